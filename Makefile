@@ -1,0 +1,48 @@
+# make repro [PROFILE=name]   the whole graph; a second call runs nothing
+# make test | test-slow       the quick suite | the end-to-end promises: cache, kill, same bytes
+# make lint | bench           style | one line of JSON per claim
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+VENV := $(CURDIR)/.venv
+READY := $(VENV)/ready
+GRAPH := $(if $(PROFILE),profiles/$(PROFILE)/dvc.yaml,dvc.yaml)
+
+export PATH := $(VENV)/bin:$(PATH)
+export DVC_NO_ANALYTICS := 1
+export DO_NOT_TRACK := 1
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+
+.PHONY: install repro test test-slow lint bench lock clean
+
+install: $(READY)
+
+$(READY): requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed; PYTHON=... names another")'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet uv==$(UV_VERSION)
+	VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install --quiet --require-hashes -r requirements.lock
+	touch $@
+
+repro: $(READY)
+	cd $(dir $(GRAPH)) && PYTHONPATH=$(CURDIR) python -m stages.core.command params.yaml
+	dvc --wait-for-lock repro $(GRAPH)
+
+test: $(READY)
+	python -m pytest -q -m 'not slow'
+
+test-slow: $(READY)
+	python -m pytest -q -m slow
+
+lint: $(READY)
+	ruff check .
+	ruff format --check .
+
+bench: $(READY)
+	python -m benchmarks
+
+lock: $(READY)
+	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra flow --extra test \
+		--generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
+
+clean:
+	rm -rf .work

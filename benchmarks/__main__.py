@@ -1,0 +1,12 @@
+"""Runs every quick claim, each in a process of its own: one JSON line per row, ours and the peer's in the same process."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+NOT_QUICK = {"__init__", "__main__", "gain", "measure"}
+
+if __name__ == "__main__":
+    claims = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in NOT_QUICK)
+    failed = [claim for claim in claims if subprocess.run([sys.executable, "-m", f"benchmarks.{claim}"]).returncode]
+    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)

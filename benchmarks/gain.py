@@ -1,0 +1,60 @@
+"""What the whole graph gains over its encoder, for several seeds: the numbers in the README.
+
+    python -m benchmarks.gain [--profile NAME] [--seeds 0 1 2]
+
+Each seed runs the real graph in a temporary copy of the repository that shares its DVC cache, so stages that do not depend
+on the seed are restored. Prints one JSON line per seed and model with the R-Precision of every task, in percent.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def copy_repository(target: Path) -> None:
+    """What git knows or would know, as it is now, with the cache of the original."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0"):
+        source = ROOT / name
+        if name and source.exists():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target / name, follow_symlinks=False)
+    subprocess.run(["git", "init", "-q"], cwd=target, check=True)
+    (target / ".dvc" / "config.local").write_text(f"[cache]\n    dir = {ROOT / '.dvc' / 'cache'}\n")
+
+
+def run(folder: Path, seed: int) -> dict[str, dict[str, dict]]:
+    """Sets the seed, reproduces, and returns the metrics of every model, as they are and whitened."""
+    params = folder / "params.yaml"
+    params.write_text(re.sub(r"^seed: \d+", f"seed: {seed}", params.read_text(), flags=re.M))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"}
+    subprocess.run(["dvc", "repro", "-q", "dvc.yaml"], cwd=folder, env=environment, check=True)
+    found = {}
+    for file in sorted((folder / "data" / "evaluation").glob("*/*.json")):
+        suffix = " whitened" if file.stem == "whitened" else ""
+        found[file.parent.name + suffix] = json.loads(file.read_text())
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", help="a folder below profiles/; without it the default data")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    arguments = parser.parse_args()
+    for seed in arguments.seeds:
+        with tempfile.TemporaryDirectory() as temporary:
+            copy_repository(Path(temporary))
+            inside = Path(temporary) / ("profiles/" + arguments.profile if arguments.profile else ".")
+            for model, metrics in run(inside, seed).items():
+                scores = {task: round(100 * values["r_precision"], 2) for task, values in metrics.items()}
+                mean = round(sum(scores.values()) / len(scores), 2)
+                print(json.dumps({"seed": seed, "model": model, "mean": mean} | scores), flush=True)

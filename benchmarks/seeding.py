@@ -1,0 +1,37 @@
+"""k-means++ in blocks against the same law drawn one seed at a time, on vectors in clusters on the sphere."""
+
+import numpy as np
+import torch
+
+from benchmarks.measure import compare
+from stages.core.kmeans import seed_order
+
+
+def one_at_a_time(x: torch.Tensor, k: int, seed: int) -> torch.Tensor:
+    """Plain k-means++: all distances to the last seed, then one draw."""
+    generator = torch.Generator().manual_seed(seed)
+    squares = x.square().sum(1)
+    order = [int(torch.randint(len(x), (1,), generator=generator))]
+    nearest = torch.full((len(x),), torch.inf)
+    while len(order) < k:
+        last = order[-1]
+        nearest = torch.minimum(nearest, (squares + squares[last] - 2 * (x @ x[last])).clamp_min_(0))
+        nearest[order] = 0
+        total = nearest.double().cumsum(0)
+        order.append(int(torch.searchsorted(total, torch.rand(1, generator=generator, dtype=torch.double) * total[-1])))
+    return nearest
+
+
+if __name__ == "__main__":
+    rng = np.random.default_rng(0)
+    n, dim, k = 20_000, 384, 2_048
+    points = rng.normal(size=(n // 60, dim))[rng.integers(n // 60, size=n)] + 0.7 * rng.normal(size=(n, dim))
+    x = (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+    compare(
+        f"seeding, n={n}, d={dim}, k={k}",
+        lambda: seed_order(x, k, 0),
+        lambda: one_at_a_time(torch.from_numpy(x), k, 0),
+        2,
+        peer="one seed at a time",
+        equality="same law, by chi-square in tests/core/test_kmeans.py",
+    )

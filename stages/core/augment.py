@@ -1,0 +1,94 @@
+"""Random views of a batch of images, drawn per image and computed on the batch, where the model runs."""
+
+import torch
+from jaxtyping import Float, UInt8
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from stages.core.command import Section
+
+GREY = (0.299, 0.587, 0.114)
+
+
+class Augmentation(Section):
+    """What is drawn for each image. All zero (and `smallest_crop` 1) leaves the centre crop as it is."""
+
+    smallest_crop: float = Field(gt=0, le=1, description="smallest share of the area that a crop keeps")
+    flip: float = Field(ge=0, le=1, description="probability to mirror left and right")
+    jitter: float = Field(ge=0, lt=1, description="largest relative change of brightness, contrast and saturation")
+    grey: float = Field(ge=0, le=1, description="probability to drop the colour")
+    blur: float = Field(ge=0, le=1, description="probability of a Gaussian blur, sigma up to 2 % of the side")
+
+
+def centre_crop(pixels: UInt8[Tensor, "batch y x channel"], size: int) -> Float[Tensor, "batch 3 size size"]:
+    """The middle of each image, channels first, in 0..1."""
+    side = pixels.shape[1]
+    if size > side:
+        raise ValueError(
+            f"the images are stored at {side} px, the encoder wants {size}: set images.size to {size} or more"
+        )
+    start = (side - size) // 2
+    return pixels[:, start : start + size, start : start + size].permute(0, 3, 1, 2).float() / 255
+
+
+def augment(
+    pixels: UInt8[Tensor, "batch y x channel"], size: int, params: Augmentation, generator: torch.Generator
+) -> Float[Tensor, "batch 3 size size"]:
+    """One random view of each image, in 0..1. The generator lives on the CPU, so every device draws the same views."""
+    images = crop_and_flip(pixels, size, params, generator)
+    images = change_colours(images, params, generator)
+    return blur(images, params, generator) if params.blur else images
+
+
+def crop_and_flip(
+    pixels: UInt8[Tensor, "batch y x channel"], size: int, params: Augmentation, generator: torch.Generator
+) -> Float[Tensor, "batch 3 size size"]:
+    """A square crop of random area and place, resampled bilinearly to size x size; at most one pass over the image."""
+    if params.smallest_crop == 1 and params.flip == 0:
+        return centre_crop(pixels, size)
+    batch = len(pixels)
+    area, left, top, mirror = torch.rand(4, batch, generator=generator)
+    side = (params.smallest_crop + (1 - params.smallest_crop) * area).sqrt()
+    theta = torch.zeros(batch, 2, 3)
+    theta[:, 0, 0] = torch.where(mirror < params.flip, -side, side)
+    theta[:, 1, 1] = side
+    theta[:, 0, 2] = (2 * left - 1) * (1 - side)
+    theta[:, 1, 2] = (2 * top - 1) * (1 - side)
+    images = pixels.permute(0, 3, 1, 2).float() / 255
+    grid = functional.affine_grid(theta.to(images.device), [batch, 3, size, size], align_corners=False)
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+def change_colours(
+    images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: torch.Generator
+) -> Float[Tensor, "batch 3 y x"]:
+    """Brightness, contrast and saturation by independent factors in 1 +- jitter, then grey with its probability."""
+    if not (params.jitter or params.grey):
+        return images
+    factors = 1 + params.jitter * (2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1)
+    brightness, contrast, saturation = factors.to(images.device)
+    weights = torch.tensor(GREY, device=images.device).view(1, 3, 1, 1)
+    images = images * brightness
+    images = (images - images.mean((1, 2, 3), keepdim=True)) * contrast + images.mean((1, 2, 3), keepdim=True)
+    grey = (images * weights).sum(1, keepdim=True)
+    drop = (torch.rand(len(images), 1, 1, 1, generator=generator) < params.grey).to(images.device)
+    saturation = torch.where(drop, 0.0, saturation)
+    return (grey + (images - grey) * saturation).clamp(0, 1)
+
+
+def blur(
+    images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: torch.Generator
+) -> Float[Tensor, "batch 3 y x"]:
+    """A separable Gaussian blur of some images, each with its own sigma."""
+    batch, side = len(images), images.shape[-1]
+    radius = max(1, round(0.05 * side))
+    sigma = 0.1 + (0.02 * side - 0.1) * torch.rand(batch, 1, generator=generator).clamp_min(0)
+    kernels = torch.exp(-0.5 * (torch.arange(-radius, radius + 1) / sigma).square())
+    chosen = torch.rand(batch, 1, generator=generator) < params.blur
+    identity = functional.one_hot(torch.tensor(radius), 2 * radius + 1).float()
+    kernels = torch.where(chosen, kernels / kernels.sum(1, keepdim=True), identity)
+    kernels = kernels.repeat_interleave(3, 0).to(images.device)
+    stacked = functional.pad(images.flatten(0, 1)[None], [radius] * 4, mode="reflect")
+    stacked = functional.conv2d(stacked, kernels[:, None, :, None], groups=3 * batch)
+    return functional.conv2d(stacked, kernels[:, None, None, :], groups=3 * batch)[0].unflatten(0, (batch, 3))

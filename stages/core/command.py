@@ -1,0 +1,179 @@
+"""A stage's `main` as a command line: paths come from dvc.yaml, values from params.yaml, nothing has a default.
+
+It computes nothing, so it is the one file that stages need not list in their `deps`.
+"""
+
+import argparse
+import ctypes
+import hashlib
+import importlib
+import inspect
+import logging
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from ruamel.yaml import YAML, YAMLError
+
+log = logging.getLogger("stages")
+STAGES = Path(__file__).parent.parent
+
+
+class Section(BaseModel):
+    """A section of params.yaml: unknown keys are refused, types are not bent, and nothing has a default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+
+
+class Task(Section):
+    source: Literal["digits", "glyphs", "patches", "folder"]
+    path: str
+
+
+class Lists(Section):
+    """What params.yaml says before its sections: the items that stages are repeated for."""
+
+    root: str
+    seed: int = Field(ge=0, lt=2**31)
+    tasks: dict[Name, Task] = Field(min_length=1)
+    granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]*$")], str] = Field(min_length=1)
+    fusions: dict[Literal["average", "augmentation", "neighbour"], str]
+    models: dict[Name, str] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def folders_match(self) -> "Lists":
+        """`granularities`, `fusions` and `models` hold the folders DVC follows: each has one right value."""
+        pairs = {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"}
+        adaptors = {name: f"adaptor/{name}" for name in self.granularities}
+        fusions = {name: f"fusion/{name}" for name in self.fusions}
+        models = {"pixels": "images", "encoder": "encoder", **adaptors, **fusions}
+        for title, met, allowed in (
+            ("granularities", self.granularities, adaptors),
+            ("fusions", self.fusions, pairs),
+            ("models", self.models, models),
+        ):
+            for name, folder in met.items():
+                if allowed.get(name) != folder:
+                    known = ", ".join(f"{key}: {value}" for key, value in allowed.items())
+                    raise ValueError(f"{title}.{name} is {folder!r}; known here: {known}")
+        return self
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of clusters of each granularity, in ascending order."""
+        return dict(sorted(((name, int(name[1:])) for name in self.granularities), key=lambda item: item[1]))
+
+
+def complaints(error: ValidationError, where: str) -> list[str]:
+    """One line per wrong key: its full name, the value met, what is allowed."""
+    lines = []
+    for item in error.errors():
+        key = ".".join([where, *map(str, item["loc"])] if where else map(str, item["loc"]))
+        met = "" if item["type"] in ("missing", "extra_forbidden") or not item["loc"] else f" (met {item['input']!r})"
+        message = {"missing": "is missing", "extra_forbidden": "is not a known key"}.get(item["type"], item["msg"])
+        lines.append(f"  {key or 'lists'}: {message}{met}")
+    return lines
+
+
+def read_params(file: Path) -> dict:
+    try:
+        values = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
+    except (OSError, YAMLError) as error:
+        raise ValueError(f"{file} cannot be read as YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{file} holds no sections")
+    return values
+
+
+def check(file: Path) -> None:
+    """Compares the whole file with what every stage declares; ValueError lists each wrong key with what is allowed."""
+    values = read_params(file)
+    stages = sorted(path.stem for path in STAGES.glob("*.py") if path.stem != "__init__")
+    wrong = []
+    try:
+        Lists(**{key: value for key, value in values.items() if key not in stages})
+    except ValidationError as error:
+        wrong += complaints(error, "")
+    for stage in stages:
+        params = getattr(importlib.import_module(f"stages.{stage}"), "Params", None)
+        if params is None:
+            continue
+        try:
+            params.model_validate(values.get(stage, {}))
+        except ValidationError as error:
+            wrong += complaints(error, stage)
+    if wrong:
+        raise ValueError("\n".join([f"{file} has {len(wrong)} wrong value(s):", *wrong]))
+
+
+def check_once(file: Path) -> None:
+    """`check`, skipped when this very file passed before under these very sources (a stage start should stay quick)."""
+    sources = sorted(STAGES.glob("*.py"))
+    state = hashlib.sha256(b"".join(path.read_bytes() for path in [file, Path(__file__), *sources])).hexdigest()
+    stamp = Path(".work/checked") / state[:16]
+    if not stamp.exists():
+        check(file)
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.touch()
+
+
+def end_with_parent() -> None:
+    """Asks the kernel to end this process when DVC dies: an orphan would write beside its successor."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def run(main: Callable[..., str], params: type[Section] | None) -> None:
+    """Runs `main` with its paths and items from the command line and its `params`, `lists`, `seed` from ./params.yaml.
+
+    `main` returns the line that is logged at the end: what came out, with counts.
+    """
+    end_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules[main.__module__]))
+    for name, parameter in inspect.signature(main).parameters.items():
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            parser.add_argument(name, type=Path)
+        elif name not in ("params", "lists", "seed"):
+            parser.add_argument(f"--{name.replace('_', '-')}", type=str, required=True)
+    arguments = vars(parser.parse_args())
+    stage = Path(inspect.getfile(main)).stem
+    start = time.monotonic()
+    try:
+        file = Path("params.yaml")
+        check_once(file)
+        values = read_params(file)
+        lists = Lists(**{key: values[key] for key in Lists.model_fields})
+        offered = {"lists": lists, "seed": lists.seed}
+        if params is not None:
+            offered["params"] = params.model_validate(values[stage])
+        wanted = inspect.signature(main).parameters
+        items = [value for value in arguments.values() if isinstance(value, str)]
+        log.info("%s: from %s", "@".join([stage, *items[:1]]), ", ".join(map(str, list_inputs(arguments))))
+        result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})
+        log.info("%s: %s (%.1f s)", "@".join([stage, *items[:1]]), result, time.monotonic() - start)
+    except (ValueError, OSError) as error:
+        if os.environ.get("POLYGRAIN_TRACEBACK"):
+            raise
+        # A wrong input is the user's to mend: they need the sentence, not our call stack.
+        sys.exit(f"error: {re.sub(r'^Value error, ', '', str(error))}")
+
+
+def list_inputs(arguments: dict[str, Path | str]) -> list[Path]:
+    return [value for name, value in arguments.items() if isinstance(value, Path) and name != "output"]
+
+
+if __name__ == "__main__":
+    try:
+        check(Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml"))
+    except ValueError as error:
+        sys.exit(f"error: {error}")

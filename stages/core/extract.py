@@ -1,0 +1,45 @@
+"""Embeddings of stored images, batch by batch."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.core import device, store
+from stages.core.augment import centre_crop
+from stages.core.model import Model
+from stages.core.progress import progress
+
+
+def extract(
+    model: Model,
+    pixels: store.Reader,
+    rows: np.ndarray,
+    batch: int,
+    precision: device.Precision,
+    description: str,
+    compute: Callable[[Tensor], Tensor] | None = None,
+) -> Iterator[np.ndarray]:
+    """Yields float32 blocks of embeddings, in the order of `rows`; `compute` may replace the model's forward."""
+    where = next(model.parameters()).device
+    if pixels.shape[1] != model.config.resize:
+        raise ValueError(
+            f"the images are stored at {pixels.shape[1]} px, the model expects {model.config.resize}: "
+            "set images.size and encoder.resize to the same value"
+        )
+    model.eval()
+    starts = range(0, len(rows), batch)
+    for start in progress(starts, description, unit="batch"):
+        block = torch.from_numpy(pixels[rows[start : start + batch]]).to(where, non_blocking=True)
+        with torch.inference_mode(), device.autocast(where, precision):
+            embeddings = (compute or model)(centre_crop(block, model.config.size))
+        yield embeddings.float().cpu().numpy()
+
+
+def embed(
+    model: Model, pixels: store.Reader, rows: np.ndarray, batch: int, precision: device.Precision, description: str
+) -> np.ndarray:
+    """All of `extract` as one array `image dim`."""
+    blocks = list(extract(model, pixels, rows, batch, precision, description))
+    return np.concatenate(blocks) if blocks else np.empty((0, model.dim), np.float32)

@@ -1,0 +1,101 @@
+"""The training loop that `adaptor` and `fusion` share: epochs of shuffled batches, a checkpoint after each."""
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from stages.core import checkpoint
+from stages.core.progress import progress
+
+log = logging.getLogger(__name__)
+
+Step = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Linear warm-up over `warmup` epochs, then a cosine down to `floor` times the full rate."""
+
+    epochs: int
+    warmup: float
+    floor: float
+
+    def factor(self, epoch: int | float) -> float:
+        """The share of the full learning rate at a (fractional) epoch."""
+        if epoch < self.warmup:
+            return epoch / self.warmup
+        done = (epoch - self.warmup) / max(self.epochs - self.warmup, 1e-9)
+        return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+
+
+def batches(count: int, size: int, generator: torch.Generator) -> list[Tensor]:
+    """A shuffled epoch in batches of `size`; a last batch smaller than half of it joins the one before.
+
+    Nobody is left out of an epoch, and no batch is too small for batch statistics.
+    """
+    order = torch.randperm(count, generator=generator)
+    pieces = list(order.split(size))
+    if len(pieces) > 1 and len(pieces[-1]) < size / 2:
+        pieces[-2:] = [torch.cat(pieces[-2:])]
+    return pieces
+
+
+def fit(
+    trained: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    schedule: Schedule,
+    count: int,
+    batch: int,
+    seed: int,
+    step: Step,
+    folder: Path,
+    start_epoch: Callable[[int], None] = lambda epoch: None,
+) -> list[dict[str, int | float]]:
+    """Trains, and returns one row per epoch: `epoch` and the mean of what `step` returned (its `loss` is minimised).
+
+    `trained` holds all that changes; `step` maps the rows of a batch and a generator to its loss. Every epoch draws
+    from a generator of its own (seed, epoch), so a run continued from a checkpoint ends with the same bytes. A loss
+    that is not finite stops the run with a ValueError and leaves the checkpoint of the last good epoch in `folder`.
+    """
+    rates = [group["lr"] for group in optimizer.param_groups]
+    history = checkpoint.resume(folder, trained, optimizer)
+    for epoch in range(len(history), schedule.epochs):
+        generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
+        start_epoch(epoch)
+        totals: dict[str, Tensor] = {}
+        pieces = batches(count, batch, generator)
+        for i, rows in enumerate(progress(pieces, f"epoch {epoch + 1}/{schedule.epochs}", unit="batch")):
+            factor = schedule.factor(epoch + i / len(pieces))
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate * factor
+            values = step(rows, generator)
+            optimizer.zero_grad(set_to_none=True)
+            values["loss"].backward()
+            optimizer.step()
+            # Summed on the device: reading a number here would make every step wait for the accelerator.
+            for name, value in values.items():
+                totals[name] = totals.get(name, 0) + value.detach() * len(rows) / count
+        row = {"epoch": epoch + 1} | {name: float(total) for name, total in totals.items()}
+        if not math.isfinite(row["loss"]):
+            kept = f"the state after epoch {epoch} is kept in {folder}" if epoch else "no epoch had finished"
+            raise ValueError(f"the loss became {row['loss']} in epoch {epoch + 1}; {kept}: lower the learning rate")
+        history.append(row)
+        checkpoint.save(folder, trained, optimizer, history)
+        log.info(
+            "epoch %d/%d: %s",
+            epoch + 1,
+            schedule.epochs,
+            ", ".join(f"{n} {v:.4f}" for n, v in row.items() if n != "epoch"),
+        )
+    return history
+
+
+def write_history(history: list[dict[str, int | float]], file: Path, columns: list[str]) -> None:
+    """The rows of `fit` as CSV."""
+    lines = [",".join(columns)] + [",".join(f"{row[name]:.6g}" for name in columns) for row in history]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")

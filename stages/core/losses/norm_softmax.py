@@ -1,0 +1,19 @@
+"""The norm-softmax loss: cross entropy over scaled cosines to one learned direction per class (Grappa, Eq. 2).
+
+The paper's first version prints Eq. 2 without its minus sign; it is a cross entropy.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+def norm_softmax(
+    embeddings: Float[Tensor, "batch dim"],
+    weights: Float[Tensor, "class dim"],
+    labels: Int[Tensor, " batch"],
+    gamma: float,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """The mean of -log softmax(gamma cos(z, w))_label, and the share of images whose largest cosine is that label's."""
+    cosines = nn.functional.normalize(embeddings.float(), dim=1) @ nn.functional.normalize(weights, dim=1).T
+    return nn.functional.cross_entropy(gamma * cosines, labels), (cosines.argmax(1) == labels).float().mean()

@@ -1,0 +1,182 @@
+"""A model on disk: `weights.safetensors` + `config.json`, the frozen encoder with or without its adaptors.
+
+model = load("data/fusion/neighbour")
+embeddings = model(torch.stack([model.transform(image) for image in images]))
+"""
+
+import json
+from pathlib import Path
+
+import timm
+import torch
+from jaxtyping import Float, Num
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from stages.core.adaptors import AdaptedBlock, Adaptors, Fusion
+from stages.core.decode import square
+
+
+class AdaptorConfig(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    names: list[str] = Field(min_length=1)
+    width: int = Field(ge=1)
+    fusion: Fusion
+
+
+class Config(BaseModel):
+    """What it takes to build the model again: a timm architecture with its arguments, the input, the adaptors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    architecture: str
+    kwargs: dict[str, int | float | bool | str] = {}
+    size: int = Field(ge=1, description="side of the input")
+    resize: int = Field(
+        ge=1, description="side of the square an image is brought to first; the centre of it is the input"
+    )
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    adaptors: AdaptorConfig | None = None
+
+
+class Model(nn.Module):
+    """The frozen encoder, adapted or plain. Images in (uint8, or floats in 0..1), unit-length embeddings out."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = build_backbone(config)
+        self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
+        if config.adaptors is not None:
+            names, width, fusion = config.adaptors.names, config.adaptors.width, config.adaptors.fusion
+            self.insert([Adaptors(self.dim, width, len(names), fusion) for _ in self.backbone.blocks], config.adaptors)
+        self.requires_grad_(False).eval()
+
+    @property
+    def dim(self) -> int:
+        return self.backbone.num_features
+
+    @property
+    def adaptors(self) -> list[Adaptors]:
+        """The adaptors of each layer; empty for the plain encoder."""
+        return [block.adaptors for block in self.backbone.blocks if isinstance(block, AdaptedBlock)]
+
+    def insert(self, layers: list[Adaptors], config: AdaptorConfig) -> None:
+        """Puts one layer of adaptors behind every block."""
+        if self.adaptors:
+            raise ValueError(f"the model has adaptors already ({self.config.adaptors}); start from the plain encoder")
+        for i, layer in enumerate(layers):
+            self.backbone.blocks[i] = AdaptedBlock(self.backbone.blocks[i], layer)
+        self.config = self.config.model_copy(update={"adaptors": config})
+
+    def features(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
+        """The class token after the last norm, not normalised: z = LN(h^L)[class]."""
+        x = images.float() / 255 if images.dtype == torch.uint8 else images
+        return self.backbone.forward_features((x - self.mean) / self.std)[:, 0]
+
+    def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
+        """Embeddings of unit length, float32; their inner product is the cosine similarity."""
+        return nn.functional.normalize(self.features(images).float(), dim=1)
+
+    @torch.no_grad()
+    def attention(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch layer adaptor"]:
+        """The weight each adaptor gets, for every image and layer."""
+        self.features(images)
+        layers = [layer.weights for layer in self.adaptors if layer.weights is not None]
+        if not layers:
+            raise ValueError("attention needs a fusion of at least two adaptors; this model has none")
+        return torch.stack(layers, 1)
+
+    def mask(self, *names: str) -> "Model":
+        """Leaves the named adaptors out from now on (the others share their weight); no name brings all back."""
+        known = self.config.adaptors.names if self.config.adaptors else []
+        if unknown := set(names) - set(known):
+            raise ValueError(f"no adaptor {', '.join(sorted(unknown))}; known: {', '.join(known) or 'none'}")
+        if len(known) < 2 or len(set(names)) == len(known):
+            raise ValueError(f"masking {', '.join(names)} would leave no adaptor of {', '.join(known) or 'none'}")
+        for layer in self.adaptors:
+            layer.masked.copy_(torch.tensor([name in names for name in known]))
+        return self
+
+    def transform(self, image: Image.Image) -> Num[Tensor, "3 y x"]:
+        """One PIL image as the uint8 tensor the model expects, prepared exactly as the pipeline prepares its own."""
+        pixels = torch.from_numpy(square(image, self.config.resize).copy())
+        start = (self.config.resize - self.config.size) // 2
+        stop = start + self.config.size
+        return pixels[start:stop, start:stop].permute(2, 0, 1)
+
+
+def build_backbone(config: Config) -> nn.Module:
+    """The timm network without weights; ValueError where timm does not know it or it has no class token and blocks."""
+    try:
+        backbone = timm.create_model(config.architecture, pretrained=False, num_classes=0, **config.kwargs)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        similar = ", ".join(timm.list_models("vit_*patch16_224*")[:8])
+        raise ValueError(
+            f"timm cannot build {config.architecture!r} with {config.kwargs} ({error}); known are, say: {similar}"
+        ) from error
+    if not isinstance(getattr(backbone, "blocks", None), nn.Sequential) or getattr(backbone, "cls_token", None) is None:
+        raise ValueError(
+            f"{config.architecture!r} is no ViT with residual blocks and a class token; choose one that is"
+        )
+    return backbone
+
+
+def save(model: Model, folder: Path) -> None:
+    """Writes `weights.safetensors` (sorted, float32 or float16 as held) and `config.json`."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(model.state_dict().items())}
+    save_file(tensors, folder / "weights.safetensors")
+    text = json.dumps(model.config.model_dump(mode="json"), indent=1)
+    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+
+
+def read_config(folder: Path) -> Config:
+    file = folder / "config.json"
+    try:
+        return Config.model_validate_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValidationError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{file} is missing or not a model's config ({error}); run the stage that writes it"
+        ) from error
+
+
+def load(path: str | Path) -> Model:
+    """The model saved in a folder, frozen, in evaluation mode, on the CPU. Reads no pickle.
+
+    ValueError names the file where it is missing or damaged, and the shapes where weights and config do not fit.
+    """
+    folder = Path(path)
+    model = Model(read_config(folder))
+    load_weights(model, folder / "weights.safetensors")
+    return model
+
+
+def load_weights(module: nn.Module, file: Path, prefix: str = "") -> None:
+    """Fills the module from a safetensors file, strictly: all its tensors, no others, same shapes."""
+    try:
+        tensors = load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise ValueError(
+            f"{file} is missing or damaged ({error}); delete it and run the stage that writes it"
+        ) from error
+    fit_tensors(module, {prefix + name: tensor for name, tensor in tensors.items()}, str(file))
+
+
+def fit_tensors(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
+    """Loads the tensors, or says which are missing, left over or of another shape."""
+    expected = module.state_dict()
+    problems = [f"missing {name}" for name in expected if name not in tensors]
+    problems += [f"unknown {name}" for name in tensors if name not in expected]
+    problems += [
+        f"{name} is {tuple(tensors[name].shape)}, the architecture wants {tuple(expected[name].shape)}"
+        for name in expected
+        if name in tensors and tensors[name].shape != expected[name].shape
+    ]
+    if problems:
+        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+        raise ValueError(f"{origin} does not fit the encoder: {shown}")
+    module.load_state_dict(tensors)

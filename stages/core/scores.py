@@ -1,0 +1,160 @@
+"""The numbers of all models side by side: means over tasks, the oracle, and what one model gains over another.
+
+Everything is in percent, rounded once to two decimals, so that every place that shows a number shows the same one.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+METRICS = ("r_precision", "map_at_r", "recall_at_1")
+MEAN = "mean"
+ORACLE = "oracle"
+WHITENED = "_whitened"
+FUSIONS = ("neighbour", "augmentation", "average")
+NOTHING = dict.fromkeys(METRICS, math.nan)
+
+Numbers = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """`rows[model][task or "mean"][metric]`, beside each model a row `<model>_whitened`; NaN where there is no query.
+
+    `choices[oracle row][task]` names the adaptor the oracle took; `queries[task]` counts the queries that were asked.
+    """
+
+    tasks: list[str]
+    rows: dict[str, Numbers]
+    choices: dict[str, dict[str, str]]
+    queries: dict[str, int]
+
+    def get(self, row: str, column: str, metric: str = "r_precision") -> float:
+        return self.rows.get(row, {}).get(column, NOTHING)[metric]
+
+    def differences(self, row: str, base: str, metric: str = "r_precision") -> dict[str, float]:
+        """What `row` has more than `base`, in points, for each task and the mean."""
+        return {
+            column: round(self.get(row, column, metric) - self.get(base, column, metric), 2)
+            for column in [*self.tasks, MEAN]
+        }
+
+    def best_form(self, model: str) -> str:
+        """The model's row with the higher mean R-Precision: as it is, or whitened."""
+        return max((model, model + WHITENED), key=lambda row: rank(self.get(row, MEAN)))
+
+
+def rank(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
+
+
+def percent(entry: dict) -> dict[str, float]:
+    """One task's fractions in percent; null and NaN both mean that no query was left."""
+    return {metric: math.nan if entry[metric] is None else 100 * float(entry[metric]) for metric in METRICS}
+
+
+def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
+    """The models as the table shows them: baselines, single adaptors from coarse to fine, fusions, then any others."""
+    known = ["pixels", "encoder", *granularities, *reversed(FUSIONS)]
+    return sorted(models, key=lambda name: known.index(name) if name in known else len(known))
+
+
+def read_metrics(file: Path) -> dict[str, dict]:
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        for entry in values.values():
+            percent(entry), int(entry["queries"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{file} is missing or holds no metrics ({error!r}); delete its folder and run again"
+        ) from error
+    return values
+
+
+def average(numbers: Numbers, tasks: Sequence[str]) -> dict[str, float]:
+    """The plain mean over tasks; NaN where the model lacks one of them, for means over other tasks do not compare."""
+    return {
+        metric: math.fsum(numbers.get(task, NOTHING)[metric] for task in tasks) / len(tasks) if tasks else math.nan
+        for metric in METRICS
+    }
+
+
+def choose(candidates: dict[str, Numbers], tasks: Sequence[str]) -> dict[str, str]:
+    """For each task the adaptor of highest R-Precision on the test labels, the first of equals (Table 2, oracle)."""
+    return {
+        task: max(candidates, key=lambda name: rank(candidates[name].get(task, NOTHING)["r_precision"]))
+        for task in tasks
+    }
+
+
+def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], tasks: Iterable[str]) -> Scores:
+    """All models in their order, each as it is and whitened, with the oracle after the last single adaptor."""
+    names, tasks = list(models), list(tasks)
+    if MEAN in tasks:
+        raise ValueError(
+            f"a task is named {MEAN!r}, which is the name of the mean over tasks; rename it in params.yaml"
+        )
+    raw = {}
+    for name in names:
+        raw[name] = read_metrics(evaluation / name / "metrics.json")
+        raw[name + WHITENED] = read_metrics(evaluation / name / "whitened.json")
+    queries = {task: entry["queries"] for row in raw.values() for task, entry in row.items()}
+    exact = {row: {task: percent(entry) for task, entry in values.items()} for row, values in raw.items()}
+    measured = [
+        task for task in tasks if any(math.isfinite(row[task]["r_precision"]) for row in exact.values() if task in row)
+    ]
+    singles = [name for name in names if name in set(granularities)]
+    choices = {}
+    ordered = {}
+    for name in names:
+        ordered |= {row: exact[row] for row in (name, name + WHITENED)}
+        if singles and name == singles[-1]:
+            for form in ("", WHITENED):
+                candidates = {single: exact[single + form] for single in singles}
+                choices[ORACLE + form] = choose(candidates, measured)
+                ordered[ORACLE + form] = {
+                    task: candidates[single][task] for task, single in choices[ORACLE + form].items()
+                }
+    rows = {row: with_mean(numbers, measured) for row, numbers in ordered.items()}
+    return Scores(measured, rows, choices, queries)
+
+
+def with_mean(numbers: Numbers, tasks: Sequence[str]) -> Numbers:
+    columns = {task: numbers.get(task, NOTHING) for task in tasks} | {MEAN: average(numbers, tasks)}
+    return {column: {metric: round(value, 2) for metric, value in entry.items()} for column, entry in columns.items()}
+
+
+def headliner(scores: Scores, granularities: Iterable[str]) -> str | None:
+    """The one model to speak of first: the neighbour fusion, else another fusion, else the best single adaptor."""
+    for fusion in FUSIONS:
+        if fusion in scores.rows:
+            return fusion
+    singles = [name for name in granularities if name in scores.rows]
+    return max(singles, key=lambda name: rank(scores.get(name, MEAN)), default=None)
+
+
+def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict]:
+    """The four questions a user has, like against like: {title, row, base, differences}; empty without a baseline."""
+    if model not in scores.rows or base not in scores.rows:
+        return []
+    pairs = [
+        ("As it is", model, base),
+        ("Whitening alone", base + WHITENED, base),
+        ("Both whitened", model + WHITENED, base + WHITENED),
+        ("Best form of each", scores.best_form(model), scores.best_form(base)),
+    ]
+    return [
+        {"title": title, "row": row, "base": against, "differences": scores.differences(row, against)}
+        for title, row, against in pairs
+    ]
+
+
+def as_json(scores: Scores) -> dict[str, Numbers]:
+    """What `dvc metrics diff` compares, in percent; entries without a value are left out (JSON knows no NaN)."""
+    kept = {
+        row: {column: entry for column, entry in numbers.items() if not math.isnan(entry["r_precision"])}
+        for row, numbers in scores.rows.items()
+    }
+    return {row: numbers for row, numbers in kept.items() if numbers}

@@ -1,0 +1,228 @@
+"""The array store: every array that crosses a stage boundary, declared here, written in whole shards, read by mmap.
+
+A stored array is a Zarr v3 folder that any Zarr library can open. Its shards hold uncompressed inner chunks one behind
+the other, so a row sits at a computable offset and shuffled batches cost no more than a `numpy.memmap` (Zarr's own
+indexing decodes chunk by chunk). Zarr reads a missing shard as zeros without a word: `open` therefore refuses an array
+that is not complete, and compares checksums wherever reading everything is cheap.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+import zarr
+
+SHARD_BYTES = 64 * 2**20
+VERIFY_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Declaration:
+    dims: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    chunk_rows: int
+    meaning: str
+
+
+ARRAYS = {
+    "pixels": Declaration(("image", "y", "x", "channel"), ("uint8",), 1, "square RGB images"),
+    "features": Declaration(
+        ("image", "dim"), ("float16", "float32"), 256, "embeddings of the frozen encoder, unit length"
+    ),
+    "order": Declaration(("seed",), ("int64",), 4096, "training rows in k-means++ order"),
+    "nearest": Declaration(("image",), ("int64",), 4096, "position in `order` of each row's nearest seed"),
+    "labels": Declaration(("image",), ("int64",), 4096, "cluster of each training row"),
+    "centroids": Declaration(("cluster", "dim"), ("float32",), 256, "mean of each cluster"),
+    "neighbours": Declaration(
+        ("image", "rank"), ("int64",), 1024, "nearest training rows, nearest first, self left out"
+    ),
+}
+
+
+def declaration(path: Path) -> Declaration:
+    if path.suffix != ".zarr" or path.stem not in ARRAYS:
+        raise ValueError(f"{path} is not a declared array; known: {', '.join(f'{name}.zarr' for name in ARRAYS)}")
+    return ARRAYS[path.stem]
+
+
+class Writer:
+    """Appends blocks of rows; each shard is written once, whole, by this writer alone."""
+
+    def __init__(self, path: Path, row_shape: tuple[int, ...], dtype: str) -> None:
+        declared = declaration(path)
+        if len(row_shape) + 1 != len(declared.dims) or dtype not in declared.dtypes:
+            raise ValueError(
+                f"{path.name}: rows of shape {row_shape} and dtype {dtype}, declared {declared.dims} {declared.dtypes}"
+            )
+        chunk = declared.chunk_rows
+        row_bytes = max(1, int(np.prod(row_shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
+        self.shard_rows = chunk * max(1, SHARD_BYTES // (chunk * row_bytes))
+        self.row_shape, self.dtype, self.rows = tuple(row_shape), np.dtype(dtype), 0
+        self.pending: list[np.ndarray] = []
+        self.digests: list[str] = []
+        self.array = zarr.create_array(
+            path,
+            shape=(0, *row_shape),
+            chunks=(chunk, *row_shape),
+            shards=(self.shard_rows, *row_shape),
+            dtype=dtype,
+            compressors=None,
+            fill_value=0,
+            dimension_names=declared.dims,
+            config={"write_empty_chunks": True},
+        )
+
+    def append(self, block: np.ndarray) -> None:
+        """Adds rows at the end; `block` is `row ...` of the declared dtype."""
+        if block.shape[1:] != self.row_shape or block.dtype != self.dtype:
+            raise ValueError(f"block {block.shape} {block.dtype}, the array holds rows {self.row_shape} {self.dtype}")
+        while len(block):
+            room = self.shard_rows - sum(map(len, self.pending))
+            self.pending.append(np.array(block[:room]))
+            block = block[room:]
+            if room <= len(self.pending[-1]):
+                self.flush()
+
+    def flush(self) -> None:
+        if not self.pending:
+            return
+        shard = np.ascontiguousarray(np.concatenate(self.pending))
+        self.array.resize((self.rows + len(shard), *self.row_shape))
+        self.array[self.rows :] = shard
+        self.digests.append(hashlib.sha256(shard.data).hexdigest())
+        self.rows, self.pending = self.rows + len(shard), []
+
+    def close(self) -> None:
+        self.flush()
+        self.array.update_attributes({"sha256": self.digests, "complete": True})
+
+
+@contextmanager
+def create(path: Path, row_shape: tuple[int, ...], dtype: str) -> Iterator[Writer]:
+    """A writer for the array `path` (its stem is the declared name); marked complete only if the block ends well."""
+    writer = Writer(path, row_shape, dtype)
+    yield writer
+    writer.close()
+
+
+def write(path: Path, values: np.ndarray) -> None:
+    """Writes a whole array that is already in memory."""
+    with create(path, values.shape[1:], str(values.dtype)) as writer:
+        writer.append(values)
+
+
+class Reader:
+    """A stored array as `image ...` rows; `reader[rows]` copies the rows of a slice or an integer array."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, shards: list[np.ndarray], shard_rows: int, digest: str):
+        self.shape, self.dtype, self.shards, self.shard_rows, self.digest = shape, dtype, shards, shard_rows, digest
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(len(self)))
+        rows = np.asarray(rows)
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+            raise IndexError(f"rows {rows.min()}..{rows.max()} of an array with {len(self)} rows")
+        if len(self.shards) == 1:
+            return self.shards[0][rows]
+        out = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        shard, offset = np.divmod(rows, self.shard_rows)
+        for s in np.unique(shard):
+            where = shard == s
+            out[where] = self.shards[s][offset[where]]
+        return out
+
+
+def open(path: Path) -> Reader:
+    """A complete stored array, memory-mapped; ValueError says what is missing or damaged and what to do about it."""
+    declared = declaration(path)
+    remedy = f"delete {path.parent} and run the pipeline again (`dvc repro`), or `dvc checkout` if the cache has it"
+    try:
+        meta = json.loads((path / "zarr.json").read_text())
+        shape, dtype = tuple(meta["shape"]), np.dtype(meta["data_type"])
+        shard_rows = meta["chunk_grid"]["configuration"]["chunk_shape"][0]
+        (sharding,) = meta["codecs"]
+        chunk_rows = sharding["configuration"]["chunk_shape"][0]
+        raw = [codec["name"] for codec in sharding["configuration"]["codecs"]] == ["bytes"]
+        attributes = meta["attributes"]
+        digests = attributes["sha256"] if attributes["complete"] is True else None
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is missing or not a complete store ({error}); {remedy}") from error
+    count = -(-shape[0] // shard_rows)
+    if not raw or len(shape) != len(declared.dims) or str(dtype) not in declared.dtypes or len(digests or []) != count:
+        raise ValueError(f"{path} is not as declared ({dtype} {shape}, {count} shards); {remedy}")
+    shards = []
+    for i in range(count):
+        rows = min(shard_rows, shape[0] - i * shard_rows)
+        file = path / "c" / "/".join([str(i)] + ["0"] * (len(shape) - 1))
+        try:
+            shard = map_shard(file, rows, shape[1:], dtype, chunk_rows, shard_rows // chunk_rows)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{path}: shard {i} of {count} is missing or truncated ({error}); {remedy}") from error
+        shards.append(shard)
+    if sum(shard.nbytes for shard in shards) <= VERIFY_BYTES:
+        for i, shard in enumerate(shards):
+            if hashlib.sha256(np.ascontiguousarray(shard).data).hexdigest() != digests[i]:
+                raise ValueError(f"{path}: shard {i} of {count} does not match its checksum; {remedy}")
+    digest = hashlib.sha256(json.dumps([shape, str(dtype), digests]).encode()).hexdigest()
+    return Reader(shape, dtype, shards, shard_rows, digest)
+
+
+def map_shard(
+    file: Path, rows: int, row_shape: tuple[int, ...], dtype: np.dtype, chunk_rows: int, chunks: int
+) -> np.ndarray:
+    """The rows of one shard file as a read-only view; the index at its end must be intact and its chunks contiguous."""
+    index_bytes = 16 * chunks + 4
+    size = os.path.getsize(file)
+    if size < index_bytes:
+        raise ValueError(f"{size} bytes")
+    data = np.memmap(file, np.uint8, "r")
+    tail = data[-index_bytes:].tobytes()
+    if google_crc32c.value(tail[:-4]) != int.from_bytes(tail[-4:], "little"):
+        raise ValueError("the shard index does not match its checksum")
+    used = -(-rows // chunk_rows)
+    offsets, lengths = np.frombuffer(tail[:-4], "<u8").reshape(chunks, 2)[:used].T
+    length = chunk_rows * int(np.prod(row_shape, dtype=np.int64)) * dtype.itemsize
+    if np.any(lengths != length) or np.any(
+        offsets != offsets[0] + np.arange(used, dtype=np.uint64) * np.uint64(length)
+    ):
+        raise ValueError("its chunks are not stored one behind the other")
+    start = int(offsets[0])
+    values = data[start : start + used * length].view(dtype.newbyteorder("<")).reshape(used * chunk_rows, *row_shape)
+    return values[:rows]
+
+
+def concatenate(readers: list[Reader]) -> Reader:
+    """Several stored arrays as one, rows in the order given; nothing is copied."""
+    return Joined(readers)
+
+
+class Joined(Reader):
+    """Rows of several readers behind one index."""
+
+    def __init__(self, readers: list[Reader]) -> None:
+        shapes = {reader.shape[1:] for reader in readers}
+        if len(shapes) != 1:
+            raise ValueError(f"arrays with rows of different shapes {sorted(shapes)} cannot be read as one")
+        self.readers, self.dtype = readers, readers[0].dtype
+        self.starts = np.cumsum([0] + [len(reader) for reader in readers])
+        self.shape = (int(self.starts[-1]), *shapes.pop())
+        self.digest = hashlib.sha256("".join(reader.digest for reader in readers).encode()).hexdigest()
+
+    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
+        rows = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else np.asarray(rows)
+        out = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        source = np.searchsorted(self.starts, rows, side="right") - 1
+        for s in np.unique(source):
+            where = source == s
+            out[where] = self.readers[s][rows[where] - self.starts[s]]
+        return out

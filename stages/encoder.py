@@ -1,0 +1,111 @@
+"""The frozen encoder: weights and config as files, wherever they come from. After this stage nothing needs a network.
+
+Reads   a model folder (the weights that ship), a weights file (.safetensors, or .pth/.pt read without pickle), or
+        nothing (timm fetches the named architecture's published weights once).
+Writes  weights.safetensors, config.json
+"""
+
+import difflib
+import logging
+from pathlib import Path
+from typing import Literal
+
+import timm
+import torch
+from pydantic import Field, model_validator
+from safetensors.torch import load_file
+from timm.models.vision_transformer import checkpoint_filter_fn
+from torch import Tensor
+
+from stages.core import command, outputs
+from stages.core.model import Config, Model, fit_tensors, load, save
+
+log = logging.getLogger(__name__)
+
+
+class Params(command.Section):
+    source: Literal["folder", "timm", "file"]
+    path: str = Field(description="the folder or file; for timm the lock file that pins timm's version")
+    architecture: str | None = Field(description="a timm name; null where the folder's config says it")
+    size: int | None = Field(ge=8, description="side of the encoder's input in pixels; null as above")
+    resize: int = Field(ge=8, description="side of the stored images before the centre crop, = images.size")
+
+    @model_validator(mode="after")
+    def names_what_it_needs(self) -> "Params":
+        given = self.architecture is not None and self.size is not None
+        if given == (self.source == "folder"):
+            wanted = "null for source: folder" if self.source == "folder" else f"given for source: {self.source}"
+            raise ValueError(f"architecture and size must be {wanted}, met {self.architecture!r} and {self.size!r}")
+        if self.size is not None and self.size > self.resize:
+            raise ValueError(f"size {self.size} is larger than resize {self.resize}")
+        return self
+
+
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """The backbone's tensors in a checkpoint: wrappers such as `teacher` or `state_dict` opened, heads dropped."""
+    try:
+        tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
+    except Exception as error:  # the readers raise many types; whatever it was, this file is what must change
+        raise ValueError(
+            f"{file} cannot be read as weights ({error}); give a safetensors file or plain tensors"
+        ) from error
+    for wrapper in ("teacher", "state_dict", "model"):
+        if isinstance(tensors, dict) and isinstance(tensors.get(wrapper), dict):
+            tensors = tensors[wrapper]
+    if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise ValueError(f"{file} holds no table of tensors; give the weights alone")
+    for prefix in ("module.", "backbone.", "module.backbone."):
+        if any(name.startswith(prefix + "blocks.") for name in tensors):
+            # What lies outside the backbone (a projection head) goes with the prefix.
+            tensors = {n.removeprefix(prefix): value for n, value in tensors.items() if n.startswith(prefix)}
+    return {name: value for name, value in tensors.items() if not name.startswith(("head.", "fc."))}
+
+
+def describe(params: Params) -> Config:
+    """The config of a timm architecture: its own normalisation, our sizes."""
+    known = timm.get_pretrained_cfg(params.architecture, allow_unregistered=True)
+    if known is None:
+        similar = ", ".join(difflib.get_close_matches(params.architecture, timm.list_models(), 5, 0))
+        raise ValueError(f"encoder.architecture: timm does not know {params.architecture!r}; similar names: {similar}")
+    return Config(
+        architecture=params.architecture,
+        kwargs={"img_size": params.size},
+        size=params.size,
+        resize=params.resize,
+        mean=tuple(known.mean),
+        std=tuple(known.std),
+    )
+
+
+def build(params: Params, path: Path) -> Model:
+    """The encoder with its weights, from any of the three sources."""
+    if params.source == "folder":
+        model = load(path)
+        if params.resize < model.config.size:
+            raise ValueError(
+                f"encoder.resize is {params.resize}; the encoder in {path} needs {model.config.size} or more"
+            )
+        model.config = model.config.model_copy(update={"resize": params.resize})
+        return model
+    model = Model(describe(params))
+    if params.source == "timm":
+        log.info("fetching the weights of %s", params.architecture)
+        published = timm.create_model(params.architecture, pretrained=True, num_classes=0, **model.config.kwargs)
+        fit_tensors(model.backbone, published.state_dict(), params.architecture)
+    else:
+        fit_tensors(model.backbone, checkpoint_filter_fn(read_tensors(path), model.backbone), str(path))
+    return model
+
+
+def main(path: Path, output: Path, *, params: Params) -> str:
+    model = build(params, path).float()
+    with outputs.folder(output) as folder:
+        save(model, folder)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return (
+        f"{model.config.architecture}, {count:,} parameters, {model.dim}-D embeddings of {model.config.size} px images"
+    )
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

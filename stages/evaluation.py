@@ -1,0 +1,106 @@
+"""How well one model retrieves: every test image queries all others of its task.
+
+Reads   images, the folder of one model (images themselves for `pixels`)
+Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1, queries}}, as it is and whitened
+        queries.parquet               one row per test image: its metrics and its nearest images
+        attention.parquet             fusions only: mean weight per task, layer and adaptor
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from stages.core import command, device, outputs, store, whitening
+from stages.core.collection import Collection, open_pixels, read_tables
+from stages.core.extract import embed, extract
+from stages.core.metrics import query_metrics
+from stages.core.model import Model, load
+
+NEAREST = 5
+
+
+class Params(command.Section):
+    whitened_dim: int = Field(ge=1, description="dimensions kept by PCA-whitening (fewer where the data allow fewer)")
+    precision: device.Precision
+    batch: int = Field(ge=1, description="images per forward pass")
+
+
+def raw_pixels(pixels: store.Reader, rows: np.ndarray) -> np.ndarray:
+    """The images themselves as vectors, each centred and of unit length: what retrieval costs without any network."""
+    vectors = pixels[rows].reshape(len(rows), -1).astype(np.float32)
+    vectors -= vectors.mean(1, keepdims=True)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def evaluate(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> tuple[dict, list[dict]]:
+    """Metrics of each task, and one record per query; queries without a relevant item are NaN and not averaged."""
+    metrics, records = {}, []
+    for task in dict.fromkeys(collection.tasks[rows]):
+        mine = np.flatnonzero(collection.tasks[rows] == task)
+        scores = query_metrics(embeddings[mine], collection.labels[rows[mine]], min(NEAREST, len(mine) - 1))
+        counted = ~np.isnan(scores.r_precision)
+        names = ("r_precision", "map_at_r", "recall_at_1")
+        if counted.any():
+            metrics[task] = {name: float(getattr(scores, name)[counted].mean(dtype=np.float64)) for name in names}
+            metrics[task]["queries"] = int(counted.sum())
+        own = collection.rows[rows[mine]]
+        for i, row in enumerate(own):
+            values = {name: float(getattr(scores, name)[i]) for name in names}
+            records.append({"task": task, "row": int(row), **values, "nearest": own[scores.nearest[i]].tolist()})
+    return metrics, records
+
+
+def measure_attention(
+    model: Model, pixels: store.Reader, rows: np.ndarray, tasks: np.ndarray, params: Params
+) -> list[dict]:
+    """The mean weight of every adaptor in every layer, for each task's test images."""
+    blocks = list(extract(model, pixels, rows, params.batch, params.precision, "attention", model.attention))
+    weights, names = np.concatenate(blocks), model.config.adaptors.names
+    return [
+        {"task": task, "layer": layer, "adaptor": name, "weight": float(mean[layer, i])}
+        for task in dict.fromkeys(tasks)
+        for mean in [weights[tasks == task].mean(0, dtype=np.float64)]
+        for layer in range(mean.shape[0])
+        for i, name in enumerate(names)
+    ]
+
+
+QUERIES = pa.schema(
+    [("task", pa.string()), ("row", pa.int64())]
+    + [(name, pa.float32()) for name in ("r_precision", "map_at_r", "recall_at_1")]
+    + [("nearest", pa.list_(pa.int64()))]
+)
+
+
+def main(images: Path, folder: Path, output: Path, *, model: str, params: Params, lists: command.Lists) -> str:
+    tasks = list(lists.tasks)
+    collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
+    train, test = collection.train, np.flatnonzero(~collection.is_train)
+    network = None if model == "pixels" else load(folder).to(device.best())
+    if network is None:
+        both = raw_pixels(pixels, np.concatenate([train, test]))
+    else:
+        both = embed(network, pixels, np.concatenate([train, test]), params.batch, params.precision, model)
+    metrics, whitened, records = {}, {}, []
+    if len(test):
+        metrics, records = evaluate(both[len(train) :], test, collection)
+        known = both[: len(train)]
+        whitener = whitening.fit(known, min(params.whitened_dim, *whitening.largest(known)))
+        whitened, _ = evaluate(whitening.apply(whitener, both[len(train) :]), test, collection)
+    with outputs.folder(output) as result:
+        (result / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
+        (result / "whitened.json").write_text(json.dumps(whitened, indent=1) + "\n")
+        pq.write_table(pa.Table.from_pylist(records, QUERIES), result / "queries.parquet")
+        if network is not None and len(network.config.adaptors.names if network.config.adaptors else []) > 1:
+            weights = measure_attention(network, pixels, test, collection.tasks[test], params)
+            pq.write_table(pa.Table.from_pylist(weights), result / "attention.parquet")
+    scores = ", ".join(f"{task} {value['r_precision']:.1%}" for task, value in metrics.items())
+    return f"R-Precision: {scores or 'no labelled test images'}"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

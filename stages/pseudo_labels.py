@@ -1,0 +1,52 @@
+"""k-means on the training features of all tasks: one cluster number per training image, for one k.
+
+Reads   images (tables), features, seeds
+Writes  labels.zarr      image: cluster of each training row
+        centroids.zarr   cluster x dim
+        summary.json     k, inertia, iterations, cluster sizes
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from stages.core import command, outputs, store
+from stages.core.collection import open_features, read_tables
+from stages.core.kmeans import assign, lloyd
+
+
+class Params(command.Section):
+    max_iterations: int = Field(ge=1, description="Lloyd stops earlier when no label changes")
+
+
+def main(
+    images: Path, features: Path, seeds: Path, output: Path, *, granularity: str, params: Params, lists: command.Lists
+) -> str:
+    k, order = lists.sizes[granularity], store.open(seeds / "order.zarr")
+    if k > len(order):
+        raise ValueError(
+            f"granularity {granularity} needs {k} seeds, at most {len(order)} are there: raise seeds.largest"
+        )
+    train = read_tables(images, list(lists.tasks)).train
+    vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
+    start = vectors[order[:k]]
+    clusters = lloyd(vectors, start, assign(vectors, start), params.max_iterations)
+    sizes = np.bincount(clusters.labels, minlength=k)
+    summary = {
+        "k": k,
+        "images": len(train),
+        "inertia": float(clusters.inertia),
+        "iterations": int(clusters.iterations),
+        "sizes": {"smallest": int(sizes.min()), "median": float(np.median(sizes)), "largest": int(sizes.max())},
+    }
+    with outputs.folder(output) as folder:
+        store.write(folder / "labels.zarr", clusters.labels)
+        store.write(folder / "centroids.zarr", clusters.centroids)
+        (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    return f"{k:,} clusters of {sizes.min()} to {sizes.max()} images, {clusters.iterations} iterations"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

@@ -1,0 +1,193 @@
+"""The report: one HTML page that opens offline, and the same numbers for `dvc metrics` and `dvc plots`.
+
+Reads   images/<task>/{pixels.zarr, table.parquet, rejected.csv}, pseudo_labels/<k>/labels.zarr, history.csv of every
+        adaptor and fusion, evaluation/<model>/{metrics.json, whitened.json, queries.parquet, attention.parquet};
+        exactly the items that params.yaml lists.
+Writes  index.html    everything, self-contained
+        table.md      the results table
+        metrics.json  {model: {task or "mean": {r_precision, map_at_r, recall_at_1}}} in percent, and <model>_whitened
+        curves.csv    task,model,k,item,r_precision,map_at_r,recall_at_1,r_precision_whitened, a row per task and model
+        training.csv  stage,epoch,loss,accuracy
+"""
+
+import csv
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from stages.core import charts, collection, command, gallery, outputs, page, scores, store
+
+
+class Params(command.Section):
+    gains: int = Field(ge=0, le=20, description="queries with the largest gain in each task's gallery")
+    thumbnail: int = Field(ge=16, le=512, description="largest side of a gallery picture, in pixels")
+    rejected: int = Field(ge=0, le=10_000, description="rejected files listed by name")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task's table in columns, and what was left out of it."""
+
+    name: str
+    labels: np.ndarray
+    class_names: list[str]
+    is_train: np.ndarray
+    rejected: list[tuple[str, str]]
+
+    @property
+    def is_labelled(self) -> bool:
+        return bool((self.labels >= 0).any())
+
+
+def read_task(images: Path, name: str) -> Task:
+    table = collection.read_table(images / name)
+    with (images / name / "rejected.csv").open(newline="", encoding="utf-8") as file:
+        rejected = [(row["path"], row["reason"]) for row in csv.DictReader(file)]
+    is_train = np.array([split == "train" for split in table["split"].to_pylist()], dtype=bool)
+    return Task(name, table["label"].to_numpy(), table["class_name"].to_pylist(), is_train, rejected)
+
+
+def read_history(folder: Path) -> list[dict[str, int | float]]:
+    """The epochs of one training run, as {epoch, loss[, accuracy]}; empty where nothing is trained."""
+    file = folder / "history.csv"
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(lines)]
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{file} is missing or damaged ({error}); delete {folder} and run again") from error
+
+
+def task_counts(task: Task, queries: dict[str, int]) -> dict:
+    """What a task holds and what was left out; None where a count has no meaning."""
+    classes = [len(set(task.labels[part & (task.labels >= 0)])) for part in (task.is_train, ~task.is_train)]
+    test = int((~task.is_train).sum())
+    asked = queries.get(task.name, 0) if task.is_labelled else None
+    duplicates = sum(reason.startswith("duplicate of ") for _, reason in task.rejected)
+    return {
+        "task": task.name,
+        "images": len(task.labels),
+        "train": int(task.is_train.sum()),
+        "test": test,
+        "train_classes": classes[0] if task.is_labelled else None,
+        "test_classes": classes[1] if task.is_labelled else None,
+        "queries": asked,
+        "left_out": None if asked is None else test - asked,
+        "duplicates": duplicates,
+        "rejected": len(task.rejected) - duplicates,
+    }
+
+
+def cluster_counts(pseudo_labels: Path, granularities: dict[str, int], tasks: Sequence[Task]) -> list[dict]:
+    """Per granularity the size of its clusters, and how many of them hold images of more than one task."""
+    owners = np.repeat(np.arange(len(tasks)), [int(task.is_train.sum()) for task in tasks])
+    rows = []
+    for name, k in granularities.items():
+        labels = store.open(pseudo_labels / name / "labels.zarr")[:]
+        if len(labels) != len(owners):
+            raise ValueError(
+                f"{pseudo_labels / name} labels {len(labels)} images, the tables hold {len(owners)}; run again"
+            )
+        sizes = np.bincount(labels, minlength=k)
+        met = Counter(cluster for cluster, _ in set(zip(labels.tolist(), owners.tolist(), strict=True)))
+        mixed = sum(count > 1 for count in met.values())
+        row = {"name": name, "clusters": k, "mean": len(labels) / k, "median": float(np.median(sizes))}
+        rows.append(row | {"smallest": int(sizes.min()), "largest": int(sizes.max()), "mixed": mixed})
+    return rows
+
+
+def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with file.open("w", newline="", encoding="utf-8") as lines:
+        csv.writer(lines, lineterminator="\n").writerows([header, *rows])
+
+
+def curve_rows(table: scores.Scores, granularities: dict[str, int]) -> list[list]:
+    """One row per task (and mean) and model, oracle left out; `k` is empty for what has no granularity."""
+    models = [row for row in table.rows if not row.endswith(scores.WHITENED) and row != scores.ORACLE]
+    rows = []
+    for column in [*table.tasks, scores.MEAN] if table.tasks else []:
+        for model in models:
+            numbers = [table.get(model, column, metric) for metric in scores.METRICS]
+            numbers.append(table.get(model + scores.WHITENED, column))
+            shown = ["" if math.isnan(number) else number for number in numbers]
+            rows.append([column, model, granularities.get(model, ""), f"{column} {model}", *shown])
+    return rows
+
+
+def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str, params: Params) -> list[dict]:
+    """Per task some queries under the encoder and under `model`, and how many queries gained or lost."""
+    sides = [(page.title_of(name)[0], gallery.read_queries(evaluation, name)) for name in ("encoder", model)]
+    shown = []
+    for task in tasks:
+        both = [(title, queries.get(task.name, {})) for title, queries in sides]
+        if not both[0][1]:
+            continue
+        entries = gallery.show(images / task.name, task.labels, task.class_names, both, params.gains, params.thumbnail)
+        shown.append({"task": task.name, "counts": gallery.changes(both[0][1], both[1][1]), "entries": entries})
+    return shown
+
+
+def main(
+    images: Path,
+    pseudo_labels: Path,
+    adaptor: Path,
+    fusion: Path,
+    evaluation: Path,
+    output: Path,
+    *,
+    params: Params,
+    lists: command.Lists,
+) -> str:
+    """Draws the report from what the other stages wrote; `lists` names the items in their order."""
+    granularities = lists.sizes
+    models = scores.in_order(lists.models, list(granularities))
+    tasks = [read_task(images, name) for name in lists.tasks]
+    table = scores.read(evaluation, models, granularities, lists.tasks)
+    model = scores.headliner(table, granularities) if table.tasks else None
+    histories = {f"adaptor@{name}": read_history(adaptor / name) for name in granularities}
+    histories |= {f"fusion@{name}": read_history(fusion / name) for name in lists.fusions}
+    compared = scores.comparisons(table, model) if model else []
+    gains = compared[0]["differences"] if compared else {}
+    ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in [scores.MEAN, *table.tasks]]
+    content = {
+        "scores": table,
+        "model": model,
+        "comparisons": compared,
+        "falls": [task for task in table.tasks if page.trend(gains.get(task, 0.0)) < 0],
+        "best": page.best_rows(table),
+        "place": page.placement(ends),
+        "has_encoder": "encoder" in table.rows,
+        "curves": charts.granularity_charts(table, granularities),
+        "galleries": galleries(images, evaluation, tasks, model, params) if compared else [],
+        "attention": charts.attention_maps(evaluation, models, lists.tasks),
+        "training": charts.training_charts(histories),
+        "untrained": [stage for stage, history in histories.items() if not history],
+        "counts": [task_counts(task, table.queries) for task in tasks],
+        "clusters": cluster_counts(pseudo_labels, granularities, tasks),
+        "rejected": [(task.name, *pair) for task in tasks for pair in task.rejected],
+        "params": params,
+    }
+    with outputs.folder(output) as folder:
+        for name, template in (("index.html", "report.html.j2"), ("table.md", "report.md.j2")):
+            (folder / name).write_text(page.render(template, content), encoding="utf-8")
+        metrics = json.dumps(scores.as_json(table), indent=1)
+        (folder / "metrics.json").write_text(metrics + "\n", encoding="utf-8")
+        header = ["task", "model", "k", "item", *scores.METRICS, "r_precision_whitened"]
+        write_csv(folder / "curves.csv", header, curve_rows(table, granularities))
+        epochs = [
+            [stage, int(row["epoch"]), row["loss"], row.get("accuracy", "")]
+            for stage, rows in histories.items()
+            for row in rows
+        ]
+        write_csv(folder / "training.csv", ["stage", "epoch", "loss", "accuracy"], epochs)
+    size = (output / "index.html").stat().st_size
+    return f"{len(models)} models on {len(table.tasks)} tasks, index.html {size / 2**20:.1f} MiB"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

@@ -1,0 +1,37 @@
+"""Exact k-means++ once, to the largest k: the first k seeds are a k-means++ start for every smaller k.
+
+Reads   images (tables), features
+Writes  order.zarr   seed: training rows in the order they were drawn
+"""
+
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from stages.core import command, outputs, store
+from stages.core.collection import open_features, read_tables
+from stages.core.kmeans import seed_order
+
+
+class Params(command.Section):
+    largest: int = Field(ge=1, description="how many seeds to draw (fewer images: all): no granularity is finer")
+
+
+def main(images: Path, features: Path, output: Path, *, params: Params, lists: command.Lists, seed: int) -> str:
+    train = read_tables(images, list(lists.tasks)).train
+    largest = max(lists.sizes.values())
+    if largest > min(len(train), params.largest):
+        raise ValueError(
+            f"granularity k{largest} needs {largest} clusters; at most {min(len(train), params.largest)} are allowed "
+            f"({len(train)} training images, seeds.largest {params.largest}): remove it or raise what limits it"
+        )
+    vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
+    order = seed_order(vectors, min(params.largest, len(train)), seed).order
+    with outputs.folder(output) as folder:
+        store.write(folder / "order.zarr", order)
+    return f"{len(order):,} seeds among {len(train):,} training images"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

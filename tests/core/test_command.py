@@ -1,0 +1,96 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from stages.core.command import Lists, check, check_once, read_params
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def values():
+    return YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+
+
+def write(tmp_path, values):
+    file = tmp_path / "params.yaml"
+    with file.open("w") as stream:
+        YAML().dump(values, stream)
+    return file
+
+
+def test_check__the_params_that_ship_are_right(tmp_path, values):
+    check(write(tmp_path, values))
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (("adaptor", "epochs"), 0, r"adaptor.epochs: .*greater than or equal to 1 \(met 0\)"),
+        (("adaptor", "epochs"), "six", r"adaptor.epochs: .*valid integer \(met 'six'\)"),
+        (("adaptor", "learning_rte"), 0.1, r"adaptor.learning_rte: is not a known key"),
+        (("features", "dtype"), "float64", r"features.dtype: .*'float16' or 'float32' \(met 'float64'\)"),
+        (("fusion", "neighbour", "neighbours"), -1, r"fusion.neighbour.neighbours: .*\(met -1\)"),
+        (("tasks", "digits", "source"), "web", r"tasks.digits.source: .*'digits', 'glyphs', 'patches' or 'folder'"),
+        (("granularities", "k16"), "adaptor/k17", r"granularities.k16 is 'adaptor/k17'; known here: k16: adaptor/k16"),
+        (("granularities", "sixteen"), "adaptor/x", r"granularities.sixteen.*pattern"),
+        (("models", "k999"), "adaptor/k999", r"models.k999 is 'adaptor/k999'"),
+        (("seed",), -3, r"seed: .*\(met -3\)"),
+        (("sead",), 3, r"sead: is not a known key"),
+        (("encoder", "size"), 48, r"architecture and size must be null for source: folder"),
+    ],
+)
+def test_check__names_key_value_and_what_is_allowed(tmp_path, values, where, value, message):
+    section = values
+    for key in where[:-1]:
+        section = section[key]
+    section[where[-1]] = value
+    with pytest.raises(ValueError, match=message):
+        check(write(tmp_path, values))
+
+
+def test_check__names_what_is_missing_and_all_of_it(tmp_path, values):
+    del values["adaptor"]["gamma"], values["knn_graph"]["neighbours"]
+    with pytest.raises(
+        ValueError, match=r"(?s)2 wrong value.*adaptor.gamma: is missing.*knn_graph.neighbours: is missing"
+    ):
+        check(write(tmp_path, values))
+
+
+def test_check_once__checks_again_when_the_file_changes(tmp_path, values, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, values)
+    check_once(file)
+    check_once(file)
+    values["seed"] = "x"
+    write(tmp_path, values)
+    with pytest.raises(ValueError, match="seed"):
+        check_once(file)
+
+
+def test_read_params__reads_numbers_as_dvc_does(tmp_path):
+    file = tmp_path / "params.yaml"
+    file.write_text("a: 1e-3\nb: 012\n")
+    assert read_params(file) == {"a": 0.001, "b": 12}
+    file.write_text("a: [1,\n")
+    with pytest.raises(ValueError, match="cannot be read as YAML"):
+        read_params(file)
+
+
+def test_lists__sizes_are_ascending(values):
+    lists = Lists(**{key: values[key] for key in Lists.model_fields})
+    shuffled = lists.model_copy(update={"granularities": {"k256": "", "k16": "", "k64": ""}})
+    assert list(shuffled.sizes.items()) == [("k16", 16), ("k64", 64), ("k256", 256)]
+
+
+def test_run__a_wrong_value_ends_with_one_sentence_and_no_work(tmp_path, values):
+    values["adaptor"]["epochs"] = 0
+    write(tmp_path, values)
+    command = [sys.executable, "-m", "stages.images", "x", "out", "--task", "digits", "--source", "digits"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 1
+    assert "adaptor.epochs" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()

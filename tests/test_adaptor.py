@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+import torch
+
+from stages import adaptor
+from stages.core import store
+from stages.core.augment import Augmentation
+from stages.core.model import load
+from tests.small import lists, write_encoder, write_images
+
+NO_VIEWS = Augmentation(smallest_crop=1.0, flip=0.0, jitter=0.0, grey=0.0, blur=0.0)
+
+
+def params(**changes):
+    values = {
+        "width": 8,
+        "gamma": 23.0,
+        "epochs": 3,
+        "batch": 16,
+        "learning_rate": 0.01,
+        "weight_decay": 0.0,
+        "warmup": 0.0,
+        "precision": "float32",
+        "augmentation": NO_VIEWS,
+    }
+    return adaptor.Params(**(values | changes))
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
+    (tmp_path / "labels").mkdir()
+    store.write(tmp_path / "labels" / "labels.zarr", np.repeat(np.arange(6), 8))
+    centroids = np.random.default_rng(0).normal(size=(6, 24)).astype(np.float32)
+    store.write(tmp_path / "labels" / "centroids.zarr", centroids)
+    return images, encoder, tmp_path / "labels"
+
+
+def run(world, output, **changes):
+    adaptor.main(*world, output, granularity="k6", params=params(**changes), lists=lists(), seed=0)
+    return load(output)
+
+
+def test_main__only_the_adaptors_change(world, tmp_path):
+    model, encoder = run(world, tmp_path / "out"), load(world[1])
+    frozen = {name.replace(".block.", "."): t for name, t in model.state_dict().items() if ".adaptors." not in name}
+    for name, tensor in encoder.state_dict().items():
+        assert torch.equal(tensor, frozen.pop(name)), name
+    assert not frozen
+    assert all(layer.up.abs().sum() > 0 for layer in model.adaptors)
+    assert model.config.adaptors.names == ["k6"]
+
+
+def test_main__learns_the_pseudo_labels(world, tmp_path):
+    run(world, tmp_path / "out", epochs=15)
+    rows = (tmp_path / "out" / "history.csv").read_text().splitlines()
+    assert rows[0] == "epoch,loss,accuracy" and len(rows) == 16
+    first, last = (list(map(float, row.split(","))) for row in (rows[1], rows[-1]))
+    assert last[1] < 0.5 * first[1] and last[2] > 0.8
+
+
+def test_main__two_runs_write_the_same_bytes_and_leave_no_checkpoint(world, tmp_path):
+    for name in ("a", "b"):
+        run(
+            world,
+            tmp_path / name,
+            augmentation=Augmentation(smallest_crop=0.5, flip=0.5, jitter=0.3, grey=0.1, blur=0.3),
+        )
+    for file in ("weights.safetensors", "config.json", "history.csv"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    assert not list((tmp_path / ".work").rglob("*.safetensors"))
+
+
+def test_train__starts_as_the_encoder_itself(world):
+    encoder, model = load(world[1]), load(world[1])
+    adaptor.add_adaptors(model, "k6", 8, seed=0)
+    images = torch.rand(3, 3, 32, 32)
+    assert torch.equal(model(images), encoder(images))
+
+
+def test_main__a_loss_that_explodes_stops_and_names_the_epoch(world, tmp_path):
+    with pytest.raises(ValueError, match=r"loss became (nan|inf) in epoch 1"):
+        run(world, tmp_path / "out", learning_rate=1e30)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,102 @@
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from stages.core.model import Config, Model, load
+from stages.encoder import Params, build, main, read_tensors
+from tests.small import CONFIG, write_encoder
+
+
+def params(**changes):
+    values = {"source": "folder", "path": "x", "architecture": None, "size": None, "resize": 40}
+    return Params(**(values | changes))
+
+
+TIMM = {"source": "file", "architecture": "vit_tiny_patch16_224", "size": 32}
+
+
+@pytest.fixture(scope="module")
+def vit():
+    torch.manual_seed(0)
+    config = Config(
+        architecture="vit_tiny_patch16_224",
+        kwargs={"img_size": 32},
+        size=32,
+        resize=40,
+        mean=(0.5,) * 3,
+        std=(0.5,) * 3,
+    )
+    return Model(config)
+
+
+def test_main__copies_a_model_folder_and_sets_the_resize(tmp_path):
+    main(write_encoder(tmp_path / "given"), tmp_path / "encoder", params=params())
+    again = load(tmp_path / "encoder")
+    assert again.config == CONFIG.model_copy(update={"resize": 40})
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(again(images), load(tmp_path / "given")(images))
+
+
+@pytest.mark.parametrize("wrap", ["plain", "state_dict", "dino"])
+def test_build__reads_weights_however_they_are_wrapped(tmp_path, vit, wrap):
+    tensors = {k: v.contiguous() for k, v in vit.backbone.state_dict().items()}
+    file = tmp_path / "weights.pth"
+    if wrap == "plain":
+        file = tmp_path / "weights.safetensors"
+        save_file(tensors | {"head.weight": torch.zeros(3, 192)}, file)
+    elif wrap == "state_dict":
+        torch.save({"state_dict": tensors, "epoch": 3}, file)
+    else:
+        teacher = {f"module.backbone.{name}": value for name, value in tensors.items()}
+        torch.save({"teacher": teacher | {"module.head.mlp.0.weight": torch.zeros(2)}, "epoch": 3}, file)
+    again = build(params(**TIMM), file)
+    for name, tensor in vit.backbone.state_dict().items():
+        assert torch.equal(again.backbone.state_dict()[name], tensor), name
+
+
+def test_build__names_weights_that_do_not_fit(tmp_path, vit):
+    tensors = {k: v.contiguous() for k, v in vit.backbone.state_dict().items()}
+    del tensors["norm.weight"]
+    tensors["norm.bias"] = torch.zeros(7)
+    save_file(tensors, tmp_path / "w.safetensors")
+    with pytest.raises(ValueError, match=r"missing norm.weight; norm.bias is \(7,\), the architecture wants \(192,\)"):
+        build(params(**TIMM), tmp_path / "w.safetensors")
+
+
+class Bomb:
+    def __reduce__(self):
+        return (print, ("executed",))
+
+
+def test_read_tensors__runs_no_code_from_a_pickle(tmp_path, capsys):
+    torch.save({"state_dict": Bomb()}, tmp_path / "evil.pth")
+    with pytest.raises(ValueError, match=r"evil.pth cannot be read as weights"):
+        read_tensors(tmp_path / "evil.pth")
+    assert "executed" not in capsys.readouterr().out
+
+
+def test_read_tensors__names_a_file_that_is_damaged_or_no_table(tmp_path):
+    (tmp_path / "x.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match=r"x.safetensors cannot be read"):
+        read_tensors(tmp_path / "x.safetensors")
+    torch.save([torch.zeros(2)], tmp_path / "list.pth")
+    with pytest.raises(ValueError, match="holds no table of tensors"):
+        read_tensors(tmp_path / "list.pth")
+
+
+def test_build__names_similar_architectures(tmp_path):
+    with pytest.raises(ValueError, match=r"timm does not know 'vit_smal_patch16'; similar names: .*vit_small_patch16"):
+        build(params(source="timm", architecture="vit_smal_patch16", size=32), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"source": "timm"}, {"architecture": "vit_tiny_patch16_224", "size": 32}, TIMM | {"size": 64}]
+)
+def test_params__refuses_what_contradicts_itself(changes):
+    with pytest.raises(ValueError, match=r"must be|is larger than resize"):
+        params(**changes)
+
+
+def test_build__refuses_a_resize_below_the_input(tmp_path):
+    with pytest.raises(ValueError, match=r"encoder.resize is 24; the encoder in .* needs 32 or more"):
+        build(params(resize=24), write_encoder(tmp_path / "given"))

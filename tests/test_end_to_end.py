@@ -1,0 +1,230 @@
+"""The real dvc.yaml on a few dozen drawn images: what is promised about reruns, kills and bytes."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parent.parent
+SOURCES = (
+    "stages",
+    "pipeline",
+    "encoders",
+    "dvc.yaml",
+    "params.yaml",
+    "requirements.lock",
+    ".dvc/config",
+    ".dvcignore",
+)
+ENVIRONMENT = os.environ | {
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    "DVC_NO_ANALYTICS": "1",
+}
+
+
+def draw_images(root: Path) -> None:
+    """Six classes of eight pictures: shapes of a class's own colour at random places."""
+    rng = np.random.default_rng(0)
+    for label in range(6):
+        (root / f"class{label}").mkdir(parents=True)
+        for i in range(8):
+            image = Image.fromarray(rng.integers(0, 120, (60, 70, 3), dtype=np.uint8))
+            x, y = rng.integers(0, 30, 2).tolist()
+            draw = ImageDraw.Draw(image)
+            colour = tuple(255 if bit == "1" else 40 for bit in f"{label + 1:03b}")
+            (draw.ellipse if label % 2 else draw.rectangle)([x, y, x + 28, y + 28], fill=colour)
+            image.save(root / f"class{label}" / f"{i}.png")
+    (root / "class0" / "broken.jpg").write_bytes(b"not an image")
+
+
+def shrink(values: dict) -> None:
+    """The default parameters, made small enough for a test."""
+    values["tasks"] = {"shapes": {"source": "folder", "path": "raw/shapes"}}
+    values["granularities"] = {"k3": "adaptor/k3", "k6": "adaptor/k6"}
+    values["models"] = {"encoder": "encoder", "k3": "adaptor/k3", "k6": "adaptor/k6", "neighbour": "fusion/neighbour"}
+    values["adaptor"] |= {"epochs": 3, "batch": 8}
+    for how in ("augmentation", "neighbour"):
+        values["fusion"][how] |= {"epochs": 3, "batch": 8, "projector": [32, 32]}
+    values["evaluation"]["whitened_dim"] = 8
+
+
+def edit(folder: Path, change) -> None:
+    file = folder / "params.yaml"
+    yaml = YAML(typ="safe")
+    values = yaml.load(file.read_text())
+    change(values)
+    with file.open("w") as stream:
+        yaml.dump(values, stream)
+
+
+def new_project(folder: Path) -> Path:
+    for name in SOURCES:
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, target)
+    (folder / ".gitignore").write_text((ROOT / ".gitignore").read_text())
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    edit(folder, shrink)
+    draw_images(folder / "raw" / "shapes")
+    return folder
+
+
+def dvc(folder: Path, *arguments: str, check: bool = True) -> str:
+    done = subprocess.run(["dvc", *arguments], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+    assert not check or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+def repro(folder: Path, *arguments: str) -> list[str]:
+    """Reproduces and returns the stages that ran."""
+    said = dvc(folder, "repro", *arguments)
+    return [line.split("'")[1] for line in said.splitlines() if line.startswith("Running stage")]
+
+
+def outputs(folder: Path) -> dict[str, str]:
+    """Each output of dvc.lock with its md5."""
+    lock = YAML(typ="safe").load((folder / "dvc.lock").read_text())
+    return {out["path"]: out["md5"] for stage in lock["stages"].values() for out in stage["outs"]}
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory) -> Path:
+    folder = new_project(tmp_path_factory.mktemp("project"))
+    assert repro(folder)[-1] == "report"
+    return folder
+
+
+@pytest.fixture
+def project(reproduced, tmp_path) -> Path:
+    """A copy of the reproduced project, free to be changed."""
+    return Path(shutil.copytree(reproduced, tmp_path / "copy", symlinks=True))
+
+
+def test_repro__makes_everything_once(reproduced):
+    for model in ("encoder", "k3", "k6", "neighbour"):
+        metrics = json.loads((reproduced / f"data/evaluation/{model}/metrics.json").read_text())
+        assert set(metrics["shapes"]) == {"r_precision", "map_at_r", "recall_at_1", "queries"}
+        assert metrics["shapes"]["queries"] == 24
+    assert "broken.jpg" in (reproduced / "data/images/shapes/rejected.csv").read_text()
+    page = (reproduced / "data/report/index.html").read_text()
+    assert "shapes" in page and "neighbour" in page
+    assert not list(reproduced.glob("data/**/*.partial"))
+    assert repro(reproduced) == []
+    assert "up to date" in dvc(reproduced, "status")
+    assert len(json.loads(dvc(reproduced, "metrics", "show", "--json"))) > 0
+
+
+def test_load__a_fusion_is_a_model_people_can_use(reproduced):
+    program = """
+import sys, torch
+from pathlib import Path
+from PIL import Image
+from stages.core.model import load
+model = load("data/fusion/neighbour")
+files = sorted(Path("raw/shapes").rglob("*.png"))[:4]
+embeddings = model(torch.stack([model.transform(Image.open(file)) for file in files]))
+assert embeddings.shape == (4, 192) and torch.allclose(embeddings.norm(dim=1), torch.ones(4))
+assert "pickle" not in {m for m in sys.modules if m == "dill"}
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=reproduced, check=True, env=ENVIRONMENT | {"PYTHONPATH": "."})
+
+
+@pytest.mark.slow
+def test_cache__one_more_k_runs_only_what_is_new_and_what_gathers(project):
+    def add(values):
+        values["granularities"]["k4"] = values["models"]["k4"] = "adaptor/k4"
+
+    edit(project, add)
+    ran = set(repro(project))
+    fusions = {"fusion@average", "fusion@augmentation", "fusion@neighbour"}
+    assert ran == {"pseudo_labels@k4", "adaptor@k4", "evaluation@k4", "evaluation@neighbour", "report"} | fusions
+
+
+@pytest.mark.slow
+def test_cache__a_fusion_value_runs_that_fusion_and_what_follows(project):
+    edit(project, lambda values: values["fusion"]["neighbour"].update(beta=0.01))
+    assert repro(project) == ["fusion@neighbour", "evaluation@neighbour", "report"]
+    edit(project, lambda values: values["fusion"]["augmentation"].update(beta=0.01))
+    assert repro(project) == ["fusion@augmentation"]
+
+
+@pytest.mark.slow
+def test_cache__touched_bytes_rerun_from_the_images(project):
+    file = project / "raw/shapes/class1/3.png"
+    Image.open(file).rotate(90).save(file)
+    ran = repro(project)
+    assert ran[0] == "images@shapes" and ran[-1] == "report"
+    assert "encoder" not in ran and "adaptor@k3" in ran and "fusion@neighbour" in ran
+    os.utime(file)  # the same bytes at another time are no change
+    assert repro(project) == []
+
+
+@pytest.mark.slow
+def test_repro__twice_from_nothing_gives_the_same_bytes(reproduced, tmp_path):
+    again = new_project(tmp_path / "again")
+    repro(again)
+    assert outputs(again) == outputs(reproduced)
+
+
+def kill_during(project: Path, stage: str, work: str) -> None:
+    """Starts the stage and kills dvc and all it started, for good, once an epoch is on disk."""
+    process = subprocess.Popen(
+        ["dvc", "repro", "--single-item", stage],
+        cwd=project,
+        env=ENVIRONMENT,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if list((project / ".work" / work).glob("*/checkpoint.safetensors")):
+            break
+        time.sleep(0.01)
+    assert process.poll() is None, "the stage ended before it could be killed"
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["adaptor@k6", "fusion@neighbour"])
+def test_kill__the_next_run_continues_and_ends_with_the_same_bytes(project, stage):
+    expected = outputs(project)
+    name, item = stage.split("@")
+    shutil.rmtree(project / "data" / name / item)
+    shutil.rmtree(project / ".dvc" / "cache")  # else the run cache would simply restore it
+    kill_during(project, stage, name)
+    assert not (project / "data" / name / item).exists()
+    assert list((project / ".work" / name).glob("*/checkpoint.safetensors"))
+    said = dvc(project, "repro", "--single-item", stage)
+    assert "continues after epoch" in said
+    assert outputs(project) == expected
+    assert not list((project / ".work" / name).glob("*/checkpoint.safetensors"))
+
+
+@pytest.mark.slow
+def test_repro__a_tampered_output_is_named_by_the_stage_that_reads_it(project):
+    shard = next((project / "data/images/shapes/pixels.zarr/c").rglob("0"))
+    while shard.is_dir():
+        shard = shard / "0"
+    content = bytearray(shard.read_bytes())
+    content[random.Random(0).randrange(1000)] ^= 1
+    shard.unlink()  # the cache may hold the same inode
+    shard.write_bytes(bytes(content))
+    command = ["stages/run", "features", "data/images/shapes", "data/encoder", "out", "--task", "shapes"]
+    done = subprocess.run(command, cwd=project, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "pixels.zarr" in done.stderr and "checksum" in done.stderr and "dvc" in done.stderr

@@ -1,0 +1,89 @@
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from stages import fusion
+from stages.core import store
+from stages.core.collection import read_tables
+from stages.core.model import load
+from stages.evaluation import Params, main, raw_pixels
+from tests.small import TASKS, lists, write_encoder, write_images
+from tests.test_fusion import NAMES, world  # noqa: F401
+
+PARAMS = Params(whitened_dim=8, precision="float32", batch=16)
+
+
+def plain_r_precision(embeddings, labels):
+    """For every query the share of relevant images among the R nearest others, R being how many there are."""
+    values = []
+    for i, query in enumerate(embeddings):
+        others = [j for j in range(len(labels)) if j != i]
+        relevant = sum(labels[j] == labels[i] for j in others)
+        ranked = sorted(others, key=lambda j: (-float(query @ embeddings[j]), j))
+        values.append(sum(labels[j] == labels[i] for j in ranked[:relevant]) / relevant)
+    return np.array(values)
+
+
+def test_main__equals_the_plain_metric_per_task(tmp_path):
+    images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
+    main(images, encoder, tmp_path / "out", model="encoder", params=PARAMS, lists=lists())
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert list(metrics) == list(TASKS)
+    queries = pq.read_table(tmp_path / "out" / "queries.parquet").to_pylist()
+    collection, model = read_tables(images, list(TASKS)), load(encoder)
+    for task in TASKS:
+        rows = np.flatnonzero((collection.tasks == task) & ~collection.is_train)
+        pixels = store.open(images / task / "pixels.zarr")[collection.rows[rows]]
+        embeddings = model(torch.from_numpy(pixels).permute(0, 3, 1, 2)).numpy()
+        expected = plain_r_precision(embeddings, collection.labels[rows])
+        assert metrics[task]["r_precision"] == pytest.approx(expected.mean(), abs=1e-6)
+        assert set(metrics[task]) == {"r_precision", "map_at_r", "recall_at_1", "queries"}
+        assert metrics[task]["queries"] == len(rows) == 24
+        mine = [query for query in queries if query["task"] == task]
+        np.testing.assert_allclose([query["r_precision"] for query in mine], expected, atol=1e-6)
+        assert all(query["row"] not in query["nearest"] for query in mine)
+        assert {row for query in mine for row in query["nearest"]} <= set(collection.rows[rows].tolist())
+    assert set(json.loads((tmp_path / "out" / "whitened.json").read_text())) == set(TASKS)
+    assert not (tmp_path / "out" / "attention.parquet").exists()
+
+
+def test_main__pixels_need_no_model(tmp_path):
+    images = write_images(tmp_path / "images")
+    main(images, images, tmp_path / "out", model="pixels", params=PARAMS, lists=lists())
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["dots"]["r_precision"] > 0.3
+
+
+def test_main__unlabelled_images_give_no_metrics(tmp_path):
+    images = write_images(tmp_path / "images", labelled=False)
+    said = main(images, write_encoder(tmp_path / "e"), tmp_path / "out", model="encoder", params=PARAMS, lists=lists())
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text()) == {}
+    assert "no labelled test images" in said
+
+
+def test_main__fusions_report_their_attention(world, tmp_path):  # noqa: F811
+    images, adaptor, graph = world
+    none = {"average": None, "augmentation": None, "neighbour": None}
+    fusion.main(
+        images,
+        adaptor,
+        graph,
+        tmp_path / "f",
+        pairs="average",
+        params=fusion.Params.model_construct(**none),
+        lists=lists(),
+        seed=0,
+    )
+    main(images, tmp_path / "f", tmp_path / "out", model="average", params=PARAMS, lists=lists())
+    rows = pq.read_table(tmp_path / "out" / "attention.parquet").to_pylist()
+    assert len(rows) == len(TASKS) * 2 * len(NAMES)
+    assert {row["adaptor"] for row in rows} == set(NAMES) and all(row["weight"] == 0.5 for row in rows)
+
+
+def test_raw_pixels__are_centred_unit_vectors(tmp_path):
+    pixels = store.open(write_images(tmp_path / "images") / "dots" / "pixels.zarr")
+    vectors = raw_pixels(pixels, np.array([3, 0]))
+    np.testing.assert_allclose(vectors.mean(1), 0, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)

@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+import torch
+
+from stages import fusion
+from stages.core import store
+from stages.core.adaptors import Adaptors
+from stages.core.model import AdaptorConfig, load, save
+from tests.small import lists, write_encoder, write_images
+from tests.test_adaptor import NO_VIEWS
+
+NAMES = ["k4", "k8"]
+
+
+def pairs(**changes):
+    values = {
+        "epochs": 2,
+        "batch": 16,
+        "learning_rate": 4.0,
+        "weight_decay": 0.001,
+        "warmup": 0.0,
+        "beta": 0.005,
+        "scale": 0.1,
+        "start_std": 0.02,
+        "projector": [32, 16],
+        "precision": "float32",
+        "augmentation": NO_VIEWS,
+    }
+    return values | changes
+
+
+def params(**changes):
+    neighbour = pairs(**changes) | {"neighbours": 3, "refresh": True}
+    views = pairs(augmentation=NO_VIEWS.model_copy(update={"jitter": 0.3}), **changes)
+    return fusion.Params(average=None, augmentation=views, neighbour=neighbour)
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """Images, two adaptor sets with all weights drawn, and a graph."""
+    monkeypatch.chdir(tmp_path)
+    images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
+    for seed, name in enumerate(NAMES):
+        model, generator = load(encoder), torch.Generator().manual_seed(seed)
+        layers = [Adaptors(24, 8, 1, "average") for _ in range(2)]
+        for parameter in torch.nn.ModuleList(layers).parameters():
+            parameter.data.normal_(0, 0.3, generator=generator)
+        model.insert(layers, AdaptorConfig(names=[name], width=8, fusion="average"))
+        (tmp_path / "adaptor" / name).mkdir(parents=True)
+        save(model, tmp_path / "adaptor" / name)
+    (tmp_path / "graph").mkdir()
+    store.write(tmp_path / "graph" / "neighbours.zarr", np.random.default_rng(0).integers(0, 48, (48, 5)))
+    return images, tmp_path / "adaptor", tmp_path / "graph"
+
+
+def run(world, output, how, **changes):
+    fusion.main(*world, output, pairs=how, params=params(**changes), lists=lists(), seed=0)
+    return load(output)
+
+
+@pytest.mark.parametrize("how", ["augmentation", "neighbour"])
+def test_main__only_query_and_key_train(world, tmp_path, how):
+    average, model = run(world, tmp_path / "average", "average"), run(world, tmp_path / how, how)
+    trained = {name: t for name, t in model.state_dict().items() if ".query." in name or ".key." in name}
+    assert len(trained) == 4
+    for name, tensor in average.state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name]), name
+    start = fusion.merge(
+        [load(world[1] / name) for name in NAMES], NAMES, "attention", torch.Generator().manual_seed(0), 0.02
+    )
+    assert all(not torch.equal(t, start.state_dict()[name]) for name, t in trained.items())
+    rows = (tmp_path / how / "history.csv").read_text().splitlines()
+    assert rows[0] == "epoch,loss" and len(rows) == 3
+
+
+def test_main__the_average_has_nothing_to_learn(world, tmp_path):
+    model = run(world, tmp_path / "out", "average")
+    assert model.config.adaptors.fusion == "average" and model.config.adaptors.names == NAMES
+    assert (tmp_path / "out" / "history.csv").read_text() == "epoch,loss\n"
+    images = torch.rand(3, 3, 32, 32)
+    torch.testing.assert_close(model.attention(images), torch.full((3, 2, 2), 0.5))
+
+
+def test_main__fusing_twice_the_same_set_is_that_set(world, tmp_path):
+    for file in ("weights.safetensors", "config.json"):
+        content = (world[1] / "k4" / file).read_bytes()
+        (world[1] / "k8" / file).write_bytes(content.replace(b'"k4"', b'"k8"'))
+    images = torch.rand(3, 3, 32, 32)
+    for how in ("average", "augmentation"):
+        torch.testing.assert_close(run(world, tmp_path / how, how)(images), load(world[1] / "k4")(images))
+
+
+def test_main__training_lowers_the_loss(world, tmp_path):
+    run(world, tmp_path / "out", "augmentation", epochs=12)
+    losses = [float(row.split(",")[1]) for row in (tmp_path / "out" / "history.csv").read_text().splitlines()[1:]]
+    assert losses[-1] < losses[0]
+
+
+def test_main__two_runs_write_the_same_bytes(world, tmp_path):
+    for name in ("a", "b"):
+        run(world, tmp_path / name, "neighbour")
+    for file in ("weights.safetensors", "config.json", "history.csv"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_train__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monkeypatch):
+    calls = []
+    original = fusion.nearest
+
+    def counted(*args, **kwargs):
+        calls.append(len(args[0]))
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(fusion, "nearest", counted)
+    run(world, tmp_path / "a", "neighbour", epochs=4)
+    assert calls == [48] * 3
+
+
+def test_build_optimizer__vectors_have_neither_decay_nor_adaptation():
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), torch.nn.BatchNorm1d(4))
+    optimizer = fusion.build_optimizer(module, fusion.Pairs(**pairs(batch=64, learning_rate=0.5, weight_decay=0.1)))
+    matrices, vectors = optimizer.param_groups
+    assert matrices["weight_decay"] == 0.1 and vectors["weight_decay"] == 0.0
+    assert matrices["lr"] == pytest.approx(0.125)
+    before = [p.detach().clone() for p in module.parameters()]
+    for parameter in module.parameters():
+        parameter.grad = torch.full_like(parameter, 2.0)
+    optimizer.step()
+    torch.testing.assert_close(module[1].weight, before[1] - 0.125 * 2)
+    gradient = 2.0 + 0.1 * before[0]
+    rate = 0.125 * 1e-3 * before[0].norm() / (torch.full_like(before[0], 2.0).norm() + 0.1 * before[0].norm())
+    torch.testing.assert_close(module[0].weight, before[0] - rate * gradient, rtol=1e-3, atol=1e-7)
+
+
+def test_merge__sets_of_different_width_are_refused(world):
+    wide = load(world[1] / "k4")
+    narrow = load(world[1] / "k8")
+    narrow.config = narrow.config.model_copy(
+        update={"adaptors": AdaptorConfig(names=["k8"], width=4, fusion="average")}
+    )
+    with pytest.raises(ValueError, match=r"different widths \[4, 8\]"):
+        fusion.merge([wide, narrow], NAMES, "average", torch.Generator(), 0.0)

@@ -1,0 +1,166 @@
+import csv
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from pydantic import ValidationError
+
+from stages import images
+from stages.core import store
+from stages.core.collection import TABLE
+
+PARAMS = images.Params(size=16, max_megapixels=1, per_class=images.PerClass(digits=4, glyphs=2, patches=3), places=4)
+
+
+def paint(file: Path, colour: int, size: tuple[int, int] = (30, 20)) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, (colour, 0, 255 - colour)).save(file)
+
+
+def ingest(raw: Path, output: Path, source: str = "folder") -> tuple[np.ndarray, list[dict], dict[str, str], str]:
+    message = images.main(raw, output, task="t", source=source, params=PARAMS)
+    pixels = store.open(output / "pixels.zarr")
+    with (output / "rejected.csv").open(newline="", encoding="utf-8") as file:
+        rejected = {line["path"]: line["reason"] for line in csv.DictReader(file)}
+    table = pq.read_table(output / "table.parquet")
+    assert table.schema.equals(TABLE)
+    assert table.num_rows == len(pixels)
+    return pixels[:], table.to_pylist(), rejected, message
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def test_assign__first_half_rounded_up_trains() -> None:
+    assert images.assign(["a", "b", "c"]) == {"a": (0, "train"), "b": (1, "train"), "c": (2, "test")}
+    assert [split for _, split in images.assign(list("abcd")).values()] == ["train", "train", "test", "test"]
+    assert images.assign([""]) == {"": (-1, "train")}
+
+
+def test_main__labelled_folder(tmp_path: Path) -> None:
+    for i, path in enumerate(["b/2.png", "b/1.png", "c/1.png", "a/9.png", "a/1.png"]):
+        paint(tmp_path / "raw" / path, 20 * i)
+    pixels, rows, rejected, message = ingest(tmp_path / "raw", tmp_path / "out")
+    assert [row["path"] for row in rows] == ["a/1.png", "a/9.png", "b/1.png", "b/2.png", "c/1.png"]
+    assert [row["label"] for row in rows] == [0, 0, 1, 1, 2]
+    assert [row["split"] for row in rows] == ["train"] * 4 + ["test"]
+    assert [row["class_name"] for row in rows] == list("aabbc")
+    assert pixels[:, 0, 0, 0].tolist() == [80, 60, 20, 0, 40]
+    file = tmp_path / "raw/a/1.png"
+    assert rows[0] | {"label": 0} == {
+        "path": "a/1.png",
+        "task": "t",
+        "label": 0,
+        "class_name": "a",
+        "split": "train",
+        "width": 30,
+        "height": 20,
+        "bytes": file.stat().st_size,
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+    }
+    assert rejected == {}
+    assert message == "4 train and 1 test images of 3 classes, 0 left out"
+
+
+def test_main__flat_folder_all_trains(tmp_path: Path) -> None:
+    for i in range(3):
+        paint(tmp_path / f"raw/{i}.png", 50 * i)
+    _, rows, _, message = ingest(tmp_path / "raw", tmp_path / "out")
+    assert {(row["label"], row["class_name"], row["split"]) for row in rows} == {(-1, "", "train")}
+    assert message == "3 train and 0 test images of 0 classes, 0 left out"
+
+
+def test_main__leaves_out_with_the_reason_and_goes_on(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    for i, path in enumerate(["a/1.png", "a/3.png", "b/1.png"]):
+        paint(raw / path, 20 * i)
+    (raw / "a/2.png").write_bytes((raw / "a/1.png").read_bytes())
+    (raw / "b/copy.png").write_bytes((raw / "a/1.png").read_bytes())
+    (raw / "b/cut.png").write_bytes((raw / "b/1.png").read_bytes()[:60])
+    (raw / "b/text.jpg").write_text("x")
+    (raw / "b/notes.txt").write_text("x")
+    (raw / "b/empty.png").touch()
+    paint(raw / "b/large.png", 0, (1001, 1000))
+    paint(tmp_path / "secret.png", 99)
+    (raw / "b/link.png").symlink_to(tmp_path / "secret.png")
+    pixels, rows, rejected, message = ingest(raw, tmp_path / "out")
+    assert [row["path"] for row in rows] == ["a/1.png", "a/3.png", "b/1.png"]
+    assert pixels[:, 0, 0, 0].tolist() == [0, 20, 40]
+    assert list(rejected) == sorted(rejected)
+    assert rejected.pop("b/cut.png").startswith("cannot be decoded")
+    assert rejected.pop("b/text.jpg").startswith("not readable as")
+    assert rejected.pop("b/large.png").startswith("1001 x 1000 pixels")
+    assert rejected == {
+        "a/2.png": "duplicate of a/1.png",
+        "b/copy.png": "duplicate of a/1.png",
+        "b/notes.txt": "not an image",
+        "b/empty.png": "empty file",
+        "b/link.png": "link leads outside the folder",
+    }
+    assert message.endswith("2 classes, 8 left out")
+
+
+def test_main__more_images_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "BLOCK", 4)
+    for i in range(11):
+        paint(tmp_path / f"raw/{i:02d}.png", 20 * i)
+    pixels, _, _, _ = ingest(tmp_path / "raw", tmp_path / "out")
+    assert pixels[:, 0, 0, 0].tolist() == [20 * i for i in range(11)]
+
+
+def test_main__two_runs_write_the_same_bytes(tmp_path: Path) -> None:
+    for i in range(40):
+        paint(tmp_path / f"raw/{i % 4}/{i}.jpg", 6 * i)
+    for name in ("one", "two"):
+        ingest(tmp_path / "raw", tmp_path / name / "t")
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+@pytest.mark.parametrize(("source", "train", "test"), [("digits", 20, 20), ("glyphs", 62, 62), ("patches", 12, 12)])
+def test_main__embedded(tmp_path: Path, source: str, train: int, test: int) -> None:
+    for name in ("one", "two"):
+        pixels, rows, rejected, _ = ingest(tmp_path / "unread.lock", tmp_path / name / source, source)
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    assert rejected == {}
+    assert [row["split"] for row in rows] == ["train"] * train + ["test"] * test
+    assert [(row["label"], row["path"]) for row in rows] == sorted((row["label"], row["path"]) for row in rows)
+    assert rows[0]["sha256"] == hashlib.sha256(pixels[0].tobytes()).hexdigest()
+    classes = {row["class_name"]: row["label"] for row in rows}
+    assert [classes[name] for name in sorted(classes)] == list(range(len(classes)))
+
+
+def test_main__raise_when_nothing_is_readable(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    for i in range(5):
+        (tmp_path / f"raw/{i}.jpg").write_text("x")
+    with pytest.raises(
+        ValueError, match=r"none of the 5 train images can be used .*5 left out, the first: 0\.jpg: not"
+    ):
+        ingest(tmp_path / "raw", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_main__raise_when_no_test_image_is_readable(tmp_path: Path) -> None:
+    paint(tmp_path / "raw/a/1.png", 0)
+    (tmp_path / "raw/b").mkdir()
+    (tmp_path / "raw/b/1.png").write_text("x")
+    with pytest.raises(ValueError, match=r"none of the 1 test images can be used \(1 others can\)"):
+        ingest(tmp_path / "raw", tmp_path / "out")
+
+
+def test_main__raise_on_missing_folder_and_unknown_source(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="gone does not exist"):
+        ingest(tmp_path / "gone", tmp_path / "out")
+    with pytest.raises(ValueError, match="source is 'web'; known: digits, glyphs, patches, folder"):
+        ingest(tmp_path, tmp_path / "out", "web")
+
+
+@pytest.mark.parametrize("change", [{"size": 4}, {"max_megapixels": 100}, {"places": 1}, {"colour": 1}, {"size": "48"}])
+def test_params__raise_on_wrong_value(change: dict) -> None:
+    with pytest.raises(ValidationError, match=next(iter(change))):
+        images.Params.model_validate(PARAMS.model_dump() | change)

@@ -1,0 +1,37 @@
+import json
+
+import numpy as np
+import pytest
+
+from stages.core import store
+from stages.core.collection import open_features, read_tables
+from stages.pseudo_labels import Params, main
+from tests.small import TASKS, lists, write_features, write_images
+
+
+@pytest.fixture
+def world(tmp_path):
+    images = write_images(tmp_path / "images")
+    (tmp_path / "seeds").mkdir()
+    order = np.random.default_rng(0).permutation(48)[:12]
+    store.write(tmp_path / "seeds" / "order.zarr", order)
+    return images, write_features(tmp_path / "features", images), tmp_path / "seeds"
+
+
+def test_main__labels_every_training_image_with_its_nearest_centroid(world, tmp_path):
+    main(*world, tmp_path / "k8", granularity="k8", params=Params(max_iterations=100), lists=lists())
+    labels, centroids = (store.open(tmp_path / "k8" / f"{name}.zarr")[:] for name in ("labels", "centroids"))
+    vectors = open_features(world[1], list(TASKS))[read_tables(world[0], list(TASKS)).train]
+    distances = ((vectors[:, None] - centroids[None]) ** 2).sum(2)
+    np.testing.assert_array_equal(labels, distances.argmin(1))
+    for cluster in range(8):
+        np.testing.assert_allclose(centroids[cluster], vectors[labels == cluster].mean(0), atol=1e-6)
+    summary = json.loads((tmp_path / "k8" / "summary.json").read_text())
+    assert summary["k"] == 8 and summary["images"] == 48
+    assert summary["inertia"] == pytest.approx(distances.min(1).sum(), rel=1e-5)
+
+
+def test_main__says_when_more_seeds_are_needed(world, tmp_path):
+    wanted = lists(granularities={"k16": "adaptor/k16"}, models={"encoder": "encoder"})
+    with pytest.raises(ValueError, match=r"k16 needs 16 seeds, at most 12 are there: raise seeds.largest"):
+        main(*world, tmp_path / "k16", granularity="k16", params=Params(max_iterations=9), lists=wanted)
