@@ -1,4 +1,4 @@
-"""Runs every quick claim, each in a process of its own: one JSON line per row, ours and the peer's in the same process."""
+"""Runs every quick claim, each in its own process, ours and the peer's side by side: one JSON line per row."""
 
 import subprocess
 import sys

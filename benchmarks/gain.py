@@ -2,8 +2,8 @@
 
     python -m benchmarks.gain [--profile NAME] [--seeds 0 1 2]
 
-Each seed runs the real graph in a temporary copy of the repository that shares its DVC cache, so stages that do not depend
-on the seed are restored. Prints one JSON line per seed and model with the R-Precision of every task, in percent.
+Each seed runs the real graph in a temporary copy of the repository that shares its DVC cache, so stages that do not
+depend on the seed are restored. Prints one JSON line per seed and model with the R-Precision of every task, in percent.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Trains the encoder that ships: a small ViT learns the feature space of a pretrained CNN, without labels.
 
-    PYTHONPATH=. python encoders/distil.py IMAGES.zip TEACHER.safetensors FOLDER [--epochs 11] [--contrast 7]
+    PYTHONPATH=. python encoders/distil.py IMAGES.zip TEACHER.safetensors FOLDER [--epochs 14] [--drawn 9]
 
 Every image is seen by the teacher in a few fixed views (whole or cropped, mirrored or not); its pooled features of them
 are computed once. The student then learns from the same views, slightly jittered in colour:
@@ -8,9 +8,10 @@ are computed once. The student then learns from the same views, slightly jittere
 where z is the class token that retrieval will compare by cosine, W a throw-away matrix and t the teacher's centred
 features. The second term (relational distillation) makes the cosine of z itself, not only of W z, follow the teacher.
 
-From epoch `contrast` on, a quarter of each batch are drawn characters, digits and patches of the training classes of the
-embedded tasks (never of their test classes), for which the teacher has no use: two strongly jittered views of each image
-must find one another among all others (InfoNCE), so that shape counts and ink, paper and place do not.
+From epoch `drawn` on, a part of each batch are drawn characters and digits of the training classes of the embedded
+tasks (never of their test classes), which the teacher knows little about. There the target similarities are the cosines
+of the images themselves, as 12 x 12 grey values, and the student sees two strongly distorted views of each: it learns
+the shape that such a thumbnail shows, whatever the ink, paper, place and angle.
 
 Run by hand, not by DVC: the images and the teacher are not part of the project. Resumes from its last epoch.
 """
@@ -92,8 +93,8 @@ def jitter(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def read_embedded(size: int) -> list[np.ndarray]:
-    """Images of the training classes (first half by name) of the three embedded tasks."""
-    tasks = [embedded.glyphs(size, 150), embedded.digits(size, 200), embedded.patches(size, 100, 10)]
+    """Images of the training classes (first half by name) of the embedded characters and digits."""
+    tasks = [embedded.glyphs(size, 150), embedded.digits(size, 200)]
     found = []
     for pictures in tasks:
         classes = sorted({class_name for class_name, _ in pictures})
@@ -133,14 +134,20 @@ def distort(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.where(chance[2] < 0.7, tinted, x)
 
 
-def contrast(z: torch.Tensor, tau: float) -> torch.Tensor:
-    """InfoNCE over both views of each image: rows i and i + n/2 belong together, all others are negatives."""
-    n = len(z) // 2
-    logits = (z @ z.T / tau).masked_fill(torch.eye(2 * n, dtype=torch.bool), -1e4)
-    return F.cross_entropy(logits, torch.arange(2 * n).roll(n))
+def thumbnails(x: torch.Tensor) -> torch.Tensor:
+    """Centred grey 12 x 12 values of unit length: what retrieval by pixels does best with."""
+    grey = F.interpolate(x.mean(1, keepdim=True), (12, 12), mode="area").flatten(1)
+    return F.normalize(grey - grey.mean(1, keepdim=True), dim=1)
 
 
-def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, contrast_from: int) -> None:
+def relate(z: torch.Tensor, t: torch.Tensor, tau: float) -> torch.Tensor:
+    """KL(softmax(t t'/tau) || softmax(z z'/tau)), each row without itself; rows of both have unit length."""
+    itself = torch.eye(len(z), dtype=torch.bool)
+    student = (z @ z.T / tau).masked_fill(itself, -1e4).log_softmax(1)
+    return F.kl_div(student, (t @ t.T / tau).masked_fill(itself, -1e4).softmax(1), reduction="batchmean")
+
+
+def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, drawn_from: int) -> None:
     torch.manual_seed(0)
     output.mkdir(parents=True, exist_ok=True)
     images = read_images(archive, KWARGS["img_size"])
@@ -168,32 +175,26 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, co
         generator = torch.Generator().manual_seed(epoch)
         order = torch.randperm(len(images), generator=generator).numpy()
         total = 0.0
-        mixed = epoch >= contrast_from
+        mixed = epoch >= drawn_from
         for step in tqdm(range(steps), desc=f"epoch {epoch + 1}/{epochs}", mininterval=10):
             done = (epoch * steps + step) / (epochs * steps)
             for group in optimizer.param_groups:
                 group["lr"] = 1e-3 * min(1, done * 20) * 0.5 * (1 + math.cos(math.pi * done))
-            rows = np.sort(order[step * batch : (step + 1) * batch][: 160 if mixed else batch])
+            rows = np.sort(order[step * batch : (step + 1) * batch][: 96 if mixed else batch])
             view = torch.randint(views, (len(rows),), generator=generator).numpy()
             x = jitter(cut(images[rows], boxes[view, rows], KWARGS["img_size"]), generator)
             t = F.normalize(targets[torch.from_numpy(view), torch.from_numpy(rows)].float() - mean, dim=1)
             if mixed:
-                drawn = draw_embedded(sources, [40, 12, 12], generator)
+                drawn = draw_embedded(sources, [56, 40], generator)
                 x = torch.cat([x, distort(drawn, generator), distort(drawn, generator)])
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 z = student((x - 0.5) / 0.5)
             z, drawn_z = z.float().split([len(rows), len(x) - len(rows)])
             regression = 1 - F.cosine_similarity(head(z), t).mean()
             z = F.normalize(z, dim=1)
-            self_mask = torch.eye(len(z), dtype=torch.bool)
-            relation = F.kl_div(
-                (z @ z.T / tau).masked_fill(self_mask, -1e4).log_softmax(1),
-                (t @ t.T / tau).masked_fill(self_mask, -1e4).softmax(1),
-                reduction="batchmean",
-            )
-            loss = regression + relation
+            loss = regression + relate(z, t, tau)
             if mixed:
-                loss = loss + 0.5 * contrast(F.normalize(drawn_z, dim=1), tau)
+                loss = loss + 2 * relate(F.normalize(drawn_z, dim=1), thumbnails(drawn).repeat(2, 1), tau / 2)
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(both.parameters(), 1.0)
@@ -213,8 +214,8 @@ if __name__ == "__main__":
     parser.add_argument("archive", type=Path)
     parser.add_argument("weights", type=Path)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--epochs", type=int, default=11)
+    parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--views", type=int, default=3)
-    parser.add_argument("--contrast", type=int, default=7, help="first epoch, from 0, with embedded images")
+    parser.add_argument("--drawn", type=int, default=9, help="first epoch, from 0, with embedded images")
     given = parser.parse_args()
-    main(given.archive, given.weights, given.output, given.epochs, given.views, given.contrast)
+    main(given.archive, given.weights, given.output, given.epochs, given.views, given.drawn)

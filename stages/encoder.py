@@ -32,9 +32,9 @@ class Params(command.Section):
 
     @model_validator(mode="after")
     def names_what_it_needs(self) -> "Params":
-        given = self.architecture is not None and self.size is not None
-        if given == (self.source == "folder"):
-            wanted = "null for source: folder" if self.source == "folder" else f"given for source: {self.source}"
+        values, folder = (self.architecture, self.size), self.source == "folder"
+        if any((value is None) != folder for value in values):
+            wanted = "null for source: folder" if folder else f"given for source: {self.source}"
             raise ValueError(f"architecture and size must be {wanted}, met {self.architecture!r} and {self.size!r}")
         if self.size is not None and self.size > self.resize:
             raise ValueError(f"size {self.size} is larger than resize {self.resize}")

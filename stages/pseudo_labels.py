@@ -32,7 +32,7 @@ def main(
     train = read_tables(images, list(lists.tasks)).train
     vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
     start = vectors[order[:k]]
-    clusters = lloyd(vectors, start, assign(vectors, start), params.max_iterations)
+    clusters = lloyd(vectors, start, assign(vectors, start), params.max_iterations, nearest=True)
     sizes = np.bincount(clusters.labels, minlength=k)
     summary = {
         "k": k,

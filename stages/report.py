@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import charts, collection, command, gallery, outputs, page, scores, store
+from stages.core import collection, command, outputs, store
+from stages.core.report import charts, gallery, page, scores
 
 
 class Params(command.Section):

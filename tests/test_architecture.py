@@ -55,7 +55,7 @@ def templates(files: set[Path]) -> set[Path]:
     return {
         path
         for file in files
-        for path in (ROOT / "stages/core").glob("*.j2")
+        for path in (ROOT / "stages/core").rglob("*.j2")
         if any(isinstance(n, ast.Constant) and n.value == path.name for n in ast.walk(ast.parse(file.read_text())))
     }
 

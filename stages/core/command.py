@@ -94,6 +94,17 @@ def read_params(file: Path) -> dict:
     return values
 
 
+def paths(values: dict, prefix: str = "") -> list[tuple[str, str]]:
+    """Every value named `path`, with its full key."""
+    found = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found += paths(value, f"{prefix}{key}.")
+        elif key == "path" and isinstance(value, str):
+            found.append((f"{prefix}{key}", value))
+    return found
+
+
 def check(file: Path) -> None:
     """Compares the whole file with what every stage declares; ValueError lists each wrong key with what is allowed."""
     values = read_params(file)
@@ -111,6 +122,7 @@ def check(file: Path) -> None:
             params.model_validate(values.get(stage, {}))
         except ValidationError as error:
             wrong += complaints(error, stage)
+    wrong += [f"  {key}: {path} does not exist" for key, path in paths(values) if not (file.parent / path).exists()]
     if wrong:
         raise ValueError("\n".join([f"{file} has {len(wrong)} wrong value(s):", *wrong]))
 

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from torch import Tensor
 
 from stages.core.seeding import SeedOrder, seed_order
-from stages.core.vectors import CELLS, as_vectors, check_count, chunks, nearest_centroids, squared_distances
+from stages.core.vectors import CELLS, as_pair, as_vectors, assign, chunks, nearest_centroids, squared_distances
 
 __all__ = ["Clusters", "SeedOrder", "assign", "kmeans", "lloyd", "seed_order"]
 
@@ -33,23 +33,6 @@ class Clusters:
     inertia: float
     iterations: int
     converged: bool
-
-
-def assign(
-    features: np.ndarray | Tensor, centroids: np.ndarray | Tensor, *, cells: int = CELLS
-) -> Int64[np.ndarray, " n"]:
-    """The nearest centroid of every point, ties to the lowest index."""
-    x, c = as_pair(features, centroids)
-    return nearest_centroids(x, c, torch.arange(len(x), device=x.device), cells=cells).positions.cpu().numpy()
-
-
-def as_pair(features: np.ndarray | Tensor, centroids: np.ndarray | Tensor) -> tuple[Tensor, Tensor]:
-    x = as_vectors(features)
-    c = as_vectors(centroids, "centroids").to(x.device)
-    if c.shape[1] != x.shape[1]:
-        raise ValueError(f"centroids have {c.shape[1]} dimensions and features {x.shape[1]}; they must be the same")
-    check_count(len(c), len(x))
-    return x, c
 
 
 def as_labels(assignment: np.ndarray | Tensor, n: int, k: int) -> Int64[Tensor, " n"]:

@@ -145,3 +145,20 @@ def decide(
     winners = pairs == least[i]
     lowest = torch.full((len(doubt),), len(centroids), device=x.device)
     return lowest.scatter_reduce_(0, i[winners], j[winners], "amin"), least
+
+
+def assign(
+    features: np.ndarray | Tensor, centroids: np.ndarray | Tensor, *, cells: int = CELLS
+) -> Int64[np.ndarray, " n"]:
+    """The nearest centroid of every point, ties to the lowest index."""
+    x, c = as_pair(features, centroids)
+    return nearest_centroids(x, c, torch.arange(len(x), device=x.device), cells=cells).positions.cpu().numpy()
+
+
+def as_pair(features: np.ndarray | Tensor, centroids: np.ndarray | Tensor) -> tuple[Tensor, Tensor]:
+    x = as_vectors(features)
+    c = as_vectors(centroids, "centroids").to(x.device)
+    if c.shape[1] != x.shape[1]:
+        raise ValueError(f"centroids have {c.shape[1]} dimensions and features {x.shape[1]}; they must be the same")
+    check_count(len(c), len(x))
+    return x, c

@@ -16,6 +16,8 @@ def values():
 
 
 def write(tmp_path, values):
+    for path in ("requirements.lock", "encoders/vit48"):
+        (tmp_path / path).mkdir(parents=True, exist_ok=True)
     file = tmp_path / "params.yaml"
     with file.open("w") as stream:
         YAML().dump(values, stream)
@@ -40,6 +42,8 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         (("models", "k999"), "adaptor/k999", r"models.k999 is 'adaptor/k999'"),
         (("seed",), -3, r"seed: .*\(met -3\)"),
         (("sead",), 3, r"sead: is not a known key"),
+        (("tasks", "digits", "path"), "no/where", r"tasks.digits.path: no/where does not exist"),
+        (("encoder", "path"), "no/weights", r"encoder.path: no/weights does not exist"),
         (("encoder", "size"), 48, r"architecture and size must be null for source: folder"),
     ],
 )

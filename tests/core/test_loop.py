@@ -89,25 +89,6 @@ def test_fit__a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_
     assert all(torch.isfinite(parameter).all() for parameter in module.parameters())
 
 
-def test_resume__names_a_damaged_checkpoint(tmp_path):
-    train(tmp_path, 1)
-    file = tmp_path / "checkpoint.safetensors"
-    content = bytearray(file.read_bytes())
-    content[-3] ^= 1
-    file.write_bytes(bytes(content))
-    module, optimizer, _ = problem()
-    with pytest.raises(ValueError, match=r"checkpoint.safetensors is damaged .*checksum.*delete"):
-        checkpoint.resume(tmp_path, module, optimizer)
-    file.write_bytes(bytes(content[:200]))
-    with pytest.raises(ValueError, match="is damaged"):
-        checkpoint.resume(tmp_path, module, optimizer)
-
-
-def test_work_folder__depends_on_every_input():
-    folders = {checkpoint.work_folder("adaptor", "k4", *inputs) for inputs in [(1, "a"), (2, "a"), (1, "b"), (1, "a")]}
-    assert len(folders) == 3
-
-
 def test_batches__cover_everything_once_without_a_tiny_rest():
     for count in range(1, 60):
         pieces = batches(count, 8, torch.Generator().manual_seed(count))

@@ -3,7 +3,6 @@
 The paper's first version prints Eq. 2 without its minus sign; it is a cross entropy.
 """
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 

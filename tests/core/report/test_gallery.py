@@ -4,7 +4,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from stages.core import gallery
+from stages.core.report import gallery
 
 LABELS = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
 

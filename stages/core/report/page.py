@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jinja2
 
-from stages.core import figures, scores
+from stages.core.report import figures, scores
 
 TITLES = {
     "pixels": ("Raw pixels", "no model"),

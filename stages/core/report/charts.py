@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from stages.core import figures, scores
-from stages.core.figures import Line
+from stages.core.report import figures, scores
+from stages.core.report.figures import Line
 
 LEVELS = ("encoder", "average", "augmentation", "neighbour")
 

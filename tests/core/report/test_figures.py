@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from stages.core import figures
-from stages.core.figures import Line
+from stages.core.report import figures
+from stages.core.report.figures import Line
 
 
 @pytest.mark.parametrize(
