@@ -28,14 +28,17 @@ Pictures = dict[tuple[str, str], Picture]
 
 
 def digits(size: int, per_class: int) -> Pictures:
-    """Scikit-learn's handwritten digits, 8 x 8 grey values scaled up in a black frame; at most `per_class` of each."""
-    bunch, pictures, frame = load_digits(), {}, size // 12
+    """Scikit-learn's handwritten digits, 8 x 8 grey values scaled up, written as the glyphs are; `per_class` of each.
+
+    As registered scans they need no network (raw pixels reach 68 % R-Precision); so each is moved and inked anew.
+    """
+    bunch, pictures = load_digits(), {}
     for label in range(10):
         for row in np.flatnonzero(bunch.target == label)[:per_class]:
+            path = f"{label}/{row:04d}"
             grey = Image.fromarray(np.round(bunch.images[row] * (255 / 16)).astype(np.uint8))
-            grey = grey.resize((size - 2 * frame, size - 2 * frame), Image.Resampling.BICUBIC)
-            pixels = np.asarray(ImageOps.expand(grey, frame).convert("RGB"))
-            pictures[str(label), f"{label}/{row:04d}"] = picture(pixels, 8)
+            sheet = ImageOps.expand(grey.resize((3 * size, 3 * size), Image.Resampling.BICUBIC), size // 2)
+            pictures[str(label), path] = picture(on_paper(sheet, size, generator(path), 0.08, 0.2, 10), 8)
     return pictures
 
 
@@ -93,8 +96,16 @@ def written(
     side = 4 * size
     sheet = Image.new("L", (side, side))
     ImageDraw.Draw(sheet).text((side / 2, side * 0.74), character, fill=255, font=font, anchor="ms")
-    shift = random.uniform(-0.03, 0.03, 2) * side
-    sheet = around(sheet, np.array([side / 2, side / 2]) + shift, side / random.uniform(0.9, 1.1), side, random, 8)
+    return on_paper(sheet, size, random, 0.03, 0.1, 8)
+
+
+def on_paper(
+    sheet: Image.Image, size: int, random: np.random.Generator, shift: float, scale: float, degrees: int
+) -> UInt8[np.ndarray, "size size 3"]:
+    """Ink (bright on the sheet) in a random dark colour on a random light one, moved within the given limits."""
+    side = sheet.width
+    centre = side / 2 + random.uniform(-shift, shift, 2) * side
+    sheet = around(sheet, centre, side / random.uniform(1 - scale, 1 + scale), side, random, degrees)
     ink = np.asarray(sheet.resize((size, size), Image.Resampling.LANCZOS), np.float64)[..., None] / 255
     dark, light = random.uniform(0, 80, 3), random.uniform(205, 255, 3)
     return np.round(ink * dark + (1 - ink) * light).astype(np.uint8)
