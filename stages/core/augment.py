@@ -1,5 +1,7 @@
 """Random views of a batch of images, drawn per image and computed on the batch, where the model runs."""
 
+import math
+
 import torch
 from jaxtyping import Float, UInt8
 from pydantic import Field
@@ -15,8 +17,10 @@ class Augmentation(Section):
     """What is drawn for each image. All zero (and `smallest_crop` 1) leaves the centre crop as it is."""
 
     smallest_crop: float = Field(gt=0, le=1, description="smallest share of the area that a crop keeps")
+    turn: float = Field(ge=0, le=180, description="largest angle of rotation, degrees")
     flip: float = Field(ge=0, le=1, description="probability to mirror left and right")
     jitter: float = Field(ge=0, lt=1, description="largest relative change of brightness, contrast and saturation")
+    tint: float = Field(ge=0, lt=1, description="largest relative change of each colour channel on its own")
     grey: float = Field(ge=0, le=1, description="probability to drop the colour")
     blur: float = Field(ge=0, le=1, description="probability of a Gaussian blur, sigma up to 2 % of the side")
 
@@ -44,15 +48,19 @@ def augment(
 def crop_and_flip(
     pixels: UInt8[Tensor, "batch y x channel"], size: int, params: Augmentation, generator: torch.Generator
 ) -> Float[Tensor, "batch 3 size size"]:
-    """A square crop of random area and place, resampled bilinearly to size x size; at most one pass over the image."""
-    if params.smallest_crop == 1 and params.flip == 0:
+    """A square crop of random area, place and angle, resampled bilinearly to size x size in one pass over the image."""
+    if params.smallest_crop == 1 and params.flip == 0 and params.turn == 0:
         return centre_crop(pixels, size)
     batch = len(pixels)
-    area, left, top, mirror = torch.rand(4, batch, generator=generator)
+    area, left, top, mirror, turn = torch.rand(5, batch, generator=generator)
     side = (params.smallest_crop + (1 - params.smallest_crop) * area).sqrt()
+    angle = (2 * turn - 1) * math.radians(params.turn)
+    sign = torch.where(mirror < params.flip, -1.0, 1.0)
     theta = torch.zeros(batch, 2, 3)
-    theta[:, 0, 0] = torch.where(mirror < params.flip, -side, side)
-    theta[:, 1, 1] = side
+    theta[:, 0, 0] = sign * side * angle.cos()
+    theta[:, 0, 1] = -side * angle.sin()
+    theta[:, 1, 0] = sign * side * angle.sin()
+    theta[:, 1, 1] = side * angle.cos()
     theta[:, 0, 2] = (2 * left - 1) * (1 - side)
     theta[:, 1, 2] = (2 * top - 1) * (1 - side)
     images = pixels.permute(0, 3, 1, 2).float() / 255
@@ -63,13 +71,14 @@ def crop_and_flip(
 def change_colours(
     images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: torch.Generator
 ) -> Float[Tensor, "batch 3 y x"]:
-    """Brightness, contrast and saturation by independent factors in 1 +- jitter, then grey with its probability."""
-    if not (params.jitter or params.grey):
+    """Brightness, contrast and saturation times 1 +- jitter, each channel times 1 +- tint, then grey by chance."""
+    if not (params.jitter or params.tint or params.grey):
         return images
     factors = 1 + params.jitter * (2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1)
     brightness, contrast, saturation = factors.to(images.device)
     weights = torch.tensor(GREY, device=images.device).view(1, 3, 1, 1)
-    images = images * brightness
+    channels = 1 + params.tint * (2 * torch.rand(len(images), 3, 1, 1, generator=generator) - 1)
+    images = images * brightness * channels.to(images.device)
     images = (images - images.mean((1, 2, 3), keepdim=True)) * contrast + images.mean((1, 2, 3), keepdim=True)
     grey = (images * weights).sum(1, keepdim=True)
     drop = (torch.rand(len(images), 1, 1, 1, generator=generator) < params.grey).to(images.device)

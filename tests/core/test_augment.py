@@ -4,7 +4,7 @@ import torch
 
 from stages.core.augment import Augmentation, augment, blur, centre_crop, change_colours, crop_and_flip
 
-NOTHING = {"smallest_crop": 1.0, "flip": 0.0, "jitter": 0.0, "grey": 0.0, "blur": 0.0}
+NOTHING = {"smallest_crop": 1.0, "turn": 0.0, "flip": 0.0, "jitter": 0.0, "tint": 0.0, "grey": 0.0, "blur": 0.0}
 
 
 def params(**values):
@@ -26,7 +26,7 @@ def test_augment__without_any_is_the_centre_crop(pixels):
 
 
 def test_augment__is_repeatable_and_differs_between_images(pixels):
-    everything = params(smallest_crop=0.3, flip=0.5, jitter=0.4, grey=0.2, blur=0.5)
+    everything = params(smallest_crop=0.3, turn=30.0, flip=0.5, jitter=0.4, tint=0.2, grey=0.2, blur=0.5)
     same = pixels[:1].expand(6, -1, -1, -1)
     views = augment(same, 16, everything, draw(1))
     assert torch.equal(views, augment(same, 16, everything, draw(1)))
