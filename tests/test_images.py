@@ -121,7 +121,7 @@ def test_main__two_runs_write_the_same_bytes(tmp_path: Path) -> None:
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
 
 
-@pytest.mark.parametrize(("source", "train", "test"), [("digits", 20, 20), ("glyphs", 62, 62), ("patches", 12, 12)])
+@pytest.mark.parametrize(("source", "train", "test"), [("digits", 20, 20), ("glyphs", 52, 52), ("patches", 12, 12)])
 def test_main__embedded(tmp_path: Path, source: str, train: int, test: int) -> None:
     for name in ("one", "two"):
         pixels, rows, rejected, _ = ingest(tmp_path / "unread.lock", tmp_path / name / source, source)

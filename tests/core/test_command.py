@@ -37,7 +37,7 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         (("features", "dtype"), "float64", r"features.dtype: .*'float16' or 'float32' \(met 'float64'\)"),
         (("fusion", "neighbour", "neighbours"), -1, r"fusion.neighbour.neighbours: .*\(met -1\)"),
         (("tasks", "digits", "source"), "web", r"tasks.digits.source: .*'digits', 'glyphs', 'patches' or 'folder'"),
-        (("granularities", "k16"), "adaptor/k17", r"granularities.k16 is 'adaptor/k17'; known here: k16: adaptor/k16"),
+        (("granularities", "k32"), "adaptor/k17", r"granularities.k32 is 'adaptor/k17'; known here: k32: adaptor/k32"),
         (("granularities", "sixteen"), "adaptor/x", r"granularities.sixteen.*pattern"),
         (("models", "k999"), "adaptor/k999", r"models.k999 is 'adaptor/k999'"),
         (("seed",), -3, r"seed: .*\(met -3\)"),

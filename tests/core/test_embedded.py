@@ -23,7 +23,7 @@ def drawn(request: pytest.FixtureRequest) -> tuple[str, embedded.Pictures]:
 def test_sources__counts(drawn: tuple[str, embedded.Pictures]) -> None:
     source, pictures = drawn
     sizes = Counter(class_name for class_name, _ in pictures)
-    assert (len(sizes), set(sizes.values())) == {"digits": (10, {5}), "glyphs": (62, {3}), "patches": (12, {4})}[source]
+    assert (len(sizes), set(sizes.values())) == {"digits": (10, {5}), "glyphs": (52, {3}), "patches": (12, {4})}[source]
 
 
 def test_sources__pixels_are_distinct_and_not_blank(drawn: tuple[str, embedded.Pictures]) -> None:
