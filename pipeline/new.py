@@ -135,16 +135,17 @@ def with_block(text: str, key: str, value: str, lines: list[str]) -> str:
 
 
 def edited(text: str, root: Path, tasks: dict[str, Path], train_images: int) -> tuple[str, list[int]]:
-    """The root's params.yaml for these tasks, and the new granularities where the root's do not fit, else none."""
+    """The root's params.yaml for these tasks, and its granularities, which are fitted to the number of images."""
     yaml = YAML(typ="safe")
-    largest = {name: int(name.removeprefix("k")) for name in yaml.load(text)["granularities"]}
+    fitting = ladder(train_images, len(yaml.load(text)["granularities"]))
     text = with_block(text, "root", "../..", [])
     text = with_block(
         text, "tasks", "", [f"{task}: {{source: folder, path: '{path}'}}" for task, path in tasks.items()]
     )
-    fitting = ladder(train_images, len(largest)) if train_images < max(largest.values()) else []
-    if fitting:
-        text = with_block(text, "granularities", "", [f"k{k}: adaptor/k{k}" for k in fitting])
+    text = with_block(text, "granularities", "", [f"k{k}: adaptor/k{k}" for k in fitting])
+    text = re.sub(r"^(  largest: )\d+", lambda met: f"{met[1]}{max(fitting)}", text, flags=re.M)
+    # The root's characters must not be mirrored, nor cut down to a stroke; photographs gain from both.
+    text = text.replace("flip: 0,", "flip: 0.5,").replace("smallest_crop: 0.4,", "smallest_crop: 0.2,")
     # Paths are seen from the file they stand in, and that now lies two folders deeper.
     text = re.sub(
         r"^([ ]+path: )([^\s/]\S*)",
@@ -182,9 +183,7 @@ def create(root: Path, name: str, images: list[Path]) -> list[str]:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     lines = [f"{task}: {folder.describe()}" for task, folder in found.items()]
-    if fitting:
-        ks = ", ".join(map(str, fitting))
-        lines.append(f"granularities: k = {ks}, as {train_images} training images are too few for those of params.yaml")
+    lines.append(f"granularities: k = {', '.join(map(str, fitting))}, for {train_images} training images")
     return [*lines, f"wrote {profile.relative_to(root)}; next: .venv/bin/dvc repro profiles/{name}/dvc.yaml"]
 
 

@@ -97,13 +97,21 @@ def test_create__keeps_comments_and_the_anchor(root: Path, tmp_path: Path) -> No
     assert "  <<: *granularities\n" in text
 
 
-def test_create__fits_granularities_to_few_images(root: Path, tmp_path: Path) -> None:
+def test_create__fits_granularities_to_the_images(root: Path, tmp_path: Path) -> None:
     lines = new.create(root, "few", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(63)])])
-    assert "granularities: k = 4, 16, as 63 training images are too few for those of params.yaml" in lines[1]
+    assert "granularities: k = 4, 16, for 63 training images" in lines[1]
     assert set(read(root / "profiles/few/params.yaml")["models"]) == {"pixels", "k4", "k16", "average"}
-    lines = new.create(root, "enough", [paint(tmp_path / "flat", "63.png")])
-    assert len(lines) == 2
-    assert read(root / "profiles/enough/params.yaml")["granularities"] == read(root / "params.yaml")["granularities"]
+    new.create(root, "more", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(63, 130)])])
+    assert list(read(root / "profiles/more/params.yaml")["granularities"]) == ["k16", "k64"]
+
+
+def test_create__of_the_real_params_suits_photographs(root: Path, tmp_path: Path) -> None:
+    (root / "params.yaml").write_text((Path(new.ROOT) / "params.yaml").read_text())
+    new.create(root, "mine", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(40)])])
+    values = read(root / "profiles/mine/params.yaml")
+    assert values["seeds"]["largest"] == 16 == max(int(k[1:]) for k in values["granularities"])
+    assert values["adaptor"]["augmentation"]["flip"] == values["fusion"]["neighbour"]["augmentation"]["flip"] == 0.5
+    assert values["adaptor"]["augmentation"]["smallest_crop"] == 0.2
 
 
 @pytest.mark.parametrize("train_images", [4, 5, 7, 8, 20, 63, 1000])
