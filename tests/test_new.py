@@ -71,11 +71,16 @@ def test_create__labelled_and_flat(root: Path, tmp_path: Path) -> None:
     assert lines == [
         "my-cars: 120 images (3 classes), 80 of them to train on; left out: 1 unreadable, 1 other entries",
         "flat: 9 images (unlabelled, so not evaluated), 9 of them to train on; left out: 0 unreadable, 0 other entries",
+        "granularities: k = 8, 32, for 89 training images",
         "wrote profiles/mine; next: .venv/bin/dvc repro profiles/mine/dvc.yaml",
     ]
     values = read(root / "profiles/mine/params.yaml")
+    fitted = {f"k{k}": f"adaptor/k{k}" for k in (8, 32)}
+    others = {name: path for name, path in read(root / "params.yaml")["models"].items() if not name.startswith("k")}
     assert values == read(root / "params.yaml") | {
         "root": "../..",
+        "granularities": fitted,
+        "models": fitted | others,
         "tasks": {
             "my-cars": {"source": "folder", "path": str(classes)},
             "flat": {"source": "folder", "path": str(flat)},

@@ -40,6 +40,18 @@ def test_crop_and_flip__certain_flip_of_the_whole_mirrors(pixels):
     torch.testing.assert_close(views, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_crop_and_flip__turns_by_the_angle_it_says():
+    bar = torch.zeros(300, 41, 41, 3, dtype=torch.uint8)
+    bar[:, 20, :, :] = 255  # a horizontal line through the centre
+    views = crop_and_flip(bar, 41, params(turn=30.0), draw())[:, 0]
+    y, x = torch.meshgrid(torch.arange(41.0) - 20, torch.arange(41.0) - 20, indexing="ij")
+    inside = (x.square() + y.square()).sqrt() < 18
+    weights = views * inside
+    angles = 0.5 * torch.atan2(2 * (weights * x * y).sum((1, 2)), (weights * (x.square() - y.square())).sum((1, 2)))
+    degrees = angles.rad2deg().abs()
+    assert degrees.max() < 31 and degrees.max() > 27 and 10 < degrees.mean() < 20
+
+
 def test_crop_and_flip__keeps_at_least_the_smallest_area():
     ramp = torch.arange(100).expand(200, 100, 100)[..., None].expand(-1, -1, -1, 3).to(torch.uint8)
     views = crop_and_flip(ramp, 50, params(smallest_crop=0.25), draw())
@@ -49,14 +61,13 @@ def test_crop_and_flip__keeps_at_least_the_smallest_area():
 
 def test_change_colours__equals_one_image_at_a_time(pixels):
     images = centre_crop(pixels, 16)
-    chosen = params(jitter=0.4, grey=0.5)
-    factors = 1 + 0.4 * (2 * torch.rand(3, 6, 1, 1, 1, generator=draw(3)) - 1)
-    generator = draw(3)
-    torch.rand(3, 6, 1, 1, 1, generator=generator)
+    chosen, generator = params(jitter=0.4, tint=0.3, grey=0.5), draw(3)
+    factors = 1 + 0.4 * (2 * torch.rand(3, 6, 1, 1, 1, generator=generator) - 1)
+    channels = 1 + 0.3 * (2 * torch.rand(6, 3, 1, 1, generator=generator) - 1)
     drop = torch.rand(6, 1, 1, 1, generator=generator) < 0.5
     result = change_colours(images, chosen, draw(3))
     for i, image in enumerate(images):
-        image = image * factors[0, i]
+        image = image * factors[0, i] * channels[i]
         image = (image - image.mean()) * factors[1, i] + image.mean()
         grey = 0.299 * image[0] + 0.587 * image[1] + 0.114 * image[2]
         saturation = 0 if drop[i] else factors[2, i]
