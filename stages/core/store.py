@@ -20,6 +20,7 @@ import zarr
 
 SHARD_BYTES = 64 * 2**20
 VERIFY_BYTES = 256 * 2**20
+LARGE_ROW = 2048  # bytes
 
 
 @dataclass(frozen=True)
@@ -118,27 +119,31 @@ def write(path: Path, values: np.ndarray) -> None:
 
 
 class Reader:
-    """A stored array as `image ...` rows; `reader[rows]` copies the rows of a slice or an integer array."""
+    """Stored rows behind one index: `reader[rows]` copies the rows of a slice or an integer array."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, shards: list[np.ndarray], shard_rows: int, digest: str):
-        self.shape, self.dtype, self.shards, self.shard_rows, self.digest = shape, dtype, shards, shard_rows, digest
+    def __init__(self, row_shape: tuple[int, ...], dtype: np.dtype, shards: list[np.ndarray], digest: str) -> None:
+        self.dtype, self.shards, self.digest = dtype, shards, digest
+        self.starts = np.cumsum([0] + [len(shard) for shard in shards])
+        self.shape = (int(self.starts[-1]), *row_shape)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
-        if isinstance(rows, slice):
-            rows = np.arange(*rows.indices(len(self)))
-        rows = np.asarray(rows)
+        rows = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else np.asarray(rows)
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"rows {rows.min()}..{rows.max()} of an array with {len(self)} rows")
-        if len(self.shards) == 1:
-            return self.shards[0][rows]
         out = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        shard, offset = np.divmod(rows, self.shard_rows)
-        for s in np.unique(shard):
-            where = shard == s
-            out[where] = self.shards[s][offset[where]]
+        chosen = np.searchsorted(self.starts, rows, side="right") - 1
+        offsets = rows - self.starts[chosen]
+        if out.nbytes >= LARGE_ROW * len(rows):
+            # One copy per row: gathering a shard at a time would copy large rows twice.
+            for i, (shard, offset) in enumerate(zip(chosen.tolist(), offsets.tolist(), strict=True)):
+                out[i] = self.shards[shard][offset]
+        else:
+            for shard in np.unique(chosen):
+                where = chosen == shard
+                out[where] = self.shards[shard][offsets[where]]
         return out
 
 
@@ -168,13 +173,13 @@ def open(path: Path) -> Reader:
             shard = map_shard(file, rows, shape[1:], dtype, chunk_rows, shard_rows // chunk_rows)
         except (OSError, ValueError) as error:
             raise ValueError(f"{path}: shard {i} of {count} is missing or truncated ({error}); {remedy}") from error
-        shards.append(shard)
+        shards.append(np.asarray(shard))
     if sum(shard.nbytes for shard in shards) <= VERIFY_BYTES:
         for i, shard in enumerate(shards):
             if hashlib.sha256(np.ascontiguousarray(shard).data).hexdigest() != digests[i]:
                 raise ValueError(f"{path}: shard {i} of {count} does not match its checksum; {remedy}")
     digest = hashlib.sha256(json.dumps([shape, str(dtype), digests]).encode()).hexdigest()
-    return Reader(shape, dtype, shards, shard_rows, digest)
+    return Reader(shape[1:], dtype, shards, digest)
 
 
 def map_shard(
@@ -203,26 +208,9 @@ def map_shard(
 
 def concatenate(readers: list[Reader]) -> Reader:
     """Several stored arrays as one, rows in the order given; nothing is copied."""
-    return Joined(readers)
-
-
-class Joined(Reader):
-    """Rows of several readers behind one index."""
-
-    def __init__(self, readers: list[Reader]) -> None:
-        shapes = {reader.shape[1:] for reader in readers}
-        if len(shapes) != 1:
-            raise ValueError(f"arrays with rows of different shapes {sorted(shapes)} cannot be read as one")
-        self.readers, self.dtype = readers, readers[0].dtype
-        self.starts = np.cumsum([0] + [len(reader) for reader in readers])
-        self.shape = (int(self.starts[-1]), *shapes.pop())
-        self.digest = hashlib.sha256("".join(reader.digest for reader in readers).encode()).hexdigest()
-
-    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
-        rows = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else np.asarray(rows)
-        out = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        source = np.searchsorted(self.starts, rows, side="right") - 1
-        for s in np.unique(source):
-            where = source == s
-            out[where] = self.readers[s][rows[where] - self.starts[s]]
-        return out
+    shapes = {reader.shape[1:] for reader in readers}
+    if len(shapes) != 1:
+        raise ValueError(f"arrays with rows of different shapes {sorted(shapes)} cannot be read as one")
+    digest = hashlib.sha256("".join(reader.digest for reader in readers).encode()).hexdigest()
+    shards = [shard for reader in readers for shard in reader.shards]
+    return Reader(shapes.pop(), readers[0].dtype, shards, digest)
