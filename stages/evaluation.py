@@ -95,7 +95,7 @@ def main(images: Path, folder: Path, output: Path, *, model: str, params: Params
         (result / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
         (result / "whitened.json").write_text(json.dumps(whitened, indent=1) + "\n")
         pq.write_table(pa.Table.from_pylist(records, QUERIES), result / "queries.parquet")
-        if network is not None and len(network.config.adaptors.names if network.config.adaptors else []) > 1:
+        if len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1:
             weights = measure_attention(network, pixels, test, collection.tasks[test], params)
             pq.write_table(pa.Table.from_pylist(weights), result / "attention.parquet")
     scores = ", ".join(f"{task} {value['r_precision']:.1%}" for task, value in metrics.items())

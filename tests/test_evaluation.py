@@ -82,6 +82,15 @@ def test_main__fusions_report_their_attention(world, tmp_path):  # noqa: F811
     assert {row["adaptor"] for row in rows} == set(NAMES) and all(row["weight"] == 0.5 for row in rows)
 
 
+def test_main__a_fusion_of_unlabelled_images(world, tmp_path):  # noqa: F811
+    images = write_images(tmp_path / "flat", labelled=False)
+    params = fusion.Params.model_construct(average=None, augmentation=None, neighbour=None)
+    fusion.main(images, *world[1:], tmp_path / "f", pairs="average", params=params, lists=lists(), seed=0)
+    main(images, tmp_path / "f", tmp_path / "out", model="average", params=PARAMS, lists=lists())
+    assert json.loads((tmp_path / "out" / "whitened.json").read_text()) == {}
+    assert pq.read_table(tmp_path / "out" / "queries.parquet").num_rows == 0
+
+
 def test_raw_pixels__are_centred_unit_vectors(tmp_path):
     pixels = store.open(write_images(tmp_path / "images") / "dots" / "pixels.zarr")
     vectors = raw_pixels(pixels, np.array([3, 0]))
