@@ -41,7 +41,7 @@ bench: $(READY)
 	python -m benchmarks
 
 lock: $(READY)
-	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra flow --extra test \
+	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra flow --extra share --extra test \
 		--generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
 
 clean:
