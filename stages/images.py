@@ -1,15 +1,15 @@
-"""One task's images, decoded once: reads a folder of images or an installed package, writes
+"""One task's images, decoded once: reads a folder of images, a public data set or an installed package, writes
 
 - pixels.zarr `image size size 3` uint8, training rows first;
 - table.parquet, a row per image: where it is from, its class and split, its original size and content hash;
 - rejected.csv, a row per file that was left out, with the reason.
 
-Classes are sorted by name; the first half (rounded up) trains, without its labels, the other half is tested. The images
-of a flat folder have no class (label -1) and all train.
+Classes are sorted by name (public data sets: as published); the first half (rounded up) trains, without its labels, the
+other half is tested. All of an unseen task is tested. The images of a flat folder have no class (label -1), all train.
+A public data set is taken as it is: duplicates stay in, and its counts must be the published ones.
 """
 
 import csv
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from stages.core import command, embedded, folder, outputs, store
+from stages.core.candidates import Candidates, by_class, published
 from stages.core.collection import TABLE
-from stages.core.decode import Picture, decode_all
+from stages.core.decode import decode_all
 from stages.core.progress import progress
 
 BLOCK = 256
@@ -36,14 +37,7 @@ class Params(command.Section):
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")
-
-
-def assign(class_names: list[str]) -> dict[str, tuple[int, str]]:
-    """{class name: (label, split)} for sorted names, the first half trains; the class of flat folders is ""."""
-    if class_names == [""]:
-        return {"": (-1, "train")}
-    half = (len(class_names) + 1) // 2
-    return {name: (i, "train" if i < half else "test") for i, name in enumerate(class_names)}
+    published_counts: bool = Field(description="stop where a public data set does not have its published counts")
 
 
 def draw(source: str, params: Params) -> embedded.Pictures:
@@ -54,21 +48,38 @@ def draw(source: str, params: Params) -> embedded.Pictures:
         return embedded.glyphs(params.size, params.per_class.glyphs)
     if source == "patches":
         return embedded.patches(params.size, params.per_class.patches, params.places)
-    raise ValueError(f"source is {source!r}; known: digits, glyphs, patches, folder")
+    known = ", ".join([*command.EMBEDDED, "folder", *command.DATASETS])
+    raise ValueError(f"source is {source!r}; known: {known}")
+
+
+def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
+    """The candidates of any source."""
+    limit = params.max_megapixels * 10**6
+    if source == "folder":
+        listing = folder.find(raw)
+        return by_class(
+            listing.images, unseen, lambda paths: decode_all(raw, paths, params.size, limit), listing.rejected
+        )
+    if source in command.DATASETS:
+        return published(raw, source, unseen, params.size, limit, params.published_counts)
+    drawn = draw(source, params)
+    classes = {path: class_name for class_name, path in drawn}
+    return by_class(classes, unseen, lambda paths: (drawn[classes[path], path] for path in paths), {})
 
 
 def write_pixels(
-    writer: store.Writer, paths: list[str], outcomes: Iterator[Picture | str], task: str
+    writer: store.Writer, candidates: Candidates, task: str, keep_duplicates: bool
 ) -> tuple[dict[str, tuple], dict[str, str]]:
-    """Stores the first copy of each picture; returns {path: its row's last columns} in stored order, {path: reason}."""
+    """Stores the (first copy of) each picture; returns {path: its row's last columns} as stored, {path: reason}."""
     kept: dict[str, tuple] = {}
     rejected: dict[str, str] = {}
     first: dict[str, str] = {}
     block = []
-    for path, outcome in progress(zip(paths, outcomes, strict=True), f"images@{task}", len(paths), "image"):
+    pairs = zip(candidates.rows, candidates.outcomes, strict=True)
+    for path, outcome in progress(pairs, f"images@{task}", len(candidates.rows), "image"):
         if isinstance(outcome, str):
             rejected[path] = outcome
-        elif outcome.sha256 in first:
+        elif outcome.sha256 in first and not keep_duplicates:
             rejected[path] = f"duplicate of {first[outcome.sha256]}"
         else:
             first[outcome.sha256] = path
@@ -82,8 +93,9 @@ def write_pixels(
     return kept, rejected
 
 
-def require_images(raw: Path, kept: list[str], splits: dict[str, str], rejected: dict[str, str]) -> None:
+def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, rejected: dict[str, str]) -> None:
     """Raises ValueError if a split that had candidates has no image left, with counts and the first reasons."""
+    splits = {path: split for path, (_, _, split) in candidates.rows.items()}
     for split in sorted(set(splits.values()), reverse=True):
         if not any(splits[path] == split for path in kept):
             tried = sum(met == split for met in splits.values())
@@ -93,34 +105,24 @@ def require_images(raw: Path, kept: list[str], splits: dict[str, str], rejected:
             )
 
 
-def main(raw: Path, output: Path, *, task: str, source: str, params: Params) -> str:
+def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: command.Lists) -> str:
     """Ingests one task; `raw` is its folder, or for an embedded source the lock file that pins the package it is in."""
-    if source == "folder":
-        drawn = {}
-        classes, rejected = folder.find(raw)
-    else:
-        drawn = draw(source, params)
-        classes, rejected = {path: class_name for class_name, path in drawn}, {}
-    assigned = assign(sorted(set(classes.values())))
-    splits = {path: assigned[class_name][1] for path, class_name in classes.items()}
-    paths = sorted(classes, key=lambda path: (assigned[classes[path]], path))
-    stored = (drawn[classes[path], path] for path in paths)
-    outcomes = decode_all(raw, paths, params.size, params.max_megapixels * 10**6) if source == "folder" else stored
+    candidates = find(raw, source, lists.tasks[task].unseen, params)
+    is_public = source in command.DATASETS
     with outputs.folder(output) as partial:
         with store.create(partial / "pixels.zarr", (params.size, params.size, 3), "uint8") as writer:
-            kept, unreadable = write_pixels(writer, paths, outcomes, task)
-        rejected |= unreadable
-        require_images(raw, list(kept), splits, rejected)
-        rows = [
-            (path, task, assigned[classes[path]][0], classes[path], splits[path], *measures)
-            for path, measures in kept.items()
-        ]
+            kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
+        if is_public and unreadable and params.published_counts:
+            raise ValueError(f"{raw} differs from what {source} publishes: {folder.summary(unreadable)}")
+        rejected = candidates.rejected | unreadable
+        require_images(raw, kept, candidates, rejected)
+        rows = [(path, task, *candidates.rows[path], *measures) for path, measures in kept.items()]
         columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), TABLE, strict=True)]
         pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), partial / "table.parquet")
         with (partial / "rejected.csv").open("w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows([("path", "reason"), *sorted(rejected.items())])
-    train = sum(splits[path] == "train" for path in kept)
-    found = len({classes[path] for path in kept} - {""})
+    train = sum(candidates.rows[path][2] == "train" for path in kept)
+    found = len({candidates.rows[path][1] for path in kept} - {""})
     return f"{train} train and {len(kept) - train} test images of {found} classes, {len(rejected)} left out"
 
 

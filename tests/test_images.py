@@ -9,10 +9,13 @@ from PIL import Image
 from pydantic import ValidationError
 
 from stages import images
-from stages.core import store
+from stages.core import command, datasets, store
 from stages.core.collection import TABLE
+from tests import layouts, small
 
-PARAMS = images.Params(size=16, max_megapixels=1, per_class=images.PerClass(digits=4, glyphs=2, patches=3), places=4)
+PARAMS = images.Params(
+    size=16, max_megapixels=1, per_class=images.PerClass(digits=4, glyphs=2, patches=3), places=4, published_counts=True
+)
 
 
 def paint(file: Path, colour: int, size: tuple[int, int] = (30, 20)) -> None:
@@ -20,8 +23,13 @@ def paint(file: Path, colour: int, size: tuple[int, int] = (30, 20)) -> None:
     Image.new("RGB", size, (colour, 0, 255 - colour)).save(file)
 
 
-def ingest(raw: Path, output: Path, source: str = "folder") -> tuple[np.ndarray, list[dict], dict[str, str], str]:
-    message = images.main(raw, output, task="t", source=source, params=PARAMS)
+def ingest(
+    raw: Path, output: Path, source: str = "folder", params: images.Params = PARAMS, unseen: bool = False
+) -> tuple[np.ndarray, list[dict], dict[str, str], str]:
+    # A source that the lists would refuse must be refused by the stage too.
+    task = command.Task.model_construct(source=source, path=str(raw), unseen=unseen)
+    lists = small.lists().model_copy(update={"tasks": {"t": task}})
+    message = images.main(raw, output, task="t", source=source, params=params, lists=lists)
     pixels = store.open(output / "pixels.zarr")
     with (output / "rejected.csv").open(newline="", encoding="utf-8") as file:
         rejected = {line["path"]: line["reason"] for line in csv.DictReader(file)}
@@ -34,12 +42,6 @@ def ingest(raw: Path, output: Path, source: str = "folder") -> tuple[np.ndarray,
 def digests(folder: Path) -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-
-
-def test_assign__first_half_rounded_up_trains() -> None:
-    assert images.assign(["a", "b", "c"]) == {"a": (0, "train"), "b": (1, "train"), "c": (2, "test")}
-    assert [split for _, split in images.assign(list("abcd")).values()] == ["train", "train", "test", "test"]
-    assert images.assign([""]) == {"": (-1, "train")}
 
 
 def test_main__labelled_folder(tmp_path: Path) -> None:
@@ -134,6 +136,51 @@ def test_main__embedded(tmp_path: Path, source: str, train: int, test: int) -> N
     assert [classes[name] for name in sorted(classes)] == list(range(len(classes)))
 
 
+ANY_COUNT = PARAMS.model_copy(update={"published_counts": False})
+
+
+@pytest.mark.parametrize("name", list(layouts.WRITERS))
+def test_main__public_data_set(tmp_path: Path, name: str) -> None:
+    layouts.WRITERS[name](tmp_path / "raw", 4)
+    pixels, rows, rejected, _ = ingest(tmp_path / "raw", tmp_path / "out", name, ANY_COUNT)
+    splits = {split: {row["label"] for row in rows if row["split"] == split} for split in {r["split"] for r in rows}}
+    assert set(splits) == ({"train", "query", "gallery"} if name == "inshop" else {"train", "test"})
+    assert not splits["train"] & set.union(*(classes for split, classes in splits.items() if split != "train"))
+    assert [row["label"] for row in rows] == sorted(row["label"] for row in rows) and rejected == {}
+    assert all((tmp_path / "raw" / row["path"]).is_file() for row in rows)
+    again, rows, _, _ = ingest(tmp_path / "raw", tmp_path / "unseen", name, ANY_COUNT, unseen=True)
+    assert not [row for row in rows if row["split"] == "train"] and np.array_equal(again, pixels)
+
+
+def test_main__public_data_set_keeps_duplicates(tmp_path: Path) -> None:
+    layouts.dtd(tmp_path / "raw", 3)
+    folder = tmp_path / "raw/dtd/dtd/images/banded"
+    (folder / "banded_0001.jpg").write_bytes((folder / "banded_0000.jpg").read_bytes())
+    _, rows, rejected, _ = ingest(tmp_path / "raw", tmp_path / "out", "dtd", ANY_COUNT)
+    assert len(rows) == 12 and rejected == {}
+
+
+def test_main__public_data_set_must_be_complete_and_readable(tmp_path: Path, monkeypatch) -> None:
+    layouts.eurosat(tmp_path / "raw", 2)
+    with pytest.raises(ValueError, match=r"eurosat has 4 test classes \(10 published\)"):
+        ingest(tmp_path / "raw", tmp_path / "out", "eurosat")
+    monkeypatch.setattr(datasets, "check_counts", lambda dataset: None)
+    (tmp_path / "raw/eurosat/2750/Forest/Forest_1.jpg").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"differs from what eurosat publishes: 1 left out, the first: .*Forest_1.jpg"):
+        ingest(tmp_path / "raw", tmp_path / "out", "eurosat")
+    assert not (tmp_path / "out").exists()
+
+
+def test_main__unseen_folder_is_only_tested(tmp_path: Path) -> None:
+    for i, path in enumerate(["a/1.png", "b/1.png", "c/1.png"]):
+        paint(tmp_path / "raw" / path, 40 * i)
+    _, rows, _, message = ingest(tmp_path / "raw", tmp_path / "out", unseen=True)
+    assert [row["split"] for row in rows] == ["test"] * 3 and message.startswith("0 train and 3 test images")
+    paint(tmp_path / "flat/1.png", 9)
+    with pytest.raises(ValueError, match="unseen task it could not be evaluated"):
+        ingest(tmp_path / "flat", tmp_path / "out2", unseen=True)
+
+
 def test_main__raise_when_nothing_is_readable(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     for i in range(5):
@@ -156,7 +203,7 @@ def test_main__raise_when_no_test_image_is_readable(tmp_path: Path) -> None:
 def test_main__raise_on_missing_folder_and_unknown_source(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="gone does not exist"):
         ingest(tmp_path / "gone", tmp_path / "out")
-    with pytest.raises(ValueError, match="source is 'web'; known: digits, glyphs, patches, folder"):
+    with pytest.raises(ValueError, match="source is 'web'; known: digits, glyphs, patches, folder, aircraft"):
         ingest(tmp_path, tmp_path / "out", "web")
 
 

@@ -34,9 +34,16 @@ class Section(BaseModel):
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 
 
+EMBEDDED = ("digits", "glyphs", "patches")
+DATASETS = ("aircraft", "cars", "cub", "flowers", "food101", "products", "inshop", "dtd", "eurosat", "pets")
+DATASETS += ("cifar10", "cifar100")
+
+
 class Task(Section):
-    source: Literal["digits", "glyphs", "patches", "folder"]
+    source: Literal[(*EMBEDDED, "folder", *DATASETS)]
     path: str
+    # The one value with a default, for few tasks have it: the task is evaluated and never trained on.
+    unseen: bool = False
 
 
 class Lists(Section):

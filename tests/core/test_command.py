@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from stages.core.command import Lists, check, check_once, read_params
+from stages.core.command import DATASETS, Lists, check, check_once, read_params
+from stages.core.dataset_sources import SOURCES
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -36,7 +37,11 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         (("adaptor", "learning_rte"), 0.1, r"adaptor.learning_rte: is not a known key"),
         (("features", "dtype"), "float64", r"features.dtype: .*'float16' or 'float32' \(met 'float64'\)"),
         (("fusion", "neighbour", "neighbours"), -1, r"fusion.neighbour.neighbours: .*\(met -1\)"),
-        (("tasks", "digits", "source"), "web", r"tasks.digits.source: .*'digits', 'glyphs', 'patches' or 'folder'"),
+        (
+            ("tasks", "digits", "source"),
+            "web",
+            r"tasks.digits.source: .*'digits', 'glyphs', 'patches', 'folder', 'aircraft'",
+        ),
         (("granularities", "k32"), "adaptor/k17", r"granularities.k32 is 'adaptor/k17'; known here: k32: adaptor/k32"),
         (("granularities", "sixteen"), "adaptor/x", r"granularities.sixteen.*pattern"),
         (("models", "k999"), "adaptor/k999", r"models.k999 is 'adaptor/k999'"),
@@ -82,6 +87,10 @@ def test_read_params__reads_numbers_as_dvc_does(tmp_path):
     file.write_text("a: [1,\n")
     with pytest.raises(ValueError, match="cannot be read as YAML"):
         read_params(file)
+
+
+def test_task__sources_are_the_known_data_sets():
+    assert set(DATASETS) == set(SOURCES)
 
 
 def test_lists__sizes_are_ascending(values):

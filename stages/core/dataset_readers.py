@@ -1,0 +1,150 @@
+"""What each public data set says in its own files: image paths, class numbers and class names, as published.
+
+torchvision and pytorch-metric-learning read them where they can (imported only when called: both are slow to load);
+In-shop is read here. Each reader takes the folder that holds the published one, and trusts that the files of `FILES`
+are there.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Records(NamedTuple):
+    """An entry per image: its file, its class as an index into `class_names`, and its published split, if any.
+
+    Where images come as arrays (CIFAR), `pixels` holds them and the paths are names only.
+    """
+
+    paths: list[Path]
+    labels: list[int]
+    class_names: list[str]
+    splits: list[str] | None = None
+    pixels: np.ndarray | None = None
+
+
+def by_order(paths: list[Path], keys: list, splits: list[str] | None = None, names: dict | None = None) -> Records:
+    """Records whose classes are the sorted distinct keys; `names` may call them something else."""
+    classes = sorted(set(keys))
+    number = {key: i for i, key in enumerate(classes)}
+    return Records(paths, [number[key] for key in keys], [str((names or {}).get(key, key)) for key in classes], splits)
+
+
+def aircraft(root: Path) -> Records:
+    """FGVC-Aircraft, 100 variants; training, validation and test list together."""
+    from torchvision.datasets import FGVCAircraft
+
+    parts = [FGVCAircraft(root, split) for split in ("trainval", "test")]
+    paths = [Path(path) for part in parts for path in part._image_files]
+    return Records(paths, [label for part in parts for label in part._labels], parts[0].classes)
+
+
+def cars(root: Path) -> Records:
+    """Stanford Cars (Cars-196): both archives together, as its class split wants; or the copy sorted by class."""
+    if (root / "car_data").is_dir():
+        from pytorch_metric_learning.datasets import Cars196
+
+        sorted_copy = Cars196(root)
+        names = (root / "names.csv").read_text(encoding="utf-8").split("\n")
+        paths = [Path(path) for path in sorted_copy.paths]
+        return by_order(paths, sorted_copy.labels, None, {i + 1: name.strip() for i, name in enumerate(names)})
+    from torchvision.datasets import StanfordCars
+
+    parts = [StanfordCars(root, split) for split in ("train", "test")]
+    samples = [sample for part in parts for sample in part._samples]
+    return Records([Path(path) for path, _ in samples], [int(label) for _, label in samples], parts[0].classes)
+
+
+def cub(root: Path) -> Records:
+    """CUB-200-2011."""
+    from pytorch_metric_learning.datasets import CUB
+
+    read = CUB(root)
+    listed = (root / "CUB_200_2011/images.txt").read_text().split("\n")
+    if len(read.paths) != sum(bool(line.strip()) for line in listed):
+        raise ValueError("image_class_labels.txt and images.txt do not list the same images")
+    paths = [Path(path) for path in read.paths]
+    names = {label: path.parent.name for label, path in zip(read.labels, paths, strict=True)}
+    return by_order(paths, read.labels, None, names)
+
+
+def flowers(root: Path) -> Records:
+    """Oxford Flowers-102, its three lists together; classes by name, since their numbers follow no order."""
+    from torchvision.datasets import Flowers102
+
+    class Unhashed(Flowers102):
+        # The label files are judged by what they say: their counts are compared with the published ones.
+        _file_dict = {key: (file, None) for key, (file, _) in Flowers102._file_dict.items()}  # noqa: RUF012
+
+    parts = [Unhashed(root, split) for split in ("train", "val", "test")]
+    paths = [Path(path) for part in parts for path in part._image_files]
+    return by_order(paths, [Flowers102.classes[label] for part in parts for label in part._labels])
+
+
+def food101(root: Path) -> Records:
+    from torchvision.datasets import Food101
+
+    parts = [Food101(root, split) for split in ("train", "test")]
+    paths = [Path(path) for part in parts for path in part._image_files]
+    return by_order(paths, [part.classes[label] for part in parts for label in part._labels])
+
+
+def products(root: Path) -> Records:
+    """Stanford Online Products, with its own class-disjoint lists."""
+    from pytorch_metric_learning.datasets import StanfordOnlineProducts
+
+    parts = {split: StanfordOnlineProducts(root, split) for split in ("train", "test")}
+    splits = [split for split, part in parts.items() for _ in part.paths]
+    paths = [Path(path) for part in parts.values() for path in part.paths]
+    return by_order(paths, [label for part in parts.values() for label in part.labels], splits)
+
+
+def dtd(root: Path) -> Records:
+    """Describable Textures, the three lists of its first partition together, which are all images."""
+    from torchvision.datasets import DTD
+
+    parts = [DTD(root, split) for split in ("train", "val", "test")]
+    paths = [Path(path) for part in parts for path in part._image_files]
+    return by_order(paths, [part.classes[label] for part in parts for label in part._labels])
+
+
+def eurosat(root: Path) -> Records:
+    """EuroSAT in RGB."""
+    from torchvision.datasets import EuroSAT
+
+    read = EuroSAT(root)
+    return Records([Path(path) for path, _ in read.samples], list(read.targets), read.classes)
+
+
+def pets(root: Path) -> Records:
+    """Oxford-IIIT Pets, both lists together."""
+    from torchvision.datasets import OxfordIIITPet
+
+    parts = [OxfordIIITPet(root, split) for split in ("trainval", "test")]
+    paths = [Path(path) for part in parts for path in part._images]
+    return by_order(paths, [part.classes[label] for part in parts for label in part._labels])
+
+
+def inshop(root: Path) -> Records:
+    """DeepFashion In-shop: its list gives each image's item, and the split: train, query or gallery."""
+    lines = (root / "Eval/list_eval_partition.txt").read_text().splitlines()
+    rows = [line.split() for line in lines[2:] if line.strip()]
+    if len(rows) != int(lines[0]):
+        raise ValueError(f"list_eval_partition.txt announces {lines[0].strip()} images and lists {len(rows)}")
+    if unknown := {split for _, _, split in rows} - {"train", "query", "gallery"}:
+        raise ValueError(f"list_eval_partition.txt has the splits {sorted(unknown)}; known: train, query, gallery")
+    below = root / "Img" if (root / "Img").is_dir() else root
+    return by_order([below / path for path, _, _ in rows], [item for _, item, _ in rows], [split for *_, split in rows])
+
+
+def cifar(root: Path, version: str) -> Records:
+    """CIFAR-10 or -100 as arrays; torchvision compares the checksum of each batch file before it reads it."""
+    from torchvision.datasets import CIFAR10, CIFAR100
+
+    kind = {"10": CIFAR10, "100": CIFAR100}[version]
+    parts = {"train": kind(root, train=True), "test": kind(root, train=False)}
+    names = [Path(f"{split}/{i:05d}") for split, part in parts.items() for i in range(len(part.data))]
+    splits = [split for split, part in parts.items() for _ in part.data]
+    labels = [int(label) for part in parts.values() for label in part.targets]
+    return Records(names, labels, parts["train"].classes, splits, np.concatenate([p.data for p in parts.values()]))
