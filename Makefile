@@ -1,4 +1,8 @@
 # make repro [PROFILE=name]   the whole graph; a second call runs nothing
+# make flow [PROFILE=] [JOBS=4] [TARGETS="..."]   the same, branches side by side, to watch in a browser
+# make ui [PORT=4200]         the pages to watch runs on; make serve [CRON="0 2 * * *"]: start runs from there
+# make share | fetch [REMOTE=/folder, ssh://user@host/path or s3://bucket/prefix]   results to and from the team
+# make worker [REMOTE=...]    this clone runs stages for others (`make flow WORKERS=1`)
 # make test | test-slow       the quick suite | the end-to-end promises: cache, kill, same bytes
 # make lint | bench           style | one line of JSON per claim
 PYTHON ?= python3
@@ -12,7 +16,7 @@ export DVC_NO_ANALYTICS := 1
 export DO_NOT_TRACK := 1
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 
-.PHONY: install repro test test-slow lint bench lock clean
+.PHONY: install repro flow ui serve share fetch worker test test-slow lint bench lock clean
 
 install: $(READY)
 
@@ -26,6 +30,26 @@ $(READY): requirements.lock
 repro: $(READY)
 	cd $(dir $(GRAPH)) && PYTHONPATH=$(CURDIR) python -m stages.core.command params.yaml
 	dvc --wait-for-lock repro $(GRAPH)
+
+flow: $(READY)
+	python -m pipeline.flows $(if $(PROFILE),--profile $(PROFILE)) $(if $(TARGETS),--targets $(TARGETS)) \
+		$(if $(JOBS),--jobs $(JOBS)) $(if $(WORKERS),--workers)
+
+ui: $(READY)
+	python -m pipeline.server $(if $(PORT),--port $(PORT))
+
+serve: $(READY)
+	python -m pipeline.deployment $(if $(PROFILE),--profile $(PROFILE)) $(if $(TARGETS),--targets $(TARGETS)) \
+		$(if $(JOBS),--jobs $(JOBS)) $(if $(CRON),--cron "$(CRON)")
+
+share: $(READY)
+	python -m pipeline.share push $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote $(REMOTE))
+
+fetch: $(READY)
+	python -m pipeline.share fetch $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote $(REMOTE))
+
+worker: $(READY)
+	python -m pipeline.worker $(if $(REMOTE),--remote $(REMOTE))
 
 test: $(READY)
 	python -m pytest -q -m 'not slow'

@@ -1,0 +1,32 @@
+"""Prefect over the graph that DVC holds.
+
+Importing any module of this package first sets what Prefect and DVC read at their own import: no telemetry, nothing but
+127.0.0.1, a history that belongs to this project. What the environment already says stays.
+"""
+
+import os
+from pathlib import Path
+
+
+def project(start: Path | None = None) -> Path | None:
+    """The nearest folder at or above `start` (the current one) that is a DVC repository; None if there is none."""
+    here = (start or Path.cwd()).resolve()
+    return next((folder for folder in (here, *here.parents) if (folder / ".dvc").is_dir()), None)
+
+
+SETTINGS = {
+    "DVC_NO_ANALYTICS": "1",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_API_HOST": "127.0.0.1",
+    # Prefect would start a server of its own, which a killed flow leaves behind; ours ends with its starter.
+    "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    "PREFECT_CLI_PROMPT": "false",
+}
+for name, value in SETTINGS.items():
+    os.environ.setdefault(name, value)
+if home := project():
+    os.environ.setdefault("PREFECT_HOME", str(home / ".prefect"))
+    # Prefect copies its pages there when a server starts; the default lies inside the installed package.
+    os.environ.setdefault("PREFECT_UI_STATIC_DIRECTORY", str(home / ".prefect" / "ui"))

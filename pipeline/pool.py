@@ -1,0 +1,117 @@
+"""Stages on other machines: a Prefect work pool hands each to a worker, results travel through the DVC remote.
+
+The worker stands in a clone of its own. It checks out the commit of whoever started the run, brings what the stage
+reads from the remote, runs the stage, and pushes result and run. The starter then finds the run in the run cache:
+its dvc.lock is written by dvc alone, and nothing is merged.
+"""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from threading import Event
+
+from prefect import flow, get_client, get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.deployments import run_deployment
+from prefect.states import Cancelling, Completed, Failed
+from ruamel.yaml import YAML, YAMLError
+
+from pipeline import execution, graph
+from pipeline.execution import DVC, Calls
+
+POOL = "polygrain"
+CLONE = "POLYGRAIN_CLONE"
+QUEUES = ("gpu", "cpu")
+SECONDS_BETWEEN_LOOKS = 1.0
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise ValueError(f"git {' '.join(arguments)} in {folder}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def revision_of(folder: Path) -> str:
+    """The commit that workers check out; ValueError while tracked files differ from it (dvc.lock may)."""
+    changed = [line[3:] for line in git(folder, "status", "--porcelain", "--untracked-files=no").splitlines()]
+    if kept := [name for name in changed if Path(name).name != "dvc.lock"]:
+        raise ValueError(f"workers run commits, and these files are not committed: {', '.join(kept)}")
+    return git(folder, "rev-parse", "HEAD")
+
+
+def entries_of(folder: Path, names: tuple[str, ...], patience: float = 30) -> dict:
+    """The entries of these stages in dvc.lock; waits while dvc is writing the file, which it does not do at once."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            entries = (
+                YAML(typ="safe").load((folder / "dvc.lock").read_text(encoding="utf-8"))["stages"] if names else {}
+            )
+            return {name: entries[name] for name in names if not name.endswith(".dvc")}
+        except (OSError, YAMLError, KeyError, TypeError) as error:
+            if time.monotonic() > deadline:
+                raise ValueError(f"{folder / 'dvc.lock'} lacks what {', '.join(names)} have made: {error}") from error
+            time.sleep(0.1)
+
+
+def dispatch(stage: graph.Stage, profile: str | None, folder: Path, revision: str, stopping: Event) -> State:
+    """Has a worker run the stage, and returns the end state of its run; cancels it when asked to stop."""
+    parameters = {
+        "stage": stage.name,
+        "profile": profile,
+        "revision": revision,
+        "upstream": entries_of(folder, stage.upstream),
+    }
+    queue = QUEUES[0 if stage.meta.get("gpu") else 1]
+    made = run_deployment(
+        f"stage/{POOL}", parameters=parameters, flow_run_name=stage.name, timeout=0, work_queue_name=queue
+    )
+    with get_client(sync_client=True) as client:
+        while True:
+            state = client.read_flow_run(made.id).state
+            if state is not None and state.is_final():
+                return state
+            if stopping.wait(SECONDS_BETWEEN_LOOKS):
+                client.set_flow_run_state(made.id, Cancelling(), force=False)
+                return Failed(message="stopped")
+
+
+@flow(name="stage", persist_result=False)
+def reproduce_here(stage: str, profile: str | None, revision: str, upstream: dict) -> State:
+    """Runs one stage in this worker's clone and pushes what it made."""
+    clone, log, calls = Path(os.environ[CLONE]), get_run_logger(), Calls()
+    folder = check_out(clone, profile, revision, upstream)
+
+    def hear(line: str) -> None:
+        log.info("%s", line)
+
+    def call(*arguments: str) -> None:
+        if code := calls.run([*DVC, *arguments], folder, hear):
+            raise RuntimeError(f"dvc {' '.join(arguments)} ended with {code} in {folder}")
+
+    try:
+        meta = {one.name: one.meta for one in graph.load(folder)}[stage]
+        if upstream:
+            # By name and by force: what an earlier run has left in this clone may be another version.
+            call("pull", "--force", *upstream)
+        outcome = execution.reproduce(calls, folder, stage, int(meta.get("gpu", 0)), hear)
+        if outcome.result not in ("ran", "cached"):
+            return Failed(message="\n".join([outcome.result, *outcome.tail]))
+        call("push", "--run-cache", stage)
+    except BaseException:
+        calls.stop()
+        raise
+    return Completed(message=f"{outcome.result}, {outcome.seconds:.1f} s, in {clone}")
+
+
+def check_out(clone: Path, profile: str | None, revision: str, upstream: dict) -> Path:
+    """Brings the clone to the commit, with a dvc.lock that knows what the stage reads; returns the graph's folder."""
+    if git(clone, "rev-parse", "HEAD") != revision:
+        git(clone, "fetch", "--quiet", "origin")
+    git(clone, "checkout", "--quiet", "--force", "--detach", revision)
+    folder = graph.folder_of(profile, clone)
+    with (folder / "dvc.lock").open("w", encoding="utf-8") as stream:
+        YAML(typ="safe").dump({"schema": "2.0", "stages": upstream}, stream)
+    return folder

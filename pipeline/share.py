@@ -1,0 +1,101 @@
+"""Results for the team: `python -m pipeline.share push|fetch [--remote URL] [--profile P]`.
+
+The remote is a folder, ssh://user@host/path or s3://bucket/prefix; given once, it is kept in .dvc/config.local. With
+the results travel the runs, so that a colleague gets a stage by what went into it, even without its line in dvc.lock.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from pipeline import graph
+from pipeline.execution import DVC
+
+NAME = "team"
+
+
+def dvc(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*DVC, *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+def reason(done: subprocess.CompletedProcess[str]) -> str:
+    """What dvc says went wrong, in its own words."""
+    errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    return "; ".join(dict.fromkeys(errors)) or done.stderr.strip()[-500:] or f"exit code {done.returncode}"
+
+
+def use_remote(folder: Path, url: str | None) -> str:
+    """Keeps the address for this clone if one is given; returns the name of the remote to use, or ValueError."""
+    if url:
+        done = dvc(folder, "remote", "add", "--local", "--force", "--default", NAME, url)
+        if done.returncode:
+            raise ValueError(f"{url!r} cannot be a remote: {reason(done)}")
+        return NAME
+    known = dvc(folder, "config", "core.remote").stdout.strip()
+    if not known:
+        raise ValueError(
+            "no remote is known here: give REMOTE=/folder, ssh://user@host/path or s3://bucket/prefix once"
+        )
+    return known
+
+
+def push(folder: Path, url: str | None) -> str:
+    """Sends every recorded result and run; what to tell the user. ValueError says what did not arrive."""
+    remote = use_remote(folder, url)
+    stages = graph.load(folder)
+    stale = [stage.name for stage in graph.to_do(stages)]
+    done = dvc(folder, "push", "--run-cache", "--remote", remote, "dvc.yaml")
+    if done.returncode:
+        raise ValueError(
+            f"the remote {remote!r} did not take everything: {reason(done)}\n{absent(folder, remote)}\n"
+            "All results are kept here; `make share` again sends the rest."
+        )
+    lines = [f"The results of {len(stages) - len(stale)} of {len(stages)} stages are on the remote {remote!r}."]
+    if stale:
+        lines.append(f"Not up to date here, so not all of it is shared: {', '.join(stale)}")
+    return "\n".join(lines)
+
+
+def absent(folder: Path, remote: str) -> str:
+    """The outputs that the remote lacks, as far as it can be asked."""
+    asked = dvc(folder, "status", "--cloud", "--json", "--remote", remote, "dvc.yaml")
+    outs = [str(out.relative_to(folder)) for stage in graph.load(folder) for out in stage.outs if out.exists()]
+    if asked.returncode == 0:
+        missing = {path for path, state in json.loads(asked.stdout or "{}").items() if state in ("new", "missing")}
+        outs = [out for out in outs if any(path == out or path.startswith(f"{out}/") for path in missing)] or outs
+    return f"Not pushed: {', '.join(outs)}"
+
+
+def fetch(folder: Path, url: str | None) -> str:
+    """Brings what the remote has for this clone's dvc.lock, and the runs; what to tell the user."""
+    remote = use_remote(folder, url)
+    done = dvc(folder, "pull", "--run-cache", "--allow-missing", "--remote", remote, "dvc.yaml")
+    if done.returncode:
+        raise ValueError(f"the remote {remote!r} did not give everything: {reason(done)}")
+    stages = graph.load(folder)
+    stale = [stage.name for stage in graph.to_do(stages)]
+    if not stale:
+        return f"All {len(stages)} stages are up to date: there is nothing to run."
+    return (
+        f"{len(stages) - len(stale)} of {len(stages)} stages are up to date. `make repro` restores those of the rest "
+        f"that someone has run, and runs the others: {', '.join(stale)}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m pipeline.share", description="Results for the team.")
+    parser.add_argument("what", choices=["push", "fetch"])
+    parser.add_argument("--remote", metavar="URL", help="a folder, ssh://user@host/path or s3://bucket/prefix")
+    parser.add_argument("--profile", metavar="P")
+    arguments = parser.parse_args()
+    try:
+        work = push if arguments.what == "push" else fetch
+        sys.stdout.write(work(graph.folder_of(arguments.profile), arguments.remote or None) + "\n")
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
