@@ -11,7 +11,8 @@ PAGE = """<html><head><style>:root { --ink: #123; } svg text { fill: var(--ink);
 <svg class="figure" viewBox="0 0 3 4" role="img"><text x="1">a &amp; b</text></svg></figure>
 <svg class="mark"><rect/></svg>
 <figure><figcaption>Photograph</figcaption><img alt="" src="data:image/png;base64,AAAA"></figure>
-<figure><figcaption>Many</figcaption><img src="data:image/png;base64,AAAA"><img src="data:image/png;base64,BBBB"></figure>
+<figure><figcaption>Many</figcaption>
+<img src="data:image/png;base64,AAAA"><img src="data:image/png;base64,BBBB"></figure>
 <figure><figcaption>Elsewhere</figcaption><img src="https://example.org/x.png"></figure>
 </body></html>"""
 

@@ -98,7 +98,8 @@ def test_main__a_killed_starter_takes_all_with_it(tmp_path):
     pids = tmp_path / "pids"
     script = f"sh -c 'echo $$ >> {pids}; sleep 60' & echo $$ >> {pids}; sleep 60"
     starter = (
-        f"import os, subprocess, sys; p = subprocess.Popen([sys.executable, {guard.__file__!r}, str(os.getpid()), '.2', "
+        "import os, subprocess, sys; "
+        f"p = subprocess.Popen([sys.executable, {guard.__file__!r}, str(os.getpid()), '.2', "
         f"'sh', '-c', {script!r}], start_new_session=True); print(p.pid, flush=True); p.wait()"
     )
     process = subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True)

@@ -17,7 +17,7 @@ from stages.core import progress as logged
         (["epoch 4/4: loss 0.1"], 1.0, "epoch 4 of 4, 0 s left"),
         # Resumed at half: the quarter since then took the 50 s, so the last quarter takes 50 more.
         (["continues after epoch 2 (x/checkpoint.safetensors)", "epoch 3/4: loss 1"], 0.75, "epoch 3 of 4, 50 s left"),
-        (["epoch 1/0: loss 1"], 1.0, "epoch 1 of 0, 0 s left"),
+        (["epoch 1/0: loss 1"], 1.0, "epoch 1 of 1, 0 s left"),
     ],
 )
 def test_hear__share_and_text(lines, share, text):

@@ -1,0 +1,165 @@
+"""One case of dying: a flow, its dvc or its stage is sent a signal, and what is left is counted."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+
+from pipeline import slots
+from tests.pipeline import toy
+
+TRAIN = """\
+import pathlib, sys, time
+out, work = pathlib.Path(sys.argv[1]), pathlib.Path(".work") / sys.argv[1]
+work.mkdir(parents=True, exist_ok=True)
+state = work / "checkpoint"
+done = state.read_text().split() if state.exists() else []
+if done:
+    print(f"continues after epoch {len(done)} ({state})", flush=True)
+for epoch in range(len(done), 8):
+    time.sleep(0.25)
+    done.append(str(epoch * epoch))
+    fresh = work / "fresh"
+    fresh.write_text(" ".join(done))
+    fresh.replace(state)
+    print(f"epoch {epoch + 1}/8: loss {1 / (epoch + 1):.3f}", flush=True)
+out.mkdir(parents=True, exist_ok=True)
+(out / "text").write_text(" ".join(done) + "\\n")
+state.unlink()
+"""
+GRAPH = """\
+stages:
+  source: {cmd: mkdir -p data/source && echo 1 > data/source/text, deps: [train.py], outs: [data/source]}
+  train:
+    foreach: [a, b]
+    do:
+      cmd: python3 train.py data/train/${item}
+      deps: [data/source, train.py]
+      outs: ["data/train/${item}"]
+      meta: {gpu: 1}
+  last:
+    cmd: mkdir -p data/last && cat data/train/*/text > data/last/text
+    deps: [data/train]
+    outs: [data/last]
+"""
+
+
+def make(folder: Path) -> Path:
+    """The toy with two stages that train, checkpoint after every epoch and continue."""
+    toy.make(folder)
+    (folder / "train.py").write_text(TRAIN)
+    (folder / "dvc.yaml").write_text(GRAPH)
+    (folder / ".gitignore").write_text("/data\n/.prefect\n/.work\n*.partial\n")
+    (folder / ".dvcignore").write_text(".prefect\n.work\n*.partial\n")
+    toy.commit(folder)
+    return folder
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Every process that was started, through whatever children, with this mark in its environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("TOY_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def named(mark: str, *words: str) -> psutil.Process | None:
+    """The marked process whose command line begins like this (the interpreter aside) or None."""
+    for process in marked(mark):
+        with contextlib.suppress(psutil.Error):
+            if process.cmdline()[1 : 1 + len(words)] == list(words):
+                return process
+    return None
+
+
+def wait_for_epoch(folder: Path, process: subprocess.Popen) -> None:
+    """Until a stage has finished an epoch."""
+    deadline = time.monotonic() + 120
+    while not list(folder.glob(".work/data/train/*/checkpoint")):
+        assert process.poll() is None and time.monotonic() < deadline, "the flow ended before it could be killed"
+        time.sleep(0.02)
+
+
+def case(folder: Path, number: signal.Signals, target: str, api: str) -> dict[str, object]:
+    """Kills once a stage has an epoch behind it, runs again, and says what was left and what came out."""
+    mark = uuid.uuid4().hex
+    held = {"CUDA_VISIBLE_DEVICES": "0,1", "POLYGRAIN_SLOTS": str(folder / ".work" / "slots")}
+    environment = toy.ENVIRONMENT | held | {"TOY_MARK": mark, "PREFECT_API_URL": api}
+    log = (folder.parent / f"{folder.name}.log").open("w")
+    flow = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.flows"],
+        cwd=folder,
+        env=environment,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+    wait_for_epoch(folder, flow)
+    words = {"dvc": ("-m", "dvc"), "stage": ("train.py",)}
+    victim = psutil.Process(flow.pid) if target == "flow" else named(mark, *words[target])
+    victim.send_signal(number)
+    start = time.monotonic()
+    code = flow.wait(120)
+    while (left := marked(mark)) and time.monotonic() - start < 60:
+        time.sleep(0.05)
+    ended = time.monotonic() - start
+    busy = sum(not free(folder / ".work" / "slots" / name) for name in ("0", "1"))
+    checkpoints = len(list(folder.glob(".work/data/train/*/checkpoint")))
+    said = toy.flow(folder, PREFECT_API_URL=api, **held)
+    log.close()
+    return {
+        "code": code,
+        "survivors": len(left),
+        "slots_taken": busy,
+        "ended_s": round(ended, 1),
+        "continued": said.count("continues after epoch"),
+        "checkpoints": checkpoints,
+        "clean": toy.up_to_date(folder),
+        "texts": {name: content.decode() for name, content in toy.texts(folder).items()},
+    }
+
+
+def free(slot: Path) -> bool:
+    """Whether nobody holds this slot."""
+    if not slot.exists():
+        return True
+    os.environ["POLYGRAIN_SLOTS"] = str(slot.parent)
+    try:
+        taken = slots.attempt(1, [slot.name])
+        for descriptor in taken.descriptors if taken else []:
+            os.close(descriptor)
+        return taken is not None
+    finally:
+        del os.environ["POLYGRAIN_SLOTS"]
+
+
+def expected() -> dict[str, str]:
+    """What an undisturbed run writes."""
+    trained = " ".join(str(epoch * epoch) for epoch in range(8)) + "\n"
+    both = {f"data/train/{item}/text": trained for item in "ab"}
+    return {"data/last/text": 2 * trained, "data/source/text": "1\n"} | both
+
+
+def verdict(result: dict[str, object]) -> list[str]:
+    """What was not as promised."""
+    wrong = []
+    if result["survivors"]:
+        wrong.append(f"{result['survivors']} processes survived")
+    if result["slots_taken"]:
+        wrong.append(f"{result['slots_taken']} GPU slots stayed taken")
+    if result["continued"] != result["checkpoints"]:
+        wrong.append(f"{result['checkpoints']} checkpoints, {result['continued']} stages continued")
+    if not result["clean"]:
+        wrong.append("dvc status is not clean after the next run")
+    if result["texts"] != expected():
+        wrong.append(f"other bytes: {json.dumps(result['texts'])}")
+    return wrong
