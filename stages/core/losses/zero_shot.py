@@ -1,0 +1,60 @@
+"""The zero-shot loss: attributes must predict the embeddings of classes unknown to the predictor (GSP, 4.3)."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def halves(labels: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+    """0 or 1 for every image, one for a whole class whatever the order: its rank among the batch's classes, mod 2."""
+    classes, rank = torch.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"the zero-shot loss needs two classes in a batch, met {len(classes)}; sample more per batch")
+    return rank % 2
+
+
+def predict(
+    attributes: Float[Tensor, "known prototype"],
+    targets: Float[Tensor, "known dim"],
+    others: Float[Tensor, "other prototype"],
+    ridge: float,
+) -> Float[Tensor, "other dim"]:
+    """What ridge regression from attributes to targets says of the others (P3), in its dual form.
+
+    A = Y' (Z Z' + ridge I)^-1 Z for rows Z and Y; the matrix is positive definite, so it is solved, never inverted.
+    """
+    gram = attributes @ attributes.T + ridge * torch.eye(len(attributes)).to(attributes)
+    coefficients = torch.cholesky_solve(targets, torch.linalg.cholesky(gram))
+    return others @ attributes.T @ coefficients
+
+
+def zero_shot_loss(
+    attributes: Float[Tensor, "batch prototype"],
+    labels: Int[Tensor, " batch"],
+    class_embeddings: Float[Tensor, "class dim"],
+    ridge: float,
+    scale: float,
+) -> Float[Tensor, ""]:
+    """The mean cross entropy of scale <prediction, class embedding> over ALL training classes.
+
+    Each half of the batch's classes is predicted from the other half. The paper prints Eq. 4.4 with the true class
+    counted twice; this is the plain softmax of its Alg. 4. ValueError for ridge <= 0, labels outside the classes,
+    or a batch of one class.
+    """
+    if not ridge > 0:
+        raise ValueError(f"ridge is {ridge}; it must be above 0 (the paper: 0.05)")
+    half = halves(labels)
+    if labels.min() < 0 or labels.max() >= len(class_embeddings):
+        raise ValueError(
+            f"labels {int(labels.min())}..{int(labels.max())} do not fit {len(class_embeddings)} class embeddings;"
+            " number the training classes from 0"
+        )
+    dtype = torch.promote_types(attributes.dtype, torch.float32)
+    attributes, embeddings = attributes.to(dtype), class_embeddings.to(dtype)
+    losses = []
+    for known, other in ((half == 0, half == 1), (half == 1, half == 0)):
+        with torch.autocast(attributes.device.type, enabled=False):
+            predictions = predict(attributes[known], embeddings[labels[known]], attributes[other], ridge)
+            logits = scale * predictions @ embeddings.T
+        losses.append(torch.nn.functional.cross_entropy(logits, labels[other], reduction="sum"))
+    return torch.stack(losses).sum() / len(labels)

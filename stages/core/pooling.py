@@ -1,0 +1,88 @@
+"""From a feature map to one vector: Generalized Sum Pooling, and every pooling it is compared with (GSP, Table 6).
+
+pool = build("gsp", channels=128, prototypes=64, mu=0.3, epsilon=5.0)
+vector, attributes, weights = pool(maps)        # vector: pool.size numbers per image
+"""
+
+import inspect
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from stages.core.poolings.plain import Average, AverageMaximum, GeneralisedMean, Maximum, Pooled
+from stages.core.poolings.selected import SelectedMaximum, SelectedMean, SelectedSum
+from stages.core.poolings.selection import start_prototypes
+
+__all__ = ["KNOWN", "GeneralizedSumPooling", "Head", "Pooled", "build", "start_prototypes"]
+
+KNOWN: dict[str, type[nn.Module]] = {
+    "gap": Average,
+    "gmp": Maximum,
+    "gap_gmp": AverageMaximum,
+    "gemean": GeneralisedMean,
+    "gsp": SelectedSum,
+    "gemean_gsp": SelectedMean,
+    "gmp_gsp": SelectedMaximum,
+}
+
+
+class GeneralizedSumPooling(nn.Module):
+    """sum_j p_j f_j with weights from transport to trained prototypes (Eq. 4.1); the mean of all features for mu = 1.
+
+    ValueError for mu outside (0, 1] and epsilon <= 0; on the CPU also for maps with NaN. An `nn.Parameter` as mu is
+    learned.
+    """
+
+    def __init__(self, channels: int, prototypes: int, mu: float | nn.Parameter, epsilon: float) -> None:
+        super().__init__()
+        self.pool = SelectedSum(channels, prototypes, mu, epsilon)
+
+    def forward(
+        self, maps: Float[Tensor, "batch channel y x"]
+    ) -> tuple[Float[Tensor, "batch channel"], Float[Tensor, "batch prototype"]]:
+        """(pooled, attributes): the weighted sum in the type of the map, and each prototype's part of it, Eq. 4.3."""
+        vector, attributes, _ = self.pool(maps)
+        return vector, attributes
+
+    def weigh(self, maps: Float[Tensor, "batch channel y x"]) -> Float[Tensor, "batch y x"]:
+        """p: the weight of every place; they sum to 1 over a map."""
+        return self.pool.selection(maps)[0]
+
+
+def build(name: str, channels: int, **values: object) -> nn.Module:
+    """The pooling of that name. Its call takes `batch channel y x` and returns `Pooled`; `size` is the vector's length.
+
+    ValueError lists the known names, or the values that this pooling takes.
+    """
+    if name not in KNOWN:
+        raise ValueError(f"no pooling {name!r}; known: {', '.join(sorted(KNOWN))}")
+    taken = {key: value for key, value in inspect.signature(KNOWN[name]).parameters.items() if key != "channels"}
+    missing = [key for key, value in taken.items() if value.default is inspect.Parameter.empty and key not in values]
+    if missing or set(values) - set(taken):
+        raise ValueError(f"pooling {name!r} takes {', '.join(taken) or 'no values'}; met {', '.join(values) or 'none'}")
+    return KNOWN[name](channels, **values)
+
+
+class Head(nn.Module):
+    """A pooling with the linear map to the embedding: `batch channel y x` -> `Pooled` with `embedding` numbers.
+
+    Prototypes live in the embedded space (GSP, 4.4): plain GSP sums the embedded features, which is the same as
+    embedding their sum; with a generalised mean or a maximum the backbone's own features are pooled, then embedded.
+    """
+
+    def __init__(self, channels: int, embedding: int, pooling: str, **values: object) -> None:
+        super().__init__()
+        self.selects = issubclass(KNOWN.get(pooling, nn.Module), SelectedSum)
+        self.pool = build(pooling, channels, **values | ({"space": embedding} if self.selects else {}))
+        self.project = nn.Linear(self.pool.size, embedding, bias=False)
+        nn.init.xavier_uniform_(self.project.weight)
+
+    def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
+        if not self.selects:
+            pooled = self.pool(maps)
+            return pooled._replace(vector=self.project(pooled.vector))
+        space = nn.functional.conv2d(maps, self.project.weight[:, :, None, None])
+        if type(self.pool) is SelectedSum:
+            return self.pool(space)
+        pooled = self.pool(maps, space)
+        return pooled._replace(vector=self.project(pooled.vector))

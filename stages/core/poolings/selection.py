@@ -1,0 +1,98 @@
+"""Feature weights by transport to trained prototypes (GSP, 4.1 and 4.3), and where the prototypes start."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from stages.core.transport import select
+
+SMALLEST_SQUARE = 1e-8  # below it float32 holds no digit of a squared distance; its root has no gradient there
+
+
+def into_ball(vectors: Float[Tensor, "*vector channel"]) -> Float[Tensor, "*vector channel"]:
+    """u / max(1, |u|)."""
+    return vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(1)
+
+
+def costs(
+    features: Float[Tensor, "batch channel feature"], prototypes: Float[Tensor, "prototype channel"]
+) -> Float[Tensor, "batch prototype feature"]:
+    """Distances (not squared) between prototypes and features, both brought into the unit ball.
+
+    By expanded squares: one matrix product, and no scaled copy of the features. Within 1e-3 for distances near 0.
+    """
+    centres = into_ball(prototypes)
+    squares = features.square().sum(1, keepdim=True)
+    scale = squares.clamp_min(1).rsqrt()
+    inner = torch.matmul(centres, features)
+    squared = (squares * scale.square() - 2 * scale * inner) + centres.square().sum(1)[:, None]
+    return squared.clamp_min(SMALLEST_SQUARE).sqrt()
+
+
+class Selection(nn.Module):
+    """The trained prototypes of one pooling layer, shared by all images, and the problem they pose.
+
+    mu is the share of the features that is kept, epsilon the sharpness of the choice. An `nn.Parameter` as mu is
+    learned.
+    """
+
+    def __init__(self, channels: int, prototypes: int, mu: float | nn.Parameter, epsilon: float) -> None:
+        super().__init__()
+        if channels < 1 or prototypes < 1:
+            raise ValueError(f"channels is {channels} and prototypes {prototypes}; both must be at least 1")
+        if not 0 < (start := mu.item() if isinstance(mu, Tensor) else mu) <= 1:
+            raise ValueError(f"mu is {start}; the share of features to keep must be above 0 and at most 1")
+        if not epsilon > 0:
+            raise ValueError(
+                f"epsilon is {epsilon}; it must be above 0 (the paper: 0.5 for proxy losses, 5 for others)"
+            )
+        self.mu, self.epsilon = mu, epsilon
+        self.prototypes = nn.Parameter(torch.randn(prototypes, channels) / channels**0.5)
+
+    def forward(
+        self, space: Float[Tensor, "batch channel y x"]
+    ) -> tuple[Float[Tensor, "batch y x"], Float[Tensor, "batch prototype"]]:
+        """(p, z): weights that sum to 1 over the map (Eq. 4.1), and each prototype's part of them (Eq. 4.3).
+
+        float32 whatever the map is, also under autocast: half precision cannot hold weights of a large map.
+        """
+        with torch.autocast(space.device.type, enabled=False):
+            features = space.flatten(2) if space.dtype == torch.float64 else space.flatten(2).float()
+            share, attraction = select(costs(features, self.prototypes.to(features)), self.mu, self.epsilon)
+            weights = share / (share.shape[-1] * self.mu)
+            attributes = torch.matmul(attraction, weights.unsqueeze(-1)).squeeze(-1)
+        return weights.unflatten(-1, space.shape[2:]), attributes
+
+
+@torch.no_grad()
+def start_prototypes(module: nn.Module, embeddings: Float[Tensor, "image channel"], seed: int) -> None:
+    """Fills the prototypes found in `module` by greedy k-centre: one embedding drawn, then always the farthest.
+
+    `embeddings` are vectors of the space the costs are measured in, stored while training still averages. ValueError
+    where the module has no prototypes, or the embeddings have fewer distinct ones.
+    """
+    selections = [part for part in module.modules() if isinstance(part, Selection)]
+    if not selections:
+        raise ValueError(f"{type(module).__name__} has no prototypes to start; build one of the gsp poolings")
+    points = into_ball(embeddings.float())
+    for selection in selections:
+        count, channels = selection.prototypes.shape
+        if points.shape[1] != channels:
+            raise ValueError(f"embeddings have {points.shape[1]} channels, the prototypes {channels}")
+        rows = k_centre(points, count, seed)
+        selection.prototypes.copy_(points[rows])
+
+
+def k_centre(points: Float[Tensor, "point channel"], count: int, seed: int) -> list[int]:
+    """Rows of `count` distinct points, each the farthest from those before it; the first is drawn."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = [int(torch.randint(len(points), (1,), generator=generator))] if len(points) else []
+    nearest = torch.full((len(points),), torch.inf, device=points.device)
+    while rows and len(rows) < count:
+        nearest = torch.minimum(nearest, (points - points[rows[-1]]).norm(dim=1))
+        rows.append(int(nearest.argmax()))
+        if nearest[rows[-1]] == 0:
+            break
+    if len(rows) < count or len(set(rows)) < count:
+        raise ValueError(f"{count} prototypes need as many distinct embeddings; met {len(set(rows))}; store more")
+    return rows
