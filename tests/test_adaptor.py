@@ -8,7 +8,7 @@ from stages.core.augment import Augmentation
 from stages.core.model import load
 from tests.small import lists, write_encoder, write_images
 
-NO_VIEWS = Augmentation(smallest_crop=1.0, turn=0.0, flip=0.0, jitter=0.0, tint=0.0, grey=0.0, blur=0.0)
+NO_VIEWS = Augmentation(smallest_crop=1.0, turn=0.0, flip=0.0, stroke=0.0, jitter=0.0, tint=0.0, grey=0.0, blur=0.0)
 
 
 def params(**changes):
@@ -65,7 +65,9 @@ def test_main__two_runs_write_the_same_bytes_and_leave_no_checkpoint(world, tmp_
         run(
             world,
             tmp_path / name,
-            augmentation=Augmentation(smallest_crop=0.5, turn=20.0, flip=0.5, jitter=0.3, tint=0.2, grey=0.1, blur=0.3),
+            augmentation=Augmentation(
+                smallest_crop=0.5, turn=20.0, flip=0.5, stroke=1.0, jitter=0.3, tint=0.2, grey=0.1, blur=0.3
+            ),
         )
     for file in ("weights.safetensors", "config.json", "history.csv"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()

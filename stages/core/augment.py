@@ -19,6 +19,7 @@ class Augmentation(Section):
     smallest_crop: float = Field(gt=0, le=1, description="smallest share of the area that a crop keeps")
     turn: float = Field(ge=0, le=180, description="largest angle of rotation, degrees")
     flip: float = Field(ge=0, le=1, description="probability to mirror left and right")
+    stroke: float = Field(ge=0, le=8, description="largest thickening or thinning of lines, px on each side")
     jitter: float = Field(ge=0, lt=1, description="largest relative change of brightness, contrast and saturation")
     tint: float = Field(ge=0, lt=1, description="largest relative change of each colour channel on its own")
     grey: float = Field(ge=0, le=1, description="probability to drop the colour")
@@ -41,6 +42,7 @@ def augment(
 ) -> Float[Tensor, "batch 3 size size"]:
     """One random view of each image, in 0..1. The generator lives on the CPU, so every device draws the same views."""
     images = crop_and_flip(pixels, size, params, generator)
+    images = thicken(images, params, generator) if params.stroke else images
     images = change_colours(images, params, generator)
     return blur(images, params, generator) if params.blur else images
 
@@ -66,6 +68,22 @@ def crop_and_flip(
     images = pixels.permute(0, 3, 1, 2).float() / 255
     grid = functional.affine_grid(theta.to(images.device), [batch, 3, size, size], align_corners=False)
     return functional.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+def thicken(
+    images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: torch.Generator
+) -> Float[Tensor, "batch 3 y x"]:
+    """Grey-scale dilation or erosion by up to `stroke` px: the same character in a bolder or a lighter hand.
+
+    A share of a pixel blends linearly between two radii; whether light or dark grows is drawn: either may be ink.
+    """
+    drawn = params.stroke * (2 * torch.rand(len(images), 1, 1, 1, generator=generator) - 1).to(images.device)
+    sign, left = drawn.sign(), drawn.abs()
+    for _ in range(math.ceil(params.stroke)):
+        padded = functional.pad(sign * images, [1] * 4, mode="replicate")
+        images = torch.lerp(images, sign * functional.max_pool2d(padded, 3, 1), left.clamp(0, 1))
+        left = left - 1
+    return images
 
 
 def change_colours(

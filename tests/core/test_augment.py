@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.augment import Augmentation, augment, blur, centre_crop, change_colours, crop_and_flip
+from stages.core.augment import Augmentation, augment, blur, centre_crop, change_colours, crop_and_flip, thicken
 
-NOTHING = {"smallest_crop": 1.0, "turn": 0.0, "flip": 0.0, "jitter": 0.0, "tint": 0.0, "grey": 0.0, "blur": 0.0}
+NOTHING = {"smallest_crop": 1.0, "turn": 0.0, "flip": 0.0, "stroke": 0.0}
+NOTHING |= {"jitter": 0.0, "tint": 0.0, "grey": 0.0, "blur": 0.0}
 
 
 def params(**values):
@@ -26,7 +27,7 @@ def test_augment__without_any_is_the_centre_crop(pixels):
 
 
 def test_augment__is_repeatable_and_differs_between_images(pixels):
-    everything = params(smallest_crop=0.3, turn=30.0, flip=0.5, jitter=0.4, tint=0.2, grey=0.2, blur=0.5)
+    everything = params(smallest_crop=0.3, turn=30.0, flip=0.5, stroke=1.5, jitter=0.4, tint=0.2, grey=0.2, blur=0.5)
     same = pixels[:1].expand(6, -1, -1, -1)
     views = augment(same, 16, everything, draw(1))
     assert torch.equal(views, augment(same, 16, everything, draw(1)))
@@ -57,6 +58,23 @@ def test_crop_and_flip__keeps_at_least_the_smallest_area():
     views = crop_and_flip(ramp, 50, params(smallest_crop=0.25), draw())
     widths = (views[:, 0, 0, -1] - views[:, 0, 0, 0]) * 255  # the ramp tells how much of it the crop spans
     assert widths.min() > 47 and widths.max() < 100 and widths.std() > 5
+
+
+def test_thicken__equals_one_pixel_at_a_time(pixels):
+    images = centre_crop(pixels, 16)
+    drawn = 1.6 * (2 * torch.rand(6, 1, 1, 1, generator=draw(4)) - 1)
+    assert (drawn > 1).any() or (drawn < -1).any()
+    expected = images.clone()
+    for i, amount in enumerate(drawn.flatten().tolist()):
+        choose = max if amount > 0 else min
+        for share in (min(abs(amount), 1), max(abs(amount) - 1, 0)):
+            before = expected[i].clone()
+            for c in range(3):
+                for y in range(16):
+                    for x in range(16):
+                        window = before[c, max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2].flatten().tolist()
+                        expected[i, c, y, x] = (1 - share) * before[c, y, x] + share * choose(window)
+    torch.testing.assert_close(thicken(images, params(stroke=1.6), draw(4)), expected)
 
 
 def test_change_colours__equals_one_image_at_a_time(pixels):
