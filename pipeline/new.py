@@ -144,8 +144,13 @@ def edited(text: str, root: Path, tasks: dict[str, Path], train_images: int) -> 
     )
     text = with_block(text, "granularities", "", [f"k{k}: adaptor/k{k}" for k in fitting])
     text = re.sub(r"^(  largest: )\d+", lambda met: f"{met[1]}{max(fitting)}", text, flags=re.M)
-    # The root's characters must not be mirrored, nor cut down to a stroke; photographs gain from both.
-    text = text.replace("flip: 0,", "flip: 0.5,").replace("smallest_crop: 0.4,", "smallest_crop: 0.2,")
+    # The root's characters must not be mirrored, nor cut down to a stroke, but may be bold: photographs the other way.
+    for root_value, photographs in (
+        ("flip: 0", "flip: 0.5"),
+        ("smallest_crop: 0.5", "smallest_crop: 0.2"),
+        ("stroke: 1.5", "stroke: 0"),
+    ):
+        text = text.replace(f"{root_value},", f"{photographs},")
     # Paths are seen from the file they stand in, and that now lies two folders deeper.
     text = re.sub(
         r"^([ ]+path: )([^\s/]\S*)",

@@ -117,6 +117,9 @@ def test_create__of_the_real_params_suits_photographs(root: Path, tmp_path: Path
     assert values["seeds"]["largest"] == 16 == max(int(k[1:]) for k in values["granularities"])
     assert values["adaptor"]["augmentation"]["flip"] == values["fusion"]["neighbour"]["augmentation"]["flip"] == 0.5
     assert values["adaptor"]["augmentation"]["smallest_crop"] == 0.2
+    assert (
+        values["adaptor"]["augmentation"]["stroke"] == values["fusion"]["augmentation"]["augmentation"]["stroke"] == 0
+    )
 
 
 @pytest.mark.parametrize("train_images", [4, 5, 7, 8, 20, 63, 1000])
