@@ -9,9 +9,20 @@ import inspect
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from stages.core.poolings.cbam import CBAM
+from stages.core.poolings.crow import CroW
+from stages.core.poolings.delf import DeLF
+from stages.core.poolings.gemax import GeneralisedMax
+from stages.core.poolings.gsop import GSoP
+from stages.core.poolings.netvlad import NetVLAD
+from stages.core.poolings.otp import OTP
 from stages.core.poolings.plain import Average, AverageMaximum, GeneralisedMean, Maximum, Pooled
 from stages.core.poolings.selected import SelectedMaximum, SelectedMean, SelectedSum
 from stages.core.poolings.selection import start_prototypes
+from stages.core.poolings.solar import SOLAR
+from stages.core.poolings.t_smk import NormWeighted
+from stages.core.poolings.tfm import Transformer
+from stages.core.poolings.weldon import WELDON
 
 __all__ = ["KNOWN", "GeneralizedSumPooling", "Head", "Pooled", "build", "start_prototypes"]
 
@@ -20,10 +31,25 @@ KNOWN: dict[str, type[nn.Module]] = {
     "gmp": Maximum,
     "gap_gmp": AverageMaximum,
     "gemean": GeneralisedMean,
+    "gemax": GeneralisedMax,
     "gsp": SelectedSum,
     "gemean_gsp": SelectedMean,
     "gmp_gsp": SelectedMaximum,
+    "cbam": CBAM,
+    "crow": CroW,
+    "delf": DeLF,
+    "gsop": GSoP,
+    "netvlad": NetVLAD,
+    "otp": OTP,
+    "solar": SOLAR,
+    "t_smk": NormWeighted,
+    "tfm": Transformer,
+    "weldon": WELDON,
 }
+# What a pooling reads where it is followed by a linear map: else the backbone's features, pooled and then mapped.
+EMBEDDED = {"gsp", "gsop", "weldon"}  # features already mapped
+BOTH = {"gemean_gsp", "gmp_gsp"}  # chooses places among mapped features, pools the backbone's
+OWN = {"netvlad", "otp", "tfm"}  # has a linear map of its own; mapped again only where its size differs
 
 
 class GeneralizedSumPooling(nn.Module):
@@ -72,17 +98,21 @@ class Head(nn.Module):
 
     def __init__(self, channels: int, embedding: int, pooling: str, **values: object) -> None:
         super().__init__()
-        self.selects = issubclass(KNOWN.get(pooling, nn.Module), SelectedSum)
-        self.pool = build(pooling, channels, **values | ({"space": embedding} if self.selects else {}))
-        self.project = nn.Linear(self.pool.size, embedding, bias=False)
-        nn.init.xavier_uniform_(self.project.weight)
+        self.name = pooling
+        space = {"space": embedding} if pooling in BOTH else {}
+        self.pool = build(pooling, embedding if pooling in EMBEDDED else channels, **values | space)
+        mapped = pooling in OWN and self.pool.size == embedding
+        size = channels if pooling in EMBEDDED else self.pool.size
+        self.project = nn.Identity() if mapped else nn.Linear(size, embedding, bias=False)
+        if isinstance(self.project, nn.Linear):
+            nn.init.xavier_uniform_(self.project.weight)
 
     def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
-        if not self.selects:
-            pooled = self.pool(maps)
-            return pooled._replace(vector=self.project(pooled.vector))
-        space = nn.functional.conv2d(maps, self.project.weight[:, :, None, None])
-        if type(self.pool) is SelectedSum:
-            return self.pool(space)
-        pooled = self.pool(maps, space)
+        if self.name in EMBEDDED:
+            return self.pool(self.embed(maps))
+        pooled = self.pool(maps, self.embed(maps)) if self.name in BOTH else self.pool(maps)
         return pooled._replace(vector=self.project(pooled.vector))
+
+    def embed(self, maps: Float[Tensor, "batch channel y x"]) -> Float[Tensor, "batch embedding y x"]:
+        """The linear map at every place."""
+        return nn.functional.conv2d(maps, self.project.weight[:, :, None, None])

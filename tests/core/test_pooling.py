@@ -12,6 +12,17 @@ VALUES: dict[str, dict] = {
     "gsp": TRANSPORT,
     "gmp_gsp": TRANSPORT,
     "gemean_gsp": TRANSPORT | {"p": 3.0},
+    "gemax": {"ridge": 1.0},
+    "cbam": {"reduction": 2, "kernel": 3},
+    "crow": {},
+    "delf": {"hidden": 6},
+    "gsop": {"attention": 4, "grid": 3},
+    "netvlad": {"width": 2, "centres": 3},
+    "otp": {"width": 2, "prototypes": 3, "epsilon": 2.0, "iterations": 10},
+    "solar": {"reduction": 1, "p": 3.0},
+    "t_smk": {"window": 3},
+    "tfm": {"width": 8, "layers": 2, "heads": 2},
+    "weldon": {"highest": 3, "lowest": 3},
 }
 MAPS = torch.randn(3, 8, 7, 7, generator=torch.Generator().manual_seed(0))
 
