@@ -10,6 +10,7 @@ UV_VERSION := 0.13.8
 VENV := $(CURDIR)/.venv
 READY := $(VENV)/ready
 GRAPH := $(if $(PROFILE),profiles/$(PROFILE)/dvc.yaml,dvc.yaml)
+CHECK = cd $(dir $(GRAPH)) && PYTHONPATH=$(CURDIR) python -m stages.core.command params.yaml
 
 export PATH := $(VENV)/bin:$(PATH)
 export DVC_NO_ANALYTICS := 1
@@ -28,10 +29,11 @@ $(READY): requirements.lock
 	touch $@
 
 repro: $(READY)
-	cd $(dir $(GRAPH)) && PYTHONPATH=$(CURDIR) python -m stages.core.command params.yaml
+	$(CHECK)
 	dvc --wait-for-lock repro $(GRAPH)
 
 flow: $(READY)
+	$(CHECK)
 	python -m pipeline.flows $(if $(PROFILE),--profile $(PROFILE)) $(if $(TARGETS),--targets $(TARGETS)) \
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(WORKERS),--workers)
 

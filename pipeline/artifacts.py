@@ -40,13 +40,11 @@ def reports(stages: list[Stage]) -> list[Path]:
     return [out for stage in stages for out in stage.outs if (out / "table.md").exists()]
 
 
-def results(report: Path) -> str:
-    """A report's table and then its charts, as markdown that shows offline."""
-    table = (report / "table.md").read_text(encoding="utf-8")
+def charts(report: Path) -> str:
+    """A report's first charts with their captions, as markdown that shows offline; empty where it has none."""
     page = report / "index.html"
     drawn = pictures(page.read_text(encoding="utf-8")) if page.exists() else []
-    charts = "\n\n".join(f"**{picture.caption}**\n\n![{picture.caption}]({picture.address})" for picture in drawn)
-    return f"{table}\n\n{charts}\n" if charts else table
+    return "\n\n".join(f"**{picture.caption}**\n\n![{picture.caption}]({picture.address})" for picture in drawn)
 
 
 class Figures(HTMLParser):

@@ -8,9 +8,11 @@ its dvc.lock is written by dvc alone, and nothing is merged.
 import os
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
+from httpx import HTTPError
 from prefect import flow, get_client, get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.deployments import run_deployment
@@ -70,9 +72,11 @@ def dispatch(stage: graph.Stage, profile: str | None, folder: Path, revision: st
     )
     with get_client(sync_client=True) as client:
         while True:
-            state = client.read_flow_run(made.id).state
-            if state is not None and state.is_final():
-                return state
+            # A server that is restarted meanwhile is asked again; the worker goes on without it.
+            with suppress(HTTPError):
+                state = client.read_flow_run(made.id).state
+                if state is not None and state.is_final():
+                    return state
             if stopping.wait(SECONDS_BETWEEN_LOOKS):
                 client.set_flow_run_state(made.id, Cancelling(), force=False)
                 return Failed(message="stopped")

@@ -41,12 +41,12 @@ def test_pictures__large_ones_stay_in_the_report(monkeypatch):
     assert artifacts.pictures(PAGE) == []
 
 
-def test_results__table_then_charts(tmp_path):
+def test_charts__with_captions_of_any_stage_that_reports(tmp_path):
     (tmp_path / "table.md").write_text("# Results\n")
-    assert artifacts.results(tmp_path) == "# Results\n"
+    assert artifacts.charts(tmp_path) == ""
     (tmp_path / "index.html").write_text(PAGE)
-    said = artifacts.results(tmp_path)
-    assert said.startswith("# Results\n") and said.count("![") == 2
+    said = artifacts.charts(tmp_path)
+    assert said.startswith("**mean over tasks**\n\n![mean over tasks](data:image/svg") and said.count("![") == 2
     assert artifacts.reports([stage("a", tmp_path), stage("b", tmp_path / "none"), stage("c")]) == [tmp_path]
 
 

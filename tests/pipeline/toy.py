@@ -4,7 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = """\
@@ -56,7 +59,8 @@ def make(folder: Path, first: int = 2, second: int = 4, seconds: float = 0, **ex
     """The repository, committed, nothing run; `extra` adds a command to every stage of a name."""
     folder.mkdir(parents=True)
     run(folder, "git", "init", "-q", "-b", "main")
-    run(folder, "dvc", "init", "-q")
+    (folder / ".dvc").mkdir()
+    (folder / ".dvc" / ".gitignore").write_text("/config.local\n/tmp\n/cache\n")
     (folder / ".dvc" / "config").write_text("[core]\n    analytics = false\n    autostage = false\n")
     names = [f"f{i}" for i in range(first)]
     params = {
@@ -86,6 +90,15 @@ def run(folder: Path, *command: str, check: bool = True, timeout: float = 240, *
     said = done.stdout + done.stderr
     assert not check or done.returncode == 0, f"{command} ended with {done.returncode}:\n{said[-4000:]}"
     return said
+
+
+def refusal(main: Callable[[], None], folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """What a command says before it ends, run here and now in the folder, since a process of its own starts slowly."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["command", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return str(ended.value)
 
 
 def flow(folder: Path, *arguments: str, **options) -> str:

@@ -1,0 +1,26 @@
+"""One real server for all tests that watch a run."""
+
+import os
+
+import pytest
+
+from pipeline import server
+
+
+@pytest.fixture(scope="session")
+def api(tmp_path_factory):
+    """The address of a server that keeps its history in a temporary folder."""
+    root = tmp_path_factory.mktemp("server")
+    before = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("PREFECT_API")}
+    settings = {"PREFECT_HOME": str(root / ".prefect"), "PREFECT_UI_STATIC_DIRECTORY": str(root / ".prefect/ui")}
+    kept = {name: os.environ.get(name) for name in settings}
+    os.environ |= settings
+    process, address = server.start(root, server.free_port())
+    yield address
+    process.terminate()
+    process.wait()
+    for name, value in (kept | before).items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

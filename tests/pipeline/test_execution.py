@@ -1,0 +1,92 @@
+"""One stage by one dvc: what it says, what becomes of it, and how all are stopped."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from pipeline import execution
+from pipeline.execution import Calls
+from tests.pipeline import toy
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return toy.make(tmp_path_factory.mktemp("execution") / "toy", first=1, second=1)
+
+
+def test_run__lines_code_environment(tmp_path):
+    lines = []
+    code = Calls().run(["sh", "-c", "echo $WORD; echo no >&2; pwd; exit 3"], tmp_path, lines.append, {"WORD": "yes"})
+    assert code == 3 and lines == ["yes", "no", str(tmp_path)]
+
+
+def test_run__bytes_that_are_no_text(tmp_path):
+    lines = []
+    assert Calls().run(["printf", r"a\377b\n"], tmp_path, lines.append) == 0
+    assert lines == ["a\N{REPLACEMENT CHARACTER}b"]
+
+
+def test_run__a_listener_that_fails_ends_the_command(tmp_path):
+    def fail(line: str) -> None:
+        raise RuntimeError(line)
+
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match="hello"):
+        Calls().run(["sh", "-c", "echo hello; sleep 60"], tmp_path, fail)
+    assert time.monotonic() - start < 20
+
+
+def test_stop__ends_all_and_lets_none_begin(tmp_path):
+    calls, codes = Calls(), []
+    threads = [
+        threading.Thread(target=lambda: codes.append(calls.run(["sh", "-c", "sleep 60 & sleep 60"], tmp_path, print)))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    calls.stop()
+    for thread in threads:
+        thread.join(10)
+    assert codes == [143, 143, 143]
+    assert calls.run(["touch", "made"], tmp_path, print) == 143
+    assert not (tmp_path / "made").exists()
+
+
+def test_reproduce__ran_then_cached_then_failed(folder):
+    said = []
+    outcome = execution.reproduce(Calls(), folder, "source", 0, said.append)
+    assert outcome.result == "ran" and (folder / "data/source/text").read_text() == "source\n"
+    assert said[0] == "Running stage 'source':" and not any("git add" in line or "dvc push" in line for line in said)
+    assert execution.reproduce(Calls(), folder, "source", 0, said.append).result == "cached"
+    outcome = execution.reproduce(Calls(), folder, "last", 0, said.append)
+    assert outcome.result == "failed" and "data/second" in " ".join(outcome.tail)
+
+
+def test_reproduce__devices_are_the_slots(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    monkeypatch.setenv("POLYGRAIN_SLOTS", str(tmp_path / "slots"))
+    seen = {}
+
+    def record(command, folder, line, environment, descriptors):
+        seen.update(environment, held=[os.get_inheritable(one) for one in descriptors])
+        return 0
+
+    calls = Calls()
+    monkeypatch.setattr(calls, "run", record)
+    execution.reproduce(calls, folder, "first@f0", 1, print)
+    assert seen == {"CUDA_VISIBLE_DEVICES": "4", "held": [False]}
+    seen.clear()
+    execution.reproduce(calls, folder, "first@f0", 0, print)
+    assert seen == {"held": []}
+
+
+def test_reproduce__stopped_while_it_waits_for_a_device(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("POLYGRAIN_SLOTS", str(tmp_path / "slots"))
+    with execution.slots.held(1, ["0"], threading.Event()):
+        calls = Calls()
+        calls.stopping.set()
+        assert execution.reproduce(calls, folder, "first@f0", 1, print).result == "stopped"

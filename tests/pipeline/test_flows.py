@@ -1,0 +1,208 @@
+"""A run of the flow: order, results, what the pages show, and what happens when something fails or dies."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from pipeline import server
+from tests.pipeline import dying, toy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--targets", "third"], r"unknown target 'third'; known here: source, .*last"),
+        (["--profile", "large"], r"unknown profile 'large'; known here: none"),
+        (["--jobs", "0"], r"--jobs is 0: give 1 or more"),
+    ],
+)
+def test_main__bad_input_is_named_before_anything_starts(arguments, message, tmp_path, monkeypatch):
+    from pipeline import flows
+
+    said = toy.refusal(flows.main, toy.make(tmp_path / "toy"), monkeypatch, *arguments)
+    assert re.fullmatch(f"error: {message}", said)
+
+
+def test_main__no_repository(tmp_path, monkeypatch):
+    from pipeline import flows
+
+    assert re.match(r"error: .* is in no DVC repository", toy.refusal(flows.main, tmp_path, monkeypatch))
+
+
+def test_main__a_server_that_does_not_answer(tmp_path, monkeypatch):
+    from pipeline import flows
+
+    address = f"http://127.0.0.1:{server.free_port()}/api"
+    monkeypatch.setenv("PREFECT_API_URL", address)
+    said = toy.refusal(flows.main, toy.make(tmp_path / "toy"), monkeypatch)
+    assert said.startswith(f"error: no Prefect server answers at PREFECT_API_URL={address}: start one with `make ui`")
+
+
+def ask(api: str, path: str, **body) -> list | dict:
+    return server.call(api, path, body)
+
+
+def run_of(api: str, folder: Path) -> dict:
+    """The latest flow run; tests run one at a time."""
+    return ask(api, "/flow_runs/filter", sort="START_TIME_DESC", limit=1)[0]
+
+
+@pytest.mark.slow
+def test_flow__alone_leaves_what_a_serial_repro_leaves(tmp_path):
+    """With a server of its own, which is gone afterwards."""
+    serial, parallel = toy.make(tmp_path / "serial"), toy.make(tmp_path / "parallel")
+    toy.run(serial, "dvc", "repro")
+    said = toy.flow(parallel, "--jobs", "4", TOY_MARK="alone")
+    assert "Completed: 8 ran" in said
+    assert toy.texts(parallel) == toy.texts(serial) and len(toy.texts(serial)) == 9
+    assert (parallel / "dvc.lock").read_bytes() == (serial / "dvc.lock").read_bytes()
+    assert toy.up_to_date(parallel)
+    deadline = time.monotonic() + 20
+    while dying.marked("alone"):
+        assert time.monotonic() < deadline, "the flow's own server outlived it"
+        time.sleep(0.1)
+    assert toy.flow(parallel) == "Everything is up to date.\n"
+
+
+@pytest.mark.slow
+def test_flow__what_the_pages_show(api, tmp_path):
+    """Tasks with their edges, logs, progress, the table of stages, the results; a second run does what changed only."""
+    folder = toy.make(tmp_path / "toy", last="cp ../page.html data/last/index.html")
+    (tmp_path / "page.html").write_text(
+        "<style>text{fill:red}</style><figure><figcaption>Curve</figcaption><svg><text>1</text></svg></figure>"
+    )
+    toy.flow(folder, PREFECT_API_URL=api)
+    run = run_of(api, folder)
+    assert run["state_type"] == "COMPLETED" and run["name"]
+    only = {"flow_runs": {"id": {"any_": [run["id"]]}}}
+    tasks = {task["name"]: task for task in ask(api, "/task_runs/filter", **only)}
+    assert set(tasks) == {"source", "first@f0", "first@f1", "last", *(f"second@s{i:02d}" for i in range(4))}
+    drawn = json.load(urllib.request.urlopen(f"{api}/flow_runs/{run['id']}/graph-v2"))
+    label = {node_id: node["label"] for node_id, node in drawn["nodes"]}
+    edges = {(label[parent["id"]], node["label"]) for _, node in drawn["nodes"] for parent in node["parents"]}
+    assert ("source", "first@f0") in edges and ("first@f1", "second@s03") in edges and ("second@s00", "last") in edges
+    assert len(edges) == 2 + 4 + 4
+    logs = [
+        line["message"] for line in ask(api, "/logs/filter", logs={"flow_run_id": {"any_": [run["id"]]}}, limit=200)
+    ]
+    assert "epoch 2/2: loss 0.1" in logs
+    made = ask(api, "/artifacts/filter", artifacts={"flow_run_id": {"any_": [run["id"]]}}, limit=100)
+    by_key = {artifact["key"]: artifact for artifact in made}
+    assert by_key["progress-second-s00"]["data"] == 100
+    rows = {row["stage"]: row for row in json.loads(by_key["stages"]["data"])}
+    assert {row["result"] for row in rows.values()} == {"ran"} and rows["first@f0"]["seconds"] > 0
+    assert by_key["results-last"]["data"].startswith("# Results")
+    assert by_key["charts-last"]["data"].startswith("**Curve**\n\n![Curve](data:image/svg+xml;base64,")
+
+    (folder / "data/first/f1/text").unlink()
+    (folder / "data/second/s03/text").unlink()
+    toy.flow(folder, PREFECT_API_URL=api)
+    run = run_of(api, folder)
+    states = {
+        task["name"]: task["state_name"]
+        for task in ask(api, "/task_runs/filter", flow_runs={"id": {"any_": [run["id"]]}})
+    }
+    assert states == dict.fromkeys(["first@f1", "second@s01", "second@s03", "last"], "Cached")
+
+
+@pytest.mark.slow
+def test_flow__a_stage_that_fails(api, tmp_path):
+    """Other branches finish, what reads from it is not run, its last 20 lines are shown, the code is 1."""
+    words = "; ".join(f"echo said {i}" for i in range(30))
+    fail = f"if [ -e data/second/s01 ]; then {words}; exit 9; fi"
+    folder = toy.make(tmp_path / "toy", second=fail)
+    process = subprocess.run(
+        [sys.executable, "-m", "pipeline.flows"],
+        cwd=folder,
+        env=toy.ENVIRONMENT | {"PREFECT_API_URL": api},
+        capture_output=True,
+        text=True,
+    )
+    said = process.stdout + process.stderr
+    assert process.returncode == 1
+    assert "failed: second@s01" in said and "not run, since they read from it: last" in said
+    shown = said.split("second@s01 failed; its last lines:")[1]
+    assert "said 29" in shown and len(re.findall(r"^said \d+$", shown, re.M)) in range(17, 21)
+    tasks = ask(api, "/task_runs/filter", flow_runs={"id": {"any_": [run_of(api, folder)["id"]]}})
+    states = {task["name"]: task["state_name"] for task in tasks}
+    assert states.pop("second@s01") == "Failed" and states.pop("last") == "NotReady"
+    assert set(states.values()) == {"Completed"} and len(states) == 6
+    left = [line for line in toy.run(folder, "dvc", "status").splitlines() if line and not line[0].isspace()]
+    assert left == ["second@s01:", "last:"]
+
+
+@pytest.mark.slow
+def test_flow__retries_are_the_stages_own(api, tmp_path):
+    folder = toy.make(tmp_path / "toy", first=1, second=1)
+    graph = (folder / "dvc.yaml").read_text()
+    once = "if [ ! -e ../tried ]; then touch ../tried; exit 1; fi"
+    graph = graph.replace("desc: what all read", "desc: what all read\n    meta: {retries: 1}")
+    (folder / "dvc.yaml").write_text(graph.replace("${extra.source}\n", f"{once}\n"))
+    toy.flow(folder, "--targets", "source", PREFECT_API_URL=api)
+    (task,) = ask(api, "/task_runs/filter", flow_runs={"id": {"any_": [run_of(api, folder)["id"]]}})
+    assert (task["name"], task["run_count"], task["state_type"]) == ("source", 2, "COMPLETED")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "target"),
+    [(signal.SIGINT, "flow"), (signal.SIGTERM, "flow"), (signal.SIGKILL, "flow"), (signal.SIGKILL, "dvc")],
+)
+def test_flow__dying(api, tmp_path, number, target):
+    """Nothing survives, no slot stays taken, and the next run continues from the checkpoints to the same bytes."""
+    result = dying.case(dying.make(tmp_path / "toy"), number, target, api)
+    assert dying.verdict(result) == []
+    assert result["code"] != 0 and result["continued"] > 0
+
+
+@pytest.mark.slow
+def test_flow__cancelled_from_the_pages(api, tmp_path):
+    folder = dying.make(tmp_path / "toy")
+    environment = toy.ENVIRONMENT | {"PREFECT_API_URL": api, "TOY_MARK": str(tmp_path)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.flows"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    dying.wait_for_epoch(folder, process)
+    run = run_of(api, folder)
+    ask(api, f"/flow_runs/{run['id']}/set_state", state={"type": "CANCELLING"})
+    assert process.wait(40) == 1
+    assert dying.marked(str(tmp_path)) == []
+    assert run_of(api, folder)["state_type"] == "CANCELLED"
+    assert list(folder.glob(".work/data/train/*/checkpoint"))
+
+
+@pytest.mark.slow
+def test_flow__a_killed_run_is_marked_crashed(api, tmp_path):
+    """By the server, which misses its sign of life."""
+    folder = toy.make(tmp_path / "toy", first=1, second=1, seconds=300)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.flows"],
+        cwd=folder,
+        env=toy.ENVIRONMENT | {"PREFECT_API_URL": api},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 200
+    while not (runs := ask(api, "/flow_runs/filter", flow_runs={"state": {"type": {"any_": ["RUNNING"]}}})):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.2)
+    time.sleep(3)  # its first sign of life is on the way
+    process.kill()
+    process.wait()
+    state = "RUNNING"
+    while state == "RUNNING" and time.monotonic() < deadline:
+        time.sleep(2)
+        state = json.load(urllib.request.urlopen(f"{api}/flow_runs/{runs[0]['id']}"))["state_type"]
+    assert state == "CRASHED"

@@ -1,0 +1,95 @@
+"""Stages on other machines: two workers in two clones, results through the remote."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pipeline import graph, pool, worker
+from tests.pipeline import dying, toy
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return toy.make(tmp_path_factory.mktemp("pool") / "toy", first=2, second=1)
+
+
+def test_revision_of__only_what_is_committed(folder):
+    revision = pool.revision_of(folder)
+    assert len(revision) == 40
+    (folder / "new").write_text("untracked files are nobody's input")
+    assert pool.revision_of(folder) == revision
+    params = (folder / "params.json").read_text()
+    (folder / "params.json").write_text(params + "\n")
+    with pytest.raises(ValueError, match=r"workers run commits, and these files are not committed: params.json"):
+        pool.revision_of(folder)
+    (folder / "params.json").write_text(params)
+
+
+def test_entries_of__waits_for_a_file_that_is_being_written(folder, monkeypatch):
+    lock = folder / "dvc.lock"
+    whole = "schema: '2.0'\nstages:\n  source:\n    cmd: x\n  first@f0:\n    cmd: y\n"
+    assert pool.entries_of(folder, ()) == {}
+    lock.write_text(whole[:40])
+    monkeypatch.setattr(pool.time, "sleep", lambda seconds: lock.write_text(whole))
+    assert pool.entries_of(folder, ("first@f0", "raw.dvc")) == {"first@f0": {"cmd": "y"}}
+    with pytest.raises(ValueError, match=r"dvc.lock lacks what gone have made"):
+        pool.entries_of(folder, ("gone",), patience=0)
+    lock.unlink()
+
+
+def test_check_out__the_commit_and_what_the_stage_reads(folder, tmp_path):
+    toy.run(tmp_path, "git", "clone", "-q", str(folder), "clone")
+    clone = tmp_path / "clone"
+    toy.commit(folder)  # a commit that the clone has yet to fetch
+    (clone / "dvc.yaml").write_text("stages: {}")
+    assert pool.check_out(clone, None, pool.revision_of(folder), {"source": {"cmd": "x"}}) == clone
+    assert pool.git(clone, "rev-parse", "HEAD") == pool.revision_of(folder)
+    assert (clone / "dvc.yaml").read_text() == (folder / "dvc.yaml").read_text()
+    assert pool.entries_of(clone, ("source",)) == {"source": {"cmd": "x"}}
+    with pytest.raises(ValueError, match="git checkout"):
+        pool.check_out(clone, None, "0" * 40, {})
+
+
+def test_worker__needs_a_remote_and_a_server(tmp_path, monkeypatch):
+    clone = toy.make(tmp_path / "clone")
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    assert toy.refusal(worker.main, clone, monkeypatch).startswith("error: no remote is known here")
+    said = toy.refusal(worker.main, clone, monkeypatch, "--remote", str(tmp_path / "remote"))
+    assert said.startswith("error: no Prefect server is named: set PREFECT_API_URL")
+
+
+@pytest.mark.slow
+def test_workers__two_clones_share_the_stages(api, tmp_path):
+    owner = toy.make(tmp_path / "owner", first=2, second=1, seconds=4)
+    remote = str(tmp_path / "remote")
+    toy.run(owner, "dvc", "remote", "add", "--local", "--default", "team", remote)
+    environment = toy.ENVIRONMENT | {"PREFECT_API_URL": api, "TOY_MARK": str(tmp_path)}
+    workers = []
+    for name in ("one", "two"):
+        toy.run(tmp_path, "git", "clone", "-q", str(owner), name)
+        command = [sys.executable, "-m", "pipeline.worker", "--name", name, "--remote", remote]
+        # Each imports the pipeline of its own clone on another machine; here all three have the one under test.
+        log = (tmp_path / f"{name}.log").open("w")
+        workers.append(subprocess.Popen(command, cwd=tmp_path / name, env=environment, stdout=log, stderr=log))
+    try:
+        said = toy.flow(owner, "--workers", "--targets", "first", PREFECT_API_URL=api, timeout=400)
+        assert "Completed: 3 ran" in said
+        logs = said.splitlines()
+        places = {
+            stage: next(line for line in logs if f"'{stage}' - worker: ran" in line)
+            for stage in ("first@f0", "first@f1")
+        }
+        assert {line.rsplit("/", 1)[1] for line in places.values()} == {"one", "two"}
+        assert (owner / "data/first/f1/text").read_text() == "source\nf1\n"
+        stages = {stage.name: stage.stale for stage in graph.load(owner)}
+        assert not any(stages[name] for name in ("source", "first@f0", "first@f1"))
+    finally:
+        for process in workers:
+            process.terminate()
+        codes = [process.wait(60) for process in workers]
+    deadline = time.monotonic() + 20
+    while dying.marked(str(tmp_path)):
+        assert time.monotonic() < deadline, f"a worker left processes behind ({codes})"
+        time.sleep(0.1)

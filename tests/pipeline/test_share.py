@@ -1,0 +1,163 @@
+"""Results go to the team and come back: a second clone runs nothing and has the same bytes."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline import server, share
+from tests.pipeline import toy
+
+SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/sbin")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A repository whose every stage has run, with its dvc.lock committed."""
+    folder = toy.make(tmp_path_factory.mktemp("share") / "made")
+    toy.run(folder, "dvc", "repro")
+    toy.commit(folder)
+    return folder
+
+
+@pytest.fixture
+def owner(made, tmp_path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "owner", symlinks=True))
+
+
+def call(folder: Path, what: str, *arguments: str, **options) -> str:
+    return toy.run(folder, sys.executable, "-m", "pipeline.share", what, *arguments, **options)
+
+
+def clone(owner: Path, name: str) -> Path:
+    """What a colleague has after `git clone`: no data, no cache, no remote."""
+    toy.run(owner.parent, "git", "clone", "-q", str(owner), name)
+    return owner.parent / name
+
+
+def ran(said: str) -> list[str]:
+    return [line for line in said.splitlines() if line.startswith("Running stage")]
+
+
+def exchange(owner: Path, url: str, settings: dict[str, str] | None = None, **environment: str) -> None:
+    """Pushes, fetches in a second clone, and restores in a third that has no dvc.lock; compares bytes."""
+    second, third = clone(owner, "second"), clone(owner, "third")
+    for folder in (owner, second, third):
+        share.use_remote(folder, url)
+        for name, value in (settings or {}).items():
+            toy.run(folder, "dvc", "remote", "modify", "--local", share.NAME, name, value)
+    assert "The results of 8 of 8 stages are on the remote 'team'." in call(owner, "push", **environment)
+    assert call(second, "fetch", **environment) == "All 8 stages are up to date: there is nothing to run.\n"
+    assert ran(toy.run(second, "dvc", "repro", **environment)) == []
+    (third / "dvc.lock").unlink()
+    assert ran(toy.run(third, "dvc", "repro", "--pull", **environment)) == []
+    assert len(toy.texts(owner)) == 9
+    assert toy.texts(second) == toy.texts(third) == toy.texts(owner)
+
+
+@pytest.mark.slow
+def test_exchange__a_folder(owner, tmp_path):
+    exchange(owner, str(tmp_path / "remote"))
+
+
+@pytest.fixture
+def ssh(tmp_path) -> Iterator[tuple[str, str]]:
+    """The address of a folder behind a real ssh server on loopback, and the key that opens it."""
+    if SSHD is None:
+        pytest.skip("no ssh server is installed here: apt-get install openssh-server")
+    port, key, host = server.free_port(), tmp_path / "key", tmp_path / "host"
+    for file in (key, host):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True)
+    config = tmp_path / "sshd_config"
+    config.write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {host}\nPidFile none\nAuthorizedKeysFile {key}.pub\n"
+        "PasswordAuthentication no\nPermitRootLogin yes\nStrictModes no\nUsePAM no\nSubsystem sftp internal-sftp\n"
+    )
+    if os.getuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    with subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stderr=subprocess.PIPE, text=True) as process:
+        assert "listening" in process.stderr.readline(), "sshd did not start"
+        user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+        yield f"ssh://{user}@127.0.0.1:{port}{tmp_path}/remote", str(key)
+        process.terminate()
+
+
+@pytest.mark.slow
+def test_exchange__ssh(owner, ssh):
+    url, key = ssh
+    exchange(owner, url, {"keyfile": key, "allow_agent": "false"})
+
+
+@pytest.fixture
+def s3(tmp_path) -> Iterator[str]:
+    """The address of an S3 server on loopback with one bucket, `team`."""
+    port = server.free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with (tmp_path / "s3.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        address, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(urllib.request.Request(f"{address}/team", method="PUT")).close()
+                break
+            except OSError:
+                assert process.poll() is None and time.monotonic() < deadline, "the S3 server did not start"
+                time.sleep(0.1)
+        yield address
+        process.terminate()
+
+
+@pytest.mark.slow
+def test_exchange__s3(owner, s3):
+    keys = {"AWS_ACCESS_KEY_ID": "toy", "AWS_SECRET_ACCESS_KEY": "toy", "AWS_DEFAULT_REGION": "us-east-1"}
+    exchange(owner, "s3://team/project", {"endpointurl": s3}, **keys)
+
+
+@pytest.mark.slow
+def test_fetch__partial_work_brings_only_what_it_reads(owner, tmp_path):
+    """`repro --pull --allow-missing`: a change to the last stage fetches its direct inputs alone."""
+    call(owner, "push", "--remote", str(tmp_path / "remote"))
+    second = clone(owner, "second")
+    share.use_remote(second, str(tmp_path / "remote"))
+    graph = second / "dvc.yaml"
+    graph.write_text(graph.read_text().replace("data/last/text;", "data/last/text; echo more >> data/last/text;"))
+    said = toy.run(second, "dvc", "repro", "--pull", "--allow-missing")
+    assert ran(said) == ["Running stage 'last':"]
+    assert (second / "data/second/s00/text").exists() and not (second / "data/source").exists()
+
+
+def test_push__without_a_remote_says_what_to_give(tmp_path, monkeypatch):
+    folder = toy.make(tmp_path / "toy")
+    said = toy.refusal(share.main, folder, monkeypatch, "push")
+    assert (
+        said == "error: no remote is known here: give REMOTE=/folder, ssh://user@host/path or s3://bucket/prefix once"
+    )
+
+
+@pytest.mark.slow
+def test_push__a_remote_that_refuses(owner):
+    """What was not pushed is listed, and everything is still here."""
+    before = toy.texts(owner)
+    said = call(owner, "push", "--remote", "/proc/nothing/here", check=False)
+    assert said.startswith("error: the remote 'team' did not take everything: ")
+    (listed,) = [line for line in said.splitlines() if line.startswith("Not pushed: ")]
+    assert len(listed.split(", ")) == 8 and "data/first/f1" in listed and "data/last" in listed
+    assert "All results are kept here" in said
+    assert toy.texts(owner) == before and toy.up_to_date(owner)
+
+
+@pytest.mark.slow
+def test_push__says_what_is_not_up_to_date(owner, tmp_path):
+    params = owner / "params.json"
+    params.write_text(params.read_text().replace('"s03"', '"s04"'))
+    said = call(owner, "push", "--remote", str(tmp_path / "remote"))
+    assert "Not up to date here, so not all of it is shared: second@s04, last" in said
+    second = clone(owner, "second")
+    (second / "params.json").write_text(params.read_text())
+    said = call(second, "fetch", "--remote", str(tmp_path / "remote"))
+    assert said.startswith("6 of 8 stages are up to date.") and "second@s04, last" in said
