@@ -55,8 +55,8 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 }
 
 
-def make(folder: Path, first: int = 2, second: int = 4, seconds: float = 0, **extra: str) -> Path:
-    """The repository, committed, nothing run; `extra` adds a command to every stage of a name."""
+def make(folder: Path, first: int = 2, second: int = 4, seconds: float = 0, then: dict[str, str] | None = None) -> Path:
+    """The repository, committed, nothing run; `then` adds a command to every stage of a name."""
     folder.mkdir(parents=True)
     run(folder, "git", "init", "-q", "-b", "main")
     (folder / ".dvc").mkdir()
@@ -67,7 +67,7 @@ def make(folder: Path, first: int = 2, second: int = 4, seconds: float = 0, **ex
         "seconds": seconds,
         "first": dict.fromkeys(names, 1),
         "second": {f"s{i:02d}": names[i % first] for i in range(second)},
-        "extra": {name: "true" for name in ("source", "first", "second", "last")} | extra,
+        "extra": {name: "true" for name in ("source", "first", "second", "last")} | (then or {}),
     }
     (folder / "params.json").write_text(json.dumps(params, indent=1))
     (folder / "dvc.yaml").write_text(GRAPH)
