@@ -46,6 +46,22 @@ class Task(Section):
     unseen: bool = False
 
 
+Part = Literal["train", "all"]
+
+
+class Pretraining(Section):
+    """One MPCL run: what sets it apart from the others of `mpcl`."""
+
+    framework: Literal["moco_v2", "moco_v3", "barlow_twins"]
+    heads: int = Field(ge=1, le=64)
+    projectors: Literal["shared", "same", "different"] = Field(description="one hidden layer for all heads, or its own")
+    variant: Literal["plain", "dropout", "mixed", "orthogonal"] = Field(description="Table II's alternatives")
+    contrast: float = Field(ge=0, description="lambda of the projector contrastive regularisation")
+    balance: Literal["none", "literal", "neutral"] = Field(description="projector training balance, and its scale")
+    start: Literal["random", "folder"]
+    path: str = Field(description="the folder of an encoder; for a random start the lock file that pins timm's version")
+
+
 class Lists(Section):
     """What params.yaml says before its sections: the items that stages are repeated for."""
 
@@ -55,6 +71,7 @@ class Lists(Section):
     granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]*$")], str] = Field(min_length=1)
     fusions: dict[Literal["average", "augmentation", "neighbour"], str]
     models: dict[Name, str] = Field(min_length=1)
+    mpcl: dict[Name, Pretraining]
 
     @model_validator(mode="after")
     def folders_match(self) -> "Lists":
@@ -129,7 +146,9 @@ def check(file: Path) -> None:
             params.model_validate(values.get(stage, {}))
         except ValidationError as error:
             wrong += complaints(error, stage)
-    wrong += [f"  {key}: {path} does not exist" for key, path in paths(values) if not (file.parent / path).exists()]
+    # What a stage makes (a pretrained encoder, say) need not be there yet.
+    given = [(key, path) for key, path in paths(values) if not path.startswith(tuple(f"data/{s}/" for s in stages))]
+    wrong += [f"  {key}: {path} does not exist" for key, path in given if not (file.parent / path).exists()]
     if wrong:
         raise ValueError("\n".join([f"{file} has {len(wrong)} wrong value(s):", *wrong]))
 

@@ -1,0 +1,29 @@
+"""The optimizers of the three base codes."""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from timm.optim import Lars
+from torch import nn
+
+from stages.core.command import Section
+
+
+class OptimizerParams(Section):
+    name: Literal["sgd", "adamw", "lars"] = Field(description="MoCo v2; MoCo v3 with a ViT; Barlow Twins and ResNets")
+    learning_rate: float = Field(gt=0, description="for 256 images a step; scaled with batch / 256")
+    weight_decay: float = Field(ge=0)
+
+
+def build_optimizer(trained: nn.Module, params: OptimizerParams, batch: int) -> torch.optim.Optimizer:
+    """SGD and AdamW decay everything, as MoCo's codes do; LARS leaves vectors (biases, norms) without decay."""
+    rate = params.learning_rate * batch / 256
+    learnt = [p for p in trained.parameters() if p.requires_grad]
+    if params.name == "sgd":
+        return torch.optim.SGD(learnt, rate, momentum=0.9, weight_decay=params.weight_decay)
+    if params.name == "adamw":
+        return torch.optim.AdamW(learnt, rate, weight_decay=params.weight_decay)
+    matrices, vectors = [p for p in learnt if p.ndim > 1], [p for p in learnt if p.ndim <= 1]
+    groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    return Lars(groups, lr=rate, momentum=0.9, weight_decay=params.weight_decay, trust_coeff=1e-3)

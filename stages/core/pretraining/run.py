@@ -1,0 +1,110 @@
+"""One pretraining run: a framework, its projectors and its objective, trained on the views of images."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stages.core import device, ranks, store
+from stages.core.augment import Augmentation, augment
+from stages.core.backbone import Backbone
+from stages.core.loop import Schedule, fit
+from stages.core.pretraining.barlow_twins import BarlowTwins, BarlowTwinsParams
+from stages.core.pretraining.heads import Reading, Variant, build_projectors
+from stages.core.pretraining.moco_v2 import MocoV2, MocoV2Params
+from stages.core.pretraining.moco_v3 import MocoV3, MocoV3Params
+from stages.core.pretraining.objective import Balance, HeadBalance, combine
+from stages.core.pretraining.optimizer import build_optimizer
+
+FrameworkParams = MocoV2Params | MocoV3Params | BarlowTwinsParams
+
+
+@dataclass(frozen=True)
+class Heads:
+    """How many projectors, how they are built, and what sets them apart."""
+
+    count: int
+    reading: Reading
+    variant: Variant
+    contrast: float
+    balance: Balance
+    epsilon: float
+    dropout: float
+    orthogonal: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run is, in which steps, and what the two views are."""
+
+    epochs: int
+    batch: int
+    warmup: float
+    least_spread: float
+    views: tuple[Augmentation, Augmentation]
+
+
+def build_framework(
+    encoder: Backbone, heads: Heads, params: FrameworkParams, batch: int, generator: torch.Generator
+) -> MocoV2 | MocoV3 | BarlowTwins:
+    """The framework that these parameters belong to, around the encoder; ValueError for a pair that cannot work."""
+    projectors = build_projectors(
+        encoder.dim, heads.count, heads.reading, heads.variant, params.projector, heads.dropout
+    )
+    if isinstance(params, MocoV2Params):
+        return MocoV2(encoder, projectors, params, batch, generator)
+    if isinstance(params, MocoV3Params):
+        return MocoV3(encoder, projectors, params)
+    return BarlowTwins(encoder, projectors, params)
+
+
+def pretrain(
+    encoder: Backbone,
+    pixels: store.Reader,
+    rows: np.ndarray,
+    heads: Heads,
+    params: FrameworkParams,
+    plan: Plan,
+    seed: int,
+    work: Path,
+) -> list[dict[str, int | float]]:
+    """Trains the encoder in place and returns the history. Every batch has the same size; which images are left over
+    differs from epoch to epoch. ValueError for fewer images than a batch, a loss that is not finite, or a collapse."""
+    count = len(rows) // plan.batch * plan.batch
+    if not count:
+        raise ValueError(f"{len(rows)} images do not fill one batch of {plan.batch}: set a smaller batch")
+    where = device.best()
+    torch.manual_seed(seed)  # for the projectors' start and dropout; nothing else here draws from the global generator
+    generator = torch.Generator().manual_seed(seed)
+    framework = build_framework(encoder, heads, params, plan.batch, generator)
+    balance = HeadBalance(heads.count, heads.balance, heads.epsilon)
+    trained = nn.ModuleDict({"framework": framework, "balance": balance}).to(where).train()
+    optimizer = build_optimizer(trained, params.optimizer, plan.batch)
+    ranks.average_gradients(optimizer)
+    steps, done, order = count // plan.batch, 0, rows
+
+    def start_epoch(epoch: int) -> None:
+        nonlocal done, order
+        balance.next_epoch(epoch, plan.least_spread)
+        done, order = epoch * steps, np.random.default_rng([seed, epoch]).permutation(rows)
+
+    def step(batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        nonlocal done
+        # Every process draws views of its own, from a generator that differs by its rank.
+        drawn = int(torch.randint(2**62, (), generator=generator)) + ranks.rank()
+        own = torch.Generator().manual_seed(drawn)
+        images = torch.from_numpy(pixels[order[ranks.share(batch).numpy()]]).to(where, non_blocking=True)
+        first, second = (augment(images, encoder.config.size, view, own) for view in plan.views)
+        measured = framework(first, second, done / (steps * plan.epochs), own)
+        done += 1
+        extra = heads.orthogonal * framework.projectors.overlap() if heads.variant == "orthogonal" else 0.0
+        values = combine(measured, balance.weights.clone(), heads.contrast, extra)
+        balance.record(measured.accuracies, values["spread"])
+        return values
+
+    schedule = Schedule(plan.epochs, plan.warmup, 0.0)
+    history = fit(trained, optimizer, schedule, count, plan.batch, seed, step, work, start_epoch)
+    balance.next_epoch(plan.epochs, plan.least_spread)
+    return history

@@ -1,0 +1,141 @@
+"""An encoder pretrained without labels by MPCL: several projectors over it, kept apart, learn to know an image's views.
+
+Reads   images; for a run that starts from a folder, its weights
+Writes  weights.safetensors, config.json         the trained encoder: for a ViT a model folder like any other
+        start/{weights.safetensors, config.json} the same before training, to compare with
+        history.csv                              epoch, loss, contrast, spread; loss, accuracy and weight of each head;
+                                                 the mean cosine of each pair of heads
+
+Several devices: torchrun --nproc-per-node N -m stages.mpcl_encoder IMAGES START OUTPUT --run NAME
+"""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+
+from stages.core import backbone, checkpoint, command, device, outputs, ranks
+from stages.core.augment import Augmentation
+from stages.core.collection import open_pixels, read_tables
+from stages.core.loop import write_history
+from stages.core.model import Config
+from stages.core.pretraining.barlow_twins import BarlowTwinsParams
+from stages.core.pretraining.moco_v2 import MocoV2Params
+from stages.core.pretraining.moco_v3 import MocoV3Params
+from stages.core.pretraining.objective import columns
+from stages.core.pretraining.run import FrameworkParams, Heads, Plan, pretrain
+
+PIXEL_MEAN = PIXEL_STD = (0.5, 0.5, 0.5)
+
+
+class Network(command.Section):
+    architecture: str = Field(description="a timm name")
+    kwargs: dict[str, int | float | bool | str] = Field(description="arguments for timm")
+    size: int = Field(ge=8, description="side of the input, px")
+
+
+class Params(command.Section):
+    images: dict[command.Name, command.Part] | None = Field(description="tasks and their part; null: train of all")
+    network: Network = Field(description="of runs that start at random; the others bring their own")
+    epochs: int = Field(ge=1)
+    batch: int = Field(ge=2, description="images, each in two views, over all devices together")
+    warmup: float = Field(ge=0, description="epochs")
+    precision: device.Precision
+    views: list[Augmentation] = Field(min_length=2, max_length=2, description="the first view and the second")
+    epsilon: float = Field(gt=0, description="of the balance between heads")
+    dropout: float = Field(ge=0, lt=1, description="in the projectors, for the variant dropout")
+    orthogonal: float = Field(ge=0, description="weight of the heads' overlap, for the variant orthogonal")
+    least_spread: float = Field(ge=0, le=1, description="features less spread than this have collapsed: training stops")
+    moco_v2: MocoV2Params | None
+    moco_v3: MocoV3Params | None
+    barlow_twins: BarlowTwinsParams | None
+
+    @model_validator(mode="after")
+    def batch_divides_queue(self) -> "Params":
+        if self.moco_v2 is not None and self.moco_v2.queue % self.batch:
+            near = max(self.moco_v2.queue // self.batch, 1) * self.batch
+            raise ValueError(
+                f"moco_v2.queue: {self.moco_v2.queue} keys, which a batch of {self.batch} does not divide; {near} fits"
+            )
+        return self
+
+    def framework(self, name: str) -> FrameworkParams:
+        """The section of a framework; ValueError where it is null."""
+        found = getattr(self, name)
+        if found is None:
+            raise ValueError(f"a run asks for {name}, but mpcl_encoder.{name} is null: fill it in, or choose another")
+        return found
+
+
+def choose_rows(images: Path, tasks: list[str], parts: dict[str, str] | None) -> np.ndarray:
+    """The rows to train on: the training images of every task, or the parts named for some."""
+    collection = read_tables(images, tasks)
+    if parts is None:
+        return collection.train
+    if unknown := set(parts) - set(tasks):
+        raise ValueError(f"mpcl_encoder.images names {', '.join(sorted(unknown))}; known tasks: {', '.join(tasks)}")
+    whole = [task for task, part in parts.items() if part == "all"]
+    chosen = np.isin(collection.tasks, list(parts)) & (collection.is_train | np.isin(collection.tasks, whole))
+    return np.flatnonzero(chosen)
+
+
+def build_encoder(start: Path, run: command.Pretraining, params: Params, stored: int, seed: int) -> backbone.Backbone:
+    """The encoder at its start: at random from the seed, or with a folder's weights."""
+    torch.manual_seed(seed)  # timm draws a network's start from the global generator
+    if run.start == "folder":
+        encoder = backbone.load(start, params.precision)
+    else:
+        network = params.network
+        config = Config(
+            architecture=network.architecture,
+            kwargs=network.kwargs,
+            size=network.size,
+            resize=stored,
+            mean=PIXEL_MEAN,
+            std=PIXEL_STD,
+        )
+        encoder = backbone.Backbone(config, params.precision)
+    if encoder.config.size > stored:
+        raise ValueError(f"images are stored at {stored} px, the encoder wants {encoder.config.size}: set images.size")
+    encoder.config = encoder.config.model_copy(update={"resize": stored})
+    return encoder
+
+
+def main(images: Path, start: Path, output: Path, *, run: str, params: Params, lists: command.Lists, seed: int) -> str:
+    ranks.start()
+    tasks, chosen = list(lists.tasks), lists.mpcl[run]
+    framework, pixels = params.framework(chosen.framework), open_pixels(images, tasks)
+    rows = choose_rows(images, tasks, params.images)
+    encoder = build_encoder(start, chosen, params, pixels.shape[1], seed)
+    heads = Heads(
+        count=chosen.heads,
+        reading=chosen.projectors,
+        variant=chosen.variant,
+        contrast=chosen.contrast,
+        balance=chosen.balance,
+        epsilon=params.epsilon,
+        dropout=params.dropout,
+        orthogonal=params.orthogonal,
+    )
+    plan = Plan(params.epochs, params.batch, params.warmup, params.least_spread, tuple(params.views))
+    weights = checkpoint.digest(start / "weights.safetensors") if chosen.start == "folder" else "random"
+    work = ranks.own_copy(checkpoint.work_folder("mpcl_encoder", run, chosen, params, seed, pixels.digest, weights))
+    untrained = copy.deepcopy(encoder)
+    history = pretrain(encoder, pixels, rows, heads, framework, plan, seed, work)
+    if ranks.rank() == 0:
+        with outputs.folder(output) as folder:
+            (folder / "start").mkdir()
+            backbone.save(untrained, folder / "start")
+            backbone.save(encoder, folder)
+            write_history(history, folder / "history.csv", columns(chosen.heads))
+    checkpoint.clear(work)
+    ranks.stop()
+    last = history[-1]
+    right = np.mean([last[f"accuracy_{m + 1}"] for m in range(chosen.heads)])
+    return f"{len(rows)} images, {len(history)} epochs, loss {last['loss']:.3f}, {right:.1%} of the pairs found"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

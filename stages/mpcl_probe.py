@@ -1,0 +1,117 @@
+"""What one pretraining run has taught the encoder: every measure before and after, for each task with labels.
+
+Reads   images, mpcl_encoder/<run> (the trained encoder and its start)
+Writes  metrics.json   {start | trained: {task: {r_precision, knn, linear, fine_<share>..., alignment, uniformity,
+                       images}}}; fractions, but alignment and uniformity
+
+R-Precision is zero-shot: test images query each other. Classifiers are fitted on one part of the labelled images and
+tested on another (`core/probe.py`); `fine_0.01` trains the whole encoder with 1 % of the labels, at least one a class.
+"""
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from stages.core import backbone, checkpoint, command, device, outputs, probe, store
+from stages.core.augment import Augmentation
+from stages.core.backbone import Backbone
+from stages.core.collection import Collection, open_pixels, read_tables
+from stages.core.losses.alignment_uniformity import alignment, uniformity
+from stages.core.metrics import query_metrics
+from stages.core.probe import Recipe
+
+log = logging.getLogger(__name__)
+PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
+
+
+class Params(command.Section):
+    tasks: list[command.Name] | None = Field(description="null: every task that has labels")
+    precision: device.Precision
+    batch: int = Field(ge=1, description="images per forward pass")
+    neighbours: int = Field(ge=1, description="that vote in k-NN")
+    temperature: float = Field(gt=0, description="of their votes")
+    view: Augmentation = Field(description="alignment compares two such views of an image")
+    linear: Recipe
+    fine_tuning: Recipe | None = Field(description="null leaves it out")
+    shares: list[float] = Field(description="of the labels, for fine-tuning")
+
+
+def spread_of_views(network: Backbone, pixels: store.Reader, rows: np.ndarray, params: Params) -> dict[str, float]:
+    """Alignment and uniformity of the features of two random views."""
+    rows, generator = rows[:: max(1, len(rows) // PAIRS)][:PAIRS], torch.Generator().manual_seed(0)
+    first, second = (probe.embed(network, pixels, rows, params.batch, (params.view, generator)) for _ in range(2))
+    return {"alignment": float(alignment(first, second)), "uniformity": float(uniformity(first))}
+
+
+def zero_shot(features: np.ndarray, labels: np.ndarray) -> float:
+    """Mean R-Precision of images that query each other; NaN where none has a partner of its class."""
+    scores = query_metrics(features, labels, 0).r_precision
+    return float(np.nanmean(scores)) if np.isfinite(scores).any() else float("nan")
+
+
+def probe_task(
+    folder: Path, pixels: store.Reader, collection: Collection, task: str, params: Params, seed: int, work: Path
+) -> dict[str, float | int]:
+    """All measures of one encoder on one task."""
+    network = probe.autocast(backbone.load(folder), params.precision)
+    rows = np.flatnonzero(collection.tasks == task)
+    labels, is_train = collection.labels[rows], collection.is_train[rows]
+    test = np.flatnonzero(~is_train & (labels >= 0))
+    known, asked = probe.probe_split(labels, is_train)
+    _, classes = np.unique(labels, return_inverse=True)
+    count = int(classes.max()) + 1
+    seen = probe.embed(network, pixels, rows, params.batch)
+    vectors = seen.cpu().numpy()
+    found: dict[str, float | int] = {"images": len(asked), "r_precision": zero_shot(vectors[test], labels[test])}
+    found["knn"] = probe.knn_accuracy(
+        vectors[known], classes[known], vectors[asked], classes[asked], params.neighbours, params.temperature
+    )
+    if params.linear.augmentation is None and params.linear.encoder_rate == 0:
+        targets = torch.from_numpy(classes[known]).to(seen.device)
+        classifier = probe.fit_linear(seen[known], targets, count, params.linear, seed)
+    else:
+        classifier = probe.fine_tune(
+            network, pixels, rows[known], classes[known], count, params.linear, seed, work / "linear"
+        )
+    found["linear"] = probe.accuracy(classifier, seen[asked], classes[asked])
+    for share in params.shares if params.fine_tuning else []:
+        chosen = known[probe.draw_share(classes[known], share, seed)]
+        tuned = probe.autocast(backbone.load(folder), params.precision)
+        classifier = probe.fine_tune(
+            tuned, pixels, rows[chosen], classes[chosen], count, params.fine_tuning, seed, work / f"fine_{share:g}"
+        )
+        features = probe.embed(tuned, pixels, rows[asked], params.batch)
+        found[f"fine_{share:g}"] = probe.accuracy(classifier, features, classes[asked])
+    return found | spread_of_views(network, pixels, rows[test], params)
+
+
+def main(
+    images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: command.Lists, seed: int
+) -> str:
+    tasks = list(lists.tasks)
+    if unknown := set(params.tasks or []) - set(tasks):
+        raise ValueError(f"mpcl_probe.tasks names {', '.join(sorted(unknown))}; known tasks: {', '.join(tasks)}")
+    collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
+    labelled = [t for t in params.tasks or tasks if (collection.labels[collection.tasks == t] >= 0).any()]
+    metrics: dict[str, dict] = {"start": {}, "trained": {}}
+    works = []
+    for name, folder in (("start", encoder / "start"), ("trained", encoder)):
+        weights = checkpoint.digest(folder / "weights.safetensors")
+        for task in labelled:
+            work = checkpoint.work_folder("mpcl_probe", run, name, task, params, seed, pixels.digest, weights)
+            metrics[name][task] = probe_task(folder, pixels, collection, task, params, seed, work)
+            works.append(work)
+    with outputs.folder(output) as result:
+        (result / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
+    for work in works:
+        checkpoint.clear(work)
+    means = [np.mean([100 * values["linear"] for values in part.values()]) for part in metrics.values() if part]
+    return "linear probe " + " to ".join(f"{mean:.1f} %" for mean in means) if means else "no task has labels"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

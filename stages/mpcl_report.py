@@ -1,0 +1,127 @@
+"""One pretraining run on a page that opens offline: what its heads did, what it gained, and the paper's tables.
+
+Reads   mpcl_encoder/<every run>/history.csv, mpcl_probe/<every run>/metrics.json; the published tables (a CSV)
+Writes  index.html, table.md   this run's measures before and after, and all runs side by side
+        metrics.json           {start | trained: {task or "mean": {measure: value}}}, in percent where fractions
+"""
+
+import csv
+import json
+import math
+from pathlib import Path
+
+from pydantic import Field
+
+from stages.core import command, outputs
+from stages.core.command import Pretraining
+from stages.core.report import head_charts, page
+
+PUBLISHED = Path(__file__).parent / "core" / "report" / "mpcl_published.csv"
+PLAIN = ("alignment", "uniformity", "images")
+TITLES = {
+    "r_precision": "R-Precision, zero-shot",
+    "knn": "k-NN accuracy",
+    "linear": "linear probe accuracy",
+    "alignment": "alignment (lower is closer)",
+    "uniformity": "uniformity (lower is more even)",
+}
+
+
+class Params(command.Section):
+    published: bool = Field(description="show the paper's tables beside these runs")
+
+
+Measures = dict[str, dict[str, dict[str, float]]]
+"""{start | trained: {task or "mean": {measure: value}}}"""
+
+
+def read_probe(folder: Path) -> Measures:
+    """The measures of one run, in percent where they are fractions, with their mean over tasks."""
+    file = folder / "metrics.json"
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} is missing or damaged ({error}); delete {folder} and run again") from error
+    found: Measures = {}
+    for part, tasks in raw.items():
+        found[part] = {
+            task: {name: value if name in PLAIN else 100 * value for name, value in values.items()}
+            for task, values in tasks.items()
+        }
+        names = [name for name in next(iter(tasks.values()), {}) if name != "images"]
+        if names:
+            found[part]["mean"] = {name: sum(found[part][task][name] for task in tasks) / len(tasks) for name in names}
+    return found
+
+
+def read_history(folder: Path) -> list[dict[str, float]]:
+    file = folder / "history.csv"
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(lines)]
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{file} is missing or damaged ({error}); delete {folder} and run again") from error
+
+
+def title_of(measure: str) -> str:
+    """A measure in words; `fine_0.1` is fine-tuning with 10 % of the labels."""
+    if measure.startswith("fine_"):
+        return f"fine-tuned with {100 * float(measure.removeprefix('fine_')):g} % of the labels"
+    return TITLES[measure]
+
+
+def matches(row: dict[str, str], run: Pretraining) -> bool:
+    """Whether a published row is of the same kind as a run: framework, heads, reading, variant, PCR, PTB."""
+    kind = {"contrast": "yes" if run.contrast and run.heads > 1 else "no"}
+    kind |= {"framework": run.framework, "heads": str(run.heads), "variant": run.variant}
+    kind["balance"] = "no" if run.balance == "none" or run.heads == 1 else "yes"
+    asked = row["heads"] != "" and all(row[key] == value for key, value in kind.items())
+    return asked and row["reading"] in ("", run.projectors)
+
+
+def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures]) -> list[dict]:
+    """The paper's tables, each row with the linear probe of the first run of its kind."""
+    tables: dict[str, dict] = {}
+    with PUBLISHED.open(newline="", encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            table = tables.setdefault(
+                row["table"], {"name": row["table"], "data": row["data"], "columns": [], "rows": {}}
+            )
+            if row["column"] not in table["columns"]:
+                table["columns"].append(row["column"])
+            entry = table["rows"].setdefault(row["row"], {"values": {}, "run": None, "ours": math.nan})
+            entry["values"][row["column"]] = row["value"]
+            run = next((name for name, run in runs.items() if matches(row, run)), None)
+            if run is not None:
+                entry |= {"run": run, "ours": probes[run]["trained"].get("mean", {}).get("linear", math.nan)}
+    return list(tables.values())
+
+
+def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params, lists: command.Lists) -> str:
+    found = {name: read_probe(probes / name) for name in lists.mpcl}
+    history, own = read_history(encoders / run), found[run]
+    tasks = [task for task in own["trained"] if task != "mean"]
+    measures = [name for name in own["trained"].get("mean", {}) if name in TITLES or name.startswith("fine_")]
+    content = {
+        "run": run,
+        "runs": lists.mpcl,
+        "kind": lists.mpcl[run],
+        "history": history,
+        "own": own,
+        "found": found,
+        "tasks": tasks,
+        "measures": measures,
+        "plain": PLAIN,
+        "title": title_of,
+        "charts": head_charts.charts(history, lists.mpcl[run].heads),
+        "tables": read_published(lists.mpcl, found) if params.published else [],
+    }
+    with outputs.folder(output) as folder:
+        for name, template in (("index.html", "mpcl.html.j2"), ("table.md", "mpcl.md.j2")):
+            (folder / name).write_text(page.render(template, content), encoding="utf-8")
+        (folder / "metrics.json").write_text(json.dumps(own, indent=1) + "\n", encoding="utf-8")
+    return f"{len(lists.mpcl)} runs on {len(tasks)} tasks, {len(content['tables'])} published tables"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

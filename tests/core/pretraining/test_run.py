@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+import torch
+
+from stages.core import store
+from stages.core.pretraining import run
+from stages.core.pretraining.objective import columns
+from tests.core.pretraining.world import RESNET, VIEW, barlow, moco_v2, moco_v3, network
+from tests.small import CONFIG
+
+
+def heads(**changes):
+    values = {
+        "count": 2,
+        "reading": "shared",
+        "variant": "plain",
+        "contrast": 0.01,
+        "balance": "literal",
+        "epsilon": 0.5,
+        "dropout": 0.1,
+        "orthogonal": 1.0,
+    }
+    return run.Heads(**(values | changes))
+
+
+def plan(**changes):
+    return run.Plan(**({"epochs": 2, "batch": 8, "warmup": 0.0, "least_spread": 0.0, "views": (VIEW, VIEW)} | changes))
+
+
+@pytest.fixture
+def pixels(tmp_path):
+    store.write(tmp_path / "pixels.zarr", np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8))
+    return store.open(tmp_path / "pixels.zarr")
+
+
+def pretrain(pixels, work, params, config=CONFIG, seed=0, **changes):
+    known = {key: changes.pop(key) for key in list(changes) if key in run.Plan.__dataclass_fields__}
+    encoder = network(config)
+    rows = np.arange(20)
+    return encoder, run.pretrain(encoder, pixels, rows, heads(**changes), params, plan(**known), seed, work)
+
+
+@pytest.mark.parametrize(
+    ("params", "config"),
+    [
+        (moco_v2(), CONFIG),
+        (moco_v2(norm_splits=2), RESNET),
+        (moco_v3(), CONFIG),
+        (barlow(), CONFIG),
+    ],
+)
+def test_pretrain__every_framework_trains_the_encoder(pixels, tmp_path, params, config):
+    start = network(config).state_dict()
+    encoder, history = pretrain(pixels, tmp_path / "work", params, config)
+    assert [row["epoch"] for row in history] == [1, 2]
+    assert all(np.isfinite(row[name]) for row in history for name in columns(2))
+    moved = [name for name, tensor in encoder.state_dict().items() if not torch.equal(tensor, start[name])]
+    assert any("weight" in name for name in moved)
+
+
+@pytest.mark.parametrize("variant", ["dropout", "mixed", "orthogonal"])
+def test_pretrain__the_alternatives_change_the_run(pixels, tmp_path, variant):
+    plain = pretrain(pixels, tmp_path / "a", moco_v2())[1]
+    other = pretrain(pixels, tmp_path / "b", moco_v2(), variant=variant)[1]
+    assert other[-1]["loss"] != plain[-1]["loss"]
+
+
+def test_pretrain__contrast_pushes_heads_apart(pixels, tmp_path):
+    quiet = pretrain(pixels, tmp_path / "a", moco_v2(), contrast=0.0, epochs=6)[1]
+    loud = pretrain(pixels, tmp_path / "b", moco_v2(), contrast=10.0, epochs=6)[1]
+    assert loud[-1]["contrast"] < min(-0.5, quiet[-1]["contrast"])
+
+
+def test_pretrain__a_killed_run_ends_with_the_same_bytes(pixels, tmp_path, monkeypatch):
+    whole, history = pretrain(pixels, tmp_path / "a", moco_v2(), epochs=3)
+    original, calls = run.combine, []
+
+    def stops(*args):
+        calls.append(args)
+        if len(calls) == 5:  # in the third epoch of two steps each
+            raise KeyboardInterrupt
+        return original(*args)
+
+    monkeypatch.setattr(run, "combine", stops)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(pixels, tmp_path / "b", moco_v2(), epochs=3)
+    monkeypatch.setattr(run, "combine", original)
+    resumed, again = pretrain(pixels, tmp_path / "b", moco_v2(), epochs=3)
+    assert again == history
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], tensor), name
+
+
+def test_pretrain__too_few_images_are_refused(pixels, tmp_path):
+    with pytest.raises(ValueError, match="20 images do not fill one batch of 32"):
+        pretrain(pixels, tmp_path / "work", moco_v2(queue=32), batch=32)
+
+
+def test_pretrain__a_collapse_stops_the_run(pixels, tmp_path):
+    with pytest.raises(ValueError, match="collapsed in epoch 1"):
+        pretrain(pixels, tmp_path / "work", moco_v2(), least_spread=1.0)
+
+
+def test_pretrain__a_loss_that_is_not_finite_names_its_epoch(pixels, tmp_path):
+    params = moco_v2()
+    wild = params.optimizer.model_copy(update={"learning_rate": 1e30})
+    with pytest.raises(ValueError, match=r"the loss became nan in epoch \d|collapsed in epoch \d"):
+        pretrain(pixels, tmp_path / "work", params.model_copy(update={"optimizer": wild}), epochs=4)
