@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 # dvc.yaml hands paths to a shell, and DVC fills in what looks like one of its own variables.
+BRANCHES = ("mpcl",)  # off in a new profile
 UNSAFE = re.compile(r"[\"'`$\\\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -142,6 +143,9 @@ def edited(text: str, root: Path, tasks: dict[str, Path], train_images: int) -> 
     text = with_block(
         text, "tasks", "", [f"{task}: {{source: folder, path: '{path}'}}" for task, path in tasks.items()]
     )
+    for branch in BRANCHES:
+        if re.search(rf"^{branch}:", text, flags=re.M):
+            text = with_block(text, branch, "{}", [])
     text = with_block(text, "granularities", "", [f"k{k}: adaptor/k{k}" for k in fitting])
     text = re.sub(r"^(  largest: )\d+", lambda met: f"{met[1]}{max(fitting)}", text, flags=re.M)
     # The root's characters must not be mirrored, nor cut down to a stroke, but may be bold: photographs the other way.

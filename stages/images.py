@@ -1,4 +1,4 @@
-"""One task's images, decoded once: reads a folder of images, a public data set or an installed package, writes
+"""One task's images, decoded once: reads a folder or zip of images, a public data set or an installed package, writes
 
 - pixels.zarr `image size size 3` uint8, training rows first;
 - table.parquet, a row per image: where it is from, its class and split, its original size and content hash;
@@ -10,6 +10,7 @@ A public data set is taken as it is: duplicates stay in, and its counts must be 
 """
 
 import csv
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import command, embedded, folder, outputs, store
+from stages.core import archive, command, embedded, folder, outputs, store
 from stages.core.candidates import Candidates, by_class, published
 from stages.core.collection import TABLE
 from stages.core.decode import decode_all
@@ -106,10 +107,10 @@ def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, re
 
 
 def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: command.Lists) -> str:
-    """Ingests one task; `raw` is its folder, or for an embedded source the lock file that pins the package it is in."""
-    candidates = find(raw, source, lists.tasks[task].unseen, params)
+    """Ingests one task; `raw` is its folder or zip, for an embedded source the lock file that pins its package."""
     is_public = source in command.DATASETS
-    with outputs.folder(output) as partial:
+    with archive.opened(raw) if source == "folder" else nullcontext(raw) as place, outputs.folder(output) as partial:
+        candidates = find(place, source, lists.tasks[task].unseen, params)
         with store.create(partial / "pixels.zarr", (params.size, params.size, 3), "uint8") as writer:
             kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
         if is_public and unreadable and params.published_counts:

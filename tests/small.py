@@ -31,6 +31,7 @@ def lists(**changes: object) -> command.Lists:
         "granularities": {"k4": "adaptor/k4", "k8": "adaptor/k8"},
         "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"},
         "models": {"pixels": "images", "encoder": "encoder", "k4": "adaptor/k4", "average": "fusion/average"},
+        "mpcl": {},
     }
     return command.Lists(**(values | changes))
 

@@ -1,5 +1,6 @@
 import csv
 import hashlib
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,25 @@ def ingest(
 def digests(folder: Path) -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def test_main__a_zip_is_taken_like_its_folder(tmp_path: Path) -> None:
+    for i, path in enumerate(["b/2.png", "b/1.png", "c/1.png", "a/9.png"]):
+        paint(tmp_path / "raw" / path, 20 * i)
+    with zipfile.ZipFile(tmp_path / "raw.zip", "w") as target:
+        for file in sorted((tmp_path / "raw").rglob("*.png")):
+            target.write(file, file.relative_to(tmp_path / "raw"))
+    ingest(tmp_path / "raw", tmp_path / "a")
+    ingest(tmp_path / "raw.zip", tmp_path / "b")
+    assert digests(tmp_path / "a") == digests(tmp_path / "b")
+
+
+def test_main__a_hostile_zip_leaves_nothing(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "raw.zip", "w") as target:
+        target.writestr("../a/1.png", b"")
+    with pytest.raises(ValueError, match="its name leads outside the folder"):
+        ingest(tmp_path / "raw.zip", tmp_path / "out" / "t")
+    assert [path.name for path in tmp_path.iterdir()] == ["raw.zip"]
 
 
 def test_main__labelled_folder(tmp_path: Path) -> None:

@@ -69,6 +69,14 @@ def test_check__names_what_is_missing_and_all_of_it(tmp_path, values):
         check(write(tmp_path, values))
 
 
+def test_check__what_a_stage_makes_need_not_be_there(tmp_path, values):
+    values["encoder"]["path"] = "data/mpcl_encoder/heads4"
+    check(write(tmp_path, values))
+    values["encoder"]["path"] = "data/raw/encoder"
+    with pytest.raises(ValueError, match=r"encoder.path: data/raw/encoder does not exist"):
+        check(write(tmp_path, values))
+
+
 def test_check_once__checks_again_when_the_file_changes(tmp_path, values, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path, values)

@@ -43,7 +43,7 @@ class MocoV3(nn.Module):
         """The momentum after a share `progress` of the training."""
         return 1 - 0.5 * (1 + math.cos(math.pi * progress)) * (1 - self.params.momentum)
 
-    def predict(self, features: Float[Tensor, "batch dim"]) -> Float[Tensor, "head batch dim"]:
+    def predict(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "head batch dim"]:
         projected = self.projectors(features)
         predicted = [predictor(z) for predictor, z in zip(self.predictors, projected, strict=True)]
         return functional.normalize(torch.stack(predicted).float(), dim=-1)

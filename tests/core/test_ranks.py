@@ -1,0 +1,69 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from stages.core import ranks
+
+ROOT = Path(__file__).parent.parent.parent
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import torch
+from stages.core import ranks
+from stages.core.losses.barlow_twins import barlow_twins
+
+ranks.start()
+torch.manual_seed(0)
+x, y, network = torch.randn(8, 4), torch.randn(8, 4), torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(network.parameters(), 0.1)
+ranks.average_gradients(optimizer)
+rows = ranks.share(torch.arange(8))
+z1, z2 = (ranks.gather(network(v[rows]), 0) for v in (x, y))
+barlow_twins(z1, z2, 0.1).backward()
+optimizer.step()
+folder = Path(sys.argv[1])
+own = ranks.own_copy(folder / "work")
+same = (own / "state").read_text() == "first" if (folder / "work").exists() else True
+values = [*network.weight.flatten().tolist(), float(ranks.mean(torch.tensor(float(ranks.rank()))))]
+(folder / f"{ranks.world()}-{ranks.rank()}").write_text(f"{same} {own.name} " + " ".join(f"{v:.6f}" for v in values))
+ranks.stop()
+"""
+
+
+def test_alone__everything_is_the_identity(tmp_path):
+    values = torch.randn(4, 3)
+    assert (ranks.rank(), ranks.world()) == (0, 1)
+    assert ranks.gather(values, 0) is values and ranks.mean(values) is values
+    assert torch.equal(ranks.share(values), values) and ranks.own_copy(tmp_path) == tmp_path
+
+
+def test_share__a_batch_that_does_not_divide_is_refused(monkeypatch):
+    monkeypatch.setattr(ranks, "world", lambda: 3)
+    with pytest.raises(ValueError, match="a batch of 8 does not divide among 3 processes"):
+        ranks.share(torch.arange(8))
+
+
+@pytest.mark.slow
+def test_torchrun__two_processes_take_the_step_of_one(tmp_path):
+    """The gradient of a loss over the whole batch, its halves on two processes, is the gradient on one."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    alone = [sys.executable, program, tmp_path]
+    subprocess.run(alone, check=True, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "state").write_text("first")
+    (tmp_path / "work.1").mkdir()
+    (tmp_path / "work.1" / "state").write_text("stale")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29571"]
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+    subprocess.run([*torchrun, program, tmp_path], check=True, env=environment, timeout=120)
+    one = (tmp_path / "1-0").read_text().split()
+    two = [(tmp_path / f"2-{rank}").read_text().split() for rank in range(2)]
+    assert [row[:2] for row in two] == [["True", "work"], ["True", "work.1"]]
+    for row in two:
+        assert [float(v) for v in row[2:-1]] == pytest.approx([float(v) for v in one[2:-1]], abs=2e-6)
+        assert float(row[-1]) == 0.5

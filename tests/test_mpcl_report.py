@@ -1,0 +1,99 @@
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from stages import mpcl_report
+from stages.core.loop import write_history
+from stages.core.pretraining.objective import columns
+from tests.small import lists
+from tests.test_mpcl_encoder import pretraining
+
+RUNS = {"one": pretraining(heads=1, framework="moco_v2"), "four": pretraining(heads=4, framework="moco_v2")}
+
+
+class Page(HTMLParser):
+    """What a page loads from elsewhere, its tags balanced."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.addresses = [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "link", "br", "img"):
+            self.open.append(tag)
+        self.addresses += [value for name, value in attributes if name in ("src", "href") and value[:1] != "#"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def measures(shift):
+    names = ("r_precision", "knn", "linear", "fine_0.1")
+    return {"images": 9} | dict.fromkeys(names, 0.25 + shift) | {"alignment": 0.5, "uniformity": -1.5}
+
+
+@pytest.fixture
+def world(tmp_path):
+    for name, run in RUNS.items():
+        (tmp_path / "encoder" / name).mkdir(parents=True)
+        (tmp_path / "probe" / name).mkdir(parents=True)
+        names = columns(run["heads"])
+        history = [dict.fromkeys(names, 0.5) | {"epoch": epoch} for epoch in (1, 2)]
+        write_history(history, tmp_path / "encoder" / name / "history.csv", names)
+        gain = 0.1 if name == "four" else 0.05
+        metrics = {"start": {"<b>": measures(0), "bars": measures(0.1)}}
+        metrics["trained"] = {"<b>": measures(gain), "bars": measures(0.1 + gain)}
+        (tmp_path / "probe" / name / "metrics.json").write_text(json.dumps(metrics))
+    return tmp_path / "encoder", tmp_path / "probe"
+
+
+def run(world, output, name="four", published=True):
+    params = mpcl_report.Params(published=published)
+    mpcl_report.main(*world, output, run=name, params=params, lists=lists(mpcl=RUNS))
+    return (output / "index.html").read_text()
+
+
+def test_main__the_page_is_whole_and_loads_nothing(world, tmp_path):
+    page = Page()
+    page.feed(run(world, tmp_path / "out"))
+    assert not page.open
+    assert page.addresses == ["data:,"]
+
+
+def test_main__numbers_are_shown_with_their_change(world, tmp_path):
+    text = run(world, tmp_path / "out")
+    assert "from 30.0 to 40.0 %" in text and "+10.0" in text
+    assert "&lt;b&gt;" in text and "<b>" not in text
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert metrics["trained"]["mean"]["linear"] == pytest.approx(40)
+    assert metrics["trained"]["mean"]["alignment"] == pytest.approx(0.5)
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert "| linear probe accuracy, trained | 35.0 | 45.0 | 40.0 |" in table and "| four | 40.0 |" in table
+
+
+def test_read_published__has_the_papers_tables_and_the_runs_of_their_kind(world, tmp_path):
+    found = {name: mpcl_report.read_probe(world[1] / name) for name in RUNS}
+    tables = {t["name"]: t for t in mpcl_report.read_published(lists(mpcl=RUNS).mpcl, found)}
+    assert list(tables) == ["I", "II", "III", "IV", "V", "VI", "VII"]
+    rows = tables["III"]["rows"]
+    assert rows["M = 4, PCR and PTB"]["values"] == {"parameters, M": "28.75", "linear top-1": "79.18"}
+    assert rows["M = 4, PCR and PTB"]["run"] == "four" and rows["M = 4, PCR and PTB"]["ours"] == pytest.approx(40)
+    assert rows["M = 1"]["run"] == "one" and rows["M = 4, PCR"]["run"] is None
+
+
+def test_main__published_tables_can_be_left_out(world, tmp_path):
+    assert "Table III" in run(world, tmp_path / "a")
+    assert "Table III" not in run(world, tmp_path / "b", published=False)
+
+
+def test_main__no_labels_still_makes_a_page(world, tmp_path):
+    for name in RUNS:
+        (world[1] / name / "metrics.json").write_text('{"start": {}, "trained": {}}')
+    assert "Nothing was measured" in run(world, tmp_path / "out")
+
+
+def test_main__a_damaged_input_is_named(world, tmp_path):
+    (world[1] / "four" / "metrics.json").write_text("{")
+    with pytest.raises(ValueError, match=r"metrics\.json is missing or damaged"):
+        run(world, tmp_path / "out")
