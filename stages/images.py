@@ -6,7 +6,8 @@
 
 Classes are sorted by name (public data sets: as published); the first half (rounded up) trains, without its labels, the
 other half is tested. All of an unseen task is tested. The images of a flat folder have no class (label -1), all train.
-A public data set is taken as it is: duplicates stay in, and its counts must be the published ones.
+`splits` is ImageNet's layout, train/ and val/, taken as split. A public data set is taken as it is: duplicates stay in,
+and its counts must be the published ones.
 """
 
 import csv
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from stages.core import archive, command, embedded, folder, outputs, store
-from stages.core.candidates import Candidates, by_class, published
+from stages.core.candidates import Candidates, by_class, in_splits, published
 from stages.core.collection import TABLE
 from stages.core.decode import decode_all
 from stages.core.progress import progress
@@ -49,7 +50,7 @@ def draw(source: str, params: Params) -> embedded.Pictures:
         return embedded.glyphs(params.size, params.per_class.glyphs)
     if source == "patches":
         return embedded.patches(params.size, params.per_class.patches, params.places)
-    known = ", ".join([*command.EMBEDDED, "folder", *command.DATASETS])
+    known = ", ".join([*command.EMBEDDED, "folder", "splits", *command.DATASETS])
     raise ValueError(f"source is {source!r}; known: {known}")
 
 
@@ -61,6 +62,8 @@ def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
         return by_class(
             listing.images, unseen, lambda paths: decode_all(raw, paths, params.size, limit), listing.rejected
         )
+    if source == "splits":
+        return in_splits(raw, params.size, limit)
     if source in command.DATASETS:
         return published(raw, source, unseen, params.size, limit, params.published_counts)
     drawn = draw(source, params)
@@ -109,7 +112,10 @@ def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, re
 def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: command.Lists) -> str:
     """Ingests one task; `raw` is its folder or zip, for an embedded source the lock file that pins its package."""
     is_public = source in command.DATASETS
-    with archive.opened(raw) if source == "folder" else nullcontext(raw) as place, outputs.folder(output) as partial:
+    with (
+        archive.opened(raw) if source in ("folder", "splits") else nullcontext(raw) as place,
+        outputs.folder(output) as partial,
+    ):
         candidates = find(place, source, lists.tasks[task].unseen, params)
         with store.create(partial / "pixels.zarr", (params.size, params.size, 3), "uint8") as writer:
             kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)

@@ -223,7 +223,7 @@ def test_main__raise_when_no_test_image_is_readable(tmp_path: Path) -> None:
 def test_main__raise_on_missing_folder_and_unknown_source(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="gone does not exist"):
         ingest(tmp_path / "gone", tmp_path / "out")
-    with pytest.raises(ValueError, match="source is 'web'; known: digits, glyphs, patches, folder, aircraft"):
+    with pytest.raises(ValueError, match="source is 'web'; known: digits, glyphs, patches, folder, splits, aircraft"):
         ingest(tmp_path, tmp_path / "out", "web")
 
 

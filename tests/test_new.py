@@ -120,7 +120,7 @@ def test_create__of_the_real_params_suits_photographs(root: Path, tmp_path: Path
     assert (
         values["adaptor"]["augmentation"]["stroke"] == values["fusion"]["augmentation"]["augmentation"]["stroke"] == 0
     )
-    assert {branch: values[branch] for branch in new.BRANCHES} == dict.fromkeys(new.BRANCHES, {})
+    assert {branch: values[branch] for branch in new.BRANCHES} == {branch: {} for branch in new.BRANCHES}
 
 
 @pytest.mark.parametrize("train_images", [4, 5, 7, 8, 20, 63, 1000])

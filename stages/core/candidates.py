@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from stages.core import datasets, embedded
+from stages.core import datasets, embedded, folder
 from stages.core.decode import Picture, decode_all, square
 
 
@@ -39,6 +39,27 @@ def by_class(
     paths = sorted(classes, key=lambda path: (assigned[classes[path]], path))
     rows = {path: (assigned[classes[path]][0], classes[path], assigned[classes[path]][1]) for path in paths}
     return Candidates(rows, outcomes(paths), rejected)
+
+
+def in_splits(raw: Path, size: int, max_pixels: int) -> Candidates:
+    """`<raw>/train/<class>/<image>` and `<raw>/val/<class>/<image>`, as ImageNet is laid out: split as it says.
+
+    ValueError where the two do not hold the same classes.
+    """
+    listings = {"train": folder.find(raw / "train"), "test": folder.find(raw / "val")}
+    train, test = (set(listing.images.values()) for listing in listings.values())
+    if train != test:
+        odd = sorted(train ^ test)
+        raise ValueError(f"{raw}: {len(odd)} classes are in one of train and val only, the first: {odd[0] or 'none'}")
+    labels = {name: i if name else -1 for i, name in enumerate(sorted(train))}
+    places = {"train": "train", "test": "val"}
+    rows = {
+        f"{places[split]}/{path}": (labels[name], name, split)
+        for split, listing in listings.items()
+        for path, name in sorted(listing.images.items(), key=lambda item: (item[1], item[0]))
+    }
+    rejected = {f"{places[s]}/{path}": why for s, listing in listings.items() for path, why in listing.rejected.items()}
+    return Candidates(rows, decode_all(raw, list(rows), size, max_pixels), rejected)
 
 
 def published(raw: Path, source: str, unseen: bool, size: int, max_pixels: int, check: bool) -> Candidates:

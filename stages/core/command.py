@@ -40,7 +40,7 @@ DATASETS += ("cifar10", "cifar100")
 
 
 class Task(Section):
-    source: Literal[(*EMBEDDED, "folder", *DATASETS)]
+    source: Literal[(*EMBEDDED, "folder", "splits", *DATASETS)]
     path: str
     # The one value with a default, for few tasks have it: the task is evaluated and never trained on.
     unseen: bool = False

@@ -2,6 +2,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from torchvision.datasets import CIFAR10
 
 from stages.core import candidates
@@ -26,6 +27,31 @@ def test_by_class__sorted_by_class_and_path_with_outcomes_in_that_order() -> Non
     assert found.rows == {"a/1": (0, "a", "train"), "b/1": (1, "b", "test"), "b/2": (1, "b", "test")}
     assert list(found.rows) == ["a/1", "b/1", "b/2"] and found.rejected == {"x": "y"}
     assert list(found.outcomes) == ["no a/1", "no b/1", "no b/2"]
+
+
+def test_in_splits__the_same_classes_split_as_the_folders_say(tmp_path: Path) -> None:
+    for path in ("train/b/2.png", "train/b/1.png", "train/a/1.png", "val/a/9.png", "val/b/9.png"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / path)
+    (tmp_path / "val" / "a" / "notes.txt").write_text("x")
+    found = candidates.in_splits(tmp_path, 8, 10**6)
+    assert list(found.rows.items()) == [
+        ("train/a/1.png", (0, "a", "train")),
+        ("train/b/1.png", (1, "b", "train")),
+        ("train/b/2.png", (1, "b", "train")),
+        ("val/a/9.png", (0, "a", "test")),
+        ("val/b/9.png", (1, "b", "test")),
+    ]
+    assert found.rejected == {"val/a/notes.txt": "not an image"}
+    assert [outcome.width for outcome in found.outcomes] == [8] * 5
+
+
+def test_in_splits__classes_of_one_part_only_are_refused(tmp_path: Path) -> None:
+    for path in ("train/a/1.png", "train/b/1.png", "val/a/1.png", "val/c/1.png"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    with pytest.raises(ValueError, match="2 classes are in one of train and val only, the first: b"):
+        candidates.in_splits(tmp_path, 8, 10**6)
 
 
 def test_published__arrays_become_pictures(tmp_path: Path, monkeypatch) -> None:

@@ -40,7 +40,7 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         (
             ("tasks", "digits", "source"),
             "web",
-            r"tasks.digits.source: .*'digits', 'glyphs', 'patches', 'folder', 'aircraft'",
+            r"tasks.digits.source: .*'digits', 'glyphs', 'patches', 'folder', 'splits', 'aircraft'",
         ),
         (("granularities", "k32"), "adaptor/k17", r"granularities.k32 is 'adaptor/k17'; known here: k32: adaptor/k32"),
         (("granularities", "sixteen"), "adaptor/x", r"granularities.sixteen.*pattern"),

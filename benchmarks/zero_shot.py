@@ -1,0 +1,56 @@
+"""An encoder's zero-shot R-Precision beside raw pixels and the same network started at random.
+
+    python -m benchmarks.zero_shot IMAGES [--encoder encoders/vit48] [--per-class 40] [--seeds 0 1 2]
+
+IMAGES is a profile's `data/images` at the encoder's resolution. Counted are the test images (the second half of the
+classes), at most so many of a class, the first by name. Prints one JSON line per row, in percent.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from stages.core import backbone, store
+from stages.core.collection import read_table
+from stages.core.metrics import retrieval_metrics
+from stages.core.probe import embed
+
+
+def choose(labels: np.ndarray, is_test: np.ndarray, per_class: int) -> np.ndarray:
+    """The rows of the first `per_class` test images of each class."""
+    test = np.flatnonzero(is_test)
+    return np.sort(np.concatenate([test[labels[test] == c][:per_class] for c in np.unique(labels[test])]))
+
+
+def main(images: Path, folder: Path, per_class: int, seeds: list[int]) -> None:
+    config = backbone.read_config(folder)
+    encoders = {str(folder): backbone.load(folder)}
+    for seed in seeds:
+        torch.manual_seed(seed)
+        encoders[f"random start, seed {seed}"] = backbone.Backbone(config)
+    rows: dict[str, dict[str, float]] = {name: {} for name in ["raw pixels", *encoders]}
+    for task in sorted(path.name for path in images.iterdir() if path.is_dir()):
+        table, pixels = read_table(images / task), store.open(images / task / "pixels.zarr")
+        labels = table["label"].to_numpy()
+        chosen = choose(labels, np.array(table["split"].to_pylist()) == "test", per_class)
+        vectors = pixels[chosen].reshape(len(chosen), -1).astype(np.float32)
+        embeddings = {"raw pixels": torch.from_numpy(vectors - vectors.mean(1, keepdims=True))}
+        embeddings |= {name: embed(encoder, pixels, chosen, 256) for name, encoder in encoders.items()}
+        for name, found in embeddings.items():
+            rows[name][task] = 100 * retrieval_metrics(found, labels[chosen])["r_precision"]
+    for name, scores in rows.items():
+        mean = float(np.mean(list(scores.values())))
+        print(json.dumps({"encoder": name, "mean": round(mean, 2)} | {t: round(v, 1) for t, v in scores.items()}))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("images", type=Path)
+    parser.add_argument("--encoder", type=Path, default=Path("encoders/vit48"))
+    parser.add_argument("--per-class", type=int, default=40)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    given = parser.parse_args()
+    main(given.images, given.encoder, given.per_class, given.seeds)
