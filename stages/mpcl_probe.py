@@ -24,7 +24,6 @@ from stages.core.losses.alignment_uniformity import alignment, uniformity
 from stages.core.metrics import query_metrics
 from stages.core.probe import Recipe
 
-log = logging.getLogger(__name__)
 PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
 
 
@@ -92,6 +91,8 @@ def probe_task(
 def main(
     images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: command.Lists, seed: int
 ) -> str:
+    # Dozens of small fits: a line for each of their epochs would bury the rest; progress speaks for the long ones.
+    logging.getLogger("stages.core.loop").setLevel(logging.WARNING)
     tasks = list(lists.tasks)
     if unknown := set(params.tasks or []) - set(tasks):
         raise ValueError(f"mpcl_probe.tasks names {', '.join(sorted(unknown))}; known tasks: {', '.join(tasks)}")

@@ -31,7 +31,7 @@ class Params(command.Section):
     published: bool = Field(description="show the paper's tables beside these runs")
 
 
-Measures = dict[str, dict[str, dict[str, float]]]
+Measures = dict[str, dict[str, dict[str, float | int]]]
 """{start | trained: {task or "mean": {measure: value}}}"""
 
 

@@ -1,0 +1,26 @@
+"""Every profile that ships is one the stages accept, but for the data that its reader has to bring."""
+
+from pathlib import Path
+
+import pytest
+
+from stages.core.command import check
+
+ROOT = Path(__file__).parent.parent
+PROFILES = sorted((ROOT / "profiles").glob("*/params.yaml"))
+
+
+@pytest.mark.parametrize("file", PROFILES, ids=lambda file: file.parent.name)
+def test_profiles__only_the_data_are_missing(file):
+    try:
+        check(file)
+        wrong = []
+    except ValueError as error:
+        wrong = str(error).splitlines()[1:]
+    assert all("data/raw/" in line and line.endswith("does not exist") for line in wrong), wrong
+
+
+@pytest.mark.parametrize("file", PROFILES, ids=lambda file: file.parent.name)
+def test_profiles__share_the_one_graph(file):
+    graph = file.parent / "dvc.yaml"
+    assert graph.is_symlink() and graph.resolve() == ROOT / "dvc.yaml"
