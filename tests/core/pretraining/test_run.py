@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +11,8 @@ from stages.core.pretraining import run
 from stages.core.pretraining.objective import columns
 from tests.core.pretraining.world import RESNET, VIEW, barlow, moco_v2, moco_v3, network
 from tests.small import CONFIG
+
+ROOT = Path(__file__).parents[3]
 
 
 def heads(**changes):
@@ -106,3 +112,32 @@ def test_pretrain__a_loss_that_is_not_finite_names_its_epoch(pixels, tmp_path):
     wild = params.optimizer.model_copy(update={"learning_rate": 1e30})
     with pytest.raises(ValueError, match=r"the loss became nan in epoch \d|collapsed in epoch \d"):
         pretrain(pixels, tmp_path / "work", params.model_copy(update={"optimizer": wild}), epochs=4)
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+
+import torch
+
+from stages.core import ranks, store
+from tests.core.pretraining import world
+from tests.core.pretraining.test_run import pretrain
+
+ranks.start()
+folder = Path(sys.argv[1])
+for name, params in (("v2", world.moco_v2()), ("v3", world.moco_v3()), ("twins", world.barlow())):
+    encoder, history = pretrain(store.open(folder / "pixels.zarr"), ranks.own_copy(folder / name), params)
+    own = torch.cat([p.detach().flatten() for p in encoder.parameters()])
+    if not torch.allclose(own, ranks.mean(own), atol=1e-7) or not all(row["loss"] == row["loss"] for row in history):
+        sys.exit(f"{name}: the processes do not agree")
+ranks.stop()
+"""
+
+
+@pytest.mark.slow
+def test_pretrain__two_processes_train_one_encoder(pixels, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29572"]
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+    subprocess.run([*torchrun, tmp_path / "program.py", tmp_path], check=True, env=environment, timeout=120)

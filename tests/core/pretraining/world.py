@@ -14,7 +14,7 @@ from tests.small import CONFIG
 
 RESNET = Config(architecture="resnet10t", size=32, resize=32, mean=(0.5,) * 3, std=(0.5,) * 3)
 SGD = OptimizerParams(name="sgd", learning_rate=0.1, weight_decay=0.0001)
-VIEW = Augmentation(smallest_crop=0.5, turn=0, flip=0.5, jitter=0.2, tint=0, grey=0, blur=0)
+VIEW = Augmentation(smallest_crop=0.5, turn=0, flip=0.5, stroke=0, jitter=0.2, tint=0, grey=0, blur=0)
 
 
 def projector(norm):
