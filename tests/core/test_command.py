@@ -42,7 +42,7 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
             "web",
             r"tasks.digits.source: .*'digits', 'glyphs', 'patches', 'folder', 'splits', 'aircraft'",
         ),
-        (("granularities", "k32"), "adaptor/k17", r"granularities.k32 is 'adaptor/k17'; known here: k32: adaptor/k32"),
+        (("granularities", "k64"), "adaptor/k17", r"granularities.k64 is 'adaptor/k17'; known here: k64: adaptor/k64"),
         (("granularities", "sixteen"), "adaptor/x", r"granularities.sixteen.*pattern"),
         (("models", "k999"), "adaptor/k999", r"models.k999 is 'adaptor/k999'"),
         (("seed",), -3, r"seed: .*\(met -3\)"),
