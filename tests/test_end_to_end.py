@@ -56,6 +56,7 @@ def shrink(values: dict) -> None:
     for how in ("augmentation", "neighbour"):
         values["fusion"][how] |= {"epochs": 3, "batch": 8, "projector": [32, 32]}
     values["evaluation"]["whitened_dim"] = 8
+    values["mpcl"] = {}
 
 
 def edit(folder: Path, change) -> None:
