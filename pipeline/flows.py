@@ -99,12 +99,12 @@ def default_jobs() -> int:
 
 def verdict(run: Run, todo: list[Stage]) -> State:
     """Completed, or Failed with the stages to blame, whose last lines are logged."""
-    failed = [stage.name for stage in todo if run.outcomes[stage.name].result == "failed"]
-    not_run = [stage.name for stage in todo if run.outcomes[stage.name].result == "not run"]
-    if not failed:
-        counts = Counter(run.outcomes[stage.name].result for stage in todo)
-        words = ", ".join(f"{count} {result}" for result, count in counts.items()) or "nothing to do"
-        return Completed(message=words)
+    results = {stage.name: run.outcomes[stage.name].result for stage in todo}
+    failed = [name for name, result in results.items() if result not in ("ran", "cached", "not run")]
+    not_run = [name for name, result in results.items() if result == "not run"]
+    if not failed and not not_run:
+        counts = Counter(results.values())
+        return Completed(message=", ".join(f"{count} {result}" for result, count in counts.items()) or "nothing to do")
     for name in failed:
         lines = "\n".join(run.outcomes[name].tail)
         get_run_logger().error("%s failed; its last lines:\n%s", name, lines)
@@ -125,6 +125,9 @@ def main() -> None:
         folder = graph.folder_of(arguments.profile)
         stages = graph.load(folder)
         todo = graph.to_do(graph.closure(stages, arguments.targets) if arguments.targets else stages)
+        if arguments.workers:
+            pool.revision_of(folder)
+            share.use_remote(folder, None)
         api = server.find(project(folder))
         if api is None and not todo:
             sys.stdout.write("Everything is up to date.\n")

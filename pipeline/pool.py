@@ -37,9 +37,9 @@ def git(folder: Path, *arguments: str) -> str:
 
 def revision_of(folder: Path) -> str:
     """The commit that workers check out; ValueError while tracked files differ from it (dvc.lock may)."""
-    changed = [line[3:] for line in git(folder, "status", "--porcelain", "--untracked-files=no").splitlines()]
-    if kept := [name for name in changed if Path(name).name != "dvc.lock"]:
-        raise ValueError(f"workers run commits, and these files are not committed: {', '.join(kept)}")
+    changed = git(folder, "diff", "--name-only", "HEAD").splitlines()
+    if differing := [name for name in changed if Path(name).name != "dvc.lock"]:
+        raise ValueError(f"workers run commits, and these files are not committed: {', '.join(differing)}")
     return git(folder, "rev-parse", "HEAD")
 
 

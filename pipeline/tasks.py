@@ -46,7 +46,11 @@ class Run:
             log.info("%s", line)
             shown.hear(line)
 
-        outcome = self.elsewhere(stage, hear) if self.dispatch else self.here(stage, hear)
+        try:
+            outcome = self.elsewhere(stage, hear) if self.dispatch else self.here(stage, hear)
+        except BaseException as error:
+            self.outcomes[stage.name] = Outcome("failed", 0.0, (f"{type(error).__name__}: {error}",))
+            raise
         self.outcomes[stage.name] = outcome
         shown.finish(outcome.result)
         message = f"{outcome.result}, {outcome.seconds:.1f} s"
@@ -64,7 +68,7 @@ class Run:
         """Has a worker run the stage, then brings its result here, where dvc finds the worker's run and restores it."""
         start = time.monotonic()
         state = self.dispatch(stage, self.calls.stopping)
-        lines = (state.message or state.name).splitlines()
+        lines = (state.message or str(state.name)).splitlines()
         hear(f"worker: {lines[0]}")
         if not state.is_completed():
             stopped = self.calls.stopping.is_set()

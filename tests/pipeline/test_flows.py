@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import server
+from pipeline.execution import Outcome
+from pipeline.graph import Stage
 from tests.pipeline import dying, toy
 
 
@@ -44,6 +46,28 @@ def test_main__a_server_that_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_API_URL", address)
     said = toy.refusal(flows.main, toy.make(tmp_path / "toy"), monkeypatch)
     assert said.startswith(f"error: no Prefect server answers at PREFECT_API_URL={address}: start one with `make ui`")
+
+
+@pytest.mark.parametrize(
+    ("results", "kind", "message"),
+    [
+        ({}, "COMPLETED", "nothing to do"),
+        ({"a": "ran", "b": "ran", "c": "cached"}, "COMPLETED", "2 ran, 1 cached"),
+        ({"a": "ran", "b": "failed", "c": "not run"}, "FAILED", "failed: b; not run, since they read from it: c"),
+        ({"a": "stopped"}, "FAILED", "failed: a"),
+        # Nothing that asked to run and did not may count as done.
+        ({"a": "ran", "c": "not run"}, "FAILED", "failed: ; not run, since they read from it: c"),
+    ],
+)
+def test_verdict__done_only_if_all_are(results, kind, message, tmp_path):
+    from prefect.logging import disable_run_logger
+
+    from pipeline import flows
+
+    run = flows.Run(tmp_path, outcomes={name: Outcome(result, 1.0, ("last",)) for name, result in results.items()})
+    with disable_run_logger():
+        state = flows.verdict(run, [Stage(name, (), True, {}, "", ()) for name in results])
+    assert (state.type.value, state.message) == (kind, message)
 
 
 def ask(api: str, path: str, **body) -> list | dict:

@@ -20,11 +20,12 @@ def test_revision_of__only_what_is_committed(folder):
     assert len(revision) == 40
     (folder / "new").write_text("untracked files are nobody's input")
     assert pool.revision_of(folder) == revision
-    params = (folder / "params.json").read_text()
-    (folder / "params.json").write_text(params + "\n")
-    with pytest.raises(ValueError, match=r"workers run commits, and these files are not committed: params.json"):
+    (folder / "params.json").write_text("{}")
+    (folder / "dvc.lock").write_text("stages: {}\n")
+    toy.run(folder, "git", "add", "dvc.lock")  # which a run changes
+    with pytest.raises(ValueError, match=r"workers run commits, and these files are not committed: params.json$"):
         pool.revision_of(folder)
-    (folder / "params.json").write_text(params)
+    toy.run(folder, "git", "reset", "-q", "--hard")
 
 
 def test_entries_of__waits_for_a_file_that_is_being_written(folder, monkeypatch):
