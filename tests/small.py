@@ -32,6 +32,7 @@ def lists(**changes: object) -> command.Lists:
         "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"},
         "models": {"pixels": "images", "encoder": "encoder", "k4": "adaptor/k4", "average": "fusion/average"},
         "mpcl": {},
+        "tll": {},
     }
     return command.Lists(**(values | changes))
 

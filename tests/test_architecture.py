@@ -62,7 +62,7 @@ def templates(files: set[Path]) -> set[Path]:
 
 def test_stages__files_sections_and_graph_name_the_same():
     assert sorted(GRAPH) == STAGES
-    lists = {"root", "seed", "tasks", "granularities", "fusions", "models", "mpcl"}
+    lists = {"root", "seed", "tasks", "granularities", "fusions", "models", "mpcl", "tll"}
     assert sorted(set(PARAMS) - lists) == STAGES
 
 
@@ -99,9 +99,10 @@ def test_stages__sources_that_read_a_list_depend_on_it(stage):
     """A stage that gathers items must rerun when the list changes: DVC sees a folder, not which names belong in it."""
     source = (ROOT / f"stages/{stage}.py").read_text()
     declared = set(map(str, body(stage)["params"]))
-    for name in ("tasks", "fusions", "models", "mpcl"):
+    for name in ("tasks", "fusions", "models", "mpcl", "tll"):
         # One that reads only its own item depends on that item.
-        if f"lists.{name}" in source.replace("lists.tasks[task]", "").replace("lists.mpcl[run]", ""):
+        own = source.replace("lists.tasks[task]", "").replace("lists.mpcl[run]", "").replace("lists.tll[study]", "")
+        if f"lists.{name}" in own:
             assert name in declared
     if "seed: int" in source.split("def main")[1]:
         assert "seed" in declared

@@ -57,6 +57,7 @@ def shrink(values: dict) -> None:
         values["fusion"][how] |= {"epochs": 3, "batch": 8, "projector": [32, 32]}
     values["evaluation"]["whitened_dim"] = 8
     values["mpcl"] = {}
+    values["tll"] = {}
 
 
 def edit(folder: Path, change) -> None:

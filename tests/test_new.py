@@ -28,6 +28,8 @@ models:
   pixels: images
   <<: *granularities
   average: fusion/average
+tll:         # one study each
+  analogies: {source: analogies, path: requirements.lock}
 images:
   size: 48   # px
 encoder:
@@ -79,6 +81,7 @@ def test_create__labelled_and_flat(root: Path, tmp_path: Path) -> None:
     others = {name: path for name, path in read(root / "params.yaml")["models"].items() if not name.startswith("k")}
     assert values == read(root / "params.yaml") | {
         "root": "../..",
+        "tll": {},
         "granularities": fitted,
         "models": fitted | others,
         "tasks": {

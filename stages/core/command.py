@@ -62,6 +62,18 @@ class Pretraining(Section):
     path: str = Field(description="the folder of an encoder; for a random start the lock file that pins timm's version")
 
 
+class Study(Section):
+    """One study of visual analogies (`tll`)."""
+
+    source: Literal["analogies", "folder"]
+    path: str = Field(description="the folder of the pairs; for embedded pairs the lock file that pins their packages")
+    listed: str | None = Field(
+        description="a CSV in the folder that lists the pairs; null pairs left/ and right/ by name"
+    )
+    extractor: str
+    weights: str = Field(description="a model folder, a safetensors file, or for published weights the lock file")
+
+
 class Lists(Section):
     """What params.yaml says before its sections: the items that stages are repeated for."""
 
@@ -72,6 +84,7 @@ class Lists(Section):
     fusions: dict[Literal["average", "augmentation", "neighbour"], str]
     models: dict[Name, str] = Field(min_length=1)
     mpcl: dict[Name, Pretraining]
+    tll: dict[Name, Study]
 
     @model_validator(mode="after")
     def folders_match(self) -> "Lists":

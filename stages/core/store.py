@@ -36,6 +36,10 @@ ARRAYS = {
     "features": Declaration(
         ("image", "dim"), ("float16", "float32"), 256, "embeddings of the frozen encoder, unit length"
     ),
+    "descriptors": Declaration(
+        ("image", "dim"), ("float32",), 64, "layers of a frozen network, each of unit length, side by side"
+    ),
+    "splits": Declaration(("run", "pair"), ("bool",), 64, "whether a pair is tested in a run, not trained on"),
     "order": Declaration(("seed",), ("int64",), 4096, "training rows in k-means++ order"),
     "nearest": Declaration(("image",), ("int64",), 4096, "position in `order` of each row's nearest seed"),
     "labels": Declaration(("image",), ("int64",), 4096, "cluster of each training row"),

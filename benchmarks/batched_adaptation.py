@@ -1,0 +1,116 @@
+"""All runs of an adaptation side by side against one run after another, as autograd and torch's own loss write it.
+
+    python -m benchmarks.batched_adaptation [--runs 20] [--steps 2] [--pairs 4199] [--evaluate] [--check-steps 3]
+
+Random 256-D input, W 256 -> 1024, sigma 15, 75 % of the pairs trained on. Rows: the steps alone, and the protocol, where
+aR@k of the test pairs is computed after every step. A ratio is that of one step of all runs; the peak is the process's.
+Afterwards both train for some steps more, and the largest differences of loss, aR@k and W are printed.
+"""
+
+import argparse
+import json
+import resource
+
+import torch
+from torch.nn.functional import cross_entropy, linear, normalize, relu
+
+from benchmarks.measure import compare
+from stages.core.adaptation import Lanes, Sides, gradient, ranks, starts
+from stages.core.asymmetric_recall import recall_of
+from stages.core.pair_splits import split
+
+SIGMA, DIM, HIDDEN, RATE = 15.0, 256, 1024, 1e-3
+KS = range(1, 101)
+
+
+class Batched:
+    """Ours: one optimiser and one gradient for all runs."""
+
+    def __init__(self, train: Sides, test: Sides, runs: int, lanes: Lanes) -> None:
+        self.train, self.test, self.lanes = train, test, lanes
+        self.weights = torch.nn.Parameter(starts(list(range(runs)), HIDDEN, DIM))
+        self.optimizer = torch.optim.Adam([self.weights], lr=RATE, fused=True)
+
+    def step(self) -> torch.Tensor:
+        losses, self.weights.grad = gradient(self.weights.detach(), self.train, SIGMA, self.lanes)
+        self.optimizer.step()
+        return losses
+
+    def recall(self) -> torch.Tensor:
+        return recall_of(ranks(self.weights.detach(), self.test, self.lanes), KS)
+
+
+class OneByOne:
+    """The peer: a list of linear maps, each with its own optimiser."""
+
+    def __init__(self, train: Sides, test: Sides, runs: int) -> None:
+        self.train, self.test = train, test
+        self.weights = [torch.nn.Parameter(start) for start in starts(list(range(runs)), HIDDEN, DIM)]
+        self.optimizers = [torch.optim.Adam([weights], lr=RATE) for weights in self.weights]
+        self.target = torch.arange(train.left.shape[2])
+
+    def similarity(self, run: int, sides: Sides) -> torch.Tensor:
+        left, right = (normalize(relu(linear(side[run, 0], self.weights[run]))) for side in sides)
+        return left @ right.T
+
+    def step(self) -> torch.Tensor:
+        losses = []
+        for run, optimizer in enumerate(self.optimizers):
+            logits = SIGMA * self.similarity(run, self.train)
+            loss = (cross_entropy(logits, self.target) + cross_entropy(logits.T, self.target)) / 2
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        return torch.stack(losses)
+
+    @torch.no_grad()
+    def recall(self) -> torch.Tensor:
+        found = []
+        for run in range(len(self.weights)):
+            similarity = self.similarity(run, self.test)
+            truth = torch.arange(len(similarity))[:, None]
+            forth = (similarity.argsort(1, descending=True) == truth).int().argmax(1)
+            back = (similarity.T.argsort(1, descending=True) == truth).int().argmax(1)
+            found.append(1 + torch.minimum(forth, back))
+        return recall_of(torch.stack(found), KS)
+
+
+def problem(runs: int, pairs: int) -> tuple[Sides, Sides]:
+    """Left and right are noisy views of one random vector, so that there is something to find."""
+    generator = torch.Generator().manual_seed(0)
+    shared = torch.randn(pairs, DIM, generator=generator)
+    left, right = (shared + 2 * torch.randn(pairs, DIM, generator=generator) for _ in range(2))
+    tested = torch.from_numpy(split(0, runs, pairs, 0.25))
+    return tuple(
+        Sides(*(torch.stack([side[rows] for rows in part])[:, None] for side in (left, right)))
+        for part in (~tested, tested)
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--pairs", type=int, default=4199)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--more-steps", type=int, default=2, help="before results are compared")
+    arguments = parser.parse_args()
+    train, test = problem(arguments.runs, arguments.pairs)
+    with Lanes(torch.device("cpu")) as lanes:
+        ours, peer = Batched(train, test, arguments.runs, lanes), OneByOne(train, test, arguments.runs)
+        facts = {"runs": arguments.runs, "pairs": arguments.pairs, "peer": "autograd, one run after another"}
+        compare("adaptation, one step", ours.step, peer.step, arguments.rounds, **facts)
+        both = [lambda model=model: (model.step(), model.recall()) for model in (ours, peer)]
+        compare("adaptation, one step and its test", *both, arguments.rounds, **facts)
+        for _ in range(arguments.more_steps):
+            losses = ours.step(), peer.step()
+        recalls = ours.recall(), peer.recall()
+    differences = {
+        "loss": (losses[0] - losses[1]).abs().max().item(),
+        "recall": (recalls[0] - recalls[1]).abs().max().item(),
+        "weights": (ours.weights.detach() - torch.stack(list(peer.weights))).abs().max().item(),
+    }
+    assert differences["loss"] < 1e-4 and differences["weights"] < 1e-4, differences
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    steps = 2 * (arguments.rounds + 1) + arguments.more_steps
+    print(json.dumps({"claim": "adaptation, equality", "steps": steps, "peak_gib": round(peak, 2)} | differences))

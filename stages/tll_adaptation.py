@@ -1,0 +1,136 @@
+"""The adaptation of one study: for each sigma all runs trained together, beside the baselines on the same splits.
+
+Reads   tll_features/<study>, tll_pca/<study>
+Writes  recall.parquet    row, at, run, k, recall: aR@k; rows are `concatenated`, `pca` and `sigma_<sigma>`, `at` is the
+                          `last` step, or the `best` one by mean aR@1 over runs, which is chosen on the test pairs
+        ranks.parquet     row, run, pair, rank: the better rank of each test pair, at the last step
+        nearest.parquet   row, pair, nearest: the right images found for the left ones of run 0's test pairs
+        history.csv       row, step, loss, recall_at_1: means over runs
+        summary.json      what was done
+        model/            W trained on all pairs with the last sigma, the reduction and the network (analogy_model.load)
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor, nn
+
+from stages.core import (
+    adaptation,
+    analogy_model,
+    checkpoint,
+    command,
+    device,
+    layers,
+    outputs,
+    pair_descriptors,
+    reduction,
+    store,
+)
+from stages.core.adaptation import Sides
+from stages.core.adaptation_training import Training, train
+from stages.core.analogy_results import Results
+from stages.core.losses.symmetric_softmax import LARGEST_SIGMA
+from stages.core.pair_descriptors import Descriptors, originals, reduced
+from stages.core.reduction import Reduction
+
+RESIDENT_BYTES = 2 * 2**30
+
+
+class Params(command.Section):
+    hidden: int = Field(ge=1, description="rows of W")
+    sigmas: list[Annotated[float, Field(gt=0, le=LARGEST_SIGMA)]] = Field(
+        min_length=1, description="the last one is that of the model that is handed out"
+    )
+    learning_rate: float = Field(gt=0)
+    steps: int = Field(ge=1, description="full-batch steps")
+    evaluate_every: int = Field(ge=1, description="steps between two evaluations on the test pairs")
+    largest_k: int = Field(ge=1, description="aR@k is computed for k = 1 to this")
+
+
+def unit(vectors: Tensor) -> Tensor:
+    return nn.functional.normalize(vectors, dim=-1)
+
+
+def trained(
+    name: str, sides: tuple[Sides, Sides], seeds: list[int], sigma: float, params: Params, key: str
+) -> Training:
+    """One training of all the runs that `seeds` start, continued where a killed one stopped."""
+    train_sides, test = sides
+    weights = adaptation.starts(seeds, params.hidden, train_sides.left.shape[-1])
+    largest_k = min(params.largest_k, test.left.shape[2])
+    state = Training(weights, params.steps, params.evaluate_every, largest_k).to(device.best())
+    work = checkpoint.work_folder("tll_adaptation", name, params.model_dump_json(), sigma, seeds, key)
+    train(state, train_sides, test, sigma, params.learning_rate, work)
+    checkpoint.clear(work)
+    return state
+
+
+def compare(
+    known: Descriptors, fits: list[Reduction], splits: np.ndarray, params: Params, seed: int, key: str
+) -> Results:
+    """Baselines and adaptations of all runs, as many runs at a time as stay in memory."""
+    runs, pairs = splits.shape
+    tested, kept = (np.stack([np.flatnonzero(one) for one in part]) for part in (splits, ~splits))
+    results = Results(min(params.largest_k, tested.shape[1]))
+    of_run = [fits[min(run, len(fits) - 1)] for run in range(runs)]
+    bytes_per_run = 8 * len(known.values) * pairs * len(fits[0].components)
+    size = max(1, RESIDENT_BYTES // bytes_per_run)
+    states: dict[float, list[Training]] = {sigma: [] for sigma in params.sigmas}
+    for first in range(0, runs, size):
+        part = range(first, min(first + size, runs))
+        train_sides = reduced(known, of_run[first : part.stop], kept[first : part.stop], len(known.values))
+        test = reduced(known, of_run[first : part.stop], tested[first : part.stop], 1)
+        for i, run in enumerate(part):
+            results.add_run("concatenated", run, tested[run], *map(unit, originals(known, tested[run])))
+            results.add_run("pca", run, tested[run], *(unit(side[i, 0]) for side in test))
+        for sigma in params.sigmas:
+            state = trained("runs", (train_sides, test), [seed * 100_003 + run for run in part], sigma, params, key)
+            states[sigma].append(state)
+            for i, run in enumerate(part):
+                units = (
+                    adaptation.activate(side[i : i + 1, 0], state.weights[i : i + 1].detach())[0][0] for side in test
+                )
+                results.add_run(f"sigma_{sigma:g}", run, tested[run], *units)
+    for sigma in params.sigmas:
+        results.add_history(f"sigma_{sigma:g}", states[sigma])
+    return results
+
+
+def final(known: Descriptors, fit: Reduction, params: Params, seed: int, key: str) -> Tensor:
+    """W trained on all pairs with the last sigma: the model to hand out, which no pair is left to test."""
+    rows = np.arange(len(known))[None]
+    sides = reduced(known, [fit], rows, len(known.values)), reduced(known, [fit], rows, 1)
+    return trained("final", sides, [seed * 100_003 + 99_999], params.sigmas[-1], params, key).weights[0].detach().cpu()
+
+
+def main(features: Path, pca: Path, output: Path, *, study: str, params: Params, seed: int) -> str:
+    known, fits = pair_descriptors.read(features), reduction.load(pca / "pca.safetensors")
+    splits = store.open(pca / "splits.zarr")
+    key = f"{known.digest} {splits.digest} {checkpoint.digest(pca / 'pca.safetensors')}"
+    results = compare(known, fits, splits[:], params, seed, key)
+    model = analogy_model.assemble(
+        layers.restore(features / "network"), fits[-1], final(known, fits[-1], params, seed, key), params.sigmas[-1]
+    )
+    with outputs.folder(output) as folder:
+        results.write(folder)
+        (folder / "model").mkdir()
+        analogy_model.save(model, folder / "model")
+        summary = json.loads((pca / "summary.json").read_text(encoding="utf-8"))
+        summary |= {"extractor": model.layers.config.network or model.layers.config.encoder.architecture}
+        summary |= {"layers": model.config.extractor.layers} | params.model_dump()
+        (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    rows = dict.fromkeys(row for row, *_ in results.recall)
+    shown = {
+        row: np.mean([r[4] for r in results.recall if r[0] == row and r[1] == "last" and r[3] == 1]) for row in rows
+    }
+    return f"{len(known):,} pairs, {len(splits)} runs; aR@1 " + ", ".join(
+        f"{r} {100 * v:.1f}" for r, v in shown.items()
+    )
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

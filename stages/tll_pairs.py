@@ -1,0 +1,121 @@
+"""The pairs of one study of visual analogies, decoded once: embedded ones, or a folder's, matched by name or by a CSV.
+
+Writes  {left,right}/pixels.zarr   pair size size 3, uint8, rows in the order of pairs.parquet
+        pairs.parquet              name, left, right, group: a row per pair, sorted by name
+        rejected.csv               name, reason: pairs with an image that cannot be decoded, or left out by `faces`
+"""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from stages.core import analogies, command, faces, outputs, pairing, store
+from stages.core.decode import Picture, decode_all
+from stages.core.progress import progress
+
+FACE_SIZE = 256
+TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right", "group")])
+
+
+class Params(command.Section):
+    size: int = Field(ge=16, le=1024, description="side of the stored square images, pixels; the extractor's input")
+    max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
+    faces: Literal["keep", "drop", "only"] = Field(description="pairs with a face on both sides, in a folder's images")
+    per_character: int = Field(ge=1, description="embedded pairs of each character, in fonts of two families")
+    places: int = Field(ge=1, le=70, description="places in each embedded photograph, one pair a rendition")
+
+
+Sides = tuple[np.ndarray, np.ndarray]
+
+
+def drawn(params: Params) -> dict[pairing.Pairing, Sides]:
+    """The embedded pairs."""
+    pairs = analogies.draw(params.size, params.per_character, params.places)
+    named = {pairing.Pairing(name, name, name, pair.group): (pair.left, pair.right) for name, pair in pairs.items()}
+    return dict(sorted(named.items()))
+
+
+def decoded(
+    root: Path, pairs: list[pairing.Pairing], size: int, max_pixels: int
+) -> Iterator[tuple[Picture | str, Picture | str]]:
+    """Both pictures of each pair, or the reason why there is none."""
+    sides = [[getattr(pair, side) for pair in pairs] for side in ("left", "right")]
+    return zip(*(decode_all(root, paths, size, max_pixels) for paths in sides), strict=True)
+
+
+def with_faces(root: Path, pairs: list[pairing.Pairing], max_pixels: int) -> set[str]:
+    """The names of the pairs with a face on both sides, which is how the published subset of faces is made."""
+    has_face = faces.detector()
+    both = zip(pairs, decoded(root, pairs, FACE_SIZE, max_pixels), strict=True)
+    return {
+        pair.name
+        for pair, pictures in progress(both, "faces", len(pairs), "pair")
+        if all(isinstance(picture, Picture) and has_face(picture.pixels) for picture in pictures)
+    }
+
+
+def readable(
+    root: Path, pairs: list[pairing.Pairing], params: Params, rejected: dict[str, str]
+) -> Iterator[tuple[pairing.Pairing, Sides]]:
+    """The pairs of which both images can be decoded; the others go into `rejected` with the reason."""
+    max_pixels = params.max_megapixels * 10**6
+    found = zip(pairs, decoded(root, pairs, params.size, max_pixels), strict=True)
+    for pair, pictures in progress(found, "pairs", len(pairs), "pair"):
+        reasons = [
+            f"{path}: {picture}"
+            for path, picture in zip((pair.left, pair.right), pictures, strict=True)
+            if isinstance(picture, str)
+        ]
+        if reasons:
+            rejected[pair.name] = "; ".join(reasons)
+        else:
+            yield pair, (pictures[0].pixels, pictures[1].pixels)
+
+
+def from_folder(root: Path, listed: str | None, params: Params, rejected: dict[str, str]) -> Iterator:
+    """The pairs of a folder, those that `faces` leaves out aside."""
+    pairs = pairing.find(root, listed)
+    if params.faces != "keep":
+        faced = with_faces(root, pairs, params.max_megapixels * 10**6)
+        wanted = {pair.name for pair in pairs if (pair.name in faced) == (params.faces == "only")}
+        reason = f"faces: {params.faces}"
+        rejected |= {pair.name: reason for pair in pairs if pair.name not in wanted}
+        pairs = [pair for pair in pairs if pair.name in wanted]
+    return readable(root, pairs, params, rejected)
+
+
+def main(path: Path, output: Path, *, study: str, params: Params, lists: command.Lists) -> str:
+    source, rejected, rows = lists.tll[study], {}, []
+    if source.source == "folder":
+        pairs = from_folder(path, source.listed, params, rejected)
+    else:
+        pairs = iter(drawn(params).items())
+    shape = (params.size, params.size, 3)
+    with outputs.folder(output) as folder:
+        for side in ("left", "right"):
+            (folder / side).mkdir()
+        with (
+            store.create(folder / "left" / "pixels.zarr", shape, "uint8") as left,
+            store.create(folder / "right" / "pixels.zarr", shape, "uint8") as right,
+        ):
+            for pair, pixels in pairs:
+                for writer, side in zip((left, right), pixels, strict=True):
+                    writer.append(side[None])
+                rows.append(pair)
+        if not rows:
+            raise ValueError(f"{path}: none of the {len(rejected)} pairs can be used: {next(iter(rejected.items()))}")
+        columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+        pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), folder / "pairs.parquet")
+        with (folder / "rejected.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([("name", "reason"), *sorted(rejected.items())])
+    return f"{len(rows):,} pairs in {len({pair.group for pair in rows})} group(s), {len(rejected)} left out"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

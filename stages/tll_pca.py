@@ -1,0 +1,65 @@
+"""The splits of a study, and the principal components that each of its runs reduces the descriptors to.
+
+Reads   tll_features/<study>
+Writes  splits.zarr       run pair, bool: tested, not trained on
+        pca.safetensors   mean `fit dim`, components `fit component dim`, explained `fit component`
+        summary.json      counts, and the share of variance kept
+
+`fit: train` fits each run on its own training pairs, and one more time on all pairs for the model that is handed out
+(the last fit). `fit: all` fits once on all pairs, test pairs included, as the published results do (transductive).
+"""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from stages.core import command, outputs, pair_descriptors, reduction, store
+from stages.core.pair_splits import split
+from stages.core.progress import progress
+
+
+class Params(command.Section):
+    components: int = Field(ge=1)
+    fit: Literal["train", "all"]
+    runs: int = Field(ge=1, description="random splits, each with a training run of its own")
+    test_share: float = Field(gt=0, lt=1)
+
+
+def main(features: Path, output: Path, *, study: str, params: Params, seed: int) -> str:
+    known = pair_descriptors.read(features)
+    pairs, dim = known.values[0][0].shape
+    splits = split(seed, params.runs, pairs, params.test_share)
+    chosen = [np.ones(pairs, dtype=bool)]
+    if params.fit == "train":
+        chosen = [*~splits, *chosen]
+    fits = [
+        reduction.fit(np.concatenate([side[rows] for view in known.values for side in view]), params.components)
+        for rows in progress(chosen, f"pca@{study}", unit="fit")
+    ]
+    explained = [float(one.explained.sum()) for one in fits]
+    tested = int(splits[0].sum())
+    with outputs.folder(output) as folder:
+        store.write(folder / "splits.zarr", splits)
+        reduction.save(fits, folder / "pca.safetensors")
+        summary = {
+            "pairs": pairs,
+            "train": pairs - tested,
+            "test": tested,
+            "runs": params.runs,
+            "views": len(known.values),
+            "dim": dim,
+            "components": params.components,
+            "fit": params.fit,
+            "explained": sum(explained) / len(explained),
+        }
+        (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    return (
+        f"{len(fits)} fit(s) of {dim} to {params.components} dimensions, {100 * summary['explained']:.1f} % of variance"
+    )
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

@@ -1,0 +1,118 @@
+"""The page of one study of visual analogies, which opens offline, and its numbers for `dvc metrics`.
+
+Reads   tll_pairs/<study>, tll_adaptation of every study
+Writes  index.html    curves, tables, training, queries before and after, extractors beside the published ones
+        table.md      the results table
+        metrics.json  {row: {recall_at_<k>, deviation_at_1, error_at_1, best_recall_at_1}} in percent
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from stages.core import command, extractors, outputs, store
+from stages.core.report import gallery, page, tll
+
+
+class Params(command.Section):
+    queries: int = Field(ge=0, le=20, description="gains, and losses, in the gallery")
+    thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, in pixels")
+
+
+def shown_queries(
+    pairs: Path, adaptation: Path, study: tll.Study, before: str, after: str, params: Params
+) -> list[dict]:
+    """Left images with the right images found for them under two rows, the truth beside them."""
+    pixels = {side: store.open(pairs / side / "pixels.zarr") for side in ("left", "right")}
+    names = pq.read_table(pairs / "pairs.parquet").to_pydict()
+    table = pq.read_table(adaptation / "nearest.parquet").to_pydict()
+    nearest = {
+        (row, pair): found for row, pair, found in zip(table["row"], table["pair"], table["nearest"], strict=True)
+    }
+
+    def picture(side: str, row: int) -> str:
+        return gallery.pictured(pixels[side][np.array([row])][0], params.thumbnail)
+
+    entries = []
+    for reason, pair in tll.queries(study, before, after, params.queries):
+        lists = [
+            {
+                "title": tll.title_of(row),
+                "rank": study.ranks[row][0][pair],
+                "found": [
+                    {"picture": picture("right", other), "name": names["right"][other], "is_right": other == pair}
+                    for other in nearest[row, pair]
+                ],
+            }
+            for row in (before, after)
+        ]
+        entry = {"reason": reason, "name": names["left"][pair], "group": names["group"][pair], "lists": lists}
+        entries.append(entry | {"left": picture("left", pair), "right": picture("right", pair)})
+    return entries
+
+
+def studies(adaptation: Path, names: list[str]) -> list[dict]:
+    """One line of the table over extractors for each study of params.yaml."""
+    lines = []
+    for name in names:
+        study, summary = tll.read(adaptation / name), read_summary(adaptation / name)
+        numbers = [spread.mean if (spread := study.spread(row, 1)) else None for row in study.rows]
+        lines.append({"study": name, "summary": summary, "numbers": dict(zip(study.rows, numbers, strict=True))})
+    return lines
+
+
+def read_summary(folder: Path) -> dict:
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+
+
+def metrics(study: tll.Study) -> dict[str, dict[str, float]]:
+    """The numbers that `dvc metrics` follows."""
+    found = {}
+    for row in study.rows:
+        numbers = {f"recall_at_{k}": spread.mean for k in tll.SHOWN_KS if (spread := study.spread(row, k))}
+        first, best = study.spread(row, 1), study.spread(row, 1, "best")
+        numbers |= {"deviation_at_1": first.deviation, "error_at_1": first.error}
+        numbers |= {"best_recall_at_1_chosen_on_test": best.mean} if best else {}
+        # One run has no deviation, and JSON no NaN.
+        found[row] = {name: round(value, 4) for name, value in numbers.items() if value == value}
+    return found
+
+
+def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Params, lists: command.Lists) -> str:
+    known, summary = tll.read(adaptation / study), read_summary(adaptation / study)
+    after = known.rows[-1]
+    table = pq.read_table(pairs / "pairs.parquet").to_pydict()
+    rejected = (pairs / "rejected.csv").read_text(encoding="utf-8").count("\n") - 1
+    content = {
+        "study": known,
+        "name": study,
+        "summary": summary,
+        "rejected": rejected,
+        "ks": [k for k in tll.SHOWN_KS if known.spread(after, k)],
+        "after": after,
+        "gains": {row: known.gain(row, after) for row in known.rows[:-1]},
+        "title": tll.title_of,
+        "styles": tll.styles(known.rows),
+        "curves": tll.curves(known),
+        "losses": tll.training(known, "loss", 1.0, "loss"),
+        "courses": tll.training(known, "recall_at_1", 100.0, "aR@1 on test pairs, %"),
+        "groups": tll.groups(known, table["group"]),
+        "queries": shown_queries(pairs, adaptation / study, known, "pca", after, params),
+        "studies": studies(adaptation, list(lists.tll)),
+        "published": extractors.rows(),
+        "scores": extractors.SCORES,
+    }
+    with outputs.folder(output) as folder:
+        for file, template in (("index.html", "tll.html.j2"), ("table.md", "tll.md.j2")):
+            (folder / file).write_text(page.render(template, content), encoding="utf-8")
+        text = json.dumps(metrics(known), indent=1)
+        (folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
+    gain = content["gains"]["pca"]
+    return f"{known.spread(after, 1).mean:.1f} % aR@1, {page.signed(gain.difference)} over PCA, index.html written"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

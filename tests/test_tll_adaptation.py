@@ -1,0 +1,96 @@
+import csv
+import hashlib
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from stages import tll_adaptation
+from stages.core import analogy_model, pair_descriptors, reduction, store
+from stages.core.asymmetric_recall import asymmetric_recall
+from tests.pairs import ADAPTATION, FEATURES, PCA, paint, run
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("adaptation")
+    return run(folder / "data", paint(folder / "raw"), features=FEATURES.model_copy(update={"flips": True}))
+
+
+def recalls(folder, row, at="last"):
+    table = pq.read_table(folder / "recall.parquet").to_pylist()
+    runs = sorted({entry["run"] for entry in table})
+    return [[e["recall"] for e in table if (e["row"], e["at"], e["run"]) == (row, at, run)] for run in runs]
+
+
+def test_main__baselines_are_cosines_on_each_runs_test_pairs(data):
+    known = pair_descriptors.read(data / "tll_features/own").values[0]
+    fits, splits = reduction.load(data / "tll_pca/own/pca.safetensors"), store.open(data / "tll_pca/own/splits.zarr")[:]
+    for row in ("concatenated", "pca"):
+        for run_number, found in enumerate(recalls(data / "tll_adaptation/own", row)):
+            sides = [side[splits[run_number]] for side in known]
+            if row == "pca":
+                sides = [fits[run_number].apply(side) for side in sides]
+            left, right = (normalize(torch.from_numpy(side), dim=1) for side in sides)
+            np.testing.assert_allclose(found, asymmetric_recall(left @ right.T, range(1, 6)))
+
+
+def test_main__tables_agree(data):
+    folder = data / "tll_adaptation/own"
+    ranks = pq.read_table(folder / "ranks.parquet").to_pylist()
+    for row in ("concatenated", "pca", "sigma_1", "sigma_15"):
+        for run_number, found in enumerate(recalls(folder, row)):
+            mine = [e["rank"] for e in ranks if (e["row"], e["run"]) == (row, run_number)]
+            assert len(mine) == 6
+            assert found == pytest.approx([np.mean([rank <= k for rank in mine]) for k in range(1, 6)])
+    with (folder / "history.csv").open(newline="") as lines:
+        history = list(csv.DictReader(lines))
+    assert [(entry["row"], entry["step"]) for entry in history[:3]] == [("sigma_1", s) for s in "246"]
+    last = {entry["row"]: float(entry["recall_at_1"]) for entry in history}
+    for row, value in last.items():
+        assert value == pytest.approx(np.mean([found[0] for found in recalls(folder, row)]))
+        best = max(float(entry["recall_at_1"]) for entry in history if entry["row"] == row)
+        assert np.mean([found[0] for found in recalls(folder, row, "best")]) == pytest.approx(best)
+    assert float(history[5]["loss"]) < float(history[3]["loss"])
+    assert json.loads((folder / "summary.json").read_text())["layers"] == ["blocks.0", "blocks.1"]
+
+
+def test_main__the_model_embeds_images(data):
+    model = analogy_model.load(data / "tll_adaptation/own/model")
+    pixels = torch.from_numpy(store.open(data / "tll_pairs/own/left/pixels.zarr")[:]).permute(0, 3, 1, 2)
+    embeddings = model(pixels)
+    known = pair_descriptors.read(data / "tll_features/own").values[0][0]
+    reduced = reduction.load(data / "tll_pca/own/pca.safetensors")[-1].apply(known)
+    expected = normalize(torch.relu(torch.from_numpy(reduced) @ model.weights.T), dim=1)
+    torch.testing.assert_close(embeddings, expected, rtol=1e-3, atol=1e-4)
+    assert embeddings.shape == (24, 12) and model.config.sigma == 15.0
+
+
+def digests(folder):
+    return {p.relative_to(folder): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("resident", [2 * 2**30, 1], ids=["all at once", "one run at a time"])
+def test_main__same_numbers_whatever_fits_into_memory(data, tmp_path, monkeypatch, resident):
+    monkeypatch.setattr(tll_adaptation, "RESIDENT_BYTES", resident)
+    folders = (data / "tll_features/own", data / "tll_pca/own", tmp_path / "again")
+    tll_adaptation.main(*folders, study="own", params=ADAPTATION, seed=0)
+    first, again = digests(data / "tll_adaptation/own"), digests(tmp_path / "again")
+    assert first.keys() == again.keys()
+    if resident > 1:
+        assert first == again
+    for row in ("sigma_1", "sigma_15"):
+        np.testing.assert_allclose(recalls(tmp_path / "again", row), recalls(data / "tll_adaptation/own", row))
+
+
+def test_main__the_published_fit_serves_all_runs(data, tmp_path):
+    from stages import tll_pca
+
+    params = PCA.model_copy(update={"fit": "all", "runs": 2})
+    tll_pca.main(data / "tll_features/own", tmp_path / "pca", study="own", params=params, seed=0)
+    folders = (data / "tll_features/own", tmp_path / "pca", tmp_path / "out")
+    tll_adaptation.main(*folders, study="own", params=ADAPTATION.model_copy(update={"sigmas": [15.0]}), seed=0)
+    assert len(recalls(tmp_path / "out", "sigma_15")) == 2

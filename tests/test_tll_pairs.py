@@ -1,0 +1,80 @@
+import csv
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from stages import tll_pairs
+from stages.core import faces, store
+from stages.tll_pairs import main
+from tests.pairs import PAIRS, SIZE, paint, study
+
+
+def run(tmp_path, raw, params=PAIRS, **changes):
+    main(raw, tmp_path / "pairs", study="own", params=params, lists=study(raw, **changes))
+    folder = tmp_path / "pairs"
+    with (folder / "rejected.csv").open(newline="") as lines:
+        rejected = {row["name"]: row["reason"] for row in csv.DictReader(lines)}
+    pixels = [store.open(folder / side / "pixels.zarr")[:] for side in ("left", "right")]
+    return pq.read_table(folder / "pairs.parquet").to_pylist(), *pixels, rejected
+
+
+def test_main__rows_of_both_sides_belong_together(tmp_path):
+    raw = paint(tmp_path / "raw", 12)
+    table, left, right, rejected = run(tmp_path, raw)
+    assert [row["name"] for row in table] == sorted(map(str, range(12))) and rejected == {}
+    for i, row in enumerate(table):
+        for pixels, side in ((left, "left"), (right, "right")):
+            assert np.array_equal(pixels[i], np.asarray(Image.open(raw / row[side]))), (row, side)
+
+
+def test_main__a_listed_pair_that_cannot_be_decoded_is_left_out(tmp_path):
+    raw = paint(tmp_path / "raw", 4)
+    (raw / "right/2.webp").write_bytes(b"no image")
+    (raw / "p.csv").write_text("left,right,group\n" + "".join(f"left/{i}.png,right/{i}.webp,g{i}\n" for i in (3, 2, 0)))
+    table, left, right, rejected = run(tmp_path, raw, listed="p.csv")
+    assert [row["group"] for row in table] == ["g0", "g3"] and len(left) == len(right) == 2
+    assert list(rejected) == ["left/2.png"] and rejected["left/2.png"].startswith("right/2.webp: not readable")
+
+
+@pytest.mark.parametrize(("how", "kept"), [("keep", "0123"), ("drop", "013"), ("only", "2")])
+def test_main__faces_count_on_both_sides(tmp_path, monkeypatch, how, kept):
+    raw = paint(tmp_path / "raw", 4)
+    for name in ("left/2.png", "right/2.webp", "left/1.png"):
+        Image.new("RGB", (SIZE, SIZE), "white").save(raw / name)
+    monkeypatch.setattr(faces, "detector", lambda: lambda pixels: bool((pixels == 255).all()))
+    table, _, _, rejected = run(tmp_path, raw, PAIRS.model_copy(update={"faces": how}))
+    assert "".join(row["name"] for row in table) == kept
+    assert rejected == {name: f"faces: {how}" for name in "0123" if name not in kept}
+
+
+def test_main__embedded_pairs(tmp_path):
+    table, left, right, _ = run(tmp_path, tmp_path, source="analogies")
+    assert len(table) == len(left) == len(right) == 52 + 2 * 2 * 3
+    assert {row["group"] for row in table} == {"letters", "edges", "poster", "recoloured"}
+    assert [row["name"] for row in table] == sorted(row["name"] for row in table)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda raw: (raw / "right/0.webp").unlink(), "1 left images of .* have no right one of the same name: 0"),
+        (lambda raw: [file.write_bytes(b"x") for file in raw.rglob("*.png")], "none of the 3 pairs can be used"),
+    ],
+)
+def test_main__raise_and_leave_nothing(tmp_path, spoil, message):
+    raw = paint(tmp_path / "raw", 3)
+    spoil(raw)
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path, raw)
+    assert not list((tmp_path).glob("pairs*"))
+
+
+def test_readable__one_block_of_pairs_in_memory(tmp_path):
+    """Decoding is lazy: nothing is read before the first pair is asked for."""
+    raw = paint(tmp_path / "raw", 2)
+    pairs = tll_pairs.pairing.find(raw, None)
+    lazy = tll_pairs.readable(raw, pairs, PAIRS, {})
+    (raw / "left/0.png").write_bytes(b"changed")
+    assert [pair.name for pair, _ in lazy] == ["1"]

@@ -1,0 +1,52 @@
+import json
+
+import numpy as np
+import pytest
+
+from stages import tll_pca
+from stages.core import pair_descriptors, reduction, store
+from stages.core.pair_splits import split
+from tests.pairs import FEATURES, PCA, paint, run
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pca")
+    return run(
+        folder / "data", paint(folder / "raw"), "tll_features", features=FEATURES.model_copy(update={"flips": True})
+    )
+
+
+def made(data, output, params):
+    tll_pca.main(data / "tll_features/own", output, study="own", params=params, seed=3)
+    return reduction.load(output / "pca.safetensors"), json.loads((output / "summary.json").read_text())
+
+
+def test_main__each_run_is_fitted_on_its_training_pairs(data, tmp_path):
+    fits, summary = made(data, tmp_path / "out", PCA)
+    splits = store.open(tmp_path / "out/splits.zarr")[:]
+    assert np.array_equal(splits, split(3, 3, 24, 0.25)) and len(fits) == 4
+    known = pair_descriptors.read(data / "tll_features/own")
+    for fit, chosen in zip(fits, [*~splits, np.ones(24, bool)], strict=True):
+        expected = np.concatenate([side[chosen] for view in known.values for side in view])
+        np.testing.assert_allclose(fit.mean, expected.mean(0), atol=1e-5)
+    assert (summary["train"], summary["test"], summary["views"], summary["fit"]) == (18, 6, 2, "train")
+    assert 0 < summary["explained"] <= 1
+
+
+def test_main__the_published_fit_is_one_for_all(data, tmp_path):
+    fits, summary = made(data, tmp_path / "out", PCA.model_copy(update={"fit": "all"}))
+    assert len(fits) == 1 and summary["fit"] == "all"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"components": 49}, r"tll_pca.components is 49; 72 descriptors of 48 dimensions have at most 48"),
+        ({"test_share": 0.05}, r"24 pairs with test_share 0.05 .* give at least 40 pairs"),
+    ],
+)
+def test_main__raise_and_leave_nothing(data, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        made(data, tmp_path / "out", PCA.model_copy(update=changes))
+    assert not list(tmp_path.iterdir())

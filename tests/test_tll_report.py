@@ -1,0 +1,71 @@
+import json
+
+import pytest
+
+from stages import tll_report
+from stages.tll_report import Params
+from tests.pairs import PCA, paint, run, study
+
+PARAMS = Params(queries=2, thumbnail=24)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    raw = paint(folder / "raw")
+    return run(folder / "data", raw), raw
+
+
+def make(data, output, raw):
+    return tll_report.main(
+        data / "tll_pairs/own", data / "tll_adaptation", output, study="own", params=PARAMS, lists=study(raw)
+    )
+
+
+def test_main__the_page_stands_alone_and_says_it_all(data, tmp_path):
+    make(data[0], tmp_path / "out", data[1])
+    page = (tmp_path / "out/index.html").read_text()
+    for wanted in (
+        "Concatenated",
+        "PCA",
+        "σ = 1",
+        "σ = 15",
+        "aR@5",
+        "chosen on test",
+        "standard error",
+        "clip_rn50x4",
+        "36 extractors",
+    ):
+        assert wanted in page, wanted
+    assert "http://" not in page and "https://" not in page and "<script" not in page
+    assert page.count('<figure class="query"') <= 4 and "data:image/jpeg;base64," in page
+    assert "nan" not in page.lower().replace("tenancy", "")
+    assert "fitted on its training pairs alone" in page and "Transductive" not in page
+    metrics = json.loads((tmp_path / "out/metrics.json").read_text())
+    assert set(metrics) == {"concatenated", "pca", "sigma_1", "sigma_15"}
+    assert "best_recall_at_1_chosen_on_test" in metrics["sigma_15"] and 0 <= metrics["pca"]["recall_at_1"] <= 100
+    assert "| PCA |" in (tmp_path / "out/table.md").read_text()
+
+
+def test_main__one_run_and_the_transductive_fit(tmp_path):
+    raw = paint(tmp_path / "raw")
+    data = run(tmp_path / "data", raw, pca=PCA.model_copy(update={"runs": 1, "fit": "all"}))
+    make(data, tmp_path / "out", raw)
+    page = (tmp_path / "out/index.html").read_text()
+    assert "Transductive:" in page and "nan" not in page.lower()
+    assert "deviation_at_1" not in json.loads((tmp_path / "out/metrics.json").read_text())["pca"]
+
+
+def test_main__raise_where_a_study_of_the_list_is_missing(data, tmp_path):
+    lists = study(data[1])
+    lists = lists.model_copy(update={"tll": lists.tll | {"other": lists.tll["own"]}})
+    with pytest.raises(ValueError, match="other is missing or damaged"):
+        tll_report.main(
+            data[0] / "tll_pairs/own",
+            data[0] / "tll_adaptation",
+            tmp_path / "o",
+            study="own",
+            params=PARAMS,
+            lists=lists,
+        )
+    assert not (tmp_path / "o").exists()
