@@ -1,10 +1,10 @@
 """All runs of an adaptation side by side against one run after another, as autograd and torch's own loss write it.
 
-    python -m benchmarks.batched_adaptation [--runs 20] [--steps 2] [--pairs 4199] [--evaluate] [--check-steps 3]
+    python -m benchmarks.batched_adaptation [--runs 20] [--pairs 4199] [--rounds 2] [--more-steps 2]
 
-Random 256-D input, W 256 -> 1024, sigma 15, 75 % of the pairs trained on. Rows: the steps alone, and the protocol, where
-aR@k of the test pairs is computed after every step. A ratio is that of one step of all runs; the peak is the process's.
-Afterwards both train for some steps more, and the largest differences of loss, aR@k and W are printed.
+Random 256-D input, W 256 -> 1024, sigma 15, 75 % of the pairs trained on. Rows: the steps alone, and the protocol, in
+which aR@k of the test pairs is computed after every step. Both take the same steps; at the end the largest differences
+of loss, aR@k and W are printed, with the process's peak of memory. All steps cost the same, so a few tell the ratio.
 """
 
 import argparse

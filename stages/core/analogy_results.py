@@ -17,6 +17,7 @@ from torch import Tensor
 
 from stages.core.adaptation_training import Training
 from stages.core.asymmetric_recall import better_ranks, recall_of
+from stages.core.losses.symmetric_softmax import row_blocks
 
 NEAREST = 5
 
@@ -40,8 +41,9 @@ class Results:
         self.add_recall(row, "last", run, recall_of(found, self.ks))
         self.ranks += [(row, run, *pair) for pair in zip(tested.tolist(), found.tolist(), strict=True)]
         if run == 0:
-            nearest = tested[(left @ right.T).topk(min(NEAREST, len(right))).indices.cpu().numpy()]
-            self.nearest += [(row, *pair) for pair in zip(tested.tolist(), nearest.tolist(), strict=True)]
+            count, rows = min(NEAREST, len(right)), row_blocks(len(left), 4 * len(right))
+            nearest = torch.cat([(left[block] @ right.T).topk(count).indices for block in rows]).cpu().numpy()
+            self.nearest += [(row, *pair) for pair in zip(tested.tolist(), tested[nearest].tolist(), strict=True)]
 
     def add_history(self, row: str, states: list[Training]) -> None:
         """The course of all runs; the best step is that of the highest mean aR@1 on the test pairs."""

@@ -80,7 +80,7 @@ class Layers(nn.Module):
         return torch.cat([nn.functional.normalize(layer.float(), dim=1) for layer in pooled], 1)
 
 
-def pool(output: Tensor, network: nn.Module, name: str) -> Tensor:
+def pool(output: object, network: nn.Module, name: str) -> Tensor:
     """The mean of a feature map over its places, or of patch tokens (class token left out); a vector as it is."""
     if not isinstance(output, Tensor) or not 2 <= output.ndim <= 4:
         what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
