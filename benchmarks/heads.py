@@ -22,9 +22,8 @@ from stages.core.pretraining.run import Heads, Plan, pretrain
 COMMON = {"framework": "moco_v3", "projectors": "shared", "variant": "plain", "start": "random", "path": "-"}
 RUNS = {
     "M = 1": Pretraining(**COMMON, heads=1, contrast=0.0, balance="none"),
-    "M = 4": Pretraining(**COMMON, heads=4, contrast=0.0, balance="none"),
-    "M = 4, PCR, PTB": Pretraining(**COMMON, heads=4, contrast=0.01, balance="literal"),
-    "M = 4, PCR, PTB neutral": Pretraining(**COMMON, heads=4, contrast=0.01, balance="neutral"),
+    "M = 4, PCR, PTB": Pretraining(**COMMON, heads=4, contrast=0.01, balance="neutral"),
+    "M = 4, PCR, PTB as printed": Pretraining(**COMMON, heads=4, contrast=0.01, balance="literal"),
 }
 
 

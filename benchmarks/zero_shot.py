@@ -2,8 +2,9 @@
 
     python -m benchmarks.zero_shot IMAGES [--encoder encoders/vit48] [--per-class 40] [--seeds 0 1 2]
 
-IMAGES is a profile's `data/images` at the encoder's resolution. Counted are the test images (the second half of the
-classes), at most so many of a class, the first by name. Prints one JSON line per row, in percent.
+IMAGES is a profile's `data/images` at the encoder's resolution. Counted are the second half of the classes by name (the
+larger half where their number is odd), at most so many images of a class, the first by name. One JSON line per row, in
+percent.
 """
 
 import argparse
@@ -19,10 +20,10 @@ from stages.core.metrics import retrieval_metrics
 from stages.core.probe import embed
 
 
-def choose(labels: np.ndarray, is_test: np.ndarray, per_class: int) -> np.ndarray:
-    """The rows of the first `per_class` test images of each class."""
-    test = np.flatnonzero(is_test)
-    return np.sort(np.concatenate([test[labels[test] == c][:per_class] for c in np.unique(labels[test])]))
+def choose(labels: np.ndarray, per_class: int) -> np.ndarray:
+    """The rows of the first `per_class` images of each class of the second half."""
+    classes = np.unique(labels[labels >= 0])
+    return np.concatenate([np.flatnonzero(labels == c)[:per_class] for c in classes[len(classes) // 2 :]])
 
 
 def main(images: Path, folder: Path, per_class: int, seeds: list[int]) -> None:
@@ -35,7 +36,7 @@ def main(images: Path, folder: Path, per_class: int, seeds: list[int]) -> None:
     for task in sorted(path.name for path in images.iterdir() if path.is_dir()):
         table, pixels = read_table(images / task), store.open(images / task / "pixels.zarr")
         labels = table["label"].to_numpy()
-        chosen = choose(labels, np.array(table["split"].to_pylist()) == "test", per_class)
+        chosen = choose(labels, per_class)
         vectors = pixels[chosen].reshape(len(chosen), -1).astype(np.float32)
         embeddings = {"raw pixels": torch.from_numpy(vectors - vectors.mean(1, keepdims=True))}
         embeddings |= {name: embed(encoder, pixels, chosen, 256) for name, encoder in encoders.items()}

@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import logging
+import math
 import os
 from pathlib import Path
 
@@ -213,15 +214,16 @@ def train(model: MaskRCNN, split: Split, arguments: argparse.Namespace, folder: 
             [{name: tensor.to(where) for name, tensor in target.items()} for _, target in pairs],
         )
         loss = sum(losses.values())
-        if not torch.isfinite(loss):
-            raise ValueError(f"the loss became {float(loss)} in step {step + 1}: lower --rate, now {arguments.rate}")
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise ValueError(f"the loss became {value} in step {step + 1}: lower --rate, now {arguments.rate}")
         drops = sum(step >= share * arguments.steps for share in (6 / 9, 8 / 9))
         for group in optimizer.param_groups:
             group["lr"] = rate * warmup.factor(step + 1) * 0.1**drops
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-        history.append({"loss": float(loss)})
+        history.append({"loss": value})
         if (step + 1) % STEPS_BETWEEN_CHECKPOINTS == 0 and ranks.rank() == 0:
             checkpoint.save(folder, model, optimizer, history)
 
