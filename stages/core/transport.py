@@ -9,10 +9,10 @@ arrives: ten steps reach machine precision where the paper's fixed point needs f
 thousand (u <- u + log mu - log mean s(u + a), which converges no faster than mu^k). The gradient follows from the
 same form without the paper's kappa = 1 - mu - n rho'rho, which cancels to the wrong sign when a selection is hard.
 
-share, attraction = select(cost, mu, epsilon)        # weights p_j = share_j / (n mu), Eq. 4.1
-rho, pi = weight_transport(cost, mu, epsilon)
+rho, pi = weight_transport(cost, mu, epsilon)        # weights p_j = (1/n - rho_j) / mu = sum_i pi_ij / mu, Eq. 4.1
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -23,35 +23,72 @@ NEWTON_STEPS = 10
 Mu = float | Float[Tensor, ""]
 
 
-class Share(torch.autograd.Function):
-    """s(u + a) at the root u of mean_j s(u + a_j) = mu, with the derivative of that root (no step is differentiated).
-
-    r_j = s'_j / sum_k s'_k is computed as a softmax of log s', because s' itself underflows in a hard selection.
-    """
+class Split(torch.autograd.Function):
+    """(rho, pi) from costs, with one backward for softmax and root together; no step of the root is differentiated."""
 
     @staticmethod
-    def forward(a: Tensor, mu: Tensor, u: Tensor) -> Tensor:
-        return torch.sigmoid(u + a).to(a.dtype)
-
-    @staticmethod
-    def setup_context(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx, cost: Tensor, mu: Tensor, epsilon: float, root: Callable
+    ) -> tuple[Tensor, Tensor]:
+        attraction, a = attract(cost.to(torch.promote_types(cost.dtype, torch.float32)), epsilon)
+        check_finite(a)
+        u = root(a, mu)
+        share = torch.sigmoid(u + a).to(a.dtype)
+        ctx.save_for_backward(attraction, a, mu, u, share)
+        ctx.epsilon, ctx.dtype = epsilon, cost.dtype
+        n = share.shape[-1]
+        return (1 - share) / n, attraction * (share / n).unsqueeze(-2)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        a, mu, u = ctx.saved_tensors
-        x = (u + a).to(a.dtype)
-        # For mu = 1 the root lies at infinity, where s' falls like exp(-a).
-        log_slope = torch.where(mu < 1, torch.nn.functional.logsigmoid(x) + torch.nn.functional.logsigmoid(-x), -a)
-        mean = (log_slope.softmax(-1) * gradient).sum(-1, keepdim=True)
-        slope = torch.sigmoid(x) * torch.sigmoid(-x)
-        to_mu = (a.shape[-1] * mean).sum() if ctx.needs_input_grad[1] else None
-        return slope * (gradient - mean), to_mu, None
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, to_rho: Tensor, to_pi: Tensor
+    ) -> tuple[Tensor, Tensor, None, None]:
+        attraction, a, mu, u, share = ctx.saved_tensors
+        n = share.shape[-1]
+        pulled = attraction * to_pi
+        through = pulled.sum(-2)
+        to_a, to_mu = share_gradient(a, mu, u, (through - to_rho) / n)
+        pulled.mul_((-ctx.epsilon / n * share).unsqueeze(-2))
+        pulled.addcmul_(attraction, (ctx.epsilon * (share * through / n - to_a)).unsqueeze(-2))
+        return pulled.to(ctx.dtype), to_mu, None, None
+
+
+def attract(
+    cost: Float[Tensor, "*batch prototype feature"], epsilon: float
+) -> tuple[Float[Tensor, "*batch prototype feature"], Float[Tensor, "*batch feature"]]:
+    """softmax_i(-epsilon c_ij), and a_j up to a constant per problem, which moves u alone; no gradient.
+
+    Without that constant float32 would lose digits to large costs.
+    """
+    nearest = cost.amin(-2, keepdim=True)
+    attraction = (nearest - cost).mul_(epsilon).exp_()
+    total = attraction.sum(-2, keepdim=True)
+    a = total.log() + epsilon * (nearest.amin(-1, keepdim=True) - nearest)
+    return attraction.div_(total), a.squeeze(-2)
+
+
+def share_gradient(
+    a: Float[Tensor, "*batch feature"],
+    mu: Float[Tensor, ""],
+    u: Float[Tensor, "*batch 1"],
+    gradient: Float[Tensor, "*batch feature"],
+) -> tuple[Float[Tensor, "*batch feature"], Float[Tensor, ""]]:
+    """The gradient in a and in mu from that in s(u + a): s'_j (g_j - sum_k r_k g_k), and n sum_k r_k g_k.
+
+    r_j = s'_j / sum_k s'_k is computed as a softmax of log s', because s' itself underflows in a hard selection.
+    """
+    x = (u + a).to(a.dtype)
+    # For mu = 1 the root lies at infinity, where s' falls like exp(-a).
+    log_slope = torch.where(mu < 1, torch.nn.functional.logsigmoid(x) + torch.nn.functional.logsigmoid(-x), -a)
+    mean = (log_slope.softmax(-1) * gradient).sum(-1, keepdim=True)
+    return torch.sigmoid(x) * torch.sigmoid(-x) * (gradient - mean), (a.shape[-1] * mean).sum().to(mu.dtype)
 
 
 @torch.no_grad()
-def newton_root(a: Float[Tensor, "*batch feature"], mu: Float[Tensor, ""], steps: int) -> Float[Tensor, "*batch 1"]:
+def newton_root(
+    a: Float[Tensor, "*batch feature"], mu: Float[Tensor, ""], steps: int = NEWTON_STEPS
+) -> Float[Tensor, "*batch 1"]:
     """The u with mean_j s(u + a_j) = mu, in float64; infinity for mu = 1.
 
     A step is taken where it stays inside the CLOSED bracket, else the bracket is halved: with strict inequalities
@@ -68,7 +105,12 @@ def newton_root(a: Float[Tensor, "*batch feature"], mu: Float[Tensor, ""], steps
         slope = (share - share.square()).mean(-1, keepdim=True)
         low, high = torch.where(excess < 0, u, low), torch.where(excess < 0, high, u)
         step = u - excess / slope
-        u = torch.where((step >= low) & (step <= high), step, (low + high) / 2)
+        inside = (step >= low) & (step <= high)
+        # Newton's error is squared by each step: after one this small nothing is left to gain.
+        done = can_look(a) and bool((inside & ((step - u).abs() < 1e-8)).all())
+        u = torch.where(inside, step, (low + high) / 2)
+        if done:
+            break
     return torch.where(mu < 1, u, torch.inf)
 
 
@@ -80,54 +122,37 @@ def fixed_point(a: Float[Tensor, "*batch feature"], mu: Float[Tensor, ""], steps
     return u
 
 
-def prepare(
-    cost: Float[Tensor, "*batch prototype feature"], mu: Mu, epsilon: float
-) -> tuple[Float[Tensor, "*batch prototype feature"], Float[Tensor, ""]]:
-    """-epsilon c up to a constant per problem, at least float32, and mu in float64; ValueError for bad values.
+def can_look(values: Tensor) -> bool:
+    """Whether a tensor's numbers may decide what is done next: on a GPU that stalls, in compiled code it cannot be."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
-    Whether a cost is NaN is asked on the CPU only, outside compiled code: on a GPU the answer would stall the device;
-    there NaN reaches the result.
-    """
+
+def check(mu: Mu, epsilon: float, device: torch.device) -> Float[Tensor, ""]:
+    """mu as a tensor in float64; ValueError for mu outside (0, 1] and epsilon <= 0."""
     if not epsilon > 0:
         raise ValueError(f"epsilon is {epsilon}; it must be above 0 (the paper: 0.5 for proxy losses, 5 for others)")
-    if not torch.compiler.is_compiling() and cost.device.type == "cpu":
+    if not isinstance(mu, Tensor) or can_look(mu):
         known = mu.item() if isinstance(mu, Tensor) else mu
         if not 0 < known <= 1:
             raise ValueError(f"mu is {known}; the share of features to keep must be above 0 and at most 1")
-        if not bool(torch.isfinite(cost).all()):
-            raise ValueError("the cost has NaN or infinite entries; look for them in the feature map and prototypes")
-    cost = cost if cost.dtype == torch.float64 else cost.float()
-    # Constant shifts move u alone; without this one, float32 would lose digits to large costs.
-    scores = (cost.detach().amin((-2, -1), keepdim=True) - cost) * epsilon
-    mu = mu if isinstance(mu, Tensor) else torch.full((), mu, dtype=torch.float64, device=cost.device)
-    return scores, mu.double()
+    return mu.double() if isinstance(mu, Tensor) else torch.full((), mu, device=device, dtype=torch.float64)
 
 
-def select(
-    cost: Float[Tensor, "*batch prototype feature"], mu: Mu, epsilon: float, steps: int = NEWTON_STEPS
-) -> tuple[Float[Tensor, "*batch feature"], Float[Tensor, "*batch prototype feature"]]:
-    """The selected share s(u + a_j) of every feature (its mean is mu), and softmax_i(-epsilon c_ij), which splits it.
-
-    Differentiable in the cost and in mu where that is a tensor. float64 stays, everything else is float32 from here.
-    """
-    scores, mu = prepare(cost, mu, epsilon)
-    a = scores.logsumexp(-2)
-    return Share.apply(a, mu, newton_root(a, mu, steps)), scores.softmax(-2)
-
-
-def plan(
-    share: Float[Tensor, "*batch feature"], attraction: Float[Tensor, "*batch prototype feature"]
-) -> tuple[Float[Tensor, "*batch feature"], Float[Tensor, "*batch prototype feature"]]:
-    """(rho, pi): mass left behind at every feature, and mass carried from feature to prototype; all of it sums to 1."""
-    n = share.shape[-1]
-    return (1 - share) / n, attraction * share.unsqueeze(-2) / n
+def check_finite(values: Float[Tensor, "*shape"]) -> None:
+    """ValueError for values that are not finite, where they can be looked at; elsewhere NaN reaches the result."""
+    if can_look(values) and not bool(torch.isfinite(values).all()):
+        raise ValueError("features or costs have NaN or infinite entries; look for them in the maps and prototypes")
 
 
 def weight_transport(
     cost: Float[Tensor, "*batch prototype feature"], mu: Mu, epsilon: float
 ) -> tuple[Float[Tensor, "*batch feature"], Float[Tensor, "*batch prototype feature"]]:
-    """(rho, pi) of P2, exact. ValueError for mu outside (0, 1], epsilon <= 0 or a cost that is not finite."""
-    return plan(*select(cost, mu, epsilon))
+    """(rho, pi) of P2, exact: the mass left behind at each feature, and that carried from it to each prototype.
+
+    Differentiable in the cost and in mu where that is a tensor. float64 stays, everything else is float32 from here.
+    ValueError for mu outside (0, 1], epsilon <= 0 or a cost that is not finite.
+    """
+    return Split.apply(cost, check(mu, epsilon, cost.device), epsilon, newton_root)
 
 
 def iterated_transport(
@@ -141,10 +166,11 @@ def iterated_transport(
 
     The gradient is the closed form at the last iterate, or autodiff through all of them (Figs. 7 and 9).
     """
-    scores, mu = prepare(cost, mu, epsilon)
+    mu = check(mu, epsilon, cost.device)
+    if gradient == "closed":
+        return Split.apply(cost, mu, epsilon, lambda a, mu: fixed_point(a, mu, iterations))
+    scores = -epsilon * cost.to(torch.promote_types(cost.dtype, torch.float32))
     a = scores.logsumexp(-2)
-    if gradient == "autodiff":
-        share = torch.sigmoid(fixed_point(a, mu, iterations) + a)
-    else:
-        share = Share.apply(a, mu, fixed_point(a.detach(), mu.detach(), iterations))
-    return plan(share, scores.softmax(-2))
+    share = torch.sigmoid(fixed_point(a, mu, iterations) + a)
+    n = share.shape[-1]
+    return (1 - share) / n, scores.softmax(-2) * share.unsqueeze(-2) / n

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stages.core.transport import iterated_transport, newton_root, select, weight_transport
+from stages.core.transport import iterated_transport, newton_root, weight_transport
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = ("random", "clustered", "small", "bimodal")
@@ -97,7 +97,7 @@ def test_newton_root__takes_few_steps():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_select__gradient_equals_autodiff_through_the_iteration(family):
+def test_weight_transport__gradient_equals_autodiff_through_the_iteration(family):
     for m, (mu, steps), epsilon in itertools.product((8, 64), ((0.1, 100), (0.3, 300), (0.7, 1000)), (0.5, 5.0)):
         cost = cost_maps(family, m, 49, seeds=1).requires_grad_()
         if family == "bimodal" and epsilon == 5 and mu == 0.3:
@@ -113,7 +113,7 @@ def test_select__gradient_equals_autodiff_through_the_iteration(family):
         assert (ours - theirs).abs().max() <= 1e-10 * theirs.abs().max()
 
 
-def test_select__gradient_equals_finite_differences_in_cost_and_mu():
+def test_weight_transport__gradient_equals_finite_differences_in_cost_and_mu():
     cost = cost_maps("random", 3, 5, seeds=2).requires_grad_()
     mu = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda c, k: weight_transport(c, k, 5.0), (cost, mu), rtol=1e-6)
@@ -127,7 +127,7 @@ def paper_gradient(cost: Tensor, rho: Tensor, pi: Tensor, to_rho: Tensor, to_pi:
     return -epsilon * (pi * to_pi - n * pi * (q - eta / kappa * rho).unsqueeze(-2)), kappa
 
 
-def test_select__gradient_equals_the_corrected_closed_form():
+def test_weight_transport__gradient_equals_the_corrected_closed_form():
     cost = cost_maps("clustered", 8, 49).requires_grad_()
     rho, pi = weight_transport(cost, 0.3, 5.0)
     to_rho, to_pi = torch.randn_like(rho), torch.randn_like(pi)
@@ -136,7 +136,7 @@ def test_select__gradient_equals_the_corrected_closed_form():
     assert torch.allclose(ours, theirs, rtol=1e-10, atol=1e-14)
 
 
-def test_select__gradient_keeps_its_sign_in_hard_selections():
+def test_weight_transport__gradient_keeps_its_sign_in_hard_selections():
     """Three in ten features are so near that nothing else is chosen: in float32 the paper's kappa is rounding noise."""
     wrong = 0
     for seed in range(20):
@@ -161,7 +161,7 @@ def test_select__gradient_keeps_its_sign_in_hard_selections():
     assert wrong > 0, "the case is too easy: kappa does not cancel"
 
 
-def test_select__gradient_stays_finite_where_the_slopes_underflow():
+def test_weight_transport__gradient_stays_finite_where_the_slopes_underflow():
     cost = torch.where(torch.arange(10) < 3, 0.0, 50.0).expand(1, 4, 10).clone().requires_grad_()
     rho, pi = weight_transport(cost, 0.3, 20.0)
     (gradient,) = torch.autograd.grad((rho * torch.arange(10.0)).sum() + pi.square().sum(), cost)
@@ -210,7 +210,7 @@ def test_weight_transport__works_in_the_log_domain():
     assert (rho - bisected(cost, 0.3, 20.0)[0]).abs().max() < 1e-4
 
 
-def test_select__saves_no_step():
+def test_weight_transport__saves_no_step():
     """What backward keeps does not grow with the number of steps; autodiff through the iteration keeps them all."""
 
     def saved(work) -> int:
@@ -220,7 +220,9 @@ def test_select__saves_no_step():
         return sum(kept)
 
     cost = cost_maps("random", 8, 49).requires_grad_()
-    assert saved(lambda: select(cost, 0.3, 5.0, 10)) == saved(lambda: select(cost, 0.3, 5.0, 1000))
+    ours = saved(lambda: weight_transport(cost, 0.3, 5.0))
+    assert ours == saved(lambda: iterated_transport(cost, 0.3, 5.0, 1, "closed"))
+    assert ours == saved(lambda: iterated_transport(cost, 0.3, 5.0, 1000, "closed"))
     few, many = (saved(lambda k=k: iterated_transport(cost, 0.3, 5.0, k, "autodiff")) for k in (10, 100))
     assert many > 3 * few
 

@@ -4,9 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.core.transport import select
-
-SMALLEST_SQUARE = 1e-8  # below it float32 holds no digit of a squared distance; its root has no gradient there
+from stages.core.poolings.choice import SMALLEST_SQUARE, choose
+from stages.core.transport import check
 
 
 def into_ball(vectors: Float[Tensor, "*vector channel"]) -> Float[Tensor, "*vector channel"]:
@@ -24,7 +23,7 @@ def costs(
     centres = into_ball(prototypes)
     squares = features.square().sum(1, keepdim=True)
     scale = squares.clamp_min(1).rsqrt()
-    inner = torch.matmul(centres, features)
+    inner = torch.bmm(centres.expand(len(features), -1, -1), features)
     squared = (squares * scale.square() - 2 * scale * inner) + centres.square().sum(1)[:, None]
     return squared.clamp_min(SMALLEST_SQUARE).sqrt()
 
@@ -40,14 +39,9 @@ class Selection(nn.Module):
         super().__init__()
         if channels < 1 or prototypes < 1:
             raise ValueError(f"channels is {channels} and prototypes {prototypes}; both must be at least 1")
-        if not 0 < (start := mu.item() if isinstance(mu, Tensor) else mu) <= 1:
-            raise ValueError(f"mu is {start}; the share of features to keep must be above 0 and at most 1")
-        if not epsilon > 0:
-            raise ValueError(
-                f"epsilon is {epsilon}; it must be above 0 (the paper: 0.5 for proxy losses, 5 for others)"
-            )
         self.mu, self.epsilon = mu, epsilon
         self.prototypes = nn.Parameter(torch.randn(prototypes, channels) / channels**0.5)
+        check(mu, epsilon, self.prototypes.device)
 
     def forward(
         self, space: Float[Tensor, "batch channel y x"]
@@ -57,11 +51,9 @@ class Selection(nn.Module):
         float32 whatever the map is, also under autocast: half precision cannot hold weights of a large map.
         """
         with torch.autocast(space.device.type, enabled=False):
-            features = space.flatten(2) if space.dtype == torch.float64 else space.flatten(2).float()
-            share, attraction = select(costs(features, self.prototypes.to(features)), self.mu, self.epsilon)
-            weights = share / (share.shape[-1] * self.mu)
-            attributes = torch.matmul(attraction, weights.unsqueeze(-1)).squeeze(-1)
-        return weights.unflatten(-1, space.shape[2:]), attributes
+            features = space.flatten(2).to(torch.promote_types(space.dtype, torch.float32))
+            share, mass = choose(features, into_ball(self.prototypes.to(features)), self.mu, self.epsilon)
+        return (share / (share.shape[-1] * self.mu)).unflatten(-1, space.shape[2:]), mass / self.mu
 
 
 @torch.no_grad()

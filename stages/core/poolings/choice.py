@@ -1,0 +1,68 @@
+"""From features to their shares in one differentiable step: distances, softmax and root, with one backward for all.
+
+The plain version is `weight_transport(costs(features, centres), mu, epsilon)`. Much of its time goes into intermediate
+maps of `batch prototype feature`; here each is written once and changed in place, and the plan itself is never built.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from stages.core.transport import Mu, attract, check, check_finite, newton_root, share_gradient
+
+SMALLEST_SQUARE = 1e-8  # below it float32 holds no digit of a squared distance
+
+
+class Choice(torch.autograd.Function):
+    """(share, mass) as `choose` returns them."""
+
+    @staticmethod
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx, features: Tensor, centres: Tensor, mu: Tensor, epsilon: float
+    ) -> tuple[Tensor, Tensor]:
+        norms = torch.linalg.vector_norm(features, dim=1, keepdim=True)
+        scale = norms.clamp_min(1).reciprocal()
+        # A matmul of 2 and 3 axes would copy the features into one long matrix.
+        cost = torch.bmm(centres.expand(len(features), -1, -1), features).mul_(-2 * scale)
+        cost.add_((norms * scale).square()).add_(centres.square().sum(1)[:, None])
+        cost.clamp_min_(SMALLEST_SQUARE).sqrt_()
+        attraction, a = attract(cost, epsilon)
+        check_finite(a)
+        u = newton_root(a, mu)
+        share = torch.sigmoid(u + a).to(a.dtype)
+        ctx.save_for_backward(features, centres, cost, attraction, scale, a, mu, u, share)
+        ctx.epsilon = epsilon
+        return share, torch.bmm(attraction, share.unsqueeze(2)).squeeze(2) / share.shape[1]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, to_share: Tensor, to_mass: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, None]:
+        features, centres, cost, attraction, scale, a, mu, u, share = ctx.saved_tensors
+        to_mass = to_mass / share.shape[1]
+        through = torch.bmm(to_mass.unsqueeze(1), attraction).squeeze(1)
+        to_a, to_mu = share_gradient(a, mu, u, to_share + through)
+        # The gradient in the cost, over the cost: pulls each feature along its line to each prototype.
+        pull = torch.addcmul((to_a - share * through).unsqueeze(1), to_mass.unsqueeze(2), share.unsqueeze(1))
+        pull.mul_(attraction).div_(cost).mul_(-ctx.epsilon)
+        to_features = torch.bmm(centres.T.expand(len(pull), -1, -1), pull)
+        # Outside the ball only what is across the feature counts: its length has no effect there.
+        outside = scale.square() * (features * to_features).sum(1, keepdim=True)
+        along = torch.where(scale < 1, outside, pull.sum(1, keepdim=True))
+        to_features.mul_(-scale).addcmul_(features, along * scale)
+        to_centres = pull.sum((0, 2))[:, None] * centres - torch.bmm(pull.mul_(scale), features.mT).sum(0)
+        return to_features, to_centres, to_mu, None
+
+
+def choose(
+    features: Float[Tensor, "batch channel feature"],
+    centres: Float[Tensor, "prototype channel"],
+    mu: Mu,
+    epsilon: float,
+) -> tuple[Float[Tensor, "batch feature"], Float[Tensor, "batch prototype"]]:
+    """The selected share of every feature, whose mean is mu, and the mass each centre receives, which sums to mu.
+
+    Costs are distances between the centres, which lie in the unit ball, and the features brought into it.
+    """
+    return Choice.apply(features, centres, check(mu, epsilon, features.device), epsilon)
