@@ -64,8 +64,12 @@ def test_build__lists_what_it_knows():
 
 
 def test_generalized_sum_pooling__is_the_average_for_mu_1():
-    pooled, attributes = GeneralizedSumPooling(8, prototypes=4, mu=1.0, epsilon=5.0)(MAPS)
-    assert (pooled - MAPS.mean((2, 3))).abs().max() <= 1e-7
+    layer = GeneralizedSumPooling(8, prototypes=4, mu=1.0, epsilon=5.0)
+    pooled, attributes = layer(MAPS)
+    assert torch.equal(pooled, MAPS.mean((2, 3)))
+    exact = MAPS.double()
+    learned = GeneralizedSumPooling(8, 4, torch.nn.Parameter(torch.tensor(1.0)), 5.0).double()
+    assert (learned(exact)[0] - exact.mean((2, 3))).abs().max() <= 1e-15
     assert torch.allclose(attributes.sum(1), torch.ones(3))
 
 

@@ -14,12 +14,12 @@ SMALLEST_SQUARE = 1e-8  # below it float32 holds no digit of a squared distance
 
 
 class Choice(torch.autograd.Function):
-    """(share, mass) as `choose` returns them."""
+    """(share, mass, total) as `choose` returns them."""
 
     @staticmethod
     def forward(
         ctx: torch.autograd.function.FunctionCtx, features: Tensor, centres: Tensor, mu: Tensor, epsilon: float
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         norms = torch.linalg.vector_norm(features, dim=1, keepdim=True)
         scale = norms.clamp_min(1).reciprocal()
         # A matmul of 2 and 3 axes would copy the features into one long matrix.
@@ -32,25 +32,41 @@ class Choice(torch.autograd.Function):
         share = torch.sigmoid(u + a).to(a.dtype)
         ctx.save_for_backward(features, centres, cost, attraction, scale, a, mu, u, share)
         ctx.epsilon = epsilon
-        return share, torch.bmm(attraction, share.unsqueeze(2)).squeeze(2) / share.shape[1]
+        ctx.set_materialize_grads(False)
+        part = (share / share.shape[1]).unsqueeze(2)
+        return share, torch.bmm(attraction, part).squeeze(2), torch.bmm(features, part).squeeze(2)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(
-        ctx: torch.autograd.function.FunctionCtx, to_share: Tensor, to_mass: Tensor
+        ctx: torch.autograd.function.FunctionCtx,
+        to_share: Tensor | None,
+        to_mass: Tensor | None,
+        to_total: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, None]:
         features, centres, cost, attraction, scale, a, mu, u, share = ctx.saved_tensors
-        to_mass = to_mass / share.shape[1]
+        n = share.shape[1]
+        to_mass = attraction.new_zeros(attraction.shape[:2]) if to_mass is None else to_mass / n
         through = torch.bmm(to_mass.unsqueeze(1), attraction).squeeze(1)
-        to_a, to_mu = share_gradient(a, mu, u, to_share + through)
-        # The gradient in the cost, over the cost: pulls each feature along its line to each prototype.
+        to_a = through if to_share is None else through + to_share
+        if to_total is not None:
+            to_total = to_total / n
+            to_a = to_a + torch.bmm(to_total.unsqueeze(1), features).squeeze(1)
+        to_a, to_mu = share_gradient(a, mu, u, to_a)
+        # The gradient in the cost, then the same over the cost: a pull along the line from each prototype.
         pull = torch.addcmul((to_a - share * through).unsqueeze(1), to_mass.unsqueeze(2), share.unsqueeze(1))
-        pull.mul_(attraction).div_(cost).mul_(-ctx.epsilon)
-        to_features = torch.bmm(centres.T.expand(len(pull), -1, -1), pull)
-        # Outside the ball only what is across the feature counts: its length has no effect there.
-        outside = scale.square() * (features * to_features).sum(1, keepdim=True)
-        along = torch.where(scale < 1, outside, pull.sum(1, keepdim=True))
-        to_features.mul_(-scale).addcmul_(features, along * scale)
+        pull.mul_(attraction).mul_(cost).mul_(-ctx.epsilon)
+        times_cost = pull.sum(1, keepdim=True)
+        pull.div_(cost).div_(cost)
+        pulls = pull.sum(1, keepdim=True)
+        squares = centres.square().sum(1)
+        # Outside the ball only what is across the feature counts, its length has no effect there. The part along it is
+        # sum_i pull_ij <w_i, f_j>, and <w, f> is (|w|^2 + 1 - c^2) / 2.
+        outside = (torch.bmm(squares.expand(len(pull), 1, -1), pull) + pulls - times_cost) / 2
+        along = torch.where(scale < 1, scale * outside, pulls) * scale
+        to_features = torch.bmm(centres.T.expand(len(pull), -1, -1), pull).mul_(-scale).addcmul_(features, along)
+        if to_total is not None:
+            to_features.baddbmm_(to_total.unsqueeze(2), share.unsqueeze(1))
         to_centres = pull.sum((0, 2))[:, None] * centres - torch.bmm(pull.mul_(scale), features.mT).sum(0)
         return to_features, to_centres, to_mu, None
 
@@ -60,8 +76,8 @@ def choose(
     centres: Float[Tensor, "prototype channel"],
     mu: Mu,
     epsilon: float,
-) -> tuple[Float[Tensor, "batch feature"], Float[Tensor, "batch prototype"]]:
-    """The selected share of every feature, whose mean is mu, and the mass each centre receives, which sums to mu.
+) -> tuple[Float[Tensor, "batch feature"], Float[Tensor, "batch prototype"], Float[Tensor, "batch channel"]]:
+    """The share of every feature, whose mean is mu, the mass each centre receives, and the mean of share times feature.
 
     Costs are distances between the centres, which lie in the unit ball, and the features brought into it.
     """

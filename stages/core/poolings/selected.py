@@ -26,24 +26,26 @@ class SelectedSum(nn.Module):
         self.selection = Selection(space or channels, prototypes, mu, epsilon)
 
     def combine(
-        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"]
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
     ) -> Float[Tensor, "batch channel"]:
-        return weighted_sum(maps, weights)
+        """The vector; `total` is the weighted sum where it is known already."""
+        return weighted_sum(maps, weights) if total is None else total
 
     def forward(
         self, maps: Float[Tensor, "batch channel y x"], space: Float[Tensor, "batch space y x"] | None = None
     ) -> Pooled:
-        weights, attributes = self.selection(maps if space is None else space)
-        return Pooled(self.combine(maps, weights), attributes, weights)
+        weights, attributes, total = self.selection.pool(maps if space is None else space)
+        vector = self.combine(maps, weights, total.to(maps.dtype) if space is None else None)
+        return Pooled(vector, attributes, weights)
 
 
 class SelectedMaximum(SelectedSum):
     """GMP+GSP: the selected sum plus the maximum over all places."""
 
     def combine(
-        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"]
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
     ) -> Float[Tensor, "batch channel"]:
-        return weighted_sum(maps, weights) + maps.amax((2, 3))
+        return super().combine(maps, weights, total) + maps.amax((2, 3))
 
 
 class SelectedMean(SelectedSum):
@@ -62,7 +64,7 @@ class SelectedMean(SelectedSum):
         self.generalised = GeneralisedMean(channels, p)
 
     def combine(
-        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"]
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
     ) -> Float[Tensor, "batch channel"]:
         scale = weights.unsqueeze(1) * weights[0].numel()
         return self.generalised.mean(maps.to(scale) * scale).to(maps.dtype)

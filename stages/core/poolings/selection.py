@@ -42,18 +42,29 @@ class Selection(nn.Module):
         self.mu, self.epsilon = mu, epsilon
         self.prototypes = nn.Parameter(torch.randn(prototypes, channels) / channels**0.5)
         check(mu, epsilon, self.prototypes.device)
+        self.keeps_all = not isinstance(mu, Tensor) and mu == 1
 
-    def forward(
+    def pool(
         self, space: Float[Tensor, "batch channel y x"]
-    ) -> tuple[Float[Tensor, "batch y x"], Float[Tensor, "batch prototype"]]:
-        """(p, z): weights that sum to 1 over the map (Eq. 4.1), and each prototype's part of them (Eq. 4.3).
+    ) -> tuple[Float[Tensor, "batch y x"], Float[Tensor, "batch prototype"], Float[Tensor, "batch channel"]]:
+        """(p, z, sum_j p_j f_j): weights that sum to 1 over the map, each prototype's part of them, the weighted sum.
 
         float32 whatever the map is, also under autocast: half precision cannot hold weights of a large map.
         """
         with torch.autocast(space.device.type, enabled=False):
             features = space.flatten(2).to(torch.promote_types(space.dtype, torch.float32))
-            share, mass = choose(features, into_ball(self.prototypes.to(features)), self.mu, self.epsilon)
-        return (share / (share.shape[-1] * self.mu)).unflatten(-1, space.shape[2:]), mass / self.mu
+            centres = into_ball(self.prototypes.to(features))
+            share, mass, total = choose(features, centres, self.mu, self.epsilon)
+            weights = (share / (share.shape[1] * self.mu)).unflatten(1, space.shape[2:])
+            # For mu = 1 this IS the average, to the last bit.
+            total = features.mean(2) if self.keeps_all else total / self.mu
+            return weights, mass / self.mu, total
+
+    def forward(
+        self, space: Float[Tensor, "batch channel y x"]
+    ) -> tuple[Float[Tensor, "batch y x"], Float[Tensor, "batch prototype"]]:
+        """(p, z), Eqs. 4.1 and 4.3."""
+        return self.pool(space)[:2]
 
 
 @torch.no_grad()

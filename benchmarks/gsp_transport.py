@@ -1,0 +1,137 @@
+"""GSP's transport against the paper's: speed, how near the solution, what backward keeps, sign of the gradient.
+
+The peer is written as the paper's algorithm has it: K = exp(-epsilon c), 100 iterations on rho and t, differentiated by
+autodiff, or by its closed form with kappa. `transport` goes from costs to (rho, pi), `layer` from maps to (pooled, z).
+"""
+
+import json
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from benchmarks.measure import compare
+from stages.core.pooling import GeneralizedSumPooling
+from stages.core.poolings.selection import into_ball
+from stages.core.transport import newton_root, weight_transport
+
+BATCH, CHANNELS, PROTOTYPES, MU, EPSILON, ITERATIONS = 32, 128, 64, 0.3, 5.0, 100
+
+
+def paper_transport(cost: Tensor, iterations: int = ITERATIONS, mu: float = MU, epsilon: float = EPSILON):
+    kernel = torch.exp(-epsilon * cost)
+    mass, n = kernel.sum(1, keepdim=True), cost.shape[2]
+    t = torch.ones_like(mass[:, :, :1])
+    for _ in range(iterations):
+        rho = 1 / n / (1 + t * mass)
+        t = mu / (rho * mass).sum(2, keepdim=True)
+    return rho.squeeze(1), t * kernel * rho
+
+
+def paper_gradient(rho: Tensor, pi: Tensor, to_rho: Tensor, mu: float, epsilon: float) -> Tensor:
+    """Prop. 4.3 with rho inside the Diag, for a loss of rho."""
+    n, q = rho.shape[1], rho * to_rho
+    eta, kappa = q.sum(1, True) - n * (q * rho).sum(1, True), 1 - mu - n * (rho * rho).sum(1, True)
+    return epsilon * n * pi * (q - eta / kappa * rho).unsqueeze(1)
+
+
+def paper_layer(maps: Tensor, prototypes: Tensor) -> tuple[Tensor, Tensor]:
+    features = into_ball(maps.flatten(2).mT)
+    cost = torch.cdist(into_ball(prototypes).expand(len(maps), -1, -1), features)
+    rho, pi = paper_transport(cost)
+    return torch.bmm(maps.flatten(2), ((1 / rho.shape[1] - rho) / MU).unsqueeze(2)).squeeze(2), pi.sum(2) / MU
+
+
+def step(work: Callable[[], tuple[Tensor, Tensor]], leaves: list[Tensor]) -> Callable[[], tuple[Tensor, ...]]:
+    """Forward and backward with fixed gradients of both results."""
+    generator = torch.Generator().manual_seed(1)
+    given = [torch.randn(result.shape, generator=generator) for result in work()]
+    return lambda: torch.autograd.grad(work(), leaves, given)
+
+
+def kept(work: Callable[[], object]) -> int:
+    """Bytes that backward keeps."""
+    sizes: dict[int, int] = {}
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: sizes.update({t.data_ptr(): t.numel() * t.element_size()}) or t, lambda t: t
+    ):
+        work()
+    return sum(sizes.values())
+
+
+def near(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> str:
+    return f"gradients within {max(((x - y).norm() / y.norm()).item() for x, y in zip(a, b, strict=True)):.0e}"
+
+
+def speed(side: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.randn(BATCH, CHANNELS, side, side, generator=generator).requires_grad_()
+    layer = GeneralizedSumPooling(CHANNELS, PROTOTYPES, MU, EPSILON)
+    prototypes = layer.pool.selection.prototypes
+    features = into_ball(maps.detach().flatten(2).mT)
+    cost = torch.cdist(into_ball(prototypes.detach()).expand(BATCH, -1, -1), features).requires_grad_()
+    pairs = {
+        "transport": (lambda: weight_transport(cost, MU, EPSILON), lambda: paper_transport(cost), [cost]),
+        "layer": (lambda: layer(maps), lambda: paper_layer(maps, prototypes), [maps, prototypes]),
+    }
+    for name, (ours, peer, leaves) in pairs.items():
+        run, other = step(ours, leaves), step(peer, leaves)
+        facts = {"peer": f"{ITERATIONS} iterations, autodiff", "equality": near(run(), other())}
+        facts |= {"ours_keeps_bytes": kept(ours), "peer_keeps_bytes": kept(peer), "bar": 5}
+        compare(f"{name} forward + backward, B={BATCH} m={PROTOTYPES} n={side**2}", run, other, 15, **facts)
+
+
+def solutions() -> None:
+    """max |n (p - p*)| of three hard problems in float32; p* from 60 Newton steps in float64."""
+    for title, mu, epsilon in (("paper's values", 0.3, 5.0), ("large mu", 0.95, 5.0), ("sharp", 0.7, 20.0)):
+        generator = torch.Generator().manual_seed(0)
+        prototypes, features = (torch.randn(BATCH, k, CHANNELS, generator=generator).double() for k in (PROTOTYPES, 49))
+        features[:, :24] = prototypes[:, :24] + 0.02 * features[:, :24]
+        cost = torch.cdist(*(torch.nn.functional.normalize(x, dim=2) for x in (prototypes, features)))
+        a = (-epsilon * cost).logsumexp(1)
+        exact = torch.sigmoid(newton_root(a, torch.tensor(mu).double(), 60) + a) / mu
+        errors = {}
+        for name, rho in (
+            ("ours", weight_transport(cost.float(), mu, epsilon)[0]),
+            *((f"paper_{k}", paper_transport(cost.float(), k, mu, epsilon)[0]) for k in (25, 100)),
+        ):
+            errors[name] = float(f"{((1 - 49 * rho.double()) / mu - exact).abs().max().item():.1e}")
+        print(
+            json.dumps({"claim": f"error of the weights, {title}", "mu": mu, "epsilon": epsilon} | errors), flush=True
+        )
+
+
+def signs() -> None:
+    """Share of gradient entries with the wrong sign in float32, where 15 of 50 features are all that is chosen."""
+    wrong = {"ours": 0.0, "paper": 0.0}
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        gap = torch.where(torch.arange(50) < 15, 0.1, 1.9)
+        cost = gap + 0.02 * torch.rand(1, 8, 50, generator=generator).double()
+        to_rho = torch.randn(1, 50, generator=generator).double()
+        gradients = []
+        for dtype in (torch.float64, torch.float32):
+            leaf = cost.to(dtype).requires_grad_()
+            rho, pi = weight_transport(leaf, 0.3, 20.0)
+            gradients.append(torch.autograd.grad((rho * to_rho).sum(), leaf)[0])
+        exact, ours = gradients
+        paper = paper_gradient(rho.detach(), pi.detach(), to_rho.float(), 0.3, 20.0)
+        for name, found in (("ours", ours), ("paper", paper)):
+            wrong[name] += (found.sign() != exact.sign()).float().mean().item() / 20
+    print(
+        json.dumps({"claim": "wrong signs in a hard selection, float32", "peer": "Prop. 4.3, kappa"} | wrong),
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    for side in (7, 14):
+        speed(side)
+    solutions()
+    signs()
+    maps = torch.randn(BATCH, CHANNELS, 7, 7, generator=torch.Generator().manual_seed(0))
+    pooled, _ = GeneralizedSumPooling(CHANNELS, PROTOTYPES, 1.0, EPSILON)(maps)
+    difference = (pooled - maps.mean((2, 3))).abs().max().item()
+    print(
+        json.dumps({"claim": "mu = 1 against average pooling", "max_difference": difference, "bar": 1e-7}), flush=True
+    )
