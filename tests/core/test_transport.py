@@ -239,6 +239,7 @@ def test_iterated_transport__approaches_the_solution(gradient):
 
 COMPILED = """
 import torch
+from stages.core.pooling import GeneralizedSumPooling
 from stages.core.transport import weight_transport
 compiled = torch.compile(weight_transport, backend="BACKEND", fullgraph=True)
 cost = torch.rand(2, 8, 49, generator=torch.Generator().manual_seed(0)).requires_grad_()
@@ -247,6 +248,11 @@ gradients = [torch.autograd.grad(rho.square().sum() + pi.square().sum(), cost)[0
 assert torch.allclose(results[0][0], results[1][0], atol=1e-7)
 assert torch.allclose(results[0][1], results[1][1], atol=1e-7)
 assert torch.allclose(gradients[0], gradients[1], rtol=1e-3, atol=1e-8)
+layer, maps = GeneralizedSumPooling(8, 4, 0.3, 5.0), torch.randn(2, 8, 7, 7).requires_grad_()
+results = [function(maps) for function in (layer, torch.compile(layer, backend="BACKEND", fullgraph=True))]
+gradients = [torch.autograd.grad(pooled.square().sum() + z.square().sum(), maps)[0] for pooled, z in results]
+assert torch.allclose(results[0][0], results[1][0], atol=1e-6)
+assert torch.allclose(gradients[0], gradients[1], rtol=1e-3, atol=1e-6)
 """
 
 
