@@ -48,7 +48,8 @@ share: $(READY)
 	python -m pipeline.share push $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote $(REMOTE))
 
 fetch: $(READY)
-	python -m pipeline.share fetch $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote $(REMOTE))
+	python -m pipeline.share fetch $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote $(REMOTE)) \
+		$(if $(TARGETS),--targets $(TARGETS))
 
 worker: $(READY)
 	python -m pipeline.worker $(if $(REMOTE),--remote $(REMOTE))

@@ -22,6 +22,7 @@ SETTINGS = {
     # Prefect would start a server of its own, which a killed flow leaves behind; ours ends with its starter.
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    "PREFECT_WORKER_QUERY_SECONDS": "2",
     "PREFECT_CLI_PROMPT": "false",
 }
 for name, value in SETTINGS.items():

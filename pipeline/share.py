@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ruamel.yaml import YAML
+
 from pipeline import graph
 from pipeline.execution import DVC
 
@@ -59,21 +61,33 @@ def push(folder: Path, url: str | None) -> str:
 
 
 def absent(folder: Path, remote: str) -> str:
-    """The outputs that the remote lacks, as far as it can be asked."""
+    """The outputs that the remote lacks; all of them if it cannot be asked."""
+    lock = folder / "dvc.lock"
+    recorded = YAML(typ="safe").load(lock.read_text(encoding="utf-8"))["stages"] if lock.exists() else {}
+    digests = {out["path"]: out["md5"] for stage in recorded.values() for out in stage.get("outs", [])}
     asked = dvc(folder, "status", "--cloud", "--json", "--remote", remote, "dvc.yaml")
-    outs = [str(out.relative_to(folder)) for stage in graph.load(folder) for out in stage.outs if out.exists()]
+    missing = set(digests.values())
     if asked.returncode == 0:
-        missing = {path for path, state in json.loads(asked.stdout or "{}").items() if state in ("new", "missing")}
-        outs = [out for out in outs if any(path == out or path.startswith(f"{out}/") for path in missing)] or outs
-    return f"Not pushed: {', '.join(outs)}"
+        named = {path for path, state in json.loads(asked.stdout or "{}").items() if state in ("new", "missing")}
+        # DVC names one of several outputs with the same content; a changed file of a folder stands for the folder.
+        missing = {digest for path, digest in digests.items() if any(f"{one}/".startswith(f"{path}/") for one in named)}
+    return f"Not pushed: {', '.join(path for path, digest in digests.items() if digest in missing)}"
 
 
-def fetch(folder: Path, url: str | None) -> str:
-    """Brings what the remote has for this clone's dvc.lock, and the runs; what to tell the user."""
+def fetch(folder: Path, url: str | None, targets: list[str] | None = None) -> str:
+    """Brings what the remote has for this clone's dvc.lock, and the runs; what to tell the user.
+
+    With targets, only what these stages read: enough to work on them, `dvc repro --allow-missing` does the rest.
+    """
     remote = use_remote(folder, url)
-    done = dvc(folder, "pull", "--run-cache", "--allow-missing", "--remote", remote, "dvc.yaml")
-    if done.returncode:
-        raise ValueError(f"the remote {remote!r} did not give everything: {reason(done)}")
+    stages = graph.load(folder)
+    if targets:
+        # DVC's own `repro --pull` cannot fetch a folder that gathers the outputs of several stages.
+        wanted = graph.chosen([stage.name for stage in stages], targets)
+        inputs = sorted({name for stage in stages if stage.name in wanted for name in stage.upstream})
+        pull(folder, remote, *inputs)
+        return f"Brought {', '.join(inputs)}. Next: .venv/bin/dvc repro --allow-missing {' '.join(targets)}"
+    pull(folder, remote, "--run-cache", "--allow-missing", "dvc.yaml")
     stages = graph.load(folder)
     stale = [stage.name for stage in graph.to_do(stages)]
     if not stale:
@@ -84,15 +98,26 @@ def fetch(folder: Path, url: str | None) -> str:
     )
 
 
+def pull(folder: Path, remote: str, *what: str) -> None:
+    done = dvc(folder, "pull", "--remote", remote, *what)
+    if done.returncode:
+        raise ValueError(f"the remote {remote!r} did not give everything: {reason(done)}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pipeline.share", description="Results for the team.")
     parser.add_argument("what", choices=["push", "fetch"])
     parser.add_argument("--remote", metavar="URL", help="a folder, ssh://user@host/path or s3://bucket/prefix")
     parser.add_argument("--profile", metavar="P")
+    parser.add_argument("--targets", metavar="STAGE", nargs="+", help="fetch: only what these stages read")
     arguments = parser.parse_args()
     try:
-        work = push if arguments.what == "push" else fetch
-        sys.stdout.write(work(graph.folder_of(arguments.profile), arguments.remote or None) + "\n")
+        folder = graph.folder_of(arguments.profile)
+        if arguments.what == "push":
+            said = push(folder, arguments.remote)
+        else:
+            said = fetch(folder, arguments.remote, arguments.targets)
+        sys.stdout.write(f"{said}\n")
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
 

@@ -37,7 +37,8 @@ def main() -> None:
     from pipeline import pool
 
     register(pool)
-    os.environ |= {pool.CLONE: str(root), "PYTHONPATH": str(root)}
+    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ |= {pool.CLONE: str(root), "PYTHONPATH": os.pathsep.join(paths)}
     queues = [word for queue in arguments.queues for word in ("--work-queue", queue)]
     command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--pool", pool.POOL]
     command += ["--name", f"{arguments.name}:{root}".replace("/", "_"), "--limit", "1", *queues]
@@ -63,6 +64,10 @@ def register(pool: ModuleType) -> None:
 
     with get_client(sync_client=True) as client, suppress(ObjectAlreadyExists):
         client.create_work_pool(WorkPoolCreate(name=pool.POOL, type="process"))
+        # A worker that asks for a queue which does not exist gets nothing at all, without a word.
+        for queue in pool.QUEUES:
+            with suppress(ObjectAlreadyExists):
+                client.create_work_queue(name=queue, work_pool_name=pool.POOL)
     deployment = RunnerDeployment(
         name=pool.POOL,
         flow_name=pool.reproduce_here.name,

@@ -115,15 +115,22 @@ def test_exchange__s3(owner, s3):
 
 @pytest.mark.slow
 def test_fetch__partial_work_brings_only_what_it_reads(owner, tmp_path):
-    """`repro --pull --allow-missing`: a change to the last stage fetches its direct inputs alone."""
-    call(owner, "push", "--remote", str(tmp_path / "remote"))
+    """A change to a late stage fetches its direct inputs alone; also those that a folder gathers."""
+    remote = str(tmp_path / "remote")
+    call(owner, "push", "--remote", remote)
     second = clone(owner, "second")
-    share.use_remote(second, str(tmp_path / "remote"))
+    share.use_remote(second, remote)
     graph = second / "dvc.yaml"
-    graph.write_text(graph.read_text().replace("data/last/text;", "data/last/text; echo more >> data/last/text;"))
-    said = toy.run(second, "dvc", "repro", "--pull", "--allow-missing")
-    assert ran(said) == ["Running stage 'last':"]
+    more = graph.read_text().replace("data/last/text;", "data/last/text; echo more >> data/last/text;")
+    graph.write_text(more)
+    said = call(second, "fetch", "--targets", "last")
+    assert said.startswith("Brought second@s00, second@s01, second@s02, second@s03. Next: ")
+    assert ran(toy.run(second, "dvc", "repro", "--allow-missing", "last")) == ["Running stage 'last':"]
     assert (second / "data/second/s00/text").exists() and not (second / "data/source").exists()
+    graph.write_text(more.replace("${key}/text; ${extra.second}", "${key}/text; echo 2 >> data/second/${key}/text"))
+    said = toy.run(second, "dvc", "repro", "--pull", "--allow-missing", "second@s03")
+    assert ran(said) == ["Running stage 'second@s03':"]
+    assert (second / "data/first/f1").exists() and not (second / "data/first/f0").exists()
 
 
 def test_push__without_a_remote_says_what_to_give(tmp_path, monkeypatch):
