@@ -16,7 +16,6 @@ import contextlib
 import json
 import logging
 import math
-import os
 from pathlib import Path
 
 import numpy as np
@@ -292,5 +291,4 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
     print(json.dumps(main(parse())))

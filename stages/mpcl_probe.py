@@ -56,7 +56,7 @@ def probe_task(
     folder: Path, pixels: store.Reader, collection: Collection, task: str, params: Params, seed: int, work: Path
 ) -> dict[str, float | int]:
     """All measures of one encoder on one task."""
-    network = probe.autocast(backbone.load(folder), params.precision)
+    network = probe.placed(backbone.load(folder), params.precision)
     rows = np.flatnonzero(collection.tasks == task)
     labels, is_train = collection.labels[rows], collection.is_train[rows]
     test = np.flatnonzero(~is_train & (labels >= 0))
@@ -79,7 +79,7 @@ def probe_task(
     found["linear"] = probe.accuracy(classifier, seen[asked], classes[asked])
     for share in params.shares if params.fine_tuning else []:
         chosen = known[probe.draw_share(classes[known], share, seed)]
-        tuned = probe.autocast(backbone.load(folder), params.precision)
+        tuned = probe.placed(backbone.load(folder), params.precision)
         classifier = probe.fine_tune(
             tuned, pixels, rows[chosen], classes[chosen], count, params.fine_tuning, seed, work / f"fine_{share:g}"
         )

@@ -155,7 +155,7 @@ def accuracy(classifier: nn.Linear, features: Float[Tensor, "image dim"], labels
         return float((classifier(features).argmax(1).cpu().numpy() == labels).mean())
 
 
-def autocast(network: Backbone, precision: device.Precision) -> Backbone:
-    """The network, from now on in this precision, on the best device."""
+def placed(network: Backbone, precision: device.Precision) -> Backbone:
+    """The network on the best device, from now on in this precision."""
     network.precision = precision
     return network.to(device.best())
