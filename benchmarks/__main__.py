@@ -13,6 +13,7 @@ NOT_QUICK = {
     "kill_matrix",
     "measure",
     "parallel_flow",
+    "pull_over_ssh",
     "zero_shot",
 }
 

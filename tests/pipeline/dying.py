@@ -94,15 +94,9 @@ def case(folder: Path, number: signal.Signals, target: str, api: str) -> dict[st
     mark = uuid.uuid4().hex
     held = {"CUDA_VISIBLE_DEVICES": "0,1", "POLYGRAIN_SLOTS": str(folder / ".work" / "slots")}
     environment = toy.ENVIRONMENT | held | {"TOY_MARK": mark, "PREFECT_API_URL": api}
-    log = (folder.parent / f"{folder.name}.log").open("w")
-    flow = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.flows"],
-        cwd=folder,
-        env=environment,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-    )
+    with (folder.parent / f"{folder.name}.log").open("w") as log:
+        command = [sys.executable, "-m", "pipeline.flows"]
+        flow = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
     wait_for_epoch(folder, flow)
     words = {"dvc": ("-m", "dvc"), "stage": ("train.py",)}
     victim = psutil.Process(flow.pid) if target == "flow" else named(mark, *words[target])
@@ -115,7 +109,6 @@ def case(folder: Path, number: signal.Signals, target: str, api: str) -> dict[st
     busy = sum(not free(folder / ".work" / "slots" / name) for name in ("0", "1"))
     checkpoints = len(list(folder.glob(".work/data/train/*/checkpoint")))
     said = toy.flow(folder, PREFECT_API_URL=api, **held)
-    log.close()
     return {
         "code": code,
         "survivors": len(left),

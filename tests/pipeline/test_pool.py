@@ -72,8 +72,8 @@ def test_workers__two_clones_share_the_stages(api, tmp_path):
         toy.run(tmp_path, "git", "clone", "-q", str(owner), name)
         command = [sys.executable, "-m", "pipeline.worker", "--name", name, "--remote", remote]
         # Each imports the pipeline of its own clone on another machine; here all three have the one under test.
-        log = (tmp_path / f"{name}.log").open("w")
-        workers.append(subprocess.Popen(command, cwd=tmp_path / name, env=environment, stdout=log, stderr=log))
+        with (tmp_path / f"{name}.log").open("w") as log:
+            workers.append(subprocess.Popen(command, cwd=tmp_path / name, env=environment, stdout=log, stderr=log))
     try:
         said = toy.flow(owner, "--workers", "--targets", "first", PREFECT_API_URL=api, timeout=400)
         assert "Completed: 3 ran" in said

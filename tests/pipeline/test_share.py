@@ -1,6 +1,5 @@
 """Results go to the team and come back: a second clone runs nothing and has the same bytes."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -12,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import server, share
-from tests.pipeline import toy
-
-SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/sbin")
+from tests.pipeline import sshd, toy
 
 
 @pytest.fixture(scope="module")
@@ -64,23 +61,10 @@ def exchange(owner: Path, url: str, settings: dict[str, str] | None = None, **en
 @pytest.fixture
 def ssh(tmp_path) -> Iterator[tuple[str, str]]:
     """The address of a folder behind a real ssh server on loopback, and the key that opens it."""
-    if SSHD is None:
+    if sshd.PROGRAM is None:
         pytest.skip("no ssh server is installed here: apt-get install openssh-server")
-    port, key, host = server.free_port(), tmp_path / "key", tmp_path / "host"
-    for file in (key, host):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True)
-    config = tmp_path / "sshd_config"
-    config.write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {host}\nPidFile none\nAuthorizedKeysFile {key}.pub\n"
-        "PasswordAuthentication no\nPermitRootLogin yes\nStrictModes no\nUsePAM no\nSubsystem sftp internal-sftp\n"
-    )
-    if os.getuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)
-    with subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stderr=subprocess.PIPE, text=True) as process:
-        assert "listening" in process.stderr.readline(), "sshd did not start"
-        user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
-        yield f"ssh://{user}@127.0.0.1:{port}{tmp_path}/remote", str(key)
-        process.terminate()
+    with sshd.served(tmp_path) as served:
+        yield served
 
 
 @pytest.mark.slow
