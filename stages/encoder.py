@@ -14,7 +14,7 @@ import timm
 import torch
 from pydantic import Field, model_validator
 from safetensors.torch import load_file
-from timm.models.vision_transformer import checkpoint_filter_fn
+from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor
 
 from stages.core import command, outputs
@@ -69,7 +69,8 @@ def describe(params: Params) -> Config:
         raise ValueError(f"encoder.architecture: timm does not know {params.architecture!r}; similar names: {similar}")
     return Config(
         architecture=params.architecture,
-        kwargs={"img_size": params.size},
+        # A CNN takes any size; a ViT is built for one.
+        kwargs={"img_size": params.size} if known.fixed_input_size else {},
         size=params.size,
         resize=params.resize,
         mean=tuple(known.mean),
@@ -93,7 +94,10 @@ def build(params: Params, path: Path) -> Model:
         published = timm.create_model(params.architecture, pretrained=True, num_classes=0, **model.config.kwargs)
         fit_tensors(model.backbone, published.state_dict(), params.architecture)
     else:
-        fit_tensors(model.backbone, checkpoint_filter_fn(read_tensors(path), model.backbone), str(path))
+        tensors = read_tensors(path)
+        if isinstance(model.backbone, VisionTransformer):
+            tensors = checkpoint_filter_fn(tensors, model.backbone)
+        fit_tensors(model.backbone, tensors, str(path))
     return model
 
 

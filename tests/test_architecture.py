@@ -62,7 +62,8 @@ def templates(files: set[Path]) -> set[Path]:
 
 def test_stages__files_sections_and_graph_name_the_same():
     assert sorted(GRAPH) == STAGES
-    lists = {"root", "seed", "tasks", "granularities", "fusions", "models", "mpcl", "tll"}
+    lists = {"root", "seed", "tasks", "granularities", "fusions", "models", "mpcl"}
+    lists |= {"tll", "baselines", "supervised_models", "mrt"}
     assert sorted(set(PARAMS) - lists) == STAGES
 
 
@@ -90,8 +91,8 @@ def test_stages__what_the_command_reads_is_a_dependency(stage):
     declared = {dep for dep in body(stage)["deps"] if not dep.startswith("${root}/")}
     out = body(stage)["outs"][0]
     read = {word for word in body(stage)["cmd"].split() if word.startswith("data/") and word != out}
-    # `fusion` reads the graph only as `neighbour`, and then ${item} is that folder.
-    assert read - declared <= ({"data/knn_graph"} if stage == "fusion" else set())
+    # These read the graph only for some items, and then ${item} is that folder.
+    assert read - declared <= ({"data/knn_graph"} if stage in ("fusion", "baseline") else set())
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -99,7 +100,7 @@ def test_stages__sources_that_read_a_list_depend_on_it(stage):
     """A stage that gathers items must rerun when the list changes: DVC sees a folder, not which names belong in it."""
     source = (ROOT / f"stages/{stage}.py").read_text()
     declared = set(map(str, body(stage)["params"]))
-    for name in ("tasks", "fusions", "models", "mpcl", "tll"):
+    for name in ("tasks", "fusions", "models", "mpcl", "tll", "mrt"):
         # One that reads only its own item depends on that item.
         own = source.replace("lists.tasks[task]", "").replace("lists.mpcl[run]", "").replace("lists.tll[study]", "")
         if f"lists.{name}" in own:

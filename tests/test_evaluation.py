@@ -65,7 +65,7 @@ def test_main__unlabelled_images_give_no_metrics(tmp_path):
 
 def test_main__fusions_report_their_attention(world, tmp_path):  # noqa: F811
     images, adaptor, graph = world
-    none = {"average": None, "augmentation": None, "neighbour": None}
+    none = {"average": None, "attention": None}
     fusion.main(
         images,
         adaptor,
@@ -84,7 +84,7 @@ def test_main__fusions_report_their_attention(world, tmp_path):  # noqa: F811
 
 def test_main__a_fusion_of_unlabelled_images(world, tmp_path):  # noqa: F811
     images = write_images(tmp_path / "flat", labelled=False)
-    params = fusion.Params.model_construct(average=None, augmentation=None, neighbour=None)
+    params = fusion.Params.model_construct(average=None, attention=None)
     fusion.main(images, *world[1:], tmp_path / "f", pairs="average", params=params, lists=lists(), seed=0)
     main(images, tmp_path / "f", tmp_path / "out", model="average", params=PARAMS, lists=lists())
     assert json.loads((tmp_path / "out" / "whitened.json").read_text()) == {}

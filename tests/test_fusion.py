@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from stages import fusion
+from stages.core import pairs as pairs_module
 from stages.core import store
-from stages.core.adaptors import Adaptors
+from stages.core.adaptors import Adaptors, Attention
 from stages.core.model import AdaptorConfig, load, save
 from tests.small import lists, write_encoder, write_images
 from tests.test_adaptor import NO_VIEWS
@@ -24,15 +25,30 @@ def pairs(**changes):
         "start_std": 0.02,
         "projector": [32, 16],
         "precision": "float32",
+        "augmented": "both",
         "augmentation": NO_VIEWS,
     }
     return values | changes
 
 
+def labelled(**changes):
+    """Settings of the fusion that learns from true labels."""
+    chosen = {key: value for key, value in pairs(**changes).items() if key in fusion.Supervised.model_fields}
+    return fusion.Supervised(**chosen | {"gamma": 23.0, "learning_rate": 0.01})
+
+
 def params(**changes):
+    attention = changes.pop("attention", Attention())
     neighbour = pairs(**changes) | {"neighbours": 3, "refresh": True}
     views = pairs(augmentation=NO_VIEWS.model_copy(update={"jitter": 0.3}), **changes)
-    return fusion.Params(average=None, augmentation=views, neighbour=neighbour)
+    return fusion.Params(
+        attention=attention,
+        average=None,
+        augmentation=views,
+        neighbour=neighbour,
+        static=neighbour | {"refresh": False},
+        supervised=labelled(**changes),
+    )
 
 
 @pytest.fixture
@@ -58,7 +74,7 @@ def run(world, output, how, **changes):
     return load(output)
 
 
-@pytest.mark.parametrize("how", ["augmentation", "neighbour"])
+@pytest.mark.parametrize("how", ["augmentation", "neighbour", "static", "supervised"])
 def test_main__only_query_and_key_train(world, tmp_path, how):
     average, model = run(world, tmp_path / "average", "average"), run(world, tmp_path / how, how)
     trained = {name: t for name, t in model.state_dict().items() if ".query." in name or ".key." in name}
@@ -105,31 +121,43 @@ def test_main__two_runs_write_the_same_bytes(world, tmp_path):
 
 def test_train__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monkeypatch):
     calls = []
-    original = fusion.nearest
+    original = pairs_module.nearest
 
     def counted(*args, **kwargs):
         calls.append(len(args[0]))
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(fusion, "nearest", counted)
+    monkeypatch.setattr(pairs_module, "nearest", counted)
     run(world, tmp_path / "a", "neighbour", epochs=4)
+    assert calls == [48] * 3
+    run(world, tmp_path / "b", "static", epochs=4)
     assert calls == [48] * 3
 
 
-def test_build_optimizer__vectors_have_neither_decay_nor_adaptation():
-    module = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), torch.nn.BatchNorm1d(4))
-    optimizer = fusion.build_optimizer(module, fusion.Pairs(**pairs(batch=64, learning_rate=0.5, weight_decay=0.1)))
-    matrices, vectors = optimizer.param_groups
-    assert matrices["weight_decay"] == 0.1 and vectors["weight_decay"] == 0.0
-    assert matrices["lr"] == pytest.approx(0.125)
-    before = [p.detach().clone() for p in module.parameters()]
-    for parameter in module.parameters():
-        parameter.grad = torch.full_like(parameter, 2.0)
-    optimizer.step()
-    torch.testing.assert_close(module[1].weight, before[1] - 0.125 * 2)
-    gradient = 2.0 + 0.1 * before[0]
-    rate = 0.125 * 1e-3 * before[0].norm() / (torch.full_like(before[0], 2.0).norm() + 0.1 * before[0].norm())
-    torch.testing.assert_close(module[0].weight, before[0] - rate * gradient, rtol=1e-3, atol=1e-7)
+def test_train__static_and_rebuilt_graphs_differ_after_the_first_epoch(world, tmp_path):
+    for how in ("neighbour", "static"):
+        run(world, tmp_path / how, how, epochs=3)
+    first, second = ((tmp_path / how / "history.csv").read_text().splitlines() for how in ("neighbour", "static"))
+    assert first[:2] == second[:2] and first[2:] != second[2:]
+
+
+def test_main__supervised_learns_the_labels(world, tmp_path):
+    run(world, tmp_path / "out", "supervised", epochs=8)
+    losses = [float(row.split(",")[1]) for row in (tmp_path / "out" / "history.csv").read_text().splitlines()[1:]]
+    assert losses[-1] < losses[0]
+
+
+def test_main__supervised_needs_labels(world, tmp_path):
+    images = write_images(tmp_path / "flat", labelled=False)
+    with pytest.raises(ValueError, match="task dots has no labels"):
+        run((images, *world[1:]), tmp_path / "out", "supervised")
+
+
+def test_main__attention_options_reach_the_model(world, tmp_path):
+    options = Attention(class_token=False, pooling="sum", scaled=False, bias=True)
+    model = run(world, tmp_path / "out", "augmentation", attention=options)
+    assert model.config.adaptors.attention == options
+    assert all(layer.attention == options and layer.query.bias is not None for layer in model.adaptors)
 
 
 def test_merge__sets_of_different_width_are_refused(world):

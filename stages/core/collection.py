@@ -41,6 +41,15 @@ class Collection:
         """The training images of all tasks, as rows of the whole collection."""
         return np.flatnonzero(self.is_train)
 
+    def train_classes(self) -> np.ndarray:
+        """A class number per training image, counted over all tasks; ValueError where one has no label."""
+        tasks, labels = self.tasks[self.train], self.labels[self.train]
+        if (labels < 0).any():
+            raise ValueError(f"task {tasks[labels < 0][0]} has no labels; supervised training needs them")
+        pairs = sorted(set(zip(tasks.tolist(), labels.tolist(), strict=True)))
+        number = {pair: i for i, pair in enumerate(pairs)}
+        return np.array([number[pair] for pair in zip(tasks.tolist(), labels.tolist(), strict=True)], dtype=np.int64)
+
 
 def read_table(folder: Path) -> pa.Table:
     """The table of one task's images; ValueError where it is missing or has other columns."""

@@ -74,6 +74,11 @@ class Study(Section):
     weights: str = Field(description="a model folder, a safetensors file, or for published weights the lock file")
 
 
+class SupervisedModel(Section):
+    on: Name = Field(description="a task, or `all` of them")
+    how: Literal["full", "one", "many"]
+
+
 class Lists(Section):
     """What params.yaml says before its sections: the items that stages are repeated for."""
 
@@ -81,27 +86,45 @@ class Lists(Section):
     seed: int = Field(ge=0, lt=2**31)
     tasks: dict[Name, Task] = Field(min_length=1)
     granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]*$")], str] = Field(min_length=1)
-    fusions: dict[Literal["average", "augmentation", "neighbour"], str]
+    fusions: dict[Literal["average", "augmentation", "neighbour", "static", "supervised"], str]
+    baselines: dict[Literal["one_set", "many_sets", "tldr"], str]
+    supervised_models: dict[Name, SupervisedModel]
     models: dict[Name, str] = Field(min_length=1)
     mpcl: dict[Name, Pretraining]
     tll: dict[Name, Study]
+    mrt: dict[Literal["tables"], str]
 
     @model_validator(mode="after")
     def folders_match(self) -> "Lists":
-        """`granularities`, `fusions` and `models` hold the folders DVC follows: each has one right value."""
+        """The lists hold the folders DVC follows: each has one right value."""
         pairs = {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"}
+        pairs |= {"static": "knn_graph", "supervised": "images"}
+        random = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph"}
         adaptors = {name: f"adaptor/{name}" for name in self.granularities}
-        fusions = {name: f"fusion/{name}" for name in self.fusions}
-        models = {"pixels": "images", "encoder": "encoder", **adaptors, **fusions}
+        models = {"pixels": "images", "encoder": "encoder", **adaptors}
+        for stage, names in (
+            ("fusion", self.fusions),
+            ("baseline", self.baselines),
+            ("supervised_model", self.supervised_models),
+        ):
+            models |= {name: f"{stage}/{name}" for name in names}
         for title, met, allowed in (
             ("granularities", self.granularities, adaptors),
             ("fusions", self.fusions, pairs),
+            ("baselines", self.baselines, random),
             ("models", self.models, models),
+            ("mrt", self.mrt, {"tables": "evaluation"}),
         ):
             for name, folder in met.items():
                 if allowed.get(name) != folder:
                     known = ", ".join(f"{key}: {value}" for key, value in allowed.items())
                     raise ValueError(f"{title}.{name} is {folder!r}; known here: {known}")
+        trained = [name for name, task in self.tasks.items() if not task.unseen]
+        for name, item in self.supervised_models.items():
+            if item.on not in ("all", *trained):
+                raise ValueError(f"supervised_models.{name}.on is {item.on!r}; known here: all, {', '.join(trained)}")
+        if not trained:
+            raise ValueError("tasks are all unseen; one at least must train")
         return self
 
     @property

@@ -7,7 +7,6 @@ embeddings = model(torch.stack([model.transform(image) for image in images]))
 import json
 from pathlib import Path
 
-import timm
 import torch
 from jaxtyping import Float, Num
 from PIL import Image
@@ -16,8 +15,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from stages.core.adaptors import AdaptedBlock, Adaptors, Fusion
+from stages.core.adaptors import AdaptedBlock, Adaptors, Attention, Fusion
 from stages.core.decode import square
+from stages.core.residual_blocks import block_dims, build_backbone, residual_blocks
 
 
 class AdaptorConfig(BaseModel):
@@ -25,6 +25,7 @@ class AdaptorConfig(BaseModel):
     names: list[str] = Field(min_length=1)
     width: int = Field(ge=1)
     fusion: Fusion
+    attention: Attention = Attention()
 
 
 class Config(BaseModel):
@@ -40,6 +41,7 @@ class Config(BaseModel):
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     adaptors: AdaptorConfig | None = None
+    reduced: int | None = Field(None, ge=1, description="dimensions of a linear reduction behind the encoder, if any")
 
 
 class Model(nn.Module):
@@ -48,39 +50,63 @@ class Model(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.backbone = build_backbone(config)
+        self.backbone = build_backbone(config.architecture, config.kwargs)
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
+        self.reduction = nn.Linear(self.backbone.num_features, config.reduced) if config.reduced else nn.Identity()
         if config.adaptors is not None:
-            names, width, fusion = config.adaptors.names, config.adaptors.width, config.adaptors.fusion
-            self.insert([Adaptors(self.dim, width, len(names), fusion) for _ in self.backbone.blocks], config.adaptors)
+            self.insert(self.new_adaptors(config.adaptors), config.adaptors)
         self.requires_grad_(False).eval()
 
     @property
     def dim(self) -> int:
-        return self.backbone.num_features
+        return self.config.reduced or self.backbone.num_features
 
     @property
     def adaptors(self) -> list[Adaptors]:
         """The adaptors of each layer; empty for the plain encoder."""
-        return [block.adaptors for block in self.backbone.blocks if isinstance(block, AdaptedBlock)]
+        return [module.adaptors for module in self.backbone.modules() if isinstance(module, AdaptedBlock)]
+
+    def new_adaptors(self, config: AdaptorConfig) -> list[Adaptors]:
+        """Near-identity adaptors for every block, not yet inserted; what is drawn comes from the global generator."""
+        prefix = getattr(self.backbone, "num_prefix_tokens", 0)
+        sizes = block_dims(self.backbone, self.config.size)
+        return [Adaptors(d, config.width, len(config.names), config.fusion, config.attention, prefix) for d in sizes]
 
     def insert(self, layers: list[Adaptors], config: AdaptorConfig) -> None:
         """Puts one layer of adaptors behind every block."""
         if self.adaptors:
             raise ValueError(f"the model has adaptors already ({self.config.adaptors}); start from the plain encoder")
-        for i, layer in enumerate(layers):
-            self.backbone.blocks[i] = AdaptedBlock(self.backbone.blocks[i], layer)
+        last = getattr(self.backbone, "output_fmt", "NCHW") == "NHWC"
+        for (parent, key), layer in zip(residual_blocks(self.backbone), layers, strict=True):
+            parent._modules[key] = AdaptedBlock(parent._modules[key], layer, last)
         self.config = self.config.model_copy(update={"adaptors": config})
 
+    def plain(self) -> "Model":
+        """The encoder below the adaptors, as a model of its own with its own copy of the weights."""
+        encoder = Model(self.config.model_copy(update={"adaptors": None}))
+        tensors = self.state_dict()
+        for name, module in self.named_modules():
+            if isinstance(module, AdaptedBlock):
+                own = {n: t for n, t in tensors.items() if n.startswith(f"{name}.")}
+                tensors = {n: t for n, t in tensors.items() if n not in own}
+                inner = f"{name}.block."
+                tensors |= {f"{name}.{n.removeprefix(inner)}": t for n, t in own.items() if n.startswith(inner)}
+        encoder.load_state_dict(tensors)
+        return encoder
+
     def features(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
-        """The class token after the last norm, not normalised: z = LN(h^L)[class]."""
+        """The class token after the last norm, not normalised: z = LN(h^L)[class]; without one, the pooled map."""
         x = images.float() / 255 if images.dtype == torch.uint8 else images
-        return self.backbone.forward_features((x - self.mean) / self.std)[:, 0]
+        tokens = self.backbone.forward_features((x - self.mean) / self.std)
+        if getattr(self.backbone, "cls_token", None) is not None:
+            return tokens[:, 0]
+        return self.backbone.forward_head(tokens, pre_logits=True)
 
     def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """Embeddings of unit length, float32; their inner product is the cosine similarity."""
-        return nn.functional.normalize(self.features(images).float(), dim=1)
+        embeddings = nn.functional.normalize(self.features(images).float(), dim=1)
+        return nn.functional.normalize(self.reduction(embeddings), dim=1) if self.config.reduced else embeddings
 
     @torch.no_grad()
     def attention(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch layer adaptor"]:
@@ -108,22 +134,6 @@ class Model(nn.Module):
         start = (self.config.resize - self.config.size) // 2
         stop = start + self.config.size
         return pixels[start:stop, start:stop].permute(2, 0, 1)
-
-
-def build_backbone(config: Config) -> nn.Module:
-    """The timm network without weights; ValueError where timm does not know it or it has no class token and blocks."""
-    try:
-        backbone = timm.create_model(config.architecture, pretrained=False, num_classes=0, **config.kwargs)
-    except (RuntimeError, TypeError, AssertionError) as error:
-        similar = ", ".join(timm.list_models("vit_*patch16_224*")[:8])
-        raise ValueError(
-            f"timm cannot build {config.architecture!r} with {config.kwargs} ({error}); known are, say: {similar}"
-        ) from error
-    if not isinstance(getattr(backbone, "blocks", None), nn.Sequential) or getattr(backbone, "cls_token", None) is None:
-        raise ValueError(
-            f"{config.architecture!r} is no ViT with residual blocks and a class token; choose one that is"
-        )
-    return backbone
 
 
 def save(model: Model, folder: Path) -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from stages.core.adaptors import AdaptedBlock, Adaptors, fuse
+from stages.core.adaptors import AdaptedBlock, Adaptors, Attention, fuse
 
 DIM, WIDTH, TOKENS, BATCH = 12, 4, 5, 3
 
@@ -110,3 +110,33 @@ def test_attend__gradients_reach_query_and_key(x):
     layer(x).square().sum().backward()
     assert layer.query.weight.grad.abs().sum() > 0 and layer.key.weight.grad.abs().sum() > 0
     assert layer.up.grad is None and layer.down.weight.grad is None
+
+
+@pytest.mark.parametrize("change", [{}, {"class_token": False}, {"pooling": "sum"}, {"scaled": False}, {"bias": True}])
+def test_attend__each_option_as_written_out(x, change):
+    options = Attention(**change)
+    sets = [trained_set(seed) for seed in range(3)]
+    (layer,) = fuse(sets, "attention", torch.Generator().manual_seed(2), std=0.3, attention=options)
+    if options.bias:
+        for projection in (layer.query, layer.key):
+            assert torch.equal(projection.bias, torch.zeros(DIM))
+            torch.nn.init.normal_(projection.bias, generator=torch.Generator().manual_seed(3))
+    layer(x)
+    first = 0 if options.class_token else 1
+    tokens = [adaptor(x)[:, first:] - x[:, first:] for (adaptor,) in sets]
+    pool = (lambda t: t.mean(1)) if options.pooling == "mean" else (lambda t: t.sum(1))
+    query = layer.query(pool(x[:, first:]))
+    logits = torch.stack([(layer.key(pool(t)) * query).sum(1) for t in tokens], 1)
+    expected = (logits / (DIM**0.5 if options.scaled else 1)).softmax(1)
+    torch.testing.assert_close(layer.weights, expected, rtol=1e-3, atol=1e-4)
+    assert expected.std() > 0.01
+
+
+def test_adapted_block__a_feature_map_is_a_list_of_tokens():
+    (layer,) = trained_set(1)
+    maps = torch.randn(BATCH, DIM, 2, 3, generator=torch.Generator().manual_seed(0))
+    tokens = maps.flatten(2).transpose(1, 2)
+    expected = layer(tokens).transpose(1, 2).unflatten(2, (2, 3))
+    torch.testing.assert_close(AdaptedBlock(nn.Identity(), layer)(maps), expected)
+    last = AdaptedBlock(nn.Identity(), layer, channels_last=True)(maps.permute(0, 2, 3, 1))
+    torch.testing.assert_close(last.permute(0, 3, 1, 2), expected)

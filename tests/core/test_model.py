@@ -5,7 +5,6 @@ import pytest
 import torch
 from PIL import Image
 
-from stages.core import model as model_module
 from stages.core.adaptors import Adaptors, fuse
 from stages.core.model import AdaptorConfig, Config, Model, load, save
 
@@ -26,7 +25,9 @@ def encoder():
 
 
 @pytest.fixture
-def fused(encoder):
+def fused():
+    torch.manual_seed(0)
+    encoder = Model(CONFIG)
     generator = torch.Generator().manual_seed(1)
     sets = [[Adaptors(24, 4, 1, "average") for _ in range(2)] for _ in range(3)]
     for parameter in torch.nn.ModuleList([layer for layers in sets for layer in layers]).parameters():
@@ -125,7 +126,14 @@ def test_load__names_shapes_that_do_not_fit(tmp_path, encoder):
         load(tmp_path)
 
 
-@pytest.mark.parametrize("architecture", ["vit_nonsense", "resnet18"])
-def test_build_backbone__refuses_what_is_no_known_vit(architecture):
-    with pytest.raises(ValueError, match=architecture):
-        model_module.build_backbone(CONFIG.model_copy(update={"architecture": architecture}))
+def test_plain__is_the_encoder_below_the_adaptors(encoder, fused, images):
+    assert torch.equal(fused.plain()(images), encoder(images)) and not torch.equal(fused(images), encoder(images))
+
+
+def test_reduced__is_a_linear_map_of_the_embeddings(encoder, images):
+    torch.manual_seed(3)
+    model = Model(CONFIG.model_copy(update={"reduced": 5}))
+    model.backbone.load_state_dict(encoder.backbone.state_dict())
+    expected = encoder(images) @ model.reduction.weight.T + model.reduction.bias
+    assert model.dim == 5
+    torch.testing.assert_close(model(images), torch.nn.functional.normalize(expected, dim=1))

@@ -68,7 +68,7 @@ def attention_maps(evaluation: Path, models: Iterable[str], tasks: Iterable[str]
     fusions = {}
     for model in models:
         file = evaluation / model / "attention.parquet"
-        if model in ("augmentation", "neighbour") and file.exists():
+        if model in ("augmentation", "neighbour", "static", "supervised") and file.exists():
             fusions[model] = pq.read_table(file).to_pylist()
     entries = [entry for fusion in fusions.values() for entry in fusion]
     names = sorted({entry["adaptor"] for entry in entries}, key=lambda name: (len(name), name))

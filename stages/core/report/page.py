@@ -15,10 +15,21 @@ TITLES = {
     "average": ("Average fusion", "one model, all adaptors alike"),
     "augmentation": ("Augmentation fusion", "one model, attention from pairs of views"),
     "neighbour": ("Neighbour fusion", "one model, attention from pairs of neighbours"),
+    "static": ("Static neighbour fusion", "the same with the encoder's own graph throughout"),
+    "supervised": ("Supervised fusion", "attention from true labels: not comparable"),
+    "one_set": ("One random set", "M+A_1: from pairs of views, no clustering"),
+    "many_sets": ("Random sets, fused", "M*(random): trained together from pairs of views"),
+    "tldr": ("TLDR-style reduction", "linear, from pairs of neighbours"),
 }
 
 
+HOW = {"full": "all weights", "one": "one adaptor set", "many": "fused adaptor sets"}
+
+
 def title_of(model: str) -> tuple[str, str]:
+    task, _, how = model.rpartition("-")
+    if task and how in HOW:
+        return f"Supervised on {task}", f"{HOW[how]}, true labels: not comparable"
     return TITLES.get(model, (f"Adaptor {model}", "one granularity"))
 
 

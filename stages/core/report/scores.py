@@ -56,8 +56,8 @@ def percent(entry: dict) -> dict[str, float]:
 
 
 def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
-    """The models as the table shows them: baselines, single adaptors from coarse to fine, fusions, then any others."""
-    known = ["pixels", "encoder", *granularities, *reversed(FUSIONS)]
+    """The models as the table shows them: baselines, adaptors from coarse to fine, fusions, then what saw labels."""
+    known = ["pixels", "encoder", "tldr", "one_set", "many_sets", *granularities, *reversed(FUSIONS), "static"]
     return sorted(models, key=lambda name: known.index(name) if name in known else len(known))
 
 

@@ -1,0 +1,100 @@
+"""What one would try before Grappa on the same frozen encoder: random adaptors that learn from views, or a reduction.
+
+Reads   images, encoder, features, knn_graph (for `tldr`)
+Writes  weights.safetensors, config.json   one model
+        history.csv                        epoch, loss
+
+- `one_set`: one adaptor set, drawn at random, trained on pairs of views (M+A_1 of Table 2);
+- `many_sets`: as many random sets as there are granularities, trained together with their fusion (M*(random));
+- `tldr`: a linear reduction of the encoder's features, trained on pairs of neighbours (as TLDR does).
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from stages.core import checkpoint, command, device, outputs, pairs, store
+from stages.core.collection import open_features, open_pixels, read_tables
+from stages.core.loop import write_history
+from stages.core.model import Model, load, save
+from stages.core.random_sets import insert_random
+
+
+class Tldr(pairs.Settings):
+    dim: int = Field(ge=1, description="dimensions kept")
+    neighbours: int = Field(ge=1, description="the partner is drawn from this many nearest ones")
+
+
+class Params(command.Section):
+    width: int = Field(ge=1, description="hidden units D' of each bottleneck")
+    one_set: pairs.Pairs
+    many_sets: pairs.Pairs
+    tldr: Tldr
+
+
+def reduce(
+    model: Model, features: np.ndarray, graph: np.ndarray, params: Tldr, seed: int, work: Path
+) -> tuple[Model, list[dict[str, int | float]]]:
+    """The model with a linear reduction behind it, and the history; `features` and `graph` are of the training rows."""
+    if params.dim > model.dim:
+        raise ValueError(
+            f"baseline.tldr.dim is {params.dim}; the encoder has {model.dim} dimensions: give that or less"
+        )
+    where = device.best()
+    torch.manual_seed(seed)
+    reduced = Model(model.config.model_copy(update={"reduced": params.dim}))
+    reduced.backbone.load_state_dict(model.backbone.state_dict())
+    mean = features.mean(0, dtype=np.float64).astype(np.float32)
+    linear = nn.Linear(model.dim, params.dim, bias=False)
+    projector = pairs.build_projector(params.dim, params.projector)
+    trained = nn.ModuleDict({"linear": linear, "projector": projector}).to(where)
+    centred, table = torch.from_numpy(features - mean), torch.from_numpy(graph[:, : params.neighbours])
+
+    def views(batch: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
+        return centred[batch].to(where)
+
+    history = pairs.learn(trained, linear, views, len(centred), lambda epoch: table, params, seed, work)
+    with torch.no_grad():
+        weight = linear.weight.cpu()
+        reduced.reduction.weight.copy_(weight)
+        reduced.reduction.bias.copy_(-weight @ torch.from_numpy(mean))
+    return reduced, history
+
+
+def main(
+    images: Path,
+    encoder: Path,
+    features: Path,
+    knn_graph: Path,
+    output: Path,
+    *,
+    kind: str,
+    params: Params,
+    lists: command.Lists,
+    seed: int,
+) -> str:
+    model, tasks = load(encoder), list(lists.tasks)
+    rows, chosen = read_tables(images, tasks).train, getattr(params, kind)
+    count = 1 if kind == "one_set" else len(lists.sizes)
+    inputs = [chosen, params.width, count, seed, checkpoint.digest(encoder / "weights.safetensors")]
+    if kind == "tldr":
+        graph, vectors = store.open(knn_graph / "neighbours.zarr"), open_features(features, tasks)
+        work = checkpoint.work_folder("baseline", kind, *inputs, graph.digest, vectors.digest)
+        model, history = reduce(model, vectors[rows].astype(np.float32), graph[:], chosen, seed, work)
+    else:
+        pixels = open_pixels(images, tasks)
+        work = checkpoint.work_folder("baseline", kind, *inputs, pixels.digest)
+        parts = insert_random(model, count, params.width, chosen.start_std, seed)
+        history = pairs.train(model, parts, pixels, rows, None, chosen, seed, work)
+    with outputs.folder(output) as folder:
+        save(model, folder)
+        write_history(history, folder / "history.csv", ["epoch", "loss"])
+    checkpoint.clear(work)
+    return f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}, {len(history)} epochs"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

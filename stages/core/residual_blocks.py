@@ -1,0 +1,60 @@
+"""Networks by timm name: built without weights, and where their residual blocks stand."""
+
+import re
+
+import timm
+import torch
+from torch import nn
+
+
+def build_backbone(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
+    """The timm network without weights; ValueError where timm does not know it or it has no residual blocks."""
+    try:
+        backbone = timm.create_model(architecture, pretrained=False, num_classes=0, **kwargs)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        similar = ", ".join(timm.list_models("vit_*patch16_224*")[:8])
+        raise ValueError(
+            f"timm cannot build {architecture!r} with {kwargs} ({error}); known are, say: {similar}"
+        ) from error
+    if not residual_blocks(backbone):
+        raise ValueError(f"{architecture!r} has no residual blocks to adapt; choose a ViT, ConvNeXt or ResNet")
+    return backbone
+
+
+def residual_blocks(backbone: nn.Module) -> list[tuple[nn.Module, str]]:
+    """Where each block stands, as (container, key) in the order of the forward pass; `blocks`, or ResNet's layers."""
+    lists = [
+        module
+        for name, module in backbone.named_modules()
+        if re.fullmatch(r"(.*\.)?blocks|layer[1-4]", name) and isinstance(module, nn.Sequential | nn.ModuleList)
+    ]
+    places = [(parent, key) for parent in lists for key in parent._modules]
+    # MobileNet and its kin keep stages of blocks in `blocks`.
+    return [
+        inner
+        for parent, key in places
+        for child in [parent._modules[key]]
+        for inner in ([(child, k) for k in child._modules] if isinstance(child, nn.Sequential) else [(parent, key)])
+    ]
+
+
+@torch.no_grad()
+def block_dims(backbone: nn.Module, size: int) -> list[int]:
+    """The number of channels behind each block; CNNs change it on the way, so one image is sent through them."""
+    places = residual_blocks(backbone)
+    if getattr(backbone, "cls_token", None) is not None:
+        return [backbone.num_features] * len(places)
+    dims: dict[int, int] = {}
+    channel = -1 if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else 1
+    hooks = [
+        parent._modules[key].register_forward_hook(
+            lambda _, __, output, i=i: dims.update({i: output.shape[channel if output.ndim == 4 else -1]})
+        )
+        for i, (parent, key) in enumerate(places)
+    ]
+    was_training = backbone.training
+    backbone.eval().forward_features(torch.zeros(1, 3, size, size))
+    backbone.train(was_training)
+    for hook in hooks:
+        hook.remove()
+    return [dims[i] for i in range(len(places))]

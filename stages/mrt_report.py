@@ -1,0 +1,111 @@
+"""The MRT benchmark beside the published paper: Tables 1 to 5, each number ours, published, and the difference.
+
+Reads   images/<task>/table.parquet, evaluation/<model>/{metrics.json, whitened.json, attention.parquet}
+Writes  index.html    one self-contained page
+        table.md      the same tables
+        metrics.json  {table: {model: {task: {r_precision, published_r_precision, difference_r_precision, ...}}}}
+
+The first thing it says is whether the encoder alone repeats its published row: that needs no training, and nothing else
+is worth reading before it holds.
+"""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from stages.core import collection, command, datasets, outputs
+from stages.core.report import charts, page, published, scores
+
+COUNTS = ("train_classes", "train_images", "test_classes", "test_images")
+
+
+class Params(command.Section):
+    attention_of: str = Field(description="the fusion whose attention is summed up")
+
+
+def count_rows(images: Path, lists: command.Lists) -> list[dict]:
+    """Table 1: classes and images of each half, with the published counts where the source is a public data set."""
+    rows = []
+    for name, task in lists.tasks.items():
+        table = collection.read_table(images / name)
+        is_train = np.array([split == "train" for split in table["split"].to_pylist()], dtype=bool)
+        labels = table["label"].to_numpy()
+        met = {}
+        for half, mask in (("train", is_train), ("test", ~is_train)):
+            met |= {f"{half}_classes": len(set(labels[mask].tolist())), f"{half}_images": int(mask.sum())}
+        known = datasets.counts(task.source) if task.source in command.DATASETS else {}
+        printed = {key: known.get(f"published_{key}", known.get(key)) for key in COUNTS}
+        rows.append({"task": name, "ours": met, "published": printed, "unseen": task.unseen})
+    return rows
+
+
+def compare_all(table: scores.Scores, lists: command.Lists) -> list[published.Table]:
+    """Tables 2 to 5. What the paper does not have (whitening, TLDR, the static graph) follows in Table 2."""
+    printed = published.read()
+    seen = [name for name in table.tasks if not lists.tasks[name].unseen]
+    unseen = [name for name in table.tasks if lists.tasks[name].unseen]
+    joint = [name for name, item in lists.supervised_models.items() if item.on == "all"]
+    single = [name for name in lists.supervised_models if name not in joint]
+    bounds = [*lists.supervised_models, "supervised"]
+    own = [row for row in table.rows if row.removesuffix(scores.WHITENED) not in bounds]
+    alone = [row for row in own if not row.endswith(scores.WHITENED)]
+    fused = [row for row in ("encoder", *lists.fusions) if row in table.rows]
+    own = [*alone, *(f"{row}{scores.WHITENED}" for row in fused)]
+    return [
+        published.compare(2, printed[2], table, seen, own),
+        published.compare(3, printed[3], table, seen, single),
+        published.compare(4, printed[4], table, unseen, [*joint, *(row for row in own if row in alone)]),
+        published.compare(5, printed[5], table, seen, ["supervised"] if "supervised" in lists.models else []),
+    ]
+
+
+def granularity_use(evaluation: Path, model: str, sizes: dict[str, int]) -> list[dict]:
+    """Per task how much each granularity weighs, its favourite, and the typical number of clusters (geometric mean)."""
+    file = evaluation / model / "attention.parquet"
+    if not file.exists():
+        return []
+    entries = [entry for entry in pq.read_table(file).to_pylist() if entry["adaptor"] in sizes]
+    rows = []
+    for task in dict.fromkeys(entry["task"] for entry in entries):
+        mine = [entry for entry in entries if entry["task"] == task]
+        weights = {name: float(np.mean([e["weight"] for e in mine if e["adaptor"] == name])) for name in sizes}
+        layers = sorted({entry["layer"] for entry in mine})
+        late = {e["adaptor"]: e["weight"] for e in mine if e["layer"] == layers[-1]}
+        typical = 2 ** sum(weight * math.log2(sizes[name]) for name, weight in weights.items())
+        favourite = max(weights, key=lambda name: weights[name])
+        last = max(late, key=lambda name: late[name])
+        rows.append({"task": task, "weights": weights, "favourite": favourite, "last": last, "typical": round(typical)})
+    return rows
+
+
+def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists: command.Lists) -> str:
+    models = scores.in_order(lists.models, list(lists.sizes))
+    table = scores.read(evaluation, models, lists.sizes, lists.tasks)
+    tables = compare_all(table, lists)
+    check = published.check(tables[0])
+    content = {
+        "check": check,
+        "tolerance": published.TOLERANCE,
+        "counts": count_rows(images, lists),
+        "count_keys": COUNTS,
+        "tables": tables,
+        "use": granularity_use(evaluation, params.attention_of, lists.sizes),
+        "attention_of": params.attention_of,
+        "sizes": lists.sizes,
+        "curves": charts.granularity_charts(table, lists.sizes),
+    }
+    with outputs.folder(output) as folder:
+        for name, template in (("index.html", "mrt.html.j2"), ("table.md", "mrt.md.j2")):
+            (folder / name).write_text(page.render(template, content), encoding="utf-8")
+        text = json.dumps(published.as_json(tables) | {"encoder_repeats_its_row": check["holds"]}, indent=1)
+        (folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
+    measured = sum(item.is_measured for item in tables)
+    return f"{measured} of {len(tables)} tables measured, the encoder repeats its published row: {check['holds']}"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

@@ -1,0 +1,67 @@
+"""What the true labels would give: norm-softmax training on one task, or on all together (Grappa, appendix A).
+
+Reads   images, encoder
+Writes  weights.safetensors, config.json   one model (the classifier is dropped)
+        history.csv                        epoch, loss, accuracy
+
+Trained are all weights of the encoder (`full`), one random adaptor set (`one`), or as many random sets as there are
+granularities together with their fusion (`many`).
+"""
+
+from pathlib import Path
+
+import torch
+from pydantic import Field
+
+from stages.core import checkpoint, classification, command, device, outputs
+from stages.core.collection import open_pixels, read_tables
+from stages.core.extract import embed
+from stages.core.loop import write_history
+from stages.core.model import load, save
+from stages.core.random_sets import insert_random
+
+
+class Params(command.Section):
+    width: int = Field(ge=1, description="hidden units D' of each bottleneck")
+    start_std: float = Field(gt=0, description="standard deviation of Q and K at the start")
+    full: classification.Settings
+    one: classification.Settings
+    many: classification.Settings
+
+
+def main(
+    images: Path,
+    encoder: Path,
+    output: Path,
+    *,
+    name: str,
+    on: str,
+    how: str,
+    params: Params,
+    lists: command.Lists,
+    seed: int,
+) -> str:
+    tasks = list(lists.tasks) if on == "all" else [on]
+    model, settings = load(encoder).to(device.best()), getattr(params, how)
+    pixels, collection = open_pixels(images, tasks), read_tables(images, tasks)
+    rows, labels = collection.train, torch.from_numpy(collection.train_classes())
+    if not len(rows):
+        raise ValueError(f"supervised_models.{name} trains on {on}, which has no training images (an unseen task?)")
+    inputs = [settings, params, seed, on, how, len(lists.sizes), pixels.digest]
+    inputs += [checkpoint.digest(images / task / "table.parquet") for task in tasks]
+    work = checkpoint.work_folder("supervised_model", name, *inputs, checkpoint.digest(encoder / "weights.safetensors"))
+    embeddings = torch.from_numpy(embed(model, pixels, rows, settings.batch, settings.precision, "class means"))
+    start = classification.class_means(embeddings, labels)
+    count = len(lists.sizes) if how == "many" else 1
+    parts = model.backbone if how == "full" else insert_random(model, count, params.width, params.start_std, seed)
+    history = classification.train(model, parts, start, pixels, torch.from_numpy(rows), labels, settings, seed, work)
+    with outputs.folder(output) as folder:
+        save(model.requires_grad_(False), folder)
+        write_history(history, folder / "history.csv", ["epoch", "loss", "accuracy"])
+    checkpoint.clear(work)
+    last = history[-1]
+    return f"{len(start):,} classes, loss {last['loss']:.3f}, {last['accuracy']:.1%} right, {len(history)} epochs"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

@@ -1,0 +1,86 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stages.core import pairs, store
+from stages.core.augment import Augmentation
+from stages.core.losses.barlow_twins import barlow_twins
+from stages.core.model import load
+from tests.small import write_encoder, write_images
+from tests.test_fusion import pairs as settings
+
+
+def test_build_optimizer__vectors_have_neither_decay_nor_adaptation():
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), torch.nn.BatchNorm1d(4))
+    optimizer = pairs.build_optimizer(module, pairs.Pairs(**settings(batch=64, learning_rate=0.5, weight_decay=0.1)))
+    matrices, vectors = optimizer.param_groups
+    assert matrices["weight_decay"] == 0.1 and vectors["weight_decay"] == 0.0
+    assert matrices["lr"] == pytest.approx(0.125)
+    before = [p.detach().clone() for p in module.parameters()]
+    for parameter in module.parameters():
+        parameter.grad = torch.full_like(parameter, 2.0)
+    optimizer.step()
+    torch.testing.assert_close(module[1].weight, before[1] - 0.125 * 2)
+    gradient = 2.0 + 0.1 * before[0]
+    rate = 0.125 * 1e-3 * before[0].norm() / (torch.full_like(before[0], 2.0).norm() + 0.1 * before[0].norm())
+    torch.testing.assert_close(module[0].weight, before[0] - rate * gradient, rtol=1e-3, atol=1e-7)
+
+
+def test_build_projector__linear_norm_relu_and_a_last_linear():
+    layers = list(pairs.build_projector(6, [8, 4]))
+    assert [type(layer).__name__ for layer in layers] == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
+    assert layers[-1].out_features == 4 and layers[0].bias is None
+
+
+def record(monkeypatch, tmp_path: Path, **changes) -> list[tuple[np.ndarray, bool]]:
+    """Trains one epoch on pairs and returns what the augmentation was asked for, with whether it changes anything."""
+    monkeypatch.chdir(tmp_path)
+    images = write_images(tmp_path / "images")
+    model = load(write_encoder(tmp_path / "encoder"))
+    pixels = store.open(images / "dots" / "pixels.zarr")
+    asked = []
+
+    def augment(images, size, params: Augmentation, generator):
+        asked.append((images.numpy(), params.jitter > 0))
+        return images.permute(0, 3, 1, 2).float() / 255
+
+    monkeypatch.setattr(pairs, "augment", augment)
+    jitter = settings()["augmentation"].model_copy(update={"jitter": 0.3})
+    values = settings(epochs=1, batch=8, augmentation=jitter) | {"neighbours": 2, "refresh": False} | changes
+    graph = np.repeat(np.arange(24)[::-1, None], 3, 1)  # the partner of row i is row 23 - i
+    (tmp_path / "graph").mkdir()
+    store.write(tmp_path / "graph/neighbours.zarr", graph)
+    part = torch.nn.Linear(1, 1)
+    reader = store.open(tmp_path / "graph/neighbours.zarr")
+    pairs.train(model, part, pixels, np.arange(24), reader, pairs.NeighbourPairs(**values), 0, tmp_path / "work")
+    return asked
+
+
+def test_train__partners_come_from_the_graph(monkeypatch, tmp_path):
+    asked = record(monkeypatch, tmp_path)
+    pixels = store.open(tmp_path / "images/dots/pixels.zarr")[:24]
+    row = {image.tobytes(): i for i, image in enumerate(pixels)}
+    for (first, _), (second, _) in zip(asked[::2], asked[1::2], strict=True):
+        assert [23 - row[image.tobytes()] for image in first] == [row[image.tobytes()] for image in second]
+    assert sorted(row[image.tobytes()] for images, _ in asked[::2] for image in images) == list(range(24))
+
+
+@pytest.mark.parametrize(("augmented", "first"), [("both", True), ("second", False)])
+def test_train__which_of_a_pair_is_augmented(monkeypatch, tmp_path, augmented, first):
+    asked = record(monkeypatch, tmp_path, augmented=augmented)
+    assert {changed for _, changed in asked[::2]} == {first} and {changed for _, changed in asked[1::2]} == {True}
+
+
+def test_learn__the_first_loss_is_barlow_twins_of_the_projected_halves(tmp_path):
+    x = torch.randn(16, 6, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    linear, projector = torch.nn.Linear(6, 4), pairs.build_projector(4, [8])
+    expected = 0.1 * barlow_twins(projector(linear(x)), projector(linear(x.flip(0))), 0.005).detach()
+    table = torch.arange(16).flip(0)[:, None]
+    given = settings(epochs=1, batch=16)
+    chosen = pairs.Settings(**{key: value for key, value in given.items() if key in pairs.Settings.model_fields})
+    trained = torch.nn.ModuleDict({"linear": linear, "projector": projector})
+    history = pairs.learn(trained, linear, lambda rows, *_: x[rows], 16, lambda epoch: table, chosen, 0, tmp_path)
+    assert history[0]["loss"] == pytest.approx(float(expected), rel=1e-4)

@@ -1,0 +1,23 @@
+import pytest
+import torch
+
+from stages.core.model import Model
+from stages.core.random_sets import insert_random
+from tests.small import CONFIG
+
+
+@pytest.mark.parametrize(("count", "fusion"), [(1, "average"), (3, "attention")])
+def test_insert_random__near_identity_and_reproducible(count, fusion):
+    torch.manual_seed(0)
+    plain = Model(CONFIG)
+    images = torch.rand(2, 3, 32, 32)
+    models = []
+    for _ in range(2):
+        model = Model(CONFIG)
+        model.load_state_dict(plain.state_dict())
+        parts = insert_random(model, count, 4, 0.02, seed=7)
+        assert len(parts) == 2 and model.config.adaptors.fusion == fusion
+        torch.testing.assert_close(model(images), plain(images))
+        models.append(model.state_dict())
+    assert all(torch.equal(tensor, models[1][name]) for name, tensor in models[0].items())
+    assert not torch.equal(*[layer.down.weight for layer in parts])

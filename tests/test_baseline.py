@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+import torch
+
+from stages import baseline
+from stages.core import store
+from stages.core.collection import open_features, read_tables
+from stages.core.model import load
+from stages.core.vectors import as_vectors
+from tests.small import TASKS, lists, write_encoder, write_features, write_images
+from tests.test_fusion import pairs
+
+
+def params(**changes):
+    settings = {key: value for key, value in pairs().items() if key in baseline.Tldr.model_fields}
+    tldr = baseline.Tldr(**settings | {"dim": 5, "neighbours": 3} | changes)
+    return baseline.Params(width=4, one_set=pairs(), many_sets=pairs(), tldr=tldr)
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
+    features = write_features(tmp_path / "features", images, dim=24)
+    (tmp_path / "graph").mkdir()
+    store.write(tmp_path / "graph" / "neighbours.zarr", np.random.default_rng(0).integers(0, 48, (48, 5)))
+    return images, encoder, features, tmp_path / "graph"
+
+
+def run(world, output, kind, **changes):
+    baseline.main(*world, output, kind=kind, params=params(**changes), lists=lists(), seed=0)
+    return load(output)
+
+
+@pytest.mark.parametrize(("kind", "names"), [("one_set", 1), ("many_sets", 2)])
+def test_main__random_sets_train_and_the_encoder_does_not(world, tmp_path, kind, names):
+    model = run(world, tmp_path / "out", kind)
+    encoder = load(world[1])
+    assert len(model.config.adaptors.names) == names  # as many as there are granularities
+    for name, tensor in model.plain().state_dict().items():
+        assert torch.equal(tensor, encoder.state_dict()[name]), name
+    assert all(layer.up.abs().sum() > 0 for layer in model.adaptors)
+    assert len((tmp_path / "out/history.csv").read_text().splitlines()) == 3
+    if names > 1:
+        assert all(layer.key.weight.abs().sum() > 0 for layer in model.adaptors)
+
+
+def test_main__tldr_is_linear_on_the_encoder_and_lowers_the_loss(world, tmp_path):
+    model, encoder = run(world, tmp_path / "out", "tldr", epochs=20), load(world[1])
+    images = torch.rand(3, 3, 32, 32)
+    expected = encoder(images) @ model.reduction.weight.T + model.reduction.bias
+    torch.testing.assert_close(model(images), torch.nn.functional.normalize(expected, dim=1))
+    assert model.dim == 5
+    rows = read_tables(world[0], list(TASKS)).train
+    mean = torch.from_numpy(open_features(world[2], list(TASKS))[rows].mean(0))
+    # The mean of the training features maps to zero.
+    torch.testing.assert_close(model.reduction.weight @ mean + model.reduction.bias, torch.zeros(5), atol=1e-5, rtol=0)
+    losses = [float(row.split(",")[1]) for row in (tmp_path / "out" / "history.csv").read_text().splitlines()[1:]]
+    assert losses[-1] < losses[0]
+
+
+def test_main__tldr_finds_what_neighbours_share(world, tmp_path):
+    """Two coordinates are the same for both members of a pair, all others are noise: those two must be kept."""
+    rng, rows = np.random.default_rng(1), read_tables(world[0], list(TASKS)).train
+    table = np.arange(48).reshape(12, 4)
+    graph = np.stack([np.roll(table, shift, 1).ravel() for shift in (1, 2, 3)], 1)
+    features = rng.normal(size=(48, 24)).astype(np.float32)
+    features[:, :2] = np.repeat(rng.normal(size=(12, 2)), 4, 0)
+    chosen = params(dim=2, epochs=200, learning_rate=8.0, weight_decay=0.0).tldr
+    model, _ = baseline.reduce(load(world[1]), features, graph, chosen, 0, tmp_path / "w")
+    energy = as_vectors(model.reduction.weight).square().sum(0)
+    assert len(rows) == 48 and energy[:2].mean() > 3 * energy[2:].mean()
+
+
+def test_main__tldr_cannot_widen(world, tmp_path):
+    with pytest.raises(ValueError, match=r"baseline\.tldr\.dim is 25; the encoder has 24 dimensions"):
+        run(world, tmp_path / "out", "tldr", dim=25)
+
+
+@pytest.mark.parametrize("kind", ["many_sets", "tldr"])
+def test_main__two_runs_write_the_same_bytes(world, tmp_path, kind):
+    for name in ("a", "b"):
+        run(world, tmp_path / name, kind)
+    for file in ("weights.safetensors", "config.json", "history.csv"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    assert not list((tmp_path / ".work").rglob("*.safetensors"))

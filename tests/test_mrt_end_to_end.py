@@ -1,0 +1,112 @@
+"""The real profile `mrt` on small copies of its nine data sets: every stage, every table."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from stages.core.command import Lists, check
+from tests import layouts
+from tests.test_end_to_end import ROOT, SOURCES, dvc, repro
+
+PROFILE = ROOT / "profiles/mrt/params.yaml"
+TASKS = ("aircraft", "cars", "cub", "flowers", "food101", "products")
+UNSEEN = ("dtd", "eurosat", "pets")
+
+
+def values() -> dict:
+    return YAML(typ="safe").load(PROFILE.read_text(encoding="utf-8"))
+
+
+def test_profile__is_the_paper_and_nothing_is_missing() -> None:
+    lists = Lists(**{key: value for key, value in values().items() if key in Lists.model_fields})
+    assert list(lists.sizes.values()) == [256, 1024, 4096, 8192, 16384, 32768, 65536, 131072]
+    assert [name for name, task in lists.tasks.items() if not task.unseen] == list(TASKS)
+    assert [name for name, task in lists.tasks.items() if task.unseen] == list(UNSEEN)
+    on = {f"{task}-{how}" for task in (*TASKS, "all") for how in ("full", "one", "many")}
+    assert set(lists.supervised_models) == on <= set(lists.models)
+    # Every model that is made is evaluated.
+    made = {*lists.granularities, *lists.fusions, *lists.baselines, *lists.supervised_models, "encoder"}
+    assert set(lists.models) == made
+
+
+def test_profile__passes_the_check_but_for_the_data(tmp_path: Path) -> None:
+    with pytest.raises(ValueError) as error:
+        check(PROFILE)
+    lines = str(error.value).split("\n")[1:]
+    assert lines and all("data/raw/" in line and "does not exist" in line for line in lines)
+
+
+def shrink(values: dict) -> None:
+    """The profile's own lists with a small encoder, few clusters, one epoch, and fewer of the supervised models."""
+    for task, item in values["tasks"].items():
+        item["path"] = f"data/raw/{task}"
+    values["granularities"] = {"k4": "adaptor/k4", "k8": "adaptor/k8"}
+    kept = ("cub-full", "cub-one", "all-many")
+    values["supervised_models"] = {name: values["supervised_models"][name] for name in kept}
+    values["models"] = {
+        name: folder
+        for name, folder in values["models"].items()
+        if not name.startswith("k") and (name in kept or not folder.startswith("supervised_model/"))
+    } | values["granularities"]
+    values["images"] |= {"size": 48, "published_counts": False}
+    values["encoder"] = {"source": "folder", "path": "../../encoders/vit48", "resize": 48}
+    values["encoder"] |= {"architecture": None, "size": None}
+    trained = [values["adaptor"], *values["fusion"].values(), *values["baseline"].values()]
+    for section in [*trained, *values["supervised_model"].values()]:
+        if isinstance(section, dict) and "epochs" in section:
+            section |= {"epochs": 1, "batch": 48} | ({"projector": [32, 16]} if "projector" in section else {})
+    values["baseline"]["tldr"]["dim"] = values["evaluation"]["whitened_dim"] = 8
+    values["seeds"]["largest"] = 8
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("mrt")
+    for name in SOURCES:
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, target)
+    shutil.copy2(ROOT / ".gitignore", folder)
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    profile = folder / "profiles/mrt"
+    profile.mkdir(parents=True)
+    (profile / "dvc.yaml").symlink_to("../../dvc.yaml")
+    made = values()
+    shrink(made)
+    with (profile / "params.yaml").open("w") as stream:
+        YAML(typ="safe").dump(made, stream)
+    for task in (*TASKS, *UNSEEN):
+        layouts.WRITERS[task](profile / "data/raw" / task, 4)
+    return folder
+
+
+@pytest.mark.slow
+def test_repro__every_table_of_the_report(project: Path) -> None:
+    ran = repro(project, "profiles/mrt/dvc.yaml")
+    assert any(stage.endswith("mrt_report@tables") for stage in ran) and any(stage.endswith("report") for stage in ran)
+    data = project / "profiles/mrt/data"
+    metrics = json.loads((data / "mrt_report/tables/metrics.json").read_text())
+    for model in ("encoder", "one_set", "many_sets", "k4", "k8", "oracle", "average", "augmentation", "neighbour"):
+        assert all(metrics["table 2"][model][task]["r_precision"] is not None for task in TASKS), model
+    for model in ("static", "tldr", "encoder_whitened"):
+        assert metrics["table 2"][model]["mean"]["r_precision"] is not None, model
+    assert all(metrics["table 3"][model]["cars"]["r_precision"] is not None for model in ("cub-full", "cub-one"))
+    assert all(metrics["table 4"][m][t]["r_precision"] is not None for m in ("encoder", "all-many") for t in UNSEEN)
+    assert all(metrics["table 5"]["supervised"][task]["map_at_r"] is not None for task in TASKS)
+    assert metrics["encoder_repeats_its_row"] is False  # small copies repeat no published row
+    page = (data / "mrt_report/tables/index.html").read_text()
+    assert "Which granularity each task uses" in page and (data / "report/index.html").exists()
+    unseen = json.loads((data / "evaluation/neighbour/metrics.json").read_text())["dtd"]
+    assert unseen["queries"] == 16  # all of it, since none of it trains
+    assert repro(project, "profiles/mrt/dvc.yaml") == []
+    # A data set that loses an annotation file stops at its own stage, which names the file and where to get it.
+    (data / "raw/pets/oxford-iiit-pet/annotations/test.txt").unlink()
+    said = dvc(project, "repro", "profiles/mrt/dvc.yaml:images@pets", check=False)
+    assert "annotations/test.txt is missing; get it from https://" in said

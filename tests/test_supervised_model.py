@@ -1,0 +1,53 @@
+import pytest
+import torch
+
+from stages import supervised_model
+from stages.core.model import load
+from tests.core.test_classification import SETTINGS
+from tests.small import TASKS, lists, write_encoder, write_images
+
+PARAMS = supervised_model.Params(width=4, start_std=0.02, full=SETTINGS, one=SETTINGS, many=SETTINGS)
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
+
+
+def run(world, output, how, on="dots"):
+    supervised_model.main(*world, output, name="x", on=on, how=how, params=PARAMS, lists=lists(), seed=0)
+    return load(output)
+
+
+@pytest.mark.parametrize("how", ["full", "one", "many"])
+def test_main__learns_the_true_labels(world, tmp_path, how):
+    model, encoder = run(world, tmp_path / "out", how), load(world[1])
+    losses = [float(row.split(",")[1]) for row in (tmp_path / "out" / "history.csv").read_text().splitlines()[1:]]
+    assert losses[-1] < losses[0]
+    same = [torch.equal(tensor, encoder.state_dict()[name]) for name, tensor in model.plain().state_dict().items()]
+    assert all(same) == (how != "full")
+    assert len(model.adaptors) == (0 if how == "full" else 2)
+    if how != "full":
+        assert len(model.config.adaptors.names) == {"one": 1, "many": 2}[how]
+
+
+def test_main__one_task_or_all_together(world, tmp_path, monkeypatch):
+    met = []
+
+    def train(model, parts, start, pixels, rows, labels, *rest):
+        met.append((len(start), len(rows), labels.tolist()))
+        return [{"epoch": 1, "loss": 0.0, "accuracy": 1.0}]
+
+    monkeypatch.setattr(supervised_model.classification, "train", train)
+    run(world, tmp_path / "a", "one", on=TASKS[1])
+    run(world, tmp_path / "b", "one", on="all")
+    assert met[0] == (3, 24, [0] * 8 + [1] * 8 + [2] * 8)
+    assert met[1][:2] == (6, 48)
+    assert met[1][2] == [3] * 8 + [4] * 8 + [5] * 8 + [0] * 8 + [1] * 8 + [2] * 8  # "bars" comes before "dots"
+
+
+def test_main__needs_labels(world, tmp_path):
+    flat = write_images(tmp_path / "flat", labelled=False)
+    with pytest.raises(ValueError, match="task dots has no labels; supervised training needs them"):
+        run((flat, world[1]), tmp_path / "out", "one")
