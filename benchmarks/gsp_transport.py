@@ -78,7 +78,7 @@ def speed(side: int) -> None:
         run, other = step(ours, leaves), step(peer, leaves)
         facts = {"peer": f"{ITERATIONS} iterations, autodiff", "equality": near(run(), other())}
         facts |= {"ours_keeps_bytes": kept(ours), "peer_keeps_bytes": kept(peer), "bar": 5}
-        compare(f"{name} forward + backward, B={BATCH} m={PROTOTYPES} n={side**2}", run, other, 15, **facts)
+        compare(f"{name} forward + backward, B={BATCH} m={PROTOTYPES} n={side**2}", run, other, 60, **facts)
 
 
 def solutions() -> None:

@@ -30,42 +30,43 @@ class Split(torch.autograd.Function):
     def forward(
         ctx: torch.autograd.function.FunctionCtx, cost: Tensor, mu: Tensor, epsilon: float, root: Callable
     ) -> tuple[Tensor, Tensor]:
-        attraction, a = attract(cost.to(torch.promote_types(cost.dtype, torch.float32)), epsilon)
+        attraction, total, a = attract(cost.to(torch.promote_types(cost.dtype, torch.float32)), epsilon)
         check_finite(a)
         u = root(a, mu)
         share = torch.sigmoid(u + a).to(a.dtype)
-        ctx.save_for_backward(attraction, a, mu, u, share)
+        ctx.save_for_backward(attraction, total, a, mu, u, share)
         ctx.epsilon, ctx.dtype = epsilon, cost.dtype
         n = share.shape[-1]
-        return (1 - share) / n, attraction * (share / n).unsqueeze(-2)
+        return (1 - share) / n, attraction * (share / (n * total)).unsqueeze(-2)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(
         ctx: torch.autograd.function.FunctionCtx, to_rho: Tensor, to_pi: Tensor
     ) -> tuple[Tensor, Tensor, None, None]:
-        attraction, a, mu, u, share = ctx.saved_tensors
+        attraction, total, a, mu, u, share = ctx.saved_tensors
         n = share.shape[-1]
         pulled = attraction * to_pi
-        through = pulled.sum(-2)
+        through = pulled.sum(-2) / total
         to_a, to_mu = share_gradient(a, mu, u, (through - to_rho) / n)
-        pulled.mul_((-ctx.epsilon / n * share).unsqueeze(-2))
-        pulled.addcmul_(attraction, (ctx.epsilon * (share * through / n - to_a)).unsqueeze(-2))
+        scale = ctx.epsilon / total
+        pulled.mul_((-scale * share / n).unsqueeze(-2))
+        pulled.addcmul_(attraction, (scale * (share * through / n - to_a)).unsqueeze(-2))
         return pulled.to(ctx.dtype), to_mu, None, None
 
 
 def attract(
     cost: Float[Tensor, "*batch prototype feature"], epsilon: float
-) -> tuple[Float[Tensor, "*batch prototype feature"], Float[Tensor, "*batch feature"]]:
-    """softmax_i(-epsilon c_ij), and a_j up to a constant per problem, which moves u alone; no gradient.
+) -> tuple[Float[Tensor, "*batch prototype feature"], Float[Tensor, "*batch feature"], Float[Tensor, "*batch feature"]]:
+    """exp(-epsilon c_ij) up to a factor per feature, its sum over i, and a_j up to a constant per problem; no gradient.
 
-    Without that constant float32 would lose digits to large costs.
+    Their ratio is the softmax; the constant moves u alone, and without it float32 would lose digits to large costs.
     """
     nearest = cost.amin(-2, keepdim=True)
     attraction = (nearest - cost).mul_(epsilon).exp_()
-    total = attraction.sum(-2, keepdim=True)
-    a = total.log() + epsilon * (nearest.amin(-1, keepdim=True) - nearest)
-    return attraction.div_(total), a.squeeze(-2)
+    total = attraction.sum(-2)
+    nearest = nearest.squeeze(-2)
+    return attraction, total, total.log() + epsilon * (nearest.amin(-1, keepdim=True) - nearest)
 
 
 def share_gradient(
@@ -101,8 +102,8 @@ def newton_root(
     u = torch.clamp(logit - a.mean(-1, keepdim=True), low, high)
     for _ in range(steps):
         share = torch.sigmoid(u + a)
-        excess = share.mean(-1, keepdim=True) - mu
-        slope = (share - share.square()).mean(-1, keepdim=True)
+        mean = share.mean(-1, keepdim=True)
+        excess, slope = mean - mu, mean - share.square_().mean(-1, keepdim=True)
         low, high = torch.where(excess < 0, u, low), torch.where(excess < 0, high, u)
         step = u - excess / slope
         inside = (step >= low) & (step <= high)

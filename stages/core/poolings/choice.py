@@ -26,15 +26,16 @@ class Choice(torch.autograd.Function):
         cost = torch.bmm(centres.expand(len(features), -1, -1), features).mul_(-2 * scale)
         cost.add_((norms * scale).square()).add_(centres.square().sum(1)[:, None])
         cost.clamp_min_(SMALLEST_SQUARE).sqrt_()
-        attraction, a = attract(cost, epsilon)
+        attraction, total, a = attract(cost, epsilon)
         check_finite(a)
         u = newton_root(a, mu)
         share = torch.sigmoid(u + a).to(a.dtype)
-        ctx.save_for_backward(features, centres, cost, attraction, scale, a, mu, u, share)
+        ctx.save_for_backward(features, centres, cost, attraction, total, scale, a, mu, u, share)
         ctx.epsilon = epsilon
         ctx.set_materialize_grads(False)
         part = (share / share.shape[1]).unsqueeze(2)
-        return share, torch.bmm(attraction, part).squeeze(2), torch.bmm(features, part).squeeze(2)
+        mass = torch.bmm(attraction, part / total.unsqueeze(2))
+        return share, mass.squeeze(2), torch.bmm(features, part).squeeze(2)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -44,18 +45,19 @@ class Choice(torch.autograd.Function):
         to_mass: Tensor | None,
         to_total: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, None]:
-        features, centres, cost, attraction, scale, a, mu, u, share = ctx.saved_tensors
+        features, centres, cost, attraction, total, scale, a, mu, u, share = ctx.saved_tensors
         n = share.shape[1]
         to_mass = attraction.new_zeros(attraction.shape[:2]) if to_mass is None else to_mass / n
-        through = torch.bmm(to_mass.unsqueeze(1), attraction).squeeze(1)
+        through = torch.bmm(to_mass.unsqueeze(1), attraction).squeeze(1) / total
         to_a = through if to_share is None else through + to_share
         if to_total is not None:
             to_total = to_total / n
             to_a = to_a + torch.bmm(to_total.unsqueeze(1), features).squeeze(1)
         to_a, to_mu = share_gradient(a, mu, u, to_a)
         # The gradient in the cost, then the same over the cost: a pull along the line from each prototype.
-        pull = torch.addcmul((to_a - share * through).unsqueeze(1), to_mass.unsqueeze(2), share.unsqueeze(1))
-        pull.mul_(attraction).mul_(cost).mul_(-ctx.epsilon)
+        factor = -ctx.epsilon / total
+        rest = (factor * (to_a - share * through)).unsqueeze(1)
+        pull = torch.addcmul(rest, to_mass.unsqueeze(2), (factor * share).unsqueeze(1)).mul_(attraction).mul_(cost)
         times_cost = pull.sum(1, keepdim=True)
         pull.div_(cost).div_(cost)
         pulls = pull.sum(1, keepdim=True)
