@@ -14,6 +14,7 @@ NOT_QUICK = {
     "measure",
     "parallel_flow",
     "pull_over_ssh",
+    "rows",
     "zero_shot",
 }
 

@@ -124,6 +124,13 @@ def ladder(train_images: int, rungs: int) -> list[int]:
     return sorted(k for k in (largest >> (2 * rung) for rung in range(rungs)) if k >= 2)
 
 
+def powers_of_four(train_images: int) -> list[int]:
+    """All powers of 4 from 2^8 to the number of training images: what the paper's scale does, at any scale."""
+    if train_images < 256:
+        raise ValueError(f"{train_images} images to train on are too few for --granularities auto: give 256 or more")
+    return [4**power for power in range(4, 32) if 4**power <= train_images]
+
+
 def with_block(text: str, key: str, value: str, lines: list[str]) -> str:
     """The YAML text with a top-level key set to `value` and the indented `lines`; its anchor and comment stay."""
     # Text, since a round trip through ruamel cannot delete keys that a merge (`<<:`) refers to.
@@ -135,10 +142,13 @@ def with_block(text: str, key: str, value: str, lines: list[str]) -> str:
     return block.sub(lambda met: f"{key}:{met[1] or ''}{opening}{met[2] or ''}\n{rest}", text)
 
 
-def edited(text: str, root: Path, tasks: dict[str, Path], train_images: int) -> tuple[str, list[int]]:
+def edited(
+    text: str, root: Path, tasks: dict[str, Path], train_images: int, auto: bool = False
+) -> tuple[str, list[int]]:
     """The root's params.yaml for these tasks, and its granularities, which are fitted to the number of images."""
     yaml = YAML(typ="safe")
-    fitting = ladder(train_images, len(yaml.load(text)["granularities"]))
+    rungs = len(yaml.load(text)["granularities"])
+    fitting = powers_of_four(train_images) if auto else ladder(train_images, rungs)
     text = with_block(text, "root", "../..", [])
     text = with_block(
         text, "tasks", "", [f"{task}: {{source: folder, path: '{path}'}}" for task, path in tasks.items()]
@@ -169,7 +179,7 @@ def edited(text: str, root: Path, tasks: dict[str, Path], train_images: int) -> 
     return text, fitting
 
 
-def create(root: Path, name: str, images: list[Path]) -> list[str]:
+def create(root: Path, name: str, images: list[Path], auto: bool = False) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each."""
     if not re.fullmatch(r"[a-z0-9_-]+", name):
         raise ValueError(f"NAME is {name!r}: use small letters, digits, - and _ only")
@@ -181,7 +191,7 @@ def create(root: Path, name: str, images: list[Path]) -> list[str]:
     tasks = task_names([path.resolve() for path in images])
     found = {task: look(path) for task, path in tasks.items()}
     train_images = sum(folder.train_images for folder in found.values())
-    text, fitting = edited((root / "params.yaml").read_text(encoding="utf-8"), root, tasks, train_images)
+    text, fitting = edited((root / "params.yaml").read_text(encoding="utf-8"), root, tasks, train_images, auto)
     partial = profile.with_name(f".{name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -200,9 +210,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pipeline.new", description="A profile for your own images.")
     parser.add_argument("name", metavar="NAME", help="small letters, digits, - and _")
     parser.add_argument("--images", metavar="DIR", type=Path, action="append", required=True, help="one task each")
+    # DVC reads the list itself, so `auto` is settled here, where the images are counted.
+    choices = ("ladder", "auto")
+    parser.add_argument(
+        "--granularities", choices=choices, default=choices[0], help="auto: every power of 4 from 256 to the images"
+    )
     arguments = parser.parse_args()
     try:
-        sys.stdout.write("\n".join(create(ROOT, arguments.name, arguments.images)) + "\n")
+        sys.stdout.write(
+            "\n".join(create(ROOT, arguments.name, arguments.images, arguments.granularities == "auto")) + "\n"
+        )
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
 

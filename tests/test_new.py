@@ -141,6 +141,18 @@ def test_ladder__raise_on_too_few_images() -> None:
         new.ladder(3, 2)
 
 
+@pytest.mark.parametrize(("images", "ks"), [(256, [256]), (4095, [256, 1024]), (133_388, [4**e for e in range(4, 9)])])
+def test_powers_of_four__from_256_to_the_number_of_images(images: int, ks: list[int]) -> None:
+    assert new.powers_of_four(images) == ks
+    with pytest.raises(ValueError, match="255 images to train on are too few"):
+        new.powers_of_four(255)
+
+
+def test_create__granularities_from_the_number_of_images(root: Path, tmp_path: Path) -> None:
+    lines = new.create(root, "auto", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(260)])], auto=True)
+    assert "granularities: k = 256, for 260 training images" in lines
+
+
 def test_look__counts_as_the_stage_does(tmp_path: Path) -> None:
     raw = paint(tmp_path / "raw", "a/1.png", "a/2.png", "b/1.png", "b/deep/2.png", "cover.png")
     (raw / "b/note.txt").write_text("x")

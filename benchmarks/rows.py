@@ -1,0 +1,77 @@
+"""Every row of the tables on the default data or a profile, over several seeds: what each gains over the encoder.
+
+    python -m benchmarks.rows [--profile NAME] [--seeds 0 1 2]
+
+Adds the baselines, the static and the supervised fusion, and models trained on true labels to the lists of a temporary
+copy of the repository that shares its DVC cache. Prints one JSON line per model: the mean over tasks, its difference to
+the encoder, each with the standard deviation over the seeds, and the differences of the tasks.
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from benchmarks.gain import copy_repository
+
+MORE = {
+    "fusions": {"static": "knn_graph", "supervised": "images"},
+    "baselines": {"one_set": "features", "many_sets": "features", "tldr": "knn_graph"},
+    "supervised_models": {f"all-{how}": {"on": "all", "how": how} for how in ("full", "one", "many")},
+}
+STAGES = {"fusions": "fusion", "baselines": "baseline", "supervised_models": "supervised_model"}
+
+
+def add_rows(params: Path) -> None:
+    """Puts the missing rows into the lists of a params.yaml."""
+    yaml = YAML(typ="safe")
+    values = yaml.load(params.read_text(encoding="utf-8"))
+    for title, items in MORE.items():
+        values[title] |= items
+        values["models"] |= {name: f"{STAGES[title]}/{name}" for name in items}
+    with params.open("w", encoding="utf-8") as stream:
+        yaml.dump(values, stream)
+
+
+def evaluate(folder: Path, seed: int) -> dict[str, dict[str, float]]:
+    """{model: {task: R-Precision in percent}} for one seed."""
+    params = folder / "params.yaml"
+    params.write_text(re.sub(r"^seed: \d+", f"seed: {seed}", params.read_text(), flags=re.M))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"}
+    subprocess.run(["dvc", "repro", "-q", "dvc.yaml:evaluation"], cwd=folder, env=environment, check=True)
+    found = {}
+    for file in sorted((folder / "data/evaluation").glob("*/*.json")):
+        name = file.parent.name + (" whitened" if file.stem == "whitened" else "")
+        found[name] = {task: 100 * row["r_precision"] for task, row in json.loads(file.read_text()).items()}
+    return found
+
+
+def spread(values: list[float]) -> list[float]:
+    return [round(statistics.fmean(values), 2), round(statistics.stdev(values), 2) if len(values) > 1 else 0.0]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", help="a folder below profiles/; without it the default data")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    arguments = parser.parse_args()
+    runs = []
+    with tempfile.TemporaryDirectory() as temporary:
+        copy_repository(Path(temporary))
+        inside = Path(temporary) / ("profiles/" + arguments.profile if arguments.profile else ".")
+        add_rows(inside / "params.yaml")
+        runs = [evaluate(inside, seed) for seed in arguments.seeds]
+    for model in runs[0]:
+        means = [statistics.fmean(run[model].values()) for run in runs]
+        gains = [mean - statistics.fmean(run["encoder"].values()) for mean, run in zip(means, runs, strict=True)]
+        tasks = {t: spread([run[model][t] - run["encoder"][t] for run in runs]) for t in runs[0][model]}
+        row = {"model": model, "mean, sd": spread(means), "less encoder, sd": spread(gains), "seeds": len(runs)}
+        print(json.dumps(row | tasks), flush=True)
