@@ -53,7 +53,7 @@ def compare_all(table: scores.Scores, lists: command.Lists) -> list[published.Ta
     bounds = [*lists.supervised_models, "supervised"]
     own = [row for row in table.rows if row.removesuffix(scores.WHITENED) not in bounds]
     alone = [row for row in own if not row.endswith(scores.WHITENED)]
-    fused = [row for row in ("encoder", *lists.fusions) if row in table.rows]
+    fused = [row for row in ("encoder", *lists.fusions) if row in alone]
     own = [*alone, *(f"{row}{scores.WHITENED}" for row in fused)]
     return [
         published.compare(2, printed[2], table, seen, own),

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.core import store
-from stages.core.collection import TABLE, open_pixels, read_tables
+from stages.core.collection import TABLE, Collection, open_pixels, read_tables
 
 
 def write_task(folder, task, labels, splits):
@@ -56,3 +56,16 @@ def test_read_tables__names_a_missing_or_foreign_table(images):
     pq.write_table(pa.table({"path": ["x"]}), images / "a" / "table.parquet")
     with pytest.raises(ValueError, match="expected"):
         read_tables(images, ["a"])
+
+
+def test_train_classes__counted_over_all_tasks():
+    tasks = np.array(["b", "b", "a", "a", "b"], dtype=object)
+    labels = np.array([4, 2, 2, 0, 4])
+    collection = Collection(tasks, labels, np.array([True, True, True, False, True]), np.arange(5))
+    assert collection.train_classes().tolist() == [2, 1, 0, 2]  # (a, 2), (b, 2), (b, 4)
+
+
+def test_train_classes__raise_without_labels():
+    collection = Collection(np.array(["a"], dtype=object), np.array([-1]), np.array([True]), np.arange(1))
+    with pytest.raises(ValueError, match="task a has no labels"):
+        collection.train_classes()
