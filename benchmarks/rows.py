@@ -1,6 +1,6 @@
 """Every row of the tables on the default data or a profile, over several seeds: what each gains over the encoder.
 
-    python -m benchmarks.rows [--profile NAME] [--seeds 0 1 2]
+    python -m benchmarks.rows [--profile NAME] [--seeds 0 1 2] [--models tldr one_set ...]
 
 Adds the baselines, the static and the supervised fusion, and models trained on true labels to the lists of a temporary
 copy of the repository that shares its DVC cache. Prints one JSON line per model: the mean over tasks, its difference to
@@ -40,13 +40,14 @@ def add_rows(params: Path) -> None:
         yaml.dump(values, stream)
 
 
-def evaluate(folder: Path, seed: int) -> dict[str, dict[str, float]]:
-    """{model: {task: R-Precision in percent}} for one seed."""
+def evaluate(folder: Path, seed: int, models: list[str]) -> dict[str, dict[str, float]]:
+    """{model: {task: R-Precision in percent}} for one seed; no models: all."""
     params = folder / "params.yaml"
     params.write_text(re.sub(r"^seed: \d+", f"seed: {seed}", params.read_text(), flags=re.M))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"}
-    subprocess.run(["dvc", "repro", "-q", "dvc.yaml:evaluation"], cwd=folder, env=environment, check=True)
+    targets = [f"dvc.yaml:evaluation@{name}" for name in ["encoder", *models]] if models else ["dvc.yaml:evaluation"]
+    subprocess.run(["dvc", "repro", "-q", *targets], cwd=folder, env=environment, check=True)
     found = {}
     for file in sorted((folder / "data/evaluation").glob("*/*.json")):
         name = file.parent.name + (" whitened" if file.stem == "whitened" else "")
@@ -62,13 +63,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", help="a folder below profiles/; without it the default data")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--models", nargs="+", default=[], help="these rows only, with the encoder")
     arguments = parser.parse_args()
     runs = []
     with tempfile.TemporaryDirectory() as temporary:
         copy_repository(Path(temporary))
         inside = Path(temporary) / ("profiles/" + arguments.profile if arguments.profile else ".")
         add_rows(inside / "params.yaml")
-        runs = [evaluate(inside, seed) for seed in arguments.seeds]
+        runs = [evaluate(inside, seed, arguments.models) for seed in arguments.seeds]
     for model in runs[0]:
         means = [statistics.fmean(run[model].values()) for run in runs]
         gains = [mean - statistics.fmean(run["encoder"].values()) for mean, run in zip(means, runs, strict=True)]
