@@ -21,6 +21,9 @@ CLASSES, IMAGES = 4, 6
 FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"}
 
 
+GIVEN = ("root", "seed", "tasks", "granularities", "fusions", "models")
+
+
 def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], baselines: list[str]) -> command.Lists:
     adaptors = {name: f"adaptor/{name}" for name in granularities}
     known = {"pixels": "images", "encoder": "encoder"}
@@ -30,7 +33,7 @@ def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], bas
         tasks={task: {"source": "folder", "path": task} for task in tasks},
         granularities=adaptors,
         fusions={name: FUSIONS[name] for name in fusions},
-        **{branch: {} for branch in ("baselines", "supervised_models", "mpcl", "mrt")},
+        **{name: {} for name in command.Lists.model_fields if name not in GIVEN},
         # A YAML merge puts the adaptors first; the report must not depend on that.
         models=adaptors | {name: known[name] for name in baselines} | {name: f"fusion/{name}" for name in fusions},
     )
