@@ -37,7 +37,7 @@ def run(folder: Path, seed: int) -> dict[str, dict[str, dict]]:
     params.write_text(re.sub(r"^seed: \d+", f"seed: {seed}", params.read_text(), flags=re.M))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"}
-    subprocess.run(["dvc", "repro", "-q", "dvc.yaml"], cwd=folder, env=environment, check=True)
+    subprocess.run(["dvc", "repro", "-q", "report"], cwd=folder, env=environment, check=True)
     found = {}
     for file in sorted((folder / "data" / "evaluation").glob("*/*.json")):
         suffix = " whitened" if file.stem == "whitened" else ""
