@@ -1,9 +1,9 @@
 """k-means++ in blocks against the same law drawn one seed at a time, on vectors in clusters on the sphere."""
 
-import numpy as np
 import torch
 
-from benchmarks.measure import compare
+from benchmarks.measure import FULL, compare
+from benchmarks.mixture import PAPER, hierarchical_mixture
 from stages.core.kmeans import seed_order
 
 
@@ -23,15 +23,15 @@ def one_at_a_time(x: torch.Tensor, k: int, seed: int) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    rng = np.random.default_rng(0)
-    n, dim, k = 20_000, 384, 2_048
-    points = rng.normal(size=(n // 60, dim))[rng.integers(n // 60, size=n)] + 0.7 * rng.normal(size=(n, dim))
-    x = (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+    n, k = (PAPER, 16_384) if FULL else (20_000, 2_048)
+    x = hierarchical_mixture(n)
+    seed_order(x[:500], 50, 0)
     compare(
-        f"seeding, n={n}, d={dim}, k={k}",
+        f"seeding, n={n}, d=384, k={k}",
         lambda: seed_order(x, k, 0),
         lambda: one_at_a_time(torch.from_numpy(x), k, 0),
-        2,
+        1,
+        warm=False,
         peer="one seed at a time",
-        equality="same law, by chi-square in tests/core/test_kmeans.py",
+        equality="same law, by chi-square in tests/core/test_seeding.py",
     )

@@ -4,13 +4,14 @@ Reads   images/<task>, encoder
 Writes  features.zarr   image x dim, unit length
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from stages.core import command, device, outputs, store
+from stages.core import command, device, outputs, shards, store
 from stages.core.extract import extract
 from stages.core.model import load
 
@@ -24,12 +25,14 @@ class Params(command.Section):
 def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params) -> str:
     model = load(encoder).to(device.best())
     pixels = store.open(images / "pixels.zarr")
-    with (
-        outputs.folder(output) as folder,
-        store.create(folder / "features.zarr", (model.dim,), params.dtype) as writer,
-    ):
-        for block in extract(model, pixels, np.arange(len(pixels)), params.batch, params.precision, task):
-            writer.append(block.astype(params.dtype))
+
+    def compute(part: slice) -> Iterator[np.ndarray]:
+        rows = np.arange(part.start, part.stop)
+        blocks = extract(model, pixels, rows, params.batch, params.precision, task)
+        return (block.astype(params.dtype) for block in blocks)
+
+    with outputs.folder(output, shared=True) as folder:
+        shards.write(folder / "features.zarr", len(pixels), (model.dim,), params.dtype, compute)
     return f"{len(pixels):,} images x {model.dim}"
 
 

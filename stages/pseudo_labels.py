@@ -14,11 +14,14 @@ from pydantic import Field
 
 from stages.core import command, outputs, store
 from stages.core.collection import open_features, read_tables
-from stages.core.kmeans import assign, lloyd
+from stages.core.kmeans import lloyd
+from stages.core.seeding import nearest_seeds
 
 
 class Params(command.Section):
     max_iterations: int = Field(ge=1, description="Lloyd stops earlier when no label changes")
+    # The one default among all sections: profiles written before it keep their labels.
+    exchanges: int = Field(default=0, ge=0, description="rounds of dissolving some clusters to split others")
 
 
 def main(
@@ -32,7 +35,8 @@ def main(
     train = read_tables(images, list(lists.tasks)).train
     vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
     start = vectors[order[:k]]
-    clusters = lloyd(vectors, start, assign(vectors, start), params.max_iterations, nearest=True)
+    first = nearest_seeds(store.open(seeds / "records.zarr")[:], k, len(train))
+    clusters = lloyd(vectors, start, first, params.max_iterations, nearest=True, exchanges=params.exchanges)
     sizes = np.bincount(clusters.labels, minlength=k)
     summary = {
         "k": k,

@@ -1,7 +1,8 @@
 """Exact k-means++ once, to the largest k: the first k seeds are a k-means++ start for every smaller k.
 
 Reads   images (tables), features
-Writes  order.zarr   seed: training rows in the order they were drawn
+Writes  order.zarr     seed: training rows in the order they were drawn
+        records.zarr   record x 2: training row, position of the seed then nearest (gives the nearest for every k)
 """
 
 from pathlib import Path
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from stages.core import command, outputs, store
 from stages.core.collection import open_features, read_tables
-from stages.core.kmeans import seed_order
+from stages.core.seeding import seed_order
 
 
 class Params(command.Section):
@@ -27,10 +28,11 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: c
             f"({len(train)} training images, seeds.largest {params.largest}): remove it or raise what limits it"
         )
     vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
-    order = seed_order(vectors, min(params.largest, len(train)), seed).order
+    seeds = seed_order(vectors, min(params.largest, len(train)), seed)
     with outputs.folder(output) as folder:
-        store.write(folder / "order.zarr", order)
-    return f"{len(order):,} seeds among {len(train):,} training images"
+        store.write(folder / "order.zarr", seeds.order)
+        store.write(folder / "records.zarr", seeds.records)
+    return f"{len(seeds.order):,} seeds among {len(train):,} training images"
 
 
 if __name__ == "__main__":

@@ -15,11 +15,18 @@ def world(tmp_path):
     (tmp_path / "seeds").mkdir()
     order = np.random.default_rng(0).permutation(48)[:12]
     store.write(tmp_path / "seeds" / "order.zarr", order)
-    return images, write_features(tmp_path / "features", images), tmp_path / "seeds"
+    features = write_features(tmp_path / "features", images)
+    vectors = open_features(features, list(TASKS))[read_tables(images, list(TASKS)).train]
+    distances, records = ((vectors[:, None] - vectors[order][None]) ** 2).sum(2), []
+    for position in range(12):
+        nearer = distances[:, position] < distances[:, :position].min(1, initial=np.inf)
+        records += [(row, position) for row in np.flatnonzero(nearer) if position]
+    store.write(tmp_path / "seeds" / "records.zarr", np.array(records))
+    return images, features, tmp_path / "seeds"
 
 
 def test_main__labels_every_training_image_with_its_nearest_centroid(world, tmp_path):
-    main(*world, tmp_path / "k8", granularity="k8", params=Params(max_iterations=100), lists=lists())
+    main(*world, tmp_path / "k8", granularity="k8", params=Params(max_iterations=100, exchanges=0), lists=lists())
     labels, centroids = (store.open(tmp_path / "k8" / f"{name}.zarr")[:] for name in ("labels", "centroids"))
     vectors = open_features(world[1], list(TASKS))[read_tables(world[0], list(TASKS)).train]
     distances = ((vectors[:, None] - centroids[None]) ** 2).sum(2)
@@ -34,4 +41,4 @@ def test_main__labels_every_training_image_with_its_nearest_centroid(world, tmp_
 def test_main__says_when_more_seeds_are_needed(world, tmp_path):
     wanted = lists(granularities={"k16": "adaptor/k16"}, models={"encoder": "encoder"})
     with pytest.raises(ValueError, match=r"k16 needs 16 seeds, at most 12 are there: raise seeds.largest"):
-        main(*world, tmp_path / "k16", granularity="k16", params=Params(max_iterations=9), lists=wanted)
+        main(*world, tmp_path / "k16", granularity="k16", params=Params(max_iterations=9, exchanges=0), lists=wanted)

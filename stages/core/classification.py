@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import device, store
+from stages.core import device, processes, store
 from stages.core.augment import Augmentation, augment
 from stages.core.command import Section
 from stages.core.loop import Schedule, fit
@@ -49,16 +49,21 @@ def train(
     model.to(where)
     optimizer = torch.optim.Adam(trained.parameters(), params.learning_rate, weight_decay=params.weight_decay)
 
-    def step(batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        images = torch.from_numpy(pixels[rows[batch].numpy()]).to(where, non_blocking=True)
-        views = augment(images, model.config.size, params.augmentation, generator)
+    def read(batch: Tensor) -> Tensor:
+        return device.staged(pixels[rows[batch].numpy()], where)
+
+    def step(batch: Tensor, generator: torch.Generator, images: Tensor) -> dict[str, Tensor]:
+        # Every process draws the views of the whole batch, and takes its share of them through the model.
+        mine = processes.share(len(batch))
+        views = augment(images.to(where, non_blocking=True), model.config.size, params.augmentation, generator)
         with device.autocast(where, params.precision):
-            tokens = model.features(views)
-        loss, accuracy = norm_softmax(tokens, trained["classifier"][0], labels[batch].to(where), params.gamma)
-        return {"loss": loss, "accuracy": accuracy}
+            tokens = model.features(views[mine])
+        loss, accuracy = norm_softmax(tokens, trained["classifier"][0], labels[batch][mine].to(where), params.gamma)
+        part = len(tokens) / len(batch)
+        return {"loss": part * loss, "accuracy": part * accuracy}
 
     schedule = Schedule(params.epochs, params.warmup, 0.0)
-    return fit(trained, optimizer, schedule, len(rows), params.batch, seed, step, work)
+    return fit(trained, optimizer, schedule, len(rows), params.batch, seed, step, work, load=read, shared=True)
 
 
 def class_means(embeddings: Tensor, labels: Tensor) -> Tensor:

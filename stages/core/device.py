@@ -1,16 +1,20 @@
 """Where and in which precision a model runs."""
 
+import os
 from contextlib import AbstractContextManager
 from typing import Literal
 
+import numpy as np
 import torch
 
 Precision = Literal["auto", "bfloat16", "float32"]
 
 
 def best() -> torch.device:
-    """CUDA where there is one, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """CUDA where there is one, else the CPU; under `torchrun` each process has a GPU of its own."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ["LOCAL_RANK"])) if "LOCAL_RANK" in os.environ else torch.device("cuda")
 
 
 def has_bfloat16(device: torch.device) -> bool:
@@ -18,6 +22,12 @@ def has_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def staged(rows: np.ndarray, device: torch.device) -> torch.Tensor:
+    """The rows as a CPU tensor that can be copied to the device while it computes."""
+    tensor = torch.from_numpy(rows)
+    return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[None]:

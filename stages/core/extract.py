@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from stages.core import device, store
+from stages.core.ahead import ahead
 from stages.core.augment import centre_crop
 from stages.core.model import Model
 from stages.core.progress import progress
@@ -30,8 +31,9 @@ def extract(
         )
     model.eval()
     starts = range(0, len(rows), batch)
-    for start in progress(starts, description, unit="batch"):
-        block = torch.from_numpy(pixels[rows[start : start + batch]]).to(where, non_blocking=True)
+    read = ahead(starts, lambda start: device.staged(pixels[rows[start : start + batch]], where))
+    for _, images in progress(read, description, len(starts), unit="batch"):
+        block = images.to(where, non_blocking=True)
         with torch.inference_mode(), device.autocast(where, precision):
             embeddings = (compute or model)(centre_crop(block, model.config.size))
         yield embeddings.float().cpu().numpy()

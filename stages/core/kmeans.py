@@ -1,8 +1,6 @@
-"""k-means: k-means++ seeds, then exact Lloyd iterations that skip what provably cannot change.
+"""k-means: k-means++ seeds, exact Lloyd iterations, and exchanges between clusters where Lloyd has come to rest.
 
-Lloyd keeps for every point an upper bound of the distance to its own centroid and a lower bound for all others
-(Hamerly, 2010), and compares with the moved centroids alone where the others are known to be farther. The labels are
-those of plain Lloyd, which `tests/core/test_kmeans.py` keeps beside it.
+The labels of `lloyd` are those of plain Lloyd, which `tests/core/test_kmeans.py` keeps beside it.
 """
 
 import logging
@@ -10,18 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Int64
 from torch import Tensor
 
+from stages.core.bounds import Bounds
+from stages.core.exchange import exchange
 from stages.core.seeding import SeedOrder, seed_order
-from stages.core.vectors import CELLS, as_pair, as_vectors, assign, chunks, nearest_centroids, squared_distances
+from stages.core.vectors import CELLS, as_pair, as_vectors, assign, chunks, squared_distances
 
 __all__ = ["Clusters", "SeedOrder", "assign", "kmeans", "lloyd", "seed_order"]
 
 log = logging.getLogger(__name__)
-
-# Bounds are sums of rounded numbers: one decides only where it holds by more than this fraction.
-SLACK = 1e-9
 
 
 @dataclass(frozen=True)
@@ -33,6 +30,11 @@ class Clusters:
     inertia: float
     iterations: int
     converged: bool
+
+    @classmethod
+    def of(cls, bounds: Bounds, c: Float32[Tensor, "k d"], iterations: int, converged: bool) -> "Clusters":
+        inertia = squared_distances(bounds.x, bounds.everyone, c, bounds.labels).sum().item()
+        return cls(bounds.labels.cpu().numpy().copy(), c.cpu().numpy(), inertia, iterations, converged)
 
 
 def as_labels(assignment: np.ndarray | Tensor, n: int, k: int) -> Int64[Tensor, " n"]:
@@ -100,60 +102,32 @@ def fill_empty(
     return taken
 
 
-class Bounds:
-    """Lloyd's labels; for every point an upper bound of the distance to its centroid, a lower one for all others."""
+def descend(
+    bounds: Bounds, c: Float32[Tensor, "k d"], changed: Bool[Tensor, " k"], max_iterations: int
+) -> tuple[Float32[Tensor, "k d"], int, bool]:
+    """Lloyd's iterations on the labels of `bounds`, whose `changed` clusters need new means.
 
-    def __init__(self, x: Tensor, centroids: Tensor, labels: Tensor, nearest: bool, cells: int) -> None:
-        self.x, self.compared, self.labels, self.cells = x, centroids.clone(), labels, cells
-        self.everyone = torch.arange(len(x), device=x.device)
-        self.upper = squared_distances(x, self.everyone, centroids, labels).sqrt()
-        # A point's nearest centroid bounds all others too; without that promise nothing is known.
-        self.lower = self.upper.clone() if nearest else torch.full_like(self.upper, -torch.inf)
+    Returns the centroids, how many iterations were done, and whether no label would change any more.
+    """
+    x, labels = bounds.x, bounds.labels
+    for iterations in range(1, max_iterations + 1):
+        before = labels.clone()
+        c = update_means(x, labels, c, changed)
+        bounds.reassign(c)
+        bounds.forget(fill_empty(x, labels, c))
+        switched = labels != before
+        log.debug("iteration %d: %d of %d labels changed", iterations, int(switched.sum()), len(x))
+        if not switched.any():
+            return c, iterations, True
+        changed = touched(labels, before, len(c))
+    return c, max_iterations, False
 
-    def reassign(self, centroids: Float32[Tensor, "k d"]) -> None:
-        """Labels every point with its nearest centroid, ties to the lowest index."""
-        clusters = torch.arange(len(centroids), device=self.x.device)
-        drift = squared_distances(centroids, clusters, self.compared, clusters).sqrt()
-        self.compared = centroids.clone()
-        shrunk = self.lower - drift.max()
-        self.upper += drift[self.labels]
-        rows = torch.nonzero(self.upper * (1 + SLACK) >= shrunk)[:, 0]
-        own = squared_distances(self.x, rows, centroids, self.labels[rows])
-        self.upper[rows] = own.sqrt()
-        undecided = self.upper[rows] * (1 + SLACK) >= shrunk[rows]
-        rows, own = rows[undecided], own[undecided]
-        known, self.lower = self.lower[rows], shrunk
-        # Centroids that rested lost against the own one before; they still do unless the own one moved away.
-        farther = (self.upper[rows] * (1 + SLACK) >= known) & ((drift[self.labels[rows]] > 0) | torch.isinf(known))
-        unbounded = torch.full_like(known[farther], torch.inf)
-        self.compare(rows[farther], own[farther], centroids, clusters, unbounded)
-        self.compare(rows[~farther], own[~farther], centroids, torch.nonzero(drift)[:, 0], known[~farther])
 
-    def compare(
-        self,
-        rows: Int64[Tensor, " row"],
-        exact: Float64[Tensor, " row"],
-        centroids: Float32[Tensor, "k d"],
-        clusters: Int64[Tensor, " some"],
-        others: Float64[Tensor, " row"],
-    ) -> None:
-        """Compares rows with these clusters; `exact` is the own distance squared, `others` bounds all further ones."""
-        self.lower[rows] = others
-        if not len(rows) or not len(clusters):
-            return
-        own = self.labels[rows]
-        places = torch.full((len(centroids),), -1, device=rows.device)
-        places[clusters] = torch.arange(len(clusters), device=rows.device)
-        found = nearest_centroids(
-            self.x, centroids[clusters], rows, limits=exact, skipped=places[own], cells=self.cells
-        )
-        best = clusters[found.positions.clamp_min(0)]
-        better = (found.distances < exact) | ((found.distances == exact) & (best < own))
-        # What is left behind bounds the point from below: the former own centroid too, where the label changes.
-        behind = torch.where(better, torch.minimum(exact, found.second), found.first)
-        self.lower[rows] = torch.minimum(others, behind.sqrt())
-        self.upper[rows] = torch.where(better, found.distances, exact).sqrt()
-        self.labels[rows] = torch.where(better, best, own)
+def touched(labels: Int64[Tensor, " n"], before: Int64[Tensor, " n"], k: int) -> Bool[Tensor, " k"]:
+    """The clusters that won or lost a point."""
+    switched = labels != before
+    clusters = torch.cat([labels[switched], before[switched]])
+    return torch.zeros(k, dtype=torch.bool, device=labels.device).index_fill_(0, clusters, True)
 
 
 def lloyd(
@@ -163,12 +137,14 @@ def lloyd(
     max_iterations: int,
     *,
     nearest: bool = False,
+    exchanges: int = 0,
     cells: int = CELLS,
 ) -> Clusters:
     """The clusters after Lloyd's iterations (means, then nearest centroids), until labels stay or `max_iterations`.
 
     Starts from the means of `assignment`; `nearest=True` promises that this is the nearest of `centroids` for each
-    point, ties to the lowest index, as `assign` and `seed_order` give it, and spares the first full comparison. No
+    point, ties to the lowest index, as `assign` and `seed_order` give it, and spares the first full comparison. Once
+    labels stay, up to `exchanges` times clusters are exchanged (`stages.core.exchange`) and the iterations go on. No
     cluster is empty at the end. ValueError for NaN, for arrays that do not fit together, for points too much alike.
     """
     x, c = as_pair(features, centroids)
@@ -177,27 +153,37 @@ def lloyd(
         raise ValueError(f"max_iterations is {max_iterations}; allowed is 1 or more")
     bounds = Bounds(x, c, labels, nearest, cells)
     c = c.clone()
-    bounds.lower[fill_empty(x, labels, c)] = -torch.inf
-    changed, converged = torch.ones(len(c), dtype=torch.bool, device=x.device), False
-    for iterations in range(1, max_iterations + 1):
+    bounds.forget(fill_empty(x, labels, c))
+    everyone = torch.ones(len(c), dtype=torch.bool, device=x.device)
+    c, iterations, converged = descend(bounds, c, everyone, max_iterations)
+    best = Clusters.of(bounds, c, iterations, converged)
+    for number in range(exchanges):
         before = labels.clone()
-        c = update_means(x, labels, c, changed)
-        bounds.reassign(c)
-        bounds.lower[fill_empty(x, labels, c)] = -torch.inf
-        switched = labels != before
-        log.debug("iteration %d: %d of %d labels changed", iterations, int(switched.sum()), len(x))
-        if converged := not switched.any():
+        labels.copy_(exchange(bounds.screen, before, c, number))
+        changed = touched(labels, before, len(c))
+        if not changed.any() or not best.converged or iterations >= max_iterations:
             break
-        changed = torch.zeros_like(changed).index_fill_(0, torch.cat([labels[switched], before[switched]]), True)
-    inertia = squared_distances(x, bounds.everyone, c, labels).sum().item()
-    return Clusters(labels.cpu().numpy(), c.cpu().numpy(), inertia, iterations, converged)
+        bounds.forget(torch.nonzero(labels != before)[:, 0])
+        c, more, converged = descend(bounds, c, changed, max_iterations - iterations)
+        iterations += more
+        found = Clusters.of(bounds, c, iterations, converged)
+        if found.inertia >= best.inertia:
+            break
+        best = found
+    return best
 
 
 def kmeans(
-    features: np.ndarray | Tensor, k: int, seed: int, max_iterations: int = 300, *, cells: int = CELLS
+    features: np.ndarray | Tensor,
+    k: int,
+    seed: int,
+    max_iterations: int = 300,
+    *,
+    exchanges: int = 3,
+    cells: int = CELLS,
 ) -> Clusters:
-    """k clusters: k-means++ seeds, then Lloyd until no label changes."""
+    """k clusters: k-means++ seeds, then Lloyd until no label changes, with `exchanges` rounds of exchanges."""
     x = as_vectors(features)
     seeds = seed_order(x, k, seed, [k], cells=cells)
     start = x[torch.from_numpy(seeds.order).to(x.device)]
-    return lloyd(x, start, seeds.nearest[k], max_iterations, nearest=True, cells=cells)
+    return lloyd(x, start, seeds.nearest[k], max_iterations, nearest=True, exchanges=exchanges, cells=cells)

@@ -9,12 +9,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from stages.core import checkpoint
+from stages.core import checkpoint, processes
+from stages.core.ahead import ahead
 from stages.core.progress import progress
 
 log = logging.getLogger(__name__)
 
-Step = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
+Step = Callable[..., dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,16 @@ def fit(
     step: Step,
     folder: Path,
     start_epoch: Callable[[int], None] = lambda epoch: None,
+    load: Callable[[Tensor], Tensor] | None = None,
+    shared: bool = False,
 ) -> list[dict[str, int | float]]:
     """Trains, and returns one row per epoch: `epoch` and the mean of what `step` returned (its `loss` is minimised).
 
     `trained` holds all that changes; `step` maps the rows of a batch and a generator to its loss. Every epoch draws
     from a generator of its own (seed, epoch), so a run continued from a checkpoint ends with the same bytes. A loss
     that is not finite stops the run with a ValueError and leaves the checkpoint of the last good epoch in `folder`.
+    With `load`, `step` also gets what it makes of the rows, read while the batch before is computed. With `shared`, the
+    values of `step` are this process's part of a sum over all processes; without, every process computes the same.
     """
     rates = [group["lr"] for group in optimizer.param_groups]
     history = checkpoint.resume(folder, trained, optimizer)
@@ -69,23 +74,33 @@ def fit(
         start_epoch(epoch)
         totals: dict[str, Tensor] = {}
         pieces = batches(count, batch, generator)
-        for i, rows in enumerate(progress(pieces, f"epoch {epoch + 1}/{schedule.epochs}", unit="batch")):
+        loaded = ahead(pieces, load or (lambda rows: None))
+        shown = progress(loaded, f"epoch {epoch + 1}/{schedule.epochs}", len(pieces), unit="batch")
+        for i, (rows, images) in enumerate(shown):
             factor = schedule.factor(epoch + i / len(pieces))
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
-            values = step(rows, generator)
+            values = step(rows, generator, images) if load else step(rows, generator)
             optimizer.zero_grad(set_to_none=True)
             values["loss"].backward()
+            if shared:
+                trainable = [p for group in optimizer.param_groups for p in group["params"]]
+                processes.add_up([p.grad for p in trainable if p.grad is not None])
             optimizer.step()
             # Summed on the device: reading a number here would make every step wait for the accelerator.
             for name, value in values.items():
                 totals[name] = totals.get(name, 0) + value.detach() * len(rows) / count
+        if shared:
+            sums = torch.stack([total.double() for total in totals.values()])
+            processes.add_up([sums])
+            totals = dict(zip(totals, sums, strict=True))
         row = {"epoch": epoch + 1} | {name: float(total) for name, total in totals.items()}
         if not math.isfinite(row["loss"]):
             kept = f"the state after epoch {epoch} is kept in {folder}" if epoch else "no epoch had finished"
             raise ValueError(f"the loss became {row['loss']} in epoch {epoch + 1}; {kept}: lower the learning rate")
         history.append(row)
-        checkpoint.save(folder, trained, optimizer, history)
+        if processes.rank() == 0:
+            checkpoint.save(folder, trained, optimizer, history)
         log.info(
             "epoch %d/%d: %s",
             epoch + 1,

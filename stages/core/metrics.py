@@ -6,6 +6,7 @@ MAP@R the mean over i = 1..R of precision(i) where the i-th is of its class and 
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
-from stages.core.vectors import CELLS, as_vectors
+from stages.core.vectors import CELLS, as_vectors, chunks
 
 UNLABELLED = -1
 
@@ -52,8 +53,12 @@ def count_relevant(labels: np.ndarray | Tensor | Sequence, n: int) -> tuple[np.n
 def rank(scores: Float32[Tensor, "query n"], k: int) -> Int64[Tensor, "query rank"]:
     """Columns of the k highest scores of each row, highest first, ties to the lowest column; k < n.
 
-    A stable sort of whole rows gives the same; it is left to the few rows where a tie straddles the k-th place.
+    A stable sort of whole rows gives the same.
     """
+    if scores.device.type == "cpu":
+        rows, parts = scores.numpy(), list(chunks(len(scores), 1, -(-len(scores) // torch.get_num_threads())))
+        with ThreadPoolExecutor(len(parts)) as threads:
+            return torch.from_numpy(np.concatenate(list(threads.map(lambda part: rank_rows(rows[part], k), parts))))
     values, columns = scores.topk(k + 1, dim=1)
     tied = torch.nonzero((values[:, 1:] == values[:, :-1]).any(1))[:, 0]
     if len(tied):
@@ -64,6 +69,25 @@ def rank(scores: Float32[Tensor, "query n"], k: int) -> Int64[Tensor, "query ran
     if len(cut):
         columns[cut] = scores[cut].sort(dim=1, descending=True, stable=True).indices[:, : k + 1]
     return columns[:, :k]
+
+
+def rank_rows(scores: Float32[np.ndarray, "query n"], k: int) -> Int64[np.ndarray, "query rank"]:
+    """`rank` on a processor: NumPy selects and sorts numbers several times faster than torch sorts numbers with places.
+
+    What reaches the k-th highest score is packed into whole numbers, the score above the column, and those are sorted.
+    """
+    n = scores.shape[1]
+    lowest = np.partition(scores, n - k, axis=1)[:, n - k]
+    rows, columns = np.nonzero(scores >= lowest[:, None])
+    counts = np.bincount(rows, minlength=len(scores))
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    bits = (scores[rows, columns] + np.float32(0)).view(np.int32)
+    # The bits of floats order as whole numbers do, but for negative ones, whose order is reversed.
+    ordered = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int64)
+    packed = np.full((len(scores), counts.max()), np.iinfo(np.int64).max)
+    packed[rows, places] = (-ordered << 32) | columns
+    packed.sort(axis=1)
+    return packed[:, :k] & 0xFFFFFFFF
 
 
 def query_metrics(

@@ -7,6 +7,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
+from stages.core import processes
+
 ROWS = 65536
 
 Metric = Literal["inner_product", "cosine", "l2"]
@@ -84,20 +86,23 @@ def nearest(
     ValueError for shapes that do not fit, values that are not finite, and k outside 1 to what the gallery offers.
     """
     check(queries, gallery, k, metric, exclude_self, rows)
-    n, wanted = queries.shape[0], k + exclude_self
+    mine, wanted = processes.share(queries.shape[0]), k + exclude_self
+    n = mine.stop - mine.start
     costs = np.full((n, wanted), np.inf, np.float32)
     indices = np.full((n, wanted), gallery.shape[0], np.int64)
     for start in range(0, gallery.shape[0], rows):
         block = read(gallery, start, start + rows, metric, "gallery")
         for first in range(0, n, rows):
             part = slice(first, min(first + rows, n))
-            more, positions = search(read(queries, part.start, part.stop, metric, "queries"), block, wanted, metric)
+            asked = read(queries, mine.start + part.start, mine.start + part.stop, metric, "queries")
+            more, positions = search(asked, block, wanted, metric)
             merged = sort(np.hstack([costs[part], more]), np.hstack([indices[part], positions + start]))
             costs[part], indices[part] = (values[:, :wanted] for values in merged)
     if exclude_self:
         # Where many equal rows have pushed the query itself out, the last of the k + 1 goes instead.
-        order = np.argsort(indices == np.arange(n)[:, None], axis=1, kind="stable")[:, :k]
+        order = np.argsort(indices == np.arange(mine.start, mine.stop)[:, None], axis=1, kind="stable")[:, :k]
         costs, indices = np.take_along_axis(costs, order, 1), np.take_along_axis(indices, order, 1)
+    costs, indices = processes.gather_array(costs), processes.gather_array(indices)
     return costs if metric == "l2" else -costs, indices
 
 

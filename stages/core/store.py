@@ -41,6 +41,7 @@ ARRAYS = {
     ),
     "splits": Declaration(("run", "pair"), ("bool",), 64, "whether a pair is tested in a run, not trained on"),
     "order": Declaration(("seed",), ("int64",), 4096, "training rows in k-means++ order"),
+    "records": Declaration(("record", "pair"), ("int64",), 4096, "training row, and position of the seed then nearest"),
     "nearest": Declaration(("image",), ("int64",), 4096, "position in `order` of each row's nearest seed"),
     "labels": Declaration(("image",), ("int64",), 4096, "cluster of each training row"),
     "centroids": Declaration(("cluster", "dim"), ("float32",), 256, "mean of each cluster"),

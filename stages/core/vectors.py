@@ -11,6 +11,8 @@ from torch import Tensor
 # The most distances held at once: 64 MiB of float32.
 CELLS = 2**24
 LARGEST = 1e16
+# Values of pairs worked on at once: they stay in a core's own cache.
+PAIRS = 2**16
 
 
 def as_vectors(rows: np.ndarray | Tensor, name: str = "features") -> Float32[Tensor, "n d"]:
@@ -54,8 +56,10 @@ def squared_distances(
 ) -> Float64[Tensor, " pair"]:
     """|a_i - b_j|^2 of each pair from the differences: zero exactly where the rows are equal."""
     out = torch.empty(len(i), dtype=torch.float64, device=a.device)
-    for part in chunks(len(i), a.shape[1], 2**19):
-        out[part] = (a[i[part]] - b[j[part]]).double().square_().sum(1)
+    for part in chunks(len(i), a.shape[1], PAIRS):
+        # `index_select` gathers rows several times faster than an index does.
+        differences = a.index_select(0, i[part]).sub_(b.index_select(0, j[part]))
+        out[part] = differences.double().square_().sum(1)
     return out
 
 

@@ -6,7 +6,7 @@ import torch
 from scipy.stats import chi2, chi2_contingency
 from sklearn.cluster import kmeans_plusplus
 
-from stages.core.seeding import seed_order
+from stages.core.seeding import nearest_seeds, seed_order
 from tests.core.test_vectors import WORLD, draw, squared
 
 
@@ -32,7 +32,7 @@ def plain_left(points, k, seed):
 
 
 def test_seed_order__has_the_law_of_one_seed_at_a_time():
-    runs, law = 4000, plain_law(WORLD, 3)
+    runs, law = 2000, plain_law(WORLD, 3)
     counts = dict.fromkeys(law, 0)
     for seed in range(runs):
         counts[tuple(seed_order(WORLD, 3, seed).order.tolist())] += 1
@@ -45,7 +45,7 @@ def test_seed_order__has_the_law_of_one_seed_at_a_time():
 
 
 def test_seed_order__draws_like_scikit_learn():
-    runs, counts = 2000, np.zeros((2, len(WORLD), len(WORLD)), int)
+    runs, counts = 1200, np.zeros((2, len(WORLD), len(WORLD)), int)
     for seed in range(runs):
         ours = seed_order(WORLD, 4, seed).order
         theirs = kmeans_plusplus(WORLD, 4, random_state=seed, n_local_trials=1)[1]
@@ -74,6 +74,14 @@ def test_seed_order__begins_with_the_order_of_a_smaller_k():
     assert (seed_order(points, 400, 4).order != longest).any()
 
 
+def test_nearest_seeds__of_every_number_of_seeds():
+    points = draw(200, 4, 8, levels=2)
+    seeds = seed_order(points, 70, 1)
+    distances = squared(points, points[seeds.order])
+    for k in range(1, 71):
+        assert (nearest_seeds(seeds.records, k, 200) == distances[:, :k].argmin(1)).all()
+
+
 @pytest.mark.parametrize("levels", [None, 2])
 def test_seed_order__gives_nearest_seeds_of_every_size(levels):
     points = draw(300, 3, 1, levels)
@@ -82,6 +90,7 @@ def test_seed_order__gives_nearest_seeds_of_every_size(levels):
     for k in sizes:
         distances = squared(points, points[seeds.order[:k]])
         assert (seeds.nearest[k] == distances.argmin(1)).all()
+        assert (nearest_seeds(seeds.records, k, 300) == seeds.nearest[k]).all()
         np.testing.assert_allclose(seeds.distances[k], distances.min(1), rtol=1e-6)
 
 

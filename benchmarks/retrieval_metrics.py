@@ -1,0 +1,38 @@
+"""R-Precision and MAP@R against pytorch-metric-learning's `AccuracyCalculator(k="max_bin_count")`, equal to 1e-6."""
+
+import numpy as np
+import torch
+from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+
+from benchmarks.measure import FULL, compare
+from stages.core.metrics import retrieval_metrics
+
+
+def draw(n: int, classes: int, dim: int = 384) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    labels = np.arange(n) % classes
+    points = rng.normal(size=(classes, dim))[labels] + 2.5 * rng.normal(size=(n, dim))
+    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32), labels
+
+
+if __name__ == "__main__":
+    for n, classes in [(20_000, 20), (60_502, 11_316)] if FULL else [(5_000, 20), (10_000, 1_870)]:
+        x, labels = draw(n, classes)
+        calculator = AccuracyCalculator(include=("r_precision", "mean_average_precision_at_r"), k="max_bin_count",
+                                        device=torch.device("cpu"))  # fmt: skip
+        queries, targets, found = torch.from_numpy(x), torch.from_numpy(labels), {}
+
+        def ours(x=x, labels=labels, found=found) -> None:
+            found["ours"] = retrieval_metrics(x, labels)
+
+        def peer(calculator=calculator, queries=queries, targets=targets, found=found) -> None:
+            found["peer"] = calculator.get_accuracy(queries, targets)
+
+        ours(), peer()
+        difference = max(
+            abs(found["ours"]["r_precision"] - found["peer"]["r_precision"]),
+            abs(found["ours"]["map_at_r"] - found["peer"]["mean_average_precision_at_r"]),
+        )
+        assert difference < 1e-6, found
+        compare(f"RP and MAP@R, n={n}, {classes} classes", ours, peer, 1, warm=False, peer="AccuracyCalculator",
+                equality=f"both within {difference:.0e}")  # fmt: skip

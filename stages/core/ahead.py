@@ -1,0 +1,29 @@
+"""Reading ahead: the next batch is fetched by a thread while the model works on this one."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Loaded = TypeVar("Loaded")
+
+
+def ahead(items: Iterable[Item], load: Callable[[Item], Loaded], depth: int = 2) -> Iterator[tuple[Item, Loaded]]:
+    """Every item with what `load` makes of it, in order; at most `depth` are loaded before they are asked for.
+
+    What `load` raises is raised where its item would have come.
+    """
+    remaining, waiting = iter(items), deque[tuple[Item, Future[Loaded]]]()
+    with ThreadPoolExecutor(1, "ahead") as thread:
+        waiting.extend((item, thread.submit(load, item)) for item in islice(remaining, depth))
+        try:
+            while waiting:
+                item, loaded = waiting.popleft()
+                value = loaded.result()
+                waiting.extend((after, thread.submit(load, after)) for after in islice(remaining, 1))
+                yield item, value
+        finally:
+            # Whoever stops early must not wait for what nobody will read.
+            thread.shutdown(wait=True, cancel_futures=True)
