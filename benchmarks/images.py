@@ -18,7 +18,7 @@ from stages.core.extract import extract
 from stages.core.losses.norm_softmax import norm_softmax
 from stages.core.model import Config, Model
 
-BATCH, COUNT = (64, 640) if FULL or torch.cuda.is_available() else (16, 64)
+BATCH, COUNT = (64, 640) if FULL or torch.cuda.is_available() else (16, 48)
 VIEWS = Augmentation(smallest_crop=0.4, turn=15, flip=0.5, jitter=0.3, tint=0, grey=0.1, blur=0, stroke=0)
 
 
@@ -62,7 +62,9 @@ if __name__ == "__main__":
             if where.type == "cuda":
                 torch.cuda.synchronize()
 
-        compare(f"extraction of {COUNT} images, ViT-S/16 at 224", extraction, forward, 3, peer="bare forward")
+        compare(
+            f"extraction of {COUNT} images, ViT-S/16 at 224", extraction, forward, 5 if FULL else 1, peer="bare forward"
+        )
 
         params = Params(width=48, gamma=23, epochs=1, batch=BATCH, learning_rate=0.001, weight_decay=0, warmup=0,
                         precision=precision, augmentation=VIEWS)  # fmt: skip
@@ -75,4 +77,5 @@ if __name__ == "__main__":
                 train(model, parts, centroids, pixels, torch.from_numpy(rows), labels, params, 0, Path(work))
 
         compare(f"adaptor training on {COUNT} images, ViT-S/16 at 224", training,
-                lambda: bare_training(build(), resident, precision), 2, peer="bare forward + backward")  # fmt: skip
+                lambda: bare_training(build(), resident, precision), 3 if FULL else 1, warm=False,
+                peer="bare forward + backward")  # fmt: skip

@@ -37,7 +37,7 @@ if __name__ == "__main__":
     parser.add_argument("--k", type=int, choices=SIZES)
     parser.add_argument("--n", type=int)
     arguments = parser.parse_args()
-    n = arguments.n or (PAPER if arguments.full else 12_000)
+    n = arguments.n or (PAPER if arguments.full else 8_000)
     sizes = [k for k, size in zip(scaled(n), SIZES, strict=True) if arguments.k in (None, size)]
     x = hierarchical_mixture(n)
     faiss.omp_set_num_threads(torch.get_num_threads())

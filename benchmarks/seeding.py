@@ -23,7 +23,7 @@ def one_at_a_time(x: torch.Tensor, k: int, seed: int) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    n, k = (PAPER, 16_384) if FULL else (20_000, 2_048)
+    n, k = (PAPER, 16_384) if FULL else (20_000, 1_024)
     x = hierarchical_mixture(n)
     seed_order(x[:500], 50, 0)
     compare(
