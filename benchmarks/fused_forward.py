@@ -53,6 +53,7 @@ if __name__ == "__main__":
                 torch.cuda.synchronize()
 
         # The claim is how much longer the fused model takes: 1 / ratio.
-        compare(f"fused forward, N=8, D'=64, ViT-S/16, {precision}", lambda: run(wide), lambda: run(bare), 3 if FULL else 2,
+        rounds = 3 if FULL else 2
+        compare(f"fused forward, N=8, D'=64, ViT-S/16, {precision}", lambda: run(wide), lambda: run(bare), rounds,
                 peer="bare backbone")  # fmt: skip
     report("activation memory of the fused forward, times the bare one's", memory, None, unit="times, not seconds")
