@@ -10,6 +10,8 @@ from pathlib import Path
 NO_CLAIM = {"__init__", "__main__", "growth", "measure", "mixture"}
 NOT_QUICK = {
     "gain",
+    "gsp_collage",
+    "gsp_photos",
     "gsp_training_step",
     "heads",
     "kill_matrix",

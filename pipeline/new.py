@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 # dvc.yaml hands paths to a shell, and DVC fills in what looks like one of its own variables.
-BRANCHES = ("mpcl", "tll")  # off in a new profile
+BRANCHES = ("mpcl", "tll", "gsp_collages", "gsp_runs", "gsp", "gsp_studies")  # off in a new profile
 UNSAFE = re.compile(r"[\"'`$\\\x00-\x1f\x7f\ud800-\udfff]")
 
 

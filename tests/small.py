@@ -33,6 +33,7 @@ def lists(**changes: object) -> command.Lists:
         "baselines": {},
         "supervised_models": {},
         "mrt": {},
+        **{name: {} for name in ("gsp_collages", "gsp_runs", "gsp", "gsp_studies")},
         "models": {"pixels": "images", "encoder": "encoder", "k4": "adaptor/k4", "average": "fusion/average"},
         "mpcl": {},
         "tll": {},

@@ -62,8 +62,23 @@ def templates(files: set[Path]) -> set[Path]:
 
 def test_stages__files_sections_and_graph_name_the_same():
     assert sorted(GRAPH) == STAGES
-    lists = {"root", "seed", "tasks", "granularities", "fusions", "models", "mpcl"}
-    lists |= {"tll", "baselines", "supervised_models", "mrt"}
+    lists = {
+        "root",
+        "seed",
+        "tasks",
+        "granularities",
+        "fusions",
+        "models",
+        "mpcl",
+        "tll",
+        "baselines",
+        "supervised_models",
+        "mrt",
+        "gsp_collages",
+        "gsp_runs",
+        "gsp",
+        "gsp_studies",
+    }
     assert sorted(set(PARAMS) - lists) == STAGES
 
 

@@ -24,6 +24,9 @@ granularities: &granularities    # add a line to add one
   k16: adaptor/k16
   k64: adaptor/k64  # the finest
 fusions: {average: adaptor}
+gsp:         # a branch
+  digits: images/digits  # on these tasks
+gsp_runs: {}
 models:
   pixels: images
   <<: *granularities
@@ -83,6 +86,7 @@ def test_create__labelled_and_flat(root: Path, tmp_path: Path) -> None:
         "root": "../..",
         "tll": {},
         "granularities": fitted,
+        "gsp": {},
         "models": fitted | others,
         "tasks": {
             "my-cars": {"source": "folder", "path": str(classes)},

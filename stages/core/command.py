@@ -79,6 +79,25 @@ class SupervisedModel(Section):
     how: Literal["full", "one", "many"]
 
 
+class Collage(Section):
+    """Pictures of one task beside pictures of another; where both are one task, its listed classes are background."""
+
+    targets: str
+    backgrounds: str
+    background_classes: list[str] = Field(description="empty: all classes of the backgrounds' task")
+    copies: int = Field(ge=1, description="collages of each training target, with other backgrounds")
+
+
+class Run(Section):
+    """One configuration of metric learning: all its folds."""
+
+    images: str = Field(description="folder of its images: images/<task> or gsp_collage/<collages>")
+    loss: str
+    pooling: str
+    zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss")
+    values: dict[str, float | int] = Field(description="of the pooling, in place of those in gsp_fold.poolings")
+
+
 class Lists(Section):
     """What params.yaml says before its sections: the items that stages are repeated for."""
 
@@ -93,6 +112,27 @@ class Lists(Section):
     mpcl: dict[Name, Pretraining]
     tll: dict[Name, Study]
     mrt: dict[Literal["tables"], str]
+    gsp_collages: dict[Name, Collage]
+    gsp_runs: dict[Name, Run]
+    gsp: dict[Name, str]
+    gsp_studies: dict[Name, Literal["tokens", "toy"]]
+
+    @model_validator(mode="after")
+    def gsp_matches(self) -> "Lists":
+        """Collages are of known tasks, runs and pages of known images, and each page has something to show."""
+        folders = {f"images/{task}" for task in self.tasks} | {f"gsp_collage/{name}" for name in self.gsp_collages}
+        named = {f"gsp_runs.{name}.images": run.images for name, run in self.gsp_runs.items()}
+        named |= {f"gsp.{name}": folder for name, folder in self.gsp.items()}
+        for collages, spec in self.gsp_collages.items():
+            named |= {
+                f"gsp_collages.{collages}.{key}": f"images/{getattr(spec, key)}" for key in ("targets", "backgrounds")
+            }
+        for key, folder in named.items():
+            if folder not in folders:
+                raise ValueError(f"{key} is {folder!r}; known here: {', '.join(sorted(folders))}")
+        if idle := set(self.gsp.values()) - {run.images for run in self.gsp_runs.values()}:
+            raise ValueError(f"gsp lists {sorted(idle)[0]!r}, on which no run of gsp_runs trains")
+        return self
 
     @model_validator(mode="after")
     def folders_match(self) -> "Lists":
@@ -178,6 +218,8 @@ def check(file: Path) -> None:
         params = getattr(importlib.import_module(f"stages.{stage}"), "Params", None)
         if params is None:
             continue
+        if stage not in values and is_off(stage, values):
+            continue
         try:
             params.model_validate(values.get(stage, {}))
         except ValidationError as error:
@@ -187,6 +229,13 @@ def check(file: Path) -> None:
     wrong += [f"  {key}: {path} does not exist" for key, path in given if not (file.parent / path).exists()]
     if wrong:
         raise ValueError("\n".join([f"{file} has {len(wrong)} wrong value(s):", *wrong]))
+
+
+def is_off(stage: str, values: dict) -> bool:
+    """Whether the stage's branch (`gsp` of `gsp_fold`) has lists of its own and all are empty: no section is needed."""
+    branch = stage.split("_")[0]
+    own = [values.get(name) for name in Lists.model_fields if name.split("_")[0] == branch]
+    return bool(own) and not any(own)
 
 
 def check_once(file: Path) -> None:

@@ -45,6 +45,8 @@ ARRAYS = {
     "nearest": Declaration(("image",), ("int64",), 4096, "position in `order` of each row's nearest seed"),
     "labels": Declaration(("image",), ("int64",), 4096, "cluster of each training row"),
     "centroids": Declaration(("cluster", "dim"), ("float32",), 256, "mean of each cluster"),
+    "embeddings": Declaration(("image", "dim"), ("float32",), 256, "embeddings of a trained model, unit length"),
+    "attributes": Declaration(("image", "prototype"), ("float32",), 256, "share of each prototype in an image (GSP z)"),
     "neighbours": Declaration(
         ("image", "rank"), ("int64",), 1024, "nearest training rows, nearest first, self left out"
     ),

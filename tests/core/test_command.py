@@ -125,3 +125,44 @@ def test_run__a_wrong_value_ends_with_one_sentence_and_no_work(tmp_path, values)
     assert done.returncode == 1
     assert "adaptor.epochs" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_check__a_branch_that_is_off_needs_no_section(tmp_path, values):
+    for name in ("gsp_collages", "gsp_runs", "gsp", "gsp_studies"):
+        values[name] = {}
+    del values["gsp_fold"], values["gsp_study"]
+    check(write(tmp_path, values))
+    values["gsp_studies"] = {"tokens": "tokens"}
+    with pytest.raises(ValueError, match=r"gsp_fold.backbone: is missing"):
+        check(write(tmp_path, values))
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (("gsp_collages", "collage", "targets"), "letters", r"gsp_collages.collage.targets is 'images/letters'; known"),
+        (
+            ("gsp_runs", "c2-gap", "images"),
+            "images/cub",
+            r"gsp_runs.c2-gap.images is 'images/cub'; known here: gsp_coll",
+        ),
+        (("gsp", "glyphs"), "images/glyphs", r"gsp lists 'images/glyphs', on which no run of gsp_runs trains"),
+        (("gsp_runs", "c2-gap", "zero_shot"), 1.0, r"gsp_runs.c2-gap.zero_shot: .*less than 1 .met 1.0."),
+        (("gsp_fold", "protocol", "folds"), 1, r"gsp_fold.protocol: .*folds is 1 for fair"),
+    ],
+)
+def test_check__gsp(tmp_path, values, where, value, message):
+    section = values
+    for key in where[:-1]:
+        section = section[key]
+    section[where[-1]] = value
+    with pytest.raises(ValueError, match=message):
+        check(write(tmp_path, values))
+
+
+@pytest.mark.parametrize("profile", sorted(path.name for path in (ROOT / "profiles").glob("gsp-*")))
+def test_check__the_gsp_profiles_lack_nothing_but_their_data(profile):
+    with pytest.raises(ValueError) as caught:
+        check(ROOT / "profiles" / profile / "params.yaml")
+    lines = str(caught.value).splitlines()[1:]
+    assert len(lines) == 1 and "data/raw/" in lines[0] and lines[0].endswith("does not exist")

@@ -60,6 +60,7 @@ def render(template: str, content: dict) -> str:
         lstrip_blocks=True,
     )
     made.filters["number"] = lambda value: "–" if value is None or math.isnan(value) else f"{value:.1f}"
+    made.filters["number2"] = lambda value: "–" if value is None or math.isnan(value) else f"{value:.2f}"
     made.filters["signed"] = signed
     made.filters["sign"] = lambda value: "none" if math.isnan(value) else ("up", "flat", "down")[1 - trend(value)]
     made.filters["count"] = lambda value: "–" if value is None else f"{value:,}"

@@ -1,0 +1,84 @@
+"""Collages of two tasks' images: one target beside three backgrounds, 2 x 2; a pooling must learn what to ignore.
+
+Reads   images/<task> of the targets and of the backgrounds
+Writes  pixels.zarr `image size size 3`, training rows first; table.parquet as `images` does; rejected.csv, empty;
+        places.csv: row, cell of the target (0 to 3, row by row)
+
+Training collages show training classes over training backgrounds, test collages test classes over test backgrounds,
+each test image once: a second copy would be easy to find.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from stages.core import collage, command, outputs, store
+from stages.core.collection import TABLE, read_table
+
+
+class Params(command.Section):
+    cell: int = Field(ge=8, le=256, description="side of each of the four cells, px")
+
+
+def rows_of(table: pa.Table, split: str, classes: list[str], is_in: bool) -> np.ndarray:
+    """Rows of one split, of the named classes or of all others."""
+    names, splits = np.array(table["class_name"].to_pylist()), np.array(table["split"].to_pylist())
+    mine = (splits == "train") == (split == "train")
+    return np.flatnonzero(mine & (np.isin(names, classes) == is_in))
+
+
+def choose(images: Path, spec: command.Collage, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the targets and rows of the backgrounds; ValueError where a split has neither."""
+    targets, backgrounds = (read_table(images / task) for task in (spec.targets, spec.backgrounds))
+    listed = spec.background_classes
+    unknown = sorted(set(listed) - set(backgrounds["class_name"].to_pylist()))
+    if unknown:
+        raise ValueError(f"background_classes names {unknown[0]!r}, which is no class of {spec.backgrounds}")
+    found = (
+        rows_of(targets, split, listed if spec.targets == spec.backgrounds else [], is_in=False),
+        rows_of(backgrounds, split, listed, is_in=bool(listed)),
+    )
+    for rows, task in zip(found, (spec.targets, spec.backgrounds), strict=True):
+        if not len(rows):
+            raise ValueError(f"{task} has no {split} image for the collages: name other tasks in gsp_collages")
+    return found
+
+
+def main(images: Path, output: Path, *, collages: str, params: Params, lists: command.Lists, seed: int) -> str:
+    spec = lists.gsp_collages[collages]
+    readers = [store.open(images / task / "pixels.zarr") for task in (spec.targets, spec.backgrounds)]
+    table, places, counts, columns = read_table(images / spec.targets), [], {}, []
+    size = 2 * params.cell
+    with outputs.folder(output) as folder:
+        with store.create(folder / "pixels.zarr", (size, size, 3), "uint8") as writer:
+            for number, (split, copies) in enumerate((("train", spec.copies), ("test", 1))):
+                rows, backgrounds = choose(images, spec, split)
+                cells = [
+                    collage.resize(reader[part], params.cell)
+                    for reader, part in zip(readers, (rows, backgrounds), strict=True)
+                ]
+                pixels, cell = collage.stitch(*cells, copies, np.random.default_rng([seed, number]))
+                writer.append(pixels)
+                counts[split] = len(pixels)
+                places += cell.tolist()
+                columns.append(describe(table.take(np.repeat(rows, copies)), collages, split, copies))
+        pq.write_table(pa.concat_tables(columns), folder / "table.parquet")
+        (folder / "rejected.csv").write_text("path,reason\n")
+        lines = [f"{row},{cell}" for row, cell in enumerate(places)]
+        (folder / "places.csv").write_text("\n".join(["row,cell", *lines]) + "\n")
+    return f"{counts['train']} training and {counts['test']} test collages of {size} px"
+
+
+def describe(taken: pa.Table, name: str, split: str, copies: int) -> pa.Table:
+    """The targets' rows as the collages' rows: other paths, this set's name, its two splits."""
+    paths = [f"{path}#{i % copies}" for i, path in enumerate(taken["path"].to_pylist())]
+    for column, values in (("path", paths), ("task", [name] * len(taken)), ("split", [split] * len(taken))):
+        taken = taken.set_column(TABLE.get_field_index(column), column, pa.array(values, pa.string()))
+    return taken.cast(TABLE)
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

@@ -1,0 +1,141 @@
+"""What the folds of every run on one folder of images are worth: each alone, averaged, and side by side.
+
+Reads   the images' folder, gsp_fold/<run> of all runs on it
+Writes  metrics.json   {run: {single | mean | concat: {metric: {mean, std, min, max}}}}, fractions; std over folds and
+                       repeats for `single`, over all choices of one repeat per fold for the others
+        combinations.csv   run, form, combination (the repeat of each fold), metrics
+        history.csv        run and the columns of the fold's own
+        transfer.json      {run: {distance, cosine, accuracy, chance}}, how far attributes predict unmet classes
+        pictures.safetensors, pictures.json   images with every run's weights and strongest prototypes, and the mean
+                       attributes of the shown classes
+"""
+
+import csv
+import json
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import Field
+from safetensors.torch import load_file, save_file
+
+from stages.core import collage, command, fold_combinations, outputs, store
+from stages.core.attribute_transfer import transfer
+from stages.core.metric_images import Images, read_images
+from stages.core.progress import progress
+from stages.core.query_gallery import score
+
+Rows = list[dict[str, str | float]]
+
+
+class Params(command.Section):
+    recall_at: list[int] = Field(description="K of the reported Recall@K")
+    splits: int = Field(ge=0, description="random halves of the classes to try the attributes on; 0: none")
+    ridge: float = Field(gt=0, description="of that predictor")
+    thumbnail: int = Field(ge=16, le=512, description="side of the report's pictures, px")
+
+
+def read_config(folder: Path) -> dict:
+    file = folder / "config.json"
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} is missing or damaged ({error}); delete {folder} and run again") from error
+
+
+def score_run(folder: Path, run: str, table: Images, recall_at: list[int]) -> Rows:
+    """One row per fold and repeat alone, and per combination of them, both averaged and side by side."""
+    config = read_config(folder)
+    rows = np.array(config["rows"])
+    labels, splits = table.labels[rows], table.splits[rows]
+    folds = len(config["folds"])
+    repeats = sum(1 for path in folder.glob("0-*") if path.is_dir())
+    vectors = {
+        (fold, repeat): store.open(folder / f"{fold}-{repeat}" / "embeddings.zarr")[:]
+        for fold in range(folds)
+        for repeat in range(repeats)
+    }
+    found: Rows = []
+    for (fold, repeat), single in vectors.items():
+        name = f"{fold}-{repeat}"
+        found.append({"run": run, "form": "single", "combination": name} | score(single, labels, splits, recall_at))
+    chosen = fold_combinations.combinations(folds, repeats)
+    for combination in progress(chosen, f"combinations of {run}", unit="combination"):
+        parts = [vectors[fold, repeat] for fold, repeat in enumerate(combination)]
+        for form, joined in fold_combinations.combine(parts).items():
+            name = "-".join(map(str, combination))
+            found.append({"run": run, "form": form, "combination": name} | score(joined, labels, splits, recall_at))
+    return found
+
+
+def summarise(rows: Rows) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """{run: {form: {metric: {mean, std, min, max}}}}."""
+    metrics = [name for name in rows[0] if name not in ("run", "form", "combination")]
+    return {
+        run: {
+            form: {
+                metric: fold_combinations.spread([r[metric] for r in rows if (r["run"], r["form"]) == (run, form)])
+                for metric in metrics
+            }
+            for form in ("single", "mean", "concat")
+        }
+        for run in dict.fromkeys(row["run"] for row in rows)
+    }
+
+
+def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, seed: int) -> dict[str, dict]:
+    """How the first fold's attributes carry over between classes, for the runs that have them (Fig. 5)."""
+    found = {}
+    for run in runs:
+        first = folds / run / "0-0"
+        labels = table.labels[np.array(read_config(folds / run)["rows"])]
+        if params.splits and (first / "attributes.zarr").exists() and len(np.unique(labels)) >= 4:
+            arrays = [store.open(first / f"{name}.zarr")[:] for name in ("attributes", "embeddings")]
+            found[run] = transfer(*arrays, labels, params.splits, params.ridge, seed)
+    return found
+
+
+def gather_pictures(
+    images: Path, folds: Path, runs: list[str], table: Images, size: int
+) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """Tensors by name (`pixels`, `weights/<run>`, `nearest/<run>`, `attributes/<run>`), and the shown classes."""
+    shown = {run: load_file(folds / run / "pictures.safetensors") for run in runs}
+    rows = shown[runs[0]]["rows"].numpy()
+    pixels = store.open(images / "pixels.zarr")[rows]
+    tensors = {"pixels": torch.from_numpy(collage.resize(pixels, size) if pixels.shape[1] > size else pixels)}
+    for run, found in shown.items():
+        tensors |= {f"{key}/{run}": tensor for key, tensor in found.items() if key != "rows"}
+        file = folds / run / "0-0" / "attributes.zarr"
+        if file.exists():
+            attributes, evaluated = store.open(file)[:], np.array(read_config(folds / run)["rows"])
+            means = [attributes[table.labels[evaluated] == table.labels[row]].mean(0) for row in rows]
+            tensors[f"attributes/{run}"] = torch.from_numpy(np.stack(means))
+    return tensors, [table.names[table.labels[row]] for row in rows]
+
+
+def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, lists: command.Lists, seed: int) -> str:
+    runs = [run for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]]
+    table = read_images(images)
+    rows = list(chain.from_iterable(score_run(folds / run, run, table, params.recall_at) for run in runs))
+    summary = summarise(rows)
+    tensors, classes = gather_pictures(images, folds, runs, table, params.thumbnail)
+    with outputs.folder(output) as folder:
+        (folder / "metrics.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+        with (folder / "combinations.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        histories = [(folds / run / "history.csv").read_text(encoding="utf-8").splitlines() for run in runs]
+        lines = [f"{run},{line}" for run, history in zip(runs, histories, strict=True) for line in history[1:]]
+        (folder / "history.csv").write_text("\n".join([f"run,{histories[0][0]}", *lines]) + "\n", encoding="utf-8")
+        save_file(tensors, folder / "pictures.safetensors")
+        (folder / "pictures.json").write_text(json.dumps({"classes": classes}) + "\n", encoding="utf-8")
+        moved = try_attributes(folds, runs, table, params, seed)
+        (folder / "transfer.json").write_text(json.dumps(moved, indent=1) + "\n", encoding="utf-8")
+    best = max(summary, key=lambda run: summary[run]["concat"]["map_at_r"]["mean"])
+    return f"{len(runs)} runs, best {best}: MAP@R {100 * summary[best]['concat']['map_at_r']['mean']:.2f} %"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

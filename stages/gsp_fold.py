@@ -1,0 +1,144 @@
+"""One configuration (data, loss, pooling) of metric learning, trained on every fold of its protocol, repeatedly.
+
+Reads   one folder of images (a task's, or collages), encoder
+Writes  <fold>-<repeat>/weights.safetensors   all that was trained, in its best state
+        <fold>-<repeat>/embeddings.zarr       `image dim`, unit length, of the evaluated images
+        <fold>-<repeat>/attributes.zarr       `image prototype`, for poolings that have them
+        history.csv        fold, repeat, step, loss, map_at_r (validation), rate
+        pictures.safetensors   rows; weights and strongest prototype of every place, from the first fold
+        config.json        the run, the evaluated rows' number and the training classes of every fold
+
+The folds of a configuration are one item: they share feature maps and one start of the process, a killed run continues
+at its last validation, and half of the folds are of no use alone.
+"""
+
+import copy
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from stages.core import best_state, checkpoint, class_folds, command, device, feature_map, outputs, store
+from stages.core.augment import Augmentation
+from stages.core.class_batches import ClassBatches
+from stages.core.embedder import START, Embedder, Loss, Losses, Values, parameter_groups
+from stages.core.embedding import embed, write, write_pictures
+from stages.core.maps import Maps
+from stages.core.metric_images import Images, read_images
+from stages.core.query_gallery import score
+
+
+class Params(command.Section):
+    size: int = Field(ge=16, description="side of the network's input, px")
+    backbone: feature_map.Backbone
+    hidden: int = Field(ge=0, description="units of a layer between backbone and pooling; 0: none")
+    embedding: int = Field(ge=2)
+    protocol: class_folds.Protocol
+    stopping: best_state.Stopping
+    losses: dict[str, Loss]
+    poolings: dict[str, Values]
+    ridge: float = Field(gt=0, description="of the zero-shot loss's predictor")
+    scale: float = Field(gt=0, description="of the zero-shot loss's softmax")
+    learning_rate: float = Field(gt=0, description="Adam")
+    weight_decay: float = Field(ge=0, description="Adam's own (coupled) decay")
+    precision: device.Precision
+    augmentation: Augmentation | None
+    batch: int = Field(ge=1, description="images per forward pass of an evaluation")
+    pictures: int = Field(ge=1, description="test classes to show weights of")
+
+
+def configure(run: command.Run, params: Params) -> tuple[Loss, Losses, dict]:
+    """The run's loss and the values of its pooling; ValueError lists what params.yaml knows."""
+    for title, name, known in (("losses", run.loss, params.losses), ("poolings", run.pooling, params.poolings)):
+        if name not in known:
+            raise ValueError(f"no gsp_fold.{title}.{name}; known: {', '.join(sorted(known))}")
+    loss = params.losses[run.loss]
+    zero_shot = Losses(run.loss, loss.values, run.zero_shot, params.ridge, params.scale)
+    return loss, zero_shot, params.poolings[run.pooling] | run.values
+
+
+def train(
+    maps: Maps,
+    fold: class_folds.Fold,
+    table: Images,
+    run: command.Run,
+    params: Params,
+    seed: int,
+    work: Path,
+    description: str,
+) -> tuple[Embedder, best_state.History]:
+    """The embedder in its best state (and with it a backbone that trains), and its history."""
+    loss, losses, values = configure(run, params)
+    is_train, labels = table.splits == "train", table.labels
+    mine = np.flatnonzero(is_train & np.isin(labels, fold.train))
+    watched = np.flatnonzero(is_train & np.isin(labels, fold.validation) if len(fold.validation) else ~is_train)
+    batches = ClassBatches(labels[mine], loss.batch_classes, loss.per_class, table.names)
+    rows, targets = torch.from_numpy(mine), torch.from_numpy(np.searchsorted(fold.train, labels[mine]))
+    torch.manual_seed(seed)  # layers and losses draw their start from the global generator
+    backbone = maps.backbone if maps.backbone.is_trained else None
+    sizes = (maps.shape[0], params.hidden, params.embedding, len(fold.train))
+    current = Embedder(backbone, *sizes, run.pooling, values, losses).to(maps.where)
+    if current.has_prototypes:
+        some = torch.randperm(len(mine), generator=torch.Generator().manual_seed(seed))[:START].numpy()
+        current.start(torch.cat(list(maps.plain(mine[some]))), seed)
+    groups = parameter_groups(current, params.learning_rate, loss.proxy_rate)
+    optimizer = torch.optim.Adam(groups, weight_decay=params.weight_decay)
+
+    def step(number: int, generator: torch.Generator) -> Tensor:
+        drawn = batches.draw(generator)
+        views = maps.train(rows[drawn], generator, is_frozen=number < loss.warmup)
+        return current.loss_of(views, targets[drawn].to(maps.where))
+
+    def validate() -> float:
+        return score(embed(current, maps, watched)[0], labels[watched], table.splits[watched])["map_at_r"]
+
+    trained = nn.ModuleDict({"current": current, "best": copy.deepcopy(current)})
+    history = best_state.fit(trained, optimizer, params.stopping, step, validate, seed, work, description)
+    current.load_state_dict(trained["best"].state_dict())
+    return current, history
+
+
+def main(
+    images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: command.Lists, seed: int
+) -> str:
+    spec, table = lists.gsp_runs[run], read_images(images)
+    folds = class_folds.folds(table.labels[table.splits == "train"], params.protocol)
+    held = np.isin(table.labels, folds[0].validation) & (table.splits == "train")
+    rows = np.flatnonzero(held if params.protocol.kind == "tuning" else table.splits != "train")
+    if not len(rows):
+        raise ValueError(f"{images} has no test image: the protocol {params.protocol.kind} needs unseen classes")
+    configure(spec, params)
+    backbone = feature_map.load(params.backbone, encoder, seed).to(device.best())
+    start = copy.deepcopy(backbone.state_dict())
+    pixels = store.open(images / "pixels.zarr")
+    maps = Maps(backbone, pixels, params.size, params.augmentation, params.precision, params.batch)
+    given = {"encoder": encoder / "weights.safetensors", "file": Path(params.backbone.path)}.get(
+        params.backbone.weights
+    )
+    weights = checkpoint.digest(given) if given else ""
+    work = checkpoint.work_folder("gsp_fold", run, spec, params, seed, pixels.digest, weights)
+    lines, scores = ["fold,repeat,step,loss,map_at_r,rate"], []
+    with outputs.folder(output) as folder:
+        for i, fold in enumerate(folds):
+            for repeat in range(params.protocol.repeats):
+                backbone.load_state_dict(start)
+                name = f"{i}-{repeat}"
+                own = seed * 10_007 + 101 * i + repeat
+                embedder, history = train(maps, fold, table, spec, params, own, work / name, f"{run} {name}")
+                write(folder / name, embedder, maps, rows)
+                if (i, repeat) == (0, 0):
+                    write_pictures(folder, embedder, maps, rows, table.labels, params.pictures)
+                lines += [f"{i},{repeat}," + ",".join(f"{value:.6g}" for value in row.values()) for row in history]
+                scores.append(max(row["map_at_r"] for row in history))
+        (folder / "history.csv").write_text("\n".join(lines) + "\n")
+        config = {"run": spec.model_dump(), "folds": [fold.train.tolist() for fold in folds], "rows": rows.tolist()}
+        (folder / "config.json").write_text(json.dumps(config) + "\n")
+    checkpoint.clear(work)
+    return f"validation MAP@R {100 * np.mean(scores):.2f} % over {len(scores)} folds and repeats"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

@@ -1,0 +1,92 @@
+"""The page of one folder of images: what every run on it is worth, how it trained, and where its pooling looks.
+
+Reads   gsp_ensemble/<name>
+Writes  index.html     everything, self-contained
+        table.md       the results table
+        metrics.json   {run: {form: {metric: percent}}}
+"""
+
+import csv
+import json
+from pathlib import Path
+
+from pydantic import Field
+from safetensors.numpy import load_file
+
+from stages.core import command, outputs
+from stages.core.report import gsp, page
+
+NOTE = (
+    "In percent on images of unseen classes, mean ± standard deviation: of one fold over folds and repeats, of "
+    "averaged folds and folds side by side over all choices of one repeat per fold. Best of a column in bold."
+)
+FORMS = (("single", "one fold"), ("mean", "folds averaged"), ("concat", "folds side by side"))
+
+
+class Params(command.Section):
+    thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, px")
+    metrics: list[str] = Field(min_length=1, description="shown for each form: map_at_r, r_precision, recall_at_<k>")
+
+
+def read_curves(file: Path, runs: dict[str, command.Run]) -> list[dict]:
+    """A chart for each loss: validation MAP@R of the first fold of its runs."""
+    with file.open(newline="", encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if (row["fold"], row["repeat"]) == ("0", "0")]
+    charts = []
+    for loss in dict.fromkeys(spec.loss for spec in runs.values()):
+        histories = {
+            run: [(float(row["step"]), float(row["map_at_r"])) for row in rows if row["run"] == run]
+            for run, spec in runs.items()
+            if spec.loss == loss
+        }
+        charts += gsp.curves(histories, f"First fold, {loss}")
+    return charts
+
+
+def pairs(runs: dict[str, command.Run]) -> list[tuple[str, str]]:
+    """Every run beside the plain mean with the same loss."""
+    means = {spec.loss: run for run, spec in runs.items() if spec.pooling == "gap" and not spec.zero_shot}
+    return [(run, means[spec.loss]) for run, spec in runs.items() if spec.loss in means and means[spec.loss] != run]
+
+
+def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: command.Lists) -> str:
+    runs = {run: spec for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]}
+    metrics = json.loads((ensemble / "metrics.json").read_text(encoding="utf-8"))
+    known = sorted(next(iter(metrics.values()))["single"])
+    if unknown := set(params.metrics) - set(known):
+        raise ValueError(f"gsp_report.metrics names {sorted(unknown)[0]!r}; known: {', '.join(known)}")
+    shown = [(form, metric, f"{gsp.title_of(metric)}, {title}") for metric in params.metrics for form, title in FORMS]
+    columns, rows = gsp.table(metrics, shown)
+    tensors = load_file(ensemble / "pictures.safetensors")
+    classes = json.loads((ensemble / "pictures.json").read_text(encoding="utf-8"))["classes"]
+    attributes = {run: tensors[f"attributes/{run}"] for run in runs if f"attributes/{run}" in tensors}
+    content = {
+        "title": name,
+        "heading": f"{len(runs)} runs on {name}",
+        "sentences": gsp.gains(metrics, pairs(runs), "mean"),
+        "columns": columns,
+        "rows": rows,
+        "note": NOTE,
+        "published": gsp.published(
+            lists.gsp[name].split("/")[1], {run: (spec.loss, spec.pooling) for run, spec in runs.items()}, metrics
+        ),
+        "charts": read_curves(ensemble / "history.csv", runs),
+        "transfer": json.loads((ensemble / "transfer.json").read_text(encoding="utf-8")),
+        "looks": gsp.pictures(tensors, list(runs), classes, params.thumbnail),
+        "attributes": gsp.attribute_maps(attributes, classes),
+    }
+    percent = {
+        run: {
+            form: {metric: round(100 * v["mean"], 4) for metric, v in values.items()} for form, values in forms.items()
+        }
+        for run, forms in metrics.items()
+    }
+    with outputs.folder(output) as folder:
+        for file, template in (("index.html", "gsp.html.j2"), ("table.md", "gsp.md.j2")):
+            (folder / file).write_text(page.render(template, content), encoding="utf-8")
+        (folder / "metrics.json").write_text(json.dumps(percent, indent=1) + "\n", encoding="utf-8")
+    return f"{len(runs)} runs, index.html {(output / 'index.html').stat().st_size / 2**20:.1f} MiB"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

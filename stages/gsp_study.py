@@ -1,0 +1,142 @@
+"""A small experiment of GSP's paper in one process: `tokens` (Fig. 3a) or `toy` (Fig. 2).
+
+Writes  index.html, table.md    the page
+        metrics.json            tokens: {pooling: {map_at_r: percent}} on bags never trained on
+        history.csv             tokens: pooling, step, loss, map_at_r
+"""
+
+import copy
+import json
+from pathlib import Path
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from stages.core import best_state, checkpoint, command, outputs, pooling, toy_map
+from stages.core.report import gallery, gsp, page
+from stages.core.token_bags import Bags, World, draw, map_at_r
+
+
+class Tokens(command.Section):
+    world: World
+    size: int = Field(ge=1, description="numbers of a token's vector")
+    per_class: int = Field(ge=2, description="bags of each class in a batch")
+    unseen: int = Field(ge=2, description="bags of each class to validate on, and as many to test on")
+    margin: float = Field(gt=0, description="of the negative pairs")
+    prototypes: int = Field(ge=1)
+    mu: float = Field(gt=0, le=1)
+    epsilon: float = Field(gt=0)
+    zero_shot: float = Field(gt=0, lt=1)
+    learning_rate: float = Field(gt=0, description="Adam")
+    stopping: best_state.Stopping
+
+
+class Toy(command.Section):
+    mu: list[float] = Field(min_length=1)
+    epsilon: float = Field(gt=0)
+
+
+class Params(command.Section):
+    tokens: Tokens
+    toy: Toy
+
+
+def learn(params: Tokens, how: str, seed: int, work: Path) -> tuple[float, best_state.History]:
+    """MAP@R on test bags of a pooling, `gap`, `gsp` or `gsp-zs`, in the state that was best on validation bags."""
+    values = {} if how == "gap" else {"prototypes": params.prototypes, "mu": params.mu, "epsilon": params.epsilon}
+    share = params.zero_shot if how == "gsp-zs" else 0.0
+    torch.manual_seed(seed)  # the layers draw their start from the global generator
+    bags = Bags(params.world, params.size, how.removesuffix("-zs"), values, params.margin, share)
+    if values:
+        pooling.start_prototypes(bags.pool, bags.tokens.detach(), seed)
+    labels = torch.arange(params.world.classes)
+    held = labels.repeat_interleave(params.unseen)
+    watched, tested = (draw(params.world, held, torch.Generator().manual_seed(1000 + i)) for i in range(2))
+    asked = labels.repeat_interleave(params.per_class)
+
+    def step(number: int, generator: torch.Generator) -> Tensor:
+        bags.clamp()
+        return bags.loss_of(draw(params.world, asked, generator), asked)
+
+    @torch.no_grad()
+    def score(these: Tensor) -> float:
+        bags.clamp()
+        return map_at_r(bags(these).vector, held)
+
+    trained = nn.ModuleDict({"current": bags, "best": copy.deepcopy(bags)})
+    optimizer = torch.optim.Adam(bags.parameters(), params.learning_rate)
+    history = best_state.fit(
+        trained, optimizer, params.stopping, step, lambda: score(watched), seed, work, f"tokens {how}"
+    )
+    bags.load_state_dict(trained["best"].state_dict())
+    return score(tested), history
+
+
+def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str, dict[str, float]], list[str]]:
+    """The page's content, metrics in percent, and the history's lines."""
+    learned = {how: learn(params, how, seed, work / how) for how in ("gap", "gsp", "gsp-zs")}
+    metrics = {how: {"test": {"map_at_r": {"mean": score, "std": 0.0}}} for how, (score, _) in learned.items()}
+    columns, rows = gsp.table(metrics, [("test", "map_at_r", "MAP@R")])
+    curves = {how: [(float(row["step"]), row["map_at_r"]) for row in history] for how, (_, history) in learned.items()}
+    world = params.world
+    note = (
+        f"{world.classes} classes of {world.own} tokens each and {world.shared} tokens of all classes; bags of "
+        f"{world.bag} tokens, of which {100 * world.mean_share:.0f} % on average are of the class. MAP@R by distance "
+        "on bags of a draw that neither trained nor chose the state, in percent."
+    )
+    content = {
+        "heading": "Half of every bag says nothing",
+        "sentences": gsp.gains(metrics, [("gsp", "gap"), ("gsp-zs", "gap")], "test"),
+        "columns": columns,
+        "rows": rows,
+        "note": note,
+        "charts": gsp.curves(curves, "Validation bags"),
+        "looks": None,
+    }
+    lines = [
+        f"{how},{r['step']},{r['loss']:.6g},{r['map_at_r']:.6g}" for how, (_, rows) in learned.items() for r in rows
+    ]
+    return content, {how: {"map_at_r": round(100 * score, 4)} for how, (score, _) in learned.items()}, lines
+
+
+def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
+    """The weights of a drawn map for known prototypes: less mass, fewer colours."""
+    pixels, weights = toy_map.weigh(params.mu, params.epsilon)
+    metrics = {
+        f"mu {mu:g}": {"map": {"object": {"mean": toy_map.on_object(p), "std": 0.0}}} for mu, p in weights.items()
+    }
+    columns, rows = gsp.table(metrics, [("map", "object", "weight on the object, %")])
+    tensors = {"pixels": pixels[None]} | {f"weights/mu {mu:g}": p[None] for mu, p in weights.items()}
+    content = {
+        "heading": "A map of colours, two prototypes",
+        "sentences": [],
+        "columns": columns,
+        "rows": rows,
+        "note": "The features are colours, the prototypes the two colours of the object. mu is the share that is kept.",
+        "charts": [],
+        "looks": gsp.pictures(tensors, [f"mu {mu:g}" for mu in weights], ["map"], 2 * gallery.SHOWN * 16),
+    }
+    return (
+        content,
+        {run: {"object": round(100 * forms["map"]["object"]["mean"], 4)} for run, forms in metrics.items()},
+        [],
+    )
+
+
+def main(output: Path, *, study: str, params: Params, lists: command.Lists, seed: int) -> str:
+    kind = lists.gsp_studies[study]
+    work = checkpoint.work_folder("gsp_study", study, params, seed)
+    content, metrics, lines = study_toy(params.toy) if kind == "toy" else study_tokens(params.tokens, seed, work)
+    content |= {"title": study, "published": [], "attributes": [], "transfer": {}}
+    with outputs.folder(output) as folder:
+        for file, template in (("index.html", "gsp.html.j2"), ("table.md", "gsp.md.j2")):
+            (folder / file).write_text(page.render(template, content), encoding="utf-8")
+        (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
+        (folder / "history.csv").write_text("\n".join(["pooling,step,loss,map_at_r", *lines]) + "\n", encoding="utf-8")
+    checkpoint.clear(work)
+    return ", ".join(f"{name} {next(iter(values.values())):.1f} %" for name, values in metrics.items())
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

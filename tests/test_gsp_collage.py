@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from stages.core import store
+from stages.core.collection import read_table
+from stages.gsp_collage import Params, main
+from tests.small import lists, write_images
+
+PARAMS = Params(cell=8)
+SPEC = {"targets": "dots", "backgrounds": "bars", "background_classes": [], "copies": 2}
+
+
+def run(tmp_path, seed=0, **changes):
+    images = tmp_path / "images"
+    if not images.exists():
+        write_images(images)
+    wanted = lists(gsp_collages={"both": SPEC | changes})
+    output = tmp_path / "collage"
+    said = main(images, output, collages="both", params=PARAMS, lists=wanted, seed=seed)
+    return said, read_table(output), store.open(output / "pixels.zarr")[:], (output / "places.csv").read_text()
+
+
+def test_main__training_classes_twice_and_unseen_classes_once(tmp_path):
+    said, table, pixels, places = run(tmp_path)
+    splits, labels = table["split"].to_pylist(), table["label"].to_pylist()
+    assert said == "48 training and 24 test collages of 16 px" and pixels.shape == (72, 16, 16, 3)
+    assert splits == ["train"] * 48 + ["test"] * 24 and set(table["task"].to_pylist()) == {"both"}
+    assert set(labels[:48]) == {0, 1, 2} and set(labels[48:]) == {3, 4, 5}
+    assert len(set(table["path"].to_pylist())) == 72 and len(places.splitlines()) == 73
+
+
+def test_main__the_target_is_in_the_cell_that_places_name(tmp_path):
+    _, table, pixels, places = run(tmp_path)
+    targets = store.open(tmp_path / "images/dots/pixels.zarr")[:]
+    row, cell = map(int, places.splitlines()[60].split(","))
+    path = table["path"].to_pylist()[row].split("#")[0]
+    source = targets[read_table(tmp_path / "images/dots")["path"].to_pylist().index(path)]
+    y, x = 8 * (cell // 2), 8 * (cell % 2)
+    found = pixels[row, y : y + 8, x : x + 8].astype(float)
+    assert np.abs(found.mean((0, 1)) - source.astype(float).mean((0, 1))).max() < 3
+
+
+def test_main__two_runs_are_equal_and_another_seed_is_not(tmp_path):
+    first, again, other = (run(tmp_path, seed)[2] for seed in (0, 0, 1))
+    assert (first == again).all() and (first != other).any()
+
+
+def test_main__classes_of_the_same_task_can_be_the_background(tmp_path):
+    _, table, _, _ = run(tmp_path, backgrounds="dots", background_classes=["0", "5"])
+    assert set(table["class_name"].to_pylist()) == {"1", "2", "3", "4"}
+
+
+def test_main__raises_for_classes_that_are_not_there(tmp_path):
+    with pytest.raises(ValueError, match="background_classes names 'tree', which is no class of bars"):
+        run(tmp_path, background_classes=["tree"])
+    with pytest.raises(ValueError, match="bars has no test image for the collages: name other tasks"):
+        run(tmp_path, background_classes=["0"])

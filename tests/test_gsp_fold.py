@@ -1,0 +1,168 @@
+import json
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from safetensors.numpy import load_file
+
+from stages import gsp_fold
+from stages.core import embedder, store
+from stages.gsp_fold import Params, main
+from tests.small import SIZE, lists, write_encoder, write_images
+
+VALUES = {
+    "size": SIZE,
+    "backbone": {
+        "weights": "encoder",
+        "path": "x",
+        "architecture": None,
+        "arguments": {},
+        "mean": None,
+        "std": None,
+        "depth": None,
+        "is_trained": False,
+    },
+    "hidden": 0,
+    "embedding": 8,
+    "protocol": {"kind": "fair", "folds": 2, "repeats": 1},
+    "stopping": {"every": 2, "patience": 2, "least_gain": 0.0, "plateau": None, "factor": 0.5, "longest": 4},
+    "losses": {
+        "c2": {
+            "batch_classes": 2,
+            "per_class": 3,
+            "proxy_rate": 1.0,
+            "warmup": 0,
+            "values": {"positive_margin": 0.0, "negative_margin": 0.5, "normalise": True},
+        },
+        "proxy_nca_pp": {
+            "batch_classes": 3,
+            "per_class": 1,
+            "proxy_rate": 10.0,
+            "warmup": 1,
+            "values": {"temperature": 0.11},
+        },
+    },
+    "poolings": {"gap": {}, "gsp": {"prototypes": 4, "mu": 0.5, "epsilon": 5.0}},
+    "ridge": 0.05,
+    "scale": 9.5,
+    "learning_rate": 0.01,
+    "weight_decay": 0.0,
+    "precision": "float32",
+    "augmentation": None,
+    "batch": 16,
+    "pictures": 2,
+}
+SHAKE = {
+    "smallest_crop": 0.8,
+    "turn": 0.0,
+    "flip": 0.5,
+    "stroke": 0.0,
+    "jitter": 0.0,
+    "tint": 0.0,
+    "grey": 0.0,
+    "blur": 0.0,
+}
+RESNET = VALUES["backbone"] | {"weights": "random", "architecture": "test_resnet", "depth": 3, "is_trained": True}
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    root = tmp_path_factory.mktemp("world")
+    return write_images(root / "images", classes=8) / "dots", write_encoder(root / "encoder")
+
+
+def run(world, output, loss="c2", pooling="gsp", zero_shot=0.0, values=None, **changes):
+    spec = {"images": "images/dots", "loss": loss, "pooling": pooling, "zero_shot": zero_shot, "values": values or {}}
+    params = Params(**(VALUES | changes))
+    main(*world, output, run="one", params=params, lists=lists(gsp_runs={"one": spec}), seed=0)
+    return output
+
+
+def bytes_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_main__writes_every_fold_and_says_what_was_trained(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    output = run(world, tmp_path / "out", zero_shot=0.2)
+    config = json.loads((output / "config.json").read_text())
+    assert config["folds"] == [[0, 1], [2, 3]] and config["rows"] == list(range(32, 64))
+    assert sorted(path.name for path in output.iterdir() if path.is_dir()) == ["0-0", "1-0"]
+    vectors = store.open(output / "1-0/embeddings.zarr")[:]
+    assert vectors.shape == (32, 8) and np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert store.open(output / "1-0/attributes.zarr").shape == (32, 4)
+    assert (output / "history.csv").read_text().startswith("fold,repeat,step,loss,map_at_r,rate\n0,0,2,")
+    assert not list((tmp_path / ".work").glob("gsp_fold/*"))
+
+
+def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    expected = bytes_of(run(world, tmp_path / "first"))
+    real, left = embedder.Embedder.loss_of, [5]
+
+    def dies(self, *batch):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        return real(self, *batch)
+
+    monkeypatch.setattr(embedder.Embedder, "loss_of", dies)
+    with pytest.raises(Killed):
+        run(world, tmp_path / "second")
+    assert not (tmp_path / "second").exists()
+    left[0] = 4  # what is left of the second fold: the first one is not trained again
+    assert bytes_of(run(world, tmp_path / "second")) == expected
+
+
+def test_main__a_backbone_that_trains_is_saved_and_every_fold_starts_afresh(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    losses = {"proxy_nca_pp": VALUES["losses"]["proxy_nca_pp"] | {"batch_classes": 2}}
+    changes = {"backbone": RESNET, "augmentation": SHAKE, "losses": losses}
+    output = run(world, tmp_path / "out", "proxy_nca_pp", "gap", **changes)
+    first, second = (load_file(output / f"{i}-0/weights.safetensors") for i in range(2))
+    start = {name: tensor for name, tensor in first.items() if name.startswith("backbone.")}
+    assert start and any(np.abs(tensor - second[name]).max() > 0 for name, tensor in start.items())
+    assert not (output / "0-0/attributes.zarr").exists()
+
+
+def test_main__tuning_evaluates_the_held_out_training_classes(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    output = run(world, tmp_path / "out", protocol={"kind": "tuning", "folds": 2, "repeats": 2})
+    config = json.loads((output / "config.json").read_text())
+    assert config["rows"] == list(range(16, 32)) and (output / "0-1").is_dir() and not (output / "1-0").exists()
+
+
+def test_main__conventional_trains_on_all_training_classes(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    output = run(world, tmp_path / "out", protocol={"kind": "conventional", "folds": 1, "repeats": 1})
+    assert json.loads((output / "config.json").read_text())["folds"] == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loss": "c7"}, r"no gsp_fold.losses.c7; known: c2, proxy_nca_pp"),
+        ({"pooling": "mean"}, r"no gsp_fold.poolings.mean; known: gap, gsp"),
+        ({"pooling": "gap", "zero_shot": 0.1}, "gap has no attributes for a zero-shot loss"),
+        ({"values": {"mu": 1.5}}, r"mu is 1.5; the share of features to keep must be above 0 and at most 1"),
+        ({"values": {"epsilon": 0.0}}, r"epsilon is 0.0; it must be above 0"),
+        ({"values": {"colour": 1}}, r"pooling 'gsp' takes prototypes, mu, epsilon"),
+        ({"protocol": {"kind": "fair", "folds": 4, "repeats": 1}}, "4 training classes in 4 folds leave 1 in one"),
+        ({"loss": "proxy_nca_pp"}, "a batch of 3 classes cannot be drawn from 2 training classes"),
+    ],
+)
+def test_main__raises_and_says_what_is_allowed(world, tmp_path, monkeypatch, changes, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        run(world, tmp_path / "out", **changes)
+    assert not (tmp_path / "out").exists()
+
+
+def test_params__refuse_unknown_keys():
+    with pytest.raises(ValidationError, match="learning_rte"):
+        Params(**(VALUES | {"learning_rte": 1}))
+    assert gsp_fold.Params(**VALUES).embedding == 8

@@ -1,0 +1,120 @@
+import json
+import re
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from stages.gsp_report import Params, main, pairs
+from tests.small import lists
+from tests.test_architecture import STAGES, body
+from tests.test_end_to_end import edit, new_project, outputs, repro
+
+PARAMS = Params(thumbnail=32, metrics=["map_at_r", "recall_at_2"])
+
+
+def spec(loss, pooling, zero_shot=0.0):
+    return {"images": "images/dots", "loss": loss, "pooling": pooling, "zero_shot": zero_shot, "values": {}}
+
+
+LISTS = lists(
+    gsp_runs={"c2-gap": spec("c2", "gap"), "c2-gsp": spec("c2", "gsp", 0.1), "ms-gsp": spec("ms", "gsp")},
+    gsp={"dots": "images/dots"},
+)
+
+
+@pytest.fixture
+def ensemble(tmp_path):
+    folder = tmp_path / "ensemble"
+    folder.mkdir()
+    names = ("map_at_r", "r_precision", "recall_at_1", "recall_at_2")
+    metrics = {
+        run: {
+            form: {name: {"mean": 0.1 * (i + 1), "std": 0.01, "min": 0.0, "max": 0.5} for name in names}
+            for form in ("single", "mean", "concat")
+        }
+        for i, run in enumerate(LISTS.gsp_runs)
+    }
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    lines = [f"{run},0,0,{step},1.0,0.{step},1" for run in LISTS.gsp_runs for step in (10, 20)]
+    (folder / "history.csv").write_text("\n".join(["run,fold,repeat,step,loss,map_at_r,rate", *lines]) + "\n")
+    tensors = {"pixels": np.zeros((1, 16, 16, 3), np.uint8)}
+    for run in LISTS.gsp_runs:
+        tensors[f"weights/{run}"] = np.full((1, 2, 2), 0.25, np.float32)
+    tensors |= {
+        "nearest/c2-gsp": np.zeros((1, 2, 2), np.int16),
+        "attributes/c2-gsp": np.full((1, 3), 1 / 3, np.float32),
+    }
+    save_file(tensors, folder / "pictures.safetensors")
+    moved = {"c2-gsp": {"distance": 1.234, "cosine": 0.25, "accuracy": 0.5, "chance": 0.1}}
+    (folder / "transfer.json").write_text(json.dumps(moved))
+    (folder / "pictures.json").write_text(json.dumps({"classes": ["a&b"]}))
+    return folder
+
+
+def test_main__one_page_that_loads_nothing(ensemble, tmp_path):
+    main(ensemble, tmp_path / "out", name="dots", params=PARAMS, lists=LISTS)
+    page = (tmp_path / "out/index.html").read_text()
+    assert "a&amp;b" in page and "20.00 % and 10.00 %" in page and "+10.0 points" in page
+    assert not re.search(r"(src|href)=\"(?!data:)", page) and "<script" not in page
+    assert "1.23" in page and "50.0" in page
+    assert page.count("<svg") == 3  # a training chart per loss, one attribute map
+    assert "| c2-gsp | 20.00 ± 1.00 |" in (tmp_path / "out/table.md").read_text()
+    percent = json.loads((tmp_path / "out/metrics.json").read_text())
+    assert percent["ms-gsp"]["concat"]["map_at_r"] == 30
+
+
+def test_main__two_runs_give_the_same_bytes(ensemble, tmp_path):
+    for name in ("a", "b"):
+        main(ensemble, tmp_path / name, name="dots", params=PARAMS, lists=LISTS)
+    assert (tmp_path / "a/index.html").read_bytes() == (tmp_path / "b/index.html").read_bytes()
+
+
+def test_main__names_the_metrics_that_are_known(ensemble, tmp_path):
+    params = PARAMS.model_copy(update={"metrics": ["recall_at_9"]})
+    with pytest.raises(ValueError, match=r"gsp_report.metrics names 'recall_at_9'; known: map_at_r, .*recall_at_2"):
+        main(ensemble, tmp_path / "out", name="dots", params=params, lists=LISTS)
+
+
+def test_pairs__compare_with_the_mean_of_the_same_loss():
+    assert pairs(dict(LISTS.gsp_runs)) == [("c2-gsp", "c2-gap")]
+
+
+def test_graph__a_gsp_value_reaches_gsp_stages_alone():
+    for stage in STAGES:
+        read = [str(name) for name in [*body(stage)["params"], *body(stage)["deps"]]]
+        if not stage.startswith("gsp_"):
+            assert not [name for name in read if name.startswith(("gsp", "data/gsp", "${root}/stages/gsp"))], stage
+
+
+def shrink(values):
+    """One run, with its collages, all of it small."""
+    stopping = {"every": 2, "longest": 4}
+    values["gsp_collages"] = {
+        "both": {"targets": "shapes", "backgrounds": "shapes", "background_classes": ["class2", "class5"], "copies": 1}
+    }
+    run = {"images": "gsp_collage/both", "loss": "c2", "pooling": "gsp", "zero_shot": 0.1, "values": {"prototypes": 4}}
+    values["gsp_runs"], values["gsp"] = {"c2-gsp": run}, {"both": "gsp_collage/both"}
+    fold = values["gsp_fold"]
+    fold["protocol"] = {"kind": "conventional", "folds": 1, "repeats": 1}
+    fold["losses"]["c2"]["batch_classes"] = 2
+    fold["stopping"] |= stopping
+
+
+@pytest.mark.slow
+def test_repro__makes_the_page_once_and_again_only_what_a_value_changes(tmp_path):
+    project = new_project(tmp_path / "project")
+    edit(project, shrink)
+    ran = repro(project, "gsp_report@both")
+    assert [stage for stage in ran if stage.startswith("gsp")] == [
+        "gsp_collage@both",
+        "gsp_fold@c2-gsp",
+        "gsp_ensemble@both",
+        "gsp_report@both",
+    ]
+    assert "class3" in (project / "data/gsp_report/both/index.html").read_text()
+    before = outputs(project)
+    assert repro(project, "gsp_report@both") == []
+    assert repro(project, "-f", "-s", "gsp_fold@c2-gsp") == ["gsp_fold@c2-gsp"] and outputs(project) == before
+    edit(project, lambda values: values["gsp_fold"].update(scale=5.0))
+    assert repro(project, "gsp_report@both")[0] == "gsp_fold@c2-gsp"
