@@ -133,6 +133,16 @@ def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str,
     return shown
 
 
+def branch_pages(lists: command.Lists) -> list[dict[str, str]]:
+    """The reports of the other branches of the graph, by their place beside this one; each is a stage of its own."""
+    branches = {"gsp": lists.gsp, "tll": lists.tll, "mpcl": lists.mpcl, "mrt": lists.mrt}
+    return [
+        {"branch": branch, "item": item, "address": f"../{branch}_report/{item}/index.html"}
+        for branch, items in branches.items()
+        for item in items
+    ]
+
+
 def main(
     images: Path,
     pseudo_labels: Path,
@@ -171,6 +181,7 @@ def main(
         "counts": [task_counts(task, table.queries) for task in tasks],
         "clusters": cluster_counts(pseudo_labels, granularities, tasks),
         "rejected": [(task.name, *pair) for task in tasks for pair in task.rejected],
+        "pages": branch_pages(lists),
         "params": params,
     }
     with outputs.folder(output) as folder:

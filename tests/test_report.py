@@ -273,6 +273,15 @@ def test_main__star_marks_the_best_and_never_the_oracle(world):
     assert marked == ["49.0", "56.0", "49.0", "47.0"]
 
 
+def test_branch_pages__lead_to_the_pages_of_every_item(world):
+    assert 'id="branches"' not in (world.draw() / "index.html").read_text()
+    lists = lists_of(["birds"], ["k4"], ["average"], ["encoder"])
+    lists = lists.model_copy(update={"gsp": {"collage": "a"}, "tll": {"own": None, "faces": None}})
+    addresses = [page["address"] for page in report.branch_pages(lists)]
+    pages = ("gsp_report/collage", "tll_report/own", "tll_report/faces")
+    assert addresses == [f"../{page}/index.html" for page in pages]
+
+
 def test_main__two_runs_write_the_same_bytes(world):
     first, second = world.draw("first"), world.draw("second")
     names = sorted(path.name for path in first.iterdir())
