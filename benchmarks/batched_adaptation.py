@@ -102,7 +102,7 @@ if __name__ == "__main__":
         compare("adaptation, one step", ours.step, peer.step, arguments.rounds, **facts)
         both = [lambda model=model: (model.step(), model.recall()) for model in (ours, peer)]
         compare("adaptation, one step and its test", *both, arguments.rounds, **facts)
-        for _ in range(arguments.more_steps):
+        for _ in range(max(1, arguments.more_steps)):
             losses = ours.step(), peer.step()
         recalls = ours.recall(), peer.recall()
     differences = {

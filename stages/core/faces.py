@@ -7,11 +7,14 @@ from jaxtyping import UInt8
 
 
 def detector() -> Callable[[UInt8[np.ndarray, "y x 3"]], bool]:
-    """A function that says whether an RGB picture shows a frontal face; ValueError where OpenCV is not installed."""
+    """A function that says whether an RGB picture shows a frontal face; ValueError where OpenCV 4 is not installed."""
     try:
         import cv2
-    except ImportError as error:
-        raise ValueError("to split off faces OpenCV is needed: pip install opencv-python-headless") from error
+    except ImportError:
+        cv2 = None
+    # OpenCV 5 no longer has the cascades.
+    if not hasattr(cv2, "CascadeClassifier"):
+        raise ValueError("to split off faces OpenCV 4 is needed: pip install 'opencv-python-headless<5'")
     cascade = cv2.CascadeClassifier(cv2.data.haarcascades + "haarcascade_frontalface_default.xml")
 
     def has_face(pixels: UInt8[np.ndarray, "y x 3"]) -> bool:

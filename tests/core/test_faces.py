@@ -7,9 +7,10 @@ import pytest
 from stages.core import faces
 
 
-def test_detector__says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(ValueError, match="pip install opencv-python-headless"):
+@pytest.mark.parametrize("module", [None, SimpleNamespace(__version__="5.0.0")], ids=["none", "opencv 5"])
+def test_detector__says_what_to_install(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, "cv2", module)
+    with pytest.raises(ValueError, match="pip install 'opencv-python-headless<5'"):
         faces.detector()
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, normalize
 
+from stages.core.losses import symmetric_softmax as module
 from stages.core.losses.symmetric_softmax import row_blocks, symmetric_softmax
 
 
@@ -35,7 +36,8 @@ def test_symmetric_softmax__equals_the_plain_loop(sigma):
 
 @pytest.mark.parametrize("sigma", [1.0, 15.0, 50.0])
 @pytest.mark.parametrize(("block_bytes", "keep_bytes"), [(2**20, 2**20), (150, 2**20), (150, 0), (1, 0)])
-def test_symmetric_softmax__gradient_equals_autograd(sigma, block_bytes, keep_bytes):
+def test_symmetric_softmax__gradient_equals_autograd(monkeypatch, sigma, block_bytes, keep_bytes):
+    monkeypatch.setattr(module, "LEAST_ROWS", 1)
     left, right = sides()
     _, *gradients = symmetric_softmax(left, right, sigma, block_bytes, keep_bytes)
     target = torch.arange(left.shape[1])
@@ -69,4 +71,5 @@ def test_symmetric_softmax__raise_on_sigma(sigma):
 
 def test_row_blocks__cover_all_rows_once():
     assert [range(9)[block] for block in row_blocks(9, 10, 40)] == [range(0, 4), range(4, 8), range(8, 9)]
+    assert list(row_blocks(5, 10, 20, 4)) == [slice(0, 4), slice(4, 5)]
     assert list(row_blocks(3, 100, 40)) == [slice(0, 1), slice(1, 2), slice(2, 3)]
