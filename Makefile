@@ -1,4 +1,4 @@
-# make repro [PROFILE=name]   the whole graph; a second call runs nothing
+# make repro [PROFILE=name] [TARGETS="stage ..."]   the whole graph, or what these need; a second call runs nothing
 # make flow [PROFILE=] [JOBS=4] [TARGETS="..."]   the same, branches side by side, to watch in a browser
 # make ui [PORT=4200]         the pages to watch runs on; make serve [CRON="0 2 * * *"]: start runs from there
 # make share | fetch [REMOTE=/folder, ssh://user@host/path or s3://bucket/prefix]   results to and from the team
@@ -28,11 +28,16 @@ $(READY): requirements.lock
 	VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install --quiet --compile-bytecode --require-hashes -r requirements.lock
 	touch $@
 
-repro: $(READY)
-	$(CHECK)
-	dvc --wait-for-lock repro $(GRAPH)
+# The profiles that ship are linked to the graph when they are first wanted: a plain `dvc status` lists every graph it finds.
+profiles/%/dvc.yaml:
+	test -f $(dir $@)params.yaml || { echo "error: there is no profile $*; known here: $$(ls profiles)" >&2; exit 1; }
+	ln -s ../../dvc.yaml $@
 
-flow: $(READY)
+repro: $(READY) $(GRAPH)
+	$(CHECK)
+	dvc --wait-for-lock repro $(if $(TARGETS),$(addprefix $(GRAPH):,$(TARGETS)),$(GRAPH))
+
+flow: $(READY) $(GRAPH)
 	$(CHECK)
 	python -m pipeline.flows $(if $(PROFILE),--profile $(PROFILE)) $(if $(TARGETS),--targets $(TARGETS)) \
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(WORKERS),--workers)

@@ -38,7 +38,9 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
             f"{start or Path.cwd()} is in no DVC repository: change to the project's folder, or `dvc init` one"
         )
     folder = root / "profiles" / profile if profile else root
-    known = sorted(path.parent.name for path in root.glob("profiles/*/dvc.yaml"))
+    known = sorted({path.parent.name for path in root.glob("profiles/*/*.yaml")})
+    if profile and profile in known and not (folder / "dvc.yaml").exists():
+        (folder / "dvc.yaml").symlink_to("../../dvc.yaml")  # those that ship have only their values
     if profile not in (None, "", *known) or not (folder / "dvc.yaml").exists():
         if profile:
             raise ValueError(f"unknown profile {profile!r}; known here: {', '.join(known) or 'none'}")

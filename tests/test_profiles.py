@@ -1,5 +1,6 @@
 """Every profile that ships is one the stages accept, but for the data that its reader has to bring."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -23,4 +24,5 @@ def test_profiles__only_the_data_are_missing(file):
 @pytest.mark.parametrize("file", PROFILES, ids=lambda file: file.parent.name)
 def test_profiles__share_the_one_graph(file):
     graph = file.parent / "dvc.yaml"
-    assert graph.is_symlink() and graph.resolve() == ROOT / "dvc.yaml"
+    # The link is made when a profile is first used: a plain `dvc status` would list the stages of every profile.
+    assert not os.path.lexists(graph) or (graph.is_symlink() and graph.resolve() == ROOT / "dvc.yaml")
