@@ -45,6 +45,18 @@ def test_train__equals_one_run_after_another(tmp_path):
     assert (state.losses[-1] < state.losses[0]).all()
 
 
+def test_train__equals_one_run_after_another_to_the_last_of_150_steps(tmp_path):
+    """In double precision; in single, Adam turns the last bit of a gradient near zero into a step."""
+    sides, test = (Sides(part.left.double(), part.right.double()) for part in problem(2))
+    state = Training(starts([1, 2], 16, 24).double(), 150, 150, 5)
+    train(state, sides, test, 15.0, 1e-2, tmp_path)
+    for run, start in enumerate(starts([1, 2], 16, 24).double()):
+        expected = plain(start, sides.left[run, 0], sides.right[run, 0], 15.0, 150)
+        torch.testing.assert_close(state.weights[run].detach(), expected, rtol=1e-4, atol=1e-6)
+        x, y = (normalize(torch.relu(side[run, 0] @ expected.T)) for side in test)
+        assert state.recalls[-1, run].tolist() == asymmetric_recall(x @ y.T, range(1, 6)).tolist()
+
+
 def test_train__recall_rises_and_a_large_sigma_is_better(tmp_path):
     sides, test = problem()
     final = {}
