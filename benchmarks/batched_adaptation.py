@@ -1,6 +1,6 @@
 """All runs of an adaptation side by side against one run after another, as autograd and torch's own loss write it.
 
-    python -m benchmarks.batched_adaptation [--runs 20] [--pairs 4199] [--rounds 2] [--more-steps 2]
+    python -m benchmarks.batched_adaptation [--runs 20] [--pairs 4199] [--rounds 2] [--more-steps 1]
 
 Random 256-D input, W 256 -> 1024, sigma 15, 75 % of the pairs trained on. Rows: the steps alone, and the protocol, in
 which aR@k of the test pairs is computed after every step. All steps cost the same, so a few tell the ratio.
@@ -102,7 +102,7 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=int, default=4)
     parser.add_argument("--pairs", type=int, default=4199)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--more-steps", type=int, default=2, help="before results are compared")
+    parser.add_argument("--more-steps", type=int, default=1, help="before results are compared")
     arguments = parser.parse_args()
     train, test = problem(arguments.runs, arguments.pairs)
     with Lanes(torch.device("cpu")) as lanes:
