@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 
 from stages import gsp_ensemble, gsp_fold, images
-from stages.core.command import Lists, read_params
+from stages.core.command import read_params
+from stages.core.schema import Lists
 
 ROOT = Path(__file__).parent.parent
 POOLINGS = {

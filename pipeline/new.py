@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # The same as in stages/core; copied, because nothing here depends on how a stage works. A test compares them.
 SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
+# Off in a new profile.
+BRANCHES = ("mpcl", "tll", "gsp_collages", "gsp_runs", "gsp", "gsp_studies")
 # dvc.yaml hands paths to a shell, and DVC fills in what looks like one of its own variables.
-BRANCHES = ("mpcl", "tll", "gsp_collages", "gsp_runs", "gsp", "gsp_studies")  # off in a new profile
 UNSAFE = re.compile(r"[\"'`$\\\x00-\x1f\x7f\ud800-\udfff]")
 
 

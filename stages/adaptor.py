@@ -11,9 +11,8 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from stages.core import checkpoint, classification, command, outputs, store
+from stages.core import checkpoint, classification, command, outputs, schema, store, training_log
 from stages.core.collection import open_pixels, read_tables
-from stages.core.loop import write_history
 from stages.core.model import AdaptorConfig, Model, load, save
 
 
@@ -39,7 +38,7 @@ def main(
     *,
     granularity: str,
     params: Params,
-    lists: command.Lists,
+    lists: schema.Lists,
     seed: int,
 ) -> str:
     model, tasks = load(encoder), list(lists.tasks)
@@ -61,7 +60,7 @@ def main(
     history = classification.train(model, parts, start, pixels, rows, targets, params, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)
-        write_history(history, folder / "history.csv", ["epoch", "loss", "accuracy"])
+        training_log.write(history, folder, ["epoch", "loss", "accuracy"])
     checkpoint.clear(work)
     last = history[-1]
     return f"loss {last['loss']:.3f}, {last['accuracy']:.1%} of the pseudo-labels right, {len(history)} epochs"

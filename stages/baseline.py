@@ -16,9 +16,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import checkpoint, command, device, outputs, pairs, store
+from stages.core import checkpoint, command, device, outputs, pairs, schema, store, training_log
 from stages.core.collection import open_features, open_pixels, read_tables
-from stages.core.loop import write_history
 from stages.core.model import Model, load, save
 from stages.core.random_sets import insert_random
 
@@ -28,7 +27,7 @@ class Tldr(pairs.Settings):
     neighbours: int = Field(ge=1, description="the partner is drawn from this many nearest ones")
 
 
-class Params(command.Section):
+class Params(schema.Section):
     width: int = Field(ge=1, description="hidden units D' of each bottleneck")
     one_set: pairs.Pairs
     many_sets: pairs.Pairs
@@ -73,7 +72,7 @@ def main(
     *,
     kind: str,
     params: Params,
-    lists: command.Lists,
+    lists: schema.Lists,
     seed: int,
 ) -> str:
     model, tasks = load(encoder), list(lists.tasks)
@@ -91,7 +90,7 @@ def main(
         history = pairs.train(model, parts, pixels, rows, None, chosen, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)
-        write_history(history, folder / "history.csv", ["epoch", "loss"])
+        training_log.write(history, folder, ["epoch", "loss"])
     checkpoint.clear(work)
     return f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}, {len(history)} epochs"
 

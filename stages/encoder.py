@@ -17,13 +17,13 @@ from safetensors.torch import load_file
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor
 
-from stages.core import command, outputs
+from stages.core import command, outputs, schema
 from stages.core.model import Config, Model, fit_tensors, load, save
 
 log = logging.getLogger(__name__)
 
 
-class Params(command.Section):
+class Params(schema.Section):
     source: Literal["folder", "timm", "file"]
     path: str = Field(description="the folder or file; for timm the lock file that pins timm's version")
     architecture: str | None = Field(description="a timm name; null where the folder's config says it")

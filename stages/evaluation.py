@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import command, device, outputs, store, whitening
+from stages.core import command, device, outputs, schema, store, whitening
 from stages.core.collection import Collection, open_pixels, read_tables
 from stages.core.extract import embed, extract
 from stages.core.metrics import query_metrics
@@ -23,7 +23,7 @@ from stages.core.model import Model, load
 NEAREST = 5
 
 
-class Params(command.Section):
+class Params(schema.Section):
     whitened_dim: int = Field(ge=1, description="dimensions kept by PCA-whitening (fewer where the data allow fewer)")
     precision: device.Precision
     batch: int = Field(ge=1, description="images per forward pass")
@@ -76,7 +76,7 @@ QUERIES = pa.schema(
 )
 
 
-def main(images: Path, folder: Path, output: Path, *, model: str, params: Params, lists: command.Lists) -> str:
+def main(images: Path, folder: Path, output: Path, *, model: str, params: Params, lists: schema.Lists) -> str:
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     train, test = collection.train, np.flatnonzero(~collection.is_train)

@@ -11,12 +11,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from stages.core import command, device, outputs, shards, store
+from stages.core import command, device, outputs, schema, shards, store
 from stages.core.extract import extract
 from stages.core.model import load
 
 
-class Params(command.Section):
+class Params(schema.Section):
     dtype: Literal["float16", "float32"]
     precision: device.Precision
     batch: int = Field(ge=1, description="images per forward pass")

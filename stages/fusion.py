@@ -15,11 +15,10 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from stages.core import checkpoint, classification, command, device, outputs, pairs, store
+from stages.core import checkpoint, classification, command, device, outputs, pairs, schema, store, training_log
 from stages.core.adaptors import Attention, Fusion, fuse
 from stages.core.collection import open_pixels, read_tables
 from stages.core.extract import embed
-from stages.core.loop import write_history
 from stages.core.model import AdaptorConfig, Model, load, save
 
 
@@ -27,7 +26,7 @@ class Supervised(classification.Settings):
     start_std: float = Field(gt=0, description="standard deviation of Q and K at the start")
 
 
-class Params(command.Section):
+class Params(schema.Section):
     attention: Attention
     average: None
     augmentation: pairs.Pairs
@@ -84,7 +83,7 @@ def main(
     *,
     pairs: str,
     params: Params,
-    lists: command.Lists,
+    lists: schema.Lists,
     seed: int,
 ) -> str:
     names, tasks = list(lists.sizes), list(lists.tasks)
@@ -110,7 +109,7 @@ def main(
         history = train(model, images, tasks, graph, chosen, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)
-        write_history(history, folder / "history.csv", ["epoch", "loss"])
+        training_log.write(history, folder, ["epoch", "loss"])
     if work is not None:
         checkpoint.clear(work)
     learnt = f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}" if history else "nothing to learn"

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import collage, command, outputs, store
+from stages.core import collage, command, outputs, schema, store
 from stages.core.collection import TABLE, read_table
 
 
-class Params(command.Section):
+class Params(schema.Section):
     cell: int = Field(ge=8, le=256, description="side of each of the four cells, px")
 
 
@@ -30,7 +30,7 @@ def rows_of(table: pa.Table, split: str, classes: list[str], is_in: bool) -> np.
     return np.flatnonzero(mine & (np.isin(names, classes) == is_in))
 
 
-def choose(images: Path, spec: command.Collage, split: str) -> tuple[np.ndarray, np.ndarray]:
+def choose(images: Path, spec: schema.Collage, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the targets and rows of the backgrounds; ValueError where a split has neither."""
     targets, backgrounds = (read_table(images / task) for task in (spec.targets, spec.backgrounds))
     listed = spec.background_classes
@@ -47,7 +47,7 @@ def choose(images: Path, spec: command.Collage, split: str) -> tuple[np.ndarray,
     return found
 
 
-def main(images: Path, output: Path, *, collages: str, params: Params, lists: command.Lists, seed: int) -> str:
+def main(images: Path, output: Path, *, collages: str, params: Params, lists: schema.Lists, seed: int) -> str:
     spec = lists.gsp_collages[collages]
     readers = [store.open(images / task / "pixels.zarr") for task in (spec.targets, spec.backgrounds)]
     table, places, counts, columns = read_table(images / spec.targets), [], {}, []

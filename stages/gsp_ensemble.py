@@ -20,7 +20,7 @@ import torch
 from pydantic import Field
 from safetensors.torch import load_file, save_file
 
-from stages.core import collage, command, fold_combinations, outputs, store
+from stages.core import collage, command, fold_combinations, outputs, schema, store
 from stages.core.attribute_transfer import transfer
 from stages.core.metric_images import Images, read_images
 from stages.core.progress import progress
@@ -29,7 +29,7 @@ from stages.core.query_gallery import score
 Rows = list[dict[str, str | float]]
 
 
-class Params(command.Section):
+class Params(schema.Section):
     recall_at: list[int] = Field(description="K of the reported Recall@K")
     splits: int = Field(ge=0, description="random halves of the classes to try the attributes on; 0: none")
     ridge: float = Field(gt=0, description="of that predictor")
@@ -114,7 +114,7 @@ def gather_pictures(
     return tensors, [table.names[table.labels[row]] for row in rows]
 
 
-def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, lists: command.Lists, seed: int) -> str:
+def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, lists: schema.Lists, seed: int) -> str:
     runs = [run for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]]
     table = read_images(images)
     rows = list(chain.from_iterable(score_run(folds / run, run, table, params.recall_at) for run in runs))

@@ -21,7 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import best_state, checkpoint, class_folds, command, device, feature_map, outputs, store
+from stages.core import best_state, checkpoint, class_folds, command, device, feature_map, outputs, schema, store
 from stages.core.augment import Augmentation
 from stages.core.class_batches import ClassBatches
 from stages.core.embedder import START, Embedder, Loss, Losses, Values, parameter_groups
@@ -31,7 +31,7 @@ from stages.core.metric_images import Images, read_images
 from stages.core.query_gallery import score
 
 
-class Params(command.Section):
+class Params(schema.Section):
     size: int = Field(ge=16, description="side of the network's input, px")
     backbone: feature_map.Backbone
     hidden: int = Field(ge=0, description="units of a layer between backbone and pooling; 0: none")
@@ -50,7 +50,7 @@ class Params(command.Section):
     pictures: int = Field(ge=1, description="test classes to show weights of")
 
 
-def configure(run: command.Run, params: Params) -> tuple[Loss, Losses, dict]:
+def configure(run: schema.Run, params: Params) -> tuple[Loss, Losses, dict]:
     """The run's loss and the values of its pooling; ValueError lists what params.yaml knows."""
     for title, name, known in (("losses", run.loss, params.losses), ("poolings", run.pooling, params.poolings)):
         if name not in known:
@@ -64,7 +64,7 @@ def train(
     maps: Maps,
     fold: class_folds.Fold,
     table: Images,
-    run: command.Run,
+    run: schema.Run,
     params: Params,
     seed: int,
     work: Path,
@@ -101,9 +101,7 @@ def train(
     return current, history
 
 
-def main(
-    images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: command.Lists, seed: int
-) -> str:
+def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: schema.Lists, seed: int) -> str:
     spec, table = lists.gsp_runs[run], read_images(images)
     folds = class_folds.folds(table.labels[table.splits == "train"], params.protocol)
     held = np.isin(table.labels, folds[0].validation) & (table.splits == "train")

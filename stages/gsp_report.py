@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import Field
 from safetensors.numpy import load_file
 
-from stages.core import command, outputs
+from stages.core import command, outputs, schema
 from stages.core.report import gsp, page
 
 NOTE = (
@@ -23,12 +23,12 @@ NOTE = (
 FORMS = (("single", "one fold"), ("mean", "folds averaged"), ("concat", "folds side by side"))
 
 
-class Params(command.Section):
+class Params(schema.Section):
     thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, px")
     metrics: list[str] = Field(min_length=1, description="shown for each form: map_at_r, r_precision, recall_at_<k>")
 
 
-def read_curves(file: Path, runs: dict[str, command.Run]) -> list[dict]:
+def read_curves(file: Path, runs: dict[str, schema.Run]) -> list[dict]:
     """A chart for each loss: validation MAP@R of the first fold of its runs."""
     with file.open(newline="", encoding="utf-8") as lines:
         rows = [row for row in csv.DictReader(lines) if (row["fold"], row["repeat"]) == ("0", "0")]
@@ -43,13 +43,13 @@ def read_curves(file: Path, runs: dict[str, command.Run]) -> list[dict]:
     return charts
 
 
-def pairs(runs: dict[str, command.Run]) -> list[tuple[str, str]]:
+def pairs(runs: dict[str, schema.Run]) -> list[tuple[str, str]]:
     """Every run beside the plain mean with the same loss."""
     means = {spec.loss: run for run, spec in runs.items() if spec.pooling == "gap" and not spec.zero_shot}
     return [(run, means[spec.loss]) for run, spec in runs.items() if spec.loss in means and means[spec.loss] != run]
 
 
-def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: command.Lists) -> str:
+def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: schema.Lists) -> str:
     runs = {run: spec for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]}
     metrics = json.loads((ensemble / "metrics.json").read_text(encoding="utf-8"))
     known = sorted(next(iter(metrics.values()))["single"])
@@ -82,9 +82,7 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: comm
         for run, forms in metrics.items()
     }
     with outputs.folder(output) as folder:
-        for file, template in (("index.html", "gsp.html.j2"), ("table.md", "gsp.md.j2")):
-            (folder / file).write_text(page.render(template, content), encoding="utf-8")
-        (folder / "metrics.json").write_text(json.dumps(percent, indent=1) + "\n", encoding="utf-8")
+        page.write(folder, "gsp.html.j2", "gsp.md.j2", content, percent)
     return f"{len(runs)} runs, index.html {(output / 'index.html').stat().st_size / 2**20:.1f} MiB"
 
 

@@ -6,19 +6,18 @@ Writes  index.html, table.md    the page
 """
 
 import copy
-import json
 from pathlib import Path
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import best_state, checkpoint, command, outputs, pooling, toy_map
+from stages.core import best_state, checkpoint, command, outputs, pooling, schema, toy_map
 from stages.core.report import gallery, gsp, page
 from stages.core.token_bags import Bags, World, draw, map_at_r
 
 
-class Tokens(command.Section):
+class Tokens(schema.Section):
     world: World
     size: int = Field(ge=1, description="numbers of a token's vector")
     per_class: int = Field(ge=2, description="bags of each class in a batch")
@@ -32,12 +31,12 @@ class Tokens(command.Section):
     stopping: best_state.Stopping
 
 
-class Toy(command.Section):
+class Toy(schema.Section):
     mu: list[float] = Field(min_length=1)
     epsilon: float = Field(gt=0)
 
 
-class Params(command.Section):
+class Params(schema.Section):
     tokens: Tokens
     toy: Toy
 
@@ -124,15 +123,13 @@ def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
     )
 
 
-def main(output: Path, *, study: str, params: Params, lists: command.Lists, seed: int) -> str:
+def main(output: Path, *, study: str, params: Params, lists: schema.Lists, seed: int) -> str:
     kind = lists.gsp_studies[study]
     work = checkpoint.work_folder("gsp_study", study, params, seed)
     content, metrics, lines = study_toy(params.toy) if kind == "toy" else study_tokens(params.tokens, seed, work)
     content |= {"title": study, "published": [], "attributes": [], "transfer": {}}
     with outputs.folder(output) as folder:
-        for file, template in (("index.html", "gsp.html.j2"), ("table.md", "gsp.md.j2")):
-            (folder / file).write_text(page.render(template, content), encoding="utf-8")
-        (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
+        page.write(folder, "gsp.html.j2", "gsp.md.j2", content, metrics)
         (folder / "history.csv").write_text("\n".join(["pooling,step,loss,map_at_r", *lines]) + "\n", encoding="utf-8")
     checkpoint.clear(work)
     return ", ".join(f"{name} {next(iter(values.values())):.1f} %" for name, values in metrics.items())

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import archive, command, embedded, folder, outputs, store
+from stages.core import archive, command, embedded, folder, outputs, schema, store
 from stages.core.candidates import Candidates, by_class, in_splits, published
 from stages.core.collection import TABLE
 from stages.core.decode import decode_all
@@ -28,13 +28,13 @@ from stages.core.progress import progress
 BLOCK = 256
 
 
-class PerClass(command.Section):
+class PerClass(schema.Section):
     digits: int = Field(ge=2, description="images of each digit, at most (there are 174 to 183)")
     glyphs: int = Field(ge=2, description="images of each character; every font is used once before one is used again")
     patches: int = Field(ge=2, description="crops of each place")
 
 
-class Params(command.Section):
+class Params(schema.Section):
     size: int = Field(ge=16, le=1024, description="side of the stored square images, pixels")
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     per_class: PerClass
@@ -50,7 +50,7 @@ def draw(source: str, params: Params) -> embedded.Pictures:
         return embedded.glyphs(params.size, params.per_class.glyphs)
     if source == "patches":
         return embedded.patches(params.size, params.per_class.patches, params.places)
-    known = ", ".join([*command.EMBEDDED, "folder", "splits", *command.DATASETS])
+    known = ", ".join([*schema.EMBEDDED, "folder", "splits", *schema.DATASETS])
     raise ValueError(f"source is {source!r}; known: {known}")
 
 
@@ -64,7 +64,7 @@ def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
         )
     if source == "splits":
         return in_splits(raw, params.size, limit)
-    if source in command.DATASETS:
+    if source in schema.DATASETS:
         return published(raw, source, unseen, params.size, limit, params.published_counts)
     drawn = draw(source, params)
     classes = {path: class_name for class_name, path in drawn}
@@ -109,9 +109,9 @@ def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, re
             )
 
 
-def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: command.Lists) -> str:
+def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: schema.Lists) -> str:
     """Ingests one task; `raw` is its folder or zip, for an embedded source the lock file that pins its package."""
-    is_public = source in command.DATASETS
+    is_public = source in schema.DATASETS
     with (
         archive.opened(raw) if source in ("folder", "splits") else nullcontext(raw) as place,
         outputs.folder(output) as partial,

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import command, outputs, store
+from stages.core import command, outputs, schema, store
 from stages.core.collection import open_features, read_tables
 from stages.core.neighbours import nearest
 
 
-class Params(command.Section):
+class Params(schema.Section):
     neighbours: int = Field(ge=1, description="how many per image")
 
 
-def main(images: Path, features: Path, output: Path, *, params: Params, lists: command.Lists) -> str:
+def main(images: Path, features: Path, output: Path, *, params: Params, lists: schema.Lists) -> str:
     train = read_tables(images, list(lists.tasks)).train
     vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
     _, graph = nearest(vectors, vectors, params.neighbours, exclude_self=True)

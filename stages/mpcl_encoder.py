@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from stages.core import backbone, checkpoint, command, device, outputs, ranks
+from stages.core import backbone, checkpoint, command, device, outputs, ranks, schema, training_log
 from stages.core.augment import Augmentation
 from stages.core.collection import open_pixels, read_tables
-from stages.core.loop import write_history
 from stages.core.model import Config
 from stages.core.pretraining.barlow_twins import BarlowTwinsParams
 from stages.core.pretraining.moco_v2 import MocoV2Params
@@ -30,14 +29,14 @@ from stages.core.pretraining.run import FrameworkParams, Heads, Plan, pretrain
 PIXEL_MEAN = PIXEL_STD = (0.5, 0.5, 0.5)
 
 
-class Network(command.Section):
+class Network(schema.Section):
     architecture: str = Field(description="a timm name")
     kwargs: dict[str, int | float | bool | str] = Field(description="arguments for timm")
     size: int = Field(ge=8, description="side of the input, px")
 
 
-class Params(command.Section):
-    images: dict[command.Name, command.Part] | None = Field(description="tasks and their part; null: train of all")
+class Params(schema.Section):
+    images: dict[schema.Name, schema.Part] | None = Field(description="tasks and their part; null: train of all")
     network: Network = Field(description="of runs that start at random; the others bring their own")
     epochs: int = Field(ge=1)
     batch: int = Field(ge=2, description="images, each in two views, over all devices together")
@@ -81,7 +80,7 @@ def choose_rows(images: Path, tasks: list[str], parts: dict[str, str] | None) ->
     return np.flatnonzero(chosen)
 
 
-def build_encoder(start: Path, run: command.Pretraining, params: Params, stored: int, seed: int) -> backbone.Backbone:
+def build_encoder(start: Path, run: schema.Pretraining, params: Params, stored: int, seed: int) -> backbone.Backbone:
     """The encoder at its start: at random from the seed, or with a folder's weights."""
     torch.manual_seed(seed)  # timm draws a network's start from the global generator
     if run.start == "folder":
@@ -103,7 +102,7 @@ def build_encoder(start: Path, run: command.Pretraining, params: Params, stored:
     return encoder
 
 
-def main(images: Path, start: Path, output: Path, *, run: str, params: Params, lists: command.Lists, seed: int) -> str:
+def main(images: Path, start: Path, output: Path, *, run: str, params: Params, lists: schema.Lists, seed: int) -> str:
     ranks.start()
     tasks, chosen = list(lists.tasks), lists.mpcl[run]
     framework, pixels = params.framework(chosen.framework), open_pixels(images, tasks)
@@ -129,7 +128,7 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
             (folder / "start").mkdir()
             backbone.save(untrained, folder / "start")
             backbone.save(encoder, folder)
-            write_history(history, folder / "history.csv", columns(chosen.heads))
+            training_log.write(history, folder, columns(chosen.heads))
     checkpoint.clear(work)
     ranks.stop()
     last = history[-1]

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from stages.core import backbone, checkpoint, command, device, outputs, probe, store
+from stages.core import backbone, checkpoint, command, device, outputs, probe, schema, store
 from stages.core.augment import Augmentation
 from stages.core.backbone import Backbone
 from stages.core.collection import Collection, open_pixels, read_tables
@@ -27,8 +27,8 @@ from stages.core.probe import Recipe
 PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
 
 
-class Params(command.Section):
-    tasks: list[command.Name] | None = Field(description="null: every task that has labels")
+class Params(schema.Section):
+    tasks: list[schema.Name] | None = Field(description="null: every task that has labels")
     precision: device.Precision
     batch: int = Field(ge=1, description="images per forward pass")
     neighbours: int = Field(ge=1, description="that vote in k-NN")
@@ -88,9 +88,7 @@ def probe_task(
     return found | spread_of_views(network, pixels, rows[test], params)
 
 
-def main(
-    images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: command.Lists, seed: int
-) -> str:
+def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: schema.Lists, seed: int) -> str:
     # Dozens of small fits: a line for each of their epochs would bury the rest; progress speaks for the long ones.
     logging.getLogger("stages.core.loop").setLevel(logging.WARNING)
     tasks = list(lists.tasks)

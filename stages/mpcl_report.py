@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from stages.core import command, outputs
-from stages.core.command import Pretraining
+from stages.core import command, outputs, schema, training_log
 from stages.core.report import head_charts, page
+from stages.core.schema import Pretraining
 
 PUBLISHED = Path(__file__).parent / "core" / "report" / "mpcl_published.csv"
 PLAIN = ("alignment", "uniformity", "images")
@@ -27,7 +27,7 @@ TITLES = {
 }
 
 
-class Params(command.Section):
+class Params(schema.Section):
     published: bool = Field(description="show the paper's tables beside these runs")
 
 
@@ -52,15 +52,6 @@ def read_probe(folder: Path) -> Measures:
         if names:
             found[part]["mean"] = {name: sum(found[part][task][name] for task in tasks) / len(tasks) for name in names}
     return found
-
-
-def read_history(folder: Path) -> list[dict[str, float]]:
-    file = folder / "history.csv"
-    try:
-        with file.open(newline="", encoding="utf-8") as lines:
-            return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(lines)]
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"{file} is missing or damaged ({error}); delete {folder} and run again") from error
 
 
 def title_of(measure: str) -> str:
@@ -97,9 +88,9 @@ def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures]) ->
     return list(tables.values())
 
 
-def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params, lists: command.Lists) -> str:
+def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params, lists: schema.Lists) -> str:
     found = {name: read_probe(probes / name) for name in lists.mpcl}
-    history, own = read_history(encoders / run), found[run]
+    history, own = training_log.read(encoders / run), found[run]
     tasks = [task for task in own["trained"] if task != "mean"]
     measures = [name for name in own["trained"].get("mean", {}) if name in TITLES or name.startswith("fine_")]
     content = {
@@ -117,9 +108,7 @@ def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params
         "tables": read_published(lists.mpcl, found) if params.published else [],
     }
     with outputs.folder(output) as folder:
-        for name, template in (("index.html", "mpcl.html.j2"), ("table.md", "mpcl.md.j2")):
-            (folder / name).write_text(page.render(template, content), encoding="utf-8")
-        (folder / "metrics.json").write_text(json.dumps(own, indent=1) + "\n", encoding="utf-8")
+        page.write(folder, "mpcl.html.j2", "mpcl.md.j2", content, own)
     return f"{len(lists.mpcl)} runs on {len(tasks)} tasks, {len(content['tables'])} published tables"
 
 

@@ -9,7 +9,6 @@ The first thing it says is whether the encoder alone repeats its published row: 
 is worth reading before it holds.
 """
 
-import json
 import math
 from pathlib import Path
 
@@ -17,17 +16,17 @@ import numpy as np
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import collection, command, datasets, outputs
+from stages.core import collection, command, datasets, outputs, schema
 from stages.core.report import charts, page, published, scores
 
 COUNTS = ("train_classes", "train_images", "test_classes", "test_images")
 
 
-class Params(command.Section):
+class Params(schema.Section):
     attention_of: str = Field(description="the fusion whose attention is summed up")
 
 
-def count_rows(images: Path, lists: command.Lists) -> list[dict]:
+def count_rows(images: Path, lists: schema.Lists) -> list[dict]:
     """Table 1: classes and images of each half, with the published counts where the source is a public data set."""
     rows = []
     for name, task in lists.tasks.items():
@@ -37,13 +36,13 @@ def count_rows(images: Path, lists: command.Lists) -> list[dict]:
         met = {}
         for half, mask in (("train", is_train), ("test", ~is_train)):
             met |= {f"{half}_classes": len(set(labels[mask].tolist())), f"{half}_images": int(mask.sum())}
-        known = datasets.counts(task.source) if task.source in command.DATASETS else {}
+        known = datasets.counts(task.source) if task.source in schema.DATASETS else {}
         printed = {key: known.get(f"published_{key}", known.get(key)) for key in COUNTS}
         rows.append({"task": name, "ours": met, "published": printed, "unseen": task.unseen})
     return rows
 
 
-def compare_all(table: scores.Scores, lists: command.Lists) -> list[published.Table]:
+def compare_all(table: scores.Scores, lists: schema.Lists) -> list[published.Table]:
     """Tables 2 to 5. What the paper does not have (whitening, TLDR, the static graph) follows in Table 2."""
     printed = published.read()
     seen = [name for name in table.tasks if not lists.tasks[name].unseen]
@@ -82,7 +81,7 @@ def granularity_use(evaluation: Path, model: str, sizes: dict[str, int]) -> list
     return rows
 
 
-def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists: command.Lists) -> str:
+def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists: schema.Lists) -> str:
     models = scores.in_order(lists.models, list(lists.sizes))
     table = scores.read(evaluation, models, lists.sizes, lists.tasks)
     tables = compare_all(table, lists)
@@ -99,10 +98,13 @@ def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists:
         "curves": charts.granularity_charts(table, lists.sizes),
     }
     with outputs.folder(output) as folder:
-        for name, template in (("index.html", "mrt.html.j2"), ("table.md", "mrt.md.j2")):
-            (folder / name).write_text(page.render(template, content), encoding="utf-8")
-        text = json.dumps(published.as_json(tables) | {"encoder_repeats_its_row": check["holds"]}, indent=1)
-        (folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
+        page.write(
+            folder,
+            "mrt.html.j2",
+            "mrt.md.j2",
+            content,
+            published.as_json(tables) | {"encoder_repeats_its_row": check["holds"]},
+        )
     measured = sum(item.is_measured for item in tables)
     return f"{measured} of {len(tables)} tables measured, the encoder repeats its published row: {check['holds']}"
 

@@ -12,20 +12,20 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import command, outputs, store
+from stages.core import command, outputs, schema, store
 from stages.core.collection import open_features, read_tables
 from stages.core.kmeans import lloyd
 from stages.core.seeding import nearest_seeds
 
 
-class Params(command.Section):
+class Params(schema.Section):
     max_iterations: int = Field(ge=1, description="Lloyd stops earlier when no label changes")
     # The one default among all sections: profiles written before it keep their labels.
-    exchanges: int = Field(default=0, ge=0, description="rounds of dissolving some clusters to split others")
+    exchanges: int = Field(ge=0, description="rounds of dissolving some clusters to split others")
 
 
 def main(
-    images: Path, features: Path, seeds: Path, output: Path, *, granularity: str, params: Params, lists: command.Lists
+    images: Path, features: Path, seeds: Path, output: Path, *, granularity: str, params: Params, lists: schema.Lists
 ) -> str:
     k, order = lists.sizes[granularity], store.open(seeds / "order.zarr")
     if k > len(order):

@@ -11,7 +11,6 @@ Writes  index.html    everything, self-contained
 """
 
 import csv
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import collection, command, outputs, store
+from stages.core import collection, command, outputs, schema, store, training_log
 from stages.core.report import charts, gallery, page, scores
 
 
-class Params(command.Section):
+class Params(schema.Section):
     gains: int = Field(ge=0, le=20, description="queries with the largest gain in each task's gallery")
     thumbnail: int = Field(ge=16, le=512, description="largest side of a gallery picture, in pixels")
     rejected: int = Field(ge=0, le=10_000, description="rejected files listed by name")
@@ -52,16 +51,6 @@ def read_task(images: Path, name: str) -> Task:
         rejected = [(row["path"], row["reason"]) for row in csv.DictReader(file)]
     is_train = np.array([split == "train" for split in table["split"].to_pylist()], dtype=bool)
     return Task(name, table["label"].to_numpy(), table["class_name"].to_pylist(), is_train, rejected)
-
-
-def read_history(folder: Path) -> list[dict[str, int | float]]:
-    """The epochs of one training run, as {epoch, loss[, accuracy]}; empty where nothing is trained."""
-    file = folder / "history.csv"
-    try:
-        with file.open(newline="", encoding="utf-8") as lines:
-            return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(lines)]
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"{file} is missing or damaged ({error}); delete {folder} and run again") from error
 
 
 def task_counts(task: Task, queries: dict[str, int]) -> dict:
@@ -133,7 +122,7 @@ def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str,
     return shown
 
 
-def branch_pages(lists: command.Lists) -> list[dict[str, str]]:
+def branch_pages(lists: schema.Lists) -> list[dict[str, str]]:
     """The reports of the other branches of the graph, by their place beside this one; each is a stage of its own."""
     branches = {"gsp": lists.gsp, "tll": lists.tll, "mpcl": lists.mpcl, "mrt": lists.mrt}
     return [
@@ -152,7 +141,7 @@ def main(
     output: Path,
     *,
     params: Params,
-    lists: command.Lists,
+    lists: schema.Lists,
 ) -> str:
     """Draws the report from what the other stages wrote; `lists` names the items in their order."""
     granularities = lists.sizes
@@ -160,8 +149,8 @@ def main(
     tasks = [read_task(images, name) for name in lists.tasks]
     table = scores.read(evaluation, models, granularities, lists.tasks)
     model = scores.headliner(table, granularities) if table.tasks else None
-    histories = {f"adaptor@{name}": read_history(adaptor / name) for name in granularities}
-    histories |= {f"fusion@{name}": read_history(fusion / name) for name in lists.fusions}
+    histories = {f"adaptor@{name}": training_log.read(adaptor / name) for name in granularities}
+    histories |= {f"fusion@{name}": training_log.read(fusion / name) for name in lists.fusions}
     compared = scores.comparisons(table, model) if model else []
     gains = compared[0]["differences"] if compared else {}
     ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in [scores.MEAN, *table.tasks]]
@@ -185,10 +174,7 @@ def main(
         "params": params,
     }
     with outputs.folder(output) as folder:
-        for name, template in (("index.html", "report.html.j2"), ("table.md", "report.md.j2")):
-            (folder / name).write_text(page.render(template, content), encoding="utf-8")
-        metrics = json.dumps(scores.as_json(table), indent=1)
-        (folder / "metrics.json").write_text(metrics + "\n", encoding="utf-8")
+        page.write(folder, "report.html.j2", "report.md.j2", content, scores.as_json(table))
         header = ["task", "model", "k", "item", *scores.METRICS, "r_precision_whitened"]
         write_csv(folder / "curves.csv", header, curve_rows(table, granularities))
         epochs = [

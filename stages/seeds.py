@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import command, outputs, store
+from stages.core import command, outputs, schema, store
 from stages.core.collection import open_features, read_tables
 from stages.core.seeding import seed_order
 
 
-class Params(command.Section):
+class Params(schema.Section):
     largest: int = Field(ge=1, description="how many seeds to draw (fewer images: all): no granularity is finer")
 
 
-def main(images: Path, features: Path, output: Path, *, params: Params, lists: command.Lists, seed: int) -> str:
+def main(images: Path, features: Path, output: Path, *, params: Params, lists: schema.Lists, seed: int) -> str:
     train = read_tables(images, list(lists.tasks)).train
     largest = max(lists.sizes.values())
     if largest > min(len(train), params.largest):

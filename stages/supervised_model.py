@@ -13,15 +13,14 @@ from pathlib import Path
 import torch
 from pydantic import Field
 
-from stages.core import checkpoint, classification, command, device, outputs
+from stages.core import checkpoint, classification, command, device, outputs, schema, training_log
 from stages.core.collection import open_pixels, read_tables
 from stages.core.extract import embed
-from stages.core.loop import write_history
 from stages.core.model import load, save
 from stages.core.random_sets import insert_random
 
 
-class Params(command.Section):
+class Params(schema.Section):
     width: int = Field(ge=1, description="hidden units D' of each bottleneck")
     start_std: float = Field(gt=0, description="standard deviation of Q and K at the start")
     full: classification.Settings
@@ -38,7 +37,7 @@ def main(
     on: str,
     how: str,
     params: Params,
-    lists: command.Lists,
+    lists: schema.Lists,
     seed: int,
 ) -> str:
     tasks = list(lists.tasks) if on == "all" else [on]
@@ -57,7 +56,7 @@ def main(
     history = classification.train(model, parts, start, pixels, torch.from_numpy(rows), labels, settings, seed, work)
     with outputs.folder(output) as folder:
         save(model.requires_grad_(False), folder)
-        write_history(history, folder / "history.csv", ["epoch", "loss", "accuracy"])
+        training_log.write(history, folder, ["epoch", "loss", "accuracy"])
     checkpoint.clear(work)
     last = history[-1]
     return f"{len(start):,} classes, loss {last['loss']:.3f}, {last['accuracy']:.1%} right, {len(history)} epochs"

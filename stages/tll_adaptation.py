@@ -28,6 +28,7 @@ from stages.core import (
     outputs,
     pair_descriptors,
     reduction,
+    schema,
     store,
 )
 from stages.core.adaptation import Sides
@@ -40,7 +41,7 @@ from stages.core.reduction import Reduction
 RESIDENT_BYTES = 2 * 2**30
 
 
-class Params(command.Section):
+class Params(schema.Section):
     hidden: int = Field(ge=1, description="rows of W")
     sigmas: list[Annotated[float, Field(gt=0, le=LARGEST_SIGMA)]] = Field(
         min_length=1, description="the last one is that of the model that is handed out"

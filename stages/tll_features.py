@@ -12,12 +12,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from stages.core import command, device, layers, outputs, store
+from stages.core import command, device, layers, outputs, schema, store
 from stages.core.extractors import published
 from stages.core.progress import progress
 
 
-class Params(command.Section):
+class Params(schema.Section):
     batch: int = Field(ge=1, description="images per forward pass")
     precision: device.Precision
     flips: bool = Field(description="train on mirrored pairs as well")
@@ -39,7 +39,7 @@ def describe(network: layers.Layers, images: Tensor, precision: device.Precision
         return network(images.to(where).permute(0, 3, 1, 2)).cpu().numpy()
 
 
-def main(pairs: Path, weights: Path, output: Path, *, study: str, params: Params, lists: command.Lists) -> str:
+def main(pairs: Path, weights: Path, output: Path, *, study: str, params: Params, lists: schema.Lists) -> str:
     network = layers.load(chosen(params, lists.tll[study].extractor), weights).to(device.best())
     sides = {side: store.open(pairs / side / "pixels.zarr") for side in ("left", "right")}
     if sides["left"].shape[1] != network.size:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import analogies, command, faces, outputs, pairing, store
+from stages.core import analogies, command, faces, outputs, pairing, schema, store
 from stages.core.decode import Picture, decode_all
 from stages.core.progress import progress
 
@@ -23,7 +23,7 @@ FACE_SIZE = 256
 TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right", "group")])
 
 
-class Params(command.Section):
+class Params(schema.Section):
     size: int = Field(ge=16, le=1024, description="side of the stored square images, pixels; the extractor's input")
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     faces: Literal["keep", "drop", "only"] = Field(description="pairs with a face on both sides, in a folder's images")
@@ -90,7 +90,7 @@ def from_folder(root: Path, listed: str | None, params: Params, rejected: dict[s
     return readable(root, pairs, params, rejected)
 
 
-def main(path: Path, output: Path, *, study: str, params: Params, lists: command.Lists) -> str:
+def main(path: Path, output: Path, *, study: str, params: Params, lists: schema.Lists) -> str:
     source, rejected, rows = lists.tll[study], {}, []
     if source.source == "folder":
         pairs = from_folder(path, source.listed, params, rejected)

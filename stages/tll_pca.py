@@ -16,12 +16,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from stages.core import command, outputs, pair_descriptors, reduction, store
+from stages.core import command, outputs, pair_descriptors, reduction, schema, store
 from stages.core.pair_splits import split
 from stages.core.progress import progress
 
 
-class Params(command.Section):
+class Params(schema.Section):
     components: int = Field(ge=1)
     fit: Literal["train", "all"]
     runs: int = Field(ge=1, description="random splits, each with a training run of its own")

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import command, extractors, outputs, store
+from stages.core import command, extractors, outputs, schema, store
 from stages.core.report import gallery, page, tll
 
 
-class Params(command.Section):
+class Params(schema.Section):
     queries: int = Field(ge=0, le=20, description="gains, and losses, in the gallery")
     thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, in pixels")
 
@@ -81,7 +81,7 @@ def metrics(study: tll.Study) -> dict[str, dict[str, float]]:
     return found
 
 
-def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Params, lists: command.Lists) -> str:
+def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Params, lists: schema.Lists) -> str:
     known, summary = tll.read(adaptation / study), read_summary(adaptation / study)
     after = known.rows[-1]
     table = pq.read_table(pairs / "pairs.parquet").to_pydict()
@@ -106,10 +106,7 @@ def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Par
         "scores": extractors.SCORES,
     }
     with outputs.folder(output) as folder:
-        for file, template in (("index.html", "tll.html.j2"), ("table.md", "tll.md.j2")):
-            (folder / file).write_text(page.render(template, content), encoding="utf-8")
-        text = json.dumps(metrics(known), indent=1)
-        (folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
+        page.write(folder, "tll.html.j2", "tll.md.j2", content, metrics(known))
     gain = content["gains"]["pca"]
     return f"{known.spread(after, 1).mean:.1f} % aR@1, {page.signed(gain.difference)} over PCA, index.html written"
 

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from stages import tll_adaptation, tll_features, tll_pairs, tll_pca
-from stages.core import command
+from stages.core import schema
 from stages.core.layers import Extractor
 from tests.small import SIZE, lists, write_encoder
 
@@ -21,7 +21,7 @@ ADAPTATION = tll_adaptation.Params(
 )
 
 
-def study(path: Path, **changes: object) -> command.Lists:
+def study(path: Path, **changes: object) -> schema.Lists:
     values = {"source": "folder", "path": str(path), "listed": None, "extractor": "small", "weights": "data/encoder"}
     return lists(tll={"own": values | changes})
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from stages.core import command, store
+from stages.core import schema, store
 from stages.core.collection import TABLE
 from stages.core.model import Config, Model, save
 
@@ -23,7 +23,7 @@ CONFIG = Config(
 )
 
 
-def lists(**changes: object) -> command.Lists:
+def lists(**changes: object) -> schema.Lists:
     values = {
         "root": ".",
         "seed": 0,
@@ -38,7 +38,7 @@ def lists(**changes: object) -> command.Lists:
         "mpcl": {},
         "tll": {},
     }
-    return command.Lists(**(values | changes))
+    return schema.Lists(**(values | changes))
 
 
 def draw(task: int, label: int, rng: np.random.Generator) -> np.ndarray:

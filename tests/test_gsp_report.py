@@ -6,9 +6,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from stages.gsp_report import Params, main, pairs
+from tests.project import edit, new_project, outputs, repro
 from tests.small import lists
 from tests.test_architecture import STAGES, body
-from tests.test_end_to_end import edit, new_project, outputs, repro
 
 PARAMS = Params(thumbnail=32, metrics=["map_at_r", "recall_at_2"])
 

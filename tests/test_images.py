@@ -10,7 +10,7 @@ from PIL import Image
 from pydantic import ValidationError
 
 from stages import images
-from stages.core import command, datasets, store
+from stages.core import datasets, schema, store
 from stages.core.collection import TABLE
 from tests import layouts, small
 
@@ -28,7 +28,7 @@ def ingest(
     raw: Path, output: Path, source: str = "folder", params: images.Params = PARAMS, unseen: bool = False
 ) -> tuple[np.ndarray, list[dict], dict[str, str], str]:
     # A source that the lists would refuse must be refused by the stage too.
-    task = command.Task.model_construct(source=source, path=str(raw), unseen=unseen)
+    task = schema.Task.model_construct(source=source, path=str(raw), unseen=unseen)
     lists = small.lists().model_copy(update={"tasks": {"t": task}})
     message = images.main(raw, output, task="t", source=source, params=params, lists=lists)
     pixels = store.open(output / "pixels.zarr")

@@ -1,16 +1,15 @@
 """The real profile `mrt` on small copies of its nine data sets: every stage, every table."""
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from stages.core.command import Lists, check
+from stages.core.command import check
+from stages.core.schema import Lists
 from tests import layouts
-from tests.test_end_to_end import ROOT, SOURCES, dvc, repro
+from tests.project import ROOT, copy_project, dvc, repro
 
 PROFILE = ROOT / "profiles/mrt/params.yaml"
 TASKS = ("aircraft", "cars", "cub", "flowers", "food101", "products")
@@ -66,15 +65,7 @@ def shrink(values: dict) -> None:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("mrt")
-    for name in SOURCES:
-        source, target = ROOT / name, folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(source, target)
-    shutil.copy2(ROOT / ".gitignore", folder)
-    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    copy_project(folder)
     profile = folder / "profiles/mrt"
     profile.mkdir(parents=True)
     (profile / "dvc.yaml").symlink_to("../../dvc.yaml")

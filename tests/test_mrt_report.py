@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages import mrt_report
-from stages.core import command
+from stages.core import schema
 from stages.core.report import published
 from tests.small import lists, write_images
 
@@ -26,7 +26,7 @@ def write_evaluation(folder: Path, rows: dict[str, dict[str, tuple[float, float]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> tuple[Path, Path, command.Lists]:
+def world(tmp_path: Path) -> tuple[Path, Path, schema.Lists]:
     """`cub`, trained, and `dtd`, unseen; where the paper has a row, ours repeats it."""
     images = write_images(tmp_path / "images")
     (images / "dots").rename(images / "cub")

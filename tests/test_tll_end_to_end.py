@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pairs import paint
-from tests.test_end_to_end import ENVIRONMENT, dvc, edit, new_project, outputs, repro
+from tests.project import ENVIRONMENT, dvc, edit, new_project, outputs, repro
 
 STUDY = {"source": "folder", "path": "raw/pairs", "listed": None, "extractor": "encoder", "weights": "data/encoder"}
 REPORT = "tll_report@own"

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from stages.core import device, processes, store
 from stages.core.augment import Augmentation, augment
-from stages.core.command import Section
 from stages.core.loop import Schedule, fit
 from stages.core.losses.norm_softmax import norm_softmax
 from stages.core.model import Model
+from stages.core.schema import Section
 
 
 class Settings(Section):

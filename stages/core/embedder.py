@@ -8,11 +8,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from stages.core import pooling
-from stages.core.command import Section
 from stages.core.feature_map import FeatureMap
 from stages.core.losses import metric
 from stages.core.losses.zero_shot import zero_shot_loss
 from stages.core.poolings.selection import Selection
+from stages.core.schema import Section
 
 Values = dict[str, float | int | bool | None]
 START = 1024  # images whose averages the prototypes are chosen from, as in the reference

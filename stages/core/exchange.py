@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from torch import Tensor
 
 from stages.core.screen import Screen
-from stages.core.vectors import PAIRS, chunks, squared_distances
+from stages.core.vectors import PAIRS, chunks, group_sums, squared_distances
 
 # Clusters of fewer points on average gain too little for comparing all points with all centroids.
 SMALLEST = 8
@@ -57,10 +57,7 @@ def best_splits(
         nearer = beyond_middle(x, labels, first, second)
         members = torch.nonzero(nearer)[:, 0]
         owners = labels[members]
-        sums = torch.zeros_like(totals)
-        for part in chunks(len(members), x.shape[1], 2**21):
-            sums.index_add_(0, owners[part], x.index_select(0, members[part]).double())
-        counts = torch.bincount(owners, minlength=k)
+        sums, counts = group_sums(x, members, owners, k), torch.bincount(owners, minlength=k)
         second = (sums / counts.clamp_min(1)[:, None]).float()
         first = ((totals - sums) / (sizes - counts).clamp_min(1)[:, None]).float()
     everywhere = torch.arange(k, device=x.device)

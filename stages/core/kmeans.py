@@ -14,7 +14,7 @@ from torch import Tensor
 from stages.core.bounds import Bounds
 from stages.core.exchange import exchange
 from stages.core.seeding import SeedOrder, seed_order
-from stages.core.vectors import CELLS, as_pair, as_vectors, assign, chunks, squared_distances
+from stages.core.vectors import CELLS, as_pair, as_vectors, assign, group_sums, squared_distances
 
 __all__ = ["Clusters", "SeedOrder", "assign", "kmeans", "lloyd", "seed_order"]
 
@@ -61,11 +61,8 @@ def update_means(
     """Centroids with those of the changed clusters set to their means, summed in float64 in the order of the points."""
     slots = changed.long().cumsum(0) - 1
     members = torch.nonzero(changed[labels])[:, 0]
-    sums = torch.zeros((int(changed.sum()), x.shape[1]), dtype=torch.float64, device=x.device)
-    for part in chunks(len(members), x.shape[1], 2**21):
-        rows = members[part]
-        sums.index_add_(0, slots[labels[rows]], x[rows].double())
-    counts = torch.bincount(slots[labels[members]], minlength=len(sums))
+    groups, count = slots[labels[members]], int(changed.sum())
+    sums, counts = group_sums(x, members, groups, count), torch.bincount(groups, minlength=count)
     means = centroids.clone()
     means[changed] = (sums / counts[:, None]).float()
     return means

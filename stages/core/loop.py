@@ -108,9 +108,3 @@ def fit(
             ", ".join(f"{n} {v:.4f}" for n, v in row.items() if n != "epoch"),
         )
     return history
-
-
-def write_history(history: list[dict[str, int | float]], file: Path, columns: list[str]) -> None:
-    """The rows of `fit` as CSV."""
-    lines = [",".join(columns)] + [",".join(f"{row[name]:.6g}" for name in columns) for row in history]
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from stages.core import device, store
 from stages.core.augment import Augmentation, augment
-from stages.core.command import Section
 from stages.core.extract import embed
 from stages.core.loop import Schedule, fit
 from stages.core.losses.barlow_twins import barlow_twins
 from stages.core.model import Model
 from stages.core.neighbours import nearest
+from stages.core.schema import Section
 
 
 class Settings(Section):

@@ -12,9 +12,9 @@ from torch.nn import functional
 from stages.core import device, store
 from stages.core.augment import Augmentation, augment, centre_crop
 from stages.core.backbone import Backbone
-from stages.core.command import Section
 from stages.core.loop import Schedule, batches, fit
 from stages.core.neighbours import nearest
+from stages.core.schema import Section
 
 Labels = Int64[np.ndarray, " image"]
 

@@ -10,10 +10,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from stages.core import pooling
-from stages.core.command import Section
 from stages.core.losses import metric
 from stages.core.losses.zero_shot import zero_shot_loss
 from stages.core.metrics import measure, rank
+from stages.core.schema import Section
 
 LIMIT = 0.3  # of every coordinate of a token, as in the reference
 

@@ -13,6 +13,8 @@ CELLS = 2**24
 LARGEST = 1e16
 # Values of pairs worked on at once: they stay in a core's own cache.
 PAIRS = 2**16
+# Values gathered at once to be summed.
+GATHERED = 2**21
 
 
 def as_vectors(rows: np.ndarray | Tensor, name: str = "features") -> Float32[Tensor, "n d"]:
@@ -49,6 +51,16 @@ def chunks(n: int, width: int, cells: int) -> Iterator[slice]:
     step = max(1, cells // max(1, width))
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))
+
+
+def group_sums(
+    x: Float32[Tensor, "n d"], rows: Int64[Tensor, " row"], groups: Int64[Tensor, " row"], count: int
+) -> Float64[Tensor, "count d"]:
+    """The sum of x[rows] over the rows of each group 0..count-1, in float64 and in the order of the rows."""
+    sums = torch.zeros((count, x.shape[1]), dtype=torch.float64, device=x.device)
+    for part in chunks(len(rows), x.shape[1], GATHERED):
+        sums.index_add_(0, groups[part], x.index_select(0, rows[part]).double())
+    return sums
 
 
 def squared_distances(

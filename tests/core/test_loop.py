@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from stages.core import checkpoint
-from stages.core.loop import Schedule, batches, fit, write_history
+from stages.core.loop import Schedule, batches, fit
 
 
 def problem(learning_rate=0.05):
@@ -103,10 +103,3 @@ def test_factor__warms_up_then_follows_a_cosine():
     assert schedule.factor(2) == 1
     assert schedule.factor(6) == pytest.approx(0.55)
     assert schedule.factor(10) == pytest.approx(0.1)
-
-
-def test_write_history__columns_and_header(tmp_path):
-    write_history([{"epoch": 1, "loss": 0.25}], tmp_path / "history.csv", ["epoch", "loss"])
-    write_history([], tmp_path / "empty.csv", ["epoch", "loss"])
-    assert (tmp_path / "history.csv").read_text() == "epoch,loss\n1,0.25\n"
-    assert (tmp_path / "empty.csv").read_text() == "epoch,loss\n"

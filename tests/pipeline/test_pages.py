@@ -9,7 +9,7 @@ from PIL import Image
 
 from pipeline import graph, server
 from tests.pipeline import toy
-from tests.test_end_to_end import new_project
+from tests.project import new_project
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
 

@@ -12,11 +12,11 @@ from torch.nn import functional
 
 from stages.core import ranks
 from stages.core.backbone import Backbone
-from stages.core.command import Section
 from stages.core.losses.barlow_twins import barlow_twins, standardise
 from stages.core.pretraining.heads import Measured, ProjectorParams
 from stages.core.pretraining.optimizer import OptimizerParams
 from stages.core.projectors import MultiProjector
+from stages.core.schema import Section
 
 
 class BarlowTwinsParams(Section):

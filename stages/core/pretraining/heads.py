@@ -9,8 +9,8 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core.command import Section
 from stages.core.projectors import MultiProjector, Norm
+from stages.core.schema import Section
 
 Reading = Literal["shared", "same", "different"]  # of "several projectors": one hidden layer, or one each
 Variant = Literal["plain", "dropout", "mixed", "orthogonal"]  # Table II

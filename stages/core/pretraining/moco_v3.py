@@ -10,11 +10,11 @@ from torch.nn import functional
 
 from stages.core import ranks
 from stages.core.backbone import Backbone, fix_patches
-from stages.core.command import Section
 from stages.core.losses.info_nce import batch_contrast
 from stages.core.pretraining.heads import Measured, ProjectorParams, follow, momentum_copy
 from stages.core.pretraining.optimizer import OptimizerParams
 from stages.core.projectors import MultiProjector, build_mlp
+from stages.core.schema import Section
 
 
 class MocoV3Params(Section):

@@ -1,5 +1,6 @@
 """How the report puts numbers and names into words: one decimal, a sign that is always shown, every name escaped."""
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -66,6 +67,13 @@ def render(template: str, content: dict) -> str:
     made.filters["count"] = lambda value: "–" if value is None else f"{value:,}"
     made.globals.update(title_of=title_of, whitened=scores.WHITENED, mean=scores.MEAN, oracle=scores.ORACLE)
     return made.get_template(template).render(content)
+
+
+def write(folder: Path, html: str, markdown: str, content: dict, metrics: dict) -> None:
+    """index.html and table.md from these templates, and metrics.json."""
+    (folder / "index.html").write_text(render(html, content), encoding="utf-8")
+    (folder / "table.md").write_text(render(markdown, content), encoding="utf-8")
+    (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
 
 
 def trend(value: float) -> int:
