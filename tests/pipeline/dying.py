@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -96,7 +97,16 @@ def case(folder: Path, number: signal.Signals, target: str, api: str) -> dict[st
     environment = toy.ENVIRONMENT | held | {"TOY_MARK": mark, "PREFECT_API_URL": api}
     with (folder.parent / f"{folder.name}.log").open("w") as log:
         command = [sys.executable, "-m", "pipeline.flows"]
-        flow = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
+        flow = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            # Tests that a shell runs in the background ignore SIGINT, and children inherit that.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        )
     wait_for_epoch(folder, flow)
     words = {"dvc": ("-m", "dvc"), "stage": ("train.py",)}
     victim = psutil.Process(flow.pid) if target == "flow" else named(mark, *words[target])
