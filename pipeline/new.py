@@ -21,6 +21,11 @@ SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 # Off in a new profile.
 BRANCHES = ("mpcl", "tll", "gsp_collages", "gsp_runs", "gsp", "gsp_studies")
+# The root's characters must not be mirrored nor cut down to a stroke, but may be bold or tinted: photographs the other
+# way. They also take longer to learn.
+VIEWS = {"flip: 0,": "flip: 0.5,", "smallest_crop: 0.5,": "smallest_crop: 0.2,", "stroke: 1.5,": "stroke: 0,"}
+VIEWS |= {"tint: 0.2,": "tint: 0,"}
+ADAPTOR = {"epochs": 20, "batch": 64, "learning_rate": 0.003}
 # dvc.yaml hands paths to a shell, and DVC fills in what looks like one of its own variables.
 UNSAFE = re.compile(r"[\"'`$\\\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -132,6 +137,20 @@ def powers_of_four(train_images: int) -> list[int]:
     return [4**power for power in range(4, 32) if 4**power <= train_images]
 
 
+def granularities(choice: str, train_images: int, rungs: int) -> list[int]:
+    """The numbers of clusters for `ladder`, `auto`, or a list such as `1500,1950`; ValueError where they do not fit."""
+    if choice == "ladder":
+        return ladder(train_images, rungs)
+    if choice == "auto":
+        return powers_of_four(train_images)
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", choice):
+        raise ValueError(f"--granularities is {choice!r}: give ladder, auto, or numbers such as 256,1024")
+    ks = sorted(set(map(int, choice.split(","))))
+    if not 2 <= ks[0] <= ks[-1] <= train_images:
+        raise ValueError(f"--granularities is {choice}: allowed are 2 to {train_images}, the images to train on")
+    return ks
+
+
 def with_block(text: str, key: str, value: str, lines: list[str]) -> str:
     """The YAML text with a top-level key set to `value` and the indented `lines`; its anchor and comment stay."""
     # Text, since a round trip through ruamel cannot delete keys that a merge (`<<:`) refers to.
@@ -143,13 +162,10 @@ def with_block(text: str, key: str, value: str, lines: list[str]) -> str:
     return block.sub(lambda met: f"{key}:{met[1] or ''}{opening}{met[2] or ''}\n{rest}", text)
 
 
-def edited(
-    text: str, root: Path, tasks: dict[str, Path], train_images: int, auto: bool = False
-) -> tuple[str, list[int]]:
+def edited(text: str, root: Path, tasks: dict[str, Path], train_images: int, choice: str) -> tuple[str, list[int]]:
     """The root's params.yaml for these tasks, and its granularities, which are fitted to the number of images."""
     yaml = YAML(typ="safe")
-    rungs = len(yaml.load(text)["granularities"])
-    fitting = powers_of_four(train_images) if auto else ladder(train_images, rungs)
+    fitting = granularities(choice, train_images, len(yaml.load(text)["granularities"]))
     text = with_block(text, "root", "../..", [])
     text = with_block(
         text, "tasks", "", [f"{task}: {{source: folder, path: '{path}'}}" for task, path in tasks.items()]
@@ -159,13 +175,10 @@ def edited(
             text = with_block(text, branch, "{}", [])
     text = with_block(text, "granularities", "", [f"k{k}: adaptor/k{k}" for k in fitting])
     text = re.sub(r"^(  largest: )\d+", lambda met: f"{met[1]}{max(fitting)}", text, flags=re.M)
-    # The root's characters must not be mirrored, nor cut down to a stroke, but may be bold: photographs the other way.
-    for root_value, photographs in (
-        ("flip: 0", "flip: 0.5"),
-        ("smallest_crop: 0.5", "smallest_crop: 0.2"),
-        ("stroke: 1.5", "stroke: 0"),
-    ):
-        text = text.replace(f"{root_value},", f"{photographs},")
+    for root_value, photographs in VIEWS.items():
+        text = text.replace(root_value, photographs)
+    for key, value in ADAPTOR.items():
+        text = re.sub(rf"^(adaptor:\n(?:  .*\n)*?  {key}: )[^\s#]+", rf"\g<1>{value}", text, flags=re.M)
     # Paths are seen from the file they stand in, and that now lies two folders deeper.
     text = re.sub(
         r"^([ ]+path: )([^\s/]\S*)",
@@ -180,7 +193,7 @@ def edited(
     return text, fitting
 
 
-def create(root: Path, name: str, images: list[Path], auto: bool = False) -> list[str]:
+def create(root: Path, name: str, images: list[Path], choice: str = "ladder") -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each."""
     if not re.fullmatch(r"[a-z0-9_-]+", name):
         raise ValueError(f"NAME is {name!r}: use small letters, digits, - and _ only")
@@ -192,7 +205,7 @@ def create(root: Path, name: str, images: list[Path], auto: bool = False) -> lis
     tasks = task_names([path.resolve() for path in images])
     found = {task: look(path) for task, path in tasks.items()}
     train_images = sum(folder.train_images for folder in found.values())
-    text, fitting = edited((root / "params.yaml").read_text(encoding="utf-8"), root, tasks, train_images, auto)
+    text, fitting = edited((root / "params.yaml").read_text(encoding="utf-8"), root, tasks, train_images, choice)
     partial = profile.with_name(f".{name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -211,18 +224,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pipeline.new", description="A profile for your own images.")
     parser.add_argument("name", metavar="NAME", help="small letters, digits, - and _")
     parser.add_argument("--images", metavar="DIR", type=Path, action="append", required=True, help="one task each")
-    # DVC reads the list itself, so `auto` is settled here, where the images are counted.
-    choices = ("ladder", "auto")
+    # DVC reads the list itself, so the choice is settled here, where the images are counted.
     parser.add_argument(
-        "--granularities", choices=choices, default=choices[0], help="auto: every power of 4 from 256 to the images"
+        "--granularities",
+        metavar="K,K,...",
+        default="ladder",
+        help="numbers of clusters; ladder (the default): three, the largest with 2 images each or more; auto: every "
+        "power of 4 from 256 to the images",
     )
     arguments = parser.parse_args()
     try:
-        sys.stdout.write(
-            "\n".join(create(ROOT, arguments.name, arguments.images, arguments.granularities == "auto")) + "\n"
-        )
+        lines = create(ROOT, arguments.name, arguments.images, arguments.granularities)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

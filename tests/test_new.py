@@ -127,6 +127,10 @@ def test_create__of_the_real_params_suits_photographs(root: Path, tmp_path: Path
     assert (
         values["adaptor"]["augmentation"]["stroke"] == values["fusion"]["augmentation"]["augmentation"]["stroke"] == 0
     )
+    assert values["adaptor"]["augmentation"]["tint"] == 0
+    assert values["adaptor"]["gamma"] == read(root / "params.yaml")["adaptor"]["gamma"]
+    assert {key: values["adaptor"][key] for key in new.ADAPTOR} == new.ADAPTOR
+    assert values["fusion"]["neighbour"]["epochs"] == read(root / "params.yaml")["fusion"]["neighbour"]["epochs"]
     assert {branch: values[branch] for branch in new.BRANCHES} == {branch: {} for branch in new.BRANCHES}
 
 
@@ -153,8 +157,18 @@ def test_powers_of_four__from_256_to_the_number_of_images(images: int, ks: list[
 
 
 def test_create__granularities_from_the_number_of_images(root: Path, tmp_path: Path) -> None:
-    lines = new.create(root, "auto", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(260)])], auto=True)
+    lines = new.create(root, "auto", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(260)])], "auto")
     assert "granularities: k = 256, for 260 training images" in lines
+
+
+def test_granularities__as_listed() -> None:
+    assert new.granularities("1950,1500,1950", 3897, 3) == [1500, 1950]
+    for wrong in ("1", "2,3898"):
+        with pytest.raises(ValueError, match=rf"--granularities is {wrong}: allowed are 2 to 3897"):
+            new.granularities(wrong, 3897, 3)
+    for wrong in ("", "many", "2,", "-3", "0"):
+        with pytest.raises(ValueError, match="give ladder, auto, or numbers such as 256,1024"):
+            new.granularities(wrong, 3897, 3)
 
 
 def test_look__counts_as_the_stage_does(tmp_path: Path) -> None:
