@@ -33,7 +33,7 @@ def run_of(task: str, run: str, loss: str) -> dict:
 
 def fold_params(values: dict, arguments: argparse.Namespace) -> gsp_fold.Params:
     """The default values with another backbone, the paper's embedding, and no layer before the pooling."""
-    changed = values | {"size": arguments.size, "hidden": 0, "embedding": 128, "poolings": POOLINGS}
+    changed = values | {"side": arguments.size, "hidden": 0, "embedding": 128, "poolings": POOLINGS}
     changed |= {"pictures": 1, "protocol": {"kind": "fair", "folds": 2, "repeats": 1}}
     changed["stopping"] = values["stopping"] | {"longest": arguments.steps}
     changed["backbone"] = values["backbone"] | {
@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace) -> None:
         fold_params(values["gsp_fold"], arguments),
         gsp_ensemble.Params(recall_at=[1, 4], splits=0, ridge=0.05, thumbnail=48),
     )
-    decoded = images.Params.model_validate(values["images"] | {"size": arguments.size})
+    decoded = images.Params.model_validate(values["images"] | {"side": arguments.size})
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         for task, folder in tasks.items():

@@ -27,17 +27,17 @@ class Params(schema.Section):
     source: Literal["folder", "timm", "file"]
     path: str = Field(description="the folder or file; for timm the lock file that pins timm's version")
     architecture: str | None = Field(description="a timm name; null where the folder's config says it")
-    size: int | None = Field(ge=8, description="side of the encoder's input in pixels; null as above")
-    resize: int = Field(ge=8, description="side of the stored images before the centre crop, = images.size")
+    side: int | None = Field(ge=8, description="side of the encoder's input in pixels; null as above")
+    resize: int = Field(ge=8, description="side of the stored images before the centre crop, = images.side")
 
     @model_validator(mode="after")
     def names_what_it_needs(self) -> "Params":
-        values, folder = (self.architecture, self.size), self.source == "folder"
+        values, folder = (self.architecture, self.side), self.source == "folder"
         if any((value is None) != folder for value in values):
             wanted = "null for source: folder" if folder else f"given for source: {self.source}"
-            raise ValueError(f"architecture and size must be {wanted}, met {self.architecture!r} and {self.size!r}")
-        if self.size is not None and self.size > self.resize:
-            raise ValueError(f"size {self.size} is larger than resize {self.resize}")
+            raise ValueError(f"architecture and side must be {wanted}, met {self.architecture!r} and {self.side!r}")
+        if self.side is not None and self.side > self.resize:
+            raise ValueError(f"side {self.side} is larger than resize {self.resize}")
         return self
 
 
@@ -70,8 +70,8 @@ def describe(params: Params) -> Config:
     return Config(
         architecture=params.architecture,
         # A CNN takes any size; a ViT is built for one.
-        kwargs={"img_size": params.size} if known.fixed_input_size else {},
-        size=params.size,
+        kwargs={"img_size": params.side} if known.fixed_input_size else {},
+        size=params.side,
         resize=params.resize,
         mean=tuple(known.mean),
         std=tuple(known.std),

@@ -32,7 +32,7 @@ from stages.core.query_gallery import score
 
 
 class Params(schema.Section):
-    size: int = Field(ge=16, description="side of the network's input, px")
+    side: int = Field(ge=16, description="side of the network's input, px")
     backbone: feature_map.Backbone
     hidden: int = Field(ge=0, description="units of a layer between backbone and pooling; 0: none")
     embedding: int = Field(ge=2)
@@ -112,7 +112,7 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     backbone = feature_map.load(params.backbone, encoder, seed).to(device.best())
     start = copy.deepcopy(backbone.state_dict())
     pixels = store.open(images / "pixels.zarr")
-    maps = Maps(backbone, pixels, params.size, params.augmentation, params.precision, params.batch)
+    maps = Maps(backbone, pixels, params.side, params.augmentation, params.precision, params.batch)
     given = {"encoder": encoder / "weights.safetensors", "file": Path(params.backbone.path)}.get(
         params.backbone.weights
     )

@@ -19,7 +19,7 @@ from stages.core.token_bags import Bags, World, draw, map_at_r
 
 class Tokens(schema.Section):
     world: World
-    size: int = Field(ge=1, description="numbers of a token's vector")
+    dim: int = Field(ge=1, description="numbers of a token's vector")
     per_class: int = Field(ge=2, description="bags of each class in a batch")
     unseen: int = Field(ge=2, description="bags of each class to validate on, and as many to test on")
     margin: float = Field(gt=0, description="of the negative pairs")
@@ -46,7 +46,7 @@ def learn(params: Tokens, how: str, seed: int, work: Path) -> tuple[float, best_
     values = {} if how == "gap" else {"prototypes": params.prototypes, "mu": params.mu, "epsilon": params.epsilon}
     share = params.zero_shot if how == "gsp-zs" else 0.0
     torch.manual_seed(seed)  # the layers draw their start from the global generator
-    bags = Bags(params.world, params.size, how.removesuffix("-zs"), values, params.margin, share)
+    bags = Bags(params.world, params.dim, how.removesuffix("-zs"), values, params.margin, share)
     if values:
         pooling.start_prototypes(bags.pool, bags.tokens.detach(), seed)
     labels = torch.arange(params.world.classes)

@@ -35,7 +35,7 @@ class PerClass(schema.Section):
 
 
 class Params(schema.Section):
-    size: int = Field(ge=16, le=1024, description="side of the stored square images, pixels")
+    side: int = Field(ge=16, le=1024, description="side of the stored square images, pixels")
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")
@@ -45,11 +45,11 @@ class Params(schema.Section):
 def draw(source: str, params: Params) -> embedded.Pictures:
     """The images of an embedded source."""
     if source == "digits":
-        return embedded.digits(params.size, params.per_class.digits)
+        return embedded.digits(params.side, params.per_class.digits)
     if source == "glyphs":
-        return embedded.glyphs(params.size, params.per_class.glyphs)
+        return embedded.glyphs(params.side, params.per_class.glyphs)
     if source == "patches":
-        return embedded.patches(params.size, params.per_class.patches, params.places)
+        return embedded.patches(params.side, params.per_class.patches, params.places)
     known = ", ".join([*schema.EMBEDDED, "folder", "splits", *schema.DATASETS])
     raise ValueError(f"source is {source!r}; known: {known}")
 
@@ -60,12 +60,12 @@ def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
     if source == "folder":
         listing = folder.find(raw)
         return by_class(
-            listing.images, unseen, lambda paths: decode_all(raw, paths, params.size, limit), listing.rejected
+            listing.images, unseen, lambda paths: decode_all(raw, paths, params.side, limit), listing.rejected
         )
     if source == "splits":
-        return in_splits(raw, params.size, limit)
+        return in_splits(raw, params.side, limit)
     if source in schema.DATASETS:
-        return published(raw, source, unseen, params.size, limit, params.published_counts)
+        return published(raw, source, unseen, params.side, limit, params.published_counts)
     drawn = draw(source, params)
     classes = {path: class_name for class_name, path in drawn}
     return by_class(classes, unseen, lambda paths: (drawn[classes[path], path] for path in paths), {})
@@ -117,7 +117,7 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         outputs.folder(output) as partial,
     ):
         candidates = find(place, source, lists.tasks[task].unseen, params)
-        with store.create(partial / "pixels.zarr", (params.size, params.size, 3), "uint8") as writer:
+        with store.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8") as writer:
             kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
         if is_public and unreadable and params.published_counts:
             raise ValueError(f"{raw} differs from what {source} publishes: {folder.summary(unreadable)}")

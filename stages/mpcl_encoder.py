@@ -32,7 +32,7 @@ PIXEL_MEAN = PIXEL_STD = (0.5, 0.5, 0.5)
 class Network(schema.Section):
     architecture: str = Field(description="a timm name")
     kwargs: dict[str, int | float | bool | str] = Field(description="arguments for timm")
-    size: int = Field(ge=8, description="side of the input, px")
+    side: int = Field(ge=8, description="side of the input, px")
 
 
 class Params(schema.Section):
@@ -90,14 +90,14 @@ def build_encoder(start: Path, run: schema.Pretraining, params: Params, stored: 
         config = Config(
             architecture=network.architecture,
             kwargs=network.kwargs,
-            size=network.size,
+            size=network.side,
             resize=stored,
             mean=PIXEL_MEAN,
             std=PIXEL_STD,
         )
         encoder = backbone.Backbone(config, params.precision)
     if encoder.config.size > stored:
-        raise ValueError(f"images are stored at {stored} px, the encoder wants {encoder.config.size}: set images.size")
+        raise ValueError(f"images are stored at {stored} px, the encoder wants {encoder.config.size}: set images.side")
     encoder.config = encoder.config.model_copy(update={"resize": stored})
     return encoder
 

@@ -45,7 +45,7 @@ def main(pairs: Path, weights: Path, output: Path, *, study: str, params: Params
     if sides["left"].shape[1] != network.size:
         raise ValueError(
             f"the pairs are stored at {sides['left'].shape[1]} px, the extractor wants {network.size}: "
-            "set tll_pairs.size to that"
+            "set tll_pairs.side to that"
         )
     dim = describe(network, torch.from_numpy(sides["left"][:1]), params.precision).shape[1]
     with outputs.folder(output) as folder:

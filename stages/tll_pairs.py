@@ -24,7 +24,7 @@ TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right", "gr
 
 
 class Params(schema.Section):
-    size: int = Field(ge=16, le=1024, description="side of the stored square images, pixels; the extractor's input")
+    side: int = Field(ge=16, le=1024, description="side of the stored square images, pixels; the extractor's input")
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     faces: Literal["keep", "drop", "only"] = Field(description="pairs with a face on both sides, in a folder's images")
     per_character: int = Field(ge=1, description="embedded pairs of each character, in fonts of two families")
@@ -36,7 +36,7 @@ Sides = tuple[np.ndarray, np.ndarray]
 
 def drawn(params: Params) -> dict[pairing.Pairing, Sides]:
     """The embedded pairs."""
-    pairs = analogies.draw(params.size, params.per_character, params.places)
+    pairs = analogies.draw(params.side, params.per_character, params.places)
     named = {pairing.Pairing(name, name, name, pair.group): (pair.left, pair.right) for name, pair in pairs.items()}
     return dict(sorted(named.items()))
 
@@ -65,7 +65,7 @@ def readable(
 ) -> Iterator[tuple[pairing.Pairing, Sides]]:
     """The pairs of which both images can be decoded; the others go into `rejected` with the reason."""
     max_pixels = params.max_megapixels * 10**6
-    found = zip(pairs, decoded(root, pairs, params.size, max_pixels), strict=True)
+    found = zip(pairs, decoded(root, pairs, params.side, max_pixels), strict=True)
     for pair, pictures in progress(found, "pairs", len(pairs), "pair"):
         reasons = [
             f"{path}: {picture}"
@@ -96,7 +96,7 @@ def main(path: Path, output: Path, *, study: str, params: Params, lists: schema.
         pairs = from_folder(path, source.listed, params, rejected)
     else:
         pairs = iter(drawn(params).items())
-    shape = (params.size, params.size, 3)
+    shape = (params.side, params.side, 3)
     with outputs.folder(output) as folder:
         for side in ("left", "right"):
             (folder / side).mkdir()

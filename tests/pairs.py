@@ -11,9 +11,9 @@ from stages.core.layers import Extractor
 from tests.small import SIZE, lists, write_encoder
 
 EXTRACTOR = Extractor(
-    library="encoder", network=None, kwargs={}, size=None, mean=None, std=None, layers=["blocks.0", "blocks.1"]
+    library="encoder", network=None, kwargs={}, side=None, mean=None, std=None, layers=["blocks.0", "blocks.1"]
 )
-PAIRS = tll_pairs.Params(size=SIZE, max_megapixels=1, faces="keep", per_character=1, places=2)
+PAIRS = tll_pairs.Params(side=SIZE, max_megapixels=1, faces="keep", per_character=1, places=2)
 FEATURES = tll_features.Params(batch=16, precision="float32", flips=False, extractors={"small": EXTRACTOR})
 PCA = tll_pca.Params(components=8, fit="train", runs=3, test_share=0.25)
 ADAPTATION = tll_adaptation.Params(

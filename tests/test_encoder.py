@@ -8,11 +8,11 @@ from tests.small import CONFIG, write_encoder
 
 
 def params(**changes):
-    values = {"source": "folder", "path": "x", "architecture": None, "size": None, "resize": 40}
+    values = {"source": "folder", "path": "x", "architecture": None, "side": None, "resize": 40}
     return Params(**(values | changes))
 
 
-TIMM = {"source": "file", "architecture": "vit_tiny_patch16_224", "size": 32}
+TIMM = {"source": "file", "architecture": "vit_tiny_patch16_224", "side": 32}
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +86,11 @@ def test_read_tensors__names_a_file_that_is_damaged_or_no_table(tmp_path):
 
 def test_build__names_similar_architectures(tmp_path):
     with pytest.raises(ValueError, match=r"timm does not know 'vit_smal_patch16'; similar names: .*vit_small_patch16"):
-        build(params(source="timm", architecture="vit_smal_patch16", size=32), tmp_path)
+        build(params(source="timm", architecture="vit_smal_patch16", side=32), tmp_path)
 
 
 @pytest.mark.parametrize(
-    "changes", [{"source": "timm"}, {"architecture": "vit_tiny_patch16_224", "size": 32}, TIMM | {"size": 64}]
+    "changes", [{"source": "timm"}, {"architecture": "vit_tiny_patch16_224", "side": 32}, TIMM | {"side": 64}]
 )
 def test_params__refuses_what_contradicts_itself(changes):
     with pytest.raises(ValueError, match=r"must be|is larger than resize"):

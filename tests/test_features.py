@@ -25,7 +25,7 @@ def test_main__says_when_the_stored_size_is_not_the_encoders(tmp_path):
     images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
     text = (encoder / "config.json").read_text()
     (encoder / "config.json").write_text(text.replace('"resize": 32', '"resize": 36'))
-    with pytest.raises(ValueError, match=r"stored at 32 px, the model expects 36: set images.size and encoder.resize"):
+    with pytest.raises(ValueError, match=r"stored at 32 px, the model expects 36: set images.side and encoder.resize"):
         params = Params(dtype="float32", precision="float32", batch=7)
         main(images / "dots", encoder, tmp_path / "features", task="dots", params=params)
     assert not (tmp_path / "features").exists()

@@ -11,7 +11,7 @@ from stages.gsp_fold import Params, main
 from tests.small import SIZE, lists, write_encoder, write_images
 
 VALUES = {
-    "size": SIZE,
+    "side": SIZE,
     "backbone": {
         "weights": "encoder",
         "path": "x",

@@ -15,7 +15,7 @@ from stages.core.collection import TABLE
 from tests import layouts, small
 
 PARAMS = images.Params(
-    size=16, max_megapixels=1, per_class=images.PerClass(digits=4, glyphs=2, patches=3), places=4, published_counts=True
+    side=16, max_megapixels=1, per_class=images.PerClass(digits=4, glyphs=2, patches=3), places=4, published_counts=True
 )
 
 
@@ -227,7 +227,7 @@ def test_main__raise_on_missing_folder_and_unknown_source(tmp_path: Path) -> Non
         ingest(tmp_path, tmp_path / "out", "web")
 
 
-@pytest.mark.parametrize("change", [{"size": 4}, {"max_megapixels": 100}, {"places": 1}, {"colour": 1}, {"size": "48"}])
+@pytest.mark.parametrize("change", [{"side": 4}, {"max_megapixels": 100}, {"places": 1}, {"colour": 1}, {"side": "48"}])
 def test_params__raise_on_wrong_value(change: dict) -> None:
     with pytest.raises(ValidationError, match=next(iter(change))):
         images.Params.model_validate(PARAMS.model_dump() | change)

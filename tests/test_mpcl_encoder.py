@@ -13,7 +13,7 @@ from tests.small import CONFIG, TASKS, lists, write_encoder, write_images
 def params(**changes):
     values = {
         "images": None,
-        "network": {"architecture": CONFIG.architecture, "kwargs": CONFIG.kwargs, "size": CONFIG.size},
+        "network": {"architecture": CONFIG.architecture, "kwargs": CONFIG.kwargs, "side": CONFIG.size},
         "epochs": 2,
         "batch": 8,
         "warmup": 0,
@@ -52,7 +52,7 @@ def test_main__the_output_is_an_encoder_that_the_pipeline_takes(images, tmp_path
     output = run(images, tmp_path / "out")
     network = model.load(output)
     assert network(torch.rand(2, 3, 32, 32)).shape == (2, 24)
-    taken = encoder_stage.Params(source="folder", path=str(output), architecture=None, size=None, resize=32)
+    taken = encoder_stage.Params(source="folder", path=str(output), architecture=None, side=None, resize=32)
     encoder_stage.main(output, tmp_path / "encoder", params=taken)
     header, *rows = (output / "history.csv").read_text().splitlines()
     assert len(rows) == 2 and header.startswith("epoch,loss,contrast,spread,loss_1,loss_2,accuracy_1")
@@ -117,13 +117,13 @@ def test_main__a_framework_without_its_section_is_refused(images, tmp_path):
 
 
 def test_main__a_network_larger_than_the_images_is_refused(images, tmp_path):
-    large = {"architecture": CONFIG.architecture, "kwargs": CONFIG.kwargs | {"img_size": 64}, "size": 64}
+    large = {"architecture": CONFIG.architecture, "kwargs": CONFIG.kwargs | {"img_size": 64}, "side": 64}
     with pytest.raises(ValueError, match="stored at 32 px, the encoder wants 64"):
         run(images, tmp_path / "out", changes={"network": large})
 
 
 def test_main__a_pair_that_cannot_work_is_refused(images, tmp_path):
-    cnn = {"architecture": "resnet10t", "kwargs": {}, "size": 32}
+    cnn = {"architecture": "resnet10t", "kwargs": {}, "side": 32}
     with pytest.raises(ValueError, match="no patch embedding"):
         run(images, tmp_path / "out", changes={"network": cnn})
     output = run(images, tmp_path / "cnn", changes={"network": cnn}, framework="barlow_twins")

@@ -51,9 +51,9 @@ def shrink(values: dict) -> None:
         for name, folder in values["models"].items()
         if not name.startswith("k") and (name in kept or not folder.startswith("supervised_model/"))
     } | values["granularities"]
-    values["images"] |= {"size": 48, "published_counts": False}
+    values["images"] |= {"side": 48, "published_counts": False}
     values["encoder"] = {"source": "folder", "path": "../../encoders/vit48", "resize": 48}
-    values["encoder"] |= {"architecture": None, "size": None}
+    values["encoder"] |= {"architecture": None, "side": None}
     trained = [values["adaptor"], *values["fusion"].values(), *values["baseline"].values()]
     for section in [*trained, *values["supervised_model"].values()]:
         if isinstance(section, dict) and "epochs" in section:

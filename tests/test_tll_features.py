@@ -32,12 +32,12 @@ def test_main__without_flips(tmp_path):
     [
         ({"extractor": "smal"}, "tll_features.extractors has no 'smal'; known: alexnet, .*resnet18.*small"),
         ({"extractor": "deep"}, r"the encoder has no layer 'blocks.7'; closest: blocks.\d.*; its upper layers: "),
-        ({}, f"the pairs are stored at {SIZE + 8} px, the extractor wants {SIZE}: set tll_pairs.size to that"),
+        ({}, f"the pairs are stored at {SIZE + 8} px, the extractor wants {SIZE}: set tll_pairs.side to that"),
     ],
 )
 def test_main__raise_and_leave_nothing(tmp_path, changes, message):
     size = SIZE + 8 * (not changes)
-    data = run(tmp_path, paint(tmp_path / "raw", 2), "tll_pairs", pairs=PAIRS.model_copy(update={"size": size}))
+    data = run(tmp_path, paint(tmp_path / "raw", 2), "tll_pairs", pairs=PAIRS.model_copy(update={"side": size}))
     deep = EXTRACTOR.model_copy(update={"layers": ["blocks.7"]})
     params = FEATURES.model_copy(update={"extractors": {"small": EXTRACTOR, "deep": deep}})
     encoder, output = write_encoder(tmp_path / "encoder"), tmp_path / "tll_features/own"

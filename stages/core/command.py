@@ -59,6 +59,17 @@ def paths(values: dict, prefix: str = "") -> list[tuple[str, str]]:
     return found
 
 
+def unseen(values: dict, prefix: str = "") -> list[str]:
+    """The full names of keys that DVC's run cache leaves out of account: it would take an old result for a new one."""
+    found = []
+    for key, value in values.items():
+        if str(key) in ("size", "nfiles"):
+            found.append(f"{prefix}{key}")
+        if isinstance(value, dict):
+            found += unseen(value, f"{prefix}{key}.")
+    return found
+
+
 def check(file: Path) -> None:
     """Compares the whole file with what every stage declares; ValueError lists each wrong key with what is allowed."""
     values = read_params(file)
@@ -78,6 +89,7 @@ def check(file: Path) -> None:
             params.model_validate(values.get(stage, {}))
         except ValidationError as error:
             wrong += complaints(error, stage)
+    wrong += [f"  {key}: DVC's run cache does not see a key of this name; choose another" for key in unseen(values)]
     # What a stage makes (a pretrained encoder, say) need not be there yet.
     given = [(key, path) for key, path in paths(values) if not path.startswith(tuple(f"data/{s}/" for s in stages))]
     wrong += [f"  {key}: {path} does not exist" for key, path in given if not (file.parent / path).exists()]

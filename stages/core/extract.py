@@ -27,7 +27,7 @@ def extract(
     if pixels.shape[1] != model.config.resize:
         raise ValueError(
             f"the images are stored at {pixels.shape[1]} px, the model expects {model.config.resize}: "
-            "set images.size and encoder.resize to the same value"
+            "set images.side and encoder.resize to the same value"
         )
     model.eval()
     starts = range(0, len(rows), batch)

@@ -32,7 +32,7 @@ def extractor(row: dict[str, str]) -> Extractor:
         network=row["network"],
         # CLIP's last layer is the projection that timm counts as the classifier.
         kwargs={"num_classes": int(row["num_classes"])} if row["num_classes"] else {},
-        size=int(row["size"]),
+        side=int(row["size"]),
         mean=mean,
         std=std,
         layers=row["layers"].split(),

@@ -29,7 +29,7 @@ class Extractor(BaseModel):
     library: Literal["encoder", "timm", "torchvision"]
     network: str | None
     kwargs: dict[str, int | float | bool | str] = Field(description="further arguments of the network's constructor")
-    size: int | None = Field(ge=8, description="side of the input, pixels")
+    side: int | None = Field(ge=8, description="side of the input, pixels")
     mean: tuple[float, float, float] | None
     std: tuple[float, float, float] | None
     layers: list[str] = Field(min_length=1)
@@ -37,11 +37,11 @@ class Extractor(BaseModel):
 
     @model_validator(mode="after")
     def says_what_it_needs(self) -> "Extractor":
-        given = [value is not None for value in (self.network, self.size, self.mean, self.std)]
+        given = [value is not None for value in (self.network, self.side, self.mean, self.std)]
         if self.library == "encoder" and (any(given) or self.kwargs):
-            raise ValueError("library: encoder takes network, size, mean and std from the model folder: give null")
+            raise ValueError("library: encoder takes network, side, mean and std from the model folder: give null")
         if self.library != "encoder" and not all(given):
-            raise ValueError(f"library: {self.library} needs network, size, mean and std")
+            raise ValueError(f"library: {self.library} needs network, side, mean and std")
         return self
 
 
@@ -53,7 +53,7 @@ class Layers(nn.Module):
         self.config = config
         self.network = build(config)
         read = config.encoder or config
-        self.size = read.size
+        self.size = config.encoder.size if config.encoder else config.side
         self.register_buffer("mean", torch.tensor(read.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(read.std).view(3, 1, 1), persistent=False)
         self.taken: dict[str, Tensor] = {}

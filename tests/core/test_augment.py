@@ -106,5 +106,5 @@ def test_blur__never_leaves_images_as_they_are(pixels):
 
 
 def test_centre_crop__says_what_to_set_when_the_store_is_too_small(pixels):
-    with pytest.raises(ValueError, match=r"stored at 20 px, the encoder wants 24: set images.size"):
+    with pytest.raises(ValueError, match=r"stored at 20 px, the encoder wants 24: set images.side"):
         centre_crop(pixels, 24)

@@ -58,7 +58,7 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         (("sead",), 3, r"sead: is not a known key"),
         (("tasks", "digits", "path"), "no/where", r"tasks.digits.path: no/where does not exist"),
         (("encoder", "path"), "no/weights", r"encoder.path: no/weights does not exist"),
-        (("encoder", "size"), 48, r"architecture and size must be null for source: folder"),
+        (("encoder", "side"), 48, r"architecture and side must be null for source: folder"),
         (("gsp_collages", "collage", "targets"), "letters", r"gsp_collages.collage.targets is 'images/letters'; known"),
         (
             ("gsp_runs", "c2-gap", "images"),
@@ -84,6 +84,12 @@ def test_check__names_what_is_missing_and_all_of_it(tmp_path, values):
     with pytest.raises(
         ValueError, match=r"(?s)2 wrong value.*adaptor.gamma: is missing.*knn_graph.neighbours: is missing"
     ):
+        check(write(tmp_path, values))
+
+
+def test_check__a_key_that_the_run_cache_does_not_see(tmp_path, values):
+    values["tasks"]["size"] = values["tasks"]["digits"]
+    with pytest.raises(ValueError, match=r"tasks.size: DVC's run cache does not see a key of this name"):
         check(write(tmp_path, values))
 
 

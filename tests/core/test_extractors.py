@@ -38,7 +38,7 @@ def test_published__leaves_out_what_no_library_has():
 def test_published__layers_add_up_to_the_published_dimensions(name):
     config = extractors.published()[name]
     with torch.device("meta"):
-        found = Layers(config)(torch.zeros(1, 3, config.size, config.size))
+        found = Layers(config)(torch.zeros(1, 3, config.side, config.side))
     assert found.shape[1] == int(ROWS[name]["dim"])
 
 

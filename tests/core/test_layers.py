@@ -15,12 +15,12 @@ CONVOLUTIONS = {
     "library": "timm",
     "network": "resnet10t",
     "kwargs": {},
-    "size": 32,
+    "side": 32,
     "mean": (0.5, 0.5, 0.5),
     "std": (0.25, 0.25, 0.25),
     "layers": ["layer1", "layer3"],
 }
-ENCODER = {"library": "encoder", "network": None, "kwargs": {}, "size": None, "mean": None, "std": None}
+ENCODER = {"library": "encoder", "network": None, "kwargs": {}, "side": None, "mean": None, "std": None}
 
 
 def pictures(count: int = 3, size: int = 32) -> torch.Tensor:
@@ -84,10 +84,10 @@ def test_layers__unknown_networks_are_answered_with_similar_ones(changes, messag
 
 
 def test_extractor__says_what_each_library_needs():
-    with pytest.raises(ValueError, match="takes network, size, mean and std from the model folder: give null"):
-        Extractor(**ENCODER | {"size": 32}, layers=["blocks.0"])
-    with pytest.raises(ValueError, match="library: timm needs network, size, mean and std"):
-        Extractor(**CONVOLUTIONS | {"size": None})
+    with pytest.raises(ValueError, match="takes network, side, mean and std from the model folder: give null"):
+        Extractor(**ENCODER | {"side": 32}, layers=["blocks.0"])
+    with pytest.raises(ValueError, match="library: timm needs network, side, mean and std"):
+        Extractor(**CONVOLUTIONS | {"side": None})
 
 
 def test_load__a_file_with_a_classifier(tmp_path):
