@@ -104,12 +104,12 @@ def is_off(stage: str, values: dict) -> bool:
     return bool(own) and not any(own)
 
 
-def check_once(file: Path) -> None:
+def check_once(file: Path, again: bool = False) -> None:
     """`check`, skipped when this very file passed before under these very sources (a stage start should stay quick)."""
     sources = [*sorted(STAGES.glob("*.py")), Path(__file__), Path(schema.__file__)]
     state = hashlib.sha256(b"".join(path.read_bytes() for path in [file, *sources])).hexdigest()
-    stamp = Path(".work/checked") / state[:16]
-    if not stamp.exists():
+    stamp = file.parent / ".work/checked" / state[:16]
+    if again or not stamp.exists():
         check(file)
         stamp.parent.mkdir(parents=True, exist_ok=True)
         stamp.touch()
@@ -163,6 +163,7 @@ def list_inputs(arguments: dict[str, Path | str]) -> list[Path]:
 
 if __name__ == "__main__":
     try:
-        check(Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml"))
+        # Before a run: what passes here needs no second look by its first stage.
+        check_once(Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml"), again=True)
     except ValueError as error:
         sys.exit(f"error: {error}")
