@@ -59,15 +59,15 @@ def paths(values: dict, prefix: str = "") -> list[tuple[str, str]]:
     return found
 
 
-def unseen(values: dict, prefix: str = "") -> list[str]:
+def dropped(values: object, key: str = "") -> list[str]:
     """The full names of keys that DVC's run cache leaves out of account: it would take an old result for a new one."""
-    found = []
-    for key, value in values.items():
-        if str(key) in ("size", "nfiles"):
-            found.append(f"{prefix}{key}")
-        if isinstance(value, dict):
-            found += unseen(value, f"{prefix}{key}.")
-    return found
+    if isinstance(values, list):
+        return [name for value in values for name in dropped(value, key)]
+    if not isinstance(values, dict):
+        return []
+    full = {name: f"{key}.{name}" if key else str(name) for name in values}
+    found = [full[name] for name in values if name in ("size", "nfiles")]
+    return found + [name for inner, value in values.items() for name in dropped(value, full[inner])]
 
 
 def check(file: Path) -> None:
@@ -89,7 +89,7 @@ def check(file: Path) -> None:
             params.model_validate(values.get(stage, {}))
         except ValidationError as error:
             wrong += complaints(error, stage)
-    wrong += [f"  {key}: DVC's run cache does not see a key of this name; choose another" for key in unseen(values)]
+    wrong += [f"  {key}: DVC's run cache does not see a key of this name; choose another" for key in dropped(values)]
     # What a stage makes (a pretrained encoder, say) need not be there yet.
     given = [(key, path) for key, path in paths(values) if not path.startswith(tuple(f"data/{s}/" for s in stages))]
     wrong += [f"  {key}: {path} does not exist" for key, path in given if not (file.parent / path).exists()]
@@ -104,15 +104,23 @@ def is_off(stage: str, values: dict) -> bool:
     return bool(own) and not any(own)
 
 
-def check_once(file: Path, again: bool = False) -> None:
-    """`check`, skipped when this very file passed before under these very sources (a stage start should stay quick)."""
+def stamp(file: Path) -> Path:
+    """What is there once this very file has passed under these very sources."""
     sources = [*sorted(STAGES.glob("*.py")), Path(__file__), Path(schema.__file__)]
     state = hashlib.sha256(b"".join(path.read_bytes() for path in [file, *sources])).hexdigest()
-    stamp = file.parent / ".work/checked" / state[:16]
-    if again or not stamp.exists():
-        check(file)
-        stamp.parent.mkdir(parents=True, exist_ok=True)
-        stamp.touch()
+    return file.parent / ".work/checked" / state[:16]
+
+
+def check_and_stamp(file: Path) -> None:
+    check(file)
+    stamp(file).parent.mkdir(parents=True, exist_ok=True)
+    stamp(file).touch()
+
+
+def check_once(file: Path) -> None:
+    """`check`, skipped where the file has its stamp (a stage start should stay quick)."""
+    if not stamp(file).exists():
+        check_and_stamp(file)
 
 
 def end_with_parent() -> None:
@@ -164,6 +172,6 @@ def list_inputs(arguments: dict[str, Path | str]) -> list[Path]:
 if __name__ == "__main__":
     try:
         # Before a run: what passes here needs no second look by its first stage.
-        check_once(Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml"), again=True)
+        check_and_stamp(Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml"))
     except ValueError as error:
         sys.exit(f"error: {error}")

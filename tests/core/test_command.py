@@ -3,9 +3,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from dvc.utils import dict_sha256
 from ruamel.yaml import YAML
 
-from stages.core.command import check, check_once, read_params
+from stages.core.command import check, check_once, dropped, read_params
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -91,6 +92,16 @@ def test_check__a_key_that_the_run_cache_does_not_see(tmp_path, values):
     values["tasks"]["size"] = values["tasks"]["digits"]
     with pytest.raises(ValueError, match=r"tasks.size: DVC's run cache does not see a key of this name"):
         check(write(tmp_path, values))
+
+
+def test_dropped__is_what_the_run_cache_does_not_tell_apart():
+    values = {"a": {"size": 1, "side": 2}, "b": [{"nfiles": 3}, 4], "size": {"c": 5}, "d": [[{"size": 6}]]}
+    assert sorted(dropped(values)) == ["a.size", "b.nfiles", "d.size", "size"]
+    for other in ({"size": 2}, {"side": 2}):
+        same = dict_sha256({"b": [other]}, exclude=["size", "nfiles"]) == dict_sha256(
+            {"b": [dict.fromkeys(other, 9)]}, exclude=["size", "nfiles"]
+        )
+        assert same == bool(dropped({"b": [other]}))
 
 
 def test_check__what_a_stage_makes_need_not_be_there(tmp_path, values):

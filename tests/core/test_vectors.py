@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.vectors import as_vectors, chunks, nearest_centroids, squared_distances
+from stages.core.vectors import as_vectors, chunks, group_sums, nearest_centroids, squared_distances
 
 # Two equal points, two close ones and an outlier: distances that differ by orders of magnitude.
 WORLD = np.array([[0, 0], [0, 0], [1, 0], [1, 0.5], [3, 3], [-2, 1]], np.float32)
@@ -30,6 +30,16 @@ def test_chunks__cover_every_row_once_within_the_limit():
         parts = list(chunks(n, width, cells))
         assert [row for part in parts for row in range(n)[part]] == list(range(n))
         assert all((part.stop - part.start) * width <= cells or part.stop - part.start == 1 for part in parts)
+
+
+def test_group_sums__equal_the_plain_loop(monkeypatch):
+    monkeypatch.setattr("stages.core.vectors.GATHERED", 12)  # four rows at a time
+    x, rows, groups = draw(30, 3, 0), [4, 4, 0, 29, 7, 8, 9, 2, 1, 17, 3], [0, 2, 2, 0, 5, 5, 5, 5, 0, 2, 0]
+    expected = np.zeros((7, 3))
+    for row, group in zip(rows, groups, strict=True):
+        expected[group] += x[row].astype(np.float64)
+    found = group_sums(torch.from_numpy(x), torch.tensor(rows), torch.tensor(groups), 7)
+    assert np.array_equal(found.numpy(), expected)
 
 
 @pytest.mark.parametrize("levels", [None, 2])
