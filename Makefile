@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 VENV := $(CURDIR)/.venv
 READY := $(VENV)/ready
 GRAPH := $(if $(PROFILE),profiles/$(PROFILE)/dvc.yaml,dvc.yaml)
-CHECK = cd $(dir $(GRAPH)) && PYTHONPATH=$(CURDIR) python -m stages.core.command params.yaml
+CHECK = cd $(dir $(GRAPH)) && PYTHONPATH=$(CURDIR) python -m stages.core.runner.command params.yaml
 
 export PATH := $(VENV)/bin:$(PATH)
 export DVC_NO_ANALYTICS := 1

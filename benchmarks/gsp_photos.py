@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 from stages import gsp_ensemble, gsp_fold, images
-from stages.core.command import read_params
-from stages.core.schema import Lists
+from stages.core.runner.command import read_params
+from stages.core.runner.schema import Lists
 
 ROOT = Path(__file__).parent.parent
 POOLINGS = {

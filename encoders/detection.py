@@ -38,7 +38,7 @@ from stages.core.backbone import Backbone
 from stages.core.decode import FORMATS
 from stages.core.loop import Schedule
 from stages.core.model import load_weights, read_config
-from stages.core.progress import progress
+from stages.core.runner.progress import progress
 
 log = logging.getLogger(__name__)
 NAMES = ("AP", "AP50", "AP75")

@@ -1,4 +1,4 @@
-"""How far a stage is, read from the lines that `stages/core/progress.py` and `stages/core/loop.py` log."""
+"""How far a stage is, read from the lines that `stages/core/runner/progress.py` and `stages/core/loop.py` log."""
 
 import re
 import time

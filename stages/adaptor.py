@@ -11,9 +11,10 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from stages.core import checkpoint, classification, command, outputs, schema, store, training_log
+from stages.core import checkpoint, classification, store, training_log
 from stages.core.collection import open_pixels, read_tables
 from stages.core.model import AdaptorConfig, Model, load, save
+from stages.core.runner import command, outputs, schema
 
 
 class Params(classification.Settings):

@@ -16,10 +16,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import checkpoint, command, device, outputs, pairs, schema, store, training_log
+from stages.core import checkpoint, device, pairs, store, training_log
 from stages.core.collection import open_features, open_pixels, read_tables
 from stages.core.model import Model, load, save
 from stages.core.random_sets import insert_random
+from stages.core.runner import command, outputs, schema
 
 
 class Tldr(pairs.Settings):

@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor
 
-from stages.core import command, outputs, schema
 from stages.core.model import Config, Model, fit_tensors, load, save
+from stages.core.runner import command, outputs, schema
 
 log = logging.getLogger(__name__)
 

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import command, device, outputs, schema, store, whitening
+from stages.core import device, store, whitening
 from stages.core.collection import Collection, open_pixels, read_tables
 from stages.core.extract import embed, extract
 from stages.core.metrics import query_metrics
 from stages.core.model import Model, load
+from stages.core.runner import command, outputs, schema
 
 NEAREST = 5
 

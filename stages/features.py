@@ -11,9 +11,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from stages.core import command, device, outputs, schema, shards, store
+from stages.core import device, shards, store
 from stages.core.extract import extract
 from stages.core.model import load
+from stages.core.runner import command, outputs, schema
 
 
 class Params(schema.Section):

@@ -15,11 +15,12 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from stages.core import checkpoint, classification, command, device, outputs, pairs, schema, store, training_log
+from stages.core import checkpoint, classification, device, pairs, store, training_log
 from stages.core.adaptors import Attention, Fusion, fuse
 from stages.core.collection import open_pixels, read_tables
 from stages.core.extract import embed
 from stages.core.model import AdaptorConfig, Model, load, save
+from stages.core.runner import command, outputs, schema
 
 
 class Supervised(classification.Settings):

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import collage, command, outputs, schema, store
+from stages.core import collage, store
 from stages.core.collection import TABLE, read_table
+from stages.core.runner import command, outputs, schema
 
 
 class Params(schema.Section):

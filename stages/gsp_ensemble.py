@@ -20,11 +20,12 @@ import torch
 from pydantic import Field
 from safetensors.torch import load_file, save_file
 
-from stages.core import collage, command, fold_combinations, outputs, schema, store
+from stages.core import collage, fold_combinations, store
 from stages.core.attribute_transfer import transfer
 from stages.core.metric_images import Images, read_images
-from stages.core.progress import progress
 from stages.core.query_gallery import score
+from stages.core.runner import command, outputs, schema
+from stages.core.runner.progress import progress
 
 Rows = list[dict[str, str | float]]
 

@@ -21,7 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import best_state, checkpoint, class_folds, command, device, feature_map, outputs, schema, store
+from stages.core import best_state, checkpoint, class_folds, device, feature_map, store
 from stages.core.augment import Augmentation
 from stages.core.class_batches import ClassBatches
 from stages.core.embedder import START, Embedder, Loss, Losses, Values, parameter_groups
@@ -29,6 +29,7 @@ from stages.core.embedding import embed, write, write_pictures
 from stages.core.maps import Maps
 from stages.core.metric_images import Images, read_images
 from stages.core.query_gallery import score
+from stages.core.runner import command, outputs, schema
 
 
 class Params(schema.Section):

@@ -13,8 +13,8 @@ from pathlib import Path
 from pydantic import Field
 from safetensors.numpy import load_file
 
-from stages.core import command, outputs, schema
 from stages.core.report import gsp, page
+from stages.core.runner import command, outputs, schema
 
 NOTE = (
     "In percent on images of unseen classes, mean ± standard deviation: of one fold over folds and repeats, of "

@@ -12,8 +12,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import best_state, checkpoint, command, outputs, pooling, schema, toy_map
+from stages.core import best_state, checkpoint, pooling, toy_map
 from stages.core.report import gallery, gsp, page
+from stages.core.runner import command, outputs, schema
 from stages.core.token_bags import Bags, World, draw, map_at_r
 
 

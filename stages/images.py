@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import archive, command, embedded, folder, outputs, schema, store
+from stages.core import archive, embedded, folder, store
 from stages.core.candidates import Candidates, by_class, in_splits, published
 from stages.core.collection import TABLE
 from stages.core.decode import decode_all
-from stages.core.progress import progress
+from stages.core.runner import command, outputs, schema
+from stages.core.runner.progress import progress
 
 BLOCK = 256
 

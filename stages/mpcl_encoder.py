@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from stages.core import backbone, checkpoint, command, device, outputs, ranks, schema, training_log
+from stages.core import backbone, checkpoint, device, ranks, training_log
 from stages.core.augment import Augmentation
 from stages.core.collection import open_pixels, read_tables
 from stages.core.model import Config
@@ -25,6 +25,7 @@ from stages.core.pretraining.moco_v2 import MocoV2Params
 from stages.core.pretraining.moco_v3 import MocoV3Params
 from stages.core.pretraining.objective import columns
 from stages.core.pretraining.run import FrameworkParams, Heads, Plan, pretrain
+from stages.core.runner import command, outputs, schema
 
 PIXEL_MEAN = PIXEL_STD = (0.5, 0.5, 0.5)
 

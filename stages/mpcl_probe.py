@@ -16,13 +16,14 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from stages.core import backbone, checkpoint, command, device, outputs, probe, schema, store
+from stages.core import backbone, checkpoint, device, probe, store
 from stages.core.augment import Augmentation
 from stages.core.backbone import Backbone
 from stages.core.collection import Collection, open_pixels, read_tables
 from stages.core.losses.alignment_uniformity import alignment, uniformity
 from stages.core.metrics import query_metrics
 from stages.core.probe import Recipe
+from stages.core.runner import command, outputs, schema
 
 PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from stages.core import command, outputs, schema, training_log
+from stages.core import training_log
 from stages.core.report import head_charts, page
-from stages.core.schema import Pretraining
+from stages.core.runner import command, outputs, schema
+from stages.core.runner.schema import Pretraining
 
 PUBLISHED = Path(__file__).parent / "core" / "report" / "mpcl_published.csv"
 PLAIN = ("alignment", "uniformity", "images")

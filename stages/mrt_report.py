@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import collection, command, datasets, outputs, schema
+from stages.core import collection, datasets
 from stages.core.report import charts, page, published, scores
+from stages.core.runner import command, outputs, schema
 
 COUNTS = ("train_classes", "train_images", "test_classes", "test_images")
 

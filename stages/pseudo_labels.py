@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import command, outputs, schema, store
+from stages.core import store
 from stages.core.collection import open_features, read_tables
 from stages.core.kmeans import lloyd
+from stages.core.runner import command, outputs, schema
 from stages.core.seeding import nearest_seeds
 
 

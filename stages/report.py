@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import collection, command, outputs, schema, store, training_log
+from stages.core import collection, store, training_log
 from stages.core.report import charts, gallery, page, scores
+from stages.core.runner import command, outputs, schema
 
 
 class Params(schema.Section):

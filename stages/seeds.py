@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import command, outputs, schema, store
+from stages.core import store
 from stages.core.collection import open_features, read_tables
+from stages.core.runner import command, outputs, schema
 from stages.core.seeding import seed_order
 
 

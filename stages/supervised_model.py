@@ -13,11 +13,12 @@ from pathlib import Path
 import torch
 from pydantic import Field
 
-from stages.core import checkpoint, classification, command, device, outputs, schema, training_log
+from stages.core import checkpoint, classification, device, training_log
 from stages.core.collection import open_pixels, read_tables
 from stages.core.extract import embed
 from stages.core.model import load, save
 from stages.core.random_sets import insert_random
+from stages.core.runner import command, outputs, schema
 
 
 class Params(schema.Section):

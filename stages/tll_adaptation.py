@@ -18,25 +18,14 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import (
-    adaptation,
-    analogy_model,
-    checkpoint,
-    command,
-    device,
-    layers,
-    outputs,
-    pair_descriptors,
-    reduction,
-    schema,
-    store,
-)
+from stages.core import adaptation, analogy_model, checkpoint, device, layers, pair_descriptors, reduction, store
 from stages.core.adaptation import Sides
 from stages.core.adaptation_training import Training, train
 from stages.core.analogy_results import Results
 from stages.core.losses.symmetric_softmax import LARGEST_SIGMA
 from stages.core.pair_descriptors import Descriptors, originals, reduced
 from stages.core.reduction import Reduction
+from stages.core.runner import command, outputs, schema
 
 RESIDENT_BYTES = 2 * 2**30
 

@@ -12,9 +12,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from stages.core import command, device, layers, outputs, schema, store
+from stages.core import device, layers, store
 from stages.core.extractors import published
-from stages.core.progress import progress
+from stages.core.runner import command, outputs, schema
+from stages.core.runner.progress import progress
 
 
 class Params(schema.Section):

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import analogies, command, faces, outputs, pairing, schema, store
+from stages.core import analogies, faces, pairing, store
 from stages.core.decode import Picture, decode_all
-from stages.core.progress import progress
+from stages.core.runner import command, outputs, schema
+from stages.core.runner.progress import progress
 
 FACE_SIZE = 256
 TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right", "group")])

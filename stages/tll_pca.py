@@ -16,9 +16,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from stages.core import command, outputs, pair_descriptors, reduction, schema, store
+from stages.core import pair_descriptors, reduction, store
 from stages.core.pair_splits import split
-from stages.core.progress import progress
+from stages.core.runner import command, outputs, schema
+from stages.core.runner.progress import progress
 
 
 class Params(schema.Section):

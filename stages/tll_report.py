@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import command, extractors, outputs, schema, store
+from stages.core import extractors, store
 from stages.core.report import gallery, page, tll
+from stages.core.runner import command, outputs, schema
 
 
 class Params(schema.Section):

@@ -6,8 +6,8 @@ import numpy as np
 from PIL import Image
 
 from stages import tll_adaptation, tll_features, tll_pairs, tll_pca
-from stages.core import schema
 from stages.core.layers import Extractor
+from stages.core.runner import schema
 from tests.small import SIZE, lists, write_encoder
 
 EXTRACTOR = Extractor(

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages import report
-from stages.core import schema, store
+from stages.core import store
 from stages.core.collection import TABLE
+from stages.core.runner import schema
 
 PARAMS = report.Params(gains=2, thumbnail=16, rejected=3)
 CLASSES, IMAGES = 4, 6

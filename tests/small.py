@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from stages.core import schema, store
+from stages.core import store
 from stages.core.collection import TABLE
 from stages.core.model import Config, Model, save
+from stages.core.runner import schema
 
 TASKS = ("dots", "bars")
 SIZE = 32

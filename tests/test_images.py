@@ -10,8 +10,9 @@ from PIL import Image
 from pydantic import ValidationError
 
 from stages import images
-from stages.core import datasets, schema, store
+from stages.core import datasets, store
 from stages.core.collection import TABLE
+from stages.core.runner import schema
 from tests import layouts, small
 
 PARAMS = images.Params(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from stages.core.command import check
-from stages.core.schema import Lists
+from stages.core.runner.command import check
+from stages.core.runner.schema import Lists
 from tests import layouts
 from tests.project import ROOT, copy_project, dvc, repro
 

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages import mrt_report
-from stages.core import schema
 from stages.core.report import published
+from stages.core.runner import schema
 from tests.small import lists, write_images
 
 PARAMS = mrt_report.Params(attention_of="neighbour")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.core.command import check
+from stages.core.runner.command import check
 
 ROOT = Path(__file__).parent.parent
 PROFILES = sorted((ROOT / "profiles").glob("*/params.yaml"))

@@ -9,7 +9,7 @@ from torch import nn
 from stages.core import checkpoint
 from stages.core.adaptation import Lanes, Sides, gradient, ranks
 from stages.core.asymmetric_recall import recall_of
-from stages.core.progress import progress
+from stages.core.runner.progress import progress
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 

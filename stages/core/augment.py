@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 
 GREY = (0.299, 0.587, 0.114)
 

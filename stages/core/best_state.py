@@ -10,8 +10,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from stages.core import checkpoint
-from stages.core.progress import progress
-from stages.core.schema import Section
+from stages.core.runner.progress import progress
+from stages.core.runner.schema import Section
 
 log = logging.getLogger(__name__)
 History = list[dict[str, int | float]]

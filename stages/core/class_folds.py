@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import Field, model_validator
 
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 
 
 class Protocol(Section):

@@ -12,7 +12,7 @@ from stages.core.feature_map import FeatureMap
 from stages.core.losses import metric
 from stages.core.losses.zero_shot import zero_shot_loss
 from stages.core.poolings.selection import Selection
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 
 Values = dict[str, float | int | bool | None]
 START = 1024  # images whose averages the prototypes are chosen from, as in the reference

@@ -10,7 +10,7 @@ from stages.core import device, store
 from stages.core.ahead import ahead
 from stages.core.augment import centre_crop
 from stages.core.model import Model
-from stages.core.progress import progress
+from stages.core.runner.progress import progress
 
 
 def extract(

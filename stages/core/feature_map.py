@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from stages.core import checkpoint, model
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 
 
 class Backbone(Section):

@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from stages.core import checkpoint, processes
+from stages.core import checkpoint
 from stages.core.ahead import ahead
-from stages.core.progress import progress
+from stages.core.runner import processes
+from stages.core.runner.progress import progress
 
 log = logging.getLogger(__name__)
 

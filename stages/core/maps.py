@@ -10,7 +10,7 @@ from torch import Tensor
 from stages.core import device, store
 from stages.core.augment import Augmentation, augment, centre_crop
 from stages.core.feature_map import FeatureMap
-from stages.core.progress import progress
+from stages.core.runner.progress import progress
 
 MEMORY = 4 * 2**30  # bytes
 

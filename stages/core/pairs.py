@@ -20,7 +20,7 @@ from stages.core.loop import Schedule, fit
 from stages.core.losses.barlow_twins import barlow_twins
 from stages.core.model import Model
 from stages.core.neighbours import nearest
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 
 
 class Settings(Section):

@@ -14,7 +14,7 @@ from stages.core.augment import Augmentation, augment, centre_crop
 from stages.core.backbone import Backbone
 from stages.core.loop import Schedule, batches, fit
 from stages.core.neighbours import nearest
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 
 Labels = Int64[np.ndarray, " image"]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import zarr
 
-from stages.core import processes, store
+from stages.core import store
+from stages.core.runner import processes
 
 
 def write(

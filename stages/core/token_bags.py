@@ -13,7 +13,7 @@ from stages.core import pooling
 from stages.core.losses import metric
 from stages.core.losses.zero_shot import zero_shot_loss
 from stages.core.metrics import measure, rank
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 
 LIMIT = 0.3  # of every coordinate of a token, as in the reference
 

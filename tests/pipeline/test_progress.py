@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from pipeline.progress import Progress, duration
-from stages.core import progress as logged
+from stages.core.runner import progress as logged
 
 
 @pytest.mark.parametrize(

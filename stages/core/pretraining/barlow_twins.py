@@ -16,7 +16,7 @@ from stages.core.losses.barlow_twins import barlow_twins, standardise
 from stages.core.pretraining.heads import Measured, ProjectorParams
 from stages.core.pretraining.optimizer import OptimizerParams
 from stages.core.projectors import MultiProjector
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 
 
 class BarlowTwinsParams(Section):

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from stages.core.projectors import MultiProjector, Norm
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 
 Reading = Literal["shared", "same", "different"]  # of "several projectors": one hidden layer, or one each
 Variant = Literal["plain", "dropout", "mixed", "orthogonal"]  # Table II

@@ -12,7 +12,7 @@ from stages.core.losses.info_nce import queue_contrast
 from stages.core.pretraining.heads import Measured, ProjectorParams, follow, momentum_copy
 from stages.core.pretraining.optimizer import OptimizerParams
 from stages.core.projectors import MultiProjector
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 from stages.core.split_norm import has_batch_norm, shuffled, split_batch_norms
 
 

@@ -14,7 +14,7 @@ from stages.core.losses.info_nce import batch_contrast
 from stages.core.pretraining.heads import Measured, ProjectorParams, follow, momentum_copy
 from stages.core.pretraining.optimizer import OptimizerParams
 from stages.core.projectors import MultiProjector, build_mlp
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 
 
 class MocoV3Params(Section):

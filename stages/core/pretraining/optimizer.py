@@ -7,7 +7,7 @@ from pydantic import Field
 from timm.optim import Lars
 from torch import nn
 
-from stages.core.schema import Section
+from stages.core.runner.schema import Section
 
 
 class OptimizerParams(Section):

@@ -2,7 +2,7 @@ import errno
 
 import pytest
 
-from stages.core import outputs
+from stages.core.runner import outputs
 
 
 def test_folder__appears_whole_and_replaces_the_old_one(tmp_path):

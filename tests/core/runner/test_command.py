@@ -6,7 +6,7 @@ import pytest
 from dvc.utils import dict_sha256
 from ruamel.yaml import YAML
 
-from stages.core.command import check, check_once, dropped, read_params
+from stages.core.runner.command import check, check_once, dropped, read_params
 
 ROOT = Path(__file__).parent.parent.parent
 

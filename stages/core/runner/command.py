@@ -20,8 +20,8 @@ from pathlib import Path
 from pydantic import ValidationError
 from ruamel.yaml import YAML, YAMLError
 
-from stages.core import schema
-from stages.core.schema import Lists, Section
+from stages.core.runner import schema
+from stages.core.runner.schema import Lists, Section
 
 log = logging.getLogger("stages")
 STAGES = Path(__file__).parent.parent

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from stages.core.dataset_sources import SOURCES
-from stages.core.schema import DATASETS, Lists, Section
+from stages.core.runner.schema import DATASETS, Lists, Section
 
 ROOT = Path(__file__).parent.parent.parent
 

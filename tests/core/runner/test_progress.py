@@ -1,7 +1,7 @@
 import logging
 
-from stages.core import progress as module
-from stages.core.progress import progress
+from stages.core.runner import progress as module
+from stages.core.runner.progress import progress
 
 
 def test_progress__passes_items_on_and_logs_plain_lines(caplog, monkeypatch):

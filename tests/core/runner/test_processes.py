@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.core import processes
+from stages.core.runner import processes
 from tests import shared_work
 from tests.small import write_encoder, write_images
 
