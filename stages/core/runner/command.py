@@ -24,7 +24,7 @@ from stages.core.runner import schema
 from stages.core.runner.schema import Lists, Section
 
 log = logging.getLogger("stages")
-STAGES = Path(__file__).parent.parent
+STAGES = Path(__file__).parents[2]
 
 
 def complaints(error: ValidationError, where: str) -> list[str]:

@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 
 from stages.core.runner.command import check, check_once, dropped, read_params
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from ruamel.yaml import YAML
 from stages.core.dataset_sources import SOURCES
 from stages.core.runner.schema import DATASETS, Lists, Section
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
