@@ -1,21 +1,16 @@
 """One stage by one call of dvc, line by line, and the end of all calls at once."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Lock
+from threading import Condition, Event
 
 from pipeline import guard, slots
+from pipeline.forks import DVC, Call, Forks
 
-# The flag waits for the repository's lock; without it, a stage that ends while another hashes is lost after 3 seconds.
-DVC = [sys.executable, "-m", "dvc", "--wait-for-lock"]
 TAIL = 20
 # What dvc adds to every stage for people at a terminal.
 HINTS = (
@@ -42,8 +37,9 @@ class Calls:
 
     def __init__(self) -> None:
         self.stopping = Event()
-        self._lock = Lock()
-        self._running: set[subprocess.Popen[str]] = set()
+        self._changed = Condition()
+        self._forks: Forks | None = None
+        self._running: set[Call] = set()
 
     def run(
         self,
@@ -54,48 +50,35 @@ class Calls:
         descriptors: list[int] | None = None,
     ) -> int:
         """Runs the command in the folder, hands on each line it writes, and returns its exit code (143: stopped)."""
-        with self._lock:
+        with self._changed:
             if self.stopping.is_set():
                 return 128 + signal.SIGTERM
-            process = subprocess.Popen(
-                [sys.executable, guard.__file__, str(os.getpid()), str(guard.RECORD_SECONDS), *command],
-                cwd=folder,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"} | (environment or {}),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-                pass_fds=descriptors or [],
-            )
-            self._running.add(process)
+            self._forks = self._forks or Forks(folder)
+            call = self._forks.start(command, folder, environment or {}, descriptors or [])
+            self._running.add(call)
         try:
-            with process:
-                try:
-                    for text in process.stdout or []:
-                        line(text.rstrip("\n"))
-                except BaseException:
-                    process.terminate()
-                    raise
-            return process.returncode
+            for text in call.lines:
+                line(text.rstrip("\n"))
+            return call.wait()
+        except BaseException:
+            call.stop()
+            raise
         finally:
-            # Should the guard itself have been killed, its session is what it could no longer end.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with self._lock:
-                self._running.discard(process)
+            call.close()
+            with self._changed:
+                self._running.discard(call)
+                self._changed.notify_all()
 
     def stop(self) -> None:
         """Ends every command; returns when all are gone."""
         self.stopping.set()
-        with self._lock:
-            running = list(self._running)
-        for process in running:
-            process.terminate()
-        for process in running:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(guard.RECORD_SECONDS + 2 * guard.STAGE_SECONDS)
+        with self._changed:
+            for call in self._running:
+                call.ask_to_stop()
+            self._changed.wait_for(lambda: not self._running, guard.RECORD_SECONDS + 2 * guard.STAGE_SECONDS)
+            if self._forks is not None:
+                self._forks.close()
+                self._forks = None
 
 
 def reproduce(

@@ -72,11 +72,9 @@ def reproduce(
     try:
         order.submit_in_order(todo, jobs or default_jobs(), run.submit, look_for_cancel)
     except CancelledByUser:
-        run.calls.stop()
         return Cancelled(message="cancelled; finished stages are kept, others continue from their checkpoints")
-    except BaseException:
+    finally:
         run.calls.stop()
-        raise
     for stage in todo:
         run.outcomes.setdefault(stage.name, Outcome("not run", 0.0, ()))
     lockfile.put_in_order(run.folder, [stage.name for stage in everything])

@@ -1,9 +1,10 @@
 """Runs one command so that nothing of it outlives it, nor its starter: `python guard.py STARTER PATIENCE COMMAND...`.
 
 `dvc` killed alone leaves its stage behind, and the next run starts a second writer on the same output. So between the
-flow and dvc stands this process. The kernel hands it every orphan of the command and tells it when the starter (a
-process id) is gone. It ends the rest when the command ends, and all of it on SIGTERM, SIGINT or the starter's death:
-stages first, so that dvc can put away its locks and record what had just finished; after PATIENCE seconds dvc itself.
+flow and dvc stands this process (pipeline/forks.py makes it by a fork). The kernel hands it every orphan of the command
+and tells it when the starter (a process id) is gone. It ends the rest when the command ends, and all of it on SIGTERM,
+SIGINT or the starter's death: stages first, so that dvc can put away its locks and record what had just finished; after
+PATIENCE seconds dvc itself.
 """
 
 import ctypes
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 
 import psutil
@@ -73,16 +75,19 @@ def end_all(command: psutil.Popen, patience: float) -> None:
         time.sleep(0.05)
 
 
-def main(starter: int, patience: float, arguments: list[str]) -> int:
-    """The command's exit code; 143 if it was stopped, 128 + n if signal n killed it."""
+def popen(arguments: list[str]) -> psutil.Popen:
+    """The command, killed by the kernel should this process be."""
+    return psutil.Popen(arguments, preexec_fn=lambda: kernel(PR_SET_PDEATHSIG, signal.SIGKILL))
+
+
+def main(start: Callable[[], psutil.Popen], patience: float, asked: Callable[[], bool] = lambda: False) -> int:
+    """The exit code of the command that `start` begins; 143 if it was stopped, 128 + n if signal n killed it."""
+    global stopping
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
     kernel(PR_SET_CHILD_SUBREAPER, 1)
-    kernel(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != starter:
-        return 143
-    command = psutil.Popen(arguments, preexec_fn=lambda: kernel(PR_SET_PDEATHSIG, signal.SIGKILL))
-    while command.poll() is None and not stopping:
+    command = start()
+    while command.poll() is None and not (stopping := stopping or asked()):
         time.sleep(0.02)
     if stopping:
         end_all(command, patience)
@@ -97,4 +102,7 @@ def main(starter: int, patience: float, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))
+    kernel(PR_SET_PDEATHSIG, signal.SIGTERM)
+    starter, limit, *words = sys.argv[1:]
+    # Whoever died before the call above sends no signal.
+    sys.exit(main(lambda: popen(words), float(limit)) if os.getppid() == int(starter) else 143)

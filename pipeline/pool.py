@@ -104,9 +104,8 @@ def reproduce_here(stage: str, profile: str | None, revision: str, upstream: dic
         if outcome.result not in ("ran", "cached"):
             return Failed(message="\n".join([outcome.result, *outcome.tail]))
         call("push", "--run-cache", stage)
-    except BaseException:
+    finally:
         calls.stop()
-        raise
     return Completed(message=f"{outcome.result}, {outcome.seconds:.1f} s, in {clone}")
 
 

@@ -73,13 +73,13 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def named(mark: str, *words: str) -> psutil.Process | None:
-    """The marked process whose command line begins like this (the interpreter aside) or None."""
+def find(mark: str, role: str) -> psutil.Process:
+    """A marked process that is a `dvc` or a `stage`."""
     for process in marked(mark):
         with contextlib.suppress(psutil.Error):
-            if process.cmdline()[1 : 1 + len(words)] == list(words):
+            if process.name() == "dvc" if role == "dvc" else process.cmdline()[1:2] == ["train.py"]:
                 return process
-    return None
+    raise AssertionError(f"no {role} is running")
 
 
 def wait_for_epoch(folder: Path, process: subprocess.Popen) -> None:
@@ -108,8 +108,7 @@ def case(folder: Path, number: signal.Signals, target: str, api: str) -> dict[st
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
     wait_for_epoch(folder, flow)
-    words = {"dvc": ("-m", "dvc"), "stage": ("train.py",)}
-    victim = psutil.Process(flow.pid) if target == "flow" else named(mark, *words[target])
+    victim = psutil.Process(flow.pid) if target == "flow" else find(mark, target)
     victim.send_signal(number)
     start = time.monotonic()
     code = flow.wait(120)

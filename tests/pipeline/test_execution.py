@@ -16,30 +16,37 @@ def folder(tmp_path_factory):
     return toy.make(tmp_path_factory.mktemp("execution") / "toy", first=1, second=1)
 
 
-def test_run__lines_code_environment(tmp_path):
+@pytest.fixture
+def calls():
+    calls = Calls()
+    yield calls
+    calls.stop()
+
+
+def test_run__lines_code_environment(calls, tmp_path):
     lines = []
-    code = Calls().run(["sh", "-c", "echo $WORD; echo no >&2; pwd; exit 3"], tmp_path, lines.append, {"WORD": "yes"})
+    code = calls.run(["sh", "-c", "echo $WORD; echo no >&2; pwd; exit 3"], tmp_path, lines.append, {"WORD": "yes"})
     assert code == 3 and lines == ["yes", "no", str(tmp_path)]
 
 
-def test_run__bytes_that_are_no_text(tmp_path):
+def test_run__bytes_that_are_no_text(calls, tmp_path):
     lines = []
-    assert Calls().run(["printf", r"a\377b\n"], tmp_path, lines.append) == 0
+    assert calls.run(["printf", r"a\377b\n"], tmp_path, lines.append) == 0
     assert lines == ["a\N{REPLACEMENT CHARACTER}b"]
 
 
-def test_run__a_listener_that_fails_ends_the_command(tmp_path):
+def test_run__a_listener_that_fails_ends_the_command(calls, tmp_path):
     def fail(line: str) -> None:
         raise RuntimeError(line)
 
     start = time.monotonic()
     with pytest.raises(RuntimeError, match="hello"):
-        Calls().run(["sh", "-c", "echo hello; sleep 60"], tmp_path, fail)
+        calls.run(["sh", "-c", "echo hello; sleep 60"], tmp_path, fail)
     assert time.monotonic() - start < 20
 
 
-def test_stop__ends_all_and_lets_none_begin(tmp_path):
-    calls, codes = Calls(), []
+def test_stop__ends_all_and_lets_none_begin(calls, tmp_path):
+    codes = []
     threads = [
         threading.Thread(target=lambda: codes.append(calls.run(["sh", "-c", "sleep 60 & sleep 60"], tmp_path, print)))
         for _ in range(3)
@@ -55,17 +62,17 @@ def test_stop__ends_all_and_lets_none_begin(tmp_path):
     assert not (tmp_path / "made").exists()
 
 
-def test_reproduce__ran_then_cached_then_failed(folder):
+def test_reproduce__ran_then_cached_then_failed(calls, folder):
     said = []
-    outcome = execution.reproduce(Calls(), folder, "source", 0, said.append)
+    outcome = execution.reproduce(calls, folder, "source", 0, said.append)
     assert outcome.result == "ran" and (folder / "data/source/text").read_text() == "source\n"
     assert said[0] == "Running stage 'source':" and not any("git add" in line or "dvc push" in line for line in said)
-    assert execution.reproduce(Calls(), folder, "source", 0, said.append).result == "cached"
-    outcome = execution.reproduce(Calls(), folder, "last", 0, said.append)
+    assert execution.reproduce(calls, folder, "source", 0, said.append).result == "cached"
+    outcome = execution.reproduce(calls, folder, "last", 0, said.append)
     assert outcome.result == "failed" and "data/second" in " ".join(outcome.tail)
 
 
-def test_reproduce__devices_are_the_slots(folder, tmp_path, monkeypatch):
+def test_reproduce__devices_are_the_slots(calls, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     monkeypatch.setenv("POLYGRAIN_SLOTS", str(tmp_path / "slots"))
     seen = {}
@@ -74,7 +81,6 @@ def test_reproduce__devices_are_the_slots(folder, tmp_path, monkeypatch):
         seen.update(environment, held=[os.get_inheritable(one) for one in descriptors])
         return 0
 
-    calls = Calls()
     monkeypatch.setattr(calls, "run", record)
     execution.reproduce(calls, folder, "first@f0", 1, print)
     assert seen == {"CUDA_VISIBLE_DEVICES": "4", "held": [False]}
@@ -83,10 +89,9 @@ def test_reproduce__devices_are_the_slots(folder, tmp_path, monkeypatch):
     assert seen == {"held": []}
 
 
-def test_reproduce__stopped_while_it_waits_for_a_device(folder, tmp_path, monkeypatch):
+def test_reproduce__stopped_while_it_waits_for_a_device(calls, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setenv("POLYGRAIN_SLOTS", str(tmp_path / "slots"))
     with execution.slots.held(1, ["0"], threading.Event()):
-        calls = Calls()
         calls.stopping.set()
         assert execution.reproduce(calls, folder, "first@f0", 1, print).result == "stopped"

@@ -74,7 +74,8 @@ def test_main__a_stage_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
         f"import sys; sys.path.insert(0, {str(Path(guard.__file__).parent)!r}); import guard; guard.STAGE_SECONDS = .3;"
     )
     quick += (
-        f"sys.exit(guard.main({os.getpid()}, 9, ['sh', '-c', \"sh -c 'trap : TERM; echo $$ >> {pids}; sleep 60'\"]))"
+        f"command = ['sh', '-c', \"sh -c 'trap : TERM; echo $$ >> {pids}; sleep 60'\"];"
+        "sys.exit(guard.main(lambda: guard.popen(command), 9))"
     )
     process = subprocess.Popen([sys.executable, "-c", quick], start_new_session=True)
     stubborn = wait_for(pids)

@@ -1,7 +1,4 @@
-"""A stage's `main` as a command line: paths come from dvc.yaml, values from params.yaml, nothing has a default.
-
-It computes nothing, so it is the one file that stages need not list in their `deps`.
-"""
+"""A stage's `main` as a command line: paths come from dvc.yaml, values from params.yaml, nothing has a default."""
 
 import argparse
 import ctypes
@@ -16,11 +13,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML, YAMLError
 
-from stages.core.runner import schema
+from stages.core.runner import processes, schema
 from stages.core.runner.schema import Lists, Section
 
 log = logging.getLogger("stages")
@@ -158,11 +156,20 @@ def run(main: Callable[..., str], params: type[Section] | None) -> None:
         log.info("%s: from %s", "@".join([stage, *items[:1]]), ", ".join(map(str, list_inputs(arguments))))
         result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})
         log.info("%s: %s (%.1f s)", "@".join([stage, *items[:1]]), result, time.monotonic() - start)
+        if main.__module__ == "__main__" and processes.count() == 1:
+            leave()
     except (ValueError, OSError) as error:
         if os.environ.get("POLYGRAIN_TRACEBACK"):
             raise
         # A wrong input is the user's to mend: they need the sentence, not our call stack.
         sys.exit(f"error: {re.sub(r'^Value error, ', '', str(error))}")
+
+
+def leave() -> NoReturn:
+    """Ends a process whose output is in place; torch would first take itself apart for a second."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def list_inputs(arguments: dict[str, Path | str]) -> list[Path]:
