@@ -53,8 +53,7 @@ class Calls:
         with self._changed:
             if self.stopping.is_set():
                 return 128 + signal.SIGTERM
-            self._forks = self._forks or Forks(folder)
-            call = self._forks.start(command, folder, environment or {}, descriptors or [])
+            call = self._start(command, folder, environment or {}, descriptors or [])
             self._running.add(call)
         try:
             for text in call.lines:
@@ -69,6 +68,16 @@ class Calls:
                 self._running.discard(call)
                 self._changed.notify_all()
 
+    def _start(self, command: list[str], folder: Path, environment: dict[str, str], descriptors: list[int]) -> Call:
+        """By the process that forks; a new one where that has died, as short memory may have it."""
+        if self._forks is not None:
+            try:
+                return self._forks.start(command, folder, environment, descriptors)
+            except ChildProcessError:
+                self._forks.close()
+        self._forks = Forks(folder)
+        return self._forks.start(command, folder, environment, descriptors)
+
     def stop(self) -> None:
         """Ends every command; returns when all are gone."""
         self.stopping.set()
@@ -76,9 +85,9 @@ class Calls:
             for call in self._running:
                 call.ask_to_stop()
             self._changed.wait_for(lambda: not self._running, guard.RECORD_SECONDS + 2 * guard.STAGE_SECONDS)
-            if self._forks is not None:
-                self._forks.close()
-                self._forks = None
+            forks, self._forks = self._forks, None
+        if forks is not None:
+            forks.close()
 
 
 def reproduce(

@@ -15,7 +15,7 @@ import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import NoReturn
 
 import psutil
@@ -26,6 +26,7 @@ from pipeline import guard
 DVC = [sys.executable, "-m", "dvc", "--wait-for-lock"]
 SIZE_BYTES, MOST_DESCRIPTORS = 4, 64
 PR_SET_NAME = 15
+SECONDS_TO_END = 5.0
 GONE = "the process that starts the stages is gone; start the run again"
 
 
@@ -34,7 +35,26 @@ class Call:
 
     def __init__(self, output: int, channel: socket.socket) -> None:
         self.lines = os.fdopen(output, encoding="utf-8", errors="replace")
-        self._channel = channel
+        self._channel, self._code = channel, None
+        self._hearing = Thread(target=self._hear, daemon=True)
+        self._hearing.start()
+
+    def _hear(self) -> None:
+        """Takes the guard's process id, then the exit code. A guard that was killed sends none: its session follows.
+
+        At once, and not when the lines end, because what it left behind holds them open.
+        """
+        heard = b""
+        # The connection is reset where the guard ended before it had read a wish to stop; what it sent comes first.
+        with suppress(ConnectionResetError):
+            while part := self._channel.recv(64):
+                heard += part
+        session, code = [*map(int, heard.split()), None, None][:2]
+        if session is not None and code is None:
+            code = 128 + signal.SIGKILL
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(session, signal.SIGKILL)
+        self._code = code
 
     def ask_to_stop(self) -> None:
         """Without effect where it has ended."""
@@ -42,25 +62,22 @@ class Call:
             self._channel.send(b".")
 
     def stop(self) -> None:
-        """Returns when it has ended; what it still has to say is dropped."""
+        """Returns when it has ended; what it still has to say is dropped, but read: dvc records nothing unheard."""
         self.ask_to_stop()
-        self.lines.close()
-        self.wait()
+        for _ in self.lines:
+            pass
         self.close()
 
     def wait(self) -> int:
-        """Its exit code, once it has ended; 137 if the guard was killed, whose session is then killed too."""
-        with self._channel.makefile() as lines:
-            session, code = [*map(int, lines), None, None][:2]
-        if session is None:
+        """Its exit code, once it has ended; 137 if the guard was killed."""
+        self._hearing.join()
+        if self._code is None:
             raise ChildProcessError(GONE)
-        if code is not None:
-            return code
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(session, signal.SIGKILL)
-        return 128 + signal.SIGKILL
+        return self._code
 
     def close(self) -> None:
+        """After its end."""
+        self._hearing.join()
         self.lines.close()
         self._channel.close()
 
@@ -88,20 +105,24 @@ class Forks:
         output, written = os.pipe()
         call = Call(output, ours)
         request = json.dumps([command, str(folder.resolve()), environment]).encode()
-        with channel, os.fdopen(written, "wb"), self._lock:
-            try:
+        try:
+            with channel, os.fdopen(written, "wb"), self._lock:
                 size = len(request).to_bytes(SIZE_BYTES, "little")
                 socket.send_fds(self._socket, [size], [channel.fileno(), written, *held])
                 self._socket.sendall(request)
-            except OSError as error:
-                call.close()
-                raise ChildProcessError(GONE) from error
+        except (BrokenPipeError, ConnectionResetError) as error:
+            call.close()
+            raise ChildProcessError(GONE) from error
         return call
 
     def close(self) -> None:
         """Ends the process; calls under way should have been stopped."""
         self._socket.close()
-        self._process.wait()
+        try:
+            self._process.wait(SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 class Forked(psutil.Process):
@@ -117,7 +138,7 @@ class Forked(psutil.Process):
 
 
 def leave(code: int) -> NoReturn:
-    """Ends a fork, which must not return into what it was forked from."""
+    """Ends a fork."""
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -132,7 +153,7 @@ def call_dvc(arguments: list[str]) -> int:
     try:
         return dvc(arguments)
     except SystemExit as error:
-        return error.code if isinstance(error.code, int) else 1
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:
         traceback.print_exc()
         return 1
@@ -152,18 +173,15 @@ def fork_dvc(arguments: list[str]) -> Forked:
     leave(call_dvc(arguments))
 
 
-def run(request: bytes, descriptors: list[int]) -> None:
+def guard_call(request: bytes, descriptors: list[int]) -> None:
     """In a fresh fork: becomes the guard of one call, and reports on the channel."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
-    channel = socket.socket(fileno=descriptors[0])
+    channel, held = socket.socket(fileno=descriptors[0]), descriptors[2:]
     channel.send(b"%d\n" % os.getpid())
     for target in (1, 2):
         os.dup2(descriptors[1], target)
     os.close(descriptors[1])
-    command, folder, environment = json.loads(request)
-    os.chdir(folder)
-    os.environ.update(environment)
     channel.setblocking(False)
 
     def stopped() -> bool:
@@ -177,16 +195,19 @@ def run(request: bytes, descriptors: list[int]) -> None:
             return True
         return True
 
-    fork = command[: len(DVC) - 1] == DVC[:-1]
-    start = (lambda: fork_dvc(command[len(DVC) - 1 :])) if fork else (lambda: guard.popen(command))
     try:
+        command, folder, environment = json.loads(request)
+        os.chdir(folder)
+        os.environ.update(environment)
+        is_dvc = command[: len(DVC) - 1] == DVC[:-1]
+        start = (lambda: fork_dvc(command[len(DVC) - 1 :])) if is_dvc else (lambda: guard.popen(command))
         code = guard.main(start, guard.RECORD_SECONDS, stopped)
     except BaseException:
         traceback.print_exc()
         code = 1
     # Whoever hears that the call has ended finds its slots free.
-    for held in descriptors[2:]:
-        os.close(held)
+    for descriptor in held:
+        os.close(descriptor)
     channel.setblocking(True)
     with suppress(OSError):
         channel.send(b"%d\n" % code)
@@ -194,6 +215,8 @@ def run(request: bytes, descriptors: list[int]) -> None:
 
 def load() -> None:
     """Imports what dvc imports when it is first used, by the least it can be asked."""
+    import dvc.cli  # noqa: F401  (whose failure is to be seen)
+
     standard_error = os.dup(2)
     # What is wrong with the graph is for the call that was asked for to say.
     os.dup2(1, 2)
@@ -212,8 +235,11 @@ def serve(requests: socket.socket) -> None:
         request = requests.recv(int.from_bytes(size, "little"), socket.MSG_WAITALL)
         if not os.fork():
             requests.close()
-            run(request, descriptors)
-            leave(0)
+            try:
+                guard_call(request, descriptors)
+            finally:
+                # Also where the starter is gone already: a fork must not return into what it was forked from.
+                leave(0)
         for descriptor in descriptors:
             os.close(descriptor)
 

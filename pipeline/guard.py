@@ -1,10 +1,10 @@
 """Runs one command so that nothing of it outlives it, nor its starter: `python guard.py STARTER PATIENCE COMMAND...`.
 
 `dvc` killed alone leaves its stage behind, and the next run starts a second writer on the same output. So between the
-flow and dvc stands this process (pipeline/forks.py makes it by a fork). The kernel hands it every orphan of the command
-and tells it when the starter (a process id) is gone. It ends the rest when the command ends, and all of it on SIGTERM,
-SIGINT or the starter's death: stages first, so that dvc can put away its locks and record what had just finished; after
-PATIENCE seconds dvc itself.
+flow and dvc stands this process. The kernel hands it every orphan of the command and tells it when the starter is gone:
+by a signal where that is a process id, by a closed channel where pipeline/forks.py has forked it. It ends the rest when
+the command ends, and all of it on SIGTERM, SIGINT or the starter's death: stages first, so that dvc can put away its
+locks and, while someone still reads what it says, record what had just finished; after PATIENCE seconds dvc itself.
 """
 
 import ctypes
@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import FrameType
+from typing import Protocol
 
 import psutil
 
@@ -23,6 +24,15 @@ STAGE_SECONDS = 5.0
 RECORD_SECONDS = 20.0
 """The patience with dvc: it may be recording a stage that had just finished."""
 stopping = False
+
+
+class Command(Protocol):
+    """A child: a `psutil.Popen`, or a `psutil.Process` that was forked."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None: ...
 
 
 def kernel(option: int, value: int) -> None:
@@ -65,7 +75,7 @@ def reap() -> None:
             continue
 
 
-def end_all(command: psutil.Popen, patience: float) -> None:
+def end_all(command: Command, patience: float) -> None:
     """Ends the stages, again and again while dvc may start another, then dvc."""
     since: dict[psutil.Process, float] = {}
     deadline = time.monotonic() + patience
@@ -80,14 +90,17 @@ def popen(arguments: list[str]) -> psutil.Popen:
     return psutil.Popen(arguments, preexec_fn=lambda: kernel(PR_SET_PDEATHSIG, signal.SIGKILL))
 
 
-def main(start: Callable[[], psutil.Popen], patience: float, asked: Callable[[], bool] = lambda: False) -> int:
+def main(start: Callable[[], Command], patience: float, asked: Callable[[], bool] = lambda: False) -> int:
     """The exit code of the command that `start` begins; 143 if it was stopped, 128 + n if signal n killed it."""
     global stopping
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
     kernel(PR_SET_CHILD_SUBREAPER, 1)
     command = start()
-    while command.poll() is None and not (stopping := stopping or asked()):
+    while command.poll() is None and not stopping:
+        # Never assigned from its old value: a signal handled meanwhile would be lost.
+        if asked():
+            stopping = True
         time.sleep(0.02)
     if stopping:
         end_all(command, patience)

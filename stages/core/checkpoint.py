@@ -17,15 +17,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from stages.core import processes
+
 log = logging.getLogger(__name__)
 WORK = Path(".work")
 
 
 def work_folder(stage: str, *inputs: object) -> Path:
     """The folder for a run with these inputs (parameters, digests of what it reads), under the sources loaded now."""
-    modules = {name: module for name, module in sys.modules.items() if name.startswith("stages.") or name == "__main__"}
-    files = sorted({Path(file).resolve() for module in modules.values() if (file := getattr(module, "__file__", None))})
-    sources = [file.read_bytes() for file in files if "stages" in file.parts]
+    modules = [module for name, module in sys.modules.items() if name.startswith("stages.") or name == "__main__"]
+    files = sorted({Path(file).resolve() for module in modules if (file := getattr(module, "__file__", None))})
+    # How a stage is run (core/runner) is no dependency, here as in dvc.yaml.
+    sources = [file.read_bytes() for file in files if "stages" in file.parts and "runner" not in file.parts]
     key = hashlib.sha256(json.dumps([torch.__version__, *map(str, inputs)]).encode())
     for source in sources:
         key.update(hashlib.sha256(source).digest())
@@ -103,5 +106,6 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor])
 
 
 def clear(folder: Path) -> None:
-    """Removes the checkpoint once the stage's output stands."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Removes the checkpoint once the stage's output stands; of several processes, by the one that writes both."""
+    if processes.rank() == 0:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -9,12 +9,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import device, store
+from stages.core import device, processes, store
 from stages.core.augment import Augmentation, augment
 from stages.core.loop import Schedule, fit
 from stages.core.losses.norm_softmax import norm_softmax
 from stages.core.model import Model
-from stages.core.runner import processes
 from stages.core.runner.schema import Section
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from stages.core import checkpoint
+from stages.core import checkpoint, processes
 from stages.core.ahead import ahead
-from stages.core.runner import processes
 from stages.core.runner.progress import progress
 
 log = logging.getLogger(__name__)

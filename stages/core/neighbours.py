@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
-from stages.core.runner import processes
+from stages.core import processes
 
 ROWS = 65536
 

@@ -12,8 +12,7 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
-from stages.core import device
-from stages.core.runner import processes
+from stages.core import device, processes
 from stages.core.vectors import CELLS, PAIRS, chunks, squared_distances
 
 # Columns that carry numbers a single half cannot hold: three for a centroid's norm, three for what a row adds.

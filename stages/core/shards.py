@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import zarr
 
-from stages.core import store
-from stages.core.runner import processes
+from stages.core import processes, store
 
 
 def write(

@@ -45,21 +45,40 @@ def test_run__a_listener_that_fails_ends_the_command(calls, tmp_path):
     assert time.monotonic() - start < 20
 
 
-def test_stop__ends_all_and_lets_none_begin(calls, tmp_path):
-    codes = []
+def run_three(calls, folder, script, heard) -> tuple[list[int], list[threading.Thread]]:
+    """Three calls side by side: where their codes will be, and their threads."""
+    codes: list[int] = []
     threads = [
-        threading.Thread(target=lambda: codes.append(calls.run(["sh", "-c", "sleep 60 & sleep 60"], tmp_path, print)))
+        threading.Thread(target=lambda: codes.append(calls.run(["sh", "-c", script], folder, heard.append)))
         for _ in range(3)
     ]
     for thread in threads:
         thread.start()
-    time.sleep(0.5)
+    return codes, threads
+
+
+@pytest.mark.parametrize("lines", [3, 0])
+def test_stop__ends_all_and_lets_none_begin(calls, tmp_path, lines):
+    """Commands that run, and such as wait for dvc to be loaded."""
+    heard: list[str] = []
+    codes, threads = run_three(calls, tmp_path, "echo begun; sleep 60 & sleep 60", heard)
+    deadline = time.monotonic() + 20
+    while len(heard) < lines or not calls._running:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     calls.stop()
     for thread in threads:
         thread.join(10)
     assert codes == [143, 143, 143]
     assert calls.run(["touch", "made"], tmp_path, print) == 143
     assert not (tmp_path / "made").exists()
+
+
+def test_run__a_process_that_forks_is_replaced_when_it_dies(calls, tmp_path):
+    assert calls.run(["true"], tmp_path, print) == 0
+    calls._forks._process.kill()
+    calls._forks._process.wait()
+    assert calls.run(["sh", "-c", "exit 7"], tmp_path, print) == 7
 
 
 def test_reproduce__ran_then_cached_then_failed(calls, folder):

@@ -92,12 +92,36 @@ def test_stop__ends_the_command_with_its_children(forks, folder, tmp_path):
     assert gone(pids, 0.1)
 
 
-def test_wait__a_guard_that_is_killed_takes_all_with_it(forks, folder, tmp_path):
+def test_wait__a_guard_that_is_killed_takes_all_with_it_at_once(forks, folder, tmp_path):
     call, pids = begun(forks, folder, tmp_path)
     psutil.Process(pids[0]).parent().kill()
-    assert call.wait() == 137
-    call.close()
-    assert gone(pids)
+    # What is left holds the lines open; to read them all first would be to wait for its end.
+    assert ended(call)[0] == 137
+    assert gone(pids, 1)
+
+
+def test_wait__a_wish_to_stop_that_comes_too_late_changes_nothing(forks, folder):
+    for turn in range(40):
+        call = forks.start(["true"], folder, {}, [])
+        time.sleep(turn / 2000)
+        call.ask_to_stop()
+        call.ask_to_stop()
+        code, _ = ended(call)
+        assert code in (0, 143) and call.wait() == code
+
+
+def test_stop__dvc_records_a_stage_that_ends_well_meanwhile(forks, tmp_path):
+    wait = f"trap '' TERM; echo $$ > {tmp_path}/pids; sleep 1; sleep 1"
+    running = toy.make(tmp_path / "toy", first=1, second=1, then={"source": wait})
+    call = forks.start([*DVC, "repro", "--single-item", "source"], running, {}, [])
+    wait_for(tmp_path / "pids")
+    call.stop()
+    assert "source:" in (running / "dvc.lock").read_text()
+
+
+def test_start__a_folder_that_is_missing(forks, tmp_path):
+    code, text = ended(forks.start(["true"], tmp_path / "nowhere", {}, []))
+    assert code == 1 and "nowhere" in text
 
 
 def test_start__refused_once_the_process_is_gone_while_calls_under_way_end_well(forks, folder, tmp_path):

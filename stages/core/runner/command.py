@@ -18,7 +18,8 @@ from typing import NoReturn
 from pydantic import ValidationError
 from ruamel.yaml import YAML, YAMLError
 
-from stages.core.runner import processes, schema
+from stages.core import processes
+from stages.core.runner import schema
 from stages.core.runner.schema import Lists, Section
 
 log = logging.getLogger("stages")
@@ -156,7 +157,7 @@ def run(main: Callable[..., str], params: type[Section] | None) -> None:
         log.info("%s: from %s", "@".join([stage, *items[:1]]), ", ".join(map(str, list_inputs(arguments))))
         result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})
         log.info("%s: %s (%.1f s)", "@".join([stage, *items[:1]]), result, time.monotonic() - start)
-        if main.__module__ == "__main__" and processes.count() == 1:
+        if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):
             leave()
     except (ValueError, OSError) as error:
         if os.environ.get("POLYGRAIN_TRACEBACK"):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stages.core.runner import processes
+from stages.core import processes
 
 
 @contextmanager

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -158,3 +159,32 @@ def test_check__the_gsp_profiles_lack_nothing_but_their_data(profile):
         check(ROOT / "profiles" / profile / "params.yaml")
     lines = str(caught.value).splitlines()[1:]
     assert len(lines) == 1 and "data/raw/" in lines[0] and lines[0].endswith("does not exist")
+
+
+STAGE = """
+import atexit
+from pathlib import Path
+from stages.core.runner import command
+
+def main(output: Path, *, seed: int) -> str:
+    output.write_text(str(seed))
+    return "written"
+
+if __name__ == "__main__":
+    atexit.register(print, "torn down")
+    command.run(main, None)
+"""
+
+
+@pytest.mark.parametrize(("processes", "said"), [(1, ""), (2, "torn down\n")])
+def test_run__a_stage_alone_ends_at_once_and_says_all(tmp_path, values, processes, said):
+    """Several processes must leave their group in order."""
+    write(tmp_path, values)
+    (tmp_path / "toy.py").write_text(STAGE)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "WORLD_SIZE": str(processes)}
+    done = subprocess.run(
+        [sys.executable, "toy.py", "out"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stdout == said
+    assert done.stderr.splitlines()[-1].startswith("toy: written (")
+    assert (tmp_path / "out").read_text() == "0"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.core.runner import processes
+from stages.core import processes
 from tests import shared_work
 from tests.small import write_encoder, write_images
 
@@ -46,7 +46,7 @@ def test_gather__of_one_process_is_the_part_itself():
 def test_stages__two_processes_give_the_results_of_one(tmp_path, monkeypatch):
     images = write_images(tmp_path / "images", classes=8, per_class=80)
     encoder = write_encoder(tmp_path / "encoder")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[3])}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     monkeypatch.chdir(tmp_path)
     alone, together = tmp_path / "alone", tmp_path / "together"
     program = ["-m", "tests.shared_work", images, encoder]
