@@ -25,7 +25,7 @@ done = state.read_text().split() if state.exists() else []
 if done:
     print(f"continues after epoch {len(done)} ({state})", flush=True)
 for epoch in range(len(done), 8):
-    time.sleep(0.25)
+    time.sleep(SECONDS)
     done.append(str(epoch * epoch))
     fresh = work / "fresh"
     fresh.write_text(" ".join(done))
@@ -52,10 +52,10 @@ stages:
 """
 
 
-def make(folder: Path) -> Path:
-    """The toy with two stages that train, checkpoint after every epoch and continue."""
+def make(folder: Path, seconds: float = 0.25) -> Path:
+    """The toy with two stages that train 8 epochs of so many seconds, checkpoint after every one and continue."""
     toy.make(folder)
-    (folder / "train.py").write_text(TRAIN)
+    (folder / "train.py").write_text(TRAIN.replace("SECONDS", str(seconds)))
     (folder / "dvc.yaml").write_text(GRAPH)
     (folder / ".gitignore").write_text("/data\n/.prefect\n/.work\n*.partial\n")
     (folder / ".dvcignore").write_text(".prefect\n.work\n*.partial\n")

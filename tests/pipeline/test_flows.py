@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import server
+from pipeline import order, server
 from pipeline.execution import Outcome
 from pipeline.graph import Stage
 from tests.pipeline import dying, toy
@@ -185,7 +185,8 @@ def start(folder: Path, api: str, mark: str) -> subprocess.Popen:
 
 @pytest.mark.slow
 def test_flow__cancelled_from_the_pages(api, tmp_path):
-    folder = dying.make(tmp_path / "toy")
+    # A flow looks every few seconds whether it is cancelled; the stage must not end before it does.
+    folder = dying.make(tmp_path / "toy", seconds=order.SECONDS_BETWEEN_LOOKS)
     process = start(folder, api, str(tmp_path))
     ask(api, f"/flow_runs/{run_of(api)['id']}/set_state", state={"type": "CANCELLING"})
     assert process.wait(40) == 1
