@@ -5,7 +5,6 @@ loads it, and for each request on the socket (a descriptor its starter has passe
 which forks dvc. It ends when its starter's end of the socket closes, however that came about.
 """
 
-import ctypes
 import json
 import os
 import signal
@@ -25,7 +24,6 @@ from pipeline import guard
 # The flag waits for the repository's lock; without it, a stage that ends while another hashes is lost after 3 seconds.
 DVC = [sys.executable, "-m", "dvc", "--wait-for-lock"]
 SIZE_BYTES, MOST_DESCRIPTORS = 4, 64
-PR_SET_NAME = 15
 SECONDS_TO_END = 5.0
 GONE = "the process that starts the stages is gone; start the run again"
 
@@ -168,8 +166,7 @@ def fork_dvc(arguments: list[str]) -> Forked:
         signal.signal(number, signal.SIG_DFL)
     guard.kernel(guard.PR_SET_PDEATHSIG, signal.SIGKILL)
     # What `ps` and `top` show; the command line stays that of the process it was forked from.
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_NAME, b"dvc", 0, 0, 0)
+    guard.kernel(guard.PR_SET_NAME, b"dvc")
     leave(call_dvc(arguments))
 
 

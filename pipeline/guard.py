@@ -18,7 +18,7 @@ from typing import Protocol
 
 import psutil
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 STAGE_SECONDS = 5.0
 """What a stage has to end after SIGTERM, before SIGKILL."""
 RECORD_SECONDS = 20.0
@@ -35,7 +35,7 @@ class Command(Protocol):
     def poll(self) -> int | None: ...
 
 
-def kernel(option: int, value: int) -> None:
+def kernel(option: int, value: int | bytes) -> None:
     """Linux's prctl; other systems do without, and then only a starter that is killed outright leaves processes."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

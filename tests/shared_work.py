@@ -5,9 +5,10 @@ python -m tests.shared_work IMAGES ENCODER OUTPUT
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from stages import adaptor, features, knn_graph, pseudo_labels, seeds
-from stages.core import store
+from stages.core import processes, store
 from stages.core.augment import Augmentation
 from tests.small import TASKS, lists
 
@@ -25,20 +26,26 @@ TRAINING = adaptor.Params(
 )
 
 
+def run(stage: ModuleType, *paths: Path, **given: object) -> None:
+    """One stage. In the pipeline each is a torchrun of its own: none begins before the last one's output is there."""
+    stage.main(*paths, **given)
+    processes.wait()
+
+
 def main(images: Path, encoder: Path, output: Path) -> None:
     store.SHARD_BYTES = 1  # a shard per 256 rows
     settings = features.Params(dtype="float32", precision="float32", batch=7)
     for task in TASKS:
-        features.main(images / task, encoder, output / "features" / task, task=task, params=settings)
+        run(features, images / task, encoder, output / "features" / task, task=task, params=settings)
     found = images, output / "features"
-    seeds.main(*found, output / "seeds", params=seeds.Params(largest=300), lists=lists(), seed=0)
+    run(seeds, *found, output / "seeds", params=seeds.Params(largest=300), lists=lists(), seed=0)
     for name, rounds in (("k4", 0), ("k8", 2)):
         params = pseudo_labels.Params(max_iterations=50, exchanges=rounds)
         target = output / "pseudo_labels" / name
-        pseudo_labels.main(*found, output / "seeds", target, granularity=name, params=params, lists=lists())
-    knn_graph.main(*found, output / "knn_graph", params=knn_graph.Params(neighbours=4), lists=lists())
+        run(pseudo_labels, *found, output / "seeds", target, granularity=name, params=params, lists=lists())
+    run(knn_graph, *found, output / "knn_graph", params=knn_graph.Params(neighbours=4), lists=lists())
     labels = output / "pseudo_labels" / "k4"
-    adaptor.main(images, encoder, labels, output / "adaptor", granularity="k4", params=TRAINING, lists=lists(), seed=0)
+    run(adaptor, images, encoder, labels, output / "adaptor", granularity="k4", params=TRAINING, lists=lists(), seed=0)
 
 
 if __name__ == "__main__":

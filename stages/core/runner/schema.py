@@ -1,7 +1,4 @@
-"""What params.yaml may hold: the lists that stages are repeated for, and what every section obeys.
-
-It computes nothing: what it hands over is in each stage's `params` already, so stages need not list it in their `deps`.
-"""
+"""What params.yaml may hold: the lists that stages are repeated for, and what every section obeys."""
 
 from typing import Annotated, Literal
 
