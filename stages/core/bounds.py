@@ -18,9 +18,9 @@ SLACK = 1e-6
 class Bounds:
     """Lloyd's labels; for every point an upper bound of the distance to its centroid, a lower one for all others."""
 
-    def __init__(self, x: Tensor, centroids: Tensor, labels: Tensor, nearest: bool, cells: int) -> None:
-        self.x, self.compared, self.labels, self.cells = x, centroids.clone(), labels, cells
-        self.screen = Screen(x)
+    def __init__(self, screen: Screen, centroids: Tensor, labels: Tensor, nearest: bool, cells: int) -> None:
+        x = screen.x
+        self.x, self.screen, self.compared, self.labels, self.cells = x, screen, centroids.clone(), labels, cells
         self.everyone = torch.arange(len(x), device=x.device)
         self.upper = squared_distances(x, self.everyone, centroids, labels).sqrt()
         # A point's nearest centroid bounds all others too; without that promise nothing is known.

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from stages.core.bounds import Bounds
 from stages.core.exchange import exchange
+from stages.core.screen import Screen
 from stages.core.seeding import SeedOrder, seed_order
 from stages.core.vectors import CELLS, as_pair, as_vectors, assign, group_sums, squared_distances
 
@@ -136,19 +137,21 @@ def lloyd(
     nearest: bool = False,
     exchanges: int = 0,
     cells: int = CELLS,
+    screen: Screen | None = None,
 ) -> Clusters:
     """The clusters after Lloyd's iterations (means, then nearest centroids), until labels stay or `max_iterations`.
 
     Starts from the means of `assignment`; `nearest=True` promises that this is the nearest of `centroids` for each
     point, ties to the lowest index, as `assign` and `seed_order` give it, and spares the first full comparison. Once
     labels stay, up to `exchanges` times clusters are exchanged (`stages.core.exchange`) and the iterations go on. No
-    cluster is empty at the end. ValueError for NaN, for arrays that do not fit together, for points too much alike.
+    cluster is empty at the end. `screen`: that of the features, where there is one already. ValueError for NaN, for
+    arrays that do not fit together, for points too much alike.
     """
     x, c = as_pair(features, centroids)
     labels = as_labels(assignment, len(x), len(c)).to(x.device)
     if max_iterations < 1:
         raise ValueError(f"max_iterations is {max_iterations}; allowed is 1 or more")
-    bounds = Bounds(x, c, labels, nearest, cells)
+    bounds = Bounds(screen or Screen(x), c, labels, nearest, cells)
     c = c.clone()
     bounds.forget(fill_empty(x, labels, c))
     everyone = torch.ones(len(c), dtype=torch.bool, device=x.device)
@@ -176,11 +179,12 @@ def kmeans(
     seed: int,
     max_iterations: int = 300,
     *,
-    exchanges: int = 3,
+    exchanges: int = 1,
     cells: int = CELLS,
 ) -> Clusters:
     """k clusters: k-means++ seeds, then Lloyd until no label changes, with `exchanges` rounds of exchanges."""
-    x = as_vectors(features)
-    seeds = seed_order(x, k, seed, [k], cells=cells)
-    start = x[torch.from_numpy(seeds.order).to(x.device)]
-    return lloyd(x, start, seeds.nearest[k], max_iterations, nearest=True, exchanges=exchanges, cells=cells)
+    screen = Screen(as_vectors(features))
+    x = screen.x
+    seeds = seed_order(x, k, seed, [k], cells=cells, screen=screen)
+    start, nearest = x[torch.from_numpy(seeds.order).to(x.device)], seeds.nearest[k]
+    return lloyd(x, start, nearest, max_iterations, nearest=True, exchanges=exchanges, cells=cells, screen=screen)

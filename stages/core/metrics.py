@@ -8,6 +8,7 @@ MAP@R the mean over i = 1..R of precision(i) where the i-th is of its class and 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ from torch import Tensor
 from stages.core.vectors import CELLS, as_vectors, chunks
 
 UNLABELLED = -1
+# Scores ranked at once: they stay in a core's own cache.
+RANKED = 2**19
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ def rank(scores: Float32[Tensor, "query n"], k: int) -> Int64[Tensor, "query ran
     A stable sort of whole rows gives the same.
     """
     if scores.device.type == "cpu":
-        rows, parts = scores.numpy(), list(chunks(len(scores), 1, -(-len(scores) // torch.get_num_threads())))
-        with ThreadPoolExecutor(len(parts)) as threads:
+        rows, parts = scores.numpy(), list(chunks(*scores.shape, RANKED))
+        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
             return torch.from_numpy(np.concatenate(list(threads.map(lambda part: rank_rows(rows[part], k), parts))))
     values, columns = scores.topk(k + 1, dim=1)
     tied = torch.nonzero((values[:, 1:] == values[:, :-1]).any(1))[:, 0]
@@ -77,22 +80,22 @@ def rank_rows(scores: Float32[np.ndarray, "query n"], k: int) -> Int64[np.ndarra
     The k-th highest of the maxima of groups of columns is reached by k scores at least, and by few more. Those are
     packed into whole numbers, the score above the column, and sorted.
     """
-    n = scores.shape[1]
+    count, n = scores.shape
     group = max(1, min(64, n // (2 * k)))
-    whole = torch.from_numpy(scores[:, : n - n % group])
-    maxima = whole.unflatten(1, (-1, group)).amax(2).numpy()
-    lowest = np.partition(maxima, maxima.shape[1] - k, axis=1)[:, maxima.shape[1] - k]
+    width = n // group
+    maxima = scores[:, : group * width].reshape(count, group, width).max(1)
+    lowest = np.partition(maxima, width - k, axis=1)[:, width - k]
     reached = np.flatnonzero(scores >= lowest[:, None])
-    rows, columns = reached // n, reached % n
-    counts = np.bincount(rows, minlength=len(scores))
-    places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    ends = np.searchsorted(reached, np.arange(count + 1) * n)
     bits = (scores.ravel()[reached] + np.float32(0)).view(np.int32)
     # The bits of floats order as whole numbers do, but for negative ones, whose order is reversed.
     ordered = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int64)
-    packed = np.full((len(scores), counts.max()), np.iinfo(np.int64).max)
-    packed[rows, places] = (-ordered << 32) | columns
-    packed.sort(axis=1)
-    return packed[:, :k] & 0xFFFFFFFF
+    packed = (-ordered << 32) | (reached - np.repeat(np.arange(count) * n, np.diff(ends)))
+    ranked = np.empty((count, k), np.int64)
+    for row, (start, end) in enumerate(pairwise(ends.tolist())):
+        packed[start:end].sort()
+        ranked[row] = packed[start : start + k]
+    return ranked & 0xFFFFFFFF
 
 
 def query_metrics(
@@ -115,13 +118,15 @@ def query_metrics(
     class_of = torch.from_numpy(classes).to(x.device)
     # Queries of similar R go together, so that few of them are ranked deeper than they need.
     order, step = np.argsort(relevant, kind="stable"), max(1, cells // n)
+    # One array for all products: fresh memory costs as much as the products themselves.
+    room = torch.empty((min(step, n), n), device=x.device)
     for start in range(0, n, step):
         queries = order[start : start + step]
         depth = max(int(relevant[queries].max()), nearest)
         if depth == 0:
             continue
         rows = torch.from_numpy(queries).to(x.device)
-        scores = x[rows] @ x.T
+        scores = torch.mm(x[rows], x.T, out=room[: len(rows)])
         scores = scores if distinct else scores[:, equal]
         scores[torch.arange(len(rows), device=x.device), rows] = -torch.inf
         ranked = rank(scores, depth)

@@ -48,7 +48,7 @@ class Screen:
         halved = x.device.type == "cpu" and device.has_bfloat16(x.device)
         self.x, self.dtype = x, dtype or (torch.bfloat16 if halved else torch.float32)
         self.rounding = 2.0**-8 if self.dtype == torch.bfloat16 else 2.0**-23
-        self.shift = x.double().mean(0).float()
+        self.shift = x.mean(0)
         self.halves, self.norms, self.lost = self.rounded(x, 1)
         self.halves[:, x.shape[1] : x.shape[1] + 3] = 1
 

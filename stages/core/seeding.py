@@ -36,8 +36,9 @@ class SeedOrder:
 class Nearest:
     """The nearest of the seeds so far, for every point."""
 
-    def __init__(self, x: Float32[Tensor, "n d"], first: int, cells: int) -> None:
-        self.x, self.screen, self.cells = x, Screen(x), cells
+    def __init__(self, screen: Screen, first: int, cells: int) -> None:
+        self.x, self.screen, self.cells = screen.x, screen, cells
+        x = screen.x
         self.positions = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         self.distances = squared_distances(x, torch.arange(len(x), device=x.device), x, self.positions + first)
         self.records = [np.empty((0, 2), np.int64)]
@@ -110,12 +111,13 @@ def seed_order(
     *,
     block: int = BLOCK,
     cells: int = CELLS,
+    screen: Screen | None = None,
 ) -> SeedOrder:
     """k distinct points drawn by exact k-means++ (no greedy trials); the order for a smaller k is its beginning.
 
     `sizes` (each 1 to k) are the numbers of seeds for which nearest seeds are kept. `block` bounds how many seeds are
-    drawn between two updates of D2, `cells` how many distances are held at once. ValueError for NaN, for k outside 1 to
-    n, and for more seeds than distinct points.
+    drawn between two updates of D2, `cells` how many distances are held at once; `screen`: that of the features, where
+    there is one already. ValueError for NaN, for k outside 1 to n, and for more seeds than distinct points.
     """
     x = as_vectors(features)
     check_count(k, len(x))
@@ -123,7 +125,7 @@ def seed_order(
         raise ValueError(f"sizes {wrong} asked of {k} seeds; allowed is 1 to {k}: drop them or raise k")
     generator = np.random.default_rng(seed)
     drawn = generator.integers(len(x), size=1)
-    nearest, count, stops = Nearest(x, int(drawn[0]), cells), 0, sorted({*sizes, k})
+    nearest, count, stops = Nearest(screen or Screen(x), int(drawn[0]), cells), 0, sorted({*sizes, k})
     order, kept = np.empty(k, np.int64), SeedOrder(np.empty(0, np.int64), np.empty((0, 2), np.int64))
     while True:
         while len(drawn):
