@@ -6,20 +6,17 @@ MAP@R the mean over i = 1..R of precision(i) where the i-th is of its class and 
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from stages.core.vectors import CELLS, as_vectors, chunks
+from stages.core.gallery import WHOLE, Gallery
+from stages.core.vectors import as_vectors
 
 UNLABELLED = -1
-# Scores ranked at once: they stay in a core's own cache.
-RANKED = 2**19
 
 
 @dataclass(frozen=True)
@@ -30,13 +27,6 @@ class QueryMetrics:
     map_at_r: Float64[np.ndarray, " query"]
     recall_at_1: Float64[np.ndarray, " query"]
     nearest: Int64[np.ndarray, "query rank"]
-
-
-def first_equal(vectors: Float32[Tensor, "n d"]) -> Int64[np.ndarray, " n"]:
-    """The index of the first row that is equal to each row."""
-    seen: dict[bytes, int] = {}
-    rows = vectors.cpu().numpy() + np.float32(0)  # minus zero equals zero
-    return np.array([seen.setdefault(row.tobytes(), i) for i, row in enumerate(rows)])
 
 
 def count_relevant(labels: np.ndarray | Tensor | Sequence, n: int) -> tuple[np.ndarray, Int64[np.ndarray, " n"]]:
@@ -53,53 +43,8 @@ def count_relevant(labels: np.ndarray | Tensor | Sequence, n: int) -> tuple[np.n
     return classes, relevant
 
 
-def rank(scores: Float32[Tensor, "query n"], k: int) -> Int64[Tensor, "query rank"]:
-    """Columns of the k highest scores of each row, highest first, ties to the lowest column; k < n.
-
-    A stable sort of whole rows gives the same.
-    """
-    if scores.device.type == "cpu":
-        rows, parts = scores.numpy(), list(chunks(*scores.shape, RANKED))
-        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
-            return torch.from_numpy(np.concatenate(list(threads.map(lambda part: rank_rows(rows[part], k), parts))))
-    values, columns = scores.topk(k + 1, dim=1)
-    tied = torch.nonzero((values[:, 1:] == values[:, :-1]).any(1))[:, 0]
-    if len(tied):
-        ascending = columns[tied].sort(1).values
-        order = scores[tied[:, None], ascending].sort(dim=1, descending=True, stable=True).indices
-        columns[tied] = ascending.gather(1, order)
-    cut = torch.nonzero(values[:, k - 1] == values[:, k])[:, 0]
-    if len(cut):
-        columns[cut] = scores[cut].sort(dim=1, descending=True, stable=True).indices[:, : k + 1]
-    return columns[:, :k]
-
-
-def rank_rows(scores: Float32[np.ndarray, "query n"], k: int) -> Int64[np.ndarray, "query rank"]:
-    """`rank` on a processor: few scores are looked at one by one.
-
-    The k-th highest of the maxima of groups of columns is reached by k scores at least, and by few more. Those are
-    packed into whole numbers, the score above the column, and sorted.
-    """
-    count, n = scores.shape
-    group = max(1, min(64, n // (2 * k)))
-    width = n // group
-    maxima = scores[:, : group * width].reshape(count, group, width).max(1)
-    lowest = np.partition(maxima, width - k, axis=1)[:, width - k]
-    reached = np.flatnonzero(scores >= lowest[:, None])
-    ends = np.searchsorted(reached, np.arange(count + 1) * n)
-    bits = (scores.ravel()[reached] + np.float32(0)).view(np.int32)
-    # The bits of floats order as whole numbers do, but for negative ones, whose order is reversed.
-    ordered = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int64)
-    packed = (-ordered << 32) | (reached - np.repeat(np.arange(count) * n, np.diff(ends)))
-    ranked = np.empty((count, k), np.int64)
-    for row, (start, end) in enumerate(pairwise(ends.tolist())):
-        packed[start:end].sort()
-        ranked[row] = packed[start : start + k]
-    return ranked & 0xFFFFFFFF
-
-
 def query_metrics(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5, *, cells: int = CELLS
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5, *, cells: int = WHOLE
 ) -> QueryMetrics:
     """The metrics of every image as a query among all others, and its `nearest` others, nearest first.
 
@@ -112,24 +57,17 @@ def query_metrics(
     if not 0 <= nearest < n:
         raise ValueError(f"{nearest} nearest images of {n - 1} others; allowed is 0 to {n - 1}: ask for fewer")
     found = np.full((3, n), np.nan), np.zeros((n, nearest), np.int64)
-    # Rounding depends on the place of a row in a matrix product: equal images take the score of the first of them.
-    equal = torch.from_numpy(first_equal(x)).to(x.device)
-    distinct = bool((equal == torch.arange(n, device=x.device)).all())
     class_of = torch.from_numpy(classes).to(x.device)
+    gallery = Gallery(x, cells)
     # Queries of similar R go together, so that few of them are ranked deeper than they need.
-    order, step = np.argsort(relevant, kind="stable"), max(1, cells // n)
-    # One array for all products: fresh memory costs as much as the products themselves.
-    room = torch.empty((min(step, n), n), device=x.device)
-    for start in range(0, n, step):
-        queries = order[start : start + step]
+    order = np.argsort(relevant, kind="stable")
+    for start in range(0, n, gallery.step):
+        queries = order[start : start + gallery.step]
         depth = max(int(relevant[queries].max()), nearest)
         if depth == 0:
             continue
         rows = torch.from_numpy(queries).to(x.device)
-        scores = torch.mm(x[rows], x.T, out=room[: len(rows)])
-        scores = scores if distinct else scores[:, equal]
-        scores[torch.arange(len(rows), device=x.device), rows] = -torch.inf
-        ranked = rank(scores, depth)
+        ranked = gallery.ranked(rows, depth)
         found[1][queries] = ranked[:, :nearest].cpu().numpy()
         hits = class_of[ranked] == class_of[rows][:, None]
         found[0][:, queries] = measure(hits, torch.from_numpy(relevant[queries]).to(x.device)).cpu().numpy()
@@ -148,7 +86,7 @@ def measure(hits: Tensor, relevant: Int64[Tensor, " query"]) -> Float64[Tensor, 
 
 
 def retrieval_metrics(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, *, cells: int = CELLS
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, *, cells: int = WHOLE
 ) -> dict[str, float | int]:
     """Mean r_precision, map_at_r and recall_at_1 as fractions, over the `queries` that have a relevant image.
 

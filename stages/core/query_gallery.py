@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int64
 
-from stages.core.metrics import measure, query_metrics, rank
+from stages.core.metrics import measure, query_metrics
+from stages.core.ranking import rank
 from stages.core.vectors import CELLS
 
 NAMES = ("map_at_r", "r_precision", "recall_at_1")

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from stages.core import pooling
 from stages.core.losses import metric
 from stages.core.losses.zero_shot import zero_shot_loss
-from stages.core.metrics import measure, rank
+from stages.core.metrics import measure
+from stages.core.ranking import rank
 from stages.core.runner.schema import Section
 
 LIMIT = 0.3  # of every coordinate of a token, as in the reference

@@ -75,6 +75,16 @@ def squared_distances(
     return out
 
 
+def inner_products(
+    a: Float32[Tensor, "n d"], i: Int64[Tensor, " pair"], b: Float32[Tensor, "m d"], j: Int64[Tensor, " pair"]
+) -> Float64[Tensor, " pair"]:
+    """a_i · b_j of each pair, its products exact and summed in float64."""
+    out = torch.empty(len(i), dtype=torch.float64, device=a.device)
+    for part in chunks(len(i), a.shape[1], PAIRS):
+        out[part] = a.index_select(0, i[part]).double().mul_(b.index_select(0, j[part])).sum(1)
+    return out
+
+
 @dataclass(frozen=True)
 class Nearest:
     """Of each row: position and squared distance of the nearest centroid, and lower bounds for it and for all others.

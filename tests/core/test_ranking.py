@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+import torch
+
+from stages.core import ranking
+from stages.core.ranking import rank
+
+
+def plain(scores, k):
+    """A stable sort of whole rows."""
+    return np.argsort(-scores.numpy(), axis=1, kind="stable")[:, :k]
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 40, 199])
+@pytest.mark.parametrize("ranked", [1, 1000, 2**19])
+def test_rank__equals_a_stable_sort(k, ranked, monkeypatch):
+    monkeypatch.setattr(ranking, "RANKED", ranked)
+    scores = torch.randn(23, 200, generator=torch.Generator().manual_seed(k))
+    assert (rank(scores, k).numpy() == plain(scores, k)).all()
+
+
+@pytest.mark.parametrize("k", [1, 5, 60])
+def test_rank__breaks_ties_by_column_across_signs_and_infinities(k):
+    values = torch.tensor([-torch.inf, -2.0, -1.0, -0.0, 0.0, 1e-40, -1e-40, 1.0, 2.0])
+    scores = values[torch.randint(len(values), (30, 61), generator=torch.Generator().manual_seed(0))]
+    # Minus zero equals zero, for the plain sort too.
+    assert (rank(scores, k).numpy() == plain(scores, k)).all()
+
+
+@pytest.mark.parametrize("period", [2, 4, 10, 20])
+def test_rank__of_scores_that_come_round(period):
+    # Groups of columns that all belong to one class must not be missed, nor more than their share be ranked.
+    scores = torch.rand(8, 400, generator=torch.Generator().manual_seed(0))
+    scores[:, ::period] += 1
+    assert (rank(scores, 19).numpy() == plain(scores, 19)).all()
