@@ -46,14 +46,15 @@ if __name__ == "__main__":
 
     Screen.within = count(Screen.within)
     start = time.perf_counter()
-    seeds = seed_order(x, max(sizes), 0, sizes)
+    screen = Screen(torch.from_numpy(x))
+    seeds = seed_order(x, max(sizes), 0, sizes, screen=screen)
     total = {"ours": time.perf_counter() - start, "peer": 0.0}
     report(f"seeds to k={max(sizes)}, n={n}", total["ours"], None, passes=round(compared / n / max(sizes), 3))
     worst = 0.0
     for k in sizes:
         compared = 0
         start = time.perf_counter()
-        ours = lloyd(x, x[seeds.order[:k]], seeds.nearest[k], 300, nearest=True, exchanges=3)
+        ours = lloyd(x, x[seeds.order[:k]], seeds.nearest[k], 300, nearest=True, exchanges=3, screen=screen)
         middle = time.perf_counter()
         peer = faiss.Kmeans(x.shape[1], k, max_points_per_centroid=n, min_points_per_centroid=1)
         peer.train(x)

@@ -1,5 +1,6 @@
 """The columns of the highest scores of each row, highest first, ties to the lowest column."""
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -12,7 +13,9 @@ from torch import Tensor
 from stages.core.vectors import chunks
 
 # Scores ranked at once: few enough for the cache, and many enough that what Python does for each part does not count.
-RANKED = 2**18
+RANKED = 2**19
+# One column of so many is looked at to guess how low the k-th score is.
+SAMPLED = 17
 
 
 def threads() -> ThreadPoolExecutor:
@@ -46,20 +49,16 @@ def rank(scores: Float32[Tensor, "query n"], k: int) -> Int64[Tensor, "query ran
 
 
 def rank_rows(scores: Float32[np.ndarray, "query n"], k: int) -> Int64[np.ndarray, "query rank"]:
-    """`rank` on a processor: few scores are looked at one by one.
+    """`rank` on a processor: what k scores reach at least, and few more, is packed and sorted.
 
-    The k-th highest of the maxima of groups of columns is reached by k scores at least, and by few more. Those are
-    packed into whole numbers, the score above the column, and sorted.
+    A packed score is a whole number that has the column in its lower half, and orders as wanted.
     """
     count, n = scores.shape
-    group = max(1, min(64, n // (2 * k)))
-    # An odd step from one column of a group to the next, since data sets that go round their classes like even ones.
-    width = n // group
-    width -= group > 1 and width % 2 == 0
-    maxima = scores[:, : group * width].reshape(count, group, width).max(1)
-    maxima.partition(width - k, axis=1)
-    reached = np.flatnonzero(scores >= maxima[:, width - k, None])
+    reached = np.flatnonzero(scores >= likely(scores, k))
     counts = np.diff(np.searchsorted(reached, np.arange(count + 1) * n))
+    if counts.min() < k:
+        reached = np.flatnonzero(scores >= certain(scores, k))
+        counts = np.diff(np.searchsorted(reached, np.arange(count + 1) * n))
     bits = scores.ravel().take(reached)
     bits += np.float32(0)  # minus zero equals zero
     bits = bits.view(np.int32)
@@ -72,3 +71,26 @@ def rank_rows(scores: Float32[np.ndarray, "query n"], k: int) -> Int64[np.ndarra
     packed[np.arange(packed.shape[1]) < counts[:, None]] = keys
     packed.sort(axis=1)
     return (packed[:, :k] & 0xFFFFFFFF) - np.arange(0, count * n, n)[:, None]
+
+
+def certain(scores: Float32[np.ndarray, "query n"], k: int) -> Float32[np.ndarray, "query 1"]:
+    """What k scores of each row reach for sure: the k-th highest of the maxima of groups of columns."""
+    count, n = scores.shape
+    group = max(1, min(64, n // (2 * k)))
+    # An odd step from one column of a group to the next, since data sets that go round their classes like even ones.
+    width = n // group
+    width -= group > 1 and width % 2 == 0
+    maxima = scores[:, : group * width].reshape(count, group, width).max(1)
+    maxima.partition(width - k, axis=1)
+    return maxima[:, width - k, None]
+
+
+def likely(scores: Float32[np.ndarray, "query n"], k: int) -> Float32[np.ndarray, "query 1"]:
+    """What k scores of each row reach almost certainly, judged by a sample where k is large enough for one."""
+    sample = scores[:, ::SAMPLED]
+    wanted = k * sample.shape[1] / scores.shape[1]
+    place = sample.shape[1] - math.ceil(wanted + 3 * math.sqrt(wanted))
+    if wanted < 20 or place < 0:
+        return certain(scores, k)
+    sample = np.partition(sample, place, axis=1)
+    return sample[:, place, None]

@@ -33,3 +33,12 @@ def test_rank__of_scores_that_come_round(period):
     scores = torch.rand(8, 400, generator=torch.Generator().manual_seed(0))
     scores[:, ::period] += 1
     assert (rank(scores, 19).numpy() == plain(scores, 19)).all()
+
+
+@pytest.mark.parametrize("k", [100, 900, 1_600])
+def test_rank__of_a_sample_that_misleads(k):
+    # All high scores stand where the sample is taken, or none: then the guess is far too high, or far too low.
+    scores = torch.rand(4, 2_000, generator=torch.Generator().manual_seed(0))
+    scores[:2, :: ranking.SAMPLED] += 2
+    scores[2:, :: ranking.SAMPLED] -= 2
+    assert (rank(scores, k).numpy() == plain(scores, k)).all()
