@@ -6,7 +6,7 @@ from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from stages.core.device import has_bfloat16
-from stages.core.ranking import rank
+from stages.core.ranking import rank, rank_parts
 from stages.core.shortlist import Shortlist
 from stages.core.similarities import similarities
 from stages.core.vectors import CELLS
@@ -41,18 +41,24 @@ class Gallery:
             ranked = self.shortlist.nearest(rows, k)
             if ranked is not None:
                 return ranked
-        if not len(self.room):
-            self.room = self.x.new_empty((self.step, len(self.x)))
-        scores = self.room[: len(rows)]
-        if self.whole is None:
-            torch.mm(self.x[rows], self.x.T, out=scores)
-        else:
-            torch.index_select(self.whole, 0, rows, out=scores)
         # Rounding depends on the place of a row in a matrix product: equal rows take the score of the first of them.
         self.again = repeats(self.x) if self.again is None else self.again
+        if self.whole is not None:
+            return rank_parts(lambda part: self.look(rows[part].numpy()), len(rows), len(self.x), k)
+        if not len(self.room):
+            self.room = self.x.new_empty((self.step, len(self.x)))
+        scores = torch.mm(self.x[rows], self.x.T, out=self.room[: len(rows)])
         scores[:, self.again[0]] = scores[:, self.again[1]]
         scores[torch.arange(len(rows), device=rows.device), rows] = -torch.inf
         return rank(scores, k)
+
+    def look(self, rows: Int64[np.ndarray, " query"]) -> Float32[np.ndarray, "query n"]:
+        """The scores of a few rows out of all similarities."""
+        scores = self.whole.numpy().take(rows, axis=0)
+        again, first = self.again.numpy()
+        scores[:, again] = scores[:, first]
+        scores[np.arange(len(rows)), rows] = -np.inf
+        return scores
 
 
 def repeats(vectors: Float32[Tensor, "n d"]) -> Int64[Tensor, "pair row"]:

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -34,8 +35,7 @@ def rank(scores: Float32[Tensor, "query n"], k: int) -> Int64[Tensor, "query ran
     A stable sort of whole rows gives the same.
     """
     if scores.device.type == "cpu":
-        rows, parts = scores.numpy(), list(chunks(*scores.shape, RANKED))
-        return torch.from_numpy(np.concatenate(list(threads().map(lambda part: rank_rows(rows[part], k), parts))))
+        return rank_parts(lambda part: scores[part].numpy(), *scores.shape, k)
     values, columns = scores.topk(k + 1, dim=1)
     tied = torch.nonzero((values[:, 1:] == values[:, :-1]).any(1))[:, 0]
     if len(tied):
@@ -46,6 +46,14 @@ def rank(scores: Float32[Tensor, "query n"], k: int) -> Int64[Tensor, "query ran
     if len(cut):
         columns[cut] = scores[cut].sort(dim=1, descending=True, stable=True).indices[:, : k + 1]
     return columns[:, :k]
+
+
+def rank_parts(
+    look: Callable[[slice], Float32[np.ndarray, "part n"]], queries: int, n: int, k: int
+) -> Int64[Tensor, "query rank"]:
+    """`rank` of rows that come a few at a time, while they are in the cache."""
+    parts = chunks(queries, n, RANKED)
+    return torch.from_numpy(np.concatenate(list(threads().map(lambda part: rank_rows(look(part), k), parts))))
 
 
 def rank_rows(scores: Float32[np.ndarray, "query n"], k: int) -> Int64[np.ndarray, "query rank"]:
