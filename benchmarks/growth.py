@@ -28,6 +28,19 @@ def measure(n: int) -> dict[str, float]:
     return times
 
 
+def plot(rows: dict[int, dict[str, float]], path: str) -> None:
+    plt.rcParams["svg.hashsalt"] = "polygrain"
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    sizes = np.array(list(rows), float)
+    for stage in rows[int(sizes[0])]:
+        axes.loglog(sizes, [times[stage] for times in rows.values()], "o-", label=stage)
+    fastest = min(rows[int(sizes[-1])].values())
+    axes.loglog(sizes, fastest / 3 * (sizes / sizes[-1]) ** 2, "--", color="grey", label="slope of n²")
+    axes.set(xlabel="vectors, 384 dimensions", ylabel="seconds")
+    axes.legend()
+    figure.savefig(path, metadata={"Date": None})
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true")
@@ -40,12 +53,4 @@ if __name__ == "__main__":
         for stage, taken in times.items():
             report(f"{stage}, n={n}", taken, None)
     if arguments.plot:
-        plt.rcParams["svg.hashsalt"] = "polygrain"
-        figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-        for stage in rows[sizes[0]]:
-            axes.loglog(sizes, [rows[n][stage] for n in sizes], "o-", label=stage)
-        guide = np.array(sizes, float)
-        axes.loglog(guide, 0.2 * (guide / guide[-1]) ** 2, "--", color="grey", label="slope of n²")
-        axes.set(xlabel="vectors, 384 dimensions", ylabel="seconds")
-        axes.legend()
-        figure.savefig(arguments.plot, metadata={"Date": None})
+        plot(rows, arguments.plot)
