@@ -10,7 +10,7 @@ BLOCK = 512
 
 
 def similarities(x: Float32[Tensor, "n d"]) -> Float32[Tensor, "n n"]:
-    """x x' on a processor, to the last bit symmetric."""
+    """x x' on a processor."""
     n = len(x)
     # NumPy's memory comes in large pages, of which a fresh one costs far less than it costs to fill.
     products = torch.from_numpy(np.empty((n, n), np.float32))

@@ -29,10 +29,12 @@ def test_rank__breaks_ties_by_column_across_signs_and_infinities(k):
 
 @pytest.mark.parametrize("period", [2, 4, 10, 20])
 def test_rank__of_scores_that_come_round(period):
-    # Groups of columns that all belong to one class must not be missed, nor more than their share be ranked.
+    # Groups of columns must not all belong to one class: then far more than are wanted would be sorted.
     scores = torch.rand(8, 400, generator=torch.Generator().manual_seed(0))
     scores[:, ::period] += 1
     assert (rank(scores, 19).numpy() == plain(scores, 19)).all()
+    reached = (scores.numpy() >= ranking.certain(scores.numpy(), 19)).sum(1)
+    assert (reached >= 19).all() and (reached < 100).all()
 
 
 @pytest.mark.parametrize("k", [100, 900, 1_600])
