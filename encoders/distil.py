@@ -1,6 +1,6 @@
 """Trains the encoder that ships: a small ViT learns the feature space of a pretrained CNN, without labels.
 
-    PYTHONPATH=. python encoders/distil.py IMAGES.zip TEACHER.safetensors FOLDER [--epochs 14] [--drawn 9]
+    PYTHONPATH=. python encoders/distil.py IMAGES.zip TEACHER.safetensors FOLDER [--epochs 25] [--start encoders/vit48]
 
 Every image is seen by the teacher in a few fixed views (whole or cropped, mirrored or not); its pooled features of them
 are computed once. The student then learns from the same views, slightly jittered in colour:
@@ -8,10 +8,12 @@ are computed once. The student then learns from the same views, slightly jittere
 where z is the class token that retrieval will compare by cosine, W a throw-away matrix and t the teacher's centred
 features. The second term (relational distillation) makes the cosine of z itself, not only of W z, follow the teacher.
 
-From epoch `drawn` on, a part of each batch are drawn characters and digits of the training classes of the embedded
-tasks (never of their test classes), which the teacher knows little about. There the target similarities are the cosines
-of the images themselves, as 12 x 12 grey values, and the student sees two strongly distorted views of each: it learns
-the shape that such a thumbnail shows, whatever the ink, paper, place and angle.
+Beside them, each step sees a few drawn characters and digits of the training classes of the embedded tasks (never of
+their test classes), which the teacher knows little about. There the target similarities are the cosines of the images
+themselves, as 12 x 12 grey values, and the student sees two strongly distorted views of each: it learns the shape that
+such a thumbnail shows, whatever the ink, paper, place and angle.
+
+The blocks' matrices are trained by Muon, all else by AdamW.
 
 Run by hand, not by DVC: the images and the teacher are not part of the project. Resumes from its last epoch.
 """
@@ -32,10 +34,21 @@ from safetensors.torch import load_file, save_file
 from tqdm import tqdm
 
 from stages.core import embedded
+from stages.core.backbone import Backbone, load
+from stages.core.backbone import save as save_network
+from stages.core.model import Config
 
-ARCHITECTURE = "vit_tiny_patch16_224"
-KWARGS = {"img_size": 48, "patch_size": 8, "depth": 6}
-MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
+SIDE = 48
+CONFIG = Config(
+    architecture="vit_tiny_patch16_224",
+    kwargs={"img_size": SIDE, "patch_size": 8, "depth": 6},
+    size=SIDE,
+    resize=SIDE,
+    mean=(0.5, 0.5, 0.5),
+    std=(0.5, 0.5, 0.5),
+)
+BATCH, DRAWN = 256, [14, 10]  # images of the archive in a step; characters and digits, each in two views
+TEMPERATURE = 0.1
 
 
 def read_images(archive: Path, size: int) -> np.ndarray:
@@ -147,10 +160,21 @@ def relate(z: torch.Tensor, t: torch.Tensor, tau: float) -> torch.Tensor:
     return F.kl_div(student, (t @ t.T / tau).masked_fill(itself, -1e4).softmax(1), reduction="batchmean")
 
 
-def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, drawn_from: int) -> None:
+def optimizers(student: Backbone, head: torch.nn.Module) -> list[tuple[torch.optim.Optimizer, float]]:
+    """Muon for the matrices of the blocks, AdamW for all else, each with its highest learning rate."""
+    blocks = [p for name, p in student.named_parameters() if ".blocks." in name and p.ndim == 2]
+    known = {id(p) for p in blocks}
+    others = [p for p in [*student.parameters(), *head.parameters()] if id(p) not in known]
+    muon = torch.optim.Muon(blocks, lr=2e-3, weight_decay=0.05, adjust_lr_fn="match_rms_adamw")
+    return [(muon, 2e-3), (torch.optim.AdamW(others, lr=1e-3, weight_decay=0.05), 1e-3)]
+
+
+def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, start: Path | None) -> None:
     torch.manual_seed(0)
     output.mkdir(parents=True, exist_ok=True)
-    images = read_images(archive, KWARGS["img_size"])
+    images = read_images(archive, SIDE)
+    if len(images) < BATCH:
+        raise ValueError(f"{archive} holds {len(images)} images (.webp); give {BATCH} or more, which is one step")
     boxes = draw_views(len(images), views, seed=0)
     cache = output / "teacher.safetensors"
     if not cache.exists():
@@ -158,55 +182,51 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, dr
     targets = load_file(cache)["features"]
     mean = targets[0].float().mean(0)
 
-    student = timm.create_model(ARCHITECTURE, num_classes=0, **KWARGS)
-    head = torch.nn.Linear(student.num_features, targets.shape[-1])
+    student = load(start, "auto") if start else Backbone(CONFIG, "auto")
+    head = torch.nn.Linear(student.dim, targets.shape[-1])
     both = torch.nn.ModuleDict({"student": student, "head": head})
-    optimizer = torch.optim.AdamW(both.parameters(), lr=1e-3, weight_decay=0.05)
-    batch, tau = 256, 0.1
-    steps = len(images) // batch
-    sources = read_embedded(KWARGS["img_size"])
-    start, checkpoint = 0, output / "checkpoint.pt"
+    trained = optimizers(student, head)
+    sources = read_embedded(SIDE)
+    per_epoch = len(images) // BATCH
+    steps, first, checkpoint = epochs * per_epoch, 0, output / "checkpoint.pt"
     if checkpoint.exists():
         state = torch.load(checkpoint, weights_only=True)
         both.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        start = state["epoch"]
-    for epoch in range(start, epochs):
-        generator = torch.Generator().manual_seed(epoch)
-        order = torch.randperm(len(images), generator=generator).numpy()
-        total = 0.0
-        mixed = epoch >= drawn_from
-        for step in tqdm(range(steps), desc=f"epoch {epoch + 1}/{epochs}", mininterval=10):
-            done = (epoch * steps + step) / (epochs * steps)
+        for (optimizer, _), saved in zip(trained, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        first = state["step"]
+    losses = []
+    for step in tqdm(range(first, steps), desc="distil", initial=first, total=steps, mininterval=10):
+        epoch, place = divmod(step, per_epoch)
+        for optimizer, rate in trained:
             for group in optimizer.param_groups:
-                group["lr"] = 1e-3 * min(1, done * 20) * 0.5 * (1 + math.cos(math.pi * done))
-            rows = np.sort(order[step * batch : (step + 1) * batch][: 96 if mixed else batch])
-            view = torch.randint(views, (len(rows),), generator=generator).numpy()
-            x = jitter(cut(images[rows], boxes[view, rows], KWARGS["img_size"]), generator)
-            t = F.normalize(targets[torch.from_numpy(view), torch.from_numpy(rows)].float() - mean, dim=1)
-            if mixed:
-                drawn = draw_embedded(sources, [56, 40], generator)
-                x = torch.cat([x, distort(drawn, generator), distort(drawn, generator)])
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                z = student((x - 0.5) / 0.5)
-            z, drawn_z = z.float().split([len(rows), len(x) - len(rows)])
-            regression = 1 - F.cosine_similarity(head(z), t).mean()
-            z = F.normalize(z, dim=1)
-            loss = regression + relate(z, t, tau)
-            if mixed:
-                loss = loss + 2 * relate(F.normalize(drawn_z, dim=1), thumbnails(drawn).repeat(2, 1), tau / 2)
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(both.parameters(), 1.0)
+                group["lr"] = rate * min(1, (step + 1) / 100) * 0.5 * (1 + math.cos(math.pi * step / steps))
+        generator = torch.Generator().manual_seed(1000 + step)
+        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch)).numpy()
+        rows = np.sort(order[place * BATCH : (place + 1) * BATCH])
+        view = torch.randint(views, (BATCH,), generator=generator).numpy()
+        x = jitter(cut(images[rows], boxes[view, rows], SIDE), generator)
+        t = F.normalize(targets[torch.from_numpy(view), torch.from_numpy(rows)].float() - mean, dim=1)
+        drawn = draw_embedded(sources, DRAWN, generator)
+        z = student(torch.cat([x, distort(drawn, generator), distort(drawn, generator)]))
+        regression = 1 - F.cosine_similarity(head(z[:BATCH]), t).mean()
+        z = F.normalize(z, dim=1)
+        relation = relate(z[:BATCH], t, TEMPERATURE)
+        shape = relate(z[BATCH:], thumbnails(drawn).repeat(2, 1), TEMPERATURE / 2)
+        both.zero_grad()
+        (regression + relation + shape).backward()
+        torch.nn.utils.clip_grad_norm_(both.parameters(), 1.0)
+        for optimizer, _ in trained:
             optimizer.step()
-            total += loss.item()
-        print(json.dumps({"epoch": epoch + 1, "loss": round(total / steps, 4)}), flush=True)
-        state = {"model": both.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}
-        torch.save(state, checkpoint.with_suffix(".tmp"))
-        checkpoint.with_suffix(".tmp").replace(checkpoint)
-        save_file({k: v.half().contiguous() for k, v in student.state_dict().items()}, output / "weights.safetensors")
-    config = {"architecture": ARCHITECTURE, "kwargs": KWARGS, "size": 48, "resize": 48, "mean": MEAN, "std": STD}
-    (output / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+        losses.append([regression.item(), relation.item(), shape.item()])
+        if place == per_epoch - 1:
+            means = np.mean(losses, 0).round(4).tolist()
+            print(json.dumps({"epoch": epoch + 1, "regression, relation, shape": means}), flush=True)
+            losses.clear()
+            states = [optimizer.state_dict() for optimizer, _ in trained]
+            torch.save({"model": both.state_dict(), "optimizers": states, "step": step + 1}, output / "checkpoint.tmp")
+            (output / "checkpoint.tmp").replace(checkpoint)
+    save_network(student.half(), output)
 
 
 if __name__ == "__main__":
@@ -214,8 +234,8 @@ if __name__ == "__main__":
     parser.add_argument("archive", type=Path)
     parser.add_argument("weights", type=Path)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--epochs", type=int, default=14)
+    parser.add_argument("--epochs", type=int, default=25)
     parser.add_argument("--views", type=int, default=3)
-    parser.add_argument("--drawn", type=int, default=9, help="first epoch, from 0, with embedded images")
+    parser.add_argument("--start", type=Path, help="the folder of an encoder to go on from; without it, a random start")
     given = parser.parse_args()
-    main(given.archive, given.weights, given.output, given.epochs, given.views, given.drawn)
+    main(given.archive, given.weights, given.output, given.epochs, given.views, given.start)

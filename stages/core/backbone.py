@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import timm
 import torch
 from jaxtyping import Float
 from safetensors.torch import save_file
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from stages.core import device
 from stages.core.model import Config, load_weights, read_config
+from stages.core.residual_blocks import build_network
 
 
 class Backbone(nn.Module):
@@ -20,13 +20,7 @@ class Backbone(nn.Module):
     def __init__(self, config: Config, precision: device.Precision = "float32") -> None:
         super().__init__()
         self.config, self.precision = config, precision
-        try:
-            self.backbone = timm.create_model(config.architecture, pretrained=False, num_classes=0, **config.kwargs)
-        except (RuntimeError, TypeError, AssertionError) as error:
-            raise ValueError(
-                f"timm cannot build {config.architecture!r} with {config.kwargs} ({error}); known are, say: "
-                "vit_tiny_patch16_224, vit_base_patch16_224, resnet50"
-            ) from error
+        self.backbone = build_network(config.architecture, config.kwargs)
         if config.adaptors is not None:
             raise ValueError("an encoder with adaptors does not train as a whole; give the plain encoder's folder")
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)

@@ -6,16 +6,31 @@ import timm
 import torch
 from torch import nn
 
+SHORT = 128  # patches
 
-def build_backbone(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
-    """The timm network without weights; ValueError where timm does not know it or it has no residual blocks."""
+
+def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
+    """The timm network without weights and classifier; ValueError where timm does not know it."""
     try:
-        backbone = timm.create_model(architecture, pretrained=False, num_classes=0, **kwargs)
+        network = timm.create_model(architecture, pretrained=False, num_classes=0, **kwargs)
     except (RuntimeError, TypeError, AssertionError) as error:
-        similar = ", ".join(timm.list_models("vit_*patch16_224*")[:8])
+        similar = ", ".join([*timm.list_models("vit_*patch16_224*")[:8], "resnet50"])
         raise ValueError(
             f"timm cannot build {architecture!r} with {kwargs} ({error}); known are, say: {similar}"
         ) from error
+    # On a CPU the fused attention's backward takes longer than that of all else for a few dozen tokens in bfloat16;
+    # for short sequences plain products hold little memory. `benchmarks.short_attention` has the measurement.
+    patches = getattr(getattr(network, "patch_embed", None), "num_patches", None)
+    if patches is not None and patches <= SHORT and not torch.cuda.is_available():
+        for module in network.modules():
+            if hasattr(module, "fused_attn"):
+                module.fused_attn = False
+    return network
+
+
+def build_backbone(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
+    """The timm network without weights; ValueError where timm does not know it or it has no residual blocks."""
+    backbone = build_network(architecture, kwargs)
     if not residual_blocks(backbone):
         raise ValueError(f"{architecture!r} has no residual blocks to adapt; choose a ViT, ConvNeXt or ResNet")
     return backbone

@@ -3,7 +3,7 @@ import timm
 import torch
 
 from stages.core.model import AdaptorConfig, Config, Model
-from stages.core.residual_blocks import block_dims, build_backbone, residual_blocks
+from stages.core.residual_blocks import SHORT, block_dims, build_backbone, build_network, residual_blocks
 
 SMALL = {
     "vit_tiny_patch16_224": {"img_size": 32, "depth": 2, "embed_dim": 24, "num_heads": 2},
@@ -55,3 +55,23 @@ def test_residual_blocks__are_in_the_order_of_the_forward_pass():
 def test_build_backbone__refuses_the_unknown_and_what_has_no_blocks(architecture):
     with pytest.raises(ValueError, match=architecture):
         build_backbone(architecture, {})
+
+
+@pytest.mark.parametrize(("side", "fused"), [(32, False), (16 * 12, True)])
+def test_build_network__short_sequences_multiply_plainly_on_a_cpu(monkeypatch, side, fused):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    small = SMALL["vit_tiny_patch16_224"] | {"img_size": side}
+    network = build_network("vit_tiny_patch16_224", small)
+    assert (network.patch_embed.num_patches > SHORT) == fused
+    assert [block.attn.fused_attn for block in network.blocks] == [fused] * 2
+    images = torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(0))
+    found = network(images)
+    for block in network.blocks:
+        block.attn.fused_attn = not fused
+    torch.testing.assert_close(network(images), found)
+
+
+def test_build_network__on_cuda_attention_stays_fused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    network = build_network("vit_tiny_patch16_224", SMALL["vit_tiny_patch16_224"])
+    assert all(block.attn.fused_attn for block in network.blocks)
