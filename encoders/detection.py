@@ -33,7 +33,7 @@ from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHe
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
 from torchvision.ops import MultiScaleRoIAlign
 
-from stages.core import checkpoint, device, ranks
+from stages.core import checkpoint, data_parallel, device, processes
 from stages.core.backbone import Backbone
 from stages.core.decode import FORMATS
 from stages.core.loop import Schedule
@@ -198,14 +198,15 @@ def train(model: MaskRCNN, split: Split, arguments: argparse.Namespace, folder: 
     learnt = [p for p in model.parameters() if p.requires_grad]
     rate = arguments.rate * arguments.batch / 16
     optimizer = torch.optim.SGD(learnt, rate, momentum=0.9, weight_decay=1e-4)
-    ranks.average_gradients(optimizer)
+    data_parallel.average_gradients(optimizer)
     history = checkpoint.resume(folder, model, optimizer)
     warmup = Schedule(arguments.steps, min(1000, arguments.steps / 10), 1.0)
     for step in progress(range(len(history), arguments.steps), "train", unit="step"):
         generator = torch.Generator().manual_seed(step)
-        torch.manual_seed(step * ranks.world() + ranks.rank())  # anchors and scales are drawn from the global generator
-        drawn = ranks.share(torch.randint(len(images), (arguments.batch,), generator=generator))
-        mirrored = ranks.share(torch.rand(arguments.batch, generator=generator) < 0.5)
+        # Anchors and scales are drawn from the global generator.
+        torch.manual_seed(step * processes.count() + processes.rank())
+        drawn = data_parallel.share(torch.randint(len(images), (arguments.batch,), generator=generator))
+        mirrored = data_parallel.share(torch.rand(arguments.batch, generator=generator) < 0.5)
         pairs = [split.read(images[i]) for i in drawn.tolist()]
         pairs = [flip(*pair) if turn else pair for pair, turn in zip(pairs, mirrored, strict=True)]
         losses = model(
@@ -223,7 +224,7 @@ def train(model: MaskRCNN, split: Split, arguments: argparse.Namespace, folder: 
         loss.backward()
         optimizer.step()
         history.append({"loss": value})
-        if (step + 1) % STEPS_BETWEEN_CHECKPOINTS == 0 and ranks.rank() == 0:
+        if (step + 1) % STEPS_BETWEEN_CHECKPOINTS == 0 and processes.rank() == 0:
             checkpoint.save(folder, model, optimizer, history)
 
 
@@ -257,7 +258,6 @@ def evaluate(model: MaskRCNN, split: Split) -> dict[str, float]:
 
 def main(arguments: argparse.Namespace) -> dict[str, float]:
     """Trains, evaluates, writes; returns the metrics."""
-    ranks.start()
     splits = {part: Split(arguments.coco, part) for part in ("train", "val")}
     if splits["train"].categories != splits["val"].categories:
         raise ValueError(f"{arguments.coco}: the categories of train and val differ")
@@ -266,13 +266,12 @@ def main(arguments: argparse.Namespace) -> dict[str, float]:
     arguments.output.mkdir(parents=True, exist_ok=True)
     train(model, splits["train"], arguments, arguments.output / "checkpoint")
     metrics: dict[str, float] = {}
-    if ranks.rank() == 0:
+    if processes.rank() == 0:
         metrics = evaluate(model, splits["val"])
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
         save_file(tensors, arguments.output / "weights.safetensors")
         (arguments.output / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
         checkpoint.clear(arguments.output / "checkpoint")
-    ranks.stop()
     return metrics
 
 

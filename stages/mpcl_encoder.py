@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from stages.core import backbone, checkpoint, device, ranks, training_log
+from stages.core import backbone, checkpoint, data_parallel, device, training_log
 from stages.core.augment import Augmentation
 from stages.core.collection import open_pixels, read_tables
 from stages.core.model import Config
@@ -104,7 +104,6 @@ def build_encoder(start: Path, run: schema.Pretraining, params: Params, stored: 
 
 
 def main(images: Path, start: Path, output: Path, *, run: str, params: Params, lists: schema.Lists, seed: int) -> str:
-    ranks.start()
     tasks, chosen = list(lists.tasks), lists.mpcl[run]
     framework, pixels = params.framework(chosen.framework), open_pixels(images, tasks)
     rows = choose_rows(images, tasks, params.images)
@@ -121,17 +120,16 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
     )
     plan = Plan(params.epochs, params.batch, params.warmup, params.least_spread, tuple(params.views))
     weights = checkpoint.digest(start / "weights.safetensors") if chosen.start == "folder" else "random"
-    work = ranks.own_copy(checkpoint.work_folder("mpcl_encoder", run, chosen, params, seed, pixels.digest, weights))
+    work = checkpoint.work_folder("mpcl_encoder", run, chosen, params, seed, pixels.digest, weights)
+    work = data_parallel.own_copy(work)
     untrained = copy.deepcopy(encoder)
     history = pretrain(encoder, pixels, rows, heads, framework, plan, seed, work)
-    if ranks.rank() == 0:
-        with outputs.folder(output) as folder:
-            (folder / "start").mkdir()
-            backbone.save(untrained, folder / "start")
-            backbone.save(encoder, folder)
-            training_log.write(history, folder, columns(chosen.heads))
+    with outputs.folder(output) as folder:
+        (folder / "start").mkdir()
+        backbone.save(untrained, folder / "start")
+        backbone.save(encoder, folder)
+        training_log.write(history, folder, columns(chosen.heads))
     checkpoint.clear(work)
-    ranks.stop()
     last = history[-1]
     right = np.mean([last[f"accuracy_{m + 1}"] for m in range(chosen.heads)])
     return f"{len(rows)} images, {len(history)} epochs, loss {last['loss']:.3f}, {right:.1%} of the pairs found"

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stages.core import ranks
+from stages.core import data_parallel
 from stages.core.backbone import Backbone
 from stages.core.losses.barlow_twins import barlow_twins, standardise
 from stages.core.pretraining.heads import Measured, ProjectorParams
@@ -51,7 +51,7 @@ class BarlowTwins(nn.Module):
         # Each view goes through alone: batch norm must not see both members of a pair at once.
         features = self.encoder(first)
         own = self.projectors(features).float()
-        z1, z2 = ranks.gather(own, 1), ranks.gather(self.projectors(self.encoder(second)).float(), 1)
+        z1, z2 = data_parallel.gather(own, 1), data_parallel.gather(self.projectors(self.encoder(second)).float(), 1)
         pairs = list(zip(z1, z2, strict=True))
         losses = torch.stack([self.params.scale * barlow_twins(a, b, self.params.beta) for a, b in pairs])
         return Measured(losses, torch.stack([match(a, b) for a, b in pairs]), own, features)

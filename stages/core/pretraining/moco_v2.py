@@ -6,7 +6,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stages.core import ranks
+from stages.core import data_parallel
 from stages.core.backbone import Backbone
 from stages.core.losses.info_nce import queue_contrast
 from stages.core.pretraining.heads import Measured, ProjectorParams, follow, momentum_copy
@@ -80,7 +80,7 @@ class MocoV2(nn.Module):
             keys = functional.normalize(keys.float(), dim=-1)
         # A copy: the queue changes below, before the gradient is taken.
         losses, accuracies = queue_contrast(queries, keys, self.queue.clone(), self.params.temperature)
-        self.enqueue(ranks.gather(keys, 1))
+        self.enqueue(data_parallel.gather(keys, 1))
         return Measured(losses, accuracies, queries, features)
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stages.core import ranks
+from stages.core import data_parallel, processes
 from stages.core.backbone import Backbone, fix_patches
 from stages.core.losses.info_nce import batch_contrast
 from stages.core.pretraining.heads import Measured, ProjectorParams, follow, momentum_copy
@@ -62,8 +62,8 @@ class MocoV3(nn.Module):
             follow(self.slow_encoder, self.encoder, self.momentum(progress))
             follow(self.slow_projectors, self.projectors, self.momentum(progress))
             keys = [self.slow_projectors(self.slow_encoder(view)).float() for view in (second, first)]
-            keys = [ranks.gather(functional.normalize(key, dim=-1), 1) for key in keys]
-        offset = ranks.rank() * len(first)
+            keys = [data_parallel.gather(functional.normalize(key, dim=-1), 1) for key in keys]
+        offset = processes.rank() * len(first)
         found = [batch_contrast(q, k, self.params.temperature, offset) for q, k in zip(asked, keys, strict=True)]
         losses, accuracies = (torch.stack(values) for values in zip(*found, strict=True))
         return Measured(losses.sum(0), accuracies.mean(0), asked[0], features)

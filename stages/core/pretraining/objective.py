@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.core import ranks
+from stages.core import data_parallel
 from stages.core.losses.projector_balance import projector_weights
 from stages.core.losses.projector_contrast import head_cosines, projector_contrast
 from stages.core.pretraining.heads import Measured
@@ -48,14 +48,14 @@ class HeadBalance(nn.Module):
         steps = float(self.steps)
         if not steps:
             return
-        spread = float(ranks.mean(self.spread)) / steps
+        spread = float(data_parallel.mean(self.spread)) / steps
         if spread < least:
             raise ValueError(
                 f"the features collapsed in epoch {epoch}: all images look alike to the encoder (spread {spread:.2g}, "
                 f"at least {least} is asked for, 1 is the best): lower the learning rate, lengthen the warm-up, or "
                 "raise the batch"
             )
-        accuracies = (ranks.mean(self.accuracies) / steps).clamp(0, 1)
+        accuracies = (data_parallel.mean(self.accuracies) / steps).clamp(0, 1)
         if self.balance != "none":
             factor = len(accuracies) if self.balance == "neutral" else 1
             self.weights.copy_(factor * projector_weights(accuracies, self.epsilon))

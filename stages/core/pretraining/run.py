@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stages.core import device, ranks, store
+from stages.core import data_parallel, device, processes, store
 from stages.core.augment import Augmentation, augment
 from stages.core.backbone import Backbone
 from stages.core.loop import Schedule, fit
@@ -82,7 +82,7 @@ def pretrain(
     balance = HeadBalance(heads.count, heads.balance, heads.epsilon)
     trained = nn.ModuleDict({"framework": framework, "balance": balance}).to(where).train()
     optimizer = build_optimizer(trained, params.optimizer, plan.batch)
-    ranks.average_gradients(optimizer)
+    data_parallel.average_gradients(optimizer)
     steps, done, order = count // plan.batch, 0, rows
 
     def start_epoch(epoch: int) -> None:
@@ -93,9 +93,9 @@ def pretrain(
     def step(batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         nonlocal done
         # Every process draws views of its own, from a generator that differs by its rank.
-        drawn = int(torch.randint(2**62, (), generator=generator)) + ranks.rank()
+        drawn = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
         own = torch.Generator().manual_seed(drawn)
-        images = torch.from_numpy(pixels[order[ranks.share(batch).numpy()]]).to(where, non_blocking=True)
+        images = torch.from_numpy(pixels[order[data_parallel.share(batch).numpy()]]).to(where, non_blocking=True)
         first, second = (augment(images, encoder.config.size, view, own) for view in plan.views)
         measured = framework(first, second, done / (steps * plan.epochs), own)
         done += 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stages.core import ranks
+from stages.core import data_parallel, processes
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -13,38 +13,37 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import torch
-from stages.core import ranks
+from stages.core import data_parallel, processes
 from stages.core.losses.barlow_twins import barlow_twins
 
-ranks.start()
 torch.manual_seed(0)
 x, y, network = torch.randn(8, 4), torch.randn(8, 4), torch.nn.Linear(4, 3)
 optimizer = torch.optim.SGD(network.parameters(), 0.1)
-ranks.average_gradients(optimizer)
-rows = ranks.share(torch.arange(8))
-z1, z2 = (ranks.gather(network(v[rows]), 0) for v in (x, y))
+data_parallel.average_gradients(optimizer)
+rows = data_parallel.share(torch.arange(8))
+z1, z2 = (data_parallel.gather(network(v[rows]), 0) for v in (x, y))
 barlow_twins(z1, z2, 0.1).backward()
 optimizer.step()
 folder = Path(sys.argv[1])
-own = ranks.own_copy(folder / "work")
+own = data_parallel.own_copy(folder / "work")
 same = (own / "state").read_text() == "first" if (folder / "work").exists() else True
-values = [*network.weight.flatten().tolist(), float(ranks.mean(torch.tensor(float(ranks.rank()))))]
-(folder / f"{ranks.world()}-{ranks.rank()}").write_text(f"{same} {own.name} " + " ".join(f"{v:.6f}" for v in values))
-ranks.stop()
+values = [*network.weight.flatten().tolist(), float(data_parallel.mean(torch.tensor(float(processes.rank()))))]
+text = f"{same} {own.name} " + " ".join(f"{v:.6f}" for v in values)
+(folder / f"{processes.count()}-{processes.rank()}").write_text(text)
 """
 
 
 def test_alone__everything_is_the_identity(tmp_path):
     values = torch.randn(4, 3)
-    assert (ranks.rank(), ranks.world()) == (0, 1)
-    assert ranks.gather(values, 0) is values and ranks.mean(values) is values
-    assert torch.equal(ranks.share(values), values) and ranks.own_copy(tmp_path) == tmp_path
+    assert (processes.rank(), processes.count()) == (0, 1)
+    assert data_parallel.gather(values, 0) is values and data_parallel.mean(values) is values
+    assert torch.equal(data_parallel.share(values), values) and data_parallel.own_copy(tmp_path) == tmp_path
 
 
 def test_share__a_batch_that_does_not_divide_is_refused(monkeypatch):
-    monkeypatch.setattr(ranks, "world", lambda: 3)
+    monkeypatch.setattr(processes, "count", lambda: 3)
     with pytest.raises(ValueError, match="a batch of 8 does not divide among 3 processes"):
-        ranks.share(torch.arange(8))
+        data_parallel.share(torch.arange(8))
 
 
 @pytest.mark.slow
