@@ -22,7 +22,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 install: $(READY)
 
 $(READY): requirements.lock
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed; PYTHON=... names another")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "error: Python 3.11.4 or newer is needed; PYTHON=... names another")'
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet uv==$(UV_VERSION)
 	VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install --quiet --compile-bytecode --require-hashes -r requirements.lock

@@ -1,10 +1,12 @@
-"""Every row of the tables on the default data or a profile, over several seeds: what each gains over the encoder.
+"""The rows of Tables 2, 4 and 5 on the default data or a profile, over several seeds: what each gains over the encoder.
 
     python -m benchmarks.rows [--profile NAME] [--seeds 0 1 2] [--models tldr one_set ...]
 
-Adds the baselines, the static and the supervised fusion, and models trained on true labels to the lists of a temporary
-copy of the repository that shares its DVC cache. Prints one JSON line per model: the mean over tasks, its difference to
-the encoder, each with the standard deviation over the seeds, and the differences of the tasks.
+Adds the baselines, the static and the supervised fusion, and the models trained on the true labels of all tasks to the
+lists of a temporary copy of the repository that shares its DVC cache. Not the oracle, which is no model, nor Table 3's
+models of single tasks (unless the profile lists them). All are measured on every task of the profile. Prints one JSON
+line per model: the mean over tasks, its difference to the encoder, each with the standard deviation over the seeds, and
+the differences of the tasks.
 """
 
 import argparse

@@ -7,7 +7,8 @@ ENCODER is a model folder (`data/mpcl_encoder/<run>`, `encoders/vit48`). COCO ho
 metrics.json (AP, AP50, AP75 of boxes and masks, in percent) and resumes from OUTPUT/checkpoint after a kill.
 
 A ResNet serves as C4: up to its third group as the map, the fourth as the head of boxes and masks (MPCL's Table VI; the
-default is its 1x schedule). A ViT gives its patch tokens as the map. Needs the extra `detection` (pycocotools).
+default is its 1x schedule, without the batch norms across devices and in the head that its base code adds). A ViT gives
+its patch tokens as the map. Needs the extra `detection` (pycocotools).
 Several devices: torchrun --nproc-per-node N encoders/detection.py ...
 """
 

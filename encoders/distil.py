@@ -1,6 +1,6 @@
 """Trains the encoder that ships: a small ViT learns the feature space of a pretrained CNN, without labels.
 
-    PYTHONPATH=. python encoders/distil.py IMAGES.zip TEACHER.safetensors FOLDER [--epochs 25] [--start encoders/vit48]
+    PYTHONPATH=. python encoders/distil.py IMAGES.zip TEACHER.safetensors FOLDER [--epochs 20] [--start encoders/vit48]
 
 Every image is seen by the teacher in a few fixed views (whole or cropped, mirrored or not); its pooled features of them
 are computed once. The student then learns from the same views, slightly jittered in colour:
@@ -15,10 +15,12 @@ such a thumbnail shows, whatever the ink, paper, place and angle.
 
 The blocks' matrices are trained by Muon, all else by AdamW.
 
-Run by hand, not by DVC: the images and the teacher are not part of the project. Resumes from its last epoch.
+Run by hand, not by DVC: the images and the teacher are not part of the project. What it needs to resume from its last
+epoch, and the teacher's features, lie in `.work/distil`.
 """
 
 import argparse
+import hashlib
 import io
 import json
 import math
@@ -33,7 +35,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from tqdm import tqdm
 
-from stages.core import embedded
+from stages.core import checkpoint, device, embedded
 from stages.core.backbone import Backbone, load
 from stages.core.backbone import save as save_network
 from stages.core.model import Config
@@ -83,18 +85,18 @@ def cut(images: np.ndarray, boxes: np.ndarray, size: int) -> torch.Tensor:
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
 
 
-def teach(images: np.ndarray, boxes: np.ndarray, weights: Path) -> torch.Tensor:
-    """The teacher's pooled features, float16 `view image dim`."""
+def teach(images: np.ndarray, boxes: np.ndarray, weights: Path, where: torch.device) -> torch.Tensor:
+    """The teacher's pooled features, float16 `view image dim`, on the CPU."""
     teacher = timm.create_model("mobilenetv2_100", num_classes=1001, pad_type="same")
     teacher.load_state_dict(load_file(weights))
     teacher.reset_classifier(0)
-    teacher.eval().to(memory_format=torch.channels_last)
+    teacher.eval().to(where, memory_format=torch.channels_last)
     out = torch.empty(*boxes.shape[:2], 1280, dtype=torch.float16)
-    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.inference_mode(), device.autocast(where, "auto"):
         for v in range(len(boxes)):
             for s in tqdm(range(0, len(images), 250), desc=f"teacher, view {v + 1}/{len(boxes)}"):
                 x = cut(images[s : s + 250], boxes[v, s : s + 250], 96) * 2 - 1
-                out[v, s : s + 250] = teacher(x.contiguous(memory_format=torch.channels_last)).half()
+                out[v, s : s + 250] = teacher(x.to(where, memory_format=torch.channels_last)).half()
     return out
 
 
@@ -155,7 +157,7 @@ def thumbnails(x: torch.Tensor) -> torch.Tensor:
 
 def relate(z: torch.Tensor, t: torch.Tensor, tau: float) -> torch.Tensor:
     """KL(softmax(t t'/tau) || softmax(z z'/tau)), each row without itself; rows of both have unit length."""
-    itself = torch.eye(len(z), dtype=torch.bool)
+    itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     student = (z @ z.T / tau).masked_fill(itself, -1e4).log_softmax(1)
     return F.kl_div(student, (t @ t.T / tau).masked_fill(itself, -1e4).softmax(1), reduction="batchmean")
 
@@ -169,28 +171,38 @@ def optimizers(student: Backbone, head: torch.nn.Module) -> list[tuple[torch.opt
     return [(muon, 2e-3), (torch.optim.AdamW(others, lr=1e-3, weight_decay=0.05), 1e-3)]
 
 
+def key(archive: Path, weights: Path, *others: object) -> str:
+    """A name for what depends on these files and values."""
+    files = [checkpoint.digest(archive), checkpoint.digest(weights)]
+    return hashlib.sha256(json.dumps([*files, *map(str, others)]).encode()).hexdigest()[:16]
+
+
 def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, start: Path | None) -> None:
-    torch.manual_seed(0)
-    output.mkdir(parents=True, exist_ok=True)
     images = read_images(archive, SIDE)
     if len(images) < BATCH:
         raise ValueError(f"{archive} holds {len(images)} images (.webp); give {BATCH} or more, which is one step")
     boxes = draw_views(len(images), views, seed=0)
-    cache = output / "teacher.safetensors"
+    where = device.best()
+    cache = checkpoint.WORK / "distil" / f"teacher-{key(archive, weights, views)}.safetensors"
     if not cache.exists():
-        save_file({"features": teach(images, boxes, weights)}, cache)
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        save_file({"features": teach(images, boxes, weights, where)}, cache.with_suffix(".new"))
+        cache.with_suffix(".new").replace(cache)
     targets = load_file(cache)["features"]
     mean = targets[0].float().mean(0)
 
+    torch.manual_seed(0)  # after the teacher, whose making draws numbers, too
     student = load(start, "auto") if start else Backbone(CONFIG, "auto")
     head = torch.nn.Linear(student.dim, targets.shape[-1])
-    both = torch.nn.ModuleDict({"student": student, "head": head})
+    both = torch.nn.ModuleDict({"student": student, "head": head}).to(where)
     trained = optimizers(student, head)
     sources = read_embedded(SIDE)
     per_epoch = len(images) // BATCH
-    steps, first, checkpoint = epochs * per_epoch, 0, output / "checkpoint.pt"
-    if checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=True)
+    steps, first = epochs * per_epoch, 0
+    begun = checkpoint.digest(start / "weights.safetensors") if start else "random"
+    kept = checkpoint.WORK / "distil" / f"{key(archive, weights, views, epochs, begun)}.pt"
+    if kept.exists():
+        state = torch.load(kept, weights_only=True, map_location=where)
         both.load_state_dict(state["model"])
         for (optimizer, _), saved in zip(trained, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
@@ -206,13 +218,13 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, st
         rows = np.sort(order[place * BATCH : (place + 1) * BATCH])
         view = torch.randint(views, (BATCH,), generator=generator).numpy()
         x = jitter(cut(images[rows], boxes[view, rows], SIDE), generator)
-        t = F.normalize(targets[torch.from_numpy(view), torch.from_numpy(rows)].float() - mean, dim=1)
+        t = F.normalize(targets[torch.from_numpy(view), torch.from_numpy(rows)].float() - mean, dim=1).to(where)
         drawn = draw_embedded(sources, DRAWN, generator)
-        z = student(torch.cat([x, distort(drawn, generator), distort(drawn, generator)]))
+        z = student(torch.cat([x, distort(drawn, generator), distort(drawn, generator)]).to(where))
         regression = 1 - F.cosine_similarity(head(z[:BATCH]), t).mean()
         z = F.normalize(z, dim=1)
         relation = relate(z[:BATCH], t, TEMPERATURE)
-        shape = relate(z[BATCH:], thumbnails(drawn).repeat(2, 1), TEMPERATURE / 2)
+        shape = relate(z[BATCH:], thumbnails(drawn).repeat(2, 1).to(where), TEMPERATURE / 2)
         both.zero_grad()
         (regression + relation + shape).backward()
         torch.nn.utils.clip_grad_norm_(both.parameters(), 1.0)
@@ -224,8 +236,9 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, st
             print(json.dumps({"epoch": epoch + 1, "regression, relation, shape": means}), flush=True)
             losses.clear()
             states = [optimizer.state_dict() for optimizer, _ in trained]
-            torch.save({"model": both.state_dict(), "optimizers": states, "step": step + 1}, output / "checkpoint.tmp")
-            (output / "checkpoint.tmp").replace(checkpoint)
+            torch.save({"model": both.state_dict(), "optimizers": states, "step": step + 1}, kept.with_suffix(".new"))
+            kept.with_suffix(".new").replace(kept)
+    output.mkdir(parents=True, exist_ok=True)
     save_network(student.half(), output)
 
 
@@ -234,7 +247,7 @@ if __name__ == "__main__":
     parser.add_argument("archive", type=Path)
     parser.add_argument("weights", type=Path)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--epochs", type=int, default=25)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--views", type=int, default=3)
     parser.add_argument("--start", type=Path, help="the folder of an encoder to go on from; without it, a random start")
     given = parser.parse_args()

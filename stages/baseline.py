@@ -17,6 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from stages.core import checkpoint, device, pairs, store, training_log
+from stages.core.adaptors import Attention
 from stages.core.collection import open_features, open_pixels, read_tables
 from stages.core.model import Model, load, save
 from stages.core.random_sets import insert_random
@@ -51,7 +52,7 @@ def reduce(
     linear = nn.Linear(model.dim, params.dim, bias=False)
     projector = pairs.build_projector(params.dim, params.projector)
     trained = nn.ModuleDict({"linear": linear, "projector": projector}).to(where)
-    centred, table = torch.from_numpy(features - mean), torch.from_numpy(graph[:, : params.neighbours])
+    centred, table = torch.from_numpy(features - mean), pairs.first_neighbours(graph, params.neighbours)
 
     def views(batch: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
         return centred[batch].to(where)
@@ -73,6 +74,7 @@ def main(
     *,
     kind: str,
     params: Params,
+    attention: Attention,
     lists: schema.Lists,
     seed: int,
 ) -> str:
@@ -86,8 +88,8 @@ def main(
         model, history = reduce(model, vectors[rows].astype(np.float32), graph[:], chosen, seed, work)
     else:
         pixels = open_pixels(images, tasks)
-        work = checkpoint.work_folder("baseline", kind, *inputs, pixels.digest)
-        parts = insert_random(model, count, params.width, chosen.start_std, seed)
+        work = checkpoint.work_folder("baseline", kind, *inputs, attention, pixels.digest)
+        parts = insert_random(model, count, params.width, attention, chosen.start_std, seed)
         history = pairs.train(model, parts, pixels, rows, None, chosen, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)
@@ -97,4 +99,4 @@ def main(
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, attention="fusion.attention")

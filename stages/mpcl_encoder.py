@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from stages.core import backbone, checkpoint, data_parallel, device, training_log
+from stages.core import backbone, checkpoint, device, training_log
 from stages.core.augment import Augmentation
 from stages.core.collection import open_pixels, read_tables
 from stages.core.model import Config
@@ -52,20 +52,16 @@ class Params(schema.Section):
     moco_v3: MocoV3Params | None
     barlow_twins: BarlowTwinsParams | None
 
-    @model_validator(mode="after")
-    def batch_divides_queue(self) -> "Params":
-        if self.moco_v2 is not None and self.moco_v2.queue % self.batch:
-            near = max(self.moco_v2.queue // self.batch, 1) * self.batch
-            raise ValueError(
-                f"moco_v2.queue: {self.moco_v2.queue} keys, which a batch of {self.batch} does not divide; {near} fits"
-            )
-        return self
-
     def framework(self, name: str) -> FrameworkParams:
-        """The section of a framework; ValueError where it is null."""
+        """The section of a framework; ValueError where it is null, or a queue that the batch does not divide."""
         found = getattr(self, name)
         if found is None:
             raise ValueError(f"a run asks for {name}, but mpcl_encoder.{name} is null: fill it in, or choose another")
+        if isinstance(found, MocoV2Params) and found.queue % self.batch:
+            near = max(found.queue // self.batch, 1) * self.batch
+            raise ValueError(
+                f"moco_v2.queue: {found.queue} keys, which a batch of {self.batch} does not divide; {near} fits"
+            )
         return found
 
 
@@ -108,6 +104,13 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
     framework, pixels = params.framework(chosen.framework), open_pixels(images, tasks)
     rows = choose_rows(images, tasks, params.images)
     encoder = build_encoder(start, chosen, params, pixels.shape[1], seed)
+    if isinstance(framework, MocoV3Params) and framework.fixed_patches:
+        if chosen.start == "folder":
+            raise ValueError(
+                f"moco_v3.fixed_patches would replace what {start} has learnt of positions and keep its patches: "
+                "set it to false, or start at random"
+            )
+        backbone.fix_patches(encoder)  # before the copy that is kept as the start
     heads = Heads(
         count=chosen.heads,
         reading=chosen.projectors,
@@ -121,7 +124,6 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
     plan = Plan(params.epochs, params.batch, params.warmup, params.least_spread, tuple(params.views))
     weights = checkpoint.digest(start / "weights.safetensors") if chosen.start == "folder" else "random"
     work = checkpoint.work_folder("mpcl_encoder", run, chosen, params, seed, pixels.digest, weights)
-    work = data_parallel.own_copy(work)
     untrained = copy.deepcopy(encoder)
     history = pretrain(encoder, pixels, rows, heads, framework, plan, seed, work)
     with outputs.folder(output) as folder:

@@ -1,11 +1,12 @@
-"""What one pretraining run has taught the encoder: every measure before and after, for each task with labels.
+"""What one pretraining run has taught the encoder: every measure before and after, for each task with test labels.
 
 Reads   images, mpcl_encoder/<run> (the trained encoder and its start)
 Writes  metrics.json   {start | trained: {task: {r_precision, knn, linear, fine_<share>..., alignment, uniformity,
                        images}}}; fractions, but alignment and uniformity
 
-R-Precision is zero-shot: test images query each other. Classifiers are fitted on one part of the labelled images and
-tested on another (`core/probe.py`); `fine_0.01` trains the whole encoder with 1 % of the labels, at least one a class.
+R-Precision needs no fitting: test images query each other. Classifiers are fitted on one part of the labelled images
+and tested on another (`core/probe.py`); `fine_0.01` trains the whole encoder with 1 % of the labels, at least one a
+class.
 """
 
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from stages.core import backbone, checkpoint, device, probe, store
 from stages.core.augment import Augmentation
@@ -39,10 +40,22 @@ class Params(schema.Section):
     fine_tuning: Recipe | None = Field(description="null leaves it out")
     shares: list[float] = Field(description="of the labels, for fine-tuning")
 
+    @field_validator("linear")
+    @classmethod
+    def leaves_the_encoder(cls, linear: Recipe) -> Recipe:
+        if linear.encoder_rate:
+            raise ValueError(
+                f"encoder_rate is {linear.encoder_rate}; a linear probe leaves the encoder as it is: 0 is allowed, "
+                "and `fine_tuning` trains it"
+            )
+        return linear
+
 
 def spread_of_views(network: Backbone, pixels: store.Reader, rows: np.ndarray, params: Params) -> dict[str, float]:
     """Alignment and uniformity of the features of two random views."""
-    rows, generator = rows[:: max(1, len(rows) // PAIRS)][:PAIRS], torch.Generator().manual_seed(0)
+    # Evenly over all of them, which are in the order of their classes.
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), PAIRS)).round().astype(int)]
+    generator = torch.Generator().manual_seed(0)
     first, second = (probe.embed(network, pixels, rows, params.batch, (params.view, generator)) for _ in range(2))
     return {"alignment": float(alignment(first, second)), "uniformity": float(uniformity(first))}
 
@@ -70,7 +83,7 @@ def probe_task(
     found["knn"] = probe.knn_accuracy(
         vectors[known], classes[known], vectors[asked], classes[asked], params.neighbours, params.temperature
     )
-    if params.linear.augmentation is None and params.linear.encoder_rate == 0:
+    if params.linear.augmentation is None:
         targets = torch.from_numpy(classes[known]).to(seen.device)
         classifier = probe.fit_linear(seen[known], targets, count, params.linear, seed)
     else:
@@ -96,7 +109,8 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     if unknown := set(params.tasks or []) - set(tasks):
         raise ValueError(f"mpcl_probe.tasks names {', '.join(sorted(unknown))}; known tasks: {', '.join(tasks)}")
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    labelled = [t for t in params.tasks or tasks if (collection.labels[collection.tasks == t] >= 0).any()]
+    asked = set(collection.tasks[~collection.is_train & (collection.labels >= 0)])
+    labelled = [task for task in params.tasks or tasks if task in asked]
     metrics: dict[str, dict] = {"start": {}, "trained": {}}
     works = []
     for name, folder in (("start", encoder / "start"), ("trained", encoder)):
@@ -110,7 +124,11 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     for work in works:
         checkpoint.clear(work)
     means = [np.mean([100 * values["linear"] for values in part.values()]) for part in metrics.values() if part]
-    return "linear probe " + " to ".join(f"{mean:.1f} %" for mean in means) if means else "no task has labels"
+    return (
+        "linear probe " + " to ".join(f"{mean:.1f} %" for mean in means)
+        if means
+        else "no task has labelled test images"
+    )
 
 
 if __name__ == "__main__":

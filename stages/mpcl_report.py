@@ -7,7 +7,6 @@ Writes  index.html, table.md   this run's measures before and after, and all run
 
 import csv
 import json
-import math
 from pathlib import Path
 
 from pydantic import Field
@@ -25,6 +24,14 @@ TITLES = {
     "linear": "linear probe accuracy",
     "alignment": "alignment (lower is closer)",
     "uniformity": "uniformity (lower is more even)",
+}
+# What is measured here of the columns of the published tables.
+COLUMNS = {
+    "linear top-1": lambda measures: measures.get("linear"),
+    "1 %, top-1": lambda measures: measures.get("fine_0.01"),
+    "10 %, top-1": lambda measures: measures.get("fine_0.1"),
+    "1 - alignment": lambda measures: 1 - measures["alignment"] if "alignment" in measures else None,
+    "-uniformity": lambda measures: -measures["uniformity"] if "uniformity" in measures else None,
 }
 
 
@@ -72,7 +79,7 @@ def matches(row: dict[str, str], run: Pretraining) -> bool:
 
 
 def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures]) -> list[dict]:
-    """The paper's tables, each row with the linear probe of the first run of its kind."""
+    """The paper's tables, each row with what the first run of its kind has in the same columns (mean over tasks)."""
     tables: dict[str, dict] = {}
     with PUBLISHED.open(newline="", encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
@@ -81,11 +88,12 @@ def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures]) ->
             )
             if row["column"] not in table["columns"]:
                 table["columns"].append(row["column"])
-            entry = table["rows"].setdefault(row["row"], {"values": {}, "run": None, "ours": math.nan})
+            entry = table["rows"].setdefault(row["row"], {"values": {}, "run": None, "ours": {}})
             entry["values"][row["column"]] = row["value"]
             run = next((name for name, run in runs.items() if matches(row, run)), None)
-            if run is not None:
-                entry |= {"run": run, "ours": probes[run]["trained"].get("mean", {}).get("linear", math.nan)}
+            if run is not None and row["column"] in COLUMNS:
+                entry["run"] = run
+                entry["ours"][row["column"]] = COLUMNS[row["column"]](probes[run]["trained"].get("mean", {}))
     return list(tables.values())
 
 

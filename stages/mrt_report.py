@@ -21,6 +21,7 @@ from stages.core.report import charts, page, published, scores
 from stages.core.runner import command, outputs, schema
 
 COUNTS = ("train_classes", "train_images", "test_classes", "test_images")
+TOTAL = "all that train"
 
 
 class Params(schema.Section):
@@ -28,7 +29,10 @@ class Params(schema.Section):
 
 
 def count_rows(images: Path, lists: schema.Lists) -> list[dict]:
-    """Table 1: classes and images of each half, with the published counts where the source is a public data set."""
+    """Table 1: classes and images of each half, ours, published (None where not) and the difference.
+
+    The tasks that train, their sum, then the unseen ones.
+    """
     rows = []
     for name, task in lists.tasks.items():
         table = collection.read_table(images / name)
@@ -39,8 +43,20 @@ def count_rows(images: Path, lists: schema.Lists) -> list[dict]:
             met |= {f"{half}_classes": len(set(labels[mask].tolist())), f"{half}_images": int(mask.sum())}
         known = datasets.counts(task.source) if task.source in schema.DATASETS else {}
         printed = {key: known.get(f"published_{key}", known.get(key)) for key in COUNTS}
-        rows.append({"task": name, "ours": met, "published": printed, "unseen": task.unseen})
-    return rows
+        rows.append(count_row(name, met, printed, task.unseen))
+    seen, unseen = ([row for row in rows if row["unseen"] == flag] for flag in (False, True))
+    ours, printed = ({key: add([row[side][key] for row in seen]) for key in COUNTS} for side in ("ours", "published"))
+    return [*seen, count_row(TOTAL, ours, printed, False), *unseen]
+
+
+def count_row(name: str, ours: dict[str, int], printed: dict[str, int | None], unseen: bool) -> dict:
+    difference = {key: None if printed[key] is None else ours[key] - printed[key] for key in COUNTS}
+    return {"task": name, "ours": ours, "published": printed, "difference": difference, "unseen": unseen}
+
+
+def add(values: list[int | None]) -> int | None:
+    """The sum; None where one of them is not known."""
+    return None if None in values else sum(values)
 
 
 def compare_all(table: scores.Scores, lists: schema.Lists) -> list[published.Table]:
@@ -87,16 +103,18 @@ def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists:
     table = scores.read(evaluation, models, lists.sizes, lists.tasks)
     tables = compare_all(table, lists)
     check = published.check(tables[0])
+    seen = [name for name in table.tasks if not lists.tasks[name].unseen]
     content = {
         "check": check,
         "tolerance": published.TOLERANCE,
         "counts": count_rows(images, lists),
         "count_keys": COUNTS,
+        "total": TOTAL,
         "tables": tables,
         "use": granularity_use(evaluation, params.attention_of, lists.sizes),
         "attention_of": params.attention_of,
         "sizes": lists.sizes,
-        "curves": charts.granularity_charts(table, lists.sizes),
+        "curves": charts.granularity_charts(table.over(seen), lists.sizes, published.as_scores(2, seen)),
     }
     with outputs.folder(output) as folder:
         page.write(

@@ -160,7 +160,7 @@ def main(
         "model": model,
         "comparisons": compared,
         "falls": [task for task in table.tasks if page.trend(gains.get(task, 0.0)) < 0],
-        "best": page.best_rows(table),
+        "best": page.best_rows(table, [*lists.supervised_models, "supervised"]),
         "place": page.placement(ends),
         "has_encoder": "encoder" in table.rows,
         "curves": charts.granularity_charts(table, granularities),

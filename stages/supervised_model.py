@@ -14,6 +14,7 @@ import torch
 from pydantic import Field
 
 from stages.core import checkpoint, classification, device, training_log
+from stages.core.adaptors import Attention
 from stages.core.collection import open_pixels, read_tables
 from stages.core.extract import embed
 from stages.core.model import load, save
@@ -38,6 +39,7 @@ def main(
     on: str,
     how: str,
     params: Params,
+    attention: Attention,
     lists: schema.Lists,
     seed: int,
 ) -> str:
@@ -47,13 +49,15 @@ def main(
     rows, labels = collection.train, torch.from_numpy(collection.train_classes())
     if not len(rows):
         raise ValueError(f"supervised_models.{name} trains on {on}, which has no training images (an unseen task?)")
-    inputs = [settings, params, seed, on, how, len(lists.sizes), pixels.digest]
+    inputs = [settings, params, attention, seed, on, how, len(lists.sizes), pixels.digest]
     inputs += [checkpoint.digest(images / task / "table.parquet") for task in tasks]
     work = checkpoint.work_folder("supervised_model", name, *inputs, checkpoint.digest(encoder / "weights.safetensors"))
     embeddings = torch.from_numpy(embed(model, pixels, rows, settings.batch, settings.precision, "class means"))
     start = classification.class_means(embeddings, labels)
     count = len(lists.sizes) if how == "many" else 1
-    parts = model.backbone if how == "full" else insert_random(model, count, params.width, params.start_std, seed)
+    parts = model.backbone
+    if how != "full":
+        parts = insert_random(model, count, params.width, attention, params.start_std, seed)
     history = classification.train(model, parts, start, pixels, torch.from_numpy(rows), labels, settings, seed, work)
     with outputs.folder(output) as folder:
         save(model.requires_grad_(False), folder)
@@ -64,4 +68,4 @@ def main(
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, attention="fusion.attention")

@@ -1,6 +1,7 @@
 """The shape of the house: one stage per file, imports one way, and `deps` that say what a stage really reads."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -109,13 +110,15 @@ def test_stages__sources_that_read_a_list_depend_on_it(stage):
     """A stage that gathers items must rerun when the list changes: DVC sees a folder, not which names belong in it."""
     source = (ROOT / f"stages/{stage}.py").read_text()
     declared = set(map(str, body(stage)["params"]))
-    for name in ("tasks", "fusions", "models", "mpcl", "tll", "mrt"):
+    for name in ("tasks", "fusions", "supervised_models", "models", "mpcl", "tll", "mrt"):
         # One that reads only its own item depends on that item.
         own = source.replace("lists.tasks[task]", "").replace("lists.mpcl[run]", "").replace("lists.tll[study]", "")
         if f"lists.{name}" in own:
             assert name in declared
     if "seed: int" in source.split("def main")[1]:
         assert "seed" in declared
+    borrowed = re.findall(r'\w+="([\w.]+)"', source.rpartition("command.run(main")[2])
+    assert declared >= set(borrowed)
 
 
 def test_imports__point_one_way():

@@ -4,6 +4,7 @@ import torch
 
 from stages import baseline
 from stages.core import store
+from stages.core.adaptors import Attention
 from stages.core.collection import open_features, read_tables
 from stages.core.model import load
 from stages.core.vectors import as_vectors
@@ -27,8 +28,9 @@ def world(tmp_path, monkeypatch):
     return images, encoder, features, tmp_path / "graph"
 
 
-def run(world, output, kind, **changes):
-    baseline.main(*world, output, kind=kind, params=params(**changes), lists=lists(), seed=0)
+def run(world, output, kind, attention=None, **changes):
+    attention = attention or Attention()
+    baseline.main(*world, output, kind=kind, params=params(**changes), attention=attention, lists=lists(), seed=0)
     return load(output)
 
 
@@ -70,6 +72,17 @@ def test_main__tldr_finds_what_neighbours_share(world, tmp_path):
     model, _ = baseline.reduce(load(world[1]), features, graph, chosen, 0, tmp_path / "w")
     energy = as_vectors(model.reduction.weight).square().sum(0)
     assert len(rows) == 48 and energy[:2].mean() > 3 * energy[2:].mean()
+
+
+def test_main__many_sets_attend_as_the_fusion_does(world, tmp_path):
+    attention = Attention(class_token=False, scaled=False)
+    assert run(world, tmp_path / "out", "many_sets", attention).config.adaptors.attention == attention
+
+
+def test_main__tldr_needs_as_many_neighbours_as_it_draws_from(world, tmp_path):
+    with pytest.raises(ValueError, match=r"from 6 neighbours, the graph has 5 of each image"):
+        run(world, tmp_path / "out", "tldr", neighbours=6)
+    assert not (tmp_path / "out").exists()
 
 
 def test_main__tldr_cannot_widen(world, tmp_path):

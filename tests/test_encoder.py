@@ -63,6 +63,48 @@ def test_build__names_weights_that_do_not_fit(tmp_path, vit):
         build(params(**TIMM), tmp_path / "w.safetensors")
 
 
+def test_build__the_original_dino_checkpoint_loads(tmp_path):
+    """`dino_deitsmall16_pretrain.pth` as its owners publish it: every key and shape, written down by hand."""
+    wide, hidden = 384, 1536
+    shapes = {
+        "cls_token": (1, 1, wide),
+        "pos_embed": (1, 197, wide),
+        "patch_embed.proj.weight": (wide, 3, 16, 16),
+        "patch_embed.proj.bias": (wide,),
+        "norm.weight": (wide,),
+        "norm.bias": (wide,),
+    }
+    for i in range(12):
+        block = {
+            "norm1.weight": (wide,),
+            "norm1.bias": (wide,),
+            "attn.qkv.weight": (3 * wide, wide),
+            "attn.qkv.bias": (3 * wide,),
+            "attn.proj.weight": (wide, wide),
+            "attn.proj.bias": (wide,),
+            "norm2.weight": (wide,),
+            "norm2.bias": (wide,),
+            "mlp.fc1.weight": (hidden, wide),
+            "mlp.fc1.bias": (hidden,),
+            "mlp.fc2.weight": (wide, hidden),
+            "mlp.fc2.bias": (wide,),
+        }
+        shapes |= {f"blocks.{i}.{name}": shape for name, shape in block.items()}
+    generator = torch.Generator().manual_seed(0)
+    published = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    assert sum(tensor.numel() for tensor in published.values()) == 21_665_664
+    torch.save(published, tmp_path / "dino.pth")
+    chosen = params(source="file", architecture="vit_small_patch16_224.dino", side=224, resize=256)
+    model = build(chosen, tmp_path / "dino.pth")
+    loaded = model.backbone.state_dict()
+    assert set(loaded) == set(published)
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in published.items())
+    # The rest of what makes it that network is no tensor: 6 heads, norms with epsilon 1e-6, ImageNet's colours.
+    block = model.backbone.blocks[0]
+    assert block.attn.num_heads == 6 and block.norm1.eps == model.backbone.norm.eps == 1e-6
+    assert model.config.mean == (0.485, 0.456, 0.406) and model.config.std == (0.229, 0.224, 0.225)
+
+
 class Bomb:
     def __reduce__(self):
         return (print, ("executed",))

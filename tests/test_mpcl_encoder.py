@@ -67,9 +67,18 @@ def test_main__two_runs_write_the_same_bytes(images, tmp_path):
         assert first.read_bytes() == second.read_bytes(), file
 
 
+def test_main__fixed_patches_are_those_of_the_start_and_not_for_a_start_from_a_folder(images, tmp_path):
+    output = run(images, tmp_path / "out")
+    start, trained = (backbone.load(path).state_dict() for path in (output / "start", output))
+    for name in ("backbone.pos_embed", "backbone.patch_embed.proj.weight"):
+        assert torch.equal(start[name], trained[name])
+    with pytest.raises(ValueError, match=r"fixed_patches would replace what .*given has learnt"):
+        run(images, tmp_path / "other", write_encoder(tmp_path / "given"), begin="folder")
+
+
 def test_main__starts_from_a_folder(images, tmp_path):
     folder = write_encoder(tmp_path / "given")
-    output = run(images, tmp_path / "out", folder, begin="folder")
+    output = run(images, tmp_path / "out", folder, begin="folder", framework="moco_v2")
     given, start, trained = (model.load(path).state_dict() for path in (folder, output / "start", output))
     assert all(torch.equal(given[name], tensor) for name, tensor in start.items())
     assert not torch.equal(given["backbone.blocks.0.attn.qkv.weight"], trained["backbone.blocks.0.attn.qkv.weight"])
@@ -93,7 +102,8 @@ def test_choose_rows__training_images_of_all_or_parts_of_some(images):
 
 def test_params__a_batch_that_does_not_divide_the_queue_is_refused():
     with pytest.raises(ValueError, match="16 keys, which a batch of 6 does not divide; 12 fits"):
-        params(batch=6)
+        params(batch=6).framework("moco_v2")
+    assert params(batch=6).framework("moco_v3").temperature == 0.2  # which has no queue
 
 
 def test_params__one_image_per_batch_is_refused():

@@ -1,15 +1,22 @@
+import dataclasses
 import json
 
+import numpy as np
 import pytest
+import torch
 
 from stages import mpcl_probe
-from stages.core import backbone
+from stages.core import backbone, store
 from tests.core.pretraining.world import VIEW, network
 from tests.small import TASKS, lists, write_encoder, write_images
 
 
+def plain_linear():
+    return {"epochs": 5, "batch": 8, "classifier_rate": 0.3, "encoder_rate": 0, "weight_decay": 0}
+
+
 def params(**changes):
-    linear = {"epochs": 5, "batch": 8, "classifier_rate": 0.3, "encoder_rate": 0, "weight_decay": 0}
+    linear = plain_linear()
     values = {
         "tasks": None,
         "precision": "float32",
@@ -60,7 +67,9 @@ def test_main__two_runs_write_the_same_bytes(world, tmp_path):
 
 def test_main__a_linear_probe_with_views_trains_on_them(world, tmp_path):
     plain, _ = run(world, tmp_path / "a", fine_tuning=None, tasks=["dots"])
-    views, _ = run(world, tmp_path / "b", fine_tuning=None, tasks=["dots"], linear=params().fine_tuning)
+    views, _ = run(
+        world, tmp_path / "b", fine_tuning=None, tasks=["dots"], linear={**plain_linear(), "augmentation": VIEW}
+    )
     assert list(plain["trained"]) == ["dots"] and "fine_0.5" not in plain["trained"]["dots"]
     assert plain["trained"]["dots"]["r_precision"] == views["trained"]["dots"]["r_precision"]
 
@@ -68,9 +77,37 @@ def test_main__a_linear_probe_with_views_trains_on_them(world, tmp_path):
 def test_main__tasks_without_labels_are_left_out(world, tmp_path):
     images = write_images(tmp_path / "flat", labelled=False)
     metrics, message = run((images, world[1]), tmp_path / "out")
-    assert metrics == {"start": {}, "trained": {}} and message == "no task has labels"
+    assert metrics == {"start": {}, "trained": {}} and message == "no task has labelled test images"
 
 
 def test_main__an_unknown_task_is_refused(world, tmp_path):
     with pytest.raises(ValueError, match="names stars; known tasks: dots, bars"):
         run(world, tmp_path / "out", tasks=["stars"])
+
+
+def test_params__a_linear_probe_that_trains_the_encoder_is_refused():
+    with pytest.raises(ValueError, match=r"encoder_rate is 0\.01; a linear probe leaves the encoder as it is"):
+        params(linear=plain_linear() | {"encoder_rate": 0.01, "augmentation": None})
+
+
+def test_main__a_task_that_is_all_training_images_is_left_out(world, tmp_path, monkeypatch):
+    original = mpcl_probe.read_tables
+
+    def no_dots_tested(*given):
+        found = original(*given)
+        return dataclasses.replace(found, is_train=found.is_train | (found.tasks == "dots"))
+
+    monkeypatch.setattr(mpcl_probe, "read_tables", no_dots_tested)
+    metrics, _ = run(world, tmp_path / "out", fine_tuning=None)
+    assert list(metrics["trained"]) == ["bars"]
+
+
+@pytest.mark.parametrize("count", [1, 7, 1024, 1500])
+def test_spread_of_views__looks_at_images_of_all_classes(monkeypatch, tmp_path, count):
+    store.write(tmp_path / "pixels.zarr", np.zeros((1, 32, 32, 3), np.uint8))
+    seen, pixels = [], store.open(tmp_path / "pixels.zarr")
+    monkeypatch.setattr(mpcl_probe.probe, "embed", lambda n, p, rows, *_: seen.append(rows) or torch.rand(len(rows), 3))
+    mpcl_probe.spread_of_views(network(), pixels, np.arange(100, 100 + count), params())
+    first, second = seen
+    assert len(first) == len(np.unique(first)) == min(count, mpcl_probe.PAIRS) and (first == second).all()
+    assert first[0] == 100 and first[-1] == 99 + count

@@ -78,8 +78,13 @@ def test_read_published__has_the_papers_tables_and_the_runs_of_their_kind(world,
     assert list(tables) == ["I", "II", "III", "IV", "V", "VI", "VII"]
     rows = tables["III"]["rows"]
     assert rows["M = 4, PCR and PTB"]["values"] == {"parameters, M": "28.75", "linear top-1": "79.18"}
-    assert rows["M = 4, PCR and PTB"]["run"] == "four" and rows["M = 4, PCR and PTB"]["ours"] == pytest.approx(40)
+    assert rows["M = 4, PCR and PTB"]["run"] == "four" and rows["M = 4, PCR and PTB"]["ours"] == {
+        "linear top-1": pytest.approx(40)
+    }
     assert rows["M = 1"]["run"] == "one" and rows["M = 4, PCR"]["run"] is None
+    assert tables["I"]["rows"]["one projector"]["ours"]["1 - alignment"] == pytest.approx(0.5)
+    assert tables["IV"]["rows"]["MoCo v2"]["run"] == "one" and tables["IV"]["rows"]["Align"]["run"] is None
+    assert "1 %, top-5" not in tables["V"]["rows"]["MoCo v2"]["ours"]  # not measured here
 
 
 def test_main__published_tables_can_be_left_out(world, tmp_path):

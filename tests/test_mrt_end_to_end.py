@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from ruamel.yaml import YAML
 
+from stages.core.pairs import build_projector
 from stages.core.runner.command import check
 from stages.core.runner.schema import Lists
 from tests import layouts
@@ -30,6 +32,17 @@ def test_profile__is_the_paper_and_nothing_is_missing() -> None:
     # Every model that is made is evaluated.
     made = {*lists.granularities, *lists.fusions, *lists.baselines, *lists.supervised_models, "encoder"}
     assert set(lists.models) == made
+
+
+def test_profile__has_the_values_that_its_comments_give_to_others() -> None:
+    made = values()
+    # No rounding of ours between the encoder and its published row.
+    assert made["features"]["precision"] == made["evaluation"]["precision"] == "float32"
+    tldr = made["baseline"]["tldr"]  # the defaults of its code
+    assert (tldr["learning_rate"], tldr["weight_decay"], tldr["beta"], tldr["scale"]) == (0.2, 1e-6, 3.9e-3, 1 / 32)
+    assert (tldr["batch"], tldr["epochs"], tldr["warmup"], tldr["neighbours"]) == (1024, 100, 10, 5)
+    linear = [layer for layer in build_projector(tldr["dim"], tldr["projector"]) if isinstance(layer, torch.nn.Linear)]
+    assert [layer.out_features for layer in linear] == [2048] * 3  # mlp-2-2048
 
 
 def test_profile__passes_the_check_but_for_the_data(tmp_path: Path) -> None:
@@ -76,6 +89,13 @@ def project(tmp_path_factory) -> Path:
     for task in (*TASKS, *UNSEEN):
         layouts.WRITERS[task](profile / "data/raw" / task, 4)
     return folder
+
+
+@pytest.mark.slow
+def test_repro__the_first_check_trains_nothing(project: Path) -> None:
+    ran = [stage.rpartition(":")[2] for stage in repro(project, "profiles/mrt/dvc.yaml:evaluation@encoder")]
+    assert set(ran) == {*(f"images@{task}" for task in (*TASKS, *UNSEEN)), "encoder", "evaluation@encoder"}
+    assert set(json.loads((project / "profiles/mrt/data/evaluation/encoder/metrics.json").read_text())) >= set(TASKS)
 
 
 @pytest.mark.slow

@@ -6,10 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages import mrt_report
+from stages.core import datasets
 from stages.core.report import published
 from stages.core.runner import schema
 from tests.small import lists, write_images
 
+SIX = ("aircraft", "cars", "cub", "flowers", "food101", "products")
 PARAMS = mrt_report.Params(attention_of="neighbour")
 
 
@@ -86,6 +88,23 @@ def test_main__every_table_with_ours_published_and_difference(world, tmp_path: P
     assert "http" not in page.replace("http://www.w3.org", "") and "<script" not in page
     assert "Not measured: aircraft, cars, flowers, food101, products" in page
     assert "35.1 (35.1, ±0.0)" in table and "50.0 (–, –)" in table
+    assert "| all that train | 3 (100, −97) | 24 (5,864, −5,840) |" in table and "all that train" in page
+
+
+def test_main__figure_4_has_the_published_points_and_the_mean_over_seen_tasks(world, tmp_path: Path) -> None:
+    images, evaluation, items = world
+    granularities = {"k256": "adaptor/k256", "k1024": "adaptor/k1024"}
+    changed = {"granularities": granularities, "models": {"encoder": "encoder"} | granularities}
+    for old, new in (("k4", "k256"), ("k8", "k1024")):
+        (evaluation / old).rename(evaluation / new)
+    run((images, evaluation, lists(**items.model_dump() | changed)), tmp_path / "out")
+    page = (tmp_path / "out/index.html").read_text()
+    assert (
+        "R-Precision in percent, cub: k256 50.0, k1024 40.0, encoder 33.6, published k256 33.3, published k1024 34.9"
+        in page
+    )
+    assert "R-Precision in percent, dtd" not in page  # an unseen task, in no mean
+    assert "svg .dot.s-published" in page
 
 
 def test_main__two_runs_write_the_same_bytes(world, tmp_path: Path) -> None:
@@ -96,7 +115,7 @@ def test_main__two_runs_write_the_same_bytes(world, tmp_path: Path) -> None:
 
 
 def test_count_rows__table_1(world) -> None:
-    cub, dtd = mrt_report.count_rows(world[0], world[2])
+    cub, total, dtd = mrt_report.count_rows(world[0], world[2])
     assert cub["ours"] == {"train_classes": 3, "train_images": 24, "test_classes": 3, "test_images": 24}
     assert cub["published"] == {
         "train_classes": 100,
@@ -104,7 +123,34 @@ def test_count_rows__table_1(world) -> None:
         "test_classes": 100,
         "test_images": 5924,
     }
+    assert cub["difference"]["train_images"] == 24 - 5864
+    assert {key: total[key] for key in ("ours", "published", "difference")} == {
+        key: cub[key] for key in ("ours", "published", "difference")
+    }
     assert dtd["unseen"] and dtd["published"]["test_images"] == 5640
+
+
+def test_count_rows__the_total_is_that_of_the_benchmark(monkeypatch) -> None:
+    """The label files of all six tasks as they are published: Flowers differs, and by as much the sum."""
+    tasks = {name: {"source": name, "path": "x"} for name in SIX}
+    expected = {name: datasets.counts(name) for name in SIX}
+
+    def read_table(folder: Path) -> pa.Table:
+        made = {"split": [], "label": []}
+        for half, first in (("train", 0), ("test", 100_000)):
+            images, classes = (expected[folder.name][f"{half}_{what}"] for what in ("images", "classes"))
+            made["split"] += [half] * images
+            made["label"] += [first + i % classes for i in range(images)]
+        return pa.table(made)
+
+    monkeypatch.setattr(mrt_report.collection, "read_table", read_table)
+    *_, total = mrt_report.count_rows(Path("images"), lists(tasks=tasks))
+    assert list(total["published"].values()) == [11_668, 133_339, 11_665, 133_876]
+    assert list(total["difference"].values()) == [0, 49, 0, -49]
+    tasks |= {"own": {"source": "folder", "path": "x"}}
+    expected["own"] = expected["cub"]
+    *_, total = mrt_report.count_rows(Path("images"), lists(tasks=tasks))
+    assert set(total["published"].values()) == set(total["difference"].values()) == {None}
 
 
 def test_granularity_use__favourite_and_typical_k(world) -> None:

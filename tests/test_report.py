@@ -12,6 +12,7 @@ import pytest
 
 from stages import report
 from stages.core import store
+from stages.core.runner import schema
 from tests.report_world import FUSIONS, World, lists_of
 
 VALUES = {
@@ -149,6 +150,17 @@ def test_main__star_marks_the_best_and_never_the_oracle(world):
     page = (world.draw() / "index.html").read_text(encoding="utf-8")
     marked = re.findall(r'<span class="rp best">([0-9.]+)</span>', page)
     assert marked == ["49.0", "56.0", "49.0", "47.0"]
+
+
+def test_main__star_never_marks_what_saw_labels(tmp_path):
+    lists = lists_of(["one", "two"], ["k4", "k2"], list(FUSIONS), ["pixels", "encoder"])
+    trained = {"best": {"on": "all", "how": "full"}}
+    models = lists.models | {"best": "supervised_model/best"}
+    lists = schema.Lists(**lists.model_dump() | {"supervised_models": trained, "models": models})
+    folder = World(tmp_path, lists, VALUES | {"best": {"one": 0.9, "two": 0.9}}, set()).draw()
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert '<span class="rp">90.0</span>' in page
+    assert re.findall(r'<span class="rp best">([0-9.]+)</span>', page) == ["49.0", "56.0", "49.0", "47.0"]
 
 
 def test_branch_pages__lead_to_the_pages_of_every_item(world):

@@ -2,11 +2,13 @@ import pytest
 import torch
 
 from stages import supervised_model
+from stages.core.adaptors import Attention
 from stages.core.model import load
 from tests.core.test_classification import SETTINGS
 from tests.small import TASKS, lists, write_encoder, write_images
 
 PARAMS = supervised_model.Params(width=4, start_std=0.02, full=SETTINGS, one=SETTINGS, many=SETTINGS)
+ATTENTION = Attention(pooling="sum", bias=True)
 
 
 @pytest.fixture
@@ -16,7 +18,8 @@ def world(tmp_path, monkeypatch):
 
 
 def run(world, output, how, on="dots"):
-    supervised_model.main(*world, output, name="x", on=on, how=how, params=PARAMS, lists=lists(), seed=0)
+    given = {"params": PARAMS, "attention": ATTENTION, "lists": lists(), "seed": 0}
+    supervised_model.main(*world, output, name="x", on=on, how=how, **given)
     return load(output)
 
 
@@ -30,6 +33,7 @@ def test_main__learns_the_true_labels(world, tmp_path, how):
     assert len(model.adaptors) == (0 if how == "full" else 2)
     if how != "full":
         assert len(model.config.adaptors.names) == {"one": 1, "many": 2}[how]
+        assert model.config.adaptors.attention == ATTENTION
 
 
 def test_main__one_task_or_all_together(world, tmp_path, monkeypatch):

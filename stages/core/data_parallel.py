@@ -5,9 +5,6 @@
 Without torchrun every function here is the identity. `core/processes.py` knows who this process is.
 """
 
-import shutil
-from pathlib import Path
-
 import torch
 from torch import Tensor, distributed
 from torch.distributed.nn.functional import all_gather
@@ -53,16 +50,3 @@ def average_gradients(optimizer: torch.optim.Optimizer) -> None:
             gradient.copy_(part.view_as(gradient))
 
     optimizer.register_step_pre_hook(average)
-
-
-def own_copy(folder: Path) -> Path:
-    """A checkpoint folder for this process alone, with what the first process left: all resume at the same epoch."""
-    rank = processes.rank()
-    own = folder.with_name(f"{folder.name}.{rank}") if rank else folder
-    processes.wait()
-    if rank:
-        shutil.rmtree(own, ignore_errors=True)
-        if folder.exists():
-            shutil.copytree(folder, own)
-    processes.wait()
-    return own

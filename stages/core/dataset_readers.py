@@ -32,12 +32,14 @@ def by_order(paths: list[Path], keys: list, splits: list[str] | None = None, nam
 
 
 def aircraft(root: Path) -> Records:
-    """FGVC-Aircraft, 100 variants; training, validation and test list together."""
+    """FGVC-Aircraft, 100 variants in alphabetical order; training, validation and test list together."""
     from torchvision.datasets import FGVCAircraft
 
     parts = [FGVCAircraft(root, split) for split in ("trainval", "test")]
     paths = [Path(path) for part in parts for path in part._image_files]
-    return Records(paths, [label for part in parts for label in part._labels], parts[0].classes)
+    # The published list of variants is sorted, too; a copy whose list is not must still split its classes alike.
+    listed, classes = parts[0].classes, sorted(parts[0].classes)
+    return Records(paths, [classes.index(listed[label]) for part in parts for label in part._labels], classes)
 
 
 def cars(root: Path) -> Records:

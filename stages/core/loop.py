@@ -1,4 +1,4 @@
-"""The training loop that `adaptor` and `fusion` share: epochs of shuffled batches, a checkpoint after each."""
+"""The training loop of all stages that train: epochs of shuffled batches, a checkpoint after each."""
 
 import logging
 import math

@@ -45,7 +45,9 @@ class Pairs(Settings):
 
 class NeighbourPairs(Pairs):
     neighbours: int = Field(ge=1, description="the partner is drawn from this many nearest ones")
-    refresh: bool = Field(description="rebuild the graph every epoch; false keeps the encoder's (the static variant)")
+    refresh: bool = Field(
+        description="rebuild the graph before every epoch but the first; false keeps the encoder's (the static variant)"
+    )
 
 
 def build_projector(dim: int, widths: list[int]) -> nn.Sequential:
@@ -58,12 +60,24 @@ def build_projector(dim: int, widths: list[int]) -> nn.Sequential:
 
 
 def build_optimizer(trained: nn.Module, params: Settings) -> Lars:
-    """LARS as Barlow Twins uses it: no decay and no layer-wise rate for vectors (batch norms)."""
-    matrices = [p for p in trained.parameters() if p.ndim > 1]
-    vectors = [p for p in trained.parameters() if p.ndim <= 1]
-    groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    """LARS as Barlow Twins uses it: no decay and no layer-wise rate for biases and norms."""
+    # The biases of several adaptors are the rows of one array, so the number of dimensions does not tell a bias.
+    plain = {name for name, p in trained.named_parameters() if name.endswith("bias") or p.ndim <= 1}
+    weights = [p for name, p in trained.named_parameters() if name not in plain]
+    others = [p for name, p in trained.named_parameters() if name in plain]
+    groups = [{"params": weights}, {"params": others, "weight_decay": 0.0}]
     rate = params.learning_rate * params.batch / 256
     return Lars(groups, lr=rate, momentum=0.9, weight_decay=params.weight_decay, trust_coeff=1e-3)
+
+
+def first_neighbours(graph: np.ndarray, count: int) -> Tensor:
+    """The `count` nearest rows of every row, from a graph `row neighbour`; ValueError where it has fewer."""
+    if count > graph.shape[1]:
+        raise ValueError(
+            f"partners are to be drawn from {count} neighbours, the graph has {graph.shape[1]} of each image: "
+            f"set knn_graph.neighbours to {count} or more, or lower `neighbours` of what trains"
+        )
+    return torch.from_numpy(graph[:, :count])
 
 
 def learn(
@@ -120,7 +134,7 @@ def train(
     trained = nn.ModuleDict({"attention": parts, "projector": projector}).requires_grad_(True).to(where)
     model.to(where)
     plain = Augmentation(**dict.fromkeys(Augmentation.model_fields, 0.0) | {"smallest_crop": 1.0})
-    table = torch.from_numpy(graph[:][:, : params.neighbours]) if graph is not None else None
+    table = first_neighbours(graph[:], params.neighbours) if graph is not None else None
 
     def neighbours(epoch: int) -> Tensor:
         nonlocal table

@@ -34,7 +34,8 @@ def probe_split(
     """The labelled images to fit a classifier on, and those to test it with.
 
     Where training and test images are of the same classes, these; else (zero-shot tasks) every second image of each
-    test class, which pretraining has not seen. Both are empty for a task without labels.
+    test class. Both are empty for a task without labelled test images. Which images the encoder has seen in
+    pretraining is for the run to say (`mpcl_encoder.images`).
     """
     known = np.flatnonzero(is_train & (labels >= 0))
     unseen = np.flatnonzero(~is_train & (labels >= 0))

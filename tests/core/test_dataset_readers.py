@@ -36,6 +36,15 @@ def test_aircraft__labels_follow_the_lists(tmp_path: Path) -> None:
     assert [int(path.stem) // 1000 for path in records.paths] == records.labels
 
 
+def test_aircraft__classes_by_name_whatever_the_order_of_their_list(tmp_path: Path) -> None:
+    layouts.aircraft(tmp_path, 3)
+    variants = tmp_path / "fgvc-aircraft-2013b/data/variants.txt"
+    variants.write_text("".join(f"{layouts.NAMES['aircraft'][i]}\n" for i in (2, 0, 3, 1)))
+    records = readers.aircraft(tmp_path)
+    assert records.class_names == layouts.NAMES["aircraft"]
+    assert [int(path.stem) // 1000 for path in records.paths] == records.labels
+
+
 def test_cars__both_archives_and_the_copy_sorted_by_class(tmp_path: Path) -> None:
     layouts.cars(tmp_path / "a", 4)
     published = readers.cars(tmp_path / "a")

@@ -3,6 +3,7 @@ import io
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,15 @@ def test_check_counts__both_numbers(tmp_path: Path) -> None:
     layouts.eurosat(tmp_path, 2)
     with pytest.raises(ValueError, match=r"eurosat has 4 test classes \(10 published\), 8 test images \(27,000 pub"):
         datasets.check_counts(datasets.load("eurosat", tmp_path))
+
+
+def test_check_counts__flowers_differ_from_the_printed_halves(tmp_path: Path) -> None:
+    layouts.flowers(tmp_path, 3)
+    with pytest.raises(ValueError) as error:
+        datasets.check_counts(datasets.load("flowers", tmp_path))
+    assert "6 train images (3,919 in its label files, 3,870 published)" in str(error.value)
+    assert "6 test images (4,270 in its label files, 4,319 published)" in str(error.value)
+    assert "2 train classes (51 published)" in str(error.value)
 
 
 def test_check_counts__pass_where_all_agree(tmp_path: Path, monkeypatch) -> None:
@@ -136,19 +146,20 @@ def archive(folder: Path, file: Path, member: str | None = None) -> str:
 
 @pytest.fixture
 def offer(tmp_path: Path, monkeypatch):
-    """Offers tmp_path/cub.tar.gz as the archive of `cub`, behind a download that copies it."""
+    """Offers tmp_path/cub.tar.gz as the archive of `cub`, behind a download that copies it; or another so."""
 
     def copy(url, root, filename, md5):
         Path(root).mkdir(parents=True, exist_ok=True)
-        (Path(root) / filename).write_bytes((tmp_path / "cub.tar.gz").read_bytes())
+        (Path(root) / filename).write_bytes((tmp_path / filename).read_bytes())
         if not utils.check_integrity(Path(root) / filename, md5):
             raise RuntimeError("File not found or corrupted.")
 
-    def make(md5: str) -> None:
+    def make(md5: str, name: str = "cub", file: str = "cub.tar.gz") -> None:
         monkeypatch.setattr(utils, "download_url", copy)
-        source = dataset_sources.SOURCES["cub"]
-        offered = Source(source.home, source.files, (Archive("https://example.org/cub.tar.gz", md5),))
-        monkeypatch.setitem(dataset_sources.SOURCES, "cub", offered)
+        source = dataset_sources.SOURCES[name]
+        folder = source.archives[0].folder
+        offered = Source(source.home, source.files, (Archive(f"https://example.org/{file}", md5, folder),))
+        monkeypatch.setitem(dataset_sources.SOURCES, name, offered)
 
     return make
 
@@ -175,11 +186,34 @@ def test_fetch__refuse_a_wrong_checksum_and_members_outside(tmp_path: Path, offe
     assert not (tmp_path / "outside.txt").exists()
 
 
+@pytest.mark.parametrize(("name", "file"), [("products", "Stanford_Online_Products.zip"), ("eurosat", "EuroSAT.zip")])
+def test_fetch__no_member_of_a_zip_leaves_the_folder(tmp_path: Path, offer, name: str, file: str) -> None:
+    layouts.WRITERS[name](tmp_path / "made", 2)
+    inside = tmp_path / "made" / dataset_sources.SOURCES[name].archives[0].folder
+    with zipfile.ZipFile(tmp_path / file, "w") as archive:
+        for entry in sorted(path for path in inside.rglob("*") if path.is_file()):
+            archive.write(entry, entry.relative_to(inside))
+        for member in ("../evil.txt", "../../evil.txt", "../../../evil.txt", str(tmp_path / "evil.txt")):
+            archive.writestr(member, "evil")
+    offer(hashlib.md5((tmp_path / file).read_bytes()).hexdigest(), name, file)
+    root = tmp_path / "below/root"
+    assert datasets.load(name, root, download=True).paths
+    assert all(path.is_relative_to(root) for path in tmp_path.rglob("evil.txt"))
+    assert not (tmp_path.parent / "evil.txt").exists()
+
+
 def test_fetch__says_what_to_put_where_when_it_may_not_fetch(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"inshop cannot be fetched; put Eval/list_eval_partition.txt into .*, from http"
     ):
         datasets.load("inshop", tmp_path, download=True)
+
+
+def test_main__needs_a_name_and_lists_the_known_ones(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "stages.core.datasets", str(tmp_path)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "error: give a folder and the names of data sets, which are aircraft, cars, cub, flowers" in done.stderr
 
 
 def test_main__ends_with_one_sentence(tmp_path: Path) -> None:

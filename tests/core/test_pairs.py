@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from stages.core import pairs, store
+from stages.core.adaptors import Adaptors, Attention
 from stages.core.augment import Augmentation
 from stages.core.losses.barlow_twins import barlow_twins
 from stages.core.model import load
@@ -12,12 +13,12 @@ from tests.small import write_encoder, write_images
 from tests.test_fusion import pairs as settings
 
 
-def test_build_optimizer__vectors_have_neither_decay_nor_adaptation():
+def test_build_optimizer__norms_have_neither_decay_nor_adaptation():
     module = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), torch.nn.BatchNorm1d(4))
     optimizer = pairs.build_optimizer(module, pairs.Pairs(**settings(batch=64, learning_rate=0.5, weight_decay=0.1)))
-    matrices, vectors = optimizer.param_groups
-    assert matrices["weight_decay"] == 0.1 and vectors["weight_decay"] == 0.0
-    assert matrices["lr"] == pytest.approx(0.125)
+    weights, others = optimizer.param_groups
+    assert weights["weight_decay"] == 0.1 and others["weight_decay"] == 0.0
+    assert weights["lr"] == pytest.approx(0.125)
     before = [p.detach().clone() for p in module.parameters()]
     for parameter in module.parameters():
         parameter.grad = torch.full_like(parameter, 2.0)
@@ -26,6 +27,38 @@ def test_build_optimizer__vectors_have_neither_decay_nor_adaptation():
     gradient = 2.0 + 0.1 * before[0]
     rate = 0.125 * 1e-3 * before[0].norm() / (torch.full_like(before[0], 2.0).norm() + 0.1 * before[0].norm())
     torch.testing.assert_close(module[0].weight, before[0] - rate * gradient, rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_build_optimizer__neither_have_the_biases_of_adaptors(count):
+    layer = Adaptors(8, 4, count, "average" if count == 1 else "attention", Attention(bias=True))
+    trained = torch.nn.ModuleDict(
+        {"attention": torch.nn.ModuleList([layer]), "projector": pairs.build_projector(8, [4, 4])}
+    )
+    optimizer = pairs.build_optimizer(trained, pairs.Pairs(**settings(batch=256, learning_rate=0.5, weight_decay=0.1)))
+    names = {id(parameter): name.rpartition(".")[2] for name, parameter in trained.named_parameters()}
+    weights, others = ([names[id(p)] for p in group["params"]] for group in optimizer.param_groups)
+    attention = [] if count == 1 else ["weight", "weight"]  # Q and K
+    assert sorted(weights) == sorted(["up", "weight", *attention, "weight", "weight"])
+    assert len(weights) + len(others) == len(names) and {"bias", "up_bias"} <= set(others)
+    # A bias moves by the plain learning rate times its gradient, one of an adaptor as any other.
+    layer.up_bias.data.fill_(3.0)
+    layer.up_bias.grad = torch.full_like(layer.up_bias, 2.0)
+    optimizer.step()
+    torch.testing.assert_close(layer.up_bias.data, torch.full_like(layer.up_bias, 3.0 - 0.5 * 2.0))
+
+
+def test_first_neighbours__are_not_cut_short_silently():
+    graph = np.arange(12).reshape(4, 3)
+    assert pairs.first_neighbours(graph, 2).tolist() == graph[:, :2].tolist()
+    with pytest.raises(ValueError, match=r"from 4 neighbours, the graph has 3 of each image: set knn_graph.neighbours"):
+        pairs.first_neighbours(graph, 4)
+
+
+def test_train__refuses_more_neighbours_than_the_graph_has_before_it_trains(monkeypatch, tmp_path):
+    monkeypatch.setattr(pairs, "learn", lambda *_: pytest.fail("trained"))
+    with pytest.raises(ValueError, match=r"set knn_graph\.neighbours to 4 or more"):
+        record(monkeypatch, tmp_path, neighbours=4)
 
 
 def test_build_projector__linear_norm_relu_and_a_last_linear():

@@ -16,6 +16,7 @@ from stages.core.model import load
 
 @pytest.fixture
 def given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where .work is
     monkeypatch.setattr(distil, "BATCH", 4)
     monkeypatch.setattr(distil, "DRAWN", [1, 1])
     monkeypatch.setattr(distil, "read_embedded", lambda size: [np.zeros((2, size, size, 3), np.uint8)] * 2)
@@ -33,6 +34,8 @@ def given(tmp_path, monkeypatch):
 
 def test_main__writes_an_encoder_that_loads_and_goes_on_where_it_was_killed(given, tmp_path, monkeypatch):
     distil.main(*given, tmp_path / "whole", epochs=2, views=2, start=None)
+    for kept in (tmp_path / ".work" / "distil").glob("*.pt"):
+        kept.unlink()
     encoder = load(tmp_path / "whole")
     assert encoder(torch.zeros(1, 3, 48, 48, dtype=torch.uint8)).shape == (1, 192)
 
@@ -47,7 +50,7 @@ def test_main__writes_an_encoder_that_loads_and_goes_on_where_it_was_killed(give
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(distil, "relate", die_late)
         distil.main(*given, tmp_path / "killed", epochs=2, views=2, start=None)
-    assert not (tmp_path / "killed" / "weights.safetensors").exists()
+    assert not (tmp_path / "killed").exists() and len(calls) == 6
     distil.main(*given, tmp_path / "killed", epochs=2, views=2, start=None)
     assert (tmp_path / "killed" / "weights.safetensors").read_bytes() == (
         tmp_path / "whole" / "weights.safetensors"

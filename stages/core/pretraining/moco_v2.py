@@ -6,7 +6,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stages.core import data_parallel
+from stages.core import data_parallel, processes
 from stages.core.backbone import Backbone
 from stages.core.losses.info_nce import queue_contrast
 from stages.core.pretraining.heads import Measured, ProjectorParams, follow, momentum_copy
@@ -22,7 +22,9 @@ class MocoV2Params(Section):
     queue: int = Field(ge=1, description="negatives of each head; a multiple of the batch")
     temperature: float = Field(gt=0)
     momentum: float = Field(ge=0, lt=1, description="of the copies")
-    norm_splits: int = Field(ge=1, description="parts of the batch that batch norms see; 2 or more for an encoder with")
+    norm_splits: int = Field(
+        ge=1, description="parts of the whole batch, which batch norms see alone; 2 or more for an encoder with"
+    )
 
 
 class MocoV2(nn.Module):
@@ -43,8 +45,11 @@ class MocoV2(nn.Module):
                 f"the queue holds {params.queue} keys, which a batch of {batch} does not divide; {near} would fit"
             )
         if params.projector.norm != "none" or has_batch_norm(encoder):
-            self.require_splits(params.norm_splits, batch, params.projector.norm != "none")
-            split_batch_norms(encoder, params.norm_splits)
+            # Keys are shuffled within a process, so each needs two parts whatever the number of processes.
+            own, splits = batch // processes.count(), params.norm_splits
+            splits = splits if processes.count() == 1 else max(2, -(-splits // processes.count()))
+            self.require_splits(splits, own, params.projector.norm != "none")
+            split_batch_norms(encoder, splits)
         self.params = params
         self.encoder, self.projectors = encoder, projectors
         self.slow_encoder, self.slow_projectors = momentum_copy(encoder), momentum_copy(projectors)

@@ -34,9 +34,10 @@ class HeadBalance(nn.Module):
 
     @torch.no_grad()
     def record(self, accuracies: Float[Tensor, " head"], spread: Float[Tensor, ""]) -> None:
-        """Takes in a step; nothing is read, so no step waits for the device."""
-        self.accuracies += accuracies
-        self.spread += spread
+        """Takes in a step of all processes; nothing is read, so no step waits for the device."""
+        *means, mean_spread = data_parallel.mean(torch.cat([accuracies.detach(), spread.detach()[None]]))
+        self.accuracies += torch.stack(means)
+        self.spread += mean_spread
         self.steps += 1
 
     @torch.no_grad()
@@ -48,14 +49,14 @@ class HeadBalance(nn.Module):
         steps = float(self.steps)
         if not steps:
             return
-        spread = float(data_parallel.mean(self.spread)) / steps
+        spread = float(self.spread) / steps
         if spread < least:
             raise ValueError(
                 f"the features collapsed in epoch {epoch}: all images look alike to the encoder (spread {spread:.2g}, "
                 f"at least {least} is asked for, 1 is the best): lower the learning rate, lengthen the warm-up, or "
                 "raise the batch"
             )
-        accuracies = (data_parallel.mean(self.accuracies) / steps).clamp(0, 1)
+        accuracies = (self.accuracies / steps).clamp(0, 1)
         if self.balance != "none":
             factor = len(accuracies) if self.balance == "neutral" else 1
             self.weights.copy_(factor * projector_weights(accuracies, self.epsilon))

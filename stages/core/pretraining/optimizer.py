@@ -14,6 +14,9 @@ class OptimizerParams(Section):
     name: Literal["sgd", "adamw", "lars"] = Field(description="MoCo v2; MoCo v3 with a ViT; Barlow Twins and ResNets")
     learning_rate: float = Field(gt=0, description="for 256 images a step; scaled with batch / 256")
     weight_decay: float = Field(ge=0)
+    vector_rate: float | None = Field(
+        None, gt=0, description="of biases and norms, for 256 images a step, with lars; null: as of all else"
+    )
 
 
 def build_optimizer(trained: nn.Module, params: OptimizerParams, batch: int) -> torch.optim.Optimizer:
@@ -25,5 +28,6 @@ def build_optimizer(trained: nn.Module, params: OptimizerParams, batch: int) -> 
     if params.name == "adamw":
         return torch.optim.AdamW(learnt, rate, weight_decay=params.weight_decay)
     matrices, vectors = [p for p in learnt if p.ndim > 1], [p for p in learnt if p.ndim <= 1]
-    groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    vector_rate = params.learning_rate if params.vector_rate is None else params.vector_rate
+    groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0, "lr": vector_rate * batch / 256}]
     return Lars(groups, lr=rate, momentum=0.9, weight_decay=params.weight_decay, trust_coeff=1e-3)

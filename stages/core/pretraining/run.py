@@ -76,13 +76,12 @@ def pretrain(
     if not count:
         raise ValueError(f"{len(rows)} images do not fill one batch of {plan.batch}: set a smaller batch")
     where = device.best()
-    torch.manual_seed(seed)  # for the projectors' start and dropout; nothing else here draws from the global generator
+    torch.manual_seed(seed)  # of the projectors' start
     generator = torch.Generator().manual_seed(seed)
     framework = build_framework(encoder, heads, params, plan.batch, generator)
     balance = HeadBalance(heads.count, heads.balance, heads.epsilon)
     trained = nn.ModuleDict({"framework": framework, "balance": balance}).to(where).train()
     optimizer = build_optimizer(trained, params.optimizer, plan.batch)
-    data_parallel.average_gradients(optimizer)
     steps, done, order = count // plan.batch, 0, rows
 
     def start_epoch(epoch: int) -> None:
@@ -95,6 +94,7 @@ def pretrain(
         # Every process draws views of its own, from a generator that differs by its rank.
         drawn = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
         own = torch.Generator().manual_seed(drawn)
+        torch.manual_seed(drawn)  # of dropout, which knows no other generator
         images = torch.from_numpy(pixels[order[data_parallel.share(batch).numpy()]]).to(where, non_blocking=True)
         first, second = (augment(images, encoder.config.size, view, own) for view in plan.views)
         measured = framework(first, second, done / (steps * plan.epochs), own)
@@ -102,9 +102,9 @@ def pretrain(
         extra = heads.orthogonal * framework.projectors.overlap() if heads.variant == "orthogonal" else 0.0
         values = combine(measured, balance.weights.clone(), heads.contrast, extra)
         balance.record(measured.accuracies, values["spread"])
-        return values
+        return {name: value / processes.count() for name, value in values.items()}
 
     schedule = Schedule(plan.epochs, plan.warmup, 0.0)
-    history = fit(trained, optimizer, schedule, count, plan.batch, seed, step, work, start_epoch)
+    history = fit(trained, optimizer, schedule, count, plan.batch, seed, step, work, start_epoch, shared=True)
     balance.next_epoch(plan.epochs, plan.least_spread)
     return history

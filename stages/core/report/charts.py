@@ -13,17 +13,27 @@ from stages.core.report.figures import Line
 LEVELS = ("encoder", "average", "augmentation", "neighbour")
 
 
-def granularity_charts(table: scores.Scores, granularities: dict[str, int]) -> list[dict]:
-    """Per task, and for the mean: R-Precision of single adaptors over k, encoder and fusions as levels (Fig. 4)."""
+def granularity_charts(
+    table: scores.Scores, granularities: dict[str, int], published: scores.Scores | None = None
+) -> list[dict]:
+    """Per task, and for the mean: R-Precision of single adaptors over k, encoder and fusions as levels (Fig. 4).
+
+    `published` are the printed values of the same adaptors, drawn beside ours where there are some.
+    """
     singles = [name for name in granularities if name in table.rows]
     levels = [name for name in LEVELS if name in table.rows]
     columns = [scores.MEAN, *table.tasks] if len(table.tasks) > 1 else table.tasks
     charts = []
     for column in columns if singles else []:
-        points = [(math.log2(granularities[name]), table.get(name, column)) for name in singles]
-        lines = [Line("adaptors", "s-k", points)]
+        lines = [
+            Line("adaptors", "s-k", [(math.log2(granularities[name]), table.get(name, column)) for name in singles])
+        ]
+        printed = {name: published.get(name, column) for name in singles} if published else {}
+        printed = {name: value for name, value in printed.items() if not math.isnan(value)}
+        lines.append(Line("published", "s-published", [(math.log2(granularities[n]), y) for n, y in printed.items()]))
         guides = [Line(name, f"s-{name}", [(0.0, table.get(name, column))]) for name in levels]
         summary = ", ".join(f"{name} {table.get(name, column):.1f}" for name in [*singles, *levels])
+        summary += "".join(f", published {name} {value:.1f}" for name, value in printed.items())
         x_ticks = [(math.log2(granularities[name]), f"{granularities[name]:,}") for name in singles]
         label = f"R-Precision in percent, {column}: {summary}"
         drawn = figures.line_chart(

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import jinja2
@@ -34,11 +34,12 @@ def title_of(model: str) -> tuple[str, str]:
     return TITLES.get(model, (f"Adaptor {model}", "one granularity"))
 
 
-def best_rows(table: scores.Scores) -> dict[str, list[str]]:
-    """The rows of highest R-Precision of each column as shown, the oracle left out."""
+def best_rows(table: scores.Scores, bounds: Collection[str] = ()) -> dict[str, list[str]]:
+    """The rows of highest R-Precision of each column as shown; less the oracle and the `bounds`, which saw labels."""
+    comparable = [row for row in table.rows if row.removesuffix(scores.WHITENED) not in (scores.ORACLE, *bounds)]
     best = {}
     for column in [scores.MEAN, *table.tasks]:
-        shown = {row: round(table.get(row, column), 1) for row in table.rows if not row.startswith(scores.ORACLE)}
+        shown = {row: round(table.get(row, column), 1) for row in comparable}
         highest = max((value for value in shown.values() if not math.isnan(value)), default=math.nan)
         best[column] = [row for row, value in shown.items() if value == highest]
     return best
@@ -65,6 +66,7 @@ def render(template: str, content: dict) -> str:
     made.filters["signed"] = signed
     made.filters["sign"] = lambda value: "none" if math.isnan(value) else ("up", "flat", "down")[1 - trend(value)]
     made.filters["count"] = lambda value: "–" if value is None else f"{value:,}"
+    made.filters["signed_count"] = signed_count
     made.globals.update(title_of=title_of, whitened=scores.WHITENED, mean=scores.MEAN, oracle=scores.ORACLE)
     return made.get_template(template).render(content)
 
@@ -80,6 +82,10 @@ def trend(value: float) -> int:
     """1, 0 or -1: the direction of a difference as it is shown, with one decimal."""
     shown = round(value, 1)
     return (shown > 0) - (shown < 0)
+
+
+def signed_count(value: int | None) -> str:
+    return "–" if value is None else ("−", "±", "+")[1 + trend(float(value))] + f"{abs(value):,}"
 
 
 def signed(value: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.core.report.scores import MEAN, Numbers, Scores
+from stages.core.report.scores import MEAN, NOTHING, Numbers, Scores
 
 FILE = Path(__file__).with_name("grappa.csv")
 METRICS = ("r_precision", "map_at_r")
@@ -49,6 +49,12 @@ def read(file: Path = FILE) -> dict[int, dict[str, Numbers]]:
             numbers = {metric: float(row[metric]) for metric in METRICS}
             tables.setdefault(int(row["table"]), {}).setdefault(row["model"], {})[row["task"]] = numbers
     return tables
+
+
+def as_scores(number: int, tasks: Sequence[str]) -> Scores:
+    """The published rows of one table on these tasks, with their mean; NaN for what is not printed."""
+    rows = {model: {task: NOTHING | numbers for task, numbers in row.items()} for model, row in read()[number].items()}
+    return Scores([], rows, {}, {}).over(tasks)
 
 
 def compare(

@@ -41,6 +41,14 @@ class Scores:
             for column in [*self.tasks, MEAN]
         }
 
+    def over(self, tasks: Sequence[str]) -> "Scores":
+        """The same rows on these tasks only, with the mean over them."""
+        rows = {row: with_mean(numbers, tasks) for row, numbers in self.rows.items()}
+        choices = {
+            row: {task: name for task, name in made.items() if task in tasks} for row, made in self.choices.items()
+        }
+        return Scores(list(tasks), rows, choices, {task: self.queries.get(task, 0) for task in tasks})
+
     def best_form(self, model: str) -> str:
         """The model's row with the higher mean R-Precision: as it is, or whitened."""
         return max((model, model + WHITENED), key=lambda row: rank(self.get(row, MEAN)))

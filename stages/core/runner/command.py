@@ -128,18 +128,21 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
-def run(main: Callable[..., str], params: type[Section] | None) -> None:
+def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str) -> None:
     """Runs `main` with its paths and items from the command line and its `params`, `lists`, `seed` from ./params.yaml.
 
-    `main` returns the line that is logged at the end: what came out, with counts.
+    `borrowed` are values of other stages' sections, each by its full name: `attention="fusion.attention"` gives `main`
+    the keyword `attention`, read as that keyword's type. `main` returns the line that is logged at the end: what came
+    out, with counts.
     """
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules[main.__module__]))
-    for name, parameter in inspect.signature(main).parameters.items():
+    wanted = inspect.signature(main).parameters
+    for name, parameter in wanted.items():
         if parameter.kind is not parameter.KEYWORD_ONLY:
             parser.add_argument(name, type=Path)
-        elif name not in ("params", "lists", "seed"):
+        elif name not in ("params", "lists", "seed", *borrowed):
             parser.add_argument(f"--{name.replace('_', '-')}", type=str, required=True)
     arguments = vars(parser.parse_args())
     stage = Path(inspect.getfile(main)).stem
@@ -152,7 +155,9 @@ def run(main: Callable[..., str], params: type[Section] | None) -> None:
         offered = {"lists": lists, "seed": lists.seed}
         if params is not None:
             offered["params"] = params.model_validate(values[stage])
-        wanted = inspect.signature(main).parameters
+        for name, key in borrowed.items():
+            section, _, own = key.partition(".")
+            offered[name] = wanted[name].annotation.model_validate(values[section][own])
         items = [value for value in arguments.values() if isinstance(value, str)]
         log.info("%s: from %s", "@".join([stage, *items[:1]]), ", ".join(map(str, list_inputs(arguments))))
         result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})

@@ -15,7 +15,18 @@ def build(config=CONFIG, heads=2, **changes):
 
 def test_forward__is_a_plain_moco_v3_for_each_head():
     moco, (first, second) = build(), views()
+    with torch.no_grad():
+        for parameter in [*moco.encoder.parameters(), *moco.projectors.parameters()]:
+            parameter.add_(0.01 * torch.randn_like(parameter))  # so that the copies have something to follow
+    pairs = [(moco.slow_encoder, moco.encoder), (moco.slow_projectors, moco.projectors)]
+    expected = [
+        0.9 * slow + 0.1 * fast for a, b in pairs for slow, fast in zip(a.parameters(), b.parameters(), strict=True)
+    ]
     measured = moco(first, second, 0.0, torch.Generator())
+    moved = [parameter for slow, _ in pairs for parameter in slow.parameters()]
+    assert len(moved) == len(expected)
+    for parameter, wanted in zip(moved, expected, strict=True):
+        torch.testing.assert_close(parameter, wanted.detach())
     for m in range(2):
 
         def ask(x, m=m):

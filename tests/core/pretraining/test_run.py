@@ -77,8 +77,11 @@ def test_pretrain__contrast_pushes_heads_apart(pixels, tmp_path):
     assert loud[-1]["contrast"] < min(-0.5, quiet[-1]["contrast"])
 
 
-def test_pretrain__a_killed_run_ends_with_the_same_bytes(pixels, tmp_path, monkeypatch):
-    whole, history = pretrain(pixels, tmp_path / "a", moco_v2(), epochs=3)
+@pytest.mark.parametrize(
+    ("params", "variant"), [(moco_v2(), "plain"), (moco_v2(), "dropout"), (moco_v3(), "plain"), (barlow(), "plain")]
+)
+def test_pretrain__a_killed_run_ends_with_the_same_bytes(pixels, tmp_path, monkeypatch, params, variant):
+    whole, history = pretrain(pixels, tmp_path / "a", params, epochs=3, variant=variant)
     original, calls = run.combine, []
 
     def stops(*args):
@@ -89,9 +92,9 @@ def test_pretrain__a_killed_run_ends_with_the_same_bytes(pixels, tmp_path, monke
 
     monkeypatch.setattr(run, "combine", stops)
     with pytest.raises(KeyboardInterrupt):
-        pretrain(pixels, tmp_path / "b", moco_v2(), epochs=3)
+        pretrain(pixels, tmp_path / "b", params, epochs=3, variant=variant)
     monkeypatch.setattr(run, "combine", original)
-    resumed, again = pretrain(pixels, tmp_path / "b", moco_v2(), epochs=3)
+    resumed, again = pretrain(pixels, tmp_path / "b", params, epochs=3, variant=variant)
     assert again == history
     for name, tensor in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], tensor), name
@@ -105,6 +108,13 @@ def test_pretrain__too_few_images_are_refused(pixels, tmp_path):
 def test_pretrain__a_collapse_stops_the_run(pixels, tmp_path):
     with pytest.raises(ValueError, match="collapsed in epoch 1"):
         pretrain(pixels, tmp_path / "work", moco_v2(), least_spread=1.0)
+    (tmp_path / "grey").mkdir()
+    store.write(tmp_path / "grey/pixels.zarr", np.full((20, 32, 32, 3), 127, np.uint8))
+    grey, still = store.open(tmp_path / "grey/pixels.zarr"), VIEW.model_copy(update={"jitter": 0.0})
+    plain = {"least_spread": 0.05, "views": (still, still)}
+    pretrain(pixels, tmp_path / "lively", moco_v2(), **plain)
+    with pytest.raises(ValueError, match="collapsed in epoch 1"):  # all alike, whatever the encoder
+        pretrain(grey, tmp_path / "dull", moco_v2(), **plain)
 
 
 def test_pretrain__a_loss_that_is_not_finite_names_its_epoch(pixels, tmp_path):
@@ -121,16 +131,41 @@ from pathlib import Path
 import torch
 
 from stages.core import data_parallel, store
+from stages.core.pretraining import run
 from tests.core.pretraining import world
 from tests.core.pretraining.test_run import pretrain
 
 folder = Path(sys.argv[1])
-for name, params in (("v2", world.moco_v2()), ("v3", world.moco_v3()), ("twins", world.barlow())):
-    encoder, history = pretrain(store.open(folder / "pixels.zarr"), data_parallel.own_copy(folder / name), params)
+for name, params, sizes in (
+    ("v2", world.moco_v2(), {}),
+    ("v3", world.moco_v3(), {}),
+    ("twins", world.barlow(), {}),
+    ("resnet", world.moco_v2(norm_splits=4), {"config": world.RESNET}),
+):
+    encoder, history = pretrain(store.open(folder / "pixels.zarr"), folder / name, params, **sizes)
     own = torch.cat([p.detach().flatten() for p in encoder.parameters()])
     same = torch.allclose(own, data_parallel.mean(own), atol=1e-7)
     if not same or not all(row["loss"] == row["loss"] for row in history):
         sys.exit(f"{name}: the processes do not agree")
+
+# Killed and continued: the balance between heads is of all processes again.
+pixels, original, calls = store.open(folder / "pixels.zarr"), run.combine, []
+_, whole = pretrain(pixels, folder / "whole", world.moco_v2(), epochs=3, balance="neutral")
+
+def stops(*given):
+    calls.append(given)
+    if len(calls) == 3:  # in the second epoch of two steps each
+        raise KeyboardInterrupt
+    return original(*given)
+
+run.combine = stops
+try:
+    pretrain(pixels, folder / "killed", world.moco_v2(), epochs=3, balance="neutral")
+except KeyboardInterrupt:
+    run.combine = original
+_, again = pretrain(pixels, folder / "killed", world.moco_v2(), epochs=3, balance="neutral")
+if len(calls) != 3 or again != whole:
+    sys.exit("a continued run differs")
 """
 
 

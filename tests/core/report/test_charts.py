@@ -15,6 +15,19 @@ def test_granularity_charts__one_per_task_and_one_for_the_mean():
     assert "k8 33.0" in str(drawn[0]["drawing"]) and "neighbour 35.0" in str(drawn[0]["drawing"])
 
 
+def test_granularity_charts__the_published_points_beside_ours():
+    ours, theirs = (
+        Scores(
+            ["a", "b"], {name: {c: {"r_precision": value} for c in ("a", "b", "mean")} for name, value in made}, {}, {}
+        )
+        for made in ([("k4", 31.0), ("k8", 33.0)], [("k8", 34.5), ("k16", 36.0)])
+    )
+    theirs.rows["k8"]["b"] = {"r_precision": float("nan")}  # not printed
+    charted = [str(chart["drawing"]) for chart in charts.granularity_charts(ours, {"k4": 4, "k8": 8}, theirs)]
+    assert all("published k8 34.5" in drawing and "s-published" in drawing for drawing in charted[:2])
+    assert not any("k16" in drawing for drawing in charted) and "published" not in charted[2]
+
+
 def test_granularity_charts__none_without_adaptors():
     assert charts.granularity_charts(Scores(["a"], {}, {}, {}), {}) == []
 

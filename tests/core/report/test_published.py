@@ -76,3 +76,11 @@ def test_as_json__null_where_unknown() -> None:
         "published_map_at_r": None,
         "difference_map_at_r": None,
     }
+
+
+def test_as_scores__mean_of_the_printed_row():
+    six = ["aircraft", "cars", "cub", "flowers", "food101", "products"]
+    table = published.as_scores(2, six)
+    assert table.get("k256", "aircraft") == 18.0
+    assert table.get("k256", "mean") == round((18.0 + 8.9 + 33.3 + 63.3 + 29.0 + 32.2) / 6, 2)
+    assert math.isnan(published.as_scores(2, [*six, "own"]).get("k256", "mean"))

@@ -67,3 +67,11 @@ def test_headliner__prefers_the_neighbour_fusion(table):
     assert scores.headliner(table, ["k4", "k8"]) == "average"
     del table.rows["average"]
     assert scores.headliner(table, ["k4", "k8"]) == "k8"
+
+
+def test_over__the_mean_is_over_these_tasks_only(tmp_path):
+    rows = {"k4": {task: dict.fromkeys(scores.METRICS, value) for task, value in (("a", 1.0), ("b", 2.0), ("c", 6.0))}}
+    table = scores.Scores(["a", "b", "c"], rows, {"oracle": {"a": "k4", "c": "k4"}}, {"a": 5, "b": 6, "c": 7})
+    part = table.over(["a", "b"])
+    assert part.get("k4", scores.MEAN) == 1.5 and part.tasks == ["a", "b"] and "c" not in part.rows["k4"]
+    assert part.choices == {"oracle": {"a": "k4"}} and part.queries == {"a": 5, "b": 6}

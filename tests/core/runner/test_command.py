@@ -188,3 +188,26 @@ def test_run__a_stage_alone_ends_at_once_and_says_all(tmp_path, values, processe
     assert done.returncode == 0 and done.stdout == said
     assert done.stderr.splitlines()[-1].startswith("toy: written (")
     assert (tmp_path / "out").read_text() == "0"
+
+
+BORROWER = """
+from pathlib import Path
+from stages.core.adaptors import Attention
+from stages.core.runner import command
+
+def main(output: Path, *, attention: Attention) -> str:
+    output.write_text(repr((type(attention).__name__, attention.pooling)))
+    return "written"
+
+if __name__ == "__main__":
+    command.run(main, None, attention="fusion.attention")
+"""
+
+
+def test_run__a_stage_gets_the_value_it_borrows_from_another_section(tmp_path, values):
+    values["fusion"]["attention"]["pooling"] = "sum"
+    write(tmp_path, values)
+    (tmp_path / "toy.py").write_text(BORROWER)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "toy.py", "out"], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "out").read_text() == "('Attention', 'sum')"
