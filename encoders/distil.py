@@ -5,8 +5,9 @@
 Every image is seen by the teacher in a few fixed views (whole or cropped, mirrored or not); its pooled features of them
 are computed once. The student then learns from the same views, slightly jittered in colour:
     L = 1 - cos(W z, t) + KL(softmax(t t'/tau) || softmax(z z'/tau))
-where z is the class token that retrieval will compare by cosine, W a throw-away matrix and t the teacher's centred
-features. The second term (relational distillation) makes the cosine of z itself, not only of W z, follow the teacher.
+where z is the class token that retrieval will compare by cosine, W a throw-away matrix and t the teacher's features,
+centred and whitened in part, by which they retrieve better. The second term (relational distillation) makes the cosine
+of z itself, not only of W z, follow the teacher.
 
 Beside them, each step sees a few drawn characters and digits of the training classes of the embedded tasks (never of
 their test classes), which the teacher knows little about. There the target similarities are the cosines of the images
@@ -50,7 +51,8 @@ CONFIG = Config(
     std=(0.5, 0.5, 0.5),
 )
 BATCH, DRAWN = 256, [14, 10]  # images of the archive in a step; characters and digits, each in two views
-TEMPERATURE = 0.1
+DIMENSIONS, POWER = 512, 0.35  # of the whitening: principal components kept, and divided by variance ** POWER
+TEMPERATURE, SHAPE_TEMPERATURE = 0.037, 0.05  # cosines of whitened features lie close together
 
 
 def read_images(archive: Path, size: int) -> np.ndarray:
@@ -155,6 +157,16 @@ def thumbnails(x: torch.Tensor) -> torch.Tensor:
     return F.normalize(grey - grey.mean(1, keepdim=True), dim=1)
 
 
+def whitening(features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The mean, projected, and the projection `dim component` onto principal components, evened out in part."""
+    mean = features.float().mean(0)
+    centred = features[::5].float() - mean
+    variances, components = torch.linalg.eigh(centred.T @ centred / len(centred))
+    variances, components = variances.flip(0)[:DIMENSIONS], components.flip(1)[:, :DIMENSIONS]
+    projection = components / (variances + 1e-3 * variances[0]) ** POWER
+    return mean @ projection, projection
+
+
 def relate(z: torch.Tensor, t: torch.Tensor, tau: float) -> torch.Tensor:
     """KL(softmax(t t'/tau) || softmax(z z'/tau)), each row without itself; rows of both have unit length."""
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
@@ -189,11 +201,11 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, st
         save_file({"features": teach(images, boxes, weights, where)}, cache.with_suffix(".new"))
         cache.with_suffix(".new").replace(cache)
     targets = load_file(cache)["features"]
-    mean = targets[0].float().mean(0)
+    mean, projection = whitening(targets[0])
 
     torch.manual_seed(0)  # after the teacher, whose making draws numbers, too
     student = load(start, "auto") if start else Backbone(CONFIG, "auto")
-    head = torch.nn.Linear(student.dim, targets.shape[-1])
+    head = torch.nn.Linear(student.dim, projection.shape[1])
     both = torch.nn.ModuleDict({"student": student, "head": head}).to(where)
     trained = optimizers(student, head)
     sources = read_embedded(SIDE)
@@ -218,13 +230,14 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, st
         rows = np.sort(order[place * BATCH : (place + 1) * BATCH])
         view = torch.randint(views, (BATCH,), generator=generator).numpy()
         x = jitter(cut(images[rows], boxes[view, rows], SIDE), generator)
-        t = F.normalize(targets[torch.from_numpy(view), torch.from_numpy(rows)].float() - mean, dim=1).to(where)
+        taught = targets[torch.from_numpy(view), torch.from_numpy(rows)].float()
+        t = F.normalize(taught @ projection - mean, dim=1).to(where)
         drawn = draw_embedded(sources, DRAWN, generator)
         z = student(torch.cat([x, distort(drawn, generator), distort(drawn, generator)]).to(where))
         regression = 1 - F.cosine_similarity(head(z[:BATCH]), t).mean()
         z = F.normalize(z, dim=1)
         relation = relate(z[:BATCH], t, TEMPERATURE)
-        shape = relate(z[BATCH:], thumbnails(drawn).repeat(2, 1).to(where), TEMPERATURE / 2)
+        shape = relate(z[BATCH:], thumbnails(drawn).repeat(2, 1).to(where), SHAPE_TEMPERATURE)
         both.zero_grad()
         (regression + relation + shape).backward()
         torch.nn.utils.clip_grad_norm_(both.parameters(), 1.0)
