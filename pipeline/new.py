@@ -25,6 +25,7 @@ BRANCHES = ("mpcl", "tll", "gsp_collages", "gsp_runs", "gsp", "gsp_studies")
 # way. They also take longer to learn.
 VIEWS = {"flip: 0,": "flip: 0.5,", "smallest_crop: 0.5,": "smallest_crop: 0.2,", "stroke: 1.5,": "stroke: 0,"}
 VIEWS |= {"tint: 0.2,": "tint: 0,", "jitter: 0.3,": "jitter: 0.2,"}
+VIEWS |= {"turn: 30,": "turn: 15,", "jitter: 0.1,": "jitter: 0.2,", "grey: 0,": "grey: 0.1,"}
 ADAPTOR = {"gamma": 10, "epochs": 20, "batch": 64, "learning_rate": 0.003}
 # dvc.yaml hands paths to a shell, and DVC fills in what looks like one of its own variables.
 UNSAFE = re.compile(r"[\"'`$\\\x00-\x1f\x7f\ud800-\udfff]")

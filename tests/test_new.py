@@ -127,7 +127,8 @@ def test_create__of_the_real_params_suits_photographs(root: Path, tmp_path: Path
     assert (
         values["adaptor"]["augmentation"]["stroke"] == values["fusion"]["augmentation"]["augmentation"]["stroke"] == 0
     )
-    assert values["adaptor"]["augmentation"]["tint"] == 0 and values["adaptor"]["augmentation"]["jitter"] == 0.2
+    colours = {"turn": 15, "jitter": 0.2, "tint": 0, "grey": 0.1, "blur": 0.3}
+    assert {name: values["adaptor"]["augmentation"][name] for name in colours} == colours
     assert {key: values["adaptor"][key] for key in new.ADAPTOR} == new.ADAPTOR
     assert values["fusion"]["neighbour"]["epochs"] == read(root / "params.yaml")["fusion"]["neighbour"]["epochs"]
     assert {branch: values[branch] for branch in new.BRANCHES} == {branch: {} for branch in new.BRANCHES}
