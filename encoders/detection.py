@@ -199,7 +199,6 @@ def train(model: MaskRCNN, split: Split, arguments: argparse.Namespace, folder: 
     learnt = [p for p in model.parameters() if p.requires_grad]
     rate = arguments.rate * arguments.batch / 16
     optimizer = torch.optim.SGD(learnt, rate, momentum=0.9, weight_decay=1e-4)
-    data_parallel.average_gradients(optimizer)
     history = checkpoint.resume(folder, model, optimizer)
     warmup = Schedule(arguments.steps, min(1000, arguments.steps / 10), 1.0)
     for step in progress(range(len(history), arguments.steps), "train", unit="step"):
@@ -222,7 +221,8 @@ def train(model: MaskRCNN, split: Split, arguments: argparse.Namespace, folder: 
         for group in optimizer.param_groups:
             group["lr"] = rate * warmup.factor(step + 1) * 0.1**drops
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        (loss / processes.count()).backward()
+        processes.add_up([p.grad for p in learnt if p.grad is not None])
         optimizer.step()
         history.append({"loss": value})
         if (step + 1) % STEPS_BETWEEN_CHECKPOINTS == 0 and processes.rank() == 0:

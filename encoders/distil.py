@@ -174,13 +174,13 @@ def relate(z: torch.Tensor, t: torch.Tensor, tau: float) -> torch.Tensor:
     return F.kl_div(student, (t @ t.T / tau).masked_fill(itself, -1e4).softmax(1), reduction="batchmean")
 
 
-def optimizers(student: Backbone, head: torch.nn.Module) -> list[tuple[torch.optim.Optimizer, float]]:
-    """Muon for the matrices of the blocks, AdamW for all else, each with its highest learning rate."""
+def build_optimizers(student: Backbone, head: torch.nn.Module) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the blocks, AdamW for all else."""
     blocks = [p for name, p in student.named_parameters() if ".blocks." in name and p.ndim == 2]
     known = {id(p) for p in blocks}
     others = [p for p in [*student.parameters(), *head.parameters()] if id(p) not in known]
     muon = torch.optim.Muon(blocks, lr=2e-3, weight_decay=0.05, adjust_lr_fn="match_rms_adamw")
-    return [(muon, 2e-3), (torch.optim.AdamW(others, lr=1e-3, weight_decay=0.05), 1e-3)]
+    return [muon, torch.optim.AdamW(others, lr=1e-3, weight_decay=0.05)]
 
 
 def key(archive: Path, weights: Path, *others: object) -> str:
@@ -207,7 +207,7 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, st
     student = load(start, "auto") if start else Backbone(CONFIG, "auto")
     head = torch.nn.Linear(student.dim, projection.shape[1])
     both = torch.nn.ModuleDict({"student": student, "head": head}).to(where)
-    trained = optimizers(student, head)
+    optimizers = build_optimizers(student, head)
     sources = read_embedded(SIDE)
     per_epoch = len(images) // BATCH
     steps, first = epochs * per_epoch, 0
@@ -216,15 +216,16 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, st
     if kept.exists():
         state = torch.load(kept, weights_only=True, map_location=where)
         both.load_state_dict(state["model"])
-        for (optimizer, _), saved in zip(trained, state["optimizers"], strict=True):
+        for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         first = state["step"]
     losses = []
     for step in tqdm(range(first, steps), desc="distil", initial=first, total=steps, mininterval=10):
         epoch, place = divmod(step, per_epoch)
-        for optimizer, rate in trained:
+        factor = min(1, (step + 1) / 100) * 0.5 * (1 + math.cos(math.pi * step / steps))
+        for optimizer in optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate * min(1, (step + 1) / 100) * 0.5 * (1 + math.cos(math.pi * step / steps))
+                group["lr"] = optimizer.defaults["lr"] * factor
         generator = torch.Generator().manual_seed(1000 + step)
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch)).numpy()
         rows = np.sort(order[place * BATCH : (place + 1) * BATCH])
@@ -241,14 +242,14 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, st
         both.zero_grad()
         (regression + relation + shape).backward()
         torch.nn.utils.clip_grad_norm_(both.parameters(), 1.0)
-        for optimizer, _ in trained:
+        for optimizer in optimizers:
             optimizer.step()
         losses.append([regression.item(), relation.item(), shape.item()])
         if place == per_epoch - 1:
             means = np.mean(losses, 0).round(4).tolist()
             print(json.dumps({"epoch": epoch + 1, "regression, relation, shape": means}), flush=True)
             losses.clear()
-            states = [optimizer.state_dict() for optimizer, _ in trained]
+            states = [optimizer.state_dict() for optimizer in optimizers]
             torch.save({"model": both.state_dict(), "optimizers": states, "step": step + 1}, kept.with_suffix(".new"))
             kept.with_suffix(".new").replace(kept)
     output.mkdir(parents=True, exist_ok=True)

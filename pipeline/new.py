@@ -22,11 +22,16 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 # Off in a new profile.
 BRANCHES = ("mpcl", "tll", "gsp_collages", "gsp_runs", "gsp", "gsp_studies")
 # The root's characters must not be mirrored nor cut down to a stroke, but may be bold or tinted: photographs the other
-# way. They also take longer to learn.
+# way. Adaptors also take longer to learn from them.
 VIEWS = {"flip: 0,": "flip: 0.5,", "smallest_crop: 0.5,": "smallest_crop: 0.2,", "stroke: 1.5,": "stroke: 0,"}
 VIEWS |= {"tint: 0.2,": "tint: 0,", "jitter: 0.3,": "jitter: 0.2,"}
-VIEWS |= {"turn: 30,": "turn: 15,", "jitter: 0.1,": "jitter: 0.2,", "grey: 0,": "grey: 0.1,"}
-ADAPTOR = {"gamma": 10, "epochs": 20, "batch": 64, "learning_rate": 0.003}
+ADAPTOR = {
+    "gamma": "10",
+    "epochs": "20",
+    "batch": "64",
+    "learning_rate": "0.003",
+    "augmentation": "{smallest_crop: 0.2, turn: 15, flip: 0.5, stroke: 0, jitter: 0.2, tint: 0, grey: 0.1, blur: 0.3}",
+}
 # dvc.yaml hands paths to a shell, and DVC fills in what looks like one of its own variables.
 UNSAFE = re.compile(r"[\"'`$\\\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -179,7 +184,7 @@ def edited(text: str, root: Path, tasks: dict[str, Path], train_images: int, cho
     for root_value, photographs in VIEWS.items():
         text = text.replace(root_value, photographs)
     for key, value in ADAPTOR.items():
-        text = re.sub(rf"^(adaptor:\n(?:  .*\n)*?  {key}: )[^\s#]+", rf"\g<1>{value}", text, flags=re.M)
+        text = re.sub(rf"^(adaptor:\n(?:  .*\n)*?  {key}: )(?:\{{.*?\}}|[^\s#]+)", rf"\g<1>{value}", text, flags=re.M)
     # Paths are seen from the file they stand in, and that now lies two folders deeper.
     text = re.sub(
         r"^([ ]+path: )([^\s/]\S*)",

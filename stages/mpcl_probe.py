@@ -124,11 +124,9 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     for work in works:
         checkpoint.clear(work)
     means = [np.mean([100 * values["linear"] for values in part.values()]) for part in metrics.values() if part]
-    return (
-        "linear probe " + " to ".join(f"{mean:.1f} %" for mean in means)
-        if means
-        else "no task has labelled test images"
-    )
+    if not means:
+        return "no task has labelled test images"
+    return "linear probe " + " to ".join(f"{mean:.1f} %" for mean in means)
 
 
 if __name__ == "__main__":

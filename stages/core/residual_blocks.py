@@ -18,8 +18,8 @@ def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]
         raise ValueError(
             f"timm cannot build {architecture!r} with {kwargs} ({error}); known are, say: {similar}"
         ) from error
-    # On a CPU the fused attention's backward takes longer than that of all else for a few dozen tokens in bfloat16;
-    # for short sequences plain products hold little memory. `benchmarks.short_attention` has the measurement.
+    # On a CPU the fused attention's backward is slow in bfloat16: nearly half of a network's, for a few dozen tokens.
+    # Plain products hold little memory where sequences are short. `benchmarks.short_attention` has the measurement.
     patches = getattr(getattr(network, "patch_embed", None), "num_patches", None)
     if patches is not None and patches <= SHORT and not torch.cuda.is_available():
         for module in network.modules():

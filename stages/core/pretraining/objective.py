@@ -35,9 +35,9 @@ class HeadBalance(nn.Module):
     @torch.no_grad()
     def record(self, accuracies: Float[Tensor, " head"], spread: Float[Tensor, ""]) -> None:
         """Takes in a step of all processes; nothing is read, so no step waits for the device."""
-        *means, mean_spread = data_parallel.mean(torch.cat([accuracies.detach(), spread.detach()[None]]))
-        self.accuracies += torch.stack(means)
-        self.spread += mean_spread
+        means = data_parallel.mean(torch.cat([accuracies, spread[None]]))
+        self.accuracies += means[:-1]
+        self.spread += means[-1]
         self.steps += 1
 
     @torch.no_grad()
