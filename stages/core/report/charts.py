@@ -30,7 +30,9 @@ def granularity_charts(
         ]
         printed = {name: published.get(name, column) for name in singles} if published else {}
         printed = {name: value for name, value in printed.items() if not math.isnan(value)}
-        lines.append(Line("published", "s-published", [(math.log2(granularities[n]), y) for n, y in printed.items()]))
+        if printed:
+            points = [(math.log2(granularities[name]), value) for name, value in printed.items()]
+            lines.append(Line("published", "s-published", points))
         guides = [Line(name, f"s-{name}", [(0.0, table.get(name, column))]) for name in levels]
         summary = ", ".join(f"{name} {table.get(name, column):.1f}" for name in [*singles, *levels])
         summary += "".join(f", published {name} {value:.1f}" for name, value in printed.items())
