@@ -27,10 +27,10 @@ VIEWS = {"flip: 0,": "flip: 0.5,", "smallest_crop: 0.5,": "smallest_crop: 0.2,",
 VIEWS |= {"tint: 0.2,": "tint: 0,", "jitter: 0.3,": "jitter: 0.2,"}
 ADAPTOR = {
     "gamma": "10",
-    "epochs": "20",
+    "epochs": "10",
     "batch": "64",
     "learning_rate": "0.003",
-    "augmentation": "{smallest_crop: 0.2, turn: 15, flip: 0.5, stroke: 0, jitter: 0.2, tint: 0, grey: 0.1, blur: 0.3}",
+    "augmentation": "{smallest_crop: 0.2, turn: 15, flip: 0.5, stroke: 0, jitter: 0.1, tint: 0, grey: 0, blur: 0.3}",
 }
 # dvc.yaml hands paths to a shell, and DVC fills in what looks like one of its own variables.
 UNSAFE = re.compile(r"[\"'`$\\\x00-\x1f\x7f\ud800-\udfff]")

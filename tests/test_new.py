@@ -127,7 +127,7 @@ def test_create__of_the_real_params_suits_photographs(root: Path, tmp_path: Path
     assert (
         values["adaptor"]["augmentation"]["stroke"] == values["fusion"]["augmentation"]["augmentation"]["stroke"] == 0
     )
-    colours = {"turn": 15, "jitter": 0.2, "tint": 0, "grey": 0.1, "blur": 0.3}
+    colours = {"turn": 15, "jitter": 0.1, "tint": 0, "grey": 0, "blur": 0.3}
     assert {name: values["adaptor"]["augmentation"][name] for name in colours} == colours
     expected = {key: YAML(typ="safe").load(value) for key, value in new.ADAPTOR.items()}
     assert {key: values["adaptor"][key] for key in new.ADAPTOR} == expected
