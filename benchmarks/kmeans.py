@@ -9,7 +9,7 @@ from benchmarks.mixture import hierarchical_mixture
 from stages.core.kmeans import kmeans
 
 if __name__ == "__main__":
-    n = 20_000 if FULL else 10_000
+    n = 20_000
     x = hierarchical_mixture(n)
     for k in (256, 1_024) if FULL else (256,):
         found = {}
@@ -24,6 +24,6 @@ if __name__ == "__main__":
         ours(), peer()
         inertia = found["ours"].inertia / found["peer"].inertia_
         assert inertia <= 1
-        compare(f"k-means, n={n}, d=384, k={k}", ours, peer, 3, warm=False, in_a_row=True,
+        compare(f"k-means, n={n}, d=384, k={k}", ours, peer, 5, warm=False, in_a_row=True,
                 peer="sklearn KMeans(n_init=1)", inertia_ratio=round(inertia, 4),
                 iterations=[found["ours"].iterations, found["peer"].n_iter_])  # fmt: skip

@@ -1,9 +1,4 @@
-"""Retrieval metrics: every image queries all others by cosine similarity, ties broken by index.
-
-With R the number of other images of the query's class: R-Precision is the share of its class among the R nearest,
-MAP@R the mean over i = 1..R of precision(i) where the i-th is of its class and 0 where it is not (Musgrave et al.,
-2020, 3.2).
-"""
+"""Retrieval metrics: every image queries all others by cosine similarity, ties broken by index."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +8,14 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from stages.core.gallery import WHOLE, Gallery
+from stages.core.gallery import Gallery
+from stages.core.large_classes import large_classes, measure_large
+from stages.core.measures import measure
 from stages.core.vectors import as_vectors
 
 UNLABELLED = -1
+# The most similarities that are held at once: 2 GiB.
+HELD = 2**29
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def count_relevant(labels: np.ndarray | Tensor | Sequence, n: int) -> tuple[np.n
 
 
 def query_metrics(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5, *, cells: int = WHOLE
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5, *, cells: int = HELD
 ) -> QueryMetrics:
     """The metrics of every image as a query among all others, and its `nearest` others, nearest first.
 
@@ -56,37 +55,34 @@ def query_metrics(
     classes, relevant = count_relevant(labels, n)
     if not 0 <= nearest < n:
         raise ValueError(f"{nearest} nearest images of {n - 1} others; allowed is 0 to {n - 1}: ask for fewer")
-    found = np.full((3, n), np.nan), np.zeros((n, nearest), np.int64)
-    class_of = torch.from_numpy(classes).to(x.device)
+    scores, found = np.full((3, n), np.nan), np.zeros((n, nearest), np.int64)
+    # Of those that are measured here only the nearest are still wanted.
+    wanted = relevant.copy()
     gallery = Gallery(x, cells)
+    large = large_classes(gallery, classes, relevant, cells)
+    if large:
+        values, certain = measure_large(x, large)
+        queries = np.concatenate(large)[certain]
+        scores[:, queries], wanted[queries] = values[:, certain], 0
+    class_of = torch.from_numpy(classes).to(x.device)
     # Queries of similar R go together, so that few of them are ranked deeper than they need.
-    order = np.argsort(relevant, kind="stable")
+    order = np.argsort(wanted, kind="stable")
     for start in range(0, n, gallery.step):
         queries = order[start : start + gallery.step]
-        depth = max(int(relevant[queries].max()), nearest)
+        depth = max(int(wanted[queries].max()), nearest)
         if depth == 0:
             continue
         rows = torch.from_numpy(queries).to(x.device)
         ranked = gallery.ranked(rows, depth)
-        found[1][queries] = ranked[:, :nearest].cpu().numpy()
+        found[queries] = ranked[:, :nearest].cpu().numpy()
+        ranked, rows, queries = (of[wanted[queries] > 0] for of in (ranked, rows, queries))
         hits = class_of[ranked] == class_of[rows][:, None]
-        found[0][:, queries] = measure(hits, torch.from_numpy(relevant[queries]).to(x.device)).cpu().numpy()
-    return QueryMetrics(*found[0], found[1])
-
-
-def measure(hits: Tensor, relevant: Int64[Tensor, " query"]) -> Float64[Tensor, "metric query"]:
-    """R-Precision, MAP@R and Recall@1 from what is of the query's class in ranked order; NaN where R is 0."""
-    places = torch.arange(1, hits.shape[1] + 1, device=hits.device)
-    counted = hits & (places <= relevant[:, None])
-    precision = counted.cumsum(1) / places.double()
-    r_precision = counted.sum(1) / relevant.double()
-    map_at_r = (precision * counted).sum(1) / relevant.double()
-    recall_at_1 = torch.where(relevant > 0, hits[:, 0].double(), torch.nan)
-    return torch.stack([r_precision, map_at_r, recall_at_1])
+        scores[:, queries] = measure(hits, torch.from_numpy(wanted[queries]).to(x.device)).cpu().numpy()
+    return QueryMetrics(*scores, found)
 
 
 def retrieval_metrics(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, *, cells: int = WHOLE
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, *, cells: int = HELD
 ) -> dict[str, float | int]:
     """Mean r_precision, map_at_r and recall_at_1 as fractions, over the `queries` that have a relevant image.
 

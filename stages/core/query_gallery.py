@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int64
 
-from stages.core.metrics import measure, query_metrics
+from stages.core.measures import measure
+from stages.core.metrics import query_metrics
 from stages.core.ranking import rank
 from stages.core.vectors import CELLS
 

@@ -1,16 +1,13 @@
 """The columns of the highest scores of each row, highest first, ties to the lowest column."""
 
 import math
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 
 import numpy as np
 import torch
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
+from stages.core.threads import threads
 from stages.core.vectors import chunks
 
 # Scores ranked at once: few enough for the cache, and many enough that what Python does for each part does not count.
@@ -19,23 +16,16 @@ RANKED = 2**19
 SAMPLED = 17
 
 
-def threads() -> ThreadPoolExecutor:
-    """As many threads as torch uses. They stay, since new ones begin with fresh memory, which is slow."""
-    return started(torch.get_num_threads(), os.getpid())
-
-
-@cache
-def started(count: int, process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count)
-
-
 def rank(scores: Float32[Tensor, "query n"], k: int) -> Int64[Tensor, "query rank"]:
     """Columns of the k highest scores of each row, highest first, ties to the lowest column; k < n.
 
     A stable sort of whole rows gives the same.
     """
     if scores.device.type == "cpu":
-        return rank_parts(lambda part: scores[part].numpy(), *scores.shape, k)
+        parts = chunks(*scores.shape, RANKED)
+        return torch.from_numpy(
+            np.concatenate(list(threads().map(lambda part: rank_rows(scores[part].numpy(), k), parts)))
+        )
     values, columns = scores.topk(k + 1, dim=1)
     tied = torch.nonzero((values[:, 1:] == values[:, :-1]).any(1))[:, 0]
     if len(tied):
@@ -46,14 +36,6 @@ def rank(scores: Float32[Tensor, "query n"], k: int) -> Int64[Tensor, "query ran
     if len(cut):
         columns[cut] = scores[cut].sort(dim=1, descending=True, stable=True).indices[:, : k + 1]
     return columns[:, :k]
-
-
-def rank_parts(
-    look: Callable[[slice], Float32[np.ndarray, "part n"]], queries: int, n: int, k: int
-) -> Int64[Tensor, "query rank"]:
-    """`rank` of rows that come a few at a time, while they are in the cache."""
-    parts = chunks(queries, n, RANKED)
-    return torch.from_numpy(np.concatenate(list(threads().map(lambda part: rank_rows(look(part), k), parts))))
 
 
 def rank_rows(scores: Float32[np.ndarray, "query n"], k: int) -> Int64[np.ndarray, "query rank"]:

@@ -129,8 +129,8 @@ def seed_order(
     order, kept = np.empty(k, np.int64), SeedOrder(np.empty(0, np.int64), np.empty((0, 2), np.int64))
     while True:
         while len(drawn):
-            # No piece is larger than what is there: then few of its seeds come near the same point.
-            stop = min(next(size for size in stops if size > count), 2 * max(1, count))
+            # No piece is much larger than what is there: then few of its seeds come near the same point.
+            stop = min(next(size for size in stops if size > count), 3 * max(1, count))
             part, drawn = drawn[: stop - count], drawn[stop - count :]
             nearest.add(part, count)
             order[count : count + len(part)] = part

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float32, Int16, Int64
 from torch import Tensor
 
-from stages.core.ranking import RANKED, threads
+from stages.core.ranking import RANKED
+from stages.core.threads import threads
 from stages.core.vectors import PAIRS, chunks, inner_products
 
 # Columns are a multiple of it: then a row's comparisons can be looked at by eight, and maxima be taken of groups.

@@ -11,8 +11,8 @@ from torch import Tensor
 # The most distances held at once: 64 MiB of float32.
 CELLS = 2**24
 LARGEST = 1e16
-# Values of pairs worked on at once: they stay in a core's own cache.
-PAIRS = 2**16
+# Values of pairs worked on at once: they stay in the cache of the cores.
+PAIRS = 2**17
 # Values gathered at once to be summed.
 GATHERED = 2**21
 

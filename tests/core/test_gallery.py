@@ -24,12 +24,11 @@ def ask(gallery, n, k):
     return torch.cat([gallery.ranked(rows, k) for rows in torch.arange(n).split(gallery.step)]).numpy()
 
 
-@pytest.mark.parametrize("cells", [1, 1000, 70 * 70 - 1, 70 * 70])
+@pytest.mark.parametrize("cells", [1, 1000, 70 * 70])
 @pytest.mark.parametrize("k", [1, 5, 69])
 def test_ranked__does_not_depend_on_how(cells, k):
     x = draw(70, 9)
     gallery = Gallery(x, cells)
-    assert (gallery.whole is not None) == (cells == 70 * 70)
     assert (ask(gallery, 70, k) == plain(x, k)).all()
 
 

@@ -47,6 +47,18 @@ def test_query_metrics__equals_the_plain_loop(classes, cells):
     compare(embeddings, np.random.default_rng(0).integers(0, classes, 80), 5, cells)
 
 
+@pytest.mark.parametrize("nearest", [0, 5])
+@pytest.mark.parametrize("repeated", [0, 20])
+def test_query_metrics__of_large_classes_and_small_equals_the_plain_loop(nearest, repeated):
+    # Coordinates are multiples of 1/32, and all rows of length 1/2, so that equal cosines are equal in float32.
+    generator = np.random.default_rng(0)
+    signs = generator.choice([-1, 1], size=(330, 64)).astype(np.float32) / 16
+    signs[:repeated] = signs[-repeated:] if repeated else signs[:0]
+    labels = np.repeat([4, 2, 0, -1, 7], [130, 90, 20, 70, 20])
+    order = generator.permutation(330)
+    compare(signs[order], labels[order], nearest, 2**24)
+
+
 @pytest.mark.parametrize("nearest", [0, 3, 63])
 @pytest.mark.parametrize("classes", [2, 15])
 def test_query_metrics__breaks_ties_by_index(nearest, classes):
