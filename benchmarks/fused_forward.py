@@ -5,9 +5,10 @@ from torch import nn
 
 from benchmarks.images import build
 from benchmarks.measure import FULL, compare, report
-from stages.core import device
-from stages.core.adaptors import Adaptors, fuse
-from stages.core.model import AdaptorConfig, Model
+from stages.core.compute import device
+from stages.core.encoder.adaptors import Adaptors, fuse
+from stages.core.encoder.config import AdaptorConfig
+from stages.core.encoder.model import Model
 
 
 def fused(count: int, width: int) -> Model:

@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks.measure import report, seconds
 from benchmarks.mixture import hierarchical_mixture
-from stages.core.kmeans import lloyd, seed_order
-from stages.core.metrics import retrieval_metrics
-from stages.core.neighbours import nearest
+from stages.core.clustering.lloyd import lloyd, seed_order
+from stages.core.retrieval.metrics import retrieval_metrics
+from stages.core.retrieval.neighbours import nearest
 
 SHARE = 8  # points per cluster
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stages import gsp_ensemble, gsp_fold, images
 from stages.core.runner.command import read_params
-from stages.core.runner.schema import Lists
+from stages.core.runner.lists import Lists
 
 ROOT = Path(__file__).parent.parent
 POOLINGS = {

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.measure import seconds
+from stages.core.gsp.poolings.build import Head
 from stages.core.losses import metric
 from stages.core.losses.zero_shot import zero_shot_loss
-from stages.core.pooling import Head
 
 BATCH, CLASSES, EMBEDDING, PROTOTYPES = 32, 100, 128, 64
 
 
 class Learner(nn.Module):
-    """Backbone, head and loss; for GSP the zero-shot loss too, with the study's share, ridge and scale."""
+    """TrainableEncoder, head and loss; for GSP the zero-shot loss too, with the study's share, ridge and scale."""
 
     def __init__(self, backbone: nn.Module, pooling: str, **values: float) -> None:
         super().__init__()

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from stages import mpcl_encoder, mpcl_probe
-from stages.core.backbone import save
-from stages.core.collection import open_pixels, read_tables
-from stages.core.pretraining.run import Heads, Plan, pretrain
+from stages.core.mpcl.pretraining.run import Heads, Plan, pretrain
+from stages.core.mpcl.trainable import save
 from stages.core.runner.command import read_params
-from stages.core.runner.schema import Pretraining
+from stages.core.runner.lists import Pretraining
+from stages.core.store.collection import open_pixels, read_tables
 
 COMMON = {"framework": "moco_v3", "projectors": "shared", "variant": "plain", "start": "random", "path": "-"}
 RUNS = {

@@ -11,12 +11,14 @@ import torch
 
 from benchmarks.measure import FULL, compare
 from stages.adaptor import Params, add_adaptors
-from stages.core import device, store
-from stages.core.augment import Augmentation
-from stages.core.classification import train
-from stages.core.extract import extract
+from stages.core.compute import device
+from stages.core.encoder.config import Config
+from stages.core.encoder.extract import extract
+from stages.core.encoder.model import Model
+from stages.core.encoder.views import Augmentation
+from stages.core.grappa.classification import train
 from stages.core.losses.norm_softmax import norm_softmax
-from stages.core.model import Config, Model
+from stages.core.store import arrays
 
 BATCH, COUNT = (64, 640) if FULL or torch.cuda.is_available() else (16, 48)
 VIEWS = Augmentation(smallest_crop=0.4, turn=15, flip=0.5, jitter=0.3, tint=0, grey=0.1, blur=0, stroke=0)
@@ -47,8 +49,8 @@ if __name__ == "__main__":
     rng, where, precision = np.random.default_rng(0), device.best(), "auto"
     resident = torch.rand(BATCH, 3, 224, 224, device=where)
     with tempfile.TemporaryDirectory() as folder:
-        store.write(Path(folder) / "pixels.zarr", rng.integers(0, 256, (COUNT, 256, 256, 3), dtype=np.uint8))
-        pixels, rows = store.open(Path(folder) / "pixels.zarr"), rng.permutation(COUNT)
+        arrays.write(Path(folder) / "pixels.zarr", rng.integers(0, 256, (COUNT, 256, 256, 3), dtype=np.uint8))
+        pixels, rows = arrays.open(Path(folder) / "pixels.zarr"), rng.permutation(COUNT)
         model = build()
 
         def extraction() -> None:

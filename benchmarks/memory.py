@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.measure import FULL, report, seconds
 from benchmarks.mixture import PAPER, hierarchical_mixture, scaled
-from stages.core.kmeans import lloyd, seed_order
+from stages.core.clustering.lloyd import lloyd, seed_order
 
 
 def resident(name: str) -> int:

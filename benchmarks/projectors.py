@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from benchmarks.measure import FULL, compare, seconds
-from stages.core.backbone import Backbone
+from stages.core.encoder.config import Config
 from stages.core.losses.projector_balance import projector_weights
 from stages.core.losses.projector_contrast import head_cosines, projector_contrast
-from stages.core.model import Config
-from stages.core.pretraining.heads import ProjectorParams, build_projectors
-from stages.core.pretraining.moco_v2 import MocoV2, MocoV2Params
-from stages.core.pretraining.objective import combine
-from stages.core.pretraining.optimizer import OptimizerParams, build_optimizer
+from stages.core.mpcl.pretraining.heads import ProjectorParams, build_projectors
+from stages.core.mpcl.pretraining.moco_v2 import MocoV2, MocoV2Params
+from stages.core.mpcl.pretraining.objective import combine
+from stages.core.mpcl.pretraining.optimizer import OptimizerParams, build_optimizer
+from stages.core.mpcl.trainable import TrainableEncoder
 
 HALF = (0.5, 0.5, 0.5)
 SIDE = 224 if FULL else 64
@@ -33,7 +33,7 @@ VIT = Config(
 
 def count_parameters() -> None:
     """Table III's column, on a ResNet-50."""
-    backbone = Backbone(RESNET)
+    backbone = TrainableEncoder(RESNET)
     own = sum(p.numel() for p in backbone.parameters())
     params = ProjectorParams(hidden=2048, different=[2048], out=128, layers=2, norm="none")
     for heads, published in ((1, 27.97), (2, 28.23), (4, 28.75), (8, 29.80)):
@@ -73,7 +73,7 @@ class NoEncoder(nn.Module):
 def stepper(config: Config, heads: int, batch: int, hidden: int, queue: int, bare: bool = False):
     """One training step of MoCo v2 on fixed views; `bare` leaves the encoder out."""
     torch.manual_seed(0)
-    encoder = Backbone(config)
+    encoder = TrainableEncoder(config)
     if bare:
         encoder = NoEncoder(batch, encoder.dim)
     params = MocoV2Params(

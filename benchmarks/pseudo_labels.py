@@ -14,8 +14,8 @@ import torch
 
 from benchmarks.measure import report
 from benchmarks.mixture import PAPER, SIZES, hierarchical_mixture, scaled
-from stages.core.kmeans import lloyd, seed_order
-from stages.core.screen import Screen
+from stages.core.clustering.lloyd import lloyd, seed_order
+from stages.core.clustering.screen import Screen
 
 compared = 0
 

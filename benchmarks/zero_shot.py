@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from stages.core import backbone, store
-from stages.core.collection import read_table
-from stages.core.metrics import retrieval_metrics
-from stages.core.probe import Recipe, accuracy, embed, fit_linear, knn_accuracy, probe_split
+from stages.core.mpcl import trainable
+from stages.core.mpcl.probe import Recipe, accuracy, embed, fit_linear, knn_accuracy, probe_split
+from stages.core.retrieval.metrics import retrieval_metrics
+from stages.core.store import arrays
+from stages.core.store.collection import read_table
 
 LINEAR = Recipe(epochs=50, batch=64, classifier_rate=0.3, encoder_rate=0, weight_decay=0, augmentation=None)
 
@@ -40,14 +41,14 @@ def probe(features: torch.Tensor, labels: np.ndarray) -> dict[str, float]:
 
 
 def main(images: Path, folder: Path, per_class: int, seeds: list[int]) -> None:
-    config = backbone.read_config(folder)
-    encoders = {str(folder): backbone.load(folder)}
+    config = trainable.read_config(folder)
+    encoders = {str(folder): trainable.load(folder)}
     for seed in seeds:
         torch.manual_seed(seed)
-        encoders[f"random start, seed {seed}"] = backbone.Backbone(config)
+        encoders[f"random start, seed {seed}"] = trainable.TrainableEncoder(config)
     rows: dict[tuple[str, str], dict[str, float]] = {}
     for task in sorted(path.name for path in images.iterdir() if path.is_dir()):
-        table, pixels = read_table(images / task), store.open(images / task / "pixels.zarr")
+        table, pixels = read_table(images / task), arrays.open(images / task / "pixels.zarr")
         labels = table["label"].to_numpy()
         chosen = choose(labels, per_class)
         vectors = pixels[chosen].reshape(len(chosen), -1).astype(np.float32)

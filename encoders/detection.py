@@ -34,12 +34,15 @@ from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHe
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
 from torchvision.ops import MultiScaleRoIAlign
 
-from stages.core import checkpoint, data_parallel, device, processes
-from stages.core.backbone import Backbone
-from stages.core.decode import FORMATS
-from stages.core.loop import Schedule
-from stages.core.model import load_weights, read_config
+from stages.core.compute import device, processes
+from stages.core.encoder.config import read_config
+from stages.core.encoder.weights import load_weights
+from stages.core.mpcl.pretraining import data_parallel
+from stages.core.mpcl.trainable import TrainableEncoder
 from stages.core.runner.progress import progress
+from stages.core.sources.decode import FORMATS
+from stages.core.training import checkpoint
+from stages.core.training.loop import Schedule
 
 log = logging.getLogger(__name__)
 NAMES = ("AP", "AP50", "AP75")
@@ -102,7 +105,7 @@ def build(folder: Path, classes: int, short: tuple[int, ...], long: int) -> Mask
     config = read_config(folder)
     is_vit = config.architecture.startswith("vit")
     kwargs = config.kwargs | ({"dynamic_img_size": True} if is_vit else {})
-    encoder = Backbone(config.model_copy(update={"kwargs": kwargs}))
+    encoder = TrainableEncoder(config.model_copy(update={"kwargs": kwargs}))
     load_weights(encoder, folder / "weights.safetensors")
     network = encoder.float().requires_grad_(True).backbone
     if not is_vit and not hasattr(network, "layer4"):

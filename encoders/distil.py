@@ -36,10 +36,12 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from tqdm import tqdm
 
-from stages.core import checkpoint, device, embedded
-from stages.core.backbone import Backbone, load
-from stages.core.backbone import save as save_network
-from stages.core.model import Config
+from stages.core.compute import device
+from stages.core.encoder.config import Config
+from stages.core.mpcl.trainable import TrainableEncoder, load
+from stages.core.mpcl.trainable import save as save_network
+from stages.core.sources import installed
+from stages.core.training import checkpoint
 
 SIDE = 48
 CONFIG = Config(
@@ -111,7 +113,7 @@ def jitter(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def read_embedded(size: int) -> list[np.ndarray]:
     """Images of the training classes (first half by name) of the embedded characters and digits."""
-    tasks = [embedded.glyphs(size, 150), embedded.digits(size, 200)]
+    tasks = [installed.glyphs(size, 150), installed.digits(size, 200)]
     found = []
     for pictures in tasks:
         classes = sorted({class_name for class_name, _ in pictures})
@@ -174,7 +176,7 @@ def relate(z: torch.Tensor, t: torch.Tensor, tau: float) -> torch.Tensor:
     return F.kl_div(student, (t @ t.T / tau).masked_fill(itself, -1e4).softmax(1), reduction="batchmean")
 
 
-def build_optimizers(student: Backbone, head: torch.nn.Module) -> list[torch.optim.Optimizer]:
+def build_optimizers(student: TrainableEncoder, head: torch.nn.Module) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the blocks, AdamW for all else."""
     blocks = [p for name, p in student.named_parameters() if ".blocks." in name and p.ndim == 2]
     known = {id(p) for p in blocks}
@@ -204,7 +206,7 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, st
     mean, projection = whitening(targets[0])
 
     torch.manual_seed(0)  # after the teacher, whose making draws numbers, too
-    student = load(start, "auto") if start else Backbone(CONFIG, "auto")
+    student = load(start, "auto") if start else TrainableEncoder(CONFIG, "auto")
     head = torch.nn.Linear(student.dim, projection.shape[1])
     both = torch.nn.ModuleDict({"student": student, "head": head}).to(where)
     optimizers = build_optimizers(student, head)

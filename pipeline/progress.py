@@ -1,4 +1,5 @@
-"""How far a stage is, read from the lines that `stages/core/runner/progress.py` and `stages/core/loop.py` log."""
+"""How far a stage is, read from the lines that `stages/core/runner/progress.py` and `stages/core/training/loop.py`
+log."""
 
 import re
 import time

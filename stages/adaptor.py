@@ -11,13 +11,18 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from stages.core import checkpoint, classification, store, training_log
-from stages.core.collection import open_pixels, read_tables
-from stages.core.model import AdaptorConfig, Model, load, save
-from stages.core.runner import command, outputs, schema
+from stages.core.encoder.config import AdaptorConfig
+from stages.core.encoder.model import Model, load, save
+from stages.core.grappa import classification
+from stages.core.runner import command, outputs
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from stages.core.store.collection import open_pixels, read_tables
+from stages.core.training import checkpoint
+from stages.core.training.history import write_history
 
 
-class Params(classification.Settings):
+class Params(classification.ClassifierSettings):
     width: int = Field(ge=1, description="hidden units D' of each bottleneck")
 
 
@@ -39,11 +44,11 @@ def main(
     *,
     granularity: str,
     params: Params,
-    lists: schema.Lists,
+    lists: Lists,
     seed: int,
 ) -> str:
     model, tasks = load(encoder), list(lists.tasks)
-    labels, centroids = (store.open(pseudo_labels / f"{name}.zarr") for name in ("labels", "centroids"))
+    labels, centroids = (arrays.open(pseudo_labels / f"{name}.zarr") for name in ("labels", "centroids"))
     pixels = open_pixels(images, tasks)
     rows = torch.from_numpy(read_tables(images, tasks).train)
     inputs = [
@@ -61,7 +66,7 @@ def main(
     history = classification.train(model, parts, start, pixels, rows, targets, params, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)
-        training_log.write(history, folder, ["epoch", "loss", "accuracy"])
+        write_history(history, folder, ["epoch", "loss", "accuracy"])
     checkpoint.clear(work)
     last = history[-1]
     return f"loss {last['loss']:.3f}, {last['accuracy']:.1%} of the pseudo-labels right, {len(history)} epochs"

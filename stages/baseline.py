@@ -16,23 +16,28 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import checkpoint, device, pairs, store, training_log
-from stages.core.adaptors import Attention
-from stages.core.collection import open_features, open_pixels, read_tables
-from stages.core.model import Model, load, save
-from stages.core.random_sets import insert_random
+from stages.core.compute import device
+from stages.core.encoder.config import Attention
+from stages.core.encoder.model import Model, load, save
+from stages.core.grappa import twins
+from stages.core.grappa.random_sets import insert_random
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from stages.core.store.collection import open_features, open_pixels, read_tables
+from stages.core.training import checkpoint
+from stages.core.training.history import write_history
 
 
-class Tldr(pairs.Settings):
+class Tldr(twins.TwinSettings):
     dim: int = Field(ge=1, description="dimensions kept")
     neighbours: int = Field(ge=1, description="the partner is drawn from this many nearest ones")
 
 
 class Params(schema.Section):
     width: int = Field(ge=1, description="hidden units D' of each bottleneck")
-    one_set: pairs.Pairs
-    many_sets: pairs.Pairs
+    one_set: twins.Pairs
+    many_sets: twins.Pairs
     tldr: Tldr
 
 
@@ -50,14 +55,14 @@ def reduce(
     reduced.backbone.load_state_dict(model.backbone.state_dict())
     mean = features.mean(0, dtype=np.float64).astype(np.float32)
     linear = nn.Linear(model.dim, params.dim, bias=False)
-    projector = pairs.build_projector(params.dim, params.projector)
+    projector = twins.build_projector(params.dim, params.projector)
     trained = nn.ModuleDict({"linear": linear, "projector": projector}).to(where)
-    centred, table = torch.from_numpy(features - mean), pairs.first_neighbours(graph, params.neighbours)
+    centred, table = torch.from_numpy(features - mean), twins.first_neighbours(graph, params.neighbours)
 
     def views(batch: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
         return centred[batch].to(where)
 
-    history = pairs.learn(trained, linear, views, len(centred), lambda epoch: table, params, seed, work)
+    history = twins.learn(trained, linear, views, len(centred), lambda epoch: table, params, seed, work)
     with torch.no_grad():
         weight = linear.weight.cpu()
         reduced.reduction.weight.copy_(weight)
@@ -75,7 +80,7 @@ def main(
     kind: str,
     params: Params,
     attention: Attention,
-    lists: schema.Lists,
+    lists: Lists,
     seed: int,
 ) -> str:
     model, tasks = load(encoder), list(lists.tasks)
@@ -83,17 +88,17 @@ def main(
     count = 1 if kind == "one_set" else len(lists.sizes)
     inputs = [chosen, params.width, count, seed, checkpoint.digest(encoder / "weights.safetensors")]
     if kind == "tldr":
-        graph, vectors = store.open(knn_graph / "neighbours.zarr"), open_features(features, tasks)
+        graph, vectors = arrays.open(knn_graph / "neighbours.zarr"), open_features(features, tasks)
         work = checkpoint.work_folder("baseline", kind, *inputs, graph.digest, vectors.digest)
         model, history = reduce(model, vectors[rows].astype(np.float32), graph[:], chosen, seed, work)
     else:
         pixels = open_pixels(images, tasks)
         work = checkpoint.work_folder("baseline", kind, *inputs, attention, pixels.digest)
         parts = insert_random(model, count, params.width, attention, chosen.start_std, seed)
-        history = pairs.train(model, parts, pixels, rows, None, chosen, seed, work)
+        history = twins.train(model, parts, pixels, rows, None, chosen, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)
-        training_log.write(history, folder, ["epoch", "loss"])
+        write_history(history, folder, ["epoch", "loss"])
     checkpoint.clear(work)
     return f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}, {len(history)} epochs"
 

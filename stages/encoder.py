@@ -17,7 +17,9 @@ from safetensors.torch import load_file
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor
 
-from stages.core.model import Config, Model, fit_tensors, load, save
+from stages.core.encoder.config import Config
+from stages.core.encoder.model import Model, load, save
+from stages.core.encoder.weights import fit_tensors
 from stages.core.runner import command, outputs, schema
 
 log = logging.getLogger(__name__)

@@ -14,12 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import device, store, whitening
-from stages.core.collection import Collection, open_pixels, read_tables
-from stages.core.extract import embed, extract
-from stages.core.metrics import query_metrics
-from stages.core.model import Model, load
+from stages.core.compute import device
+from stages.core.encoder.extract import embed, extract
+from stages.core.encoder.model import Model, load
+from stages.core.retrieval import whitening
+from stages.core.retrieval.metrics import query_metrics
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from stages.core.store.collection import Collection, open_pixels, read_tables
 
 NEAREST = 5
 
@@ -30,7 +33,7 @@ class Params(schema.Section):
     batch: int = Field(ge=1, description="images per forward pass")
 
 
-def raw_pixels(pixels: store.Reader, rows: np.ndarray) -> np.ndarray:
+def raw_pixels(pixels: arrays.Reader, rows: np.ndarray) -> np.ndarray:
     """The images themselves as vectors, each centred and of unit length: what retrieval costs without any network."""
     vectors = pixels[rows].reshape(len(rows), -1).astype(np.float32)
     vectors -= vectors.mean(1, keepdims=True)
@@ -56,7 +59,7 @@ def evaluate(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -
 
 
 def measure_attention(
-    model: Model, pixels: store.Reader, rows: np.ndarray, tasks: np.ndarray, params: Params
+    model: Model, pixels: arrays.Reader, rows: np.ndarray, tasks: np.ndarray, params: Params
 ) -> list[dict]:
     """The mean weight of every adaptor in every layer, for each task's test images."""
     blocks = list(extract(model, pixels, rows, params.batch, params.precision, "attention", model.attention))
@@ -77,7 +80,7 @@ QUERIES = pa.schema(
 )
 
 
-def main(images: Path, folder: Path, output: Path, *, model: str, params: Params, lists: schema.Lists) -> str:
+def main(images: Path, folder: Path, output: Path, *, model: str, params: Params, lists: Lists) -> str:
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     train, test = collection.train, np.flatnonzero(~collection.is_train)

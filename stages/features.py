@@ -11,10 +11,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from stages.core import device, shards, store
-from stages.core.extract import extract
-from stages.core.model import load
+from stages.core.compute import device
+from stages.core.encoder.extract import extract
+from stages.core.encoder.model import load
 from stages.core.runner import command, outputs, schema
+from stages.core.store import arrays, shards
 
 
 class Params(schema.Section):
@@ -25,7 +26,7 @@ class Params(schema.Section):
 
 def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params) -> str:
     model = load(encoder).to(device.best())
-    pixels = store.open(images / "pixels.zarr")
+    pixels = arrays.open(images / "pixels.zarr")
 
     def compute(part: slice) -> Iterator[np.ndarray]:
         rows = np.arange(part.start, part.stop)

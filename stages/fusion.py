@@ -15,28 +15,34 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from stages.core import checkpoint, classification, device, pairs, store, training_log
-from stages.core.adaptors import Attention, Fusion, fuse
-from stages.core.collection import open_pixels, read_tables
-from stages.core.extract import embed
-from stages.core.model import AdaptorConfig, Model, load, save
+from stages.core.compute import device
+from stages.core.encoder.adaptors import fuse
+from stages.core.encoder.config import AdaptorConfig, Attention, Fusion
+from stages.core.encoder.extract import embed
+from stages.core.encoder.model import Model, load, save
+from stages.core.grappa import classification, twins
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from stages.core.store.collection import open_pixels, read_tables
+from stages.core.training import checkpoint
+from stages.core.training.history import write_history
 
 
-class Supervised(classification.Settings):
+class Supervised(classification.ClassifierSettings):
     start_std: float = Field(gt=0, description="standard deviation of Q and K at the start")
 
 
 class Params(schema.Section):
     attention: Attention
     average: None
-    augmentation: pairs.Pairs
-    neighbour: pairs.NeighbourPairs
-    static: pairs.NeighbourPairs
+    augmentation: twins.Pairs
+    neighbour: twins.NeighbourPairs
+    static: twins.NeighbourPairs
     supervised: Supervised
 
 
-Learning = pairs.Pairs | Supervised
+Learning = twins.Pairs | Supervised
 
 
 def merge(
@@ -61,14 +67,14 @@ def merge(
 
 
 def train(
-    model: Model, images: Path, tasks: list[str], graph: store.Reader | None, chosen: Learning, seed: int, work: Path
+    model: Model, images: Path, tasks: list[str], graph: arrays.Reader | None, chosen: Learning, seed: int, work: Path
 ) -> list[dict[str, int | float]]:
     """Trains Q and K of every layer, and nothing else that stays in the model; returns the history."""
     parts = nn.ModuleList([nn.ModuleList([layer.query, layer.key]) for layer in model.adaptors])
     pixels, collection = open_pixels(images, tasks), read_tables(images, tasks)
     rows = collection.train
-    if isinstance(chosen, pairs.Pairs):
-        return pairs.train(model, parts, pixels, rows, graph, chosen, seed, work)
+    if isinstance(chosen, twins.Pairs):
+        return twins.train(model, parts, pixels, rows, graph, chosen, seed, work)
     labels = torch.from_numpy(collection.train_classes())
     model.to(device.best())
     embeddings = torch.from_numpy(embed(model, pixels, rows, chosen.batch, chosen.precision, "class means"))
@@ -84,7 +90,7 @@ def main(
     *,
     pairs: str,
     params: Params,
-    lists: schema.Lists,
+    lists: Lists,
     seed: int,
 ) -> str:
     names, tasks = list(lists.sizes), list(lists.tasks)
@@ -95,7 +101,7 @@ def main(
     model = merge(sets, names, fusion, generator, chosen.start_std if chosen else 0.0, params.attention)
     history, work = [], None
     if chosen is not None and len(names) > 1:
-        graph = store.open(knn_graph / "neighbours.zarr") if pairs in ("neighbour", "static") else None
+        graph = arrays.open(knn_graph / "neighbours.zarr") if pairs in ("neighbour", "static") else None
         inputs = [
             chosen,
             params.attention,
@@ -110,7 +116,7 @@ def main(
         history = train(model, images, tasks, graph, chosen, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)
-        training_log.write(history, folder, ["epoch", "loss"])
+        write_history(history, folder, ["epoch", "loss"])
     if work is not None:
         checkpoint.clear(work)
     learnt = f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}" if history else "nothing to learn"

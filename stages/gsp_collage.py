@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import collage, store
-from stages.core.collection import TABLE, read_table
+from stages.core.gsp import collage
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Collage, Lists
+from stages.core.store import arrays
+from stages.core.store.collection import TABLE, read_table
 
 
 class Params(schema.Section):
@@ -31,7 +33,7 @@ def rows_of(table: pa.Table, split: str, classes: list[str], is_in: bool) -> np.
     return np.flatnonzero(mine & (np.isin(names, classes) == is_in))
 
 
-def choose(images: Path, spec: schema.Collage, split: str) -> tuple[np.ndarray, np.ndarray]:
+def choose(images: Path, spec: Collage, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the targets and rows of the backgrounds; ValueError where a split has neither."""
     targets, backgrounds = (read_table(images / task) for task in (spec.targets, spec.backgrounds))
     listed = spec.background_classes
@@ -48,13 +50,13 @@ def choose(images: Path, spec: schema.Collage, split: str) -> tuple[np.ndarray, 
     return found
 
 
-def main(images: Path, output: Path, *, collages: str, params: Params, lists: schema.Lists, seed: int) -> str:
+def main(images: Path, output: Path, *, collages: str, params: Params, lists: Lists, seed: int) -> str:
     spec = lists.gsp_collages[collages]
-    readers = [store.open(images / task / "pixels.zarr") for task in (spec.targets, spec.backgrounds)]
+    readers = [arrays.open(images / task / "pixels.zarr") for task in (spec.targets, spec.backgrounds)]
     table, places, counts, columns = read_table(images / spec.targets), [], {}, []
     size = 2 * params.cell
     with outputs.folder(output) as folder:
-        with store.create(folder / "pixels.zarr", (size, size, 3), "uint8") as writer:
+        with arrays.create(folder / "pixels.zarr", (size, size, 3), "uint8") as writer:
             for number, (split, copies) in enumerate((("train", spec.copies), ("test", 1))):
                 rows, backgrounds = choose(images, spec, split)
                 cells = [

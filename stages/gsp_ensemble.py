@@ -20,12 +20,14 @@ import torch
 from pydantic import Field
 from safetensors.torch import load_file, save_file
 
-from stages.core import collage, fold_combinations, store
-from stages.core.attribute_transfer import transfer
-from stages.core.metric_images import Images, read_images
-from stages.core.query_gallery import score
+from stages.core.gsp import collage, ensemble
+from stages.core.gsp.ensemble import transfer
+from stages.core.gsp.folds.images import Images, read_images
+from stages.core.retrieval.metrics import score
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
 from stages.core.runner.progress import progress
+from stages.core.store import arrays
 
 Rows = list[dict[str, str | float]]
 
@@ -53,7 +55,7 @@ def score_run(folder: Path, run: str, table: Images, recall_at: list[int]) -> Ro
     folds = len(config["folds"])
     repeats = sum(1 for path in folder.glob("0-*") if path.is_dir())
     vectors = {
-        (fold, repeat): store.open(folder / f"{fold}-{repeat}" / "embeddings.zarr")[:]
+        (fold, repeat): arrays.open(folder / f"{fold}-{repeat}" / "embeddings.zarr")[:]
         for fold in range(folds)
         for repeat in range(repeats)
     }
@@ -61,10 +63,10 @@ def score_run(folder: Path, run: str, table: Images, recall_at: list[int]) -> Ro
     for (fold, repeat), single in vectors.items():
         name = f"{fold}-{repeat}"
         found.append({"run": run, "form": "single", "combination": name} | score(single, labels, splits, recall_at))
-    chosen = fold_combinations.combinations(folds, repeats)
+    chosen = ensemble.combinations(folds, repeats)
     for combination in progress(chosen, f"combinations of {run}", unit="combination"):
         parts = [vectors[fold, repeat] for fold, repeat in enumerate(combination)]
-        for form, joined in fold_combinations.combine(parts).items():
+        for form, joined in ensemble.combine(parts).items():
             name = "-".join(map(str, combination))
             found.append({"run": run, "form": form, "combination": name} | score(joined, labels, splits, recall_at))
     return found
@@ -76,7 +78,7 @@ def summarise(rows: Rows) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
     return {
         run: {
             form: {
-                metric: fold_combinations.spread([r[metric] for r in rows if (r["run"], r["form"]) == (run, form)])
+                metric: ensemble.summary_of([r[metric] for r in rows if (r["run"], r["form"]) == (run, form)])
                 for metric in metrics
             }
             for form in ("single", "mean", "concat")
@@ -92,8 +94,8 @@ def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, 
         first = folds / run / "0-0"
         labels = table.labels[np.array(read_config(folds / run)["rows"])]
         if params.splits and (first / "attributes.zarr").exists() and len(np.unique(labels)) >= 4:
-            arrays = [store.open(first / f"{name}.zarr")[:] for name in ("attributes", "embeddings")]
-            found[run] = transfer(*arrays, labels, params.splits, params.ridge, seed)
+            known = [arrays.open(first / f"{name}.zarr")[:] for name in ("attributes", "embeddings")]
+            found[run] = transfer(*known, labels, params.splits, params.ridge, seed)
     return found
 
 
@@ -103,19 +105,19 @@ def gather_pictures(
     """Tensors by name (`pixels`, `weights/<run>`, `nearest/<run>`, `attributes/<run>`), and the shown classes."""
     shown = {run: load_file(folds / run / "pictures.safetensors") for run in runs}
     rows = shown[runs[0]]["rows"].numpy()
-    pixels = store.open(images / "pixels.zarr")[rows]
+    pixels = arrays.open(images / "pixels.zarr")[rows]
     tensors = {"pixels": torch.from_numpy(collage.resize(pixels, size) if pixels.shape[1] > size else pixels)}
     for run, found in shown.items():
         tensors |= {f"{key}/{run}": tensor for key, tensor in found.items() if key != "rows"}
         file = folds / run / "0-0" / "attributes.zarr"
         if file.exists():
-            attributes, evaluated = store.open(file)[:], np.array(read_config(folds / run)["rows"])
+            attributes, evaluated = arrays.open(file)[:], np.array(read_config(folds / run)["rows"])
             means = [attributes[table.labels[evaluated] == table.labels[row]].mean(0) for row in rows]
             tensors[f"attributes/{run}"] = torch.from_numpy(np.stack(means))
     return tensors, [table.names[table.labels[row]] for row in rows]
 
 
-def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, lists: schema.Lists, seed: int) -> str:
+def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, lists: Lists, seed: int) -> str:
     runs = [run for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]]
     table = read_images(images)
     rows = list(chain.from_iterable(score_run(folds / run, run, table, params.recall_at) for run in runs))

@@ -21,24 +21,37 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import best_state, checkpoint, class_folds, device, feature_map, store
-from stages.core.augment import Augmentation
-from stages.core.class_batches import ClassBatches
-from stages.core.embedder import START, Embedder, Loss, Losses, Values, parameter_groups
-from stages.core.embedding import embed, write, write_pictures
-from stages.core.maps import Maps
-from stages.core.metric_images import Images, read_images
-from stages.core.query_gallery import score
+from stages.core.compute import device
+from stages.core.encoder.views import Augmentation
+from stages.core.gsp.folds import classes, early_stopping, trunk
+from stages.core.gsp.folds.classes import ClassBatches
+from stages.core.gsp.folds.embedder import (
+    START,
+    Embedder,
+    Loss,
+    Losses,
+    Values,
+    embed,
+    parameter_groups,
+    write,
+    write_pictures,
+)
+from stages.core.gsp.folds.images import Images, read_images
+from stages.core.gsp.folds.maps import Maps
+from stages.core.retrieval.metrics import score
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists, Run
+from stages.core.store import arrays
+from stages.core.training import checkpoint
 
 
 class Params(schema.Section):
     side: int = Field(ge=16, description="side of the network's input, px")
-    backbone: feature_map.Backbone
+    backbone: trunk.Backbone
     hidden: int = Field(ge=0, description="units of a layer between backbone and pooling; 0: none")
     embedding: int = Field(ge=2)
-    protocol: class_folds.Protocol
-    stopping: best_state.Stopping
+    protocol: classes.Protocol
+    stopping: early_stopping.Stopping
     losses: dict[str, Loss]
     poolings: dict[str, Values]
     ridge: float = Field(gt=0, description="of the zero-shot loss's predictor")
@@ -51,7 +64,7 @@ class Params(schema.Section):
     pictures: int = Field(ge=1, description="test classes to show weights of")
 
 
-def configure(run: schema.Run, params: Params) -> tuple[Loss, Losses, dict]:
+def configure(run: Run, params: Params) -> tuple[Loss, Losses, dict]:
     """The run's loss and the values of its pooling; ValueError lists what params.yaml knows."""
     for title, name, known in (("losses", run.loss, params.losses), ("poolings", run.pooling, params.poolings)):
         if name not in known:
@@ -63,14 +76,14 @@ def configure(run: schema.Run, params: Params) -> tuple[Loss, Losses, dict]:
 
 def train(
     maps: Maps,
-    fold: class_folds.Fold,
+    fold: classes.Fold,
     table: Images,
-    run: schema.Run,
+    run: Run,
     params: Params,
     seed: int,
     work: Path,
     description: str,
-) -> tuple[Embedder, best_state.History]:
+) -> tuple[Embedder, early_stopping.History]:
     """The embedder in its best state (and with it a backbone that trains), and its history."""
     loss, losses, values = configure(run, params)
     is_train, labels = table.splits == "train", table.labels
@@ -97,22 +110,22 @@ def train(
         return score(embed(current, maps, watched)[0], labels[watched], table.splits[watched])["map_at_r"]
 
     trained = nn.ModuleDict({"current": current, "best": copy.deepcopy(current)})
-    history = best_state.fit(trained, optimizer, params.stopping, step, validate, seed, work, description)
+    history = early_stopping.fit(trained, optimizer, params.stopping, step, validate, seed, work, description)
     current.load_state_dict(trained["best"].state_dict())
     return current, history
 
 
-def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: schema.Lists, seed: int) -> str:
+def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int) -> str:
     spec, table = lists.gsp_runs[run], read_images(images)
-    folds = class_folds.folds(table.labels[table.splits == "train"], params.protocol)
+    folds = classes.folds(table.labels[table.splits == "train"], params.protocol)
     held = np.isin(table.labels, folds[0].validation) & (table.splits == "train")
     rows = np.flatnonzero(held if params.protocol.kind == "tuning" else table.splits != "train")
     if not len(rows):
         raise ValueError(f"{images} has no test image: the protocol {params.protocol.kind} needs unseen classes")
     configure(spec, params)
-    backbone = feature_map.load(params.backbone, encoder, seed).to(device.best())
+    backbone = trunk.load(params.backbone, encoder, seed).to(device.best())
     start = copy.deepcopy(backbone.state_dict())
-    pixels = store.open(images / "pixels.zarr")
+    pixels = arrays.open(images / "pixels.zarr")
     maps = Maps(backbone, pixels, params.side, params.augmentation, params.precision, params.batch)
     given = {"encoder": encoder / "weights.safetensors", "file": Path(params.backbone.path)}.get(
         params.backbone.weights

@@ -13,8 +13,10 @@ from pathlib import Path
 from pydantic import Field
 from safetensors.numpy import load_file
 
-from stages.core.report import gsp, page
+from stages.core.gsp.report import contents
+from stages.core.report import page
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists, Run
 
 NOTE = (
     "In percent on images of unseen classes, mean ± standard deviation: of one fold over folds and repeats, of "
@@ -28,7 +30,7 @@ class Params(schema.Section):
     metrics: list[str] = Field(min_length=1, description="shown for each form: map_at_r, r_precision, recall_at_<k>")
 
 
-def read_curves(file: Path, runs: dict[str, schema.Run]) -> list[dict]:
+def read_curves(file: Path, runs: dict[str, Run]) -> list[dict]:
     """A chart for each loss: validation MAP@R of the first fold of its runs."""
     with file.open(newline="", encoding="utf-8") as lines:
         rows = [row for row in csv.DictReader(lines) if (row["fold"], row["repeat"]) == ("0", "0")]
@@ -39,41 +41,43 @@ def read_curves(file: Path, runs: dict[str, schema.Run]) -> list[dict]:
             for run, spec in runs.items()
             if spec.loss == loss
         }
-        charts += gsp.curves(histories, f"First fold, {loss}")
+        charts += contents.curves(histories, f"First fold, {loss}")
     return charts
 
 
-def pairs(runs: dict[str, schema.Run]) -> list[tuple[str, str]]:
+def pairs(runs: dict[str, Run]) -> list[tuple[str, str]]:
     """Every run beside the plain mean with the same loss."""
     means = {spec.loss: run for run, spec in runs.items() if spec.pooling == "gap" and not spec.zero_shot}
     return [(run, means[spec.loss]) for run, spec in runs.items() if spec.loss in means and means[spec.loss] != run]
 
 
-def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: schema.Lists) -> str:
+def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: Lists) -> str:
     runs = {run: spec for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]}
     metrics = json.loads((ensemble / "metrics.json").read_text(encoding="utf-8"))
     known = sorted(next(iter(metrics.values()))["single"])
     if unknown := set(params.metrics) - set(known):
         raise ValueError(f"gsp_report.metrics names {sorted(unknown)[0]!r}; known: {', '.join(known)}")
-    shown = [(form, metric, f"{gsp.title_of(metric)}, {title}") for metric in params.metrics for form, title in FORMS]
-    columns, rows = gsp.table(metrics, shown)
+    shown = [
+        (form, metric, f"{contents.title_of(metric)}, {title}") for metric in params.metrics for form, title in FORMS
+    ]
+    columns, rows = contents.table(metrics, shown)
     tensors = load_file(ensemble / "pictures.safetensors")
     classes = json.loads((ensemble / "pictures.json").read_text(encoding="utf-8"))["classes"]
     attributes = {run: tensors[f"attributes/{run}"] for run in runs if f"attributes/{run}" in tensors}
     content = {
         "title": name,
         "heading": f"{len(runs)} runs on {name}",
-        "sentences": gsp.gains(metrics, pairs(runs), "mean"),
+        "sentences": contents.gains(metrics, pairs(runs), "mean"),
         "columns": columns,
         "rows": rows,
         "note": NOTE,
-        "published": gsp.published(
+        "published": contents.published(
             lists.gsp[name].split("/")[1], {run: (spec.loss, spec.pooling) for run, spec in runs.items()}, metrics
         ),
         "charts": read_curves(ensemble / "history.csv", runs),
         "transfer": json.loads((ensemble / "transfer.json").read_text(encoding="utf-8")),
-        "looks": gsp.pictures(tensors, list(runs), classes, params.thumbnail),
-        "attributes": gsp.attribute_maps(attributes, classes),
+        "looks": contents.pictures(tensors, list(runs), classes, params.thumbnail),
+        "attributes": contents.attribute_maps(attributes, classes),
     }
     percent = {
         run: {
@@ -82,7 +86,7 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: sche
         for run, forms in metrics.items()
     }
     with outputs.folder(output) as folder:
-        page.write(folder, "gsp.html.j2", "gsp.md.j2", content, percent)
+        page.write(folder, "gsp/report/gsp", content, percent)
     return f"{len(runs)} runs, index.html {(output / 'index.html').stat().st_size / 2**20:.1f} MiB"
 
 

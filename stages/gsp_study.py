@@ -12,10 +12,16 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import best_state, checkpoint, pooling, toy_map
-from stages.core.report import gallery, gsp, page
+from stages.core.grappa.report import queries
+from stages.core.gsp.folds import early_stopping
+from stages.core.gsp.poolings import build
+from stages.core.gsp.report import contents
+from stages.core.gsp.studies import colours
+from stages.core.gsp.studies.tokens import Bags, World, draw, map_at_r
+from stages.core.report import page
 from stages.core.runner import command, outputs, schema
-from stages.core.token_bags import Bags, World, draw, map_at_r
+from stages.core.runner.lists import Lists
+from stages.core.training import checkpoint
 
 
 class Tokens(schema.Section):
@@ -29,7 +35,7 @@ class Tokens(schema.Section):
     epsilon: float = Field(gt=0)
     zero_shot: float = Field(gt=0, lt=1)
     learning_rate: float = Field(gt=0, description="Adam")
-    stopping: best_state.Stopping
+    stopping: early_stopping.Stopping
 
 
 class Toy(schema.Section):
@@ -42,14 +48,14 @@ class Params(schema.Section):
     toy: Toy
 
 
-def learn(params: Tokens, how: str, seed: int, work: Path) -> tuple[float, best_state.History]:
+def learn(params: Tokens, how: str, seed: int, work: Path) -> tuple[float, early_stopping.History]:
     """MAP@R on test bags of a pooling, `gap`, `gsp` or `gsp-zs`, in the state that was best on validation bags."""
     values = {} if how == "gap" else {"prototypes": params.prototypes, "mu": params.mu, "epsilon": params.epsilon}
     share = params.zero_shot if how == "gsp-zs" else 0.0
     torch.manual_seed(seed)  # the layers draw their start from the global generator
     bags = Bags(params.world, params.dim, how.removesuffix("-zs"), values, params.margin, share)
     if values:
-        pooling.start_prototypes(bags.pool, bags.tokens.detach(), seed)
+        build.start_prototypes(bags.pool, bags.tokens.detach(), seed)
     labels = torch.arange(params.world.classes)
     held = labels.repeat_interleave(params.unseen)
     watched, tested = (draw(params.world, held, torch.Generator().manual_seed(1000 + i)) for i in range(2))
@@ -66,7 +72,7 @@ def learn(params: Tokens, how: str, seed: int, work: Path) -> tuple[float, best_
 
     trained = nn.ModuleDict({"current": bags, "best": copy.deepcopy(bags)})
     optimizer = torch.optim.Adam(bags.parameters(), params.learning_rate)
-    history = best_state.fit(
+    history = early_stopping.fit(
         trained, optimizer, params.stopping, step, lambda: score(watched), seed, work, f"tokens {how}"
     )
     bags.load_state_dict(trained["best"].state_dict())
@@ -77,7 +83,7 @@ def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str,
     """The page's content, metrics in percent, and the history's lines."""
     learned = {how: learn(params, how, seed, work / how) for how in ("gap", "gsp", "gsp-zs")}
     metrics = {how: {"test": {"map_at_r": {"mean": score, "std": 0.0}}} for how, (score, _) in learned.items()}
-    columns, rows = gsp.table(metrics, [("test", "map_at_r", "MAP@R")])
+    columns, rows = contents.table(metrics, [("test", "map_at_r", "MAP@R")])
     curves = {how: [(float(row["step"]), row["map_at_r"]) for row in history] for how, (_, history) in learned.items()}
     world = params.world
     note = (
@@ -87,11 +93,11 @@ def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str,
     )
     content = {
         "heading": "Half of every bag says nothing",
-        "sentences": gsp.gains(metrics, [("gsp", "gap"), ("gsp-zs", "gap")], "test"),
+        "sentences": contents.gains(metrics, [("gsp", "gap"), ("gsp-zs", "gap")], "test"),
         "columns": columns,
         "rows": rows,
         "note": note,
-        "charts": gsp.curves(curves, "Validation bags"),
+        "charts": contents.curves(curves, "Validation bags"),
         "looks": None,
     }
     lines = [
@@ -102,11 +108,11 @@ def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str,
 
 def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
     """The weights of a drawn map for known prototypes: less mass, fewer colours."""
-    pixels, weights = toy_map.weigh(params.mu, params.epsilon)
+    pixels, weights = colours.weigh(params.mu, params.epsilon)
     metrics = {
-        f"mu {mu:g}": {"map": {"object": {"mean": toy_map.on_object(p), "std": 0.0}}} for mu, p in weights.items()
+        f"mu {mu:g}": {"map": {"object": {"mean": colours.on_object(p), "std": 0.0}}} for mu, p in weights.items()
     }
-    columns, rows = gsp.table(metrics, [("map", "object", "weight on the object, %")])
+    columns, rows = contents.table(metrics, [("map", "object", "weight on the object, %")])
     tensors = {"pixels": pixels[None]} | {f"weights/mu {mu:g}": p[None] for mu, p in weights.items()}
     content = {
         "heading": "A map of colours, two prototypes",
@@ -115,7 +121,7 @@ def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
         "rows": rows,
         "note": "The features are colours, the prototypes the two colours of the object. mu is the share that is kept.",
         "charts": [],
-        "looks": gsp.pictures(tensors, [f"mu {mu:g}" for mu in weights], ["map"], 2 * gallery.SHOWN * 16),
+        "looks": contents.pictures(tensors, [f"mu {mu:g}" for mu in weights], ["map"], 2 * queries.SHOWN * 16),
     }
     return (
         content,
@@ -124,13 +130,13 @@ def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
     )
 
 
-def main(output: Path, *, study: str, params: Params, lists: schema.Lists, seed: int) -> str:
+def main(output: Path, *, study: str, params: Params, lists: Lists, seed: int) -> str:
     kind = lists.gsp_studies[study]
     work = checkpoint.work_folder("gsp_study", study, params, seed)
     content, metrics, lines = study_toy(params.toy) if kind == "toy" else study_tokens(params.tokens, seed, work)
     content |= {"title": study, "published": [], "attributes": [], "transfer": {}}
     with outputs.folder(output) as folder:
-        page.write(folder, "gsp.html.j2", "gsp.md.j2", content, metrics)
+        page.write(folder, "gsp/report/gsp", content, metrics)
         (folder / "history.csv").write_text("\n".join(["pooling,step,loss,map_at_r", *lines]) + "\n", encoding="utf-8")
     checkpoint.clear(work)
     return ", ".join(f"{name} {next(iter(values.values())):.1f} %" for name, values in metrics.items())

@@ -19,12 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import archive, embedded, folder, store
-from stages.core.candidates import Candidates, by_class, in_splits, published
-from stages.core.collection import TABLE
-from stages.core.decode import decode_all
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
 from stages.core.runner.progress import progress
+from stages.core.sources import archive, folder, installed, names
+from stages.core.sources.candidates import Candidates, by_class, in_splits, published
+from stages.core.sources.decode import decode_all
+from stages.core.store import arrays
+from stages.core.store.collection import TABLE
 
 BLOCK = 256
 
@@ -43,16 +45,15 @@ class Params(schema.Section):
     published_counts: bool = Field(description="stop where a public data set does not have its published counts")
 
 
-def draw(source: str, params: Params) -> embedded.Pictures:
-    """The images of an embedded source."""
+def draw(source: str, params: Params) -> installed.Pictures:
+    """The images of a source that is installed."""
     if source == "digits":
-        return embedded.digits(params.side, params.per_class.digits)
+        return installed.digits(params.side, params.per_class.digits)
     if source == "glyphs":
-        return embedded.glyphs(params.side, params.per_class.glyphs)
+        return installed.glyphs(params.side, params.per_class.glyphs)
     if source == "patches":
-        return embedded.patches(params.side, params.per_class.patches, params.places)
-    known = ", ".join([*schema.EMBEDDED, "folder", "splits", *schema.DATASETS])
-    raise ValueError(f"source is {source!r}; known: {known}")
+        return installed.patches(params.side, params.per_class.patches, params.places)
+    raise ValueError(f"source is {source!r}; known: {', '.join(names.KNOWN)}")
 
 
 def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
@@ -65,7 +66,7 @@ def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
         )
     if source == "splits":
         return in_splits(raw, params.side, limit)
-    if source in schema.DATASETS:
+    if source in names.PUBLIC:
         return published(raw, source, unseen, params.side, limit, params.published_counts)
     drawn = draw(source, params)
     classes = {path: class_name for class_name, path in drawn}
@@ -73,7 +74,7 @@ def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
 
 
 def write_pixels(
-    writer: store.Writer, candidates: Candidates, task: str, keep_duplicates: bool
+    writer: arrays.Writer, candidates: Candidates, task: str, keep_duplicates: bool
 ) -> tuple[dict[str, tuple], dict[str, str]]:
     """Stores the (first copy of) each picture; returns {path: its row's last columns} as stored, {path: reason}."""
     kept: dict[str, tuple] = {}
@@ -110,15 +111,15 @@ def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, re
             )
 
 
-def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: schema.Lists) -> str:
+def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: Lists) -> str:
     """Ingests one task; `raw` is its folder or zip, for an embedded source the lock file that pins its package."""
-    is_public = source in schema.DATASETS
+    is_public = source in names.PUBLIC
     with (
         archive.opened(raw) if source in ("folder", "splits") else nullcontext(raw) as place,
         outputs.folder(output) as partial,
     ):
         candidates = find(place, source, lists.tasks[task].unseen, params)
-        with store.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8") as writer:
+        with arrays.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8") as writer:
             kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
         if is_public and unreadable and params.published_counts:
             raise ValueError(f"{raw} differs from what {source} publishes: {folder.summary(unreadable)}")

@@ -9,22 +9,23 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import store
-from stages.core.collection import open_features, read_tables
-from stages.core.neighbours import nearest
+from stages.core.retrieval.neighbours import nearest
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from stages.core.store.collection import open_features, read_tables
 
 
 class Params(schema.Section):
     neighbours: int = Field(ge=1, description="how many per image")
 
 
-def main(images: Path, features: Path, output: Path, *, params: Params, lists: schema.Lists) -> str:
+def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists) -> str:
     train = read_tables(images, list(lists.tasks)).train
     vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
     _, graph = nearest(vectors, vectors, params.neighbours, exclude_self=True)
     with outputs.folder(output) as folder:
-        store.write(folder / "neighbours.zarr", graph.astype(np.int64))
+        arrays.write(folder / "neighbours.zarr", graph.astype(np.int64))
     return f"{graph.shape[1]} neighbours of {len(graph):,} images"
 
 

@@ -16,16 +16,20 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from stages.core import backbone, checkpoint, device, training_log
-from stages.core.augment import Augmentation
-from stages.core.collection import open_pixels, read_tables
-from stages.core.model import Config
-from stages.core.pretraining.barlow_twins import BarlowTwinsParams
-from stages.core.pretraining.moco_v2 import MocoV2Params
-from stages.core.pretraining.moco_v3 import MocoV3Params
-from stages.core.pretraining.objective import columns
-from stages.core.pretraining.run import FrameworkParams, Heads, Plan, pretrain
+from stages.core.compute import device
+from stages.core.encoder.config import Config
+from stages.core.encoder.views import Augmentation
+from stages.core.mpcl import trainable
+from stages.core.mpcl.pretraining.barlow_twins import BarlowTwinsParams
+from stages.core.mpcl.pretraining.moco_v2 import MocoV2Params
+from stages.core.mpcl.pretraining.moco_v3 import MocoV3Params
+from stages.core.mpcl.pretraining.objective import columns
+from stages.core.mpcl.pretraining.run import FrameworkParams, Heads, Plan, pretrain
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists, Part, Pretraining
+from stages.core.store.collection import open_pixels, read_tables
+from stages.core.training import checkpoint
+from stages.core.training.history import write_history
 
 PIXEL_MEAN = PIXEL_STD = (0.5, 0.5, 0.5)
 
@@ -37,7 +41,7 @@ class Network(schema.Section):
 
 
 class Params(schema.Section):
-    images: dict[schema.Name, schema.Part] | None = Field(description="tasks and their part; null: train of all")
+    images: dict[schema.Name, Part] | None = Field(description="tasks and their part; null: train of all")
     network: Network = Field(description="of runs that start at random; the others bring their own")
     epochs: int = Field(ge=1)
     batch: int = Field(ge=2, description="images, each in two views, over all devices together")
@@ -77,11 +81,11 @@ def choose_rows(images: Path, tasks: list[str], parts: dict[str, str] | None) ->
     return np.flatnonzero(chosen)
 
 
-def build_encoder(start: Path, run: schema.Pretraining, params: Params, stored: int, seed: int) -> backbone.Backbone:
+def build_encoder(start: Path, run: Pretraining, params: Params, stored: int, seed: int) -> trainable.TrainableEncoder:
     """The encoder at its start: at random from the seed, or with a folder's weights."""
     torch.manual_seed(seed)  # timm draws a network's start from the global generator
     if run.start == "folder":
-        encoder = backbone.load(start, params.precision)
+        encoder = trainable.load(start, params.precision)
     else:
         network = params.network
         config = Config(
@@ -92,14 +96,14 @@ def build_encoder(start: Path, run: schema.Pretraining, params: Params, stored: 
             mean=PIXEL_MEAN,
             std=PIXEL_STD,
         )
-        encoder = backbone.Backbone(config, params.precision)
+        encoder = trainable.TrainableEncoder(config, params.precision)
     if encoder.config.size > stored:
         raise ValueError(f"images are stored at {stored} px, the encoder wants {encoder.config.size}: set images.side")
     encoder.config = encoder.config.model_copy(update={"resize": stored})
     return encoder
 
 
-def main(images: Path, start: Path, output: Path, *, run: str, params: Params, lists: schema.Lists, seed: int) -> str:
+def main(images: Path, start: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int) -> str:
     tasks, chosen = list(lists.tasks), lists.mpcl[run]
     framework, pixels = params.framework(chosen.framework), open_pixels(images, tasks)
     rows = choose_rows(images, tasks, params.images)
@@ -110,7 +114,7 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
                 f"moco_v3.fixed_patches would replace what {start} has learnt of positions and keep its patches: "
                 "set it to false, or start at random"
             )
-        backbone.fix_patches(encoder)  # before the copy that is kept as the start
+        trainable.fix_patches(encoder)  # before the copy that is kept as the start
     heads = Heads(
         count=chosen.heads,
         reading=chosen.projectors,
@@ -128,9 +132,9 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
     history = pretrain(encoder, pixels, rows, heads, framework, plan, seed, work)
     with outputs.folder(output) as folder:
         (folder / "start").mkdir()
-        backbone.save(untrained, folder / "start")
-        backbone.save(encoder, folder)
-        training_log.write(history, folder, columns(chosen.heads))
+        trainable.save(untrained, folder / "start")
+        trainable.save(encoder, folder)
+        write_history(history, folder, columns(chosen.heads))
     checkpoint.clear(work)
     last = history[-1]
     right = np.mean([last[f"accuracy_{m + 1}"] for m in range(chosen.heads)])

@@ -5,8 +5,8 @@ Writes  metrics.json   {start | trained: {task: {r_precision, knn, linear, fine_
                        images}}}; fractions, but alignment and uniformity
 
 R-Precision needs no fitting: test images query each other. Classifiers are fitted on one part of the labelled images
-and tested on another (`core/probe.py`); `fine_0.01` trains the whole encoder with 1 % of the labels, at least one a
-class.
+and tested on another (`core/mpcl/probe.py`); `fine_0.01` trains the whole encoder with 1 % of the labels, one or more
+a class.
 """
 
 import json
@@ -17,14 +17,18 @@ import numpy as np
 import torch
 from pydantic import Field, field_validator
 
-from stages.core import backbone, checkpoint, device, probe, store
-from stages.core.augment import Augmentation
-from stages.core.backbone import Backbone
-from stages.core.collection import Collection, open_pixels, read_tables
+from stages.core.compute import device
+from stages.core.encoder.views import Augmentation
 from stages.core.losses.alignment_uniformity import alignment, uniformity
-from stages.core.metrics import query_metrics
-from stages.core.probe import Recipe
+from stages.core.mpcl import probe, trainable
+from stages.core.mpcl.probe import Recipe
+from stages.core.mpcl.trainable import TrainableEncoder
+from stages.core.retrieval.metrics import query_metrics
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from stages.core.store.collection import Collection, open_pixels, read_tables
+from stages.core.training import checkpoint
 
 PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
 
@@ -51,7 +55,9 @@ class Params(schema.Section):
         return linear
 
 
-def spread_of_views(network: Backbone, pixels: store.Reader, rows: np.ndarray, params: Params) -> dict[str, float]:
+def spread_of_views(
+    network: TrainableEncoder, pixels: arrays.Reader, rows: np.ndarray, params: Params
+) -> dict[str, float]:
     """Alignment and uniformity of the features of two random views."""
     # Evenly over all of them, which are in the order of their classes.
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), PAIRS)).round().astype(int)]
@@ -67,10 +73,10 @@ def zero_shot(features: np.ndarray, labels: np.ndarray) -> float:
 
 
 def probe_task(
-    folder: Path, pixels: store.Reader, collection: Collection, task: str, params: Params, seed: int, work: Path
+    folder: Path, pixels: arrays.Reader, collection: Collection, task: str, params: Params, seed: int, work: Path
 ) -> dict[str, float | int]:
     """All measures of one encoder on one task."""
-    network = probe.placed(backbone.load(folder), params.precision)
+    network = probe.placed(trainable.load(folder), params.precision)
     rows = np.flatnonzero(collection.tasks == task)
     labels, is_train = collection.labels[rows], collection.is_train[rows]
     test = np.flatnonzero(~is_train & (labels >= 0))
@@ -93,7 +99,7 @@ def probe_task(
     found["linear"] = probe.accuracy(classifier, seen[asked], classes[asked])
     for share in params.shares if params.fine_tuning else []:
         chosen = known[probe.draw_share(classes[known], share, seed)]
-        tuned = probe.placed(backbone.load(folder), params.precision)
+        tuned = probe.placed(trainable.load(folder), params.precision)
         classifier = probe.fine_tune(
             tuned, pixels, rows[chosen], classes[chosen], count, params.fine_tuning, seed, work / f"fine_{share:g}"
         )
@@ -102,9 +108,9 @@ def probe_task(
     return found | spread_of_views(network, pixels, rows[test], params)
 
 
-def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: schema.Lists, seed: int) -> str:
+def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int) -> str:
     # Dozens of small fits: a line for each of their epochs would bury the rest; progress speaks for the long ones.
-    logging.getLogger("stages.core.loop").setLevel(logging.WARNING)
+    logging.getLogger("stages.core.training.loop").setLevel(logging.WARNING)
     tasks = list(lists.tasks)
     if unknown := set(params.tasks or []) - set(tasks):
         raise ValueError(f"mpcl_probe.tasks names {', '.join(sorted(unknown))}; known tasks: {', '.join(tasks)}")

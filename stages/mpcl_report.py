@@ -11,12 +11,13 @@ from pathlib import Path
 
 from pydantic import Field
 
-from stages.core import training_log
-from stages.core.report import head_charts, page
+from stages.core.mpcl.report import charts
+from stages.core.report import page
 from stages.core.runner import command, outputs, schema
-from stages.core.runner.schema import Pretraining
+from stages.core.runner.lists import Lists, Pretraining
+from stages.core.training.history import read_history
 
-PUBLISHED = Path(__file__).parent / "core" / "report" / "mpcl_published.csv"
+PUBLISHED = Path(__file__).parent / "core" / "mpcl" / "report" / "mpcl_published.csv"
 PLAIN = ("alignment", "uniformity", "images")
 TITLES = {
     "r_precision": "R-Precision, zero-shot",
@@ -97,9 +98,9 @@ def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures]) ->
     return list(tables.values())
 
 
-def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params, lists: schema.Lists) -> str:
+def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params, lists: Lists) -> str:
     found = {name: read_probe(probes / name) for name in lists.mpcl}
-    history, own = training_log.read(encoders / run), found[run]
+    history, own = read_history(encoders / run), found[run]
     tasks = [task for task in own["trained"] if task != "mean"]
     measures = [name for name in own["trained"].get("mean", {}) if name in TITLES or name.startswith("fine_")]
     content = {
@@ -113,11 +114,11 @@ def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params
         "measures": measures,
         "plain": PLAIN,
         "title": title_of,
-        "charts": head_charts.charts(history, lists.mpcl[run].heads),
+        "charts": charts.charts(history, lists.mpcl[run].heads),
         "tables": read_published(lists.mpcl, found) if params.published else [],
     }
     with outputs.folder(output) as folder:
-        page.write(folder, "mpcl.html.j2", "mpcl.md.j2", content, own)
+        page.write(folder, "mpcl/report/mpcl", content, own)
     return f"{len(lists.mpcl)} runs on {len(tasks)} tasks, {len(content['tables'])} published tables"
 
 

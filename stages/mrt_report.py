@@ -16,9 +16,13 @@ import numpy as np
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import collection, datasets
-from stages.core.report import charts, page, published, scores
+from stages.core.grappa.report import charts, published, scores, wording
+from stages.core.report import page
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.sources.datasets import counts
+from stages.core.sources.datasets.addresses import SOURCES
+from stages.core.store import collection
 
 COUNTS = ("train_classes", "train_images", "test_classes", "test_images")
 TOTAL = "all that train"
@@ -28,7 +32,7 @@ class Params(schema.Section):
     attention_of: str = Field(description="the fusion whose attention is summed up")
 
 
-def count_rows(images: Path, lists: schema.Lists) -> list[dict]:
+def count_rows(images: Path, lists: Lists) -> list[dict]:
     """Table 1: classes and images of each half, ours, published (None where not) and the difference.
 
     The tasks that train, their sum, then the unseen ones.
@@ -41,7 +45,7 @@ def count_rows(images: Path, lists: schema.Lists) -> list[dict]:
         met = {}
         for half, mask in (("train", is_train), ("test", ~is_train)):
             met |= {f"{half}_classes": len(set(labels[mask].tolist())), f"{half}_images": int(mask.sum())}
-        known = datasets.counts(task.source) if task.source in schema.DATASETS else {}
+        known = counts.counts(task.source) if task.source in SOURCES else {}
         printed = {key: known.get(f"published_{key}", known.get(key)) for key in COUNTS}
         rows.append(count_row(name, met, printed, task.unseen))
     seen, unseen = ([row for row in rows if row["unseen"] == flag] for flag in (False, True))
@@ -59,7 +63,7 @@ def add(values: list[int | None]) -> int | None:
     return None if None in values else sum(values)
 
 
-def compare_all(table: scores.Scores, lists: schema.Lists) -> list[published.Table]:
+def compare_all(table: scores.Scores, lists: Lists) -> list[published.Table]:
     """Tables 2 to 5. What the paper does not have (whitening, TLDR, the static graph) follows in Table 2."""
     printed = published.read()
     seen = [name for name in table.tasks if not lists.tasks[name].unseen]
@@ -98,7 +102,7 @@ def granularity_use(evaluation: Path, model: str, sizes: dict[str, int]) -> list
     return rows
 
 
-def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists: schema.Lists) -> str:
+def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists: Lists) -> str:
     models = scores.in_order(lists.models, list(lists.sizes))
     table = scores.read(evaluation, models, lists.sizes, lists.tasks)
     tables = compare_all(table, lists)
@@ -119,9 +123,8 @@ def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists:
     with outputs.folder(output) as folder:
         page.write(
             folder,
-            "mrt.html.j2",
-            "mrt.md.j2",
-            content,
+            "grappa/report/mrt",
+            content | wording.WORDS,
             published.as_json(tables) | {"encoder_repeats_its_row": check["holds"]},
         )
     measured = sum(item.is_measured for item in tables)

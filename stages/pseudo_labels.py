@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import store
-from stages.core.collection import open_features, read_tables
-from stages.core.kmeans import lloyd
+from stages.core.clustering.lloyd import lloyd
+from stages.core.clustering.seeding import nearest_seeds
 from stages.core.runner import command, outputs, schema
-from stages.core.seeding import nearest_seeds
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from stages.core.store.collection import open_features, read_tables
 
 
 class Params(schema.Section):
@@ -26,9 +27,9 @@ class Params(schema.Section):
 
 
 def main(
-    images: Path, features: Path, seeds: Path, output: Path, *, granularity: str, params: Params, lists: schema.Lists
+    images: Path, features: Path, seeds: Path, output: Path, *, granularity: str, params: Params, lists: Lists
 ) -> str:
-    k, order = lists.sizes[granularity], store.open(seeds / "order.zarr")
+    k, order = lists.sizes[granularity], arrays.open(seeds / "order.zarr")
     if k > len(order):
         raise ValueError(
             f"granularity {granularity} needs {k} seeds, at most {len(order)} are there: raise seeds.largest"
@@ -36,7 +37,7 @@ def main(
     train = read_tables(images, list(lists.tasks)).train
     vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
     start = vectors[order[:k]]
-    first = nearest_seeds(store.open(seeds / "records.zarr")[:], k, len(train))
+    first = nearest_seeds(arrays.open(seeds / "records.zarr")[:], k, len(train))
     clusters = lloyd(vectors, start, first, params.max_iterations, nearest=True, exchanges=params.exchanges)
     sizes = np.bincount(clusters.labels, minlength=k)
     summary = {
@@ -47,8 +48,8 @@ def main(
         "sizes": {"smallest": int(sizes.min()), "median": float(np.median(sizes)), "largest": int(sizes.max())},
     }
     with outputs.folder(output) as folder:
-        store.write(folder / "labels.zarr", clusters.labels)
-        store.write(folder / "centroids.zarr", clusters.centroids)
+        arrays.write(folder / "labels.zarr", clusters.labels)
+        arrays.write(folder / "centroids.zarr", clusters.centroids)
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return f"{k:,} clusters of {sizes.min()} to {sizes.max()} images, {clusters.iterations} iterations"
 

@@ -20,9 +20,12 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import collection, store, training_log
-from stages.core.report import charts, gallery, page, scores
+from stages.core.grappa.report import charts, queries, scores, wording
+from stages.core.report import page
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays, collection
+from stages.core.training.history import read_history
 
 
 class Params(schema.Section):
@@ -54,11 +57,11 @@ def read_task(images: Path, name: str) -> Task:
     return Task(name, table["label"].to_numpy(), table["class_name"].to_pylist(), is_train, rejected)
 
 
-def task_counts(task: Task, queries: dict[str, int]) -> dict:
+def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
     """What a task holds and what was left out; None where a count has no meaning."""
     classes = [len(set(task.labels[part & (task.labels >= 0)])) for part in (task.is_train, ~task.is_train)]
     test = int((~task.is_train).sum())
-    asked = queries.get(task.name, 0) if task.is_labelled else None
+    asked = asked_of.get(task.name, 0) if task.is_labelled else None
     duplicates = sum(reason.startswith("duplicate of ") for _, reason in task.rejected)
     return {
         "task": task.name,
@@ -79,7 +82,7 @@ def cluster_counts(pseudo_labels: Path, granularities: dict[str, int], tasks: Se
     owners = np.repeat(np.arange(len(tasks)), [int(task.is_train.sum()) for task in tasks])
     rows = []
     for name, k in granularities.items():
-        labels = store.open(pseudo_labels / name / "labels.zarr")[:]
+        labels = arrays.open(pseudo_labels / name / "labels.zarr")[:]
         if len(labels) != len(owners):
             raise ValueError(
                 f"{pseudo_labels / name} labels {len(labels)} images, the tables hold {len(owners)}; run again"
@@ -112,18 +115,18 @@ def curve_rows(table: scores.Scores, granularities: dict[str, int]) -> list[list
 
 def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str, params: Params) -> list[dict]:
     """Per task some queries under the encoder and under `model`, and how many queries gained or lost."""
-    sides = [(page.title_of(name)[0], gallery.read_queries(evaluation, name)) for name in ("encoder", model)]
+    sides = [(wording.title_of(name)[0], queries.read_queries(evaluation, name)) for name in ("encoder", model)]
     shown = []
     for task in tasks:
-        both = [(title, queries.get(task.name, {})) for title, queries in sides]
+        both = [(title, found.get(task.name, {})) for title, found in sides]
         if not both[0][1]:
             continue
-        entries = gallery.show(images / task.name, task.labels, task.class_names, both, params.gains, params.thumbnail)
-        shown.append({"task": task.name, "counts": gallery.changes(both[0][1], both[1][1]), "entries": entries})
+        entries = queries.show(images / task.name, task.labels, task.class_names, both, params.gains, params.thumbnail)
+        shown.append({"task": task.name, "counts": queries.changes(both[0][1], both[1][1]), "entries": entries})
     return shown
 
 
-def branch_pages(lists: schema.Lists) -> list[dict[str, str]]:
+def branch_pages(lists: Lists) -> list[dict[str, str]]:
     """The reports of the other branches of the graph, by their place beside this one; each is a stage of its own."""
     branches = {"gsp": lists.gsp, "tll": lists.tll, "mpcl": lists.mpcl, "mrt": lists.mrt}
     return [
@@ -142,7 +145,7 @@ def main(
     output: Path,
     *,
     params: Params,
-    lists: schema.Lists,
+    lists: Lists,
 ) -> str:
     """Draws the report from what the other stages wrote; `lists` names the items in their order."""
     granularities = lists.sizes
@@ -150,8 +153,8 @@ def main(
     tasks = [read_task(images, name) for name in lists.tasks]
     table = scores.read(evaluation, models, granularities, lists.tasks)
     model = scores.headliner(table, granularities) if table.tasks else None
-    histories = {f"adaptor@{name}": training_log.read(adaptor / name) for name in granularities}
-    histories |= {f"fusion@{name}": training_log.read(fusion / name) for name in lists.fusions}
+    histories = {f"adaptor@{name}": read_history(adaptor / name) for name in granularities}
+    histories |= {f"fusion@{name}": read_history(fusion / name) for name in lists.fusions}
     compared = scores.comparisons(table, model) if model else []
     gains = compared[0]["differences"] if compared else {}
     ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in [scores.MEAN, *table.tasks]]
@@ -160,8 +163,8 @@ def main(
         "model": model,
         "comparisons": compared,
         "falls": [task for task in table.tasks if page.trend(gains.get(task, 0.0)) < 0],
-        "best": page.best_rows(table, [*lists.supervised_models, "supervised"]),
-        "place": page.placement(ends),
+        "best": wording.best_rows(table, [*lists.supervised_models, "supervised"]),
+        "place": wording.placement(ends),
         "has_encoder": "encoder" in table.rows,
         "curves": charts.granularity_charts(table, granularities),
         "galleries": galleries(images, evaluation, tasks, model, params) if compared else [],
@@ -175,7 +178,7 @@ def main(
         "params": params,
     }
     with outputs.folder(output) as folder:
-        page.write(folder, "report.html.j2", "report.md.j2", content, scores.as_json(table))
+        page.write(folder, "grappa/report/report", content | wording.WORDS, scores.as_json(table))
         header = ["task", "model", "k", "item", *scores.METRICS, "r_precision_whitened"]
         write_csv(folder / "curves.csv", header, curve_rows(table, granularities))
         epochs = [

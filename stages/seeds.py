@@ -10,17 +10,18 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core import store
-from stages.core.collection import open_features, read_tables
+from stages.core.clustering.seeding import seed_order
 from stages.core.runner import command, outputs, schema
-from stages.core.seeding import seed_order
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from stages.core.store.collection import open_features, read_tables
 
 
 class Params(schema.Section):
     largest: int = Field(ge=1, description="how many seeds to draw (fewer images: all): no granularity is finer")
 
 
-def main(images: Path, features: Path, output: Path, *, params: Params, lists: schema.Lists, seed: int) -> str:
+def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists, seed: int) -> str:
     train = read_tables(images, list(lists.tasks)).train
     largest = max(lists.sizes.values())
     if largest > min(len(train), params.largest):
@@ -31,8 +32,8 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: s
     vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
     seeds = seed_order(vectors, min(params.largest, len(train)), seed)
     with outputs.folder(output) as folder:
-        store.write(folder / "order.zarr", seeds.order)
-        store.write(folder / "records.zarr", seeds.records)
+        arrays.write(folder / "order.zarr", seeds.order)
+        arrays.write(folder / "records.zarr", seeds.records)
     return f"{len(seeds.order):,} seeds among {len(train):,} training images"
 
 

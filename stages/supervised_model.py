@@ -13,21 +13,25 @@ from pathlib import Path
 import torch
 from pydantic import Field
 
-from stages.core import checkpoint, classification, device, training_log
-from stages.core.adaptors import Attention
-from stages.core.collection import open_pixels, read_tables
-from stages.core.extract import embed
-from stages.core.model import load, save
-from stages.core.random_sets import insert_random
+from stages.core.compute import device
+from stages.core.encoder.config import Attention
+from stages.core.encoder.extract import embed
+from stages.core.encoder.model import load, save
+from stages.core.grappa import classification
+from stages.core.grappa.random_sets import insert_random
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.store.collection import open_pixels, read_tables
+from stages.core.training import checkpoint
+from stages.core.training.history import write_history
 
 
 class Params(schema.Section):
     width: int = Field(ge=1, description="hidden units D' of each bottleneck")
     start_std: float = Field(gt=0, description="standard deviation of Q and K at the start")
-    full: classification.Settings
-    one: classification.Settings
-    many: classification.Settings
+    full: classification.ClassifierSettings
+    one: classification.ClassifierSettings
+    many: classification.ClassifierSettings
 
 
 def main(
@@ -40,7 +44,7 @@ def main(
     how: str,
     params: Params,
     attention: Attention,
-    lists: schema.Lists,
+    lists: Lists,
     seed: int,
 ) -> str:
     tasks = list(lists.tasks) if on == "all" else [on]
@@ -61,7 +65,7 @@ def main(
     history = classification.train(model, parts, start, pixels, torch.from_numpy(rows), labels, settings, seed, work)
     with outputs.folder(output) as folder:
         save(model.requires_grad_(False), folder)
-        training_log.write(history, folder, ["epoch", "loss", "accuracy"])
+        write_history(history, folder, ["epoch", "loss", "accuracy"])
     checkpoint.clear(work)
     last = history[-1]
     return f"{len(start):,} classes, loss {last['loss']:.3f}, {last['accuracy']:.1%} right, {len(history)} epochs"

@@ -18,14 +18,18 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core import adaptation, analogy_model, checkpoint, device, layers, pair_descriptors, reduction, store
-from stages.core.adaptation import Sides
-from stages.core.adaptation_training import Training, train
-from stages.core.analogy_results import Results
+from stages.core.compute import device
+from stages.core.compute.blocks import blocks
 from stages.core.losses.symmetric_softmax import LARGEST_SIGMA
-from stages.core.pair_descriptors import Descriptors, originals, reduced
-from stages.core.reduction import Reduction
 from stages.core.runner import command, outputs, schema
+from stages.core.store import arrays
+from stages.core.tll.adaptation import descriptors, model, reduction, training
+from stages.core.tll.adaptation.descriptors import Descriptors, Sides, originals, reduced
+from stages.core.tll.adaptation.reduction import Reduction
+from stages.core.tll.adaptation.results import Results
+from stages.core.tll.adaptation.training import Training, train
+from stages.core.tll.extractors import layers
+from stages.core.training import checkpoint
 
 RESIDENT_BYTES = 2 * 2**30
 
@@ -50,7 +54,7 @@ def trained(
 ) -> Training:
     """One training of all the runs that `seeds` start, continued where a killed one stopped."""
     train_sides, test = sides
-    weights = adaptation.starts(seeds, params.hidden, train_sides.left.shape[-1])
+    weights = training.starts(seeds, params.hidden, train_sides.left.shape[-1])
     largest_k = min(params.largest_k, test.left.shape[2])
     state = Training(weights, params.steps, params.evaluate_every, largest_k).to(device.best())
     work = checkpoint.work_folder("tll_adaptation", name, params.model_dump_json(), sigma, seeds, key)
@@ -70,19 +74,20 @@ def compare(
     bytes_per_run = 8 * len(known.values) * pairs * len(fits[0].components)
     size = max(1, RESIDENT_BYTES // bytes_per_run)
     states: dict[float, list[Training]] = {sigma: [] for sigma in params.sigmas}
-    for first in range(0, runs, size):
-        part = range(first, min(first + size, runs))
-        train_sides = reduced(known, of_run[first : part.stop], kept[first : part.stop], len(known.values))
-        test = reduced(known, of_run[first : part.stop], tested[first : part.stop], 1)
-        for i, run in enumerate(part):
+    for part in blocks(runs, size):
+        train_sides = reduced(known, of_run[part], kept[part], len(known.values))
+        test = reduced(known, of_run[part], tested[part], 1)
+        for i, run in enumerate(range(runs)[part]):
             results.add_run("concatenated", run, tested[run], *map(unit, originals(known, tested[run])))
             results.add_run("pca", run, tested[run], *(unit(side[i, 0]) for side in test))
         for sigma in params.sigmas:
-            state = trained("runs", (train_sides, test), [seed * 100_003 + run for run in part], sigma, params, key)
+            state = trained(
+                "runs", (train_sides, test), [seed * 100_003 + run for run in range(runs)[part]], sigma, params, key
+            )
             states[sigma].append(state)
-            for i, run in enumerate(part):
+            for i, run in enumerate(range(runs)[part]):
                 units = (
-                    adaptation.activate(side[i : i + 1, 0], state.weights[i : i + 1].detach())[0][0] for side in test
+                    training.activate(side[i : i + 1, 0], state.weights[i : i + 1].detach())[0][0] for side in test
                 )
                 results.add_run(f"sigma_{sigma:g}", run, tested[run], *units)
     for sigma in params.sigmas:
@@ -98,20 +103,20 @@ def final(known: Descriptors, fit: Reduction, params: Params, seed: int, key: st
 
 
 def main(features: Path, pca: Path, output: Path, *, study: str, params: Params, seed: int) -> str:
-    known, fits = pair_descriptors.read(features), reduction.load(pca / "pca.safetensors")
-    splits = store.open(pca / "splits.zarr")
+    known, fits = descriptors.read(features), reduction.load(pca / "pca.safetensors")
+    splits = arrays.open(pca / "splits.zarr")
     key = f"{known.digest} {splits.digest} {checkpoint.digest(pca / 'pca.safetensors')}"
     results = compare(known, fits, splits[:], params, seed, key)
-    model = analogy_model.assemble(
+    assembled = model.assemble(
         layers.restore(features / "network"), fits[-1], final(known, fits[-1], params, seed, key), params.sigmas[-1]
     )
     with outputs.folder(output) as folder:
         results.write(folder)
         (folder / "model").mkdir()
-        analogy_model.save(model, folder / "model")
+        model.save(assembled, folder / "model")
         summary = json.loads((pca / "summary.json").read_text(encoding="utf-8"))
-        summary |= {"extractor": model.layers.config.network or model.layers.config.encoder.architecture}
-        summary |= {"layers": model.config.extractor.layers} | params.model_dump()
+        summary |= {"extractor": assembled.layers.config.network or assembled.layers.config.encoder.architecture}
+        summary |= {"layers": assembled.config.extractor.layers} | params.model_dump()
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     rows = dict.fromkeys(row for row, *_ in results.recall)
     shown = {

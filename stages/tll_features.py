@@ -12,20 +12,25 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from stages.core import device, layers, store
-from stages.core.extractors import published
+from stages.core.compute import device
+from stages.core.compute.blocks import blocks
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
 from stages.core.runner.progress import progress
+from stages.core.store import arrays
+from stages.core.tll.extractors import layers
+from stages.core.tll.extractors.config import Extractor
+from stages.core.tll.extractors.published import published
 
 
 class Params(schema.Section):
     batch: int = Field(ge=1, description="images per forward pass")
     precision: device.Precision
     flips: bool = Field(description="train on mirrored pairs as well")
-    extractors: dict[str, layers.Extractor] = Field(description="beside the published ones (core/extractors.csv)")
+    extractors: dict[str, Extractor] = Field(description="beside the published ones (core/extractors.csv)")
 
 
-def chosen(params: Params, name: str) -> layers.Extractor:
+def chosen(params: Params, name: str) -> Extractor:
     """The extractor of this name: of params.yaml, else of the published table; ValueError names all there are."""
     known = published() | params.extractors
     if name not in known:
@@ -40,9 +45,9 @@ def describe(network: layers.Layers, images: Tensor, precision: device.Precision
         return network(images.to(where).permute(0, 3, 1, 2)).cpu().numpy()
 
 
-def main(pairs: Path, weights: Path, output: Path, *, study: str, params: Params, lists: schema.Lists) -> str:
+def main(pairs: Path, weights: Path, output: Path, *, study: str, params: Params, lists: Lists) -> str:
     network = layers.load(chosen(params, lists.tll[study].extractor), weights).to(device.best())
-    sides = {side: store.open(pairs / side / "pixels.zarr") for side in ("left", "right")}
+    sides = {side: arrays.open(pairs / side / "pixels.zarr") for side in ("left", "right")}
     if sides["left"].shape[1] != network.size:
         raise ValueError(
             f"the pairs are stored at {sides['left'].shape[1]} px, the extractor wants {network.size}: "
@@ -53,9 +58,9 @@ def main(pairs: Path, weights: Path, output: Path, *, study: str, params: Params
         for side, pixels in sides.items():
             for view in ("", "_flipped") if params.flips else ("",):
                 (folder / (side + view)).mkdir()
-                with store.create(folder / (side + view) / "descriptors.zarr", (dim,), "float32") as writer:
-                    for start in progress(range(0, len(pixels), params.batch), side + view, unit="batch"):
-                        images = torch.from_numpy(pixels[start : start + params.batch])
+                with arrays.create(folder / (side + view) / "descriptors.zarr", (dim,), "float32") as writer:
+                    for part in progress(blocks(len(pixels), params.batch), side + view, unit="batch"):
+                        images = torch.from_numpy(pixels[part])
                         writer.append(describe(network, images.flip(2) if view else images, params.precision))
         (folder / "network").mkdir()
         layers.save(network, folder / "network")

@@ -15,10 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import analogies, faces, pairing, store
-from stages.core.decode import Picture, decode_all
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
 from stages.core.runner.progress import progress
+from stages.core.sources.decode import Picture, decode_all
+from stages.core.store import arrays
+from stages.core.tll.pairs import faces, installed, pairing
 
 FACE_SIZE = 256
 TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right", "group")])
@@ -37,7 +39,7 @@ Sides = tuple[np.ndarray, np.ndarray]
 
 def drawn(params: Params) -> dict[pairing.Pairing, Sides]:
     """The embedded pairs."""
-    pairs = analogies.draw(params.side, params.per_character, params.places)
+    pairs = installed.draw(params.side, params.per_character, params.places)
     named = {pairing.Pairing(name, name, name, pair.group): (pair.left, pair.right) for name, pair in pairs.items()}
     return dict(sorted(named.items()))
 
@@ -91,7 +93,7 @@ def from_folder(root: Path, listed: str | None, params: Params, rejected: dict[s
     return readable(root, pairs, params, rejected)
 
 
-def main(path: Path, output: Path, *, study: str, params: Params, lists: schema.Lists) -> str:
+def main(path: Path, output: Path, *, study: str, params: Params, lists: Lists) -> str:
     source, rejected, rows = lists.tll[study], {}, []
     if source.source == "folder":
         pairs = from_folder(path, source.listed, params, rejected)
@@ -102,8 +104,8 @@ def main(path: Path, output: Path, *, study: str, params: Params, lists: schema.
         for side in ("left", "right"):
             (folder / side).mkdir()
         with (
-            store.create(folder / "left" / "pixels.zarr", shape, "uint8") as left,
-            store.create(folder / "right" / "pixels.zarr", shape, "uint8") as right,
+            arrays.create(folder / "left" / "pixels.zarr", shape, "uint8") as left,
+            arrays.create(folder / "right" / "pixels.zarr", shape, "uint8") as right,
         ):
             for pair, pixels in pairs:
                 for writer, side in zip((left, right), pixels, strict=True):

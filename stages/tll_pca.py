@@ -9,17 +9,20 @@ Writes  splits.zarr       run pair, bool: tested, not trained on
 (the last fit). `fit: all` fits once on all pairs, test pairs included, as the published results do (transductive).
 """
 
+import itertools
 import json
+import math
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Bool
 from pydantic import Field
 
-from stages.core import pair_descriptors, reduction, store
-from stages.core.pair_splits import split
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.progress import progress
+from stages.core.store import arrays
+from stages.core.tll.adaptation import descriptors, reduction
 
 
 class Params(schema.Section):
@@ -29,8 +32,32 @@ class Params(schema.Section):
     test_share: float = Field(gt=0, lt=1)
 
 
+def split(seed: int, runs: int, pairs: int, test_share: float) -> Bool[np.ndarray, "run pair"]:
+    """Which pairs each run tests: floor(test_share * pairs) of them at random, another draw for each run.
+
+    A run's draw depends on the seed and its own number only. ValueError where fewer than two pairs would be left on
+    either side.
+    """
+    tested = math.floor(test_share * pairs)
+    if not is_enough(pairs, test_share):
+        least = next(count for count in itertools.count(4) if is_enough(count, test_share))
+        raise ValueError(
+            f"{pairs} pairs with test_share {test_share} make {tested} test and {pairs - tested} training pairs; "
+            f"two of each are needed: give at least {least} pairs"
+        )
+    drawn = np.zeros((runs, pairs), dtype=bool)
+    for run in range(runs):
+        drawn[run, np.random.default_rng([seed, run]).permutation(pairs)[:tested]] = True
+    return drawn
+
+
+def is_enough(pairs: int, test_share: float) -> bool:
+    """Whether two pairs or more are left on either side."""
+    return 2 <= math.floor(test_share * pairs) <= pairs - 2
+
+
 def main(features: Path, output: Path, *, study: str, params: Params, seed: int) -> str:
-    known = pair_descriptors.read(features)
+    known = descriptors.read(features)
     pairs, dim = known.values[0][0].shape
     splits = split(seed, params.runs, pairs, params.test_share)
     chosen = [np.ones(pairs, dtype=bool)]
@@ -43,7 +70,7 @@ def main(features: Path, output: Path, *, study: str, params: Params, seed: int)
     explained = [float(one.explained.sum()) for one in fits]
     tested = int(splits[0].sum())
     with outputs.folder(output) as folder:
-        store.write(folder / "splits.zarr", splits)
+        arrays.write(folder / "splits.zarr", splits)
         reduction.save(fits, folder / "pca.safetensors")
         summary = {
             "pairs": pairs,

@@ -13,9 +13,13 @@ import numpy as np
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core import extractors, store
-from stages.core.report import gallery, page, tll
+from stages.core.report import page, pictures
 from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from stages.core.tll.adaptation import results
+from stages.core.tll.extractors import published
+from stages.core.tll.report import contents
 
 
 class Params(schema.Section):
@@ -24,10 +28,10 @@ class Params(schema.Section):
 
 
 def shown_queries(
-    pairs: Path, adaptation: Path, study: tll.Study, before: str, after: str, params: Params
+    pairs: Path, adaptation: Path, study: results.Comparison, before: str, after: str, params: Params
 ) -> list[dict]:
     """Left images with the right images found for them under two rows, the truth beside them."""
-    pixels = {side: store.open(pairs / side / "pixels.zarr") for side in ("left", "right")}
+    pixels = {side: arrays.open(pairs / side / "pixels.zarr") for side in ("left", "right")}
     names = pq.read_table(pairs / "pairs.parquet").to_pydict()
     table = pq.read_table(adaptation / "nearest.parquet").to_pydict()
     nearest = {
@@ -35,13 +39,13 @@ def shown_queries(
     }
 
     def picture(side: str, row: int) -> str:
-        return gallery.pictured(pixels[side][np.array([row])][0], params.thumbnail)
+        return pictures.pictured(pixels[side][np.array([row])][0], params.thumbnail)
 
     entries = []
-    for reason, pair in tll.queries(study, before, after, params.queries):
+    for reason, pair in contents.queries(study, before, after, params.queries):
         lists = [
             {
-                "title": tll.title_of(row),
+                "title": contents.title_of(row),
                 "rank": study.ranks[row][0][pair],
                 "found": [
                     {"picture": picture("right", other), "name": names["right"][other], "is_right": other == pair}
@@ -59,7 +63,7 @@ def studies(adaptation: Path, names: list[str]) -> list[dict]:
     """One line of the table over extractors for each study of params.yaml."""
     lines = []
     for name in names:
-        study, summary = tll.read(adaptation / name), read_summary(adaptation / name)
+        study, summary = results.read(adaptation / name), read_summary(adaptation / name)
         numbers = [spread.mean if (spread := study.spread(row, 1)) else None for row in study.rows]
         lines.append({"study": name, "summary": summary, "numbers": dict(zip(study.rows, numbers, strict=True))})
     return lines
@@ -69,11 +73,11 @@ def read_summary(folder: Path) -> dict:
     return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
 
 
-def metrics(study: tll.Study) -> dict[str, dict[str, float]]:
+def metrics(study: results.Comparison) -> dict[str, dict[str, float]]:
     """The numbers that `dvc metrics` follows."""
     found = {}
     for row in study.rows:
-        numbers = {f"recall_at_{k}": spread.mean for k in tll.SHOWN_KS if (spread := study.spread(row, k))}
+        numbers = {f"recall_at_{k}": spread.mean for k in contents.SHOWN_KS if (spread := study.spread(row, k))}
         first, best = study.spread(row, 1), study.spread(row, 1, "best")
         numbers |= {"deviation_at_1": first.deviation, "error_at_1": first.error}
         numbers |= {"best_recall_at_1_chosen_on_test": best.mean} if best else {}
@@ -82,8 +86,8 @@ def metrics(study: tll.Study) -> dict[str, dict[str, float]]:
     return found
 
 
-def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Params, lists: schema.Lists) -> str:
-    known, summary = tll.read(adaptation / study), read_summary(adaptation / study)
+def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Params, lists: Lists) -> str:
+    known, summary = results.read(adaptation / study), read_summary(adaptation / study)
     after = known.rows[-1]
     table = pq.read_table(pairs / "pairs.parquet").to_pydict()
     rejected = (pairs / "rejected.csv").read_text(encoding="utf-8").count("\n") - 1
@@ -92,22 +96,22 @@ def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Par
         "name": study,
         "summary": summary,
         "rejected": rejected,
-        "ks": [k for k in tll.SHOWN_KS if known.spread(after, k)],
+        "ks": [k for k in contents.SHOWN_KS if known.spread(after, k)],
         "after": after,
         "gains": {row: known.gain(row, after) for row in known.rows[:-1]},
-        "title": tll.title_of,
-        "styles": tll.styles(known.rows),
-        "curves": tll.curves(known),
-        "losses": tll.training(known, "loss", 1.0, "loss"),
-        "courses": tll.training(known, "recall_at_1", 100.0, "aR@1 on test pairs, %"),
-        "groups": tll.groups(known, table["group"]),
+        "title": contents.title_of,
+        "styles": contents.styles(known.rows),
+        "curves": contents.curves(known),
+        "losses": contents.training(known, "loss", 1.0, "loss"),
+        "courses": contents.training(known, "recall_at_1", 100.0, "aR@1 on test pairs, %"),
+        "groups": contents.groups(known, table["group"]),
         "queries": shown_queries(pairs, adaptation / study, known, "pca", after, params),
         "studies": studies(adaptation, list(lists.tll)),
-        "published": extractors.rows(),
-        "scores": extractors.SCORES,
+        "published": published.rows(),
+        "scores": published.SCORES,
     }
     with outputs.folder(output) as folder:
-        page.write(folder, "tll.html.j2", "tll.md.j2", content, metrics(known))
+        page.write(folder, "tll/report/tll", content, metrics(known))
     gain = content["gains"]["pca"]
     return f"{known.spread(after, 1).mean:.1f} % aR@1, {page.signed(gain.difference)} over PCA, index.html written"
 

@@ -3,10 +3,10 @@ import pytest
 import torch
 
 from stages import adaptor
-from stages.core import store
-from stages.core.augment import Augmentation
-from stages.core.model import load
-from tests.small import lists, write_encoder, write_images
+from stages.core.encoder.model import load
+from stages.core.encoder.views import Augmentation
+from stages.core.store import arrays
+from tests.helpers.small import lists, write_encoder, write_images
 
 NO_VIEWS = Augmentation(smallest_crop=1.0, turn=0.0, flip=0.0, stroke=0.0, jitter=0.0, tint=0.0, grey=0.0, blur=0.0)
 
@@ -31,9 +31,9 @@ def world(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
     (tmp_path / "labels").mkdir()
-    store.write(tmp_path / "labels" / "labels.zarr", np.repeat(np.arange(6), 8))
+    arrays.write(tmp_path / "labels" / "labels.zarr", np.repeat(np.arange(6), 8))
     centroids = np.random.default_rng(0).normal(size=(6, 24)).astype(np.float32)
-    store.write(tmp_path / "labels" / "centroids.zarr", centroids)
+    arrays.write(tmp_path / "labels" / "centroids.zarr", centroids)
     return images, encoder, tmp_path / "labels"
 
 

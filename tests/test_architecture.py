@@ -1,20 +1,36 @@
 """The shape of the house: one stage per file, imports one way, and `deps` that say what a stage really reads."""
 
 import ast
+import itertools
 import re
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from stages.core.runner import schema
+from stages.core.runner.lists import Lists
 
 ROOT = Path(__file__).parent.parent
 STAGES = sorted(path.stem for path in (ROOT / "stages").glob("*.py") if path.stem != "__init__")
 GRAPH = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
 PARAMS = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+CORE = ROOT / "stages/core"
 # How a stage is run, not what it computes; what a main is handed is in `params` already.
-NO_DEPENDENCY = ROOT / "stages/core/runner"
+RUNNER = CORE / "runner"
+PAPERS = ("grappa", "gsp", "mpcl", "tll")
+# The shared rooms, each with those that it may import. A paper may import all of them.
+SHARED = {
+    "compute": (),
+    "store": ("compute",),
+    "sources": ("store",),
+    "runner": ("compute", "sources"),
+    "clustering": ("compute",),
+    "retrieval": ("compute",),
+    "losses": ("compute",),
+    "encoder": ("compute", "runner", "store"),
+    "training": ("compute", "runner"),
+    "report": (),
+}
 
 
 def body(stage: str) -> dict:
@@ -44,39 +60,107 @@ def own_files(file: Path) -> set[Path]:
 
 
 def closure(file: Path) -> set[Path]:
+    """What a result can depend on: all modules imported, directly or not, but the runner and what only that imports."""
     seen, todo = set(), [file]
     while todo:
         current = todo.pop()
-        if current not in seen:
+        if current not in seen and not current.is_relative_to(RUNNER):
             seen.add(current)
             todo += own_files(current)
     return seen
 
 
-def templates(files: set[Path]) -> set[Path]:
-    """Files beside a module that it reads by name."""
-    return {
-        path
-        for file in files
-        for path in [*(ROOT / "stages/core").rglob("*.j2"), *(ROOT / "stages/core").rglob("*.csv")]
-        if any(isinstance(n, ast.Constant) and n.value == path.name for n in ast.walk(ast.parse(file.read_text())))
-    }
+def read_files(files: set[Path]) -> set[Path]:
+    """Tables and templates that a module reads: named by their path below stages/core, or by name beside the module."""
+    data = [*CORE.rglob("*.j2"), *CORE.rglob("*.csv")]
+    found = set()
+    for file in files:
+        words = {node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)}
+        for path in data:
+            below = path.relative_to(CORE).as_posix()
+            if {below, below.removesuffix(".html.j2"), below.removesuffix(".md.j2")} & words or (
+                path.name in words and path.parent == file.parent
+            ):
+                found.add(path)
+    return found
+
+
+def dependency(file: Path) -> Path:
+    """What stands for a source in `deps`: its room or sub-room; a loss, and what a paper keeps at its door, itself."""
+    room = file.parent
+    is_alone = file.is_relative_to(CORE) and room.parent == CORE and room.name in ("losses", *PAPERS)
+    return file if is_alone or not file.is_relative_to(CORE) else room
 
 
 def dependencies(stage: str) -> set[str]:
-    """What a stage's result depends on among the sources: files, and a package's folder where it uses all of them."""
+    """What a stage's result depends on among the sources."""
     files = closure(ROOT / f"stages/{stage}.py")
-    used = {path for path in files | templates(files) if not path.is_relative_to(NO_DEPENDENCY)}
-    for package in {path.parent for path in used} - {ROOT / "stages", ROOT / "stages/core"}:
-        modules = {path for path in package.iterdir() if path.is_file() and path.name != "__init__.py"}
-        if modules <= used:
-            used = used - modules | {package}
-    return {str(path.relative_to(ROOT)) for path in used}
+    found = {dependency(file) for file in files | read_files(files)}
+    return {path.relative_to(ROOT).as_posix() for path in found if not found & set(path.parents)}
+
+
+def room_of(file: Path) -> str:
+    return file.relative_to(CORE).parts[0]
+
+
+def test_rooms__hold_all_modules_and_say_what_belongs_there():
+    assert {path.name for path in CORE.iterdir() if path.name != "__pycache__"} == {*SHARED, *PAPERS, "__init__.py"}
+    for folder in [path for path in CORE.rglob("*") if path.is_dir() and path.name != "__pycache__"]:
+        said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+        assert said and len(said.splitlines()) <= 4, folder
+
+
+def test_rooms__import_downwards_and_no_other_paper():
+    wrong = []
+    for file in CORE.rglob("*.py"):
+        for other in own_files(file):
+            if file.name == "__init__.py" or not other.is_relative_to(CORE) or room_of(other) == room_of(file):
+                continue
+            allowed = tuple(SHARED) if room_of(file) in PAPERS else SHARED[room_of(file)]
+            if room_of(other) not in allowed:
+                wrong.append(f"{file.relative_to(ROOT)} imports {other.relative_to(ROOT)}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_rooms__a_module_that_one_paper_uses_lives_there():
+    """Of the shared rooms; a loss may be one paper's, for losses are looked up together."""
+    users: dict[Path, set[str]] = {}
+    sources = [*CORE.rglob("*.py"), *(ROOT / "stages").glob("*.py"), *(ROOT / "encoders").glob("*.py")]
+    for file in [*sources, *(ROOT / "pipeline").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")]:
+        user = room_of(file) if file.is_relative_to(CORE) else file.parent.name
+        if user == "stages":
+            rooms = {room_of(other) for other in closure(file) if other.is_relative_to(CORE)}
+            user = next(iter(rooms & set(PAPERS)), "main")
+        for other in own_files(file):
+            users.setdefault(other, set()).add(user)
+    lonely = [
+        f"{file.relative_to(ROOT)}: {', '.join(used)}"
+        for file, used in users.items()
+        if file.is_relative_to(CORE)
+        and room_of(file) not in (*PAPERS, "losses")
+        and len(used) == 1
+        and used <= {*PAPERS}
+    ]
+    assert not lonely, "\n".join(lonely)
+
+
+def test_names__no_two_modules_or_classes_are_the_same_but_for_the_ending():
+    """Two of one room, that is; `config`, `model` or `report` may stand in several."""
+    for folder in {path.parent for path in CORE.rglob("*.py")}:
+        names = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+        for first, second in itertools.pairwise(names):
+            assert not second.startswith(first.rstrip("s")) or "_" in second, f"{folder}: {first}, {second}"
+    classes: dict[str, list[Path]] = {}
+    for file in CORE.rglob("*.py"):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(file)
+    assert not {name: files for name, files in classes.items() if len(files) > 1}
 
 
 def test_stages__files_sections_and_graph_name_the_same():
     assert sorted(GRAPH) == STAGES
-    assert sorted(set(PARAMS) - set(schema.Lists.model_fields)) == STAGES
+    assert sorted(set(PARAMS) - set(Lists.model_fields)) == STAGES
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -90,9 +174,13 @@ def test_stages__command_output_and_params_bear_the_stage_name(stage):
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_stages__deps_are_the_import_closure(stage):
+def test_stages__deps_are_the_rooms_of_the_import_closure(stage):
     declared = {dep.removeprefix("${root}/") for dep in body(stage)["deps"] if dep.startswith("${root}/")}
-    assert declared == dependencies(stage)
+    needed = dependencies(stage)
+    lines = [f"        - ${{root}}/{path}" for path in sorted(needed - declared)]
+    assert declared == needed, "\n".join(
+        [f"dvc.yaml, stage {stage}:", "missing in deps:", *lines, "too much in deps:", *sorted(declared - needed)]
+    )
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -142,7 +230,10 @@ def test_tests__mirror_the_sources():
     core = ROOT / "stages/core"
     for path in core.rglob("*.py"):
         relative = path.relative_to(core)
-        if path.stem != "__init__" and not (ROOT / "tests/core" / relative.with_name(f"test_{path.name}")).exists():
+        if (
+            not path.stem.startswith("__")
+            and not (ROOT / "tests/core" / relative.with_name(f"test_{path.name}")).exists()
+        ):
             missing.append(str(relative))
     assert not missing
 

@@ -3,12 +3,12 @@ import pytest
 import torch
 
 from stages import baseline
-from stages.core import store
-from stages.core.adaptors import Attention
-from stages.core.collection import open_features, read_tables
-from stages.core.model import load
-from stages.core.vectors import as_vectors
-from tests.small import TASKS, lists, write_encoder, write_features, write_images
+from stages.core.compute.vectors import as_vectors
+from stages.core.encoder.config import Attention
+from stages.core.encoder.model import load
+from stages.core.store import arrays
+from stages.core.store.collection import open_features, read_tables
+from tests.helpers.small import TASKS, lists, write_encoder, write_features, write_images
 from tests.test_fusion import pairs
 
 
@@ -24,7 +24,7 @@ def world(tmp_path, monkeypatch):
     images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
     features = write_features(tmp_path / "features", images, dim=24)
     (tmp_path / "graph").mkdir()
-    store.write(tmp_path / "graph" / "neighbours.zarr", np.random.default_rng(0).integers(0, 48, (48, 5)))
+    arrays.write(tmp_path / "graph" / "neighbours.zarr", np.random.default_rng(0).integers(0, 48, (48, 5)))
     return images, encoder, features, tmp_path / "graph"
 
 

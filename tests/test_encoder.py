@@ -2,9 +2,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from stages.core.model import Config, Model, load
+from stages.core.encoder.config import Config
+from stages.core.encoder.model import Model, load
 from stages.encoder import Params, build, main, read_tensors
-from tests.small import CONFIG, write_encoder
+from tests.helpers.small import CONFIG, write_encoder
 
 
 def params(**changes):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.project import ENVIRONMENT, dvc, edit, new_project, outputs, repro
+from tests.helpers.project import ENVIRONMENT, dvc, edit, new_project, outputs, repro
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_load__a_fusion_is_a_model_people_can_use(reproduced):
 import sys, torch
 from pathlib import Path
 from PIL import Image
-from stages.core.model import load
+from stages.core.encoder.model import load
 model = load("data/fusion/neighbour")
 files = sorted(Path("raw/shapes").rglob("*.png"))[:4]
 embeddings = model(torch.stack([model.transform(Image.open(file)) for file in files]))

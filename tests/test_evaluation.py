@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from stages import fusion
-from stages.core import store
-from stages.core.collection import read_tables
-from stages.core.model import load
+from stages.core.encoder.model import load
+from stages.core.store import arrays
+from stages.core.store.collection import read_tables
 from stages.evaluation import Params, main, raw_pixels
-from tests.small import TASKS, lists, write_encoder, write_images
+from tests.helpers.small import TASKS, lists, write_encoder, write_images
 from tests.test_fusion import NAMES, world  # noqa: F401
 
 PARAMS = Params(whitened_dim=8, precision="float32", batch=16)
@@ -36,7 +36,7 @@ def test_main__equals_the_plain_metric_per_task(tmp_path):
     collection, model = read_tables(images, list(TASKS)), load(encoder)
     for task in TASKS:
         rows = np.flatnonzero((collection.tasks == task) & ~collection.is_train)
-        pixels = store.open(images / task / "pixels.zarr")[collection.rows[rows]]
+        pixels = arrays.open(images / task / "pixels.zarr")[collection.rows[rows]]
         embeddings = model(torch.from_numpy(pixels).permute(0, 3, 1, 2)).numpy()
         expected = plain_r_precision(embeddings, collection.labels[rows])
         assert metrics[task]["r_precision"] == pytest.approx(expected.mean(), abs=1e-6)
@@ -92,7 +92,7 @@ def test_main__a_fusion_of_unlabelled_images(world, tmp_path):  # noqa: F811
 
 
 def test_raw_pixels__are_centred_unit_vectors(tmp_path):
-    pixels = store.open(write_images(tmp_path / "images") / "dots" / "pixels.zarr")
+    pixels = arrays.open(write_images(tmp_path / "images") / "dots" / "pixels.zarr")
     vectors = raw_pixels(pixels, np.array([3, 0]))
     np.testing.assert_allclose(vectors.mean(1), 0, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core import store
-from stages.core.model import load
+from stages.core.encoder.model import load
+from stages.core.store import arrays
 from stages.features import Params, main
-from tests.small import write_encoder, write_images
+from tests.helpers.small import write_encoder, write_images
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 1e-3)])
@@ -13,8 +13,8 @@ def test_main__equals_one_image_at_a_time(tmp_path, dtype, tolerance):
     images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
     params = Params(dtype=dtype, precision="float32", batch=7)
     main(images / "dots", encoder, tmp_path / "features", task="dots", params=params)
-    features = store.open(tmp_path / "features" / "features.zarr")
-    model, pixels = load(encoder), store.open(images / "dots" / "pixels.zarr")[:]
+    features = arrays.open(tmp_path / "features" / "features.zarr")
+    model, pixels = load(encoder), arrays.open(images / "dots" / "pixels.zarr")[:]
     assert features.dtype == dtype and features.shape == (len(pixels), 24)
     for row in (0, 20, len(pixels) - 1):
         expected = model(torch.from_numpy(pixels[row : row + 1]).permute(0, 3, 1, 2))[0].numpy()

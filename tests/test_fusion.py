@@ -3,11 +3,12 @@ import pytest
 import torch
 
 from stages import fusion
-from stages.core import pairs as pairs_module
-from stages.core import store
-from stages.core.adaptors import Adaptors, Attention
-from stages.core.model import AdaptorConfig, load, save
-from tests.small import lists, write_encoder, write_images
+from stages.core.encoder.adaptors import Adaptors
+from stages.core.encoder.config import AdaptorConfig, Attention
+from stages.core.encoder.model import load, save
+from stages.core.grappa import twins as pairs_module
+from stages.core.store import arrays
+from tests.helpers.small import lists, write_encoder, write_images
 from tests.test_adaptor import NO_VIEWS
 
 NAMES = ["k4", "k8"]
@@ -65,7 +66,7 @@ def world(tmp_path, monkeypatch):
         (tmp_path / "adaptor" / name).mkdir(parents=True)
         save(model, tmp_path / "adaptor" / name)
     (tmp_path / "graph").mkdir()
-    store.write(tmp_path / "graph" / "neighbours.zarr", np.random.default_rng(0).integers(0, 48, (48, 5)))
+    arrays.write(tmp_path / "graph" / "neighbours.zarr", np.random.default_rng(0).integers(0, 48, (48, 5)))
     return images, tmp_path / "adaptor", tmp_path / "graph"
 
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from stages.core import store
-from stages.core.collection import read_table
+from stages.core.store import arrays
+from stages.core.store.collection import read_table
 from stages.gsp_collage import Params, main
-from tests.small import lists, write_images
+from tests.helpers.small import lists, write_images
 
 PARAMS = Params(cell=8)
 SPEC = {"targets": "dots", "backgrounds": "bars", "background_classes": [], "copies": 2}
@@ -17,7 +17,7 @@ def run(tmp_path, seed=0, **changes):
     wanted = lists(gsp_collages={"both": SPEC | changes})
     output = tmp_path / "collage"
     said = main(images, output, collages="both", params=PARAMS, lists=wanted, seed=seed)
-    return said, read_table(output), store.open(output / "pixels.zarr")[:], (output / "places.csv").read_text()
+    return said, read_table(output), arrays.open(output / "pixels.zarr")[:], (output / "places.csv").read_text()
 
 
 def test_main__training_classes_twice_and_unseen_classes_once(tmp_path):
@@ -31,7 +31,7 @@ def test_main__training_classes_twice_and_unseen_classes_once(tmp_path):
 
 def test_main__the_target_is_in_the_cell_that_places_name(tmp_path):
     _, table, pixels, places = run(tmp_path)
-    targets = store.open(tmp_path / "images/dots/pixels.zarr")[:]
+    targets = arrays.open(tmp_path / "images/dots/pixels.zarr")[:]
     row, cell = map(int, places.splitlines()[60].split(","))
     path = table["path"].to_pylist()[row].split("#")[0]
     source = targets[read_table(tmp_path / "images/dots")["path"].to_pylist().index(path)]

@@ -6,10 +6,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from stages import gsp_fold
-from stages.core import store
-from stages.core.query_gallery import score
+from stages.core.retrieval.metrics import score
+from stages.core.store import arrays
 from stages.gsp_ensemble import Params, main
-from tests.small import lists
+from tests.helpers.small import lists
 from tests.test_gsp_fold import VALUES, world  # noqa: F401
 
 PARAMS = Params(recall_at=[1, 2], splits=5, ridge=0.05, thumbnail=16)
@@ -37,7 +37,7 @@ def test_main__scores_every_fold_alone_and_all_combinations(world, folds, tmp_pa
         rows = [row for row in csv.DictReader(file) if row["run"] == "c2-gsp"]
     assert [row["combination"] for row in rows if row["form"] == "single"] == ["0-0", "0-1", "1-0", "1-1"]
     assert [row["combination"] for row in rows if row["form"] == "concat"] == ["0-0", "0-1", "1-0", "1-1"]
-    parts = [store.open(folds / "c2-gsp" / name / "embeddings.zarr")[:] for name in ("0-1", "1-0")]
+    parts = [arrays.open(folds / "c2-gsp" / name / "embeddings.zarr")[:] for name in ("0-1", "1-0")]
     labels = np.repeat(np.arange(4, 8), 8)
     expected = score(np.concatenate(parts, 1), labels, np.array(["test"] * 32))["map_at_r"]
     (met,) = [float(r["map_at_r"]) for r in rows if (r["form"], r["combination"]) == ("concat", "1-0")]

@@ -6,9 +6,10 @@ from pydantic import ValidationError
 from safetensors.numpy import load_file
 
 from stages import gsp_fold
-from stages.core import embedder, store
+from stages.core.gsp.folds import embedder
+from stages.core.store import arrays
 from stages.gsp_fold import Params, main
-from tests.small import SIZE, lists, write_encoder, write_images
+from tests.helpers.small import SIZE, lists, write_encoder, write_images
 
 VALUES = {
     "side": SIZE,
@@ -92,9 +93,9 @@ def test_main__writes_every_fold_and_says_what_was_trained(world, tmp_path, monk
     config = json.loads((output / "config.json").read_text())
     assert config["folds"] == [[0, 1], [2, 3]] and config["rows"] == list(range(32, 64))
     assert sorted(path.name for path in output.iterdir() if path.is_dir()) == ["0-0", "1-0"]
-    vectors = store.open(output / "1-0/embeddings.zarr")[:]
+    vectors = arrays.open(output / "1-0/embeddings.zarr")[:]
     assert vectors.shape == (32, 8) and np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert store.open(output / "1-0/attributes.zarr").shape == (32, 4)
+    assert arrays.open(output / "1-0/attributes.zarr").shape == (32, 4)
     assert (output / "history.csv").read_text().startswith("fold,repeat,step,loss,map_at_r,rate\n0,0,2,")
     assert not list((tmp_path / ".work").glob("gsp_fold/*"))
 

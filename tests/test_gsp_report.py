@@ -6,8 +6,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from stages.gsp_report import Params, main, pairs
-from tests.project import edit, new_project, outputs, repro
-from tests.small import lists
+from tests.helpers.project import edit, new_project, outputs, repro
+from tests.helpers.small import lists
 from tests.test_architecture import STAGES, body
 
 PARAMS = Params(thumbnail=32, metrics=["map_at_r", "recall_at_2"])

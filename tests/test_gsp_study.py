@@ -4,7 +4,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from stages.gsp_study import Params, main
-from tests.small import lists
+from tests.helpers.small import lists
 from tests.test_architecture import ROOT
 
 VALUES = YAML(typ="safe").load((ROOT / "params.yaml").read_text())["gsp_study"]

@@ -10,10 +10,11 @@ from PIL import Image
 from pydantic import ValidationError
 
 from stages import images
-from stages.core import datasets, store
-from stages.core.collection import TABLE
-from stages.core.runner import schema
-from tests import layouts, small
+from stages.core.runner.lists import Task
+from stages.core.sources.datasets import counts
+from stages.core.store import arrays
+from stages.core.store.collection import TABLE
+from tests.helpers import layouts, small
 
 PARAMS = images.Params(
     side=16, max_megapixels=1, per_class=images.PerClass(digits=4, glyphs=2, patches=3), places=4, published_counts=True
@@ -29,10 +30,10 @@ def ingest(
     raw: Path, output: Path, source: str = "folder", params: images.Params = PARAMS, unseen: bool = False
 ) -> tuple[np.ndarray, list[dict], dict[str, str], str]:
     # A source that the lists would refuse must be refused by the stage too.
-    task = schema.Task.model_construct(source=source, path=str(raw), unseen=unseen)
+    task = Task.model_construct(source=source, path=str(raw), unseen=unseen)
     lists = small.lists().model_copy(update={"tasks": {"t": task}})
     message = images.main(raw, output, task="t", source=source, params=params, lists=lists)
-    pixels = store.open(output / "pixels.zarr")
+    pixels = arrays.open(output / "pixels.zarr")
     with (output / "rejected.csv").open(newline="", encoding="utf-8") as file:
         rejected = {line["path"]: line["reason"] for line in csv.DictReader(file)}
     table = pq.read_table(output / "table.parquet")
@@ -185,7 +186,7 @@ def test_main__public_data_set_must_be_complete_and_readable(tmp_path: Path, mon
     layouts.eurosat(tmp_path / "raw", 2)
     with pytest.raises(ValueError, match=r"eurosat has 4 test classes \(10 published\)"):
         ingest(tmp_path / "raw", tmp_path / "out", "eurosat")
-    monkeypatch.setattr(datasets, "check_counts", lambda dataset: None)
+    monkeypatch.setattr(counts, "check_counts", lambda dataset: None)
     (tmp_path / "raw/eurosat/2750/Forest/Forest_1.jpg").write_bytes(b"x")
     with pytest.raises(ValueError, match=r"differs from what eurosat publishes: 1 left out, the first: .*Forest_1.jpg"):
         ingest(tmp_path / "raw", tmp_path / "out", "eurosat")

@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
 
-from stages.core import store
-from stages.core.collection import open_features, read_tables
+from stages.core.store import arrays
+from stages.core.store.collection import open_features, read_tables
 from stages.knn_graph import Params, main
-from tests.small import TASKS, lists, write_features, write_images
+from tests.helpers.small import TASKS, lists, write_features, write_images
 
 
 def test_main__equals_sorting_all_cosines(tmp_path):
     images = write_images(tmp_path / "images")
     features = write_features(tmp_path / "features", images)
     main(images, features, tmp_path / "graph", params=Params(neighbours=5), lists=lists())
-    graph = store.open(tmp_path / "graph" / "neighbours.zarr")[:]
+    graph = arrays.open(tmp_path / "graph" / "neighbours.zarr")[:]
     vectors = open_features(features, list(TASKS))[read_tables(images, list(TASKS)).train]
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -np.inf)

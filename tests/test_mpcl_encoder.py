@@ -5,9 +5,10 @@ import torch
 
 from stages import encoder as encoder_stage
 from stages import mpcl_encoder
-from stages.core import backbone, model
-from tests.core.pretraining.world import VIEW, barlow, moco_v2, moco_v3
-from tests.small import CONFIG, TASKS, lists, write_encoder, write_images
+from stages.core.encoder import model
+from stages.core.mpcl import trainable
+from tests.helpers.pretraining_world import VIEW, barlow, moco_v2, moco_v3
+from tests.helpers.small import CONFIG, TASKS, lists, write_encoder, write_images
 
 
 def params(**changes):
@@ -56,7 +57,7 @@ def test_main__the_output_is_an_encoder_that_the_pipeline_takes(images, tmp_path
     encoder_stage.main(output, tmp_path / "encoder", params=taken)
     header, *rows = (output / "history.csv").read_text().splitlines()
     assert len(rows) == 2 and header.startswith("epoch,loss,contrast,spread,loss_1,loss_2,accuracy_1")
-    start, trained = backbone.load(output / "start"), backbone.load(output)
+    start, trained = trainable.load(output / "start"), trainable.load(output)
     assert not torch.equal(start.backbone.blocks[0].attn.qkv.weight, trained.backbone.blocks[0].attn.qkv.weight)
 
 
@@ -69,7 +70,7 @@ def test_main__two_runs_write_the_same_bytes(images, tmp_path):
 
 def test_main__fixed_patches_are_those_of_the_start_and_not_for_a_start_from_a_folder(images, tmp_path):
     output = run(images, tmp_path / "out")
-    start, trained = (backbone.load(path).state_dict() for path in (output / "start", output))
+    start, trained = (trainable.load(path).state_dict() for path in (output / "start", output))
     for name in ("backbone.pos_embed", "backbone.patch_embed.proj.weight"):
         assert torch.equal(start[name], trained[name])
     with pytest.raises(ValueError, match=r"fixed_patches would replace what .*given has learnt"):
@@ -137,4 +138,4 @@ def test_main__a_pair_that_cannot_work_is_refused(images, tmp_path):
     with pytest.raises(ValueError, match="no patch embedding"):
         run(images, tmp_path / "out", changes={"network": cnn})
     output = run(images, tmp_path / "cnn", changes={"network": cnn}, framework="barlow_twins")
-    assert backbone.load(output).dim == 512
+    assert trainable.load(output).dim == 512

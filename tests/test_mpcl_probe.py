@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from stages import mpcl_probe
-from stages.core import backbone, store
-from tests.core.pretraining.world import VIEW, network
-from tests.small import TASKS, lists, write_encoder, write_images
+from stages.core.mpcl import trainable
+from stages.core.store import arrays
+from tests.helpers.pretraining_world import VIEW, network
+from tests.helpers.small import TASKS, lists, write_encoder, write_images
 
 
 def plain_linear():
@@ -36,7 +37,7 @@ def world(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = write_encoder(tmp_path / "encoder")
     (folder / "start").mkdir()
-    backbone.save(network(seed=1), folder / "start")
+    trainable.save(network(seed=1), folder / "start")
     return write_images(tmp_path / "images"), folder
 
 
@@ -104,8 +105,8 @@ def test_main__a_task_that_is_all_training_images_is_left_out(world, tmp_path, m
 
 @pytest.mark.parametrize("count", [1, 7, 1024, 1500])
 def test_spread_of_views__looks_at_images_of_all_classes(monkeypatch, tmp_path, count):
-    store.write(tmp_path / "pixels.zarr", np.zeros((1, 32, 32, 3), np.uint8))
-    seen, pixels = [], store.open(tmp_path / "pixels.zarr")
+    arrays.write(tmp_path / "pixels.zarr", np.zeros((1, 32, 32, 3), np.uint8))
+    seen, pixels = [], arrays.open(tmp_path / "pixels.zarr")
     monkeypatch.setattr(mpcl_probe.probe, "embed", lambda n, p, rows, *_: seen.append(rows) or torch.rand(len(rows), 3))
     mpcl_probe.spread_of_views(network(), pixels, np.arange(100, 100 + count), params())
     first, second = seen

@@ -4,9 +4,9 @@ from html.parser import HTMLParser
 import pytest
 
 from stages import mpcl_report
-from stages.core import training_log
-from stages.core.pretraining.objective import columns
-from tests.small import lists
+from stages.core.mpcl.pretraining.objective import columns
+from stages.core.training.history import write_history
+from tests.helpers.small import lists
 from tests.test_mpcl_encoder import pretraining
 
 RUNS = {"one": pretraining(heads=1, framework="moco_v2"), "four": pretraining(heads=4, framework="moco_v2")}
@@ -40,7 +40,7 @@ def world(tmp_path):
         (tmp_path / "probe" / name).mkdir(parents=True)
         names = columns(run["heads"])
         history = [dict.fromkeys(names, 0.5) | {"epoch": epoch} for epoch in (1, 2)]
-        training_log.write(history, tmp_path / "encoder" / name, names)
+        write_history(history, tmp_path / "encoder" / name, names)
         gain = 0.1 if name == "four" else 0.05
         metrics = {"start": {"<b>": measures(0), "bars": measures(0.1)}}
         metrics["trained"] = {"<b>": measures(gain), "bars": measures(0.1 + gain)}

@@ -7,11 +7,11 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from stages.core.pairs import build_projector
+from stages.core.grappa.twins import build_projector
 from stages.core.runner.command import check
-from stages.core.runner.schema import Lists
-from tests import layouts
-from tests.project import ROOT, copy_project, dvc, repro
+from stages.core.runner.lists import Lists
+from tests.helpers import layouts
+from tests.helpers.project import ROOT, copy_project, dvc, repro
 
 PROFILE = ROOT / "profiles/mrt/params.yaml"
 TASKS = ("aircraft", "cars", "cub", "flowers", "food101", "products")

@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages import mrt_report
-from stages.core import datasets
-from stages.core.report import published
-from stages.core.runner import schema
-from tests.small import lists, write_images
+from stages.core.grappa.report import published
+from stages.core.runner.lists import Lists
+from stages.core.sources.datasets import counts
+from tests.helpers.small import lists, write_images
 
 SIX = ("aircraft", "cars", "cub", "flowers", "food101", "products")
 PARAMS = mrt_report.Params(attention_of="neighbour")
@@ -28,7 +28,7 @@ def write_evaluation(folder: Path, rows: dict[str, dict[str, tuple[float, float]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> tuple[Path, Path, schema.Lists]:
+def world(tmp_path: Path) -> tuple[Path, Path, Lists]:
     """`cub`, trained, and `dtd`, unseen; where the paper has a row, ours repeats it."""
     images = write_images(tmp_path / "images")
     (images / "dots").rename(images / "cub")
@@ -133,7 +133,7 @@ def test_count_rows__table_1(world) -> None:
 def test_count_rows__the_total_is_that_of_the_benchmark(monkeypatch) -> None:
     """The label files of all six tasks as they are published: Flowers differs, and by as much the sum."""
     tasks = {name: {"source": name, "path": "x"} for name in SIX}
-    expected = {name: datasets.counts(name) for name in SIX}
+    expected = {name: counts.counts(name) for name in SIX}
 
     def read_table(folder: Path) -> pa.Table:
         made = {"split": [], "label": []}

@@ -9,7 +9,7 @@ from PIL import Image
 from ruamel.yaml import YAML
 
 from pipeline import new
-from stages.core import decode, folder
+from stages.core.sources import decode, folder
 
 PARAMS = """\
 # Paths are seen from this file.

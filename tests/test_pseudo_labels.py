@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from stages.core import store
-from stages.core.collection import open_features, read_tables
+from stages.core.store import arrays
+from stages.core.store.collection import open_features, read_tables
 from stages.pseudo_labels import Params, main
-from tests.small import TASKS, lists, write_features, write_images
+from tests.helpers.small import TASKS, lists, write_features, write_images
 
 
 @pytest.fixture
@@ -14,20 +14,20 @@ def world(tmp_path):
     images = write_images(tmp_path / "images")
     (tmp_path / "seeds").mkdir()
     order = np.random.default_rng(0).permutation(48)[:12]
-    store.write(tmp_path / "seeds" / "order.zarr", order)
+    arrays.write(tmp_path / "seeds" / "order.zarr", order)
     features = write_features(tmp_path / "features", images)
     vectors = open_features(features, list(TASKS))[read_tables(images, list(TASKS)).train]
     distances, records = ((vectors[:, None] - vectors[order][None]) ** 2).sum(2), []
     for position in range(12):
         nearer = distances[:, position] < distances[:, :position].min(1, initial=np.inf)
         records += [(row, position) for row in np.flatnonzero(nearer) if position]
-    store.write(tmp_path / "seeds" / "records.zarr", np.array(records))
+    arrays.write(tmp_path / "seeds" / "records.zarr", np.array(records))
     return images, features, tmp_path / "seeds"
 
 
 def test_main__labels_every_training_image_with_its_nearest_centroid(world, tmp_path):
     main(*world, tmp_path / "k8", granularity="k8", params=Params(max_iterations=100, exchanges=0), lists=lists())
-    labels, centroids = (store.open(tmp_path / "k8" / f"{name}.zarr")[:] for name in ("labels", "centroids"))
+    labels, centroids = (arrays.open(tmp_path / "k8" / f"{name}.zarr")[:] for name in ("labels", "centroids"))
     vectors = open_features(world[1], list(TASKS))[read_tables(world[0], list(TASKS)).train]
     distances = ((vectors[:, None] - centroids[None]) ** 2).sum(2)
     np.testing.assert_array_equal(labels, distances.argmin(1))

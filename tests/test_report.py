@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from stages import report
-from stages.core import store
-from stages.core.runner import schema
-from tests.report_world import FUSIONS, World, lists_of
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from tests.helpers.report_world import FUSIONS, World, lists_of
 
 VALUES = {
     "pixels": {"one": 0.2, "two": 0.3},
@@ -156,7 +156,7 @@ def test_main__star_never_marks_what_saw_labels(tmp_path):
     lists = lists_of(["one", "two"], ["k4", "k2"], list(FUSIONS), ["pixels", "encoder"])
     trained = {"best": {"on": "all", "how": "full"}}
     models = lists.models | {"best": "supervised_model/best"}
-    lists = schema.Lists(**lists.model_dump() | {"supervised_models": trained, "models": models})
+    lists = Lists(**lists.model_dump() | {"supervised_models": trained, "models": models})
     folder = World(tmp_path, lists, VALUES | {"best": {"one": 0.9, "two": 0.9}}, set()).draw()
     page = (folder / "index.html").read_text(encoding="utf-8")
     assert '<span class="rp">90.0</span>' in page
@@ -263,7 +263,7 @@ def test_main__damaged_metrics_are_named(world):
 
 def test_main__pseudo_labels_of_other_images_are_refused(world):
     folder = world.root / "pseudo_labels" / "k2"
-    store.write(folder / "again" / "labels.zarr", np.zeros(5, np.int64))
+    arrays.write(folder / "again" / "labels.zarr", np.zeros(5, np.int64))
     (folder / "again" / "labels.zarr").rename(folder / "new.zarr")
     (folder / "labels.zarr").rename(folder / "old.zarr")
     (folder / "new.zarr").rename(folder / "labels.zarr")

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from stages.core import store
+from stages.core.store import arrays
 from stages.seeds import Params, main
-from tests.small import lists, write_features, write_images
+from tests.helpers.small import lists, write_features, write_images
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def world(tmp_path):
 
 def run(world, tmp_path, largest, **changes):
     main(*world, tmp_path / "seeds", params=Params(largest=largest), lists=lists(**changes), seed=0)
-    return store.open(tmp_path / "seeds" / "order.zarr")[:]
+    return arrays.open(tmp_path / "seeds" / "order.zarr")[:]
 
 
 def test_main__draws_distinct_training_rows_and_prefixes_agree(world, tmp_path):

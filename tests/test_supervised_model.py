@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from stages import supervised_model
-from stages.core.adaptors import Attention
-from stages.core.model import load
-from tests.core.test_classification import SETTINGS
-from tests.small import TASKS, lists, write_encoder, write_images
+from stages.core.encoder.config import Attention
+from stages.core.encoder.model import load
+from tests.core.grappa.test_classification import SETTINGS
+from tests.helpers.small import TASKS, lists, write_encoder, write_images
 
 PARAMS = supervised_model.Params(width=4, start_std=0.02, full=SETTINGS, one=SETTINGS, many=SETTINGS)
 ATTENTION = Attention(pooling="sum", bias=True)

@@ -9,9 +9,10 @@ import torch
 from torch.nn.functional import normalize
 
 from stages import tll_adaptation
-from stages.core import analogy_model, pair_descriptors, reduction, store
-from stages.core.asymmetric_recall import asymmetric_recall
-from tests.pairs import ADAPTATION, FEATURES, PCA, paint, run
+from stages.core.store import arrays
+from stages.core.tll.adaptation import descriptors, model, reduction
+from stages.core.tll.adaptation.recall import asymmetric_recall
+from tests.helpers.pairs import ADAPTATION, FEATURES, PCA, paint, run
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +28,11 @@ def recalls(folder, row, at="last"):
 
 
 def test_main__baselines_are_cosines_on_each_runs_test_pairs(data):
-    known = pair_descriptors.read(data / "tll_features/own").values[0]
-    fits, splits = reduction.load(data / "tll_pca/own/pca.safetensors"), store.open(data / "tll_pca/own/splits.zarr")[:]
+    known = descriptors.read(data / "tll_features/own").values[0]
+    fits, splits = (
+        reduction.load(data / "tll_pca/own/pca.safetensors"),
+        arrays.open(data / "tll_pca/own/splits.zarr")[:],
+    )
     for row in ("concatenated", "pca"):
         for run_number, found in enumerate(recalls(data / "tll_adaptation/own", row)):
             sides = [side[splits[run_number]] for side in known]
@@ -59,14 +63,14 @@ def test_main__tables_agree(data):
 
 
 def test_main__the_model_embeds_images(data):
-    model = analogy_model.load(data / "tll_adaptation/own/model")
-    pixels = torch.from_numpy(store.open(data / "tll_pairs/own/left/pixels.zarr")[:]).permute(0, 3, 1, 2)
-    embeddings = model(pixels)
-    known = pair_descriptors.read(data / "tll_features/own").values[0][0]
+    loaded = model.load(data / "tll_adaptation/own/model")
+    pixels = torch.from_numpy(arrays.open(data / "tll_pairs/own/left/pixels.zarr")[:]).permute(0, 3, 1, 2)
+    embeddings = loaded(pixels)
+    known = descriptors.read(data / "tll_features/own").values[0][0]
     reduced = reduction.load(data / "tll_pca/own/pca.safetensors")[-1].apply(known)
-    expected = normalize(torch.relu(torch.from_numpy(reduced) @ model.weights.T), dim=1)
+    expected = normalize(torch.relu(torch.from_numpy(reduced) @ loaded.weights.T), dim=1)
     torch.testing.assert_close(embeddings, expected, rtol=1e-3, atol=1e-4)
-    assert embeddings.shape == (24, 12) and model.config.sigma == 15.0
+    assert embeddings.shape == (24, 12) and loaded.config.sigma == 15.0
 
 
 def digests(folder):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pairs import paint
-from tests.project import ENVIRONMENT, dvc, edit, new_project, outputs, repro
+from tests.helpers.pairs import paint
+from tests.helpers.project import ENVIRONMENT, dvc, edit, new_project, outputs, repro
 
 STUDY = {"source": "folder", "path": "raw/pairs", "listed": None, "extractor": "encoder", "weights": "data/encoder"}
 REPORT = "tll_report@own"
@@ -51,7 +51,7 @@ def test_load__the_model_embeds_images(reproduced):
 import torch
 from pathlib import Path
 from PIL import Image
-from stages.core.analogy_model import load
+from stages.core.tll.adaptation.model import load
 model = load("data/tll_adaptation/own/model")
 files = sorted(Path("raw/pairs/left").glob("*.png"))[:4]
 embeddings = model(torch.stack([model.transform(Image.open(file)) for file in files]))

@@ -3,9 +3,10 @@ import pytest
 import torch
 
 from stages import tll_features
-from stages.core import layers, store
-from tests.pairs import EXTRACTOR, FEATURES, PAIRS, SIZE, paint, run, study
-from tests.small import write_encoder
+from stages.core.store import arrays
+from stages.core.tll.extractors import layers
+from tests.helpers.pairs import EXTRACTOR, FEATURES, PAIRS, SIZE, paint, run, study
+from tests.helpers.small import write_encoder
 
 
 def test_main__descriptors_of_both_sides_and_views(tmp_path):
@@ -13,9 +14,9 @@ def test_main__descriptors_of_both_sides_and_views(tmp_path):
     data = run(tmp_path / "data", paint(tmp_path / "raw", 12), "tll_features", features=params)
     folder, network = data / "tll_features/own", layers.load(EXTRACTOR, data / "encoder")
     for side in ("left", "right"):
-        pixels = torch.from_numpy(store.open(data / "tll_pairs/own" / side / "pixels.zarr")[:]).permute(0, 3, 1, 2)
+        pixels = torch.from_numpy(arrays.open(data / "tll_pairs/own" / side / "pixels.zarr")[:]).permute(0, 3, 1, 2)
         for view, images in (("", pixels), ("_flipped", pixels.flip(3))):
-            found = store.open(folder / (side + view) / "descriptors.zarr")[:]
+            found = arrays.open(folder / (side + view) / "descriptors.zarr")[:]
             np.testing.assert_allclose(found, network(images).numpy(), atol=1e-5)
             np.testing.assert_allclose(np.linalg.norm(found, axis=1), 2**0.5, rtol=1e-5)
     images = torch.zeros(1, 3, SIZE, SIZE, dtype=torch.uint8)

@@ -6,9 +6,10 @@ import pytest
 from PIL import Image
 
 from stages import tll_pairs
-from stages.core import faces, store
+from stages.core.store import arrays
+from stages.core.tll.pairs import faces
 from stages.tll_pairs import main
-from tests.pairs import PAIRS, SIZE, paint, study
+from tests.helpers.pairs import PAIRS, SIZE, paint, study
 
 
 def run(tmp_path, raw, params=PAIRS, **changes):
@@ -16,7 +17,7 @@ def run(tmp_path, raw, params=PAIRS, **changes):
     folder = tmp_path / "pairs"
     with (folder / "rejected.csv").open(newline="") as lines:
         rejected = {row["name"]: row["reason"] for row in csv.DictReader(lines)}
-    pixels = [store.open(folder / side / "pixels.zarr")[:] for side in ("left", "right")]
+    pixels = [arrays.open(folder / side / "pixels.zarr")[:] for side in ("left", "right")]
     return pq.read_table(folder / "pairs.parquet").to_pylist(), *pixels, rejected
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from stages import tll_pca
-from stages.core import pair_descriptors, reduction, store
-from stages.core.pair_splits import split
-from tests.pairs import FEATURES, PCA, paint, run
+from stages.core.store import arrays
+from stages.core.tll.adaptation import descriptors, reduction
+from stages.tll_pca import split
+from tests.helpers.pairs import FEATURES, PCA, paint, run
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +25,9 @@ def made(data, output, params):
 
 def test_main__each_run_is_fitted_on_its_training_pairs(data, tmp_path):
     fits, summary = made(data, tmp_path / "out", PCA)
-    splits = store.open(tmp_path / "out/splits.zarr")[:]
+    splits = arrays.open(tmp_path / "out/splits.zarr")[:]
     assert np.array_equal(splits, split(3, 3, 24, 0.25)) and len(fits) == 4
-    known = pair_descriptors.read(data / "tll_features/own")
+    known = descriptors.read(data / "tll_features/own")
     for fit, chosen in zip(fits, [*~splits, np.ones(24, bool)], strict=True):
         expected = np.concatenate([side[chosen] for view in known.values for side in view])
         np.testing.assert_allclose(fit.mean, expected.mean(0), atol=1e-5)
@@ -50,3 +51,28 @@ def test_main__raise_and_leave_nothing(data, tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
         made(data, tmp_path / "out", PCA.model_copy(update=changes))
     assert not list(tmp_path.iterdir())
+
+
+def test_split__the_published_sizes():
+    drawn = split(0, 20, 4199, 0.25)
+    assert drawn.shape == (20, 4199) and (drawn.sum(1) == 1049).all()
+
+
+def test_split__is_determined_by_seed_and_run_alone():
+    drawn = split(3, 5, 40, 0.25)
+    assert np.array_equal(drawn, split(3, 5, 40, 0.25))
+    assert np.array_equal(drawn[:2], split(3, 2, 40, 0.25))
+    assert len({run.tobytes() for run in drawn}) == 5
+    assert not np.array_equal(drawn, split(4, 5, 40, 0.25))
+
+
+def test_split__every_pair_is_tested_about_as_often():
+    shares = split(0, 400, 20, 0.25).mean(0)
+    assert shares.min() > 0.15 and shares.max() < 0.35
+
+
+@pytest.mark.parametrize(("pairs", "share", "least"), [(7, 0.25, 8), (5, 0.2, 10), (3, 0.5, 4), (8, 0.9, 11)])
+def test_split__raise_on_too_few_pairs(pairs, share, least):
+    with pytest.raises(ValueError, match=rf"{pairs} pairs with test_share {share} .* give at least {least} pairs"):
+        split(0, 2, pairs, share)
+    split(0, 2, least, share)

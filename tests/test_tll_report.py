@@ -4,7 +4,7 @@ import pytest
 
 from stages import tll_report
 from stages.tll_report import Params
-from tests.pairs import PCA, paint, run, study
+from tests.helpers.pairs import PCA, paint, run, study
 
 PARAMS = Params(queries=2, thumbnail=24)
 

@@ -6,9 +6,9 @@ import torch
 from PIL import Image
 
 from encoders import detection
-from stages.core import backbone
-from tests.core.pretraining.world import RESNET, network
-from tests.small import CONFIG
+from stages.core.mpcl import trainable
+from tests.helpers.pretraining_world import RESNET, network
+from tests.helpers.small import CONFIG
 
 SMALL = ["--steps", "4", "--batch", "2", "--short", "64", "--long", "96", "--rate", "0.01"]
 
@@ -36,7 +36,7 @@ def write_coco(root, images=4, side=64):
 
 def write_encoder(folder, config):
     folder.mkdir()
-    backbone.save(network(config), folder)
+    trainable.save(network(config), folder)
     return folder
 
 

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from pipeline import graph, server
+from tests.helpers.project import new_project
 from tests.pipeline import toy
-from tests.project import new_project
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
 

@@ -5,23 +5,17 @@ fills about ten matrices of the size of the similarities; here there is one, wor
 time while the block is in the processor's cache, or none beyond a block (`keep_bytes`): then products are formed twice.
 """
 
-from collections.abc import Iterator
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from stages.core.compute.blocks import blocks_within
 
 BLOCK_BYTES = 8 * 2**20
 # Every block adds to the whole gradient of the right side: for very many pairs, small blocks would do little else.
 LEAST_ROWS = 512
 KEEP_BYTES = 2 * 2**30
 LARGEST_SIGMA = 50.0
-
-
-def row_blocks(rows: int, row_bytes: int, block_bytes: int = BLOCK_BYTES, least: int = 1) -> Iterator[slice]:
-    """All rows, in blocks of about `block_bytes` and at least `least` rows."""
-    step = max(least, block_bytes // row_bytes)
-    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
 def symmetric_softmax(
@@ -40,7 +34,7 @@ def symmetric_softmax(
     if not 0 < sigma <= LARGEST_SIGMA:
         raise ValueError(f"sigma is {sigma}; it must be above 0 and at most {LARGEST_SIGMA:g}")
     runs, pairs, _ = left.shape
-    blocks = list(row_blocks(pairs, 4 * pairs * runs, block_bytes, LEAST_ROWS))
+    blocks = blocks_within(pairs, 4 * pairs * runs, block_bytes, LEAST_ROWS)
     keeps = 4 * runs * pairs * pairs <= keep_bytes
     kept = left.new_empty((runs, pairs if keeps else blocks[0].stop, pairs))
 

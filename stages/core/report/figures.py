@@ -36,7 +36,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [i * step for i in range(first, max(last, first + 1) + 1)]
 
 
-def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def pushed_apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """The positions moved apart to at least `gap`, order kept, within [low, high] where there is room."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     placed = [0.0] * len(wanted)
@@ -146,7 +146,7 @@ def end_labels(lines: list[Line], y_of: Callable[[float], float], ends: list[flo
     """The name of each line beside its end, moved apart where ends are close, with a thin leader to the end."""
     right = WIDTH - RIGHT
     wanted = [y_of(line.points[-1][1]) for line in lines]
-    placed = spread(wanted, LABEL_GAP, float(TOP), float(HEIGHT - BOTTOM))
+    placed = pushed_apart(wanted, LABEL_GAP, float(TOP), float(HEIGHT - BOTTOM))
     starts = [*ends, *[right] * (len(lines) - len(ends))]
     parts = []
     for line, end, start, y in zip(lines, wanted, starts, placed, strict=True):

@@ -18,9 +18,10 @@ from typing import NoReturn
 from pydantic import ValidationError
 from ruamel.yaml import YAML, YAMLError
 
-from stages.core import processes
+from stages.core.compute import processes
 from stages.core.runner import schema
-from stages.core.runner.schema import Lists, Section
+from stages.core.runner.lists import Lists
+from stages.core.runner.schema import Section
 
 log = logging.getLogger("stages")
 STAGES = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stages.core import processes
+from stages.core.compute import processes
 
 
 @contextmanager

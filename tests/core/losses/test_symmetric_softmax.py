@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy, normalize
 
 from stages.core.losses import symmetric_softmax as module
-from stages.core.losses.symmetric_softmax import row_blocks, symmetric_softmax
+from stages.core.losses.symmetric_softmax import symmetric_softmax
 
 
 def sides(runs: int = 2, pairs: int = 7, dim: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
@@ -67,9 +67,3 @@ def test_symmetric_softmax__large_sigma_stays_finite():
 def test_symmetric_softmax__raise_on_sigma(sigma):
     with pytest.raises(ValueError, match=r"it must be above 0 and at most 50"):
         symmetric_softmax(*sides(), sigma)
-
-
-def test_row_blocks__cover_all_rows_once():
-    assert [range(9)[block] for block in row_blocks(9, 10, 40)] == [range(0, 4), range(4, 8), range(8, 9)]
-    assert list(row_blocks(5, 10, 20, 4)) == [slice(0, 4), slice(4, 5)]
-    assert list(row_blocks(3, 100, 40)) == [slice(0, 1), slice(1, 2), slice(2, 3)]

@@ -20,18 +20,18 @@ def test_ticks__enclose_the_values_in_even_round_steps(low, high):
     assert len(steps) == 1 and re.match(r"[125]", f"{float(steps.pop()):e}")
 
 
-def test_spread__keeps_order_gap_and_bounds():
+def test_pushed_apart__keeps_order_gap_and_bounds():
     rng = np.random.default_rng(0)
     for _ in range(50):
         wanted = (rng.random(6) * 100).tolist()
-        placed = figures.spread(wanted, 13.0, 0.0, 100.0)
+        placed = figures.pushed_apart(wanted, 13.0, 0.0, 100.0)
         assert np.array_equal(np.argsort(placed), np.argsort(wanted))
         assert np.diff(np.sort(placed)).min() > 13 - 1e-9
         assert min(placed) > -1e-9 and max(placed) < 100 + 1e-9
 
 
-def test_spread__leaves_alone_what_is_apart():
-    assert figures.spread([80.0, 10.0, 40.0], 13.0, 0.0, 100.0) == [80.0, 10.0, 40.0]
+def test_pushed_apart__leaves_alone_what_is_apart():
+    assert figures.pushed_apart([80.0, 10.0, 40.0], 13.0, 0.0, 100.0) == [80.0, 10.0, 40.0]
 
 
 def test_line_chart__leaves_out_what_has_no_value():

@@ -4,7 +4,6 @@ import jinja2
 import pytest
 
 from stages.core.report import page
-from stages.core.report.scores import Scores
 
 
 @pytest.mark.parametrize(
@@ -20,27 +19,9 @@ def test_signed__nothing_to_compare():
     assert page.signed(math.nan) == "–"
 
 
-def test_placement__keeps_the_order_and_the_track():
-    place = page.placement([12.0, 30.0, math.nan])
-    assert 0 <= float(place(12.0)) < float(place(20.0)) < float(place(30.0)) <= 100
-
-
 def test_render__a_missing_value_is_an_error():
     with pytest.raises(jinja2.UndefinedError):
-        page.render("report.md.j2", {})
-
-
-def test_title_of__names_known_and_single_models():
-    assert page.title_of("neighbour")[0] == "Neighbour fusion"
-    assert page.title_of("k64") == ("Adaptor k64", "one granularity")
-
-
-def test_best_rows__none_that_saw_labels():
-    values = {"k4": 40.0, "k4_whitened": 41.0, "oracle": 50.0, "supervised": 60.0, "cub-one_whitened": 70.0}
-    rows = {row: {column: {"r_precision": value} for column in ("a", "mean")} for row, value in values.items()}
-    table = Scores(["a"], rows, {}, {})
-    assert page.best_rows(table, ["supervised", "cub-one"]) == {"mean": ["k4_whitened"], "a": ["k4_whitened"]}
-    assert page.best_rows(table)["a"] == ["cub-one_whitened"]
+        page.render("grappa/report/report.md.j2", {})
 
 
 @pytest.mark.parametrize(("value", "text"), [(1234, "+1,234"), (-49, "−49"), (0, "±0"), (None, "–")])

@@ -192,7 +192,7 @@ def test_run__a_stage_alone_ends_at_once_and_says_all(tmp_path, values, processe
 
 BORROWER = """
 from pathlib import Path
-from stages.core.adaptors import Attention
+from stages.core.encoder.adaptors import Attention
 from stages.core.runner import command
 
 def main(output: Path, *, attention: Attention) -> str:

@@ -1,36 +1,24 @@
-from pathlib import Path
-
 import pytest
-from pydantic import ValidationError
-from ruamel.yaml import YAML
+from pydantic import TypeAdapter, ValidationError
 
-from stages.core.dataset_sources import SOURCES
-from stages.core.runner.schema import DATASETS, Lists, Section
-
-ROOT = Path(__file__).parents[3]
+from stages.core.runner.schema import Name, Section
 
 
-@pytest.fixture
-def values():
-    return YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+class One(Section):
+    value: int
 
 
-def test_task__sources_are_the_known_data_sets():
-    assert set(DATASETS) == set(SOURCES)
-
-
-def test_lists__sizes_are_ascending(values):
-    lists = Lists(**{key: values[key] for key in Lists.model_fields})
-    shuffled = lists.model_copy(update={"granularities": {"k256": "", "k16": "", "k64": ""}})
-    assert list(shuffled.sizes.items()) == [("k16", 16), ("k64", 64), ("k256", 256)]
-
-
-def test_section__bends_no_type_and_has_no_default():
-    class Example(Section):
-        epochs: int
-        rate: float
-
-    assert Example(epochs=1, rate=1).rate == 1.0
-    for wrong in ({"epochs": "1", "rate": 1.0}, {"epochs": 1}, {"epochs": 1, "rate": 1.0, "more": 1}):
+def test_section__refuses_unknown_keys_bent_types_and_changes():
+    for given in ({"value": 1, "other": 2}, {"value": "1"}, {"value": 1.0}, {}):
         with pytest.raises(ValidationError):
-            Example(**wrong)
+            One.model_validate(given)
+    made = One(value=1)
+    with pytest.raises(ValidationError, match="frozen"):
+        made.value = 2
+
+
+@pytest.mark.parametrize("name", ["", "-a", "_a", "A", "a b", "a/b", "a.b", "ä", "a\n"])
+def test_name__is_safe_in_a_path_and_a_command(name):
+    with pytest.raises(ValidationError):
+        TypeAdapter(Name).validate_python(name)
+    assert TypeAdapter(Name).validate_python("a0_-") == "a0_-"

@@ -1,0 +1,102 @@
+"""Exchanges between clusters that Lloyd's iterations cannot reach: one is dissolved, another split.
+
+Dissolving a cluster sends each of its points to the second nearest centroid; splitting one lowers the inertia by
+s_1 s_2 / (s_1 + s_2) |c_1 - c_2|^2, with sizes s and means c of its halves. The two are paired, each cluster in one
+pair at most, as long as the split gains more than the other loses. Losses are estimated from products in half
+precision: whoever calls compares the inertia after the next iterations with the one before.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, Float64, Int64
+from torch import Tensor
+
+from stages.core.clustering.screen import Screen
+from stages.core.compute.blocks import blocks_within
+from stages.core.compute.vectors import PAIRS, group_sums, squared_distances
+
+# Clusters of fewer points on average gain too little for comparing all points with all centroids.
+SMALLEST = 8
+
+
+def beyond_middle(
+    x: Float32[Tensor, "n d"],
+    labels: Int64[Tensor, " n"],
+    first: Float32[Tensor, "k d"],
+    second: Float32[Tensor, "k d"],
+) -> Bool[Tensor, " n"]:
+    """Which points lie nearer to the second of their cluster's two centres: one product each, not two distances."""
+    directions, nearer = second - first, torch.empty(len(x), dtype=torch.bool, device=x.device)
+    middles = (directions * (first + second)).sum(1) / 2
+    for part in blocks_within(len(x), x.shape[1], PAIRS):
+        nearer[part] = (x[part] * directions.index_select(0, labels[part])).sum(1) > middles[labels[part]]
+    return nearer
+
+
+def best_splits(
+    x: Float32[Tensor, "n d"],
+    labels: Int64[Tensor, " n"],
+    centroids: Float32[Tensor, "k d"],
+    sizes: Int64[Tensor, " k"],
+    seed: int,
+    rounds: int = 4,
+) -> tuple[Int64[Tensor, " n"], Float64[Tensor, " k"]]:
+    """Which half (0 or 1) of its own cluster each point falls into, and what splitting each cluster gains.
+
+    Two-means within every cluster at once. It starts from a member drawn with probability proportional to its squared
+    distance, and from that point's mirror image beyond the mean: halves of like size, whatever the noise.
+    """
+    k, everyone = len(centroids), torch.arange(len(x), device=x.device)
+    far = squared_distances(x, everyone, centroids, labels).cpu()
+    # The largest of u^(1/w) falls on each member with probability proportional to its w.
+    draws = torch.rand(len(x), generator=torch.Generator().manual_seed(seed), dtype=torch.float64).log() / far
+    order, drawn = torch.argsort(draws, stable=True).numpy(), np.zeros(k, np.int64)
+    drawn[labels.cpu().numpy()[order]] = order  # of several members of a cluster the last, which is the largest
+    second = x[torch.from_numpy(drawn).to(x.device)]
+    first, totals = 2 * centroids - second, centroids.double() * sizes[:, None]
+    for _ in range(rounds):
+        nearer = beyond_middle(x, labels, first, second)
+        members = torch.nonzero(nearer)[:, 0]
+        owners = labels[members]
+        sums, counts = group_sums(x, members, owners, k), torch.bincount(owners, minlength=k)
+        second = (sums / counts.clamp_min(1)[:, None]).float()
+        first = ((totals - sums) / (sizes - counts).clamp_min(1)[:, None]).float()
+    everywhere = torch.arange(k, device=x.device)
+    between = squared_distances(first, everywhere, second, everywhere)
+    gains = counts * (sizes - counts) / sizes * between
+    return nearer.long(), torch.where((counts > 0) & (counts < sizes), gains, 0.0)
+
+
+def exchange(
+    screen: Screen, labels: Int64[Tensor, " n"], centroids: Float32[Tensor, "k d"], seed: int
+) -> Int64[Tensor, " n"]:
+    """The labels after all exchanges that seem to lower the inertia; the same where none does.
+
+    `centroids` are the means of the labels, `seed` is that of the draws where clusters are split. A cluster that is
+    dissolved gives its number to the half split off.
+    """
+    x, k = screen.x, len(centroids)
+    if k < 3 or len(x) < SMALLEST * k:
+        return labels
+    second, loss = screen.runners_up(labels, centroids)
+    losses = torch.zeros(k, dtype=torch.float64, device=x.device).index_add_(0, labels, loss).cpu()
+    halves, gains = best_splits(x, labels, centroids, torch.bincount(labels, minlength=k), seed)
+    gains = gains.cpu()
+    # Whom a cluster's points go to, in one list per cluster.
+    pairs = torch.unique(labels * k + second).cpu()
+    heirs = (pairs % k).split(torch.bincount(pairs // k, minlength=k).tolist())
+    candidates = iter(torch.argsort(losses, stable=True).tolist())
+    free, dissolved, given = [True] * k, torch.zeros(k, dtype=torch.bool), torch.full((k,), -1)
+    for split in torch.argsort(gains, descending=True, stable=True).tolist():
+        if not free[split]:
+            continue
+        free[split] = False
+        gone = next((j for j in candidates if free[j] and not dissolved[heirs[j]].any()), None)
+        if gone is None or gains[split] <= losses[gone]:
+            break
+        free[gone], dissolved[gone], given[split] = False, True, gone
+        for heir in heirs[gone].tolist():
+            free[heir] = False
+    given, dissolved = given.to(x.device), dissolved.to(x.device)
+    moved = torch.where(dissolved[labels], second, labels)
+    return torch.where((halves == 1) & (given[labels] >= 0), given[labels], moved)

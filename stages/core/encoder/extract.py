@@ -1,0 +1,49 @@
+"""Embeddings of stored images, batch by batch."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.core.compute import device
+from stages.core.compute.ahead import ahead
+from stages.core.compute.blocks import blocks
+from stages.core.encoder.model import Model
+from stages.core.encoder.views import centre_crop
+from stages.core.runner.progress import progress
+from stages.core.store import arrays
+
+
+def extract(
+    model: Model,
+    pixels: arrays.Reader,
+    rows: np.ndarray,
+    batch: int,
+    precision: device.Precision,
+    description: str,
+    compute: Callable[[Tensor], Tensor] | None = None,
+) -> Iterator[np.ndarray]:
+    """Yields float32 blocks of embeddings, in the order of `rows`; `compute` may replace the model's forward."""
+    where = next(model.parameters()).device
+    if pixels.shape[1] != model.config.resize:
+        raise ValueError(
+            f"the images are stored at {pixels.shape[1]} px, the model expects {model.config.resize}: "
+            "set images.side and encoder.resize to the same value"
+        )
+    model.eval()
+    parts = blocks(len(rows), batch)
+    read = ahead(parts, lambda part: device.staged(pixels[rows[part]], where))
+    for _, images in progress(read, description, len(parts), unit="batch"):
+        block = images.to(where, non_blocking=True)
+        with torch.inference_mode(), device.autocast(where, precision):
+            embeddings = (compute or model)(centre_crop(block, model.config.size))
+        yield embeddings.float().cpu().numpy()
+
+
+def embed(
+    model: Model, pixels: arrays.Reader, rows: np.ndarray, batch: int, precision: device.Precision, description: str
+) -> np.ndarray:
+    """All of `extract` as one array `image dim`."""
+    blocks = list(extract(model, pixels, rows, batch, precision, description))
+    return np.concatenate(blocks) if blocks else np.empty((0, model.dim), np.float32)

@@ -1,0 +1,131 @@
+"""A model on disk: `weights.safetensors` + `config.json`, the frozen encoder with or without its adaptors.
+
+model = load("data/fusion/neighbour")
+embeddings = model(torch.stack([model.transform(image) for image in images]))
+"""
+
+import json
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Num
+from PIL import Image
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from stages.core.encoder.adaptors import AdaptedBlock, Adaptors
+from stages.core.encoder.config import AdaptorConfig, Config, read_config
+from stages.core.encoder.networks import block_dims, build_backbone, residual_blocks
+from stages.core.encoder.weights import load_weights
+from stages.core.store.square import square
+
+
+class Model(nn.Module):
+    """The frozen encoder, adapted or plain. Images in (uint8, or floats in 0..1), unit-length embeddings out."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = build_backbone(config.architecture, config.kwargs)
+        self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
+        self.reduction = nn.Linear(self.backbone.num_features, config.reduced) if config.reduced else nn.Identity()
+        if config.adaptors is not None:
+            self.insert(self.new_adaptors(config.adaptors), config.adaptors)
+        self.requires_grad_(False).eval()
+
+    @property
+    def dim(self) -> int:
+        return self.config.reduced or self.backbone.num_features
+
+    @property
+    def adaptors(self) -> list[Adaptors]:
+        """The adaptors of each layer; empty for the plain encoder."""
+        return [module.adaptors for module in self.backbone.modules() if isinstance(module, AdaptedBlock)]
+
+    def new_adaptors(self, config: AdaptorConfig) -> list[Adaptors]:
+        """Near-identity adaptors for every block, not yet inserted; what is drawn comes from the global generator."""
+        prefix = getattr(self.backbone, "num_prefix_tokens", 0)
+        sizes = block_dims(self.backbone, self.config.size)
+        return [Adaptors(d, config.width, len(config.names), config.fusion, config.attention, prefix) for d in sizes]
+
+    def insert(self, layers: list[Adaptors], config: AdaptorConfig) -> None:
+        """Puts one layer of adaptors behind every block."""
+        if self.adaptors:
+            raise ValueError(f"the model has adaptors already ({self.config.adaptors}); start from the plain encoder")
+        last = getattr(self.backbone, "output_fmt", "NCHW") == "NHWC"
+        for (parent, key), layer in zip(residual_blocks(self.backbone), layers, strict=True):
+            parent._modules[key] = AdaptedBlock(parent._modules[key], layer, last)
+        self.config = self.config.model_copy(update={"adaptors": config})
+
+    def plain(self) -> "Model":
+        """The encoder below the adaptors, as a model of its own with its own copy of the weights."""
+        encoder = Model(self.config.model_copy(update={"adaptors": None}))
+        tensors = self.state_dict()
+        for name, module in self.named_modules():
+            if isinstance(module, AdaptedBlock):
+                own = {n: t for n, t in tensors.items() if n.startswith(f"{name}.")}
+                tensors = {n: t for n, t in tensors.items() if n not in own}
+                inner = f"{name}.block."
+                tensors |= {f"{name}.{n.removeprefix(inner)}": t for n, t in own.items() if n.startswith(inner)}
+        encoder.load_state_dict(tensors)
+        return encoder
+
+    def features(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
+        """The class token after the last norm, not normalised: z = LN(h^L)[class]; without one, the pooled map."""
+        x = images.float() / 255 if images.dtype == torch.uint8 else images
+        tokens = self.backbone.forward_features((x - self.mean) / self.std)
+        if getattr(self.backbone, "cls_token", None) is not None:
+            return tokens[:, 0]
+        return self.backbone.forward_head(tokens, pre_logits=True)
+
+    def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
+        """Embeddings of unit length, float32; their inner product is the cosine similarity."""
+        embeddings = nn.functional.normalize(self.features(images).float(), dim=1)
+        return nn.functional.normalize(self.reduction(embeddings), dim=1) if self.config.reduced else embeddings
+
+    @torch.no_grad()
+    def attention(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch layer adaptor"]:
+        """The weight each adaptor gets, for every image and layer."""
+        self.features(images)
+        layers = [layer.weights for layer in self.adaptors if layer.weights is not None]
+        if not layers:
+            raise ValueError("attention needs a fusion of at least two adaptors; this model has none")
+        return torch.stack(layers, 1)
+
+    def mask(self, *names: str) -> "Model":
+        """Leaves the named adaptors out from now on (the others share their weight); no name brings all back."""
+        known = self.config.adaptors.names if self.config.adaptors else []
+        if unknown := set(names) - set(known):
+            raise ValueError(f"no adaptor {', '.join(sorted(unknown))}; known: {', '.join(known) or 'none'}")
+        if len(known) < 2 or len(set(names)) == len(known):
+            raise ValueError(f"masking {', '.join(names)} would leave no adaptor of {', '.join(known) or 'none'}")
+        for layer in self.adaptors:
+            layer.masked.copy_(torch.tensor([name in names for name in known]))
+        return self
+
+    def transform(self, image: Image.Image) -> Num[Tensor, "3 y x"]:
+        """One PIL image as the uint8 tensor the model expects, prepared exactly as the pipeline prepares its own."""
+        pixels = torch.from_numpy(square(image, self.config.resize).copy())
+        start = (self.config.resize - self.config.size) // 2
+        stop = start + self.config.size
+        return pixels[start:stop, start:stop].permute(2, 0, 1)
+
+
+def save(model: Model, folder: Path) -> None:
+    """Writes `weights.safetensors` (sorted, float32 or float16 as held) and `config.json`."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(model.state_dict().items())}
+    save_file(tensors, folder / "weights.safetensors")
+    text = json.dumps(model.config.model_dump(mode="json"), indent=1)
+    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+
+
+def load(path: str | Path) -> Model:
+    """The model saved in a folder, frozen, in evaluation mode, on the CPU. Reads no pickle.
+
+    ValueError names the file where it is missing or damaged, and the shapes where weights and config do not fit.
+    """
+    folder = Path(path)
+    model = Model(read_config(folder))
+    load_weights(model, folder / "weights.safetensors")
+    return model

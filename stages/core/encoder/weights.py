@@ -1,0 +1,34 @@
+"""Tensors from files into modules, strictly: all of them, no others, of the same shapes."""
+
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+
+def load_weights(module: nn.Module, file: Path, prefix: str = "") -> None:
+    """Fills the module from a safetensors file, strictly: all its tensors, no others, same shapes."""
+    try:
+        tensors = load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise ValueError(
+            f"{file} is missing or damaged ({error}); delete it and run the stage that writes it"
+        ) from error
+    fit_tensors(module, {prefix + name: tensor for name, tensor in tensors.items()}, str(file))
+
+
+def fit_tensors(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
+    """Loads the tensors, or says which are missing, left over or of another shape."""
+    expected = module.state_dict()
+    problems = [f"missing {name}" for name in expected if name not in tensors]
+    problems += [f"unknown {name}" for name in tensors if name not in expected]
+    problems += [
+        f"{name} is {tuple(tensors[name].shape)}, the architecture wants {tuple(expected[name].shape)}"
+        for name in expected
+        if name in tensors and tensors[name].shape != expected[name].shape
+    ]
+    if problems:
+        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+        raise ValueError(f"{origin} does not fit the encoder: {shown}")
+    module.load_state_dict(tensors)

@@ -1,0 +1,4 @@
+"""Grappa, the main path: training on pseudo-labels, learning to fuse, the random sets it is compared with, its report.
+
+The adaptors themselves are part of the model, in `encoder`.
+"""

@@ -1,0 +1,73 @@
+"""Learning to tell classes apart with the norm-softmax loss: pseudo-labels, or true labels in the supervised studies.
+
+What trains is up to the caller: one adaptor set, the attention of a fusion, or a whole encoder.
+"""
+
+from pathlib import Path
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from stages.core.compute import device, processes
+from stages.core.encoder.model import Model
+from stages.core.encoder.views import Augmentation, augment
+from stages.core.losses.norm_softmax import norm_softmax
+from stages.core.runner.schema import Section
+from stages.core.store import arrays
+from stages.core.training.loop import Schedule, fit
+
+
+class ClassifierSettings(Section):
+    gamma: float = Field(gt=0, description="scale of the cosines in the softmax")
+    epochs: int = Field(ge=1)
+    batch: int = Field(ge=2)
+    learning_rate: float = Field(gt=0, description="Adam")
+    weight_decay: float = Field(ge=0, description="Adam's own (coupled) decay")
+    warmup: float = Field(ge=0, description="epochs")
+    precision: device.Precision
+    augmentation: Augmentation
+
+
+def train(
+    model: Model,
+    parts: nn.Module,
+    start: Tensor,
+    pixels: arrays.Reader,
+    rows: Tensor,
+    labels: Tensor,
+    params: ClassifierSettings,
+    seed: int,
+    work: Path,
+) -> list[dict[str, int | float]]:
+    """Trains the `parts` of a model and a throw-away classifier that begins at `start` (class x dim); the history.
+
+    `labels[i]` is of `rows[i]`.
+    """
+    where = device.best()
+    classifier = nn.ParameterList([nn.Parameter(start.clone())])
+    trained = nn.ModuleDict({"adaptors": parts, "classifier": classifier}).requires_grad_(True).to(where)
+    model.to(where)
+    optimizer = torch.optim.Adam(trained.parameters(), params.learning_rate, weight_decay=params.weight_decay)
+
+    def read(batch: Tensor) -> Tensor:
+        return device.staged(pixels[rows[batch].numpy()], where)
+
+    def step(batch: Tensor, generator: torch.Generator, images: Tensor) -> dict[str, Tensor]:
+        # Every process draws the views of the whole batch, and takes its share of them through the model.
+        mine = processes.share(len(batch))
+        views = augment(images.to(where, non_blocking=True), model.config.size, params.augmentation, generator)
+        with device.autocast(where, params.precision):
+            tokens = model.features(views[mine])
+        loss, accuracy = norm_softmax(tokens, trained["classifier"][0], labels[batch][mine].to(where), params.gamma)
+        part = len(tokens) / len(batch)
+        return {"loss": part * loss, "accuracy": part * accuracy}
+
+    schedule = Schedule(params.epochs, params.warmup, 0.0)
+    return fit(trained, optimizer, schedule, len(rows), params.batch, seed, step, work, load=read, shared=True)
+
+
+def class_means(embeddings: Tensor, labels: Tensor) -> Tensor:
+    """`class dim`: the mean embedding of each class, a classifier that is right from the start."""
+    sums = torch.zeros(int(labels.max()) + 1, embeddings.shape[1]).index_add_(0, labels, embeddings)
+    return sums / torch.bincount(labels)[:, None]

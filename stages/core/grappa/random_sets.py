@@ -1,0 +1,24 @@
+"""Adaptor sets drawn at random, put into a plain encoder to be trained together (M+A_1 and M*(random) of Grappa)."""
+
+import torch
+from torch import nn
+
+from stages.core.encoder.adaptors import start_attention
+from stages.core.encoder.config import AdaptorConfig, Attention
+from stages.core.encoder.model import Model
+
+
+def insert_random(model: Model, count: int, width: int, attention: Attention, std: float, seed: int) -> nn.ModuleList:
+    """Inserts `count` near-identity sets, fused by attention if there are several; returns all of them, layer by layer.
+
+    `std` is that of Q and K.
+    """
+    torch.manual_seed(seed)  # nn.Linear draws from the global generator; nothing else here does
+    names = [f"random{i + 1}" for i in range(count)]
+    fusion = "average" if count == 1 else "attention"
+    config = AdaptorConfig(names=names, width=width, fusion=fusion, attention=attention)
+    model.insert(model.new_adaptors(config), config)
+    generator = torch.Generator().manual_seed(seed)
+    for layer in model.adaptors:
+        start_attention(layer, generator, std)
+    return nn.ModuleList(model.adaptors)

@@ -1,0 +1,53 @@
+"""How the report names the models, and which rows it sets in bold."""
+
+import math
+from collections.abc import Callable, Collection, Iterable
+
+from stages.core.grappa.report import scores
+from stages.core.report import figures
+
+TITLES = {
+    "pixels": ("Raw pixels", "no model"),
+    "encoder": ("Frozen encoder", "what you start from"),
+    "oracle": ("Oracle", "best adaptor per task, chosen with test labels: not comparable"),
+    "average": ("Average fusion", "one model, all adaptors alike"),
+    "augmentation": ("Augmentation fusion", "one model, attention from pairs of views"),
+    "neighbour": ("Neighbour fusion", "one model, attention from pairs of neighbours"),
+    "static": ("Static neighbour fusion", "the same with the encoder's own graph throughout"),
+    "supervised": ("Supervised fusion", "attention from true labels: not comparable"),
+    "one_set": ("One random set", "M+A_1: from pairs of views, no clustering"),
+    "many_sets": ("Random sets, fused", "M*(random): trained together from pairs of views"),
+    "tldr": ("TLDR-style reduction", "linear, from pairs of neighbours"),
+}
+
+
+HOW = {"full": "all weights", "one": "one adaptor set", "many": "fused adaptor sets"}
+
+
+def title_of(model: str) -> tuple[str, str]:
+    task, _, how = model.rpartition("-")
+    if task and how in HOW:
+        return f"Supervised on {task}", f"{HOW[how]}, true labels: not comparable"
+    return TITLES.get(model, (f"Adaptor {model}", "one granularity"))
+
+
+# What the templates of this room ask for beside their content.
+WORDS = {"title_of": title_of, "whitened": scores.WHITENED, "mean": scores.MEAN, "oracle": scores.ORACLE}
+
+
+def best_rows(table: scores.Scores, bounds: Collection[str] = ()) -> dict[str, list[str]]:
+    """The rows of highest R-Precision of each column as shown; less the oracle and the `bounds`, which saw labels."""
+    comparable = [row for row in table.rows if row.removesuffix(scores.WHITENED) not in (scores.ORACLE, *bounds)]
+    best = {}
+    for column in [scores.MEAN, *table.tasks]:
+        shown = {row: round(table.get(row, column), 1) for row in comparable}
+        highest = max((value for value in shown.values() if not math.isnan(value)), default=math.nan)
+        best[column] = [row for row, value in shown.items() if value == highest]
+    return best
+
+
+def placement(values: Iterable[float]) -> Callable[[float], str]:
+    """Where a value stands on a track from 0 to 100 %, so that all the values fit."""
+    known = [value for value in values if not math.isnan(value)] or [0.0]
+    ends = figures.ticks(min(known), max(known), 4)
+    return lambda value: f"{3 + 94 * (0 if math.isnan(value) else value - ends[0]) / (ends[-1] - ends[0]):.2f}"

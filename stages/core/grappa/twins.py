@@ -1,0 +1,156 @@
+"""Learning from pairs of images with the Barlow Twins loss: two views of one, or an image and one of its neighbours.
+
+What trains is up to the caller: the attention of a fusion, whole adaptor sets, or a linear reduction.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from timm.optim import Lars
+from torch import Tensor, nn
+
+from stages.core.compute import device
+from stages.core.encoder.extract import embed
+from stages.core.encoder.model import Model
+from stages.core.encoder.views import Augmentation, augment
+from stages.core.losses.barlow_twins import barlow_twins
+from stages.core.retrieval.neighbours import nearest
+from stages.core.runner.schema import Section
+from stages.core.store import arrays
+from stages.core.training.loop import Schedule, fit
+
+
+class TwinSettings(Section):
+    epochs: int = Field(ge=1)
+    batch: int = Field(ge=2, description="pairs")
+    learning_rate: float = Field(gt=0, description="LARS, before the scaling with batch / 256")
+    weight_decay: float = Field(ge=0)
+    warmup: float = Field(ge=0, description="epochs")
+    beta: float = Field(ge=0, description="weight of the off-diagonal correlations")
+    scale: float = Field(
+        gt=0, description="factor on the loss; LARS takes it out of Q and K, the projector's norms feel it"
+    )
+    projector: list[int] = Field(min_length=1, description="widths of the throw-away projector")
+
+
+class Pairs(TwinSettings):
+    start_std: float = Field(gt=0, description="standard deviation of Q and K at the start")
+    precision: device.Precision
+    augmented: Literal["both", "second"] = Field(description="which of a pair is augmented; the other is cropped only")
+    augmentation: Augmentation
+
+
+class NeighbourPairs(Pairs):
+    neighbours: int = Field(ge=1, description="the partner is drawn from this many nearest ones")
+    refresh: bool = Field(
+        description="rebuild the graph before every epoch but the first; false keeps the encoder's (the static variant)"
+    )
+
+
+def build_projector(dim: int, widths: list[int]) -> nn.Sequential:
+    """Linear, batch norm, ReLU for each width; the last is linear alone. No biases, as in Barlow Twins."""
+    layers: list[nn.Module] = []
+    for width in widths[:-1]:
+        layers += [nn.Linear(dim, width, bias=False), nn.BatchNorm1d(width), nn.ReLU()]
+        dim = width
+    return nn.Sequential(*layers, nn.Linear(dim, widths[-1], bias=False))
+
+
+def build_optimizer(trained: nn.Module, params: TwinSettings) -> Lars:
+    """LARS as Barlow Twins uses it: no decay and no layer-wise rate for biases and norms."""
+    # The biases of several adaptors are the rows of one array, so the number of dimensions does not tell a bias.
+    plain = {name for name, p in trained.named_parameters() if name.endswith("bias") or p.ndim <= 1}
+    weights = [p for name, p in trained.named_parameters() if name not in plain]
+    others = [p for name, p in trained.named_parameters() if name in plain]
+    groups = [{"params": weights}, {"params": others, "weight_decay": 0.0}]
+    rate = params.learning_rate * params.batch / 256
+    return Lars(groups, lr=rate, momentum=0.9, weight_decay=params.weight_decay, trust_coeff=1e-3)
+
+
+def first_neighbours(graph: np.ndarray, count: int) -> Tensor:
+    """The `count` nearest rows of every row, from a graph `row neighbour`; ValueError where it has fewer."""
+    if count > graph.shape[1]:
+        raise ValueError(
+            f"partners are to be drawn from {count} neighbours, the graph has {graph.shape[1]} of each image: "
+            f"set knn_graph.neighbours to {count} or more, or lower `neighbours` of what trains"
+        )
+    return torch.from_numpy(graph[:, :count])
+
+
+def learn(
+    trained: nn.Module,
+    encode: Callable[[Tensor], Tensor],
+    views: Callable[[Tensor, bool, torch.Generator], Tensor],
+    count: int,
+    neighbours: Callable[[int], Tensor] | None,
+    params: TwinSettings,
+    seed: int,
+    work: Path,
+) -> list[dict[str, int | float]]:
+    """Trains `trained["projector"]` and whatever else is in `trained`; returns the history.
+
+    `views` makes inputs of rows (second of a pair or not), `encode` features of inputs. `neighbours` gives the table
+    of partners for an epoch; without it an image is its own partner.
+    """
+    table: Tensor | None = None
+
+    def start_epoch(epoch: int) -> None:
+        nonlocal table
+        table = neighbours(epoch) if neighbours is not None else None
+
+    def step(batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        partners = batch
+        if table is not None:
+            choice = torch.randint(table.shape[1], (len(batch),), generator=generator)
+            partners = table[batch, choice]
+        inputs = torch.cat([views(batch, False, generator), views(partners, True, generator)])
+        features = encode(inputs)
+        # Each half goes through the projector alone: its batch norm must not see both members of a pair at once.
+        first, second = (trained["projector"](half) for half in features.float().chunk(2))
+        return {"loss": params.scale * barlow_twins(first, second, params.beta)}
+
+    schedule = Schedule(params.epochs, params.warmup, 0.001)
+    optimizer = build_optimizer(trained, params)
+    return fit(trained, optimizer, schedule, count, params.batch, seed, step, work, start_epoch)
+
+
+def train(
+    model: Model,
+    parts: nn.Module,
+    pixels: arrays.Reader,
+    rows: np.ndarray,
+    graph: arrays.Reader | None,
+    params: Pairs,
+    seed: int,
+    work: Path,
+) -> list[dict[str, int | float]]:
+    """Trains the `parts` of a model (and a throw-away projector) on pairs of images. No graph: two views of each."""
+    where = device.best()
+    torch.manual_seed(seed)  # for the projector's start
+    projector = build_projector(model.dim, params.projector)
+    trained = nn.ModuleDict({"attention": parts, "projector": projector}).requires_grad_(True).to(where)
+    model.to(where)
+    plain = Augmentation(**dict.fromkeys(Augmentation.model_fields, 0.0) | {"smallest_crop": 1.0})
+    table = first_neighbours(graph[:], params.neighbours) if graph is not None else None
+
+    def neighbours(epoch: int) -> Tensor:
+        nonlocal table
+        if params.refresh and epoch > 0:
+            embeddings = embed(model, pixels, rows, params.batch, params.precision, "graph")
+            table = torch.from_numpy(nearest(embeddings, embeddings, params.neighbours, exclude_self=True)[1])
+        return table
+
+    def views(batch: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
+        images = torch.from_numpy(pixels[rows[batch.numpy()]]).to(where, non_blocking=True)
+        changed = is_second or params.augmented == "both"
+        return augment(images, model.config.size, params.augmentation if changed else plain, generator)
+
+    def encode(inputs: Tensor) -> Tensor:
+        with device.autocast(where, params.precision):
+            return model.features(inputs)
+
+    return learn(trained, encode, views, len(rows), neighbours if graph is not None else None, params, seed, work)

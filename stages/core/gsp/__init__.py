@@ -1,0 +1,1 @@
+"""Generalized Sum Pooling: poolings, training in folds, ensembles of folds, small studies, its pages."""

@@ -1,0 +1,103 @@
+"""Training that validates every few steps, stops when that no longer gains, and keeps the best state met."""
+
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from stages.core.runner.progress import progress
+from stages.core.runner.schema import Section
+from stages.core.training import checkpoint
+
+log = logging.getLogger(__name__)
+History = list[dict[str, int | float]]
+CLIP = 10.0
+
+
+class Stopping(Section):
+    """When to validate, when to lower the learning rate, and when to stop."""
+
+    every: int = Field(ge=1, description="steps between two validations")
+    patience: int = Field(ge=1, description="validations without a gain before it stops")
+    least_gain: float = Field(ge=0, description="a smaller rise of MAP@R is no gain; a fraction")
+    plateau: int | None = Field(ge=1, description="validations without a gain before the rate falls; null: never")
+    factor: float = Field(gt=0, le=1, description="what the rate is multiplied with at a plateau")
+    longest: int = Field(ge=1, description="steps at most")
+
+
+def best(history: History, least_gain: float) -> int:
+    """The position of the row whose state is kept: the last one to beat the best before it by `least_gain`."""
+    kept = 0
+    for i, row in enumerate(history):
+        if row["map_at_r"] > history[kept]["map_at_r"] + least_gain:
+            kept = i
+    return kept
+
+
+def rate_factor(history: History, params: Stopping) -> float:
+    """What the learning rate is multiplied with after this history: `factor` for every plateau met (and waited out)."""
+    plateaus = waited = 0
+    for i in range(1, len(history) if params.plateau else 0):
+        waited = 0 if best(history[: i + 1], params.least_gain) == i else waited + 1
+        if waited == params.plateau:
+            plateaus, waited = plateaus + 1, 0
+    return params.factor**plateaus
+
+
+def is_over(history: History, params: Stopping) -> bool:
+    """Whether the steps or the patience are used up."""
+    if not history:
+        return False
+    waited = len(history) - 1 - best(history, params.least_gain)
+    return history[-1]["step"] >= params.longest or waited >= params.patience
+
+
+def fit(
+    trained: nn.ModuleDict,
+    optimizer: torch.optim.Optimizer,
+    params: Stopping,
+    step: Callable[[int, torch.Generator], Tensor],
+    validate: Callable[[], float],
+    seed: int,
+    folder: Path,
+    description: str,
+) -> History:
+    """Trains `trained["current"]` and leaves its best state in `trained["best"]`; one row per validation.
+
+    `step` maps its number and a generator to a loss. Rows are {step, loss, map_at_r, rate}. Whether to stop and what
+    rate to use follow from the rows alone, and each period draws from a generator of its own, so a run continued from
+    the checkpoint in `folder` ends with the same bytes. ValueError where the loss is not finite.
+    """
+    rates = [group["lr"] for group in optimizer.param_groups]
+    history = checkpoint.resume(folder, trained, optimizer)
+    while not is_over(history, params):
+        done = int(history[-1]["step"]) if history else 0
+        generator = torch.Generator().manual_seed(seed * 100_003 + len(history))
+        factor, total = rate_factor(history, params), torch.zeros(())
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * factor
+        steps = min(params.every, params.longest - done)
+        trained["current"].train()
+        for number in progress(range(done, done + steps), f"{description}, step {done}", unit="step"):
+            loss = step(number, generator)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(trained["current"].parameters(), CLIP)
+            optimizer.step()
+            total = total.to(loss) + loss.detach()
+        trained["current"].eval()
+        mean = float(total) / steps
+        if not math.isfinite(mean):
+            raise ValueError(f"the loss of {description} became {mean} before step {done + steps}: lower the rate")
+        history.append({"step": done + steps, "loss": mean, "map_at_r": validate(), "rate": factor})
+        if best(history, params.least_gain) == len(history) - 1:
+            trained["best"].load_state_dict(trained["current"].state_dict())
+        checkpoint.save(folder, trained, optimizer, history)
+    top = history[best(history, params.least_gain)]
+    found = (100 * top["map_at_r"], top["step"], history[-1]["step"])
+    log.info("%s: validation MAP@R %.2f %% at step %d of %d", description, *found)
+    return history

@@ -1,0 +1,29 @@
+"""The labelled images of one folder, as metric learning sees them."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int64
+
+from stages.core.store.collection import read_table
+
+
+class Images(NamedTuple):
+    """One entry per image: its class number and its split (train, test, query, gallery); `names` by class number."""
+
+    labels: Int64[np.ndarray, " image"]
+    splits: np.ndarray
+    names: list[str]
+
+
+def read_images(folder: Path) -> Images:
+    """The table of a task's images, or of collages; ValueError where they have no labels."""
+    table = read_table(folder)
+    labels = table["label"].to_numpy().astype(np.int64)
+    if (labels < 0).any():
+        raise ValueError(f"{folder} holds images without a class; metric learning needs <root>/<class>/<image>")
+    names = [""] * (int(labels.max()) + 1)
+    for label, name in zip(labels.tolist(), table["class_name"].to_pylist(), strict=True):
+        names[label] = name
+    return Images(labels, np.array(table["split"].to_pylist()), names)

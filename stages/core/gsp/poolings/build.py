@@ -1,0 +1,118 @@
+"""From a feature map to one vector: Generalized Sum Pooling, and every pooling it is compared with (GSP, Table 6).
+
+pool = build("gsp", channels=128, prototypes=64, mu=0.3, epsilon=5.0)
+vector, attributes, weights = pool(maps)        # vector: pool.size numbers per image
+"""
+
+import inspect
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from stages.core.gsp.poolings.cbam import CBAM
+from stages.core.gsp.poolings.crow import CroW
+from stages.core.gsp.poolings.delf import DeLF
+from stages.core.gsp.poolings.gemax import GeneralisedMax
+from stages.core.gsp.poolings.gsop import GSoP
+from stages.core.gsp.poolings.netvlad import NetVLAD
+from stages.core.gsp.poolings.otp import OTP
+from stages.core.gsp.poolings.plain import Average, AverageMaximum, GeneralisedMean, Maximum, Pooled
+from stages.core.gsp.poolings.selected import SelectedMaximum, SelectedMean, SelectedSum
+from stages.core.gsp.poolings.selection import start_prototypes
+from stages.core.gsp.poolings.solar import SOLAR
+from stages.core.gsp.poolings.t_smk import NormWeighted
+from stages.core.gsp.poolings.tfm import Transformer
+from stages.core.gsp.poolings.weldon import WELDON
+
+__all__ = ["KNOWN", "GeneralizedSumPooling", "Head", "Pooled", "build", "start_prototypes"]
+
+KNOWN: dict[str, type[nn.Module]] = {
+    "gap": Average,
+    "gmp": Maximum,
+    "gap_gmp": AverageMaximum,
+    "gemean": GeneralisedMean,
+    "gemax": GeneralisedMax,
+    "gsp": SelectedSum,
+    "gemean_gsp": SelectedMean,
+    "gmp_gsp": SelectedMaximum,
+    "cbam": CBAM,
+    "crow": CroW,
+    "delf": DeLF,
+    "gsop": GSoP,
+    "netvlad": NetVLAD,
+    "otp": OTP,
+    "solar": SOLAR,
+    "t_smk": NormWeighted,
+    "tfm": Transformer,
+    "weldon": WELDON,
+}
+# What a pooling reads where it is followed by a linear map: else the backbone's features, pooled and then mapped.
+EMBEDDED = {"gsp", "gsop", "weldon"}  # features already mapped
+BOTH = {"gemean_gsp", "gmp_gsp"}  # chooses places among mapped features, pools the backbone's
+OWN = {"netvlad", "otp", "tfm"}  # has a linear map of its own; mapped again only where its size differs
+
+
+class GeneralizedSumPooling(nn.Module):
+    """sum_j p_j f_j with weights from transport to trained prototypes (Eq. 4.1); the mean of all features for mu = 1.
+
+    ValueError for mu outside (0, 1] and epsilon <= 0; on the CPU also for maps with NaN. An `nn.Parameter` as mu is
+    learned.
+    """
+
+    def __init__(self, channels: int, prototypes: int, mu: float | nn.Parameter, epsilon: float) -> None:
+        super().__init__()
+        self.pool = SelectedSum(channels, prototypes, mu, epsilon)
+
+    def forward(
+        self, maps: Float[Tensor, "batch channel y x"]
+    ) -> tuple[Float[Tensor, "batch channel"], Float[Tensor, "batch prototype"]]:
+        """(pooled, attributes): the weighted sum in the type of the map, and each prototype's part of it, Eq. 4.3."""
+        vector, attributes, _ = self.pool(maps)
+        return vector, attributes
+
+    def weigh(self, maps: Float[Tensor, "batch channel y x"]) -> Float[Tensor, "batch y x"]:
+        """p: the weight of every place; they sum to 1 over a map."""
+        return self.pool.selection(maps)[0]
+
+
+def build(name: str, channels: int, **values: object) -> nn.Module:
+    """The pooling of that name. Its call takes `batch channel y x` and returns `Pooled`; `size` is the vector's length.
+
+    ValueError lists the known names, or the values that this pooling takes.
+    """
+    if name not in KNOWN:
+        raise ValueError(f"no pooling {name!r}; known: {', '.join(sorted(KNOWN))}")
+    taken = {key: value for key, value in inspect.signature(KNOWN[name]).parameters.items() if key != "channels"}
+    missing = [key for key, value in taken.items() if value.default is inspect.Parameter.empty and key not in values]
+    if missing or set(values) - set(taken):
+        raise ValueError(f"pooling {name!r} takes {', '.join(taken) or 'no values'}; met {', '.join(values) or 'none'}")
+    return KNOWN[name](channels, **values)
+
+
+class Head(nn.Module):
+    """A pooling with the linear map to the embedding: `batch channel y x` -> `Pooled` with `embedding` numbers.
+
+    Prototypes live in the embedded space (GSP, 4.4): plain GSP sums the embedded features, which is the same as
+    embedding their sum; with a generalised mean or a maximum the backbone's own features are pooled, then embedded.
+    """
+
+    def __init__(self, channels: int, embedding: int, pooling: str, **values: object) -> None:
+        super().__init__()
+        self.name = pooling
+        space = {"space": embedding} if pooling in BOTH else {}
+        self.pool = build(pooling, embedding if pooling in EMBEDDED else channels, **values | space)
+        mapped = pooling in OWN and self.pool.size == embedding
+        size = channels if pooling in EMBEDDED else self.pool.size
+        self.project = nn.Identity() if mapped else nn.Linear(size, embedding, bias=False)
+        if isinstance(self.project, nn.Linear):
+            nn.init.xavier_uniform_(self.project.weight)
+
+    def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
+        if self.name in EMBEDDED:
+            return self.pool(self.embed(maps))
+        pooled = self.pool(maps, self.embed(maps)) if self.name in BOTH else self.pool(maps)
+        return pooled._replace(vector=self.project(pooled.vector))
+
+    def embed(self, maps: Float[Tensor, "batch channel y x"]) -> Float[Tensor, "batch embedding y x"]:
+        """The linear map at every place."""
+        return nn.functional.conv2d(maps, self.project.weight[:, :, None, None])

@@ -1,0 +1,123 @@
+"""What a page of the metric-learning branch shows, from the numbers and pictures of its runs."""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from stages.core.gsp.report import looks
+from stages.core.report import figures
+from stages.core.report.figures import Line
+from stages.core.report.pictures import pictured
+
+STYLES = ("encoder", "average", "neighbour", "augmentation", "k")
+TITLES = {"map_at_r": "MAP@R", "r_precision": "R-Precision", "recall_at_1": "P@1", "accuracy": "accuracy"}
+PUBLISHED = Path(__file__).with_name("gsp_published.csv")
+
+
+def title_of(metric: str) -> str:
+    return TITLES.get(metric, metric.replace("recall_at_", "Recall@"))
+
+
+def table(metrics: Mapping[str, Mapping], shown: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[dict]]:
+    """Columns and rows in percent from {run: {form: {metric: {mean, std}}}}; `shown` are (form, metric, column)."""
+    rows = [
+        {
+            "name": run,
+            "values": [{key: 100 * forms[form][metric][key] for key in ("mean", "std")} for form, metric, _ in shown],
+        }
+        for run, forms in metrics.items()
+    ]
+    for i in range(len(shown)):
+        highest = max(round(row["values"][i]["mean"], 2) for row in rows)
+        for row in rows:
+            row["values"][i]["is_best"] = round(row["values"][i]["mean"], 2) == highest
+    return [column for _, _, column in shown], rows
+
+
+def curves(histories: Mapping[str, Sequence[tuple[float, float]]], title: str) -> list[dict]:
+    """One chart of validation MAP@R over steps; points are (step, fraction)."""
+    lines = [
+        Line(name, f"s-{STYLES[i % len(STYLES)]}", [(x, 100 * y) for x, y in points])
+        for i, (name, points) in enumerate(histories.items())
+    ]
+    lines = figures.finite(lines)
+    if not lines:
+        return []
+    steps = sorted({x for line in lines for x, _ in line.points})
+    label = f"{title}: " + ", ".join(f"{line.name} {max(y for _, y in line.points):.1f}" for line in lines)
+    drawn = figures.line_chart(
+        label, lines, x_ticks=[(x, f"{x:g}") for x in steps], x_label="steps", y_label="validation MAP@R, %"
+    )
+    return [{"title": title, "drawing": drawn}]
+
+
+def pictures(tensors: Mapping[str, np.ndarray], runs: Sequence[str], classes: Sequence[str], size: int) -> dict | None:
+    """Every shown image under the weights of each run: shaded by weight, and where there are prototypes tinted."""
+    if not classes:
+        return None
+    columns, rows = ["class", "image"], [{"name": name, "pictures": []} for name in classes]
+    for row, pixels in zip(rows, tensors["pixels"], strict=True):
+        row["pictures"].append(pictured(pixels, size))
+    for run in runs:
+        weights, nearest = tensors[f"weights/{run}"], tensors.get(f"nearest/{run}")
+        columns.append(f"{run}: {100 * looks.share_of_best_quarter(weights):.0f} %")
+        if nearest is not None:
+            columns.append("its prototypes")
+        for i, row in enumerate(rows):
+            row["pictures"].append(pictured(looks.shade(tensors["pixels"][i], weights[i]), size))
+            if nearest is not None:
+                row["pictures"].append(pictured(looks.tint(tensors["pixels"][i], weights[i], nearest[i]), size))
+    note = (
+        "Left the image; then, for each run, every place as bright as its weight, and in the colour of its nearest "
+        "prototype. The percentage is the weight that lies on the quarter of the places with most weight: 25 % for a "
+        "plain mean."
+    )
+    return {"columns": columns, "rows": rows, "note": note}
+
+
+def attribute_maps(
+    attributes: Mapping[str, Float[np.ndarray, "class prototype"]], classes: Sequence[str]
+) -> list[dict]:
+    """One heat map per run: classes by prototypes, against an even share."""
+    maps = []
+    for run, values in attributes.items():
+        even = 1 / values.shape[1]
+        limit = max(float(np.abs(values - even).max()), 0.25 * even)
+        numbers = [str(i + 1) for i in range(values.shape[1])]
+        label = f"Attributes of {run}: classes by prototypes"
+        names = [name[:8] for name in classes]
+        drawn = figures.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit)
+        maps.append({"title": run, "drawing": drawn})
+    return maps
+
+
+def published(images: str, runs: Mapping[str, tuple[str, str]], metrics: Mapping[str, Mapping]) -> list[dict]:
+    """The published numbers of these images for the losses and poolings that were run, with ours beside them.
+
+    `runs` maps a run to its loss and pooling. 128-D stands beside the mean of the folds, 512-D beside all in a row.
+    """
+    with PUBLISHED.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["images"] == images]
+    shown = []
+    for row in rows:
+        for run, pair in runs.items():
+            form = "concat" if row["dim"] == "512" else "mean"
+            if pair == (row["loss"], row["pooling"]) and row["metric"] in metrics[run][form]:
+                ours = 100 * metrics[run][form][row["metric"]]["mean"]
+                shown.append(row | {"percent": float(row["percent"]), "ours": ours, "metric": title_of(row["metric"])})
+    return shown
+
+
+def gains(metrics: Mapping[str, Mapping], pairs: Sequence[tuple[str, str]], form: str) -> list[dict]:
+    """A sentence for each (run, base): MAP@R of both and the difference in points."""
+    sentences = []
+    for run, base in pairs:
+        after, before = (100 * metrics[name][form]["map_at_r"]["mean"] for name in (run, base))
+        if math.isfinite(after - before):
+            text = f"{run} against {base}: MAP@R {after:.2f} % and {before:.2f} %,"
+            sentences.append({"text": text, "gain": round(after - before, 2)})
+    return sentences

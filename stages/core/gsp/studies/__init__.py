@@ -1,0 +1,1 @@
+"""Small controlled experiments: bags of tokens, and a toy map of colours."""

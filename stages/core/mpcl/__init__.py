@@ -1,0 +1,1 @@
+"""MPCL: pretraining with several projectors, and probes of what an encoder knows."""

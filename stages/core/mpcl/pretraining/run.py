@@ -1,0 +1,112 @@
+"""One pretraining run: a framework, its projectors and its objective, trained on the views of images."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stages.core.compute import device, processes
+from stages.core.encoder.views import Augmentation, augment
+from stages.core.mpcl.pretraining import data_parallel
+from stages.core.mpcl.pretraining.barlow_twins import BarlowTwins, BarlowTwinsParams
+from stages.core.mpcl.pretraining.heads import Reading, Variant, build_projectors
+from stages.core.mpcl.pretraining.moco_v2 import MocoV2, MocoV2Params
+from stages.core.mpcl.pretraining.moco_v3 import MocoV3, MocoV3Params
+from stages.core.mpcl.pretraining.objective import Balance, HeadBalance, combine
+from stages.core.mpcl.pretraining.optimizer import build_optimizer
+from stages.core.mpcl.trainable import TrainableEncoder
+from stages.core.store import arrays
+from stages.core.training.loop import Schedule, fit
+
+FrameworkParams = MocoV2Params | MocoV3Params | BarlowTwinsParams
+
+
+@dataclass(frozen=True)
+class Heads:
+    """How many projectors, how they are built, and what sets them apart."""
+
+    count: int
+    reading: Reading
+    variant: Variant
+    contrast: float
+    balance: Balance
+    epsilon: float
+    dropout: float
+    orthogonal: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run is, in which steps, and what the two views are."""
+
+    epochs: int
+    batch: int
+    warmup: float
+    least_spread: float
+    views: tuple[Augmentation, Augmentation]
+
+
+def build_framework(
+    encoder: TrainableEncoder, heads: Heads, params: FrameworkParams, batch: int, generator: torch.Generator
+) -> MocoV2 | MocoV3 | BarlowTwins:
+    """The framework that these parameters belong to, around the encoder; ValueError for a pair that cannot work."""
+    projectors = build_projectors(
+        encoder.dim, heads.count, heads.reading, heads.variant, params.projector, heads.dropout
+    )
+    if isinstance(params, MocoV2Params):
+        return MocoV2(encoder, projectors, params, batch, generator)
+    if isinstance(params, MocoV3Params):
+        return MocoV3(encoder, projectors, params)
+    return BarlowTwins(encoder, projectors, params)
+
+
+def pretrain(
+    encoder: TrainableEncoder,
+    pixels: arrays.Reader,
+    rows: np.ndarray,
+    heads: Heads,
+    params: FrameworkParams,
+    plan: Plan,
+    seed: int,
+    work: Path,
+) -> list[dict[str, int | float]]:
+    """Trains the encoder in place and returns the history. Every batch has the same size; which images are left over
+    differs from epoch to epoch. ValueError for fewer images than a batch, a loss that is not finite, or a collapse."""
+    count = len(rows) // plan.batch * plan.batch
+    if not count:
+        raise ValueError(f"{len(rows)} images do not fill one batch of {plan.batch}: set a smaller batch")
+    where = device.best()
+    torch.manual_seed(seed)  # of the projectors' start
+    generator = torch.Generator().manual_seed(seed)
+    framework = build_framework(encoder, heads, params, plan.batch, generator)
+    balance = HeadBalance(heads.count, heads.balance, heads.epsilon)
+    trained = nn.ModuleDict({"framework": framework, "balance": balance}).to(where).train()
+    optimizer = build_optimizer(trained, params.optimizer, plan.batch)
+    steps, done, order = count // plan.batch, 0, rows
+
+    def start_epoch(epoch: int) -> None:
+        nonlocal done, order
+        balance.next_epoch(epoch, plan.least_spread)
+        done, order = epoch * steps, np.random.default_rng([seed, epoch]).permutation(rows)
+
+    def step(batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        nonlocal done
+        # Every process draws views of its own, from a generator that differs by its rank.
+        drawn = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
+        own = torch.Generator().manual_seed(drawn)
+        torch.manual_seed(drawn)  # of dropout, which knows no other generator
+        images = torch.from_numpy(pixels[order[data_parallel.share(batch).numpy()]]).to(where, non_blocking=True)
+        first, second = (augment(images, encoder.config.size, view, own) for view in plan.views)
+        measured = framework(first, second, done / (steps * plan.epochs), own)
+        done += 1
+        extra = heads.orthogonal * framework.projectors.overlap() if heads.variant == "orthogonal" else 0.0
+        values = combine(measured, balance.weights.clone(), heads.contrast, extra)
+        balance.record(measured.accuracies, values["spread"])
+        return {name: value / processes.count() for name, value in values.items()}
+
+    schedule = Schedule(plan.epochs, plan.warmup, 0.0)
+    history = fit(trained, optimizer, schedule, count, plan.batch, seed, step, work, start_epoch, shared=True)
+    balance.next_epoch(plan.epochs, plan.least_spread)
+    return history

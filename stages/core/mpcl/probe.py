@@ -1,0 +1,164 @@
+"""How much an encoder knows: classifiers on its features, or on itself with few labels."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float32, Int64
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stages.core.compute import device
+from stages.core.compute.blocks import blocks
+from stages.core.encoder.views import Augmentation, augment, centre_crop
+from stages.core.mpcl.trainable import TrainableEncoder
+from stages.core.retrieval.neighbours import nearest
+from stages.core.runner.schema import Section
+from stages.core.store import arrays
+from stages.core.training.loop import Schedule, batches, fit
+
+Labels = Int64[np.ndarray, " image"]
+
+
+class Recipe(Section):
+    epochs: int = Field(ge=1)
+    batch: int = Field(ge=1)
+    classifier_rate: float = Field(gt=0, description="SGD with momentum .9; a cosine leads to 0")
+    encoder_rate: float = Field(ge=0, description="0 leaves the encoder as it is: a linear probe")
+    weight_decay: float = Field(ge=0)
+    augmentation: Augmentation | None = Field(description="null with a frozen encoder: its features are computed once")
+
+
+def probe_split(
+    labels: Labels, is_train: Bool[np.ndarray, " image"]
+) -> tuple[Int64[np.ndarray, " some"], Int64[np.ndarray, " rest"]]:
+    """The labelled images to fit a classifier on, and those to test it with.
+
+    Where training and test images are of the same classes, these; else (zero-shot tasks) every second image of each
+    test class. Both are empty for a task without labelled test images. Which images the encoder has seen in
+    pretraining is for the run to say (`mpcl_encoder.images`).
+    """
+    known = np.flatnonzero(is_train & (labels >= 0))
+    unseen = np.flatnonzero(~is_train & (labels >= 0))
+    if len(unseen) and np.isin(labels[unseen], labels[known]).all():
+        return known, unseen
+    first = [unseen[labels[unseen] == c][::2] for c in np.unique(labels[unseen])]
+    chosen = np.sort(np.concatenate(first)) if first else unseen
+    return chosen, np.setdiff1d(unseen, chosen)
+
+
+def draw_share(labels: Labels, share: float, seed: int) -> Int64[np.ndarray, " chosen"]:
+    """A share of the images of each class, at least one, in ascending order."""
+    random, chosen = np.random.default_rng(seed), []
+    for c in np.unique(labels):
+        rows = np.flatnonzero(labels == c)
+        chosen.append(random.choice(rows, max(1, round(share * len(rows))), replace=False))
+    return np.sort(np.concatenate(chosen))
+
+
+def knn_accuracy(
+    known: Float32[np.ndarray, "image dim"],
+    known_labels: Labels,
+    asked: Float32[np.ndarray, "query dim"],
+    asked_labels: Int64[np.ndarray, " query"],
+    neighbours: int,
+    temperature: float,
+) -> float:
+    """The share of queries whose class wins among the nearest, each voting with exp(cosine / temperature)."""
+    cosines, found = nearest(asked, known, min(neighbours, len(known)), metric="cosine")
+    votes = np.zeros((len(asked), int(known_labels.max()) + 1))
+    rows = np.arange(len(asked))[:, None]
+    np.add.at(votes, (rows, known_labels[found]), np.exp(cosines.astype(np.float64) / temperature))
+    return float((votes.argmax(1) == asked_labels).mean())
+
+
+def build_classifier(dim: int, classes: int, seed: int) -> nn.Linear:
+    """A linear layer as MoCo's probe starts it: weights N(0, 0.01), no bias at first."""
+    classifier = nn.Linear(dim, classes)
+    classifier.weight.data.normal_(0, 0.01, generator=torch.Generator().manual_seed(seed))
+    classifier.bias.data.zero_()
+    return classifier
+
+
+def fit_linear(
+    features: Float[Tensor, "image dim"], labels: Tensor, classes: int, recipe: Recipe, seed: int
+) -> nn.Linear:
+    """A linear classifier on features that do not change."""
+    classifier = build_classifier(features.shape[1], classes, seed).to(features.device)
+    optimizer = torch.optim.SGD(classifier.parameters(), momentum=0.9, weight_decay=recipe.weight_decay)
+    schedule = Schedule(recipe.epochs, 0.0, 0.0)
+    for epoch in range(recipe.epochs):
+        generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
+        pieces = batches(len(features), recipe.batch, generator)
+        for i, rows in enumerate(pieces):
+            optimizer.param_groups[0]["lr"] = recipe.classifier_rate * schedule.factor(epoch + i / len(pieces))
+            optimizer.zero_grad(set_to_none=True)
+            functional.cross_entropy(classifier(features[rows]), labels[rows]).backward()
+            optimizer.step()
+    return classifier
+
+
+def fine_tune(
+    network: TrainableEncoder,
+    pixels: arrays.Reader,
+    rows: Int64[np.ndarray, " image"],
+    labels: Labels,
+    classes: int,
+    recipe: Recipe,
+    seed: int,
+    work: Path,
+) -> nn.Linear:
+    """Trains the network (in place, unless its rate is 0) with a classifier on augmented images; returns the latter."""
+    where, frozen = next(network.parameters()).device, recipe.encoder_rate == 0
+    trained = nn.ModuleDict({"classifier": build_classifier(network.dim, classes, seed)}).to(where)
+    groups = [{"params": list(trained.parameters()), "lr": recipe.classifier_rate}]
+    if not frozen:
+        groups.append({"params": list(network.parameters()), "lr": recipe.encoder_rate})
+        trained["network"] = network
+    network.requires_grad_(not frozen).train(not frozen)
+    optimizer = torch.optim.SGD(groups, momentum=0.9, weight_decay=recipe.weight_decay)
+    targets = torch.from_numpy(labels).to(where)
+
+    def step(batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        images = torch.from_numpy(pixels[rows[batch.numpy()]]).to(where, non_blocking=True)
+        if recipe.augmentation is None:
+            views = centre_crop(images, network.config.size)
+        else:
+            views = augment(images, network.config.size, recipe.augmentation, generator)
+        scores = trained["classifier"](network(views))
+        return {"loss": functional.cross_entropy(scores, targets[batch.to(where)])}
+
+    fit(trained, optimizer, Schedule(recipe.epochs, 0.0, 0.0), len(rows), recipe.batch, seed, step, work)
+    network.eval()
+    return trained["classifier"]
+
+
+@torch.no_grad()
+def embed(
+    network: TrainableEncoder,
+    pixels: arrays.Reader,
+    rows: Int64[np.ndarray, " image"],
+    batch: int,
+    view: tuple[Augmentation, torch.Generator] | None = None,
+) -> Float[Tensor, "image dim"]:
+    """Features of the stored images: of their centre crop, or of one random view each. Not normalised."""
+    where, size = next(network.parameters()).device, network.config.size
+    network.eval()
+    found = [torch.empty(0, network.dim, device=where)]
+    for part in blocks(len(rows), batch):
+        images = torch.from_numpy(pixels[rows[part]]).to(where, non_blocking=True)
+        found.append(network(augment(images, size, *view) if view else centre_crop(images, size)))
+    return torch.cat(found)
+
+
+def accuracy(classifier: nn.Linear, features: Float[Tensor, "image dim"], labels: Labels) -> float:
+    """The share of images that the classifier gets right."""
+    with torch.no_grad():
+        return float((classifier(features).argmax(1).cpu().numpy() == labels).mean())
+
+
+def placed(network: TrainableEncoder, precision: device.Precision) -> TrainableEncoder:
+    """The network on the best device, from now on in this precision."""
+    network.precision = precision
+    return network.to(device.best())

@@ -1,0 +1,1 @@
+"""What the page of a pretraining run shows, beside the published tables."""

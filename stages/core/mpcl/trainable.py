@@ -1,0 +1,77 @@
+"""Any timm network as an encoder that trains: images in 0..1 to one vector each, saved as encoder/model.py reads it."""
+
+import json
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from safetensors.torch import save_file
+from timm.layers import build_sincos2d_pos_embed
+from torch import Tensor, nn
+
+from stages.core.compute import device
+from stages.core.encoder.config import Config, read_config
+from stages.core.encoder.networks import build_network
+from stages.core.encoder.weights import load_weights
+
+
+class TrainableEncoder(nn.Module):
+    """A ViT's class token after the last norm, or the pooled last map of a CNN; the network is `backbone`."""
+
+    def __init__(self, config: Config, precision: device.Precision = "float32") -> None:
+        super().__init__()
+        self.config, self.precision = config, precision
+        self.backbone = build_network(config.architecture, config.kwargs)
+        if config.adaptors is not None:
+            raise ValueError("an encoder with adaptors does not train as a whole; give the plain encoder's folder")
+        self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
+
+    @property
+    def dim(self) -> int:
+        return self.backbone.num_features
+
+    @property
+    def is_vit(self) -> bool:
+        return getattr(self.backbone, "cls_token", None) is not None
+
+    def forward(self, images: Float[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
+        # Only the network itself runs in half precision: projectors and losses are small, and sensitive.
+        with device.autocast(images.device, self.precision):
+            features = self.backbone.forward_features((images - self.mean) / self.std)
+            features = features[:, 0] if self.is_vit else self.backbone.forward_head(features, pre_logits=True)
+        return features.float()
+
+
+def fix_patches(network: TrainableEncoder) -> None:
+    """MoCo v3's ViT: sine-cosine positions and a random patch embedding that both stay as they are.
+
+    ValueError for a network that has no patch embedding.
+    """
+    if not network.is_vit:
+        raise ValueError(
+            f"{network.config.architecture!r} has no patch embedding to keep fixed: set fixed_patches to false, "
+            "or choose a ViT"
+        )
+    vit = network.backbone
+    positions = build_sincos2d_pos_embed(vit.patch_embed.grid_size, vit.embed_dim)
+    with torch.no_grad():
+        vit.pos_embed.zero_()
+        vit.pos_embed[0, -len(positions) :] = positions
+    vit.pos_embed.requires_grad_(False)
+    vit.patch_embed.requires_grad_(False)
+
+
+def save(network: TrainableEncoder, folder: Path) -> None:
+    """Writes `weights.safetensors` and `config.json`; where the network is a ViT, encoder/model.py loads the folder."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(network.state_dict().items())}
+    save_file(tensors, folder / "weights.safetensors")
+    text = json.dumps(network.config.model_dump(mode="json"), indent=1)
+    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+
+
+def load(folder: Path, precision: device.Precision = "float32") -> TrainableEncoder:
+    """The network saved in a folder, its weights in float32, on the CPU, as `encoder/model.py` or `save` wrote it."""
+    network = TrainableEncoder(read_config(folder), precision)
+    load_weights(network, folder / "weights.safetensors")
+    return network.float().requires_grad_(True)

@@ -1,0 +1,156 @@
+"""Retrieval metrics: every image queries all others by cosine similarity, ties broken by index."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Float64, Int64
+from torch import Tensor
+
+from stages.core.compute.blocks import blocks, blocks_within
+from stages.core.compute.vectors import CELLS, as_vectors
+from stages.core.retrieval.formulas import measure
+from stages.core.retrieval.index import Index
+from stages.core.retrieval.large_classes import large_classes, measure_large
+from stages.core.retrieval.ranking import rank
+
+UNLABELLED = -1
+# The most similarities that are held at once: 2 GiB.
+HELD = 2**29
+
+
+@dataclass(frozen=True)
+class QueryMetrics:
+    """Fractions per query, NaN where no other image is of its class; `nearest`: indices of the nearest others."""
+
+    r_precision: Float64[np.ndarray, " query"]
+    map_at_r: Float64[np.ndarray, " query"]
+    recall_at_1: Float64[np.ndarray, " query"]
+    nearest: Int64[np.ndarray, "query rank"]
+
+
+def count_relevant(labels: np.ndarray | Tensor | Sequence, n: int) -> tuple[np.ndarray, Int64[np.ndarray, " n"]]:
+    """Class numbers, and how many other images share each image's class; none does for unlabelled (-1)."""
+    values = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if values.shape != (n,):
+        raise ValueError(f"labels of shape {values.shape} for {n} embeddings; needed is one label each: ({n},)")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ValueError(f"labels hold {values[~np.isfinite(values)][0]}; allowed are class numbers, -1 for unlabelled")
+    _, classes, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    relevant = sizes[classes] - 1
+    if values.dtype.kind in "if":
+        relevant[values == UNLABELLED] = 0
+    return classes, relevant
+
+
+def query_metrics(
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5, *, cells: int = HELD
+) -> QueryMetrics:
+    """The metrics of every image as a query among all others, and its `nearest` others, nearest first.
+
+    Unlabelled images (-1) stay in the gallery and are relevant to none. `cells` bounds the similarities held at once.
+    ValueError for NaN, for lengths that differ, and for more nearest images than there are others.
+    """
+    x = torch.nn.functional.normalize(as_vectors(embeddings, "embeddings"), dim=1)
+    n = len(x)
+    classes, relevant = count_relevant(labels, n)
+    if not 0 <= nearest < n:
+        raise ValueError(f"{nearest} nearest images of {n - 1} others; allowed is 0 to {n - 1}: ask for fewer")
+    scores, found = np.full((3, n), np.nan), np.zeros((n, nearest), np.int64)
+    # Of those that are measured here only the nearest are still wanted.
+    wanted = relevant.copy()
+    gallery = Index(x, cells)
+    large = large_classes(gallery, classes, relevant, cells)
+    if large:
+        values, certain = measure_large(x, large)
+        queries = np.concatenate(large)[certain]
+        scores[:, queries], wanted[queries] = values[:, certain], 0
+    class_of = torch.from_numpy(classes).to(x.device)
+    # Queries of similar R go together, so that few of them are ranked deeper than they need.
+    order = np.argsort(wanted, kind="stable")
+    for part in blocks(n, gallery.step):
+        queries = order[part]
+        depth = max(int(wanted[queries].max()), nearest)
+        if depth == 0:
+            continue
+        rows = torch.from_numpy(queries).to(x.device)
+        ranked = gallery.ranked(rows, depth)
+        found[queries] = ranked[:, :nearest].cpu().numpy()
+        ranked, rows, queries = (of[wanted[queries] > 0] for of in (ranked, rows, queries))
+        hits = class_of[ranked] == class_of[rows][:, None]
+        scores[:, queries] = measure(hits, torch.from_numpy(wanted[queries]).to(x.device)).cpu().numpy()
+    return QueryMetrics(*scores, found)
+
+
+def retrieval_metrics(
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, *, cells: int = HELD
+) -> dict[str, float | int]:
+    """Mean r_precision, map_at_r and recall_at_1 as fractions, over the `queries` that have a relevant image.
+
+    `left_out` counts the others. ValueError as `query_metrics`, and where no query is left.
+    """
+    scores = query_metrics(embeddings, labels, 0, cells=cells)
+    counted = ~np.isnan(scores.r_precision)
+    if not counted.any():
+        raise ValueError(f"none of {len(counted)} labels occurs twice; needed is a class of two images or more")
+    names = ("r_precision", "map_at_r", "recall_at_1")
+    means: dict[str, float | int] = {name: float(getattr(scores, name)[counted].mean()) for name in names}
+    return means | {"queries": int(counted.sum()), "left_out": int((~counted).sum())}
+
+
+NAMES = ("map_at_r", "r_precision", "recall_at_1")
+
+
+def score(
+    embeddings: Float32[np.ndarray, "image dim"],
+    labels: Int64[np.ndarray, " image"],
+    splits: np.ndarray,
+    recall_at: Sequence[int] = (),
+) -> dict[str, float]:
+    """Mean map_at_r, r_precision, recall_at_1 and `recall_at_<k>` as fractions, by cosine similarity.
+
+    `splits` holds "query" and "gallery" where these are apart (In-shop); queries without a relevant image do not
+    count. ValueError where none is left.
+    """
+    deepest = max(recall_at, default=0)
+    is_query, is_gallery = splits == "query", splits == "gallery"
+    if is_query.any():
+        values, hits = ask(embeddings[is_query], labels[is_query], embeddings[is_gallery], labels[is_gallery], deepest)
+    else:
+        found = query_metrics(embeddings, labels, min(deepest, len(labels) - 1))
+        values = {name: getattr(found, name) for name in NAMES}
+        hits = labels[found.nearest] == labels[:, None]
+    counted = ~np.isnan(values["map_at_r"])
+    if not counted.any():
+        raise ValueError(f"none of {len(counted)} queries has another image of its class to be found")
+    means = {name: float(values[name][counted].mean()) for name in NAMES}
+    return means | {f"recall_at_{k}": float(hits[counted, :k].any(1).mean()) for k in recall_at}
+
+
+def ask(
+    queries: np.ndarray, query_labels: np.ndarray, gallery: np.ndarray, labels: np.ndarray, deepest: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Scores of each query against a gallery that it is not part of, and which of its nearest are of its class."""
+    if not len(gallery):
+        raise ValueError("there are queries and no gallery: the table's split must name both")
+    asked, offered = (torch.nn.functional.normalize(torch.from_numpy(x).float(), dim=1) for x in (queries, gallery))
+    relevant = count(query_labels, labels)
+    # `rank` looks one place beyond the depth it is asked for, so a column that nobody wants goes last.
+    depth = min(max(int(relevant.max()), deepest, 1), len(gallery))
+    numbers, scores, hits = torch.from_numpy(labels), [], []
+    for part in blocks_within(len(asked), len(gallery), CELLS):
+        similarities = torch.nn.functional.pad(asked[part] @ offered.T, (0, 1), value=-torch.inf)
+        met = numbers[rank(similarities, depth)] == torch.from_numpy(query_labels[part])[:, None]
+        scores.append(measure(met, relevant[part]))
+        hits.append(met[:, :deepest])
+    r_precision, map_at_r, recall_at_1 = torch.cat(scores, 1).numpy()
+    values = {"map_at_r": map_at_r, "r_precision": r_precision, "recall_at_1": recall_at_1}
+    return values, torch.cat(hits).numpy()
+
+
+def count(query_labels: np.ndarray, labels: np.ndarray) -> torch.Tensor:
+    """How many gallery images are of each query's class."""
+    known, counts = np.unique(labels, return_counts=True)
+    places = np.searchsorted(known, query_labels).clip(max=len(known) - 1)
+    return torch.from_numpy(np.where(known[places] == query_labels, counts[places], 0))

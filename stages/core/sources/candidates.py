@@ -1,0 +1,84 @@
+"""Which images may become a task's rows, in which order, class and split, whatever they come from."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from stages.core.sources import folder, installed
+from stages.core.sources.datasets import counts, load
+from stages.core.sources.decode import Picture, decode_all
+from stages.core.store.square import square
+
+
+class Candidates(NamedTuple):
+    """What may become the task's rows: {path: (label, class name, split)} in their order, a picture or reason for each
+    in the same order, and {path: reason} of what was left out already.
+    """
+
+    rows: dict[str, tuple[int, str, str]]
+    outcomes: Iterator[Picture | str]
+    rejected: dict[str, str]
+
+
+def assign(class_names: list[str], unseen: bool = False) -> dict[str, tuple[int, str]]:
+    """{class name: (label, split)} for sorted names, the first half trains; the class of flat folders is ""."""
+    if class_names == [""]:
+        if unseen:
+            raise ValueError("a flat folder has no labels, so as an unseen task it could not be evaluated")
+        return {"": (-1, "train")}
+    half = 0 if unseen else (len(class_names) + 1) // 2
+    return {name: (i, "train" if i < half else "test") for i, name in enumerate(class_names)}
+
+
+def by_class(
+    classes: dict[str, str], unseen: bool, outcomes: Callable[[list[str]], Iterator[Picture | str]], rejected: dict
+) -> Candidates:
+    """Candidates sorted by class name and path, from {path: class name}."""
+    assigned = assign(sorted(set(classes.values())), unseen)
+    paths = sorted(classes, key=lambda path: (assigned[classes[path]], path))
+    rows = {path: (assigned[classes[path]][0], classes[path], assigned[classes[path]][1]) for path in paths}
+    return Candidates(rows, outcomes(paths), rejected)
+
+
+def in_splits(raw: Path, size: int, max_pixels: int) -> Candidates:
+    """`<raw>/train/<class>/<image>` and `<raw>/val/<class>/<image>`, as ImageNet is laid out: split as it says.
+
+    ValueError where the two do not hold the same classes.
+    """
+    listings = {"train": folder.find(raw / "train"), "test": folder.find(raw / "val")}
+    train, test = (set(listing.images.values()) for listing in listings.values())
+    if train != test:
+        odd = sorted(train ^ test)
+        raise ValueError(f"{raw}: {len(odd)} classes are in one of train and val only, the first: {odd[0] or 'none'}")
+    labels = {name: i if name else -1 for i, name in enumerate(sorted(train))}
+    places = {"train": "train", "test": "val"}
+    rows = {
+        f"{places[split]}/{path}": (labels[name], name, split)
+        for split, listing in listings.items()
+        for path, name in sorted(listing.images.items(), key=lambda item: (item[1], item[0]))
+    }
+    rejected = {f"{places[s]}/{path}": why for s, listing in listings.items() for path, why in listing.rejected.items()}
+    return Candidates(rows, decode_all(raw, list(rows), size, max_pixels), rejected)
+
+
+def published(raw: Path, source: str, unseen: bool, size: int, max_pixels: int, check: bool) -> Candidates:
+    """A public data set: its own order of classes and, where it has them, its own splits (query, gallery)."""
+    dataset = load.load(source, raw)
+    if check:
+        counts.check_counts(dataset)
+    if dataset.pixels is None:
+        paths = [Path(os.path.relpath(path, raw)).as_posix() for path in dataset.paths]
+        outcomes = decode_all(raw, paths, size, max_pixels)
+    else:
+        paths = [path.as_posix() for path in dataset.paths]
+        squares = (square(Image.fromarray(pixels), size) for pixels in dataset.pixels)
+        outcomes = (installed.picture(pixels, dataset.pixels.shape[1]) for pixels in squares)
+    is_train = dataset.is_train & (not unseen)
+    asked = [split if split in ("query", "gallery") else "test" for split in dataset.splits.tolist()]
+    splits = ["train" if train else other for train, other in zip(is_train.tolist(), asked, strict=True)]
+    names = [dataset.class_names[label] for label in dataset.labels]
+    rows = dict(zip(paths, zip(dataset.labels.tolist(), names, splits, strict=True), strict=True))
+    return Candidates(rows, outcomes, {})

@@ -1,0 +1,34 @@
+"""An image as the square that is stored: upright, in RGB, on white."""
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image, ImageOps
+
+
+class Unreadable(ValueError):
+    """An image that is left out; the message is the reason, without the file's name."""
+
+
+def square(image: Image.Image, size: int) -> UInt8[np.ndarray, "size size 3"]:
+    """The centre square of an opened image, upright, in RGB, scaled to `size`."""
+    image = on_white(ImageOps.exif_transpose(image))
+    side = min(image.size)
+    left, top = (image.width - side) / 2, (image.height - side) / 2
+    # Only the square is scaled: a strip of 1 x 80,000,000 pixels, scaled by its short side, would take gigabytes.
+    box = (left, top, left + side, top + side)
+    return np.asarray(image.resize((size, size), Image.Resampling.LANCZOS, box))
+
+
+def on_white(image: Image.Image) -> Image.Image:
+    """The image in 8-bit RGB; 16-bit values are scaled, transparency is laid over white."""
+    if image.mode.startswith("I"):
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise Unreadable(f"values {values.min()} to {values.max()}; convert it to 8 or 16 bits")
+        return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")
+    if image.mode == "F":
+        raise Unreadable("floating-point pixels; convert it to 8 or 16 bits")
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+    return image.convert("RGB")

@@ -1,0 +1,84 @@
+"""A model of visual analogies on disk: a frozen network's layers, a reduction and W, in one safetensors file.
+
+model = load("data/tll_adaptation/analogies/model")
+embeddings = model(torch.stack([model.transform(image) for image in images]))
+"""
+
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Num
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from stages.core.encoder.weights import fit_tensors
+from stages.core.store.square import square
+from stages.core.tll.adaptation.reduction import Reduction
+from stages.core.tll.extractors.config import Extractor
+from stages.core.tll.extractors.layers import Layers, read
+
+
+class AnalogyConfig(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    extractor: Extractor
+    dim: int = Field(ge=1, description="of the concatenated layers")
+    components: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    sigma: float = Field(gt=0, description="the loss's factor that W was trained with")
+
+
+class AnalogyModel(nn.Module):
+    """Images in (uint8, or floats in 0..1), unit-length embeddings out: analogous images have a large inner product."""
+
+    def __init__(self, config: AnalogyConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.layers = Layers(config.extractor)
+        self.register_buffer("mean", torch.zeros(config.dim))
+        self.register_buffer("components", torch.zeros(config.components, config.dim))
+        self.register_buffer("weights", torch.zeros(config.hidden, config.components))
+        self.requires_grad_(False).eval()
+
+    def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch hidden"]:
+        """ReLU(W d) at unit length; the zero vector where no unit is active."""
+        reduced = (self.layers(images) - self.mean) @ self.components.T
+        return nn.functional.normalize(torch.relu(reduced @ self.weights.T), dim=1)
+
+    def transform(self, image: Image.Image) -> Num[Tensor, "3 y x"]:
+        """One PIL image as the uint8 tensor the model expects, prepared exactly as the pipeline prepares its own."""
+        return torch.from_numpy(square(image, self.layers.size).copy()).permute(2, 0, 1)
+
+
+def assemble(
+    layers: Layers, reduction: Reduction, weights: Float[Tensor, "hidden component"], sigma: float
+) -> AnalogyModel:
+    """The model of these parts."""
+    components, dim = reduction.components.shape
+    made = AnalogyModel(
+        AnalogyConfig(extractor=layers.config, dim=dim, components=components, hidden=len(weights), sigma=sigma)
+    )
+    tensors = {"mean": torch.from_numpy(reduction.mean), "components": torch.from_numpy(reduction.components)}
+    tensors |= {f"layers.network.{name}": tensor for name, tensor in layers.network.state_dict().items()}
+    fit_tensors(made, tensors | {"weights": weights}, "the trained model")
+    return made
+
+
+def save(model: AnalogyModel, folder: Path) -> None:
+    """Writes `weights.safetensors` and `config.json`."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(model.state_dict().items())}
+    save_file(tensors, folder / "weights.safetensors")
+    (folder / "config.json").write_text(model.config.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def load(path: str | Path) -> AnalogyModel:
+    """The model saved in a folder, frozen, on the CPU. Reads no pickle and needs no network."""
+    file = Path(path) / "config.json"
+    try:
+        config = AnalogyConfig.model_validate_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValidationError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is missing or not a model of analogies ({error}); run tll_adaptation") from error
+    model = AnalogyModel(config)
+    fit_tensors(model, read(Path(path) / "weights.safetensors"), str(path))
+    return model

@@ -1,0 +1,180 @@
+"""The tables of a study of visual analogies: what `tll_adaptation` writes and `tll_report` reads.
+
+recall.parquet    row, at, run, k, recall: aR@k; rows are `concatenated`, `pca` and `sigma_<sigma>`, `at` is the `last`
+                  step, or the `best` one by mean aR@1 over runs, which is chosen on the test pairs
+ranks.parquet     row, run, pair, rank: the better rank of each test pair, at the last step
+nearest.parquet   row, pair, nearest: the right images found for the left ones of run 0's test pairs
+history.csv       row, step, loss, recall_at_1: means over runs
+"""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from stages.core.compute.blocks import blocks_within
+from stages.core.tll.adaptation.recall import better_ranks, recall_of
+from stages.core.tll.adaptation.training import Training
+
+NEAREST = 5
+BLOCK_BYTES = 8 * 2**20
+
+
+class Results:
+    """The rows of the tables that are written."""
+
+    def __init__(self, largest_k: int) -> None:
+        self.ks = range(1, largest_k + 1)
+        self.recall: list[tuple[str, str, int, int, float]] = []
+        self.ranks: list[tuple[str, int, int, int]] = []
+        self.nearest: list[tuple[str, int, list[int]]] = []
+        self.history: list[tuple[str, int, float, float]] = []
+
+    def add_recall(self, row: str, at: str, run: int, recalls: Tensor) -> None:
+        self.recall += [(row, at, run, k, value) for k, value in zip(self.ks, recalls.tolist(), strict=True)]
+
+    def add_run(self, row: str, run: int, tested: np.ndarray, left: Tensor, right: Tensor) -> None:
+        """A run's embeddings of its test pairs (unit length): ranks, recall, and for run 0 what is found."""
+        (found,) = better_ranks(left[None], right[None])
+        self.add_recall(row, "last", run, recall_of(found, self.ks))
+        self.ranks += [(row, run, *pair) for pair in zip(tested.tolist(), found.tolist(), strict=True)]
+        if run == 0:
+            count, rows = min(NEAREST, len(right)), blocks_within(len(left), 4 * len(right), BLOCK_BYTES)
+            nearest = torch.cat([(left[block] @ right.T).topk(count).indices for block in rows]).cpu().numpy()
+            self.nearest += [(row, *pair) for pair in zip(tested.tolist(), tested[nearest].tolist(), strict=True)]
+
+    def add_history(self, row: str, states: list[Training]) -> None:
+        """The course of all runs; the best step is that of the highest mean aR@1 on the test pairs."""
+        recalls = torch.cat([state.recalls for state in states], 1)
+        means = recalls[:, :, 0].mean(1)
+        for run, values in enumerate(recalls[int(means.argmax())]):
+            self.add_recall(row, "best", run, values)
+        losses = torch.cat([state.losses for state in states], 1).mean(1)
+        steps = states[0].evaluated
+        self.history += [(row, s, float(losses[s - 1]), float(m)) for s, m in zip(steps, means, strict=True)]
+
+    def write(self, folder: Path) -> None:
+        tables = {
+            "recall": (self.recall, ("row", "at", "run", "k", "recall")),
+            "ranks": (self.ranks, ("row", "run", "pair", "rank")),
+            "nearest": (self.nearest, ("row", "pair", "nearest")),
+        }
+        for name, (rows, header) in tables.items():
+            columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+            pq.write_table(pa.table(columns), folder / f"{name}.parquet")
+        lines = ["row,step,loss,recall_at_1", *(f"{r},{s},{loss:.6g},{m:.6g}" for r, s, loss, m in self.history)]
+        (folder / "history.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+DRAWS = 2000
+
+
+class Spread(NamedTuple):
+    """`deviation` is over splits, `error` is the standard error of the mean: the first over the root of the runs.
+
+    Splits overlap, so the standard error is too small by an unknown amount; `gain` resamples pairs instead.
+    """
+
+    mean: float
+    deviation: float
+    error: float
+
+
+def over_runs(values: Float[np.ndarray, " run"]) -> Spread:
+    """Mean, standard deviation (n - 1) and standard error of one value per run; no spread where there is one run."""
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else float("nan")
+    return Spread(float(values.mean()), deviation, deviation / len(values) ** 0.5)
+
+
+class Gain(NamedTuple):
+    """The difference in aR@k, its 95 % interval, and in how many splits it was above zero."""
+
+    difference: float
+    low: float
+    high: float
+    better: int
+    runs: int
+
+
+def gain(
+    before: Int[np.ndarray, "run pair"],
+    after: Int[np.ndarray, "run pair"],
+    tested: Int[np.ndarray, "run pair"],
+    k: int,
+    seed: int = 0,
+) -> Gain:
+    """How much more often pairs are found within rank k, with a paired bootstrap interval.
+
+    `tested` names the pair of each rank. A pair is tested in several splits, so pairs are what is drawn anew, each with
+    all its ranks under both models (percentile interval, 2,000 draws).
+    """
+    differences = (after <= k).astype(np.float64) - (before <= k)
+    pairs, owner = np.unique(tested, return_inverse=True)
+    totals = np.bincount(owner.ravel(), differences.ravel(), len(pairs))
+    counts = np.bincount(owner.ravel(), minlength=len(pairs))
+    random = np.random.default_rng(seed)
+    drawn = np.empty(DRAWS)
+    for i in range(DRAWS):
+        chosen = random.integers(0, len(pairs), len(pairs))
+        drawn[i] = totals[chosen].sum() / counts[chosen].sum()
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Gain(
+        float(differences.mean()), float(low), float(high), int((differences.mean(1) > 0).sum()), len(differences)
+    )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`recalls[row, at]` is `run k` in percent; `ranks[row]` is run -> {pair: rank}, of the same pairs in all rows."""
+
+    recalls: dict[tuple[str, str], Float[np.ndarray, "run k"]]
+    ranks: dict[str, dict[int, dict[int, int]]]
+    history: list[dict[str, str]]
+
+    @property
+    def rows(self) -> list[str]:
+        return list(self.ranks)
+
+    def spread(self, row: str, k: int, at: str = "last") -> Spread | None:
+        """Mean and spread of aR@k over runs; None where the row has no such number."""
+        values = self.recalls.get((row, at))
+        if values is None or k > values.shape[1]:
+            return None
+        return over_runs(values[:, k - 1])
+
+    def gain(self, before: str, after: str, k: int = 1) -> Gain:
+        """The gain of one row over another in percent, paired."""
+        runs = sorted(self.ranks[before])
+        tested = np.array([sorted(self.ranks[before][run]) for run in runs])
+        sides = [
+            np.array([[self.ranks[row][run][pair] for pair in pairs] for run, pairs in zip(runs, tested, strict=True)])
+            for row in (before, after)
+        ]
+        found = gain(*sides, tested, k)
+        return found._replace(difference=100 * found.difference, low=100 * found.low, high=100 * found.high)
+
+
+def read(folder: Path) -> Comparison:
+    """The tables of one study; ValueError where one is missing or damaged."""
+    try:
+        recall, ranks = (pq.read_table(folder / f"{name}.parquet").to_pydict() for name in ("recall", "ranks"))
+        with (folder / "history.csv").open(newline="", encoding="utf-8") as lines:
+            history = list(csv.DictReader(lines))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{folder} is missing or damaged ({error}); delete it and run again") from error
+    values: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for row, at, run, value in zip(*(recall[name] for name in ("row", "at", "run", "recall")), strict=True):
+        values.setdefault((row, at), {}).setdefault(run, []).append(100 * value)
+    table: dict[str, dict[int, dict[int, int]]] = {}
+    for row, run, pair, rank in zip(*(ranks[name] for name in ("row", "run", "pair", "rank")), strict=True):
+        table.setdefault(row, {}).setdefault(run, {})[pair] = rank
+    return Comparison(
+        {key: np.array([runs[run] for run in sorted(runs)]) for key, runs in values.items()}, table, history
+    )

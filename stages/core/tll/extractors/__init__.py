@@ -1,0 +1,1 @@
+"""Layers of a frozen network as descriptors, and the published extractors by name."""

@@ -1,0 +1,120 @@
+"""Checkpoints that outlive a kill: one safetensors file per run, replaced as a whole after every epoch.
+
+They live in `.work/<stage>/<key>/`, outside DVC; the key is made of everything the run depends on, so a run with other
+parameters, inputs or sources never picks up a foreign state, and going back finds the old one.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from stages.core.compute import processes
+
+log = logging.getLogger(__name__)
+WORK = Path(".work")
+STAGES = Path(__file__).resolve().parents[2]
+
+
+def work_folder(stage: str, *inputs: object) -> Path:
+    """The folder for a run with these inputs (parameters, digests of what it reads), under the sources loaded now."""
+    key = hashlib.sha256(json.dumps([torch.__version__, *map(str, inputs)]).encode())
+    for name, file in loaded_sources().items():
+        key.update(f"{name} {digest(file)}\n".encode())
+    return WORK / stage / key.hexdigest()[:16]
+
+
+def loaded_sources() -> dict[str, Path]:
+    """The project's modules that are loaded now, by their path below `stages`, in order of it.
+
+    How a stage is run (core/runner) is no dependency, here as in dvc.yaml. Paths are taken from `stages` on: the folder
+    that the project lies in may have any name.
+    """
+    modules = [module for name, module in sys.modules.items() if name.startswith("stages.") or name == "__main__"]
+    files = {Path(file).resolve() for module in modules if (file := getattr(module, "__file__", None))}
+    inside = [file for file in files if file.is_relative_to(STAGES) and not file.is_relative_to(STAGES / "core/runner")]
+    return {file.relative_to(STAGES).as_posix(): file for file in sorted(inside)}
+
+
+def digest(file: Path) -> str:
+    """The SHA-256 of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def pack(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Everything that changes in training, as named tensors."""
+    tensors = {f"module.{name}": tensor for name, tensor in module.state_dict().items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        for name, value in state.items():
+            if value is not None:
+                tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value)
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def checksum(tensors: dict[str, Tensor]) -> str:
+    total = hashlib.sha256()
+    for name in sorted(tensors):
+        total.update(name.encode())
+        total.update(tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def save(
+    folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer, history: list[dict[str, int | float]]
+) -> None:
+    """Replaces the checkpoint by the present state; a kill at any moment leaves the old or the new one, whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = pack(module, optimizer)
+    fresh = folder / "checkpoint.new"
+    save_file(tensors, fresh, metadata={"history": json.dumps(history), "sha256": checksum(tensors)})
+    with fresh.open("rb") as stream:
+        os.fsync(stream.fileno())
+    os.replace(fresh, folder / "checkpoint.safetensors")
+
+
+def resume(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> list[dict[str, int | float]]:
+    """Brings module and optimizer to the last finished epoch and returns the history; an empty one at a first start.
+
+    ValueError names the checkpoint if it was damaged.
+    """
+    file = folder / "checkpoint.safetensors"
+    if not file.exists():
+        return []
+    try:
+        with safe_open(file, "pt") as stream:
+            metadata = stream.metadata()
+            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+        history, expected = json.loads(metadata["history"]), metadata["sha256"]
+        if checksum(tensors) != expected:
+            raise ValueError("its checksum does not match")
+        module.load_state_dict({n.removeprefix("module."): t for n, t in tensors.items() if n.startswith("module.")})
+        load_optimizer(optimizer, {n: t for n, t in tensors.items() if n.startswith("optimizer.")})
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"the checkpoint {file} is damaged ({error}); delete {folder} to start this stage again"
+        ) from error
+    log.info("continues after epoch %d (%s)", len(history), file)
+    return history
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        _, index, key = name.split(".", 2)
+        state.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def clear(folder: Path) -> None:
+    """Removes the checkpoint once the stage's output stands; of several processes, by the one that writes both."""
+    if processes.rank() == 0:
+        shutil.rmtree(folder, ignore_errors=True)

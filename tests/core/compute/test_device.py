@@ -1,0 +1,20 @@
+import torch
+
+from stages.core.compute import device
+
+
+def test_autocast__follows_the_precision(monkeypatch):
+    cpu, x = torch.device("cpu"), torch.ones(4, 4)
+    for precision, native, expected in [
+        ("float32", True, torch.float32),
+        ("bfloat16", False, torch.bfloat16),
+        ("auto", True, torch.bfloat16),
+        ("auto", False, torch.float32),
+    ]:
+        monkeypatch.setattr(device, "has_bfloat16", lambda _, native=native: native)
+        with device.autocast(cpu, precision):
+            assert (x @ x).dtype == expected, (precision, native)
+
+
+def test_has_bfloat16__answers_for_this_machine():
+    assert isinstance(device.has_bfloat16(torch.device("cpu")), bool)

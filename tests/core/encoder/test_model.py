@@ -1,0 +1,140 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from stages.core.encoder.adaptors import Adaptors, fuse
+from stages.core.encoder.config import AdaptorConfig, Config
+from stages.core.encoder.model import Model, load, save
+
+CONFIG = Config(
+    architecture="vit_tiny_patch16_224",
+    kwargs={"img_size": 32, "patch_size": 16, "depth": 2, "embed_dim": 24, "num_heads": 2},
+    size=32,
+    resize=40,
+    mean=(0.4, 0.5, 0.6),
+    std=(0.2, 0.3, 0.4),
+)
+
+
+@pytest.fixture
+def encoder():
+    torch.manual_seed(0)
+    return Model(CONFIG)
+
+
+@pytest.fixture
+def fused():
+    torch.manual_seed(0)
+    encoder = Model(CONFIG)
+    generator = torch.Generator().manual_seed(1)
+    sets = [[Adaptors(24, 4, 1, "average") for _ in range(2)] for _ in range(3)]
+    for parameter in torch.nn.ModuleList([layer for layers in sets for layer in layers]).parameters():
+        parameter.data.normal_(0, 0.5, generator=generator)
+    layers = fuse(sets, "attention", generator, std=1.0)
+    encoder.insert(layers, AdaptorConfig(names=["k2", "k4", "k8"], width=4, fusion="attention"))
+    return encoder.requires_grad_(False).eval()
+
+
+@pytest.fixture
+def images():
+    return torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
+
+
+def test_load__gives_back_the_same_model(tmp_path, fused, images):
+    save(fused, tmp_path)
+    again = load(tmp_path)
+    assert again.config == fused.config
+    assert torch.equal(again(images), fused(images))
+    assert not any(parameter.requires_grad for parameter in again.parameters()) and not again.training
+
+
+def test_save__writes_the_same_bytes_twice(tmp_path, fused):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        save(fused, tmp_path / name)
+    for file in ("weights.safetensors", "config.json"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_forward__embeddings_have_unit_length_and_uint8_equals_floats(encoder, images):
+    embeddings = encoder(images)
+    torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(5))
+    torch.testing.assert_close(encoder(images.float() / 255), embeddings)
+
+
+def test_features__are_the_class_token_after_the_last_norm(encoder, images):
+    x = (images.float() / 255 - encoder.mean) / encoder.std
+    backbone = encoder.backbone
+    tokens = torch.cat([backbone.cls_token.expand(5, -1, -1), backbone.patch_embed(x)], 1) + backbone.pos_embed
+    for block in backbone.blocks:
+        tokens = block(tokens)
+    torch.testing.assert_close(encoder.features(images), backbone.norm(tokens)[:, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_attention__has_a_weight_for_each_image_layer_and_adaptor(fused, images):
+    weights = fused.attention(images)
+    assert weights.shape == (5, 2, 3)
+    torch.testing.assert_close(weights.sum(2), torch.ones(5, 2))
+
+
+def test_mask__takes_an_adaptor_out_and_puts_it_back(fused, images):
+    before = fused(images)
+    masked = fused.mask("k4")
+    assert torch.equal(masked.attention(images)[:, :, 1], torch.zeros(5, 2))
+    assert not torch.allclose(masked(images), before)
+    assert torch.equal(fused.mask()(images), before)
+
+
+def test_mask__refuses_unknown_names_and_an_empty_rest(fused):
+    with pytest.raises(ValueError, match=r"no adaptor k3; known: k2, k4, k8"):
+        fused.mask("k3")
+    with pytest.raises(ValueError, match="would leave no adaptor"):
+        fused.mask("k2", "k4", "k8")
+
+
+def test_attention__needs_a_fusion(encoder, images):
+    with pytest.raises(ValueError, match="at least two adaptors"):
+        encoder.attention(images)
+
+
+def test_transform__resizes_then_crops_the_centre(encoder):
+    stripes = np.zeros((80, 120, 3), np.uint8)
+    stripes[:, 20:100] = 200  # the square that is left is the bright middle
+    tensor = encoder.transform(Image.fromarray(stripes))
+    assert tensor.shape == (3, 32, 32) and tensor.dtype == torch.uint8
+    assert tensor.float().mean() > 195
+
+
+def test_load__names_a_missing_or_damaged_file(tmp_path, encoder):
+    with pytest.raises(ValueError, match=r"config.json is missing"):
+        load(tmp_path)
+    save(encoder, tmp_path)
+    weights = tmp_path / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-50])
+    with pytest.raises(ValueError, match=r"weights.safetensors is missing or damaged"):
+        load(tmp_path)
+
+
+def test_load__names_shapes_that_do_not_fit(tmp_path, encoder):
+    save(encoder, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["kwargs"]["embed_dim"] = 48
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"does not fit the encoder: .*the architecture wants"):
+        load(tmp_path)
+
+
+def test_plain__is_the_encoder_below_the_adaptors(encoder, fused, images):
+    assert torch.equal(fused.plain()(images), encoder(images)) and not torch.equal(fused(images), encoder(images))
+
+
+def test_reduced__is_a_linear_map_of_the_embeddings(encoder, images):
+    torch.manual_seed(3)
+    model = Model(CONFIG.model_copy(update={"reduced": 5}))
+    model.backbone.load_state_dict(encoder.backbone.state_dict())
+    expected = encoder(images) @ model.reduction.weight.T + model.reduction.bias
+    assert model.dim == 5
+    torch.testing.assert_close(model(images), torch.nn.functional.normalize(expected, dim=1))

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+import torch
+
+from stages.core.encoder.views import Augmentation, augment, blur, centre_crop, change_colours, crop_and_flip, thicken
+
+NOTHING = {"smallest_crop": 1.0, "turn": 0.0, "flip": 0.0, "stroke": 0.0}
+NOTHING |= {"jitter": 0.0, "tint": 0.0, "grey": 0.0, "blur": 0.0}
+
+
+def params(**values):
+    return Augmentation(**(NOTHING | values))
+
+
+def draw(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture
+def pixels():
+    return torch.from_numpy(np.random.default_rng(0).integers(0, 256, (6, 20, 20, 3), dtype=np.uint8))
+
+
+def test_augment__without_any_is_the_centre_crop(pixels):
+    expected = pixels[:, 2:18, 2:18].permute(0, 3, 1, 2).float() / 255
+    torch.testing.assert_close(augment(pixels, 16, params(), draw()), expected)
+
+
+def test_augment__is_repeatable_and_differs_between_images(pixels):
+    everything = params(smallest_crop=0.3, turn=30.0, flip=0.5, stroke=1.5, jitter=0.4, tint=0.2, grey=0.2, blur=0.5)
+    same = pixels[:1].expand(6, -1, -1, -1)
+    views = augment(same, 16, everything, draw(1))
+    assert torch.equal(views, augment(same, 16, everything, draw(1)))
+    assert len({view.sum().item() for view in views}) == 6
+    assert views.min() >= 0 and views.max() <= 1
+
+
+def test_crop_and_flip__certain_flip_of_the_whole_mirrors(pixels):
+    views = crop_and_flip(pixels, 20, params(flip=1.0), draw())
+    expected = pixels.flip(2).permute(0, 3, 1, 2).float() / 255
+    torch.testing.assert_close(views, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_crop_and_flip__turns_by_the_angle_it_says():
+    bar = torch.zeros(300, 41, 41, 3, dtype=torch.uint8)
+    bar[:, 20, :, :] = 255  # a horizontal line through the centre
+    views = crop_and_flip(bar, 41, params(turn=30.0), draw())[:, 0]
+    y, x = torch.meshgrid(torch.arange(41.0) - 20, torch.arange(41.0) - 20, indexing="ij")
+    inside = (x.square() + y.square()).sqrt() < 18
+    weights = views * inside
+    angles = 0.5 * torch.atan2(2 * (weights * x * y).sum((1, 2)), (weights * (x.square() - y.square())).sum((1, 2)))
+    degrees = angles.rad2deg().abs()
+    assert degrees.max() < 31 and degrees.max() > 27 and 10 < degrees.mean() < 20
+
+
+def test_crop_and_flip__keeps_at_least_the_smallest_area():
+    ramp = torch.arange(100).expand(200, 100, 100)[..., None].expand(-1, -1, -1, 3).to(torch.uint8)
+    views = crop_and_flip(ramp, 50, params(smallest_crop=0.25), draw())
+    widths = (views[:, 0, 0, -1] - views[:, 0, 0, 0]) * 255  # the ramp tells how much of it the crop spans
+    assert widths.min() > 47 and widths.max() < 100 and widths.std() > 5
+
+
+def test_thicken__equals_one_pixel_at_a_time(pixels):
+    images = centre_crop(pixels, 16)
+    drawn = 1.6 * (2 * torch.rand(6, 1, 1, 1, generator=draw(4)) - 1)
+    assert (drawn > 1).any() or (drawn < -1).any()
+    expected = images.clone()
+    for i, amount in enumerate(drawn.flatten().tolist()):
+        choose = max if amount > 0 else min
+        for share in (min(abs(amount), 1), max(abs(amount) - 1, 0)):
+            before = expected[i].clone()
+            for c in range(3):
+                for y in range(16):
+                    for x in range(16):
+                        window = before[c, max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2].flatten().tolist()
+                        expected[i, c, y, x] = (1 - share) * before[c, y, x] + share * choose(window)
+    torch.testing.assert_close(thicken(images, params(stroke=1.6), draw(4)), expected)
+
+
+def test_change_colours__equals_one_image_at_a_time(pixels):
+    images = centre_crop(pixels, 16)
+    chosen, generator = params(jitter=0.4, tint=0.3, grey=0.5), draw(3)
+    factors = 1 + 0.4 * (2 * torch.rand(3, 6, 1, 1, 1, generator=generator) - 1)
+    channels = 1 + 0.3 * (2 * torch.rand(6, 3, 1, 1, generator=generator) - 1)
+    drop = torch.rand(6, 1, 1, 1, generator=generator) < 0.5
+    result = change_colours(images, chosen, draw(3))
+    for i, image in enumerate(images):
+        image = image * factors[0, i] * channels[i]
+        image = (image - image.mean()) * factors[1, i] + image.mean()
+        grey = 0.299 * image[0] + 0.587 * image[1] + 0.114 * image[2]
+        saturation = 0 if drop[i] else factors[2, i]
+        torch.testing.assert_close(result[i], (grey + (image - grey) * saturation).clamp(0, 1))
+    assert drop.any() and not drop.all()
+
+
+def test_blur__certain_blur_keeps_the_mean_and_smooths(pixels):
+    images = centre_crop(pixels, 16).repeat(1, 1, 4, 4)
+    blurred = blur(images, params(blur=1.0), draw())
+    assert torch.allclose(blurred.mean((2, 3)), images.mean((2, 3)), atol=0.02)
+    assert (blurred.std((2, 3)) < images.std((2, 3))).all()
+
+
+def test_blur__never_leaves_images_as_they_are(pixels):
+    images = centre_crop(pixels, 16)
+    torch.testing.assert_close(blur(images, params(blur=0.0), draw()), images)
+
+
+def test_centre_crop__says_what_to_set_when_the_store_is_too_small(pixels):
+    with pytest.raises(ValueError, match=r"stored at 20 px, the encoder wants 24: set images.side"):
+        centre_crop(pixels, 24)

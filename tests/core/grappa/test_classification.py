@@ -1,0 +1,35 @@
+import torch
+
+from stages.core.encoder.model import load
+from stages.core.grappa.classification import ClassifierSettings, class_means, train
+from stages.core.store import arrays
+from tests.helpers.small import write_encoder, write_images
+from tests.test_adaptor import NO_VIEWS
+
+SETTINGS = ClassifierSettings(
+    gamma=23.0,
+    epochs=6,
+    batch=16,
+    learning_rate=0.001,
+    weight_decay=0.0,
+    warmup=0.0,
+    precision="float32",
+    augmentation=NO_VIEWS,
+)
+
+
+def test_class_means__of_each_class():
+    x = torch.tensor([[1.0, 0.0], [3.0, 2.0], [5.0, 5.0]])
+    assert torch.equal(class_means(x, torch.tensor([0, 0, 1])), torch.tensor([[2.0, 1.0], [5.0, 5.0]]))
+
+
+def test_train__a_whole_encoder_learns_and_only_what_is_given_changes(tmp_path):
+    pixels = arrays.open(write_images(tmp_path / "images") / "dots" / "pixels.zarr")
+    rows, labels = torch.arange(24), torch.arange(24) // 8
+    encoder = load(write_encoder(tmp_path / "encoder"))
+    model = load(tmp_path / "encoder")
+    start = torch.randn(3, 24, generator=torch.Generator().manual_seed(0))
+    history = train(model, model.backbone.blocks[1], start, pixels, rows, labels, SETTINGS, 0, tmp_path / "a")
+    assert history[-1]["loss"] < 0.7 * history[0]["loss"]
+    for name, tensor in encoder.state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name]) == (not name.startswith("backbone.blocks.1.")), name

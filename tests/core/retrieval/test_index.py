@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+import torch
+
+from stages.core.retrieval import index as module
+from stages.core.retrieval.index import Index, repeats
+
+
+def draw(n, d):
+    x = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
+    x[n // 2] = x[1]
+    x[n - 1] = x[1]
+    return torch.nn.functional.normalize(x, dim=1)
+
+
+def plain(x, k):
+    """One sum at a time, so that equal rows have equal scores."""
+    scores = np.array([[sum((a * b).tolist()) for b in x.double().numpy()] for a in x.double().numpy()])
+    np.fill_diagonal(scores, -np.inf)
+    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+
+
+def ask(gallery, n, k):
+    return torch.cat([gallery.ranked(rows, k) for rows in torch.arange(n).split(gallery.step)]).numpy()
+
+
+@pytest.mark.parametrize("cells", [1, 1000, 70 * 70])
+@pytest.mark.parametrize("k", [1, 5, 69])
+def test_ranked__does_not_depend_on_how(cells, k):
+    x = draw(70, 9)
+    gallery = Index(x, cells)
+    assert (ask(gallery, 70, k) == plain(x, k)).all()
+
+
+def test_ranked__uses_a_shortlist_for_shallow_rankings_only(monkeypatch):
+    monkeypatch.setattr(module, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(module, "SHALLOW", 3 / 200)
+    x = draw(200, 40)
+    gallery, depths = Index(x, 10_000), []
+    kept = gallery.shortlist.nearest
+    monkeypatch.setattr(gallery.shortlist, "nearest", lambda rows, k: depths.append(k) or kept(rows, k))
+    for k in (2, 3, 4):
+        assert (ask(gallery, 200, k) == plain(x, k)).all()
+    assert set(depths) == {2, 3}
+
+
+def test_ranked__goes_on_without_a_shortlist_that_would_be_long(monkeypatch):
+    monkeypatch.setattr(module, "has_bfloat16", lambda device: True)
+    x = draw(300, 4).abs()
+    gallery = Index(torch.nn.functional.normalize(x * torch.tensor([1, 1e-4, 1e-4, 1e-4]), dim=1), 10_000)
+    assert gallery.shortlist.nearest(torch.arange(4), 1) is None
+    assert gallery.ranked(torch.arange(4), 1).shape == (4, 1)
+
+
+def test_repeats__names_the_first_of_equal_rows():
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0], [0.0, 1.0], [2.0, 0.0], [0.0, 1.0]])
+    assert repeats(x).tolist() == [[2, 3, 5], [0, 1, 1]]
+    assert repeats(x[:2]).shape == (2, 0)

@@ -1,0 +1,75 @@
+import logging
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+
+from stages.core.retrieval import whitening
+
+
+def draw(n, d, seed):
+    points = np.random.default_rng(seed).normal(size=(n, d)) * np.linspace(1, 4, d) + 5
+    return points.astype(np.float32)
+
+
+@pytest.mark.parametrize(("n", "d", "dim"), [(300, 12, 5), (300, 12, 12), (20, 60, 7), (20, 60, 19), (9, 8, 8)])
+def test_fit__equals_scikit_learn(n, d, dim):
+    features, others = draw(n, d, 0), draw(15, d, 1)
+    peer = PCA(dim, whiten=True, svd_solver="full").fit(features.astype(np.float64))
+    fitted = whitening.fit(features, dim)
+    ours, theirs = (others - fitted.mean) @ fitted.projection, peer.transform(others.astype(np.float64))
+    np.testing.assert_allclose(np.abs(ours), np.abs(theirs), rtol=1e-4, atol=1e-4)
+    unit = theirs / np.linalg.norm(theirs, axis=1, keepdims=True)
+    applied = whitening.apply(fitted, others)
+    np.testing.assert_allclose(applied @ applied.T, unit @ unit.T, atol=1e-5)
+
+
+def test_fit__gives_columns_without_correlation_and_of_unit_variance():
+    features = draw(500, 6, 0) @ np.random.default_rng(2).normal(size=(6, 6)).astype(np.float32)
+    fitted = whitening.fit(features, 4)
+    np.testing.assert_allclose(np.cov(((features - fitted.mean) @ fitted.projection).T), np.eye(4), atol=1e-3)
+
+
+def test_fit__is_deterministic_and_takes_tensors():
+    first, second = whitening.fit(draw(50, 9, 0), 4), whitening.fit(torch.from_numpy(draw(50, 9, 0)), 4)
+    assert first.projection.tobytes() == second.projection.tobytes()
+    strongest = np.abs(first.projection).argmax(0)
+    assert (first.projection[strongest, np.arange(4)] > 0).all()
+
+
+@pytest.mark.parametrize("d", [6, 40])
+def test_fit__gives_zeros_where_there_is_no_variance(d, caplog):
+    features = np.repeat(draw(4, d, 0), 5, 0)
+    with caplog.at_level(logging.WARNING):
+        fitted = whitening.fit(features, 6)
+    assert "the 20 features span 3 of 6 dimensions" in caplog.text
+    assert (fitted.projection != 0).any(0).tolist() == [True] * 3 + [False] * 3
+    applied = whitening.apply(fitted, features)
+    np.testing.assert_allclose(np.linalg.norm(applied, axis=1), 1, rtol=1e-5)
+    assert (applied[:, 3:] == 0).all()
+
+
+def test_apply__keeps_the_mean_at_zero():
+    features = np.concatenate([draw(10, 3, 0), -draw(10, 3, 0)])
+    applied = whitening.apply(whitening.fit(features, 2), np.zeros((1, 3), np.float32))
+    assert np.isfinite(applied).all() and np.abs(whitening.fit(features, 2).mean).max() < 1e-6
+
+
+@pytest.mark.parametrize(("n", "d", "dim", "limit"), [(10, 4, 5, 4), (10, 40, 10, 9), (10, 4, 0, 4), (1, 4, 1, 0)])
+def test_fit__raises_on_impossible_dim(n, d, dim, limit):
+    with pytest.raises(ValueError, match=rf"dim = {dim} from {n} features of {d} dimensions; allowed is 1 to {limit}"):
+        whitening.fit(draw(n, d, 0), dim)
+    assert min(whitening.largest(draw(n, d, 0))) == limit
+
+
+def test_fit__raises_on_equal_features_and_values_that_are_not_finite():
+    with pytest.raises(ValueError, match="all 7 features are equal"):
+        whitening.fit(np.full((7, 3), 0.1, np.float32), 2)
+    with pytest.raises(ValueError, match="features hold nan in row 0"):
+        whitening.fit(np.full((7, 3), np.nan, np.float32), 2)
+
+
+def test_apply__raises_on_other_dimensions():
+    with pytest.raises(ValueError, match="features of 5 dimensions, the whitening was fitted on 4"):
+        whitening.apply(whitening.fit(draw(9, 4, 0), 2), draw(3, 5, 0))

@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+
+from stages.core.runner.lists import Lists
+from stages.core.runner.schema import Section
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def values():
+    return YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+
+
+def test_lists__sizes_are_ascending(values):
+    lists = Lists(**{key: values[key] for key in Lists.model_fields})
+    shuffled = lists.model_copy(update={"granularities": {"k256": "", "k16": "", "k64": ""}})
+    assert list(shuffled.sizes.items()) == [("k16", 16), ("k64", 64), ("k256", 256)]
+
+
+def test_section__bends_no_type_and_has_no_default():
+    class Example(Section):
+        epochs: int
+        rate: float
+
+    assert Example(epochs=1, rate=1).rate == 1.0
+    for wrong in ({"epochs": "1", "rate": 1.0}, {"epochs": 1}, {"epochs": 1, "rate": 1.0, "more": 1}):
+        with pytest.raises(ValidationError):
+            Example(**wrong)

@@ -1,0 +1,105 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from stages.core.training import checkpoint
+from stages.core.training.loop import Schedule, batches, fit
+
+
+def problem(learning_rate=0.05):
+    """Least squares with a batch norm (a buffer that must survive) and a draw in every step."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    optimizer = torch.optim.Adam(module.parameters(), learning_rate)
+    x = torch.randn(50, 4, generator=torch.Generator().manual_seed(1))
+
+    def step(rows, generator):
+        noise = torch.randn(len(rows), 4, generator=generator)
+        return {"loss": (module(x[rows] + 0.1 * noise).squeeze(1) - x[rows].sum(1)).square().mean()}
+
+    return module, optimizer, step
+
+
+def train(folder, epochs, stop_after=None, step_wrapper=None):
+    module, optimizer, step = problem()
+    if step_wrapper:
+        step = step_wrapper(step)
+    schedule = Schedule(epochs, 1.0, 0.0)
+    history = fit(module, optimizer, schedule, 50, 8, 7, step, folder)
+    return module, history
+
+
+class Killed(BaseException):
+    pass
+
+
+def killer(after):
+    def wrap(step):
+        calls = 0
+
+        def counted(rows, generator):
+            nonlocal calls
+            calls += 1
+            if calls > after:
+                raise Killed
+            return step(rows, generator)
+
+        return counted
+
+    return wrap
+
+
+@pytest.mark.parametrize("after", [3, 7, 20, 27])
+def test_fit__continued_after_a_kill_ends_with_the_same_bytes(tmp_path, after):
+    whole, history = train(tmp_path / "whole", 5)
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", 5, step_wrapper=killer(after))
+    again, continued = train(tmp_path / "killed", 5)
+    assert continued == history
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name]), name
+
+
+def test_fit__minimises(tmp_path):
+    _, history = train(tmp_path, 12)
+    assert history[-1]["loss"] < 0.5 * history[0]["loss"]
+    assert [row["epoch"] for row in history] == list(range(1, 13))
+
+
+def test_fit__a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_path):
+    def spoil(step):
+        calls = 0
+
+        def spoiled(rows, generator):
+            nonlocal calls
+            calls += 1
+            loss = step(rows, generator)["loss"]
+            return {"loss": loss * math.nan if calls == 9 else loss}
+
+        return spoiled
+
+    with pytest.raises(
+        ValueError, match=r"loss became nan in epoch 2; the state after epoch 1 is kept in .*lower the learning rate"
+    ):
+        train(tmp_path, 4, step_wrapper=spoil)
+    module, optimizer, _ = problem()
+    assert len(checkpoint.resume(tmp_path, module, optimizer)) == 1
+    assert all(torch.isfinite(parameter).all() for parameter in module.parameters())
+
+
+def test_batches__cover_everything_once_without_a_tiny_rest():
+    for count in range(1, 60):
+        pieces = batches(count, 8, torch.Generator().manual_seed(count))
+        assert sorted(torch.cat(pieces).tolist()) == list(range(count))
+        assert all(4 <= len(piece) < 12 for piece in pieces) or len(pieces) == 1
+
+
+def test_factor__warms_up_then_follows_a_cosine():
+    schedule = Schedule(epochs=10, warmup=2.0, floor=0.1)
+    assert schedule.factor(0) == 0
+    assert schedule.factor(1) == 0.5
+    assert schedule.factor(2) == 1
+    assert schedule.factor(6) == pytest.approx(0.55)
+    assert schedule.factor(10) == pytest.approx(0.1)

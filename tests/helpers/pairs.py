@@ -1,0 +1,61 @@
+"""A small world of pairs for the tests of visual analogies: drawn pairs, a random ViT, the stages' data folders."""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from stages import tll_adaptation, tll_features, tll_pairs, tll_pca
+from stages.core.runner.lists import Lists
+from stages.core.tll.extractors.config import Extractor
+from tests.helpers.small import SIZE, lists, write_encoder
+
+EXTRACTOR = Extractor(
+    library="encoder", network=None, kwargs={}, side=None, mean=None, std=None, layers=["blocks.0", "blocks.1"]
+)
+PAIRS = tll_pairs.Params(side=SIZE, max_megapixels=1, faces="keep", per_character=1, places=2)
+FEATURES = tll_features.Params(batch=16, precision="float32", flips=False, extractors={"small": EXTRACTOR})
+PCA = tll_pca.Params(components=8, fit="train", runs=3, test_share=0.25)
+ADAPTATION = tll_adaptation.Params(
+    hidden=12, sigmas=[1.0, 15.0], learning_rate=0.01, steps=6, evaluate_every=2, largest_k=5
+)
+
+
+def study(path: Path, **changes: object) -> Lists:
+    values = {"source": "folder", "path": str(path), "listed": None, "extractor": "small", "weights": "data/encoder"}
+    return lists(tll={"own": values | changes})
+
+
+def paint(root: Path, count: int = 24) -> Path:
+    """left/ and right/: the right image is the left one in other colours, names in an order unlike the listing's."""
+    rng = np.random.default_rng(0)
+    for side in ("left", "right"):
+        (root / side).mkdir(parents=True)
+    for i in range(count):
+        pixels = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+        Image.fromarray(pixels).resize((SIZE, SIZE), 0).save(root / "left" / f"{i}.png")
+        Image.fromarray(255 - pixels[..., ::-1]).resize((SIZE, SIZE), 0).save(
+            root / "right" / f"{i}.webp", lossless=True
+        )
+    return root
+
+
+def run(data: Path, raw: Path, until: str = "tll_adaptation", **params: object) -> Path:
+    """Runs the stages up to `until` on a painted folder; returns the folder of their outputs."""
+    known = study(raw)
+    tll_pairs.main(raw, data / "tll_pairs/own", study="own", params=params.get("pairs", PAIRS), lists=known)
+    if until == "tll_pairs":
+        return data
+    encoder = write_encoder(data / "encoder")
+    features = params.get("features", FEATURES)
+    tll_features.main(
+        data / "tll_pairs/own", encoder, data / "tll_features/own", study="own", params=features, lists=known
+    )
+    if until == "tll_features":
+        return data
+    tll_pca.main(data / "tll_features/own", data / "tll_pca/own", study="own", params=params.get("pca", PCA), seed=0)
+    if until == "tll_pca":
+        return data
+    folders = (data / "tll_features/own", data / "tll_pca/own", data / "tll_adaptation/own")
+    tll_adaptation.main(*folders, study="own", params=params.get("adaptation", ADAPTATION), seed=0)
+    return data

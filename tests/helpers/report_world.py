@@ -1,0 +1,131 @@
+"""A small world for the report, in the formats that the other stages write."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages import report
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from stages.core.store.collection import TABLE
+
+PARAMS = report.Params(gains=2, thumbnail=16, rejected=3)
+CLASSES, IMAGES = 4, 6
+FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"}
+
+
+GIVEN = ("root", "seed", "tasks", "granularities", "fusions", "models")
+
+
+def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], baselines: list[str]) -> Lists:
+    adaptors = {name: f"adaptor/{name}" for name in granularities}
+    known = {"pixels": "images", "encoder": "encoder"}
+    return Lists(
+        root=".",
+        seed=0,
+        tasks={task: {"source": "folder", "path": task} for task in tasks},
+        granularities=adaptors,
+        fusions={name: FUSIONS[name] for name in fusions},
+        **{name: {} for name in Lists.model_fields if name not in GIVEN},
+        # A YAML merge puts the adaptors first; the report must not depend on that.
+        models=adaptors | {name: known[name] for name in baselines} | {name: f"fusion/{name}" for name in fusions},
+    )
+
+
+def write_task(folder: Path, classes: list[str], labelled: bool, rejected: list[tuple[str, str]]) -> None:
+    rng = np.random.default_rng(0)
+    names = [name for name in classes for _ in range(IMAGES)]
+    labels = [classes.index(name) if labelled else -1 for name in names]
+    train = [not labelled or label < len(classes) // 2 for label in labels]
+    folder.mkdir(parents=True)
+    arrays.write(folder / "pixels.zarr", rng.integers(0, 256, (len(names), 20, 20, 3), dtype=np.uint8))
+    columns = [
+        [f"{name}/{i}.jpg" for i, name in enumerate(names)],
+        [folder.name] * len(names),
+        labels,
+        names if labelled else [""] * len(names),
+        ["train" if is_train else "test" for is_train in train],
+        *[[20] * len(names)] * 3,
+        [f"{i:064x}" for i in range(len(names))],
+    ]
+    columns = [pa.array(column, field.type) for column, field in zip(columns, TABLE, strict=True)]
+    pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), folder / "table.parquet")
+    with (folder / "rejected.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([("path", "reason"), *rejected])
+
+
+def write_model(folder: Path, metrics: dict, whitened: dict, queries: list[dict]) -> None:
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    (folder / "whitened.json").write_text(json.dumps(whitened))
+    fields = [("task", pa.string()), ("row", pa.int64()), ("r_precision", pa.float32())]
+    schema = pa.schema(
+        [*fields, ("map_at_r", pa.float32()), ("recall_at_1", pa.float32()), ("nearest", pa.list_(pa.int64()))]
+    )
+    pq.write_table(pa.Table.from_pylist(queries, schema), folder / "queries.parquet")
+
+
+def entry(value: float, queries: int = 12) -> dict:
+    return {"r_precision": value, "map_at_r": value * 0.8, "recall_at_1": min(1.0, value * 1.5), "queries": queries}
+
+
+def queries_of(task: str, seed: int) -> list[dict]:
+    """One record per test image with five other test images of the task, at random."""
+    rng, rows = np.random.default_rng(seed), range(CLASSES // 2 * IMAGES, CLASSES * IMAGES)
+    records = []
+    for row in rows:
+        nearest = rng.permutation([other for other in rows if other != row])[:5].tolist()
+        value = float(np.round(rng.random(), 2))
+        records.append({"task": task, "row": row, "nearest": nearest} | dict.fromkeys(report.scores.METRICS, value))
+    return records
+
+
+class World:
+    """A data folder; `values[model][task]` are R-Precisions as it is, whitened ones lie 0.01 higher."""
+
+    def __init__(self, root: Path, lists: Lists, values: dict[str, dict[str, float]], unlabelled: set[str]) -> None:
+        self.root, self.lists = root, lists
+        rejected = [(f"{i}.jpg", "truncated") for i in range(4)] + [("copy.jpg", "duplicate of first.jpg")]
+        for task in lists.tasks:
+            classes = ["a", "b", "c", "<script>alert(1)</script>"]
+            write_task(root / "images" / task, classes, task not in unlabelled, rejected)
+        for seed, model in enumerate(lists.models):
+            metrics = {task: entry(value) for task, value in values.get(model, {}).items()}
+            whitened = {task: entry(value + 0.01) for task, value in values.get(model, {}).items()}
+            queries = [record for task in metrics for record in queries_of(task, seed)]
+            write_model(root / "evaluation" / model, metrics, whitened, queries)
+        for name in lists.granularities:
+            self.write_adaptor(name)
+        for name in lists.fusions:
+            self.write_fusion(name)
+
+    def write_adaptor(self, name: str) -> None:
+        rows = sum(len(pq.read_table(self.root / "images" / t / "table.parquet", filters=[("split", "=", "train")]))
+                   for t in self.lists.tasks)  # fmt: skip
+        (self.root / "pseudo_labels" / name).mkdir(parents=True)
+        arrays.write(self.root / "pseudo_labels" / name / "labels.zarr", np.arange(rows) % int(name[1:]))
+        (self.root / "adaptor" / name).mkdir(parents=True)
+        (self.root / "adaptor" / name / "history.csv").write_text("epoch,loss,accuracy\n1,2.5,0.1\n2,2.25,0.4\n")
+
+    def write_fusion(self, name: str) -> None:
+        (self.root / "fusion" / name).mkdir(parents=True)
+        epochs = "" if name == "average" else "1,30.5\n2,20.25\n"
+        (self.root / "fusion" / name / "history.csv").write_text("epoch,loss\n" + epochs)
+        count = len(self.lists.granularities)
+        if name != "average" and count > 1:
+            weights = [
+                {"task": task, "layer": layer, "adaptor": adaptor, "weight": 1 / count + 0.1 * (i - (count - 1) / 2)}
+                for task in self.lists.tasks
+                for layer in range(3)
+                for i, adaptor in enumerate(self.lists.granularities)
+            ]
+            pq.write_table(pa.Table.from_pylist(weights), self.root / "evaluation" / name / "attention.parquet")
+
+    def draw(self, output: str = "report") -> Path:
+        stages = ("images", "pseudo_labels", "adaptor", "fusion", "evaluation")
+        report.main(*[self.root / stage for stage in stages], self.root / output, params=PARAMS, lists=self.lists)
+        return self.root / output

@@ -1,0 +1,53 @@
+"""The stages that several processes share, on the small world: run once by one process, once under torchrun.
+
+python -m tests.helpers.shared_work IMAGES ENCODER OUTPUT
+"""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from stages import adaptor, features, knn_graph, pseudo_labels, seeds
+from stages.core.compute import processes
+from stages.core.encoder.views import Augmentation
+from stages.core.store import arrays
+from tests.helpers.small import TASKS, lists
+
+VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, grey=0.1, blur=0, stroke=0)
+TRAINING = adaptor.Params(
+    width=6,
+    gamma=10,
+    epochs=2,
+    batch=13,
+    learning_rate=0.01,
+    weight_decay=0,
+    warmup=0.5,
+    precision="float32",
+    augmentation=VIEWS,
+)
+
+
+def run(stage: ModuleType, *paths: Path, **given: object) -> None:
+    """One stage. In the pipeline each is a torchrun of its own: none begins before the last one's output is there."""
+    stage.main(*paths, **given)
+    processes.wait()
+
+
+def main(images: Path, encoder: Path, output: Path) -> None:
+    arrays.SHARD_BYTES = 1  # a shard per 256 rows
+    settings = features.Params(dtype="float32", precision="float32", batch=7)
+    for task in TASKS:
+        run(features, images / task, encoder, output / "features" / task, task=task, params=settings)
+    found = images, output / "features"
+    run(seeds, *found, output / "seeds", params=seeds.Params(largest=300), lists=lists(), seed=0)
+    for name, rounds in (("k4", 0), ("k8", 2)):
+        params = pseudo_labels.Params(max_iterations=50, exchanges=rounds)
+        target = output / "pseudo_labels" / name
+        run(pseudo_labels, *found, output / "seeds", target, granularity=name, params=params, lists=lists())
+    run(knn_graph, *found, output / "knn_graph", params=knn_graph.Params(neighbours=4), lists=lists())
+    labels = output / "pseudo_labels" / "k4"
+    run(adaptor, images, encoder, labels, output / "adaptor", granularity="k4", params=TRAINING, lists=lists(), seed=0)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -1,0 +1,92 @@
+"""A small world that several tests share: drawn images of two tasks, a random ViT, and the stages' data folders."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from stages.core.encoder.config import Config
+from stages.core.encoder.model import Model, save
+from stages.core.runner.lists import Lists
+from stages.core.store import arrays
+from stages.core.store.collection import TABLE
+
+TASKS = ("dots", "bars")
+SIZE = 32
+CONFIG = Config(
+    architecture="vit_tiny_patch16_224",
+    kwargs={"img_size": SIZE, "patch_size": 16, "depth": 2, "embed_dim": 24, "num_heads": 2},
+    size=SIZE,
+    resize=SIZE,
+    mean=(0.5, 0.5, 0.5),
+    std=(0.5, 0.5, 0.5),
+)
+
+
+def lists(**changes: object) -> Lists:
+    values = {
+        "root": ".",
+        "seed": 0,
+        "tasks": {task: {"source": "folder", "path": task} for task in TASKS},
+        "granularities": {"k4": "adaptor/k4", "k8": "adaptor/k8"},
+        "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"},
+        "baselines": {},
+        "supervised_models": {},
+        "mrt": {},
+        **{name: {} for name in ("gsp_collages", "gsp_runs", "gsp", "gsp_studies")},
+        "models": {"pixels": "images", "encoder": "encoder", "k4": "adaptor/k4", "average": "fusion/average"},
+        "mpcl": {},
+        "tll": {},
+    }
+    return Lists(**(values | changes))
+
+
+def draw(task: int, label: int, rng: np.random.Generator) -> np.ndarray:
+    """A picture whose class is the colour and place of a patch, over noise."""
+    image = rng.integers(0, 90, (SIZE, SIZE, 3), dtype=np.uint8)
+    place, width = 4 * (label % 4), 8 if task else 20
+    image[place : place + 8, 4 : 4 + width, label % 3] = 200 + rng.integers(0, 50)
+    return image
+
+
+def write_images(folder: Path, classes: int = 6, per_class: int = 8, labelled: bool = True) -> Path:
+    """data/images with half of the classes for training."""
+    rng = np.random.default_rng(0)
+    for t, task in enumerate(TASKS):
+        rows = [
+            (f"{label}/{i}.png", task, label, str(label), "train" if label < classes // 2 else "test", 9, 9, 5, f"{i}")
+            for label in range(classes)
+            for i in range(per_class)
+        ]
+        if not labelled:
+            rows = [(path, task, -1, "", "train", *rest) for path, _, _, _, _, *rest in rows]
+        (folder / task).mkdir(parents=True)
+        columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), TABLE, strict=True)]
+        pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), folder / task / "table.parquet")
+        pixels = np.stack([draw(t, label, rng) for label in range(classes) for _ in range(per_class)])
+        arrays.write(folder / task / "pixels.zarr", pixels)
+        (folder / task / "rejected.csv").write_text("path,reason\n")
+    return folder
+
+
+def write_encoder(folder: Path) -> Path:
+    torch.manual_seed(0)
+    folder.mkdir(parents=True)
+    model = Model(CONFIG)
+    for block in [model.backbone.patch_embed, *model.backbone.blocks]:
+        for parameter in block.parameters():
+            parameter.data.mul_(5)  # timm's small start would give all images nearly the same class token
+    save(model, folder)
+    return folder
+
+
+def write_features(folder: Path, images: Path, dim: int = 8) -> Path:
+    """data/features: random unit vectors, so that no stage is needed before the one under test."""
+    for t, task in enumerate(TASKS):
+        count = len(arrays.open(images / task / "pixels.zarr"))
+        vectors = np.random.default_rng(t).normal(size=(count, dim)).astype(np.float32)
+        (folder / task).mkdir(parents=True)
+        arrays.write(folder / task / "features.zarr", vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    return folder
