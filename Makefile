@@ -74,7 +74,7 @@ bench: $(READY)
 
 lock: $(READY)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra flow --extra share --extra test \
-		--generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
+		--extra docs --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
 
 clean:
 	rm -rf .work
