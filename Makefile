@@ -74,7 +74,7 @@ bench: $(READY)
 	python -m benchmarks
 
 docs: $(READY)
-	python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
 
 lock: $(READY)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra flow --extra share --extra test \

@@ -35,6 +35,7 @@ html_show_sphinx = False
 html_show_copyright = False
 html_math_renderer = "mathml"
 html_theme_options = {"navigation_with_keys": True}
+highlight_language = "text"
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 maximum_signature_line_length = 90

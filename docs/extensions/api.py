@@ -73,7 +73,9 @@ def all_classes() -> set[str]:
     """The full names of all classes that have an entry: what a signature may link to."""
     files = [file for top in ("stages", "pipeline") for file in (ROOT / top).rglob("*.py")]
     trees = {dotted(file): ast.parse(file.read_text(encoding="utf-8")) for file in files}
-    return {f"{name}.{node.name}" for name, tree in trees.items() for node in tree.body if isinstance(node, ast.ClassDef)}
+    return {
+        f"{name}.{node.name}" for name, tree in trees.items() for node in tree.body if isinstance(node, ast.ClassDef)
+    }
 
 
 class FullNames(ast.NodeTransformer):

@@ -138,8 +138,8 @@ class Walker:
         said = next((self.said[place] for place in values if place in self.said), "")
         text = schema.get("description") or said
         if name and self.uses[name] > 1:
-            self.share(name, plain, values)
-            return [Row(key, f"{{{name}}}", text, {})]
+            self.share(name, plain, {place: value for place, value in values.items() if value is not None})
+            return [Row(key, f"{{{name}}}", text, {place: None for place, value in values.items() if value is None})]
         if name:
             text = text or " ".join(plain.get("description", "").split())
             return [Row(key, kind(schema, self.classes), text, {}), *self.rows(plain, f"{key}.", values)]
@@ -220,7 +220,7 @@ def markdown(table: Table) -> str:
     for row in table.rows:
         met = re.fullmatch(r"\{(\w+)\}", row.kind)
         type_ = f"the keys of [{met[1]}](#params-{met[1].lower()})" if met else cell(row.kind)
-        meaning = ". ".join(filter(None, [type_, cell(row.text)]))
+        meaning = ". ".join(part[0].upper() + part[1:] for part in (type_, cell(row.text)) if part)
         lines.append(f"| `{row.key}` | {default(row, table.places)} | {meaning} |")
     return "\n".join([*lines, ""])
 
@@ -230,8 +230,7 @@ class ParamsReference(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         sections, shared = tables()
-        self.env.note_dependency(str(ROOT / "params.yaml"))
-        for file in (ROOT / "stages").rglob("*.py"):
+        for file in [ROOT / "params.yaml", ROOT / "dvc.yaml", Path(__file__), *(ROOT / "stages").rglob("*.py")]:
             self.env.note_dependency(str(file))
         text = "\n".join(map(markdown, [*sections, *shared]))
         return self.parse_text_to_nodes(text, allow_section_headings=True)

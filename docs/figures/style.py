@@ -51,5 +51,12 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colo
 
 
 def save(figure: Figure, target: Path) -> None:
-    figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white", bbox_inches="tight", pad_inches=0.12)
+    figure.savefig(
+        target,
+        format="svg",
+        metadata={"Date": None, "Creator": None},
+        facecolor="white",
+        bbox_inches="tight",
+        pad_inches=0.12,
+    )
     plt.close(figure)
