@@ -1,4 +1,4 @@
-"""The site: `make docs` builds it into docs/_build/html, from the text here, the docstrings and the values' descriptions.
+"""The site: `make docs` builds it into docs/_build/html from the text here, docstrings, and descriptions of values.
 
 Nothing is fetched, neither while it is built nor by the pages: formulas become MathML, fonts are the reader's own.
 """
@@ -18,6 +18,7 @@ extensions = [
     "docs.extensions.figures",
     "docs.extensions.params",
     "docs.extensions.api",
+    "docs.extensions.offline",
 ]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "attrs_block"]

@@ -1,11 +1,10 @@
-"""Pages of the API from the sources: one per room, its modules in order, each function with its signature and docstring.
+"""Pages of the API from the sources: one per room, its modules in order, with signatures and docstrings.
 
 Nothing is imported: the text of the sources says it all, shapes such as `Float[Tensor, "image dim"]` included, and a
 page can be built where torch is missing. The rooms are found on disk, so a new one needs no line here.
 """
 
 import ast
-import copy
 import re
 import textwrap
 from collections.abc import Iterator
@@ -13,10 +12,10 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from docs.extensions.full_names import ROOT, FullNames, Function, all_classes, dotted
+
 PAGES = ROOT / "docs/reference/api"
 INDENT = "   "
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def rooms() -> Iterator[tuple[str, str, Path]]:
@@ -65,54 +64,6 @@ def directive(kind: str, signature: str, *content: str) -> str:
     return f".. py:{kind}:: {signature}\n\n{textwrap.indent(body, INDENT)}\n"
 
 
-def dotted(file: Path) -> str:
-    return ".".join(file.relative_to(ROOT).with_suffix("").parts)
-
-
-def all_classes() -> set[str]:
-    """The full names of all classes that have an entry: what a signature may link to."""
-    files = [file for top in ("stages", "pipeline") for file in (ROOT / top).rglob("*.py")]
-    trees = {dotted(file): ast.parse(file.read_text(encoding="utf-8")) for file in files}
-    return {
-        f"{name}.{node.name}" for name, tree in trees.items() for node in tree.body if isinstance(node, ast.ClassDef)
-    }
-
-
-class FullNames(ast.NodeTransformer):
-    """Writes our own classes in annotations with their modules, so that each links to its own entry.
-
-    Two rooms may each have a `Config`. The page shows the last word only (`python_use_unqualified_type_names`).
-    """
-
-    def __init__(self, tree: ast.Module, name: str, classes: set[str]) -> None:
-        self.classes = classes
-        self.names = {node.name: f"{name}.{node.name}" for node in tree.body if isinstance(node, ast.ClassDef)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                self.names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.full(node)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        return self.full(node)
-
-    def full(self, node: ast.Name | ast.Attribute) -> ast.expr:
-        first, _, rest = ast.unparse(node).partition(".")
-        known = ".".join(filter(None, [self.names.get(first, first), rest]))
-        return ast.Name(known) if known in self.classes else node
-
-    def apply(self, node: Function) -> Function:
-        """The function with its annotations changed; its default values stay as they are."""
-        node = copy.deepcopy(node)
-        given = node.args
-        for argument in [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]:
-            if argument is not None and argument.annotation is not None:
-                argument.annotation = self.visit(argument.annotation)
-        node.returns = self.visit(node.returns) if node.returns else None
-        return node
-
-
 def arguments(node: Function, is_method: bool) -> str:
     names = ast.unparse(node.args)
     return re.sub(r"^(self|cls)(, |$)", "", names) if is_method else names
@@ -143,7 +94,8 @@ def klass(node: ast.ClassDef, names: FullNames) -> str:
     start = next((item for item in own if item.name == "__init__"), None)
     bases = ", ".join(map(ast.unparse, node.bases))
     lines = [f"- ``{ast.unparse(f.target)}: {ast.unparse(f.annotation)}``\\ " for f in fields]
-    lines = [line + (f": {escape(text)}" if (text := description(f.value)) else "") for line, f in zip(lines, fields)]
+    said = [f": {escape(text)}" if (text := description(f.value)) else "" for f in fields]
+    lines = [line + text for line, text in zip(lines, said, strict=True)]
     shown = [item for item in own if not item.name.startswith("_")]
     return directive(
         "class",
@@ -155,13 +107,13 @@ def klass(node: ast.ClassDef, names: FullNames) -> str:
     )
 
 
-def module(file: Path, classes: set[str]) -> str:
+def module(file: Path, classes: set[str], line: str = "-") -> str:
     """The module's docstring, then its public functions and classes in the order of the source."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     name = dotted(file)
     names = FullNames(tree, name, classes)
     title = name.removeprefix("stages.core.")
-    parts = [heading(title, "-"), f".. py:module:: {name}\n", to_rst(ast.get_docstring(tree))]
+    parts = [heading(title, line), f".. py:module:: {name}\n", to_rst(ast.get_docstring(tree))]
     for node in tree.body:
         if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_"):
             is_class = isinstance(node, ast.ClassDef)
@@ -183,7 +135,8 @@ def page(title: str, folder: Path, classes: set[str]) -> str:
     parts = [heading(title, "="), opening(folder), *[module(file, classes) for file in modules(folder)]]
     if folder.name not in ("stages", "core"):
         for inner in sorted(path for path in folder.rglob("*") if (path / "__init__.py").exists()):
-            parts += [opening(inner), *[module(file, classes) for file in modules(inner)]]
+            title = ".".join(inner.relative_to(folder.parent).parts)
+            parts += [heading(title, "-"), opening(inner), *[module(file, classes, "~") for file in modules(inner)]]
     return "\n".join(parts)
 
 

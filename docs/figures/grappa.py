@@ -31,9 +31,8 @@ def block(axes: Axes) -> None:
         axes.plot([6.15, 8.15], [y, y], color=colour, lw=1)
         axes.text(6.8, y + 0.1, alpha, fontsize=9, color=colour)
     arrow(axes, (8.15, 3.7), (8.15, 2.24))
-    axes.text(
-        8.15, 2, "+", ha="center", va="center", fontsize=12, bbox={"boxstyle": "circle", "fc": "white", "ec": GREY}
-    )
+    ring = {"boxstyle": "circle", "fc": "white", "ec": GREY}
+    axes.text(8.15, 2, "+", ha="center", va="center", fontsize=12, bbox=ring)
     box(axes, 5.3, 0.7, "attention: the weights α of this image", GREEN, 5.2, 0.6)
     axes.plot([3.5, 3.5], [2, 1.0], color=GREEN, lw=1, ls=":")
     axes.plot([6.95, 6.95], [1.0, 2.9], color=GREEN, lw=1, ls=":")
@@ -48,9 +47,7 @@ def draw(target: Path) -> None:
     clusters(few, 3, points)
     clusters(many, 9, points)
     block(network)
-    for axes, text in (
-        (few, "1  The same features, coarse and fine"),
-        (network, "2, 3  A set of adaptors for each k, fused"),
-    ):
+    titles = {few: "1  The same features, coarse and fine", network: "2, 3  A set of adaptors for each k, fused"}
+    for axes, text in titles.items():
         axes.text(0, 1.13, text, transform=axes.transAxes, fontweight="bold")
     save(figure, target)

@@ -1,4 +1,4 @@
-"""How the figures look: white, so that they can be read on dark pages too, and the same bytes whenever they are drawn."""
+"""How the figures look: white, to be read on dark pages too, and the same bytes whenever they are drawn."""
 
 from pathlib import Path
 
@@ -51,12 +51,6 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colo
 
 
 def save(figure: Figure, target: Path) -> None:
-    figure.savefig(
-        target,
-        format="svg",
-        metadata={"Date": None, "Creator": None},
-        facecolor="white",
-        bbox_inches="tight",
-        pad_inches=0.12,
-    )
+    looks = {"facecolor": "white", "bbox_inches": "tight", "pad_inches": 0.12}
+    figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None}, **looks)
     plt.close(figure)
