@@ -5,6 +5,7 @@
 # make worker [REMOTE=...]    this clone runs stages for others (`make flow WORKERS=1`)
 # make test | test-slow       the quick suite | the end-to-end promises: cache, kill, same bytes
 # make lint | bench           style | one line of JSON per claim
+# make docs                   the site, offline: docs/_build/html/index.html
 PYTHON ?= python3
 UV_VERSION := 0.13.8
 VENV := $(CURDIR)/.venv
@@ -17,7 +18,7 @@ export DVC_NO_ANALYTICS := 1
 export DO_NOT_TRACK := 1
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 
-.PHONY: install repro flow ui serve share fetch worker test test-slow lint bench lock clean
+.PHONY: install repro flow ui serve share fetch worker test test-slow lint bench docs lock clean
 
 install: $(READY)
 
@@ -72,9 +73,12 @@ lint: $(READY)
 bench: $(READY)
 	python -m benchmarks
 
+docs: $(READY)
+	python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
+
 lock: $(READY)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra flow --extra share --extra test \
-		--generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
+		--extra docs --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
 
 clean:
 	rm -rf .work
