@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML, YAMLError
 
 from stages.core import processes
-from stages.core.runner import schema
+from stages.core.runner import compose, merging, schema
 from stages.core.runner.schema import Lists, Section
 
 log = logging.getLogger("stages")
@@ -70,7 +70,11 @@ def dropped(values: object, key: str = "") -> list[str]:
 
 
 def check(file: Path) -> None:
-    """Compares the whole file with what every stage declares; ValueError lists each wrong key with what is allowed."""
+    """Compares the whole file with what every stage declares; ValueError lists each wrong key with what is allowed.
+
+    A profile's file is refused first where it is not what its values.yaml composes to.
+    """
+    compose.require(file)
     values = read_params(file)
     stages = sorted(path.stem for path in STAGES.glob("*.py") if path.stem != "__init__")
     wrong = []
@@ -104,9 +108,10 @@ def is_off(stage: str, values: dict) -> bool:
 
 
 def stamp(file: Path) -> Path:
-    """What is there once this very file has passed under these very sources."""
-    sources = [*sorted(STAGES.glob("*.py")), Path(__file__), Path(schema.__file__)]
-    state = hashlib.sha256(b"".join(path.read_bytes() for path in [file, *sources])).hexdigest()
+    """What is there once this very file has passed under these very sources, composed from these very values."""
+    sources = [*sorted(STAGES.glob("*.py")), *(Path(module.__file__) for module in (schema, compose, merging))]
+    sources = [file, *compose.sources(file), *sources, Path(__file__)]
+    state = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     return file.parent / ".work/checked" / state[:16]
 
 
@@ -185,6 +190,8 @@ def list_inputs(arguments: dict[str, Path | str]) -> list[Path]:
 if __name__ == "__main__":
     try:
         # Before a run: what passes here needs no second look by its first stage.
-        check_and_stamp(Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml"))
-    except ValueError as error:
+        params = Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml")
+        compose.renew(params.resolve().parent)
+        check_and_stamp(params)
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
