@@ -33,7 +33,7 @@ $(READY): requirements.lock
 # The profiles that ship are linked to the graph when they are first wanted: a plain `dvc status` lists every graph it finds.
 profiles/%/dvc.yaml:
 	test -f $(dir $@)values.yaml || test -f $(dir $@)params.yaml || \
-		{ echo "error: there is no profile $*; known here: $$(ls profiles)" >&2; exit 1; }
+		{ echo "error: there is no profile $*; known here: $(notdir $(patsubst %/,%,$(wildcard profiles/*/)))" >&2; exit 1; }
 	ln -s ../../dvc.yaml $@
 
 compose: $(READY)

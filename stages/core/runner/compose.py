@@ -103,7 +103,9 @@ def compose(profile: Path) -> str:
 def header(profile: Path, files: list[Path]) -> str:
     names = ["params.yaml", *map(seen, files)]
     lines = [f"{MARK}{names[0]} and", *(f"#   {name}" for name in names[1:])]
-    return "\n".join([*lines, f"# Change those, not this file, and renew it: make compose PROFILE={profile.name}"]) + "\n"
+    return (
+        "\n".join([*lines, f"# Change those, not this file, and renew it: make compose PROFILE={profile.name}"]) + "\n"
+    )
 
 
 def dump(values: Any) -> str:

@@ -3,10 +3,11 @@
 1. A section is merged key by key, to any depth; whatever is no mapping is replaced.
 2. A list of items (`tasks`, `granularities`, `models`, ...: the fields of `Lists`) is replaced whole. Its row "*" says
    what all rows have: the rows that stand beside it, or where none does, those that were there.
-3. A mapping with the tag `!new` takes the place of the one below it. So one sets mappings whose keys are free (`losses`,
-   `poolings`, `kwargs`), for a key that is not known below is refused everywhere else: it is a slip of the pen.
-4. What is one value in the root (`one_set: *views`, `<<: *granularities`) stays one: who overrides `fusion.augmentation`
-   overrides `baseline.one_set` too, and `models` has a row for every granularity. A value of its own goes before.
+3. A mapping with the tag `!new` takes the place of the one below it. That is how mappings with free keys are set
+   (`losses`, `poolings`, `kwargs`); everywhere else a key that is not known below is refused as a slip of the pen.
+4. What is one value in the root (`one_set: *views`, `<<: *granularities`) stays one. Who overrides
+   `fusion.augmentation` overrides `baseline.one_set` too, unless that has a value of its own; `models` has a row for
+   every granularity.
 """
 
 from typing import Any, NamedTuple
