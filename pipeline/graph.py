@@ -48,8 +48,7 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
         if profile:
             raise ValueError(f"unknown profile {profile!r}; known here: {', '.join(known) or 'none'}")
         raise ValueError(f"{folder} has no dvc.yaml: it is where the graph should stand")
-    if profile:
-        profiles.compose(folder)
+    profiles.compose_wanted(root, profile)
     return folder
 
 

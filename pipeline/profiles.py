@@ -11,6 +11,15 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 
 
+def compose_wanted(root: Path, profile: str | None) -> None:
+    """Renews the values of this profile, and brings back those that are missing of the others that are linked here:
+    DVC reads every graph below the root, and one without values stops all of them."""
+    linked = [graph.parent for graph in sorted(root.glob("profiles/*/dvc.yaml"))]
+    for folder in linked:
+        if folder.name == profile or not (folder / "params.yaml").exists():
+            compose(folder)
+
+
 def compose(folder: Path) -> None:
     """Renews params.yaml where a values.yaml stands in the folder; ValueError with what is wrong there."""
     if not (folder / "values.yaml").exists():

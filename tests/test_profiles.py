@@ -122,7 +122,8 @@ def test_profiles__only_the_data_are_missing(profile: str, tmp_path: Path) -> No
     with pytest.raises(ValueError) as caught:
         check(copy_profile(tmp_path, profile))
     wrong = str(caught.value).splitlines()[1:]
-    assert wrong and all("data/raw/" in line and line.endswith("does not exist") for line in wrong), wrong
+    assert len(wrong) == len(composed(profile)["tasks"])
+    assert all("data/raw/" in line and line.endswith("does not exist") for line in wrong), wrong
 
 
 def test_profiles__are_short_together() -> None:

@@ -191,7 +191,9 @@ if __name__ == "__main__":
     try:
         # Before a run: what passes here needs no second look by its first stage.
         params = Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml")
-        compose.renew(params.resolve().parent)
+        folder = params.resolve().parent
+        compose.renew(folder)
+        compose.renew_missing(folder if (folder / "profiles").is_dir() else compose.root_of(folder))
         check_and_stamp(params)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -151,6 +151,14 @@ def renew(profile: Path) -> bool:
     return True
 
 
+def renew_missing(root: Path) -> None:
+    """Composes each profile that has its link to the graph and no params.yaml: DVC reads every graph below the root,
+    and one without values stops all of them."""
+    for graph in sorted(root.glob("profiles/*/dvc.yaml")):
+        if not (graph.parent / "params.yaml").exists():
+            renew(graph.parent)
+
+
 def require(params: Path) -> None:
     """ValueError for a params.yaml that is not, or no longer, what the values.yaml beside it composes to."""
     profile = params.resolve().parent

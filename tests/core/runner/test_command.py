@@ -9,7 +9,6 @@ from ruamel.yaml import YAML
 
 from stages.core.runner import compose
 from stages.core.runner.command import check, check_once, dropped, read_params, stamp
-from tests.project import copy_profile
 
 ROOT = Path(__file__).parents[3]
 
@@ -209,14 +208,6 @@ def test_check__a_branch_that_is_off_needs_no_section(tmp_path, values):
     values["gsp_studies"] = {"tokens": "tokens"}
     with pytest.raises(ValueError, match=r"gsp_fold.backbone: is missing"):
         check(write(tmp_path, values))
-
-
-@pytest.mark.parametrize("profile", sorted(path.name for path in (ROOT / "profiles").glob("gsp-*")))
-def test_check__the_gsp_profiles_lack_nothing_but_their_data(tmp_path, profile):
-    with pytest.raises(ValueError) as caught:
-        check(copy_profile(tmp_path, profile))
-    lines = str(caught.value).splitlines()[1:]
-    assert len(lines) == 1 and "data/raw/" in lines[0] and lines[0].endswith("does not exist")
 
 
 STAGE = """

@@ -138,7 +138,8 @@ def test_renew__writes_only_what_has_changed(profiles: Path) -> None:
     assert compose.renew(profile)
     before = (profile / "params.yaml").stat()
     assert not compose.renew(profile)
-    assert (profile / "params.yaml").stat() == before
+    after = (profile / "params.yaml").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     (profiles.parent / "params.yaml").write_text(ROOT.replace("rates: [0.00001, 1]", "rates: [2]"))
     assert compose.renew(profile)
     assert values(profile)["encoder"]["rates"] == [2]
@@ -167,6 +168,19 @@ def test_renew__never_overwrites_what_someone_wrote(profiles: Path) -> None:
     with pytest.raises(ValueError, match=r"was written by hand, and a/values.yaml .* remove params.yaml"):
         compose.renew(profile)
     assert (profile / "params.yaml").read_text() == "seed: 5\n"
+
+
+def test_renew_missing__only_of_profiles_that_are_in_use(profiles: Path) -> None:
+    for name in "abc":
+        write(profiles, name, "seed: 1\n")
+    (profiles.parent / "dvc.yaml").write_text("stages: {}\n")
+    for name in "ab":
+        (profiles / name / "dvc.yaml").symlink_to("../../dvc.yaml")
+    compose.renew(profiles / "a")
+    (profiles / "a/values.yaml").write_text("seed: 2\n")
+    compose.renew_missing(profiles.parent)
+    assert [(profiles / name / "params.yaml").exists() for name in "abc"] == [True, True, False]
+    assert "seed: 1\n" in (profiles / "a/params.yaml").read_text()  # renewed when it is run
 
 
 def test_require__a_profile_that_is_written_by_hand(profiles: Path) -> None:
