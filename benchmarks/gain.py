@@ -38,6 +38,8 @@ def graph_folder(copy: Path, profile: str | None) -> Path:
     if profile is None:
         return copy
     folder = copy / "profiles" / profile
+    if not (folder / "values.yaml").exists():
+        shutil.copy2(ROOT / "profiles" / profile / "params.yaml", folder)  # written by hand, which git ignores
     profiles.compose(folder)
     (folder / "values.yaml").unlink(missing_ok=True)
     params = folder / "params.yaml"

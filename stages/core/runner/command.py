@@ -97,7 +97,7 @@ def check(file: Path) -> None:
     given = [(key, path) for key, path in paths(values) if not path.startswith(tuple(f"data/{s}/" for s in stages))]
     wrong += [f"  {key}: {path} does not exist" for key, path in given if not (file.parent / path).exists()]
     if wrong:
-        raise ValueError("\n".join([f"{file} has {len(wrong)} wrong value(s):", *wrong]))
+        raise ValueError("\n".join([f"{compose.named(file)} has {len(wrong)} wrong value(s):", *wrong]))
 
 
 def is_off(stage: str, values: dict) -> bool:

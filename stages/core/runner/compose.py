@@ -53,6 +53,11 @@ def seen(file: Path) -> str:
     return "/".join(file.parts[-3:]) if file.name == "values.yaml" else file.name
 
 
+def named(params: Path) -> str:
+    """The file as an error names it: nobody should mend what is composed."""
+    return f"{params} (composed: mend values.yaml beside it)" if sources(params) else str(params)
+
+
 def root_of(profile: Path) -> Path:
     return profile.parent.parent
 

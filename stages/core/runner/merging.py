@@ -13,9 +13,10 @@
 from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, TaggedScalar
+from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+from ruamel.yaml.scalarbool import ScalarBoolean
 
 EACH = "*"
 MERGED = "<<"
@@ -59,9 +60,12 @@ def plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
         return New(made) if tag else made
     if isinstance(value, list):
         return [plain(item, source, (*place, index)) for index, item in enumerate(value)]
-    if isinstance(value, TaggedScalar):
-        return value.value
-    return value
+    if isinstance(value, ScalarBoolean):
+        return bool(value)
+    # A number keeps how it was written, and a name it was given by `&`, in classes of their own.
+    return next(
+        (kind(value) for kind in (int, float, str) if isinstance(value, kind) and type(value) is not bool), value
+    )
 
 
 def tree(text: str) -> dict[str, Any]:

@@ -168,6 +168,13 @@ def test_check_once__a_change_of_what_it_is_composed_from(profile, changed):
         check_once(profile / "params.yaml")
 
 
+def test_check__a_wrong_value_of_a_profile_is_to_be_mended_in_its_values(profile):
+    (profile / "values.yaml").write_text("adaptor: {epochs: 0}\n")
+    compose.renew(profile)
+    with pytest.raises(ValueError, match=r"composed: mend values.yaml beside it\) has 1 wrong .*\n  adaptor.epochs: "):
+        check(profile / "params.yaml")
+
+
 def test_main__composes_before_it_checks(profile):
     (profile / "values.yaml").write_text("adaptor: {epochs: 5}\n")
     command = [sys.executable, "-m", "stages.core.runner.command", "params.yaml"]

@@ -190,6 +190,13 @@ def test_parse__refuses_what_says_nothing(text: str, message: str) -> None:
         merging.parse(text, "v.yaml")
 
 
+def test_parse__a_name_given_to_a_value_goes_no_further() -> None:
+    found = merging.parse("a: &a 3\nb: &b true\nc: &c x\nd: &d 1.50\ne: &e [*a, *b, *c, *d]\nf: *e\n", "v.yaml")
+    values = [3, True, "x", 1.5]
+    assert found == {"a": 3, "b": True, "c": "x", "d": 1.5, "e": values, "f": values}
+    assert list(map(type, found["e"])) == [int, bool, str, float]
+
+
 def test_parse__a_file_of_comments_changes_nothing() -> None:
     assert merging.parse("# nothing yet\n", "v.yaml") == {}
 
