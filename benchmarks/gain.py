@@ -41,6 +41,8 @@ def graph_folder(copy: Path, profile: str | None) -> Path:
     if not (folder / "values.yaml").exists():
         shutil.copy2(ROOT / "profiles" / profile / "params.yaml", folder)  # written by hand, which git ignores
     profiles.compose(folder)
+    if not (folder / "dvc.yaml").exists():
+        (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
     (folder / "values.yaml").unlink(missing_ok=True)
     params = folder / "params.yaml"
     lines = params.read_text(encoding="utf-8").splitlines(keepends=True)

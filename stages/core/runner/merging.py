@@ -63,9 +63,7 @@ def plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
     if isinstance(value, ScalarBoolean):
         return bool(value)
     # A number keeps how it was written, and a name it was given by `&`, in classes of their own.
-    return next(
-        (kind(value) for kind in (int, float, str) if isinstance(value, kind) and type(value) is not bool), value
-    )
+    return next((kind(value) for kind in (bool, int, float, str) if isinstance(value, kind)), value)
 
 
 def tree(text: str) -> dict[str, Any]:
@@ -75,16 +73,18 @@ def tree(text: str) -> dict[str, Any]:
 
 def linked(node: Node, value: Any, places: dict, place: tuple[str | int, ...]) -> Any:
     """The value at one place; `places` knows the nodes met so far, since an alias is the same node again."""
-    if not isinstance(node, MappingNode | SequenceNode):
-        return value
     if id(node) in places:
         return Same(places[id(node)])
     places[id(node)] = place
+    if not isinstance(node, MappingNode | SequenceNode):
+        return value
     if isinstance(node, SequenceNode):
         return [linked(n, value[i], places, (*place, i)) for i, n in enumerate(node.value)]
     made: dict[str, Any] = {}
     for key_node, item in node.value:
         key = key_node.value
+        if key == MERGED and id(item) not in places:
+            raise ValueError(f"params.yaml: {name((*place, key))} takes one alias, such as `<<: *views`")
         made[key] = Same(places[id(item)]) if key == MERGED else linked(item, value[key], places, (*place, key))
     if MERGED in made:  # YAML merges one level deep: a mapping of its own takes the place of the merged one
         made = {key: New(item) if isinstance(item, dict) else item for key, item in made.items()}

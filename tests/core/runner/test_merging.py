@@ -108,6 +108,16 @@ def test_merge__an_alias_follows() -> None:
     assert made("fusion: {augmentation: !new {x: 1}}")["baseline"]["one_set"] == {"x": 1}
 
 
+def test_tree__an_alias_of_a_single_value_and_a_merge_of_two() -> None:
+    values = merging.tree("a: &k 5\nb: {c: *k}\n")
+    over = merging.merge(values, {"a": 7}, set(), "values.yaml")
+    assert merging.resolve(over, over) == {"a": 7, "b": {"c": 7}}
+    over = merging.merge(values, {"b": {"c": 7}}, set(), "values.yaml")
+    assert merging.resolve(over, over) == {"a": 5, "b": {"c": 7}}
+    with pytest.raises(ValueError, match=r"params.yaml: c.<< takes one alias, such as `<<: \*views`"):
+        merging.tree("a: &a {x: 1}\nb: &b {y: 2}\nc: {<<: [*a, *b]}\n")
+
+
 def test_merge__an_alias_keeps_a_value_of_its_own() -> None:
     own = "baseline: {one_set: {augmentation: {flip: 7}}}"
     for overs in ((own, "fusion: {augmentation: {epochs: 9}}"), ("fusion: {augmentation: {epochs: 9}}", own)):
