@@ -26,8 +26,7 @@ tasks:       # a folder each; to test one only, add `unseen: true`
 {tasks}
 granularities:           # k of k-means, fitted to {train_images} images to train on; one adaptor set each
 {granularities}
-seeds:
-  largest: {largest}   # the largest k
+seeds: {{largest: {largest}}}     # the largest k
 
 adaptor:                 # takes longer to learn from photographs than from characters
   gamma: 10
@@ -96,7 +95,7 @@ def quoted(text: str) -> str:
 def written(name: str, found: dict[str, Folder], ks: list[int], train_images: int) -> str:
     """The text of the profile's values.yaml."""
     tasks = [
-        f"  # {folder.describe()}\n  {quoted(task)}: {{source: folder, path: '{folder.path}'}}"
+        f"  {quoted(task)}: {{source: folder, path: '{folder.path}'}}    # {folder.describe().partition(';')[0]}"
         for task, folder in found.items()
     ]
     return VALUES.format(
