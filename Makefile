@@ -3,6 +3,7 @@
 # make ui [PORT=4200]         the pages to watch runs on; make serve [CRON="0 2 * * *"]: start runs from there
 # make share | fetch [REMOTE=/folder, ssh://user@host/path or s3://bucket/prefix]   results to and from the team
 # make worker [REMOTE=...]    this clone runs stages for others (`make flow WORKERS=1`)
+# make compose [PROFILE=name] profiles/NAME/params.yaml from values.yaml there; all that run something do so themselves
 # make test | test-slow       the quick suite | the end-to-end promises: cache, kill, same bytes
 # make lint | bench           style | one line of JSON per claim
 # make docs                   the site, offline: docs/_build/html/index.html
@@ -11,6 +12,7 @@ UV_VERSION := 0.13.8
 VENV := $(CURDIR)/.venv
 READY := $(VENV)/ready
 GRAPH := $(if $(PROFILE),profiles/$(PROFILE)/dvc.yaml,dvc.yaml)
+# Composes a profile's params.yaml first.
 CHECK = cd $(dir $(GRAPH)) && PYTHONPATH=$(CURDIR) python -m stages.core.runner.command params.yaml
 
 export PATH := $(VENV)/bin:$(PATH)
@@ -18,7 +20,7 @@ export DVC_NO_ANALYTICS := 1
 export DO_NOT_TRACK := 1
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 
-.PHONY: install repro flow ui serve share fetch worker test test-slow lint bench docs lock clean
+.PHONY: install compose repro flow ui serve share fetch worker test test-slow lint bench docs lock clean
 
 install: $(READY)
 
@@ -31,8 +33,12 @@ $(READY): requirements.lock
 
 # The profiles that ship are linked to the graph when they are first wanted: a plain `dvc status` lists every graph it finds.
 profiles/%/dvc.yaml:
-	test -f $(dir $@)params.yaml || { echo "error: there is no profile $*; known here: $$(ls profiles)" >&2; exit 1; }
+	test -f $(dir $@)values.yaml || test -f $(dir $@)params.yaml || \
+		{ echo "error: there is no profile $*; known here: $(notdir $(patsubst %/,%,$(wildcard profiles/*/)))" >&2; exit 1; }
 	ln -s ../../dvc.yaml $@
+
+compose: $(READY)
+	python -m stages.core.runner.compose $(if $(PROFILE),profiles/$(PROFILE))
 
 repro: $(READY) $(GRAPH)
 	$(CHECK)

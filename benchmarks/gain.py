@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from pipeline import profiles
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -29,6 +31,23 @@ def copy_repository(target: Path) -> None:
             shutil.copy2(source, target / name, follow_symlinks=False)
     subprocess.run(["git", "init", "-q"], cwd=target, check=True)
     (target / ".dvc" / "config.local").write_text(f"[cache]\n    dir = {ROOT / '.dvc' / 'cache'}\n")
+
+
+def graph_folder(copy: Path, profile: str | None) -> Path:
+    """The folder of the graph in the copy; a profile's values are composed, and from then on its own to change."""
+    if profile is None:
+        return copy
+    folder = copy / "profiles" / profile
+    if not (folder / "values.yaml").exists():
+        shutil.copy2(ROOT / "profiles" / profile / "params.yaml", folder)  # written by hand, which git ignores
+    profiles.compose(folder)
+    if not (folder / "dvc.yaml").exists():
+        (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
+    (folder / "values.yaml").unlink(missing_ok=True)
+    params = folder / "params.yaml"
+    lines = params.read_text(encoding="utf-8").splitlines(keepends=True)
+    params.write_text("".join(line for line in lines if not line.startswith("#")), encoding="utf-8")
+    return folder
 
 
 def run(folder: Path, seed: int) -> dict[str, dict[str, dict]]:
@@ -53,7 +72,7 @@ if __name__ == "__main__":
     for seed in arguments.seeds:
         with tempfile.TemporaryDirectory() as temporary:
             copy_repository(Path(temporary))
-            inside = Path(temporary) / ("profiles/" + arguments.profile if arguments.profile else ".")
+            inside = graph_folder(Path(temporary), arguments.profile)
             for model, metrics in run(inside, seed).items():
                 scores = {task: round(100 * values["r_precision"], 2) for task, values in metrics.items()}
                 mean = round(sum(scores.values()) / len(scores), 2)

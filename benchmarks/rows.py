@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from benchmarks.gain import copy_repository
+from benchmarks.gain import copy_repository, graph_folder
 
 MORE = {
     "fusions": {"static": "knn_graph", "supervised": "images"},
@@ -70,7 +70,7 @@ if __name__ == "__main__":
     runs = []
     with tempfile.TemporaryDirectory() as temporary:
         copy_repository(Path(temporary))
-        inside = Path(temporary) / ("profiles/" + arguments.profile if arguments.profile else ".")
+        inside = graph_folder(Path(temporary), arguments.profile)
         add_rows(inside / "params.yaml")
         runs = [evaluate(inside, seed, arguments.models) for seed in arguments.seeds]
     for model in runs[0]:

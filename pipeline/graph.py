@@ -14,7 +14,7 @@ from dvc.exceptions import DvcException, NotDvcRepoError
 from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import get_active_graph, plan_repro
 
-from pipeline import project
+from pipeline import profiles, project
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,10 @@ class Stage:
 
 
 def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
-    """The folder whose dvc.yaml is meant: the repository's own, or that of a profile; ValueError lists those known."""
+    """The folder whose dvc.yaml is meant: the repository's own, or that of a profile; ValueError lists those known.
+
+    A profile's params.yaml, which the graph is made of, is composed anew where its values have changed.
+    """
     root = project(start)
     if root is None:
         raise ValueError(
@@ -45,6 +48,7 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
         if profile:
             raise ValueError(f"unknown profile {profile!r}; known here: {', '.join(known) or 'none'}")
         raise ValueError(f"{folder} has no dvc.yaml: it is where the graph should stand")
+    profiles.compose_wanted(root, profile)
     return folder
 
 

@@ -8,18 +8,19 @@ import torch
 from ruamel.yaml import YAML
 
 from stages.core.grappa.twins import build_projector
+from stages.core.runner import compose
 from stages.core.runner.command import check
 from stages.core.runner.lists import Lists
 from tests.helpers import layouts
-from tests.helpers.project import ROOT, copy_project, dvc, repro
+from tests.helpers.project import ROOT, copy_profile, copy_project, dvc, repro
 
-PROFILE = ROOT / "profiles/mrt/params.yaml"
+PROFILE = ROOT / "profiles/mrt"
 TASKS = ("aircraft", "cars", "cub", "flowers", "food101", "products")
 UNSEEN = ("dtd", "eurosat", "pets")
 
 
 def values() -> dict:
-    return YAML(typ="safe").load(PROFILE.read_text(encoding="utf-8"))
+    return YAML(typ="safe").load(compose.compose(PROFILE))
 
 
 def test_profile__is_the_paper_and_nothing_is_missing() -> None:
@@ -47,7 +48,7 @@ def test_profile__has_the_values_that_its_comments_give_to_others() -> None:
 
 def test_profile__passes_the_check_but_for_the_data(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as error:
-        check(PROFILE)
+        check(copy_profile(tmp_path, "mrt"))
     lines = str(error.value).split("\n")[1:]
     assert lines and all("data/raw/" in line and "does not exist" in line for line in lines)
 

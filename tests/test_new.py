@@ -8,44 +8,16 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipeline import new
+from pipeline import folders, new
+from stages.core.runner import command
 from stages.core.sources import decode, folder
-
-PARAMS = """\
-# Paths are seen from this file.
-root: .      # where stages/ lies
-seed: 0
-
-tasks:       # one retrieval task each
-  digits: {source: digits, path: requirements.lock}
-  glyphs: {source: glyphs, path: requirements.lock}
-
-granularities: &granularities    # add a line to add one
-  k16: adaptor/k16
-  k64: adaptor/k64  # the finest
-fusions: {average: adaptor}
-gsp:         # a branch
-  digits: images/digits  # on these tasks
-gsp_runs: {}
-models:
-  pixels: images
-  <<: *granularities
-  average: fusion/average
-tll:         # one study each
-  analogies: {source: analogies, path: requirements.lock}
-images:
-  size: 48   # px
-encoder:
-  path: encoders/small
-other:
-  path: not/here
-"""
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    (tmp_path / "root/encoders/small").mkdir(parents=True)
-    (tmp_path / "root/params.yaml").write_text(PARAMS)
+    """A project with the root's real values and no profile."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/params.yaml").write_text((new.ROOT / "params.yaml").read_text())
     (tmp_path / "root/dvc.yaml").write_text("stages: {}\n")
     return tmp_path / "root"
 
@@ -62,8 +34,8 @@ def read(file: Path) -> dict:
 
 
 def test_constants__are_those_of_the_stage() -> None:
-    assert new.SUFFIXES == folder.SUFFIXES
-    assert new.FORMATS == decode.FORMATS
+    assert folders.SUFFIXES == folder.SUFFIXES
+    assert folders.FORMATS == decode.FORMATS
 
 
 def test_create__labelled_and_flat(root: Path, tmp_path: Path) -> None:
@@ -71,68 +43,99 @@ def test_create__labelled_and_flat(root: Path, tmp_path: Path) -> None:
     (classes / "a/broken.jpg").write_text("x")
     (classes / "a/notes.txt").write_text("x")
     (classes / "a/.hidden").write_text("x")
-    flat = paint(tmp_path / "flat", *[f"{i}.png" for i in range(9)])
+    flat = paint(tmp_path / "2024", *[f"{i}.png" for i in range(9)])
     lines = new.create(root, "mine", [classes, flat])
     assert lines == [
         "my-cars: 120 images (3 classes), 80 of them to train on; left out: 1 unreadable, 1 other entries",
-        "flat: 9 images (unlabelled, so not evaluated), 9 of them to train on; left out: 0 unreadable, 0 other entries",
-        "granularities: k = 8, 32, for 89 training images",
-        "wrote profiles/mine; next: .venv/bin/dvc repro profiles/mine/dvc.yaml",
+        "2024: 9 images (unlabelled, so not evaluated), 9 of them to train on; left out: 0 unreadable, 0 other entries",
+        "granularities: k = 2, 8, 32, for 89 training images",
+        "wrote profiles/mine/values.yaml; next: make repro PROFILE=mine",
     ]
     values = read(root / "profiles/mine/params.yaml")
-    fitted = {f"k{k}": f"adaptor/k{k}" for k in (8, 32)}
+    fitted = {f"k{k}": f"adaptor/k{k}" for k in (2, 8, 32)}
+    assert values["root"] == "../.."
+    assert values["granularities"] == fitted
     others = {name: path for name, path in read(root / "params.yaml")["models"].items() if not name.startswith("k")}
-    assert values == read(root / "params.yaml") | {
-        "root": "../..",
-        "tll": {},
-        "granularities": fitted,
-        "gsp": {},
-        "models": fitted | others,
-        "tasks": {
-            "my-cars": {"source": "folder", "path": str(classes)},
-            "flat": {"source": "folder", "path": str(flat)},
-        },
-        "encoder": {"path": "../../encoders/small"},
+    assert values["models"] == fitted | others
+    assert values["tasks"] == {
+        "my-cars": {"source": "folder", "path": str(classes)},
+        "2024": {"source": "folder", "path": str(flat)},
     }
+    assert values["encoder"]["path"] == "../../encoders/vit48"
     assert os.readlink(root / "profiles/mine/dvc.yaml") == "../../dvc.yaml"
     assert (root / "profiles/mine/dvc.yaml").read_text() == "stages: {}\n"
+    assert sorted(path.name for path in (root / "profiles").iterdir()) == ["mine"]
 
 
-def test_create__keeps_comments_and_the_anchor(root: Path, tmp_path: Path) -> None:
-    new.create(root, "mine", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(20)])])
-    text = (root / "profiles/mine/params.yaml").read_text()
-    for kept in ("# Paths are seen", "# where stages/ lies", "# one retrieval task", "# add a line", "48   # px"):
-        assert kept in text
-    assert (
-        "granularities: &granularities    # add a line to add one\n  k2: adaptor/k2\n  k8: adaptor/k8\nfusions" in text
-    )
-    assert "  <<: *granularities\n" in text
+def test_create__writes_what_a_person_reads(root: Path, tmp_path: Path) -> None:
+    images = [paint(tmp_path / name, *[f"{i}.png" for i in range(20)]) for name in ("one", "two")]
+    new.create(root, "mine", images)
+    lines = (root / "profiles/mine/values.yaml").read_text().splitlines()
+    assert 15 <= len(lines) <= 40 and max(map(len, lines)) <= 120 + len(str(tmp_path))
+    assert sum("#" in line for line in lines) >= 10
+    for section in ("tasks:", "granularities:", "adaptor:", "fusion:"):
+        assert any(line.startswith(section) and "#" in line for line in lines), f"{section} says not why"
 
 
 def test_create__fits_granularities_to_the_images(root: Path, tmp_path: Path) -> None:
     lines = new.create(root, "few", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(63)])])
     assert "granularities: k = 4, 16, for 63 training images" in lines[1]
-    assert set(read(root / "profiles/few/params.yaml")["models"]) == {"pixels", "k4", "k16", "average"}
+    rows = {"pixels", "encoder", "k4", "k16", "average", "augmentation", "neighbour"}
+    assert set(read(root / "profiles/few/params.yaml")["models"]) == rows
     new.create(root, "more", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(63, 130)])])
-    assert list(read(root / "profiles/more/params.yaml")["granularities"]) == ["k16", "k64"]
+    assert list(read(root / "profiles/more/params.yaml")["granularities"]) == ["k4", "k16", "k64"]
 
 
-def test_create__of_the_real_params_suits_photographs(root: Path, tmp_path: Path) -> None:
-    (root / "params.yaml").write_text((Path(new.ROOT) / "params.yaml").read_text())
+def test_create__suits_photographs(root: Path, tmp_path: Path) -> None:
     new.create(root, "mine", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(40)])])
-    values = read(root / "profiles/mine/params.yaml")
+    values, before = read(root / "profiles/mine/params.yaml"), read(root / "params.yaml")
     assert values["seeds"]["largest"] == 16 == max(int(k[1:]) for k in values["granularities"])
-    assert values["adaptor"]["augmentation"]["flip"] == values["fusion"]["neighbour"]["augmentation"]["flip"] == 0.5
-    assert values["adaptor"]["augmentation"]["smallest_crop"] == 0.2
-    assert (
-        values["adaptor"]["augmentation"]["stroke"] == values["fusion"]["augmentation"]["augmentation"]["stroke"] == 0
-    )
-    colours = {"turn": 15, "jitter": 0.1, "tint": 0, "grey": 0, "blur": 0.3}
-    assert {name: values["adaptor"]["augmentation"][name] for name in colours} == colours
-    expected = {key: YAML(typ="safe").load(value) for key, value in new.ADAPTOR.items()}
-    assert {key: values["adaptor"][key] for key in new.ADAPTOR} == expected
-    assert values["fusion"]["neighbour"]["epochs"] == read(root / "params.yaml")["fusion"]["neighbour"]["epochs"]
-    assert {branch: values[branch] for branch in new.BRANCHES} == {branch: {} for branch in new.BRANCHES}
+    crop = {
+        "smallest_crop": 0.2,
+        "turn": 15,
+        "flip": 0.5,
+        "stroke": 0,
+        "jitter": 0.1,
+        "tint": 0,
+        "grey": 0,
+        "blur": 0.3,
+    }
+    adaptor = {"gamma": 10, "epochs": 10, "batch": 64, "learning_rate": 0.003, "augmentation": crop}
+    assert values["adaptor"] == before["adaptor"] | adaptor
+    photographs = {"smallest_crop": 0.2, "flip": 0.5, "stroke": 0, "tint": 0}
+    views = before["fusion"]["augmentation"]["augmentation"] | photographs
+    learning = before["fusion"]["neighbour"]["augmentation"] | photographs | {"jitter": 0.2}
+    assert views["jitter"] == 0.4 and learning["grey"] == 0.1
+    meant = {("fusion", "augmentation"): views, ("baseline", "one_set"): views, ("baseline", "many_sets"): views}
+    meant |= {("fusion", name): learning for name in ("neighbour", "static", "supervised")}
+    meant |= {("supervised_model", name): learning for name in ("full", "one", "many")}
+    for (section, name), augmentation in meant.items():
+        assert values[section][name] == before[section][name] | {"augmentation": augmentation}, (section, name)
+    view = before["mpcl_probe"]["view"] | {"flip": 0.5, "tint": 0}
+    assert values["mpcl_encoder"] == before["mpcl_encoder"] | {"views": [view, view]}
+    assert values["mpcl_probe"]["view"] == view
+    branches = ("mpcl", "tll", "gsp_collages", "gsp_runs", "gsp", "gsp_studies")
+    assert {branch: values[branch] for branch in branches} == {branch: {} for branch in branches}
+    changed = {section for section in values if values[section] != before[section]}
+    lists = {"root", "tasks", "granularities", "models", *branches}
+    assert changed - lists == {
+        *("encoder", "seeds", "adaptor", "fusion", "baseline", "supervised_model", "mpcl_encoder", "mpcl_probe"),
+        "gsp_fold",  # a path
+    }
+
+
+def test_create__the_stages_accept_it(root: Path, tmp_path: Path) -> None:
+    for name in ("requirements.lock", "encoders"):
+        (root / name).symlink_to(new.ROOT / name)
+    new.create(root, "mine", [paint(tmp_path / "flat # 1", *[f"{i}.png" for i in range(40)])])
+    command.check(root / "profiles/mine/params.yaml")
+
+
+def test_create__a_path_that_yaml_does_not_keep(root: Path, tmp_path: Path) -> None:
+    flat = paint(tmp_path / "a\x85b", *[f"{i}.png" for i in range(5)])
+    with pytest.raises(ValueError, match=r"has a character in it that YAML does not keep: rename the folder"):
+        new.create(root, "mine", [flat])
+    assert list((root / "profiles").iterdir()) == []
 
 
 @pytest.mark.parametrize("train_images", [4, 5, 7, 8, 20, 63, 1000])
@@ -176,7 +179,7 @@ def test_look__counts_as_the_stage_does(tmp_path: Path) -> None:
     raw = paint(tmp_path / "raw", "a/1.png", "a/2.png", "b/1.png", "b/deep/2.png", "cover.png")
     (raw / "b/note.txt").write_text("x")
     (raw / "b/link.png").symlink_to(paint(tmp_path / "out", "secret.png") / "secret.png")
-    found = new.look(raw)
+    found = folders.look(raw)
     images, rejected = folder.find(raw)
     assert found.images == len(images) == 3
     assert found.others == len(rejected) == 4
@@ -188,12 +191,12 @@ def test_look__refuses_a_bomb_by_its_header(tmp_path: Path, monkeypatch: pytest.
     raw = paint(tmp_path / "raw", "1.png", "2.png")
     Image.new("1", (100, 100)).save(raw / "3.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5000)
-    assert new.look(raw).unreadable == 1
+    assert folders.look(raw).unreadable == 1
 
 
 def test_task_names__are_unique_and_plain() -> None:
     paths = [Path(path) for path in ("/x/Food 101", "/y/food-101", "/z/__", "/z/Ä", "/z/food_101")]
-    assert list(new.task_names(paths)) == ["food-101", "food-101-2", "images", "images-2", "food_101"]
+    assert list(folders.task_names(paths)) == ["food-101", "food-101-2", "images", "images-2", "food_101"]
 
 
 @pytest.mark.parametrize(
@@ -230,10 +233,11 @@ def test_create__raise_and_leave_nothing(
 
 
 def test_create__raise_when_models_do_not_follow(root: Path, tmp_path: Path) -> None:
-    (root / "params.yaml").write_text(PARAMS.replace("<<: *granularities", "k64: adaptor/k64"))
+    params = (root / "params.yaml").read_text()
+    (root / "params.yaml").write_text(params.replace("  <<: *granularities\n", "  k64: adaptor/k64\n"))
     with pytest.raises(ValueError, match="must take its adaptors"):
         new.create(root, "mine", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(5)])])
-    assert not (root / "profiles").exists()
+    assert list((root / "profiles").iterdir()) == []
 
 
 def test_main__says_what_is_wrong_in_one_line(tmp_path: Path) -> None:

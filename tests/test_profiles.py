@@ -1,28 +1,141 @@
-"""Every profile that ships is one the stages accept, but for the data that its reader has to bring."""
+"""Every profile that ships is one the stages accept, and says what it said when it held all its values itself.
 
+`profiles_before.json` has a digest of each section of each profile as it was then: {section: {digest: profiles}}. What
+has changed since is in DIFFERENCES, one line each with its reason; nothing else may differ.
+"""
+
+import copy
+import functools
+import hashlib
+import json
 import os
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+from ruamel.yaml import YAML
 
+from stages.core.runner import compose
 from stages.core.runner.command import check
+from tests.helpers.project import ROOT, copy_profile
 
-ROOT = Path(__file__).parent.parent
-PROFILES = sorted((ROOT / "profiles").glob("*/params.yaml"))
+PROFILES = sorted(file.parent.name for file in (ROOT / "profiles").glob("*/values.yaml"))
+BEFORE = json.loads((ROOT / "tests/profiles_before.json").read_text())
+MOST_LINES = 800
 
 
-@pytest.mark.parametrize("file", PROFILES, ids=lambda file: file.parent.name)
-def test_profiles__only_the_data_are_missing(file):
-    try:
-        check(file)
-        wrong = []
-    except ValueError as error:
-        wrong = str(error).splitlines()[1:]
+class Difference(NamedTuple):
+    profiles: str
+    """Names, or the beginning of names with a * behind it."""
+    key: str
+    before: Any
+    now: Any
+    why: str
+
+    def is_of(self, profile: str) -> bool:
+        names = self.profiles.split()
+        return any(profile == name or (name[-1] == "*" and profile.startswith(name[:-1])) for name in names)
+
+
+ABSENT = object()  # the profile had no such section
+AS_ROOT = object()  # it has the root's now
+MPCL = "imagenet* vit48"
+STROKES = {
+    "smallest_crop": 0.5,
+    "turn": 10,
+    "flip": 0,
+    "stroke": 1.5,
+    "jitter": 0.4,
+    "tint": 0.2,
+    "grey": 0.2,
+    "blur": 0,
+}
+PLAIN = STROKES | {"smallest_crop": 0.4, "stroke": 0}
+OLD_CROP = STROKES | {"turn": 15, "jitter": 0.3, "grey": 0.1, "blur": 0.3}
+FINE_CROP = OLD_CROP | {"turn": 30, "jitter": 0.1, "tint": 0, "grey": 0}
+DRIFT = "the root's value was chosen anew; the profile, which is not for this branch, kept the old one"
+OFF = "a branch that is off needs no values of its own, and has the root's"
+DIFFERENCES = [
+    Difference("gsp-*", "adaptor.augmentation", OLD_CROP, FINE_CROP, DRIFT),
+    Difference("mrt", "mpcl_encoder.views", [STROKES, STROKES], [PLAIN, PLAIN], DRIFT),
+    Difference("mrt", "mpcl_probe.view", STROKES, PLAIN, DRIFT),
+    Difference("mrt", "mpcl_encoder.moco_v3.optimizer.learning_rate", 0.008, 0.003, DRIFT),
+    Difference(MPCL, "tll_pairs.max_megapixels", 89, 50, "meant for `images`; the pairs are off"),
+    *(
+        Difference(f"mrt {MPCL}", f"gsp_{n}", ABSENT, AS_ROOT, OFF)
+        for n in ["collage", "fold", "ensemble", "report", "study"]
+    ),
+    *(Difference("gsp-*", f"mpcl_{n}", ABSENT, AS_ROOT, OFF) for n in ["encoder", "probe", "report"]),
+    *(
+        Difference("gsp-*", f"tll_{n}", ABSENT, AS_ROOT, OFF)
+        for n in ["pairs", "features", "pca", "adaptation", "report"]
+    ),
+]
+
+
+@functools.cache
+def composed(profile: str) -> dict:
+    return YAML(typ="safe").load(compose.compose(ROOT / "profiles" / profile))
+
+
+def digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def undo(values: dict, difference: Difference) -> None:
+    """Puts the value of before in place of that of now, which must be there."""
+    *sections, key = difference.key.split(".")
+    for section in sections:
+        values = values[section]
+    if difference.before is ABSENT:
+        root = YAML(typ="safe").load((ROOT / "params.yaml").read_text())[key]
+        met = json.loads(json.dumps(values[key]).replace("../../", ""))
+        assert met == root, f"{difference.key} is no longer the root's: name what it is now in DIFFERENCES"
+        del values[key]
+        return
+    assert values[key] == difference.now, f"{difference.key} is {values[key]}: name that in DIFFERENCES"
+    values[key] = difference.before
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profiles__say_what_they_said_but_for_the_named_differences(profile: str) -> None:
+    values = copy.deepcopy(composed(profile))
+    for difference in DIFFERENCES:
+        if difference.is_of(profile):
+            undo(values, difference)
+    before = {section: d for section, met in BEFORE.items() for d, names in met.items() if profile in names.split()}
+    assert before, f"{profile} is new: no test compares it, so take it out of this one"
+    now = {section: digest(value) for section, value in values.items()}
+    differing = {
+        section: values.get(section) for section in sorted(now | before) if now.get(section) != before.get(section)
+    }
+    assert not differing, f"{profile} differs; name each wanted difference in DIFFERENCES: {differing}"
+
+
+def test_profiles__each_difference_is_of_a_profile() -> None:
+    assert all(any(difference.is_of(profile) for profile in PROFILES) for difference in DIFFERENCES)
+    assert {name for met in BEFORE.values() for names in met.values() for name in names.split()} == set(PROFILES)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profiles__only_the_data_are_missing(profile: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError) as caught:
+        check(copy_profile(tmp_path, profile))
+    wrong = str(caught.value).splitlines()[1:]
+    assert len(wrong) == len(composed(profile)["tasks"])
     assert all("data/raw/" in line and line.endswith("does not exist") for line in wrong), wrong
 
 
-@pytest.mark.parametrize("file", PROFILES, ids=lambda file: file.parent.name)
-def test_profiles__share_the_one_graph(file):
-    graph = file.parent / "dvc.yaml"
-    # The link is made when a profile is first used: a plain `dvc status` would list the stages of every profile.
+def test_profiles__are_short_together() -> None:
+    lengths = [len((ROOT / "profiles" / name / "values.yaml").read_text().splitlines()) for name in PROFILES]
+    assert sum(lengths) < MOST_LINES
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profiles__hold_nothing_but_values(profile: str) -> None:
+    """The composed file is made where it is wanted, and the link when a profile is first used: a plain `dvc status`
+    would list the stages of every profile."""
+    folder = ROOT / "profiles" / profile
+    graph = folder / "dvc.yaml"
     assert not os.path.lexists(graph) or (graph.is_symlink() and graph.resolve() == ROOT / "dvc.yaml")
+    assert not (folder / "params.yaml").exists() or (folder / "params.yaml").read_text().startswith(compose.MARK)

@@ -10,6 +10,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 from ruamel.yaml import YAML
 
+from stages.core.runner import compose
+
 ROOT = Path(__file__).parents[2]
 SOURCES = (
     "stages",
@@ -76,6 +78,19 @@ def copy_project(folder: Path) -> None:
         else:
             shutil.copy2(source, target)
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+
+
+def copy_profile(folder: Path, name: str) -> Path:
+    """The params.yaml of a profile that ships, composed, with what its paths lead to but for the data."""
+    for shared in ("requirements.lock", "encoders"):
+        (folder / shared).symlink_to(ROOT / shared)
+    shutil.copy2(ROOT / "params.yaml", folder)
+    for file in ROOT.glob("profiles/*/values.yaml"):
+        copy = folder / "profiles" / file.parent.name
+        copy.mkdir(parents=True)
+        shutil.copy2(file, copy)
+    compose.renew(folder / "profiles" / name)
+    return folder / "profiles" / name / "params.yaml"
 
 
 def new_project(folder: Path) -> Path:

@@ -117,6 +117,30 @@ def test_load__a_profile_beside_the_repositorys_own(fresh, tmp_path):
             graph.folder_of(wrong, folder)
 
 
+def test_folder_of__composes_what_the_graph_is_made_of(tmp_path):
+    folder = toy.make(tmp_path / "toy")
+    (folder / "params.yaml").write_text("root: .\nsections: {a: 1, b: 2}\n")
+    for name in ("used", "unused"):
+        (folder / "profiles" / name).mkdir(parents=True)
+        (folder / "profiles" / name / "values.yaml").write_text("sections: {a: 3}\n")
+    used = folder / "profiles/used"
+    assert graph.folder_of("used", folder) == used
+    assert (used / "dvc.yaml").is_symlink() and "a: 3\n" in (used / "params.yaml").read_text()
+    (used / "values.yaml").write_text("sections: {a: 4}\n")
+    graph.folder_of("used", folder)
+    assert "a: 4\n  b: 2\n" in (used / "params.yaml").read_text()
+    # DVC reads the graph of every profile that is linked, whichever is asked for.
+    (used / "params.yaml").unlink()
+    graph.folder_of(None, folder)
+    assert (used / "params.yaml").exists()
+    assert not (folder / "profiles/unused/params.yaml").exists()
+    (used / "values.yaml").write_text("sections: {c: 4}\n")
+    with pytest.raises(
+        ValueError, match=r"^profiles/used/values.yaml: sections.c is not a known key; known here: a, b"
+    ):
+        graph.folder_of("used", folder)
+
+
 def test_load__data_that_dvc_tracks_is_a_stage_without_a_name(tmp_path):
     folder = toy.make(tmp_path / "toy")
     (folder / "raw.txt").write_text("raw")

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML, YAMLError
 
 from stages.core.compute import processes
-from stages.core.runner import schema
+from stages.core.runner import compose, lists, merging, schema
 from stages.core.runner.lists import Lists
 from stages.core.runner.schema import Section
 
@@ -71,7 +71,11 @@ def dropped(values: object, key: str = "") -> list[str]:
 
 
 def check(file: Path) -> None:
-    """Compares the whole file with what every stage declares; ValueError lists each wrong key with what is allowed."""
+    """Compares the whole file with what every stage declares; ValueError lists each wrong key with what is allowed.
+
+    A profile's file is refused first where it is not what its values.yaml composes to.
+    """
+    compose.require(file)
     values = read_params(file)
     stages = sorted(path.stem for path in STAGES.glob("*.py") if path.stem != "__init__")
     wrong = []
@@ -94,7 +98,7 @@ def check(file: Path) -> None:
     given = [(key, path) for key, path in paths(values) if not path.startswith(tuple(f"data/{s}/" for s in stages))]
     wrong += [f"  {key}: {path} does not exist" for key, path in given if not (file.parent / path).exists()]
     if wrong:
-        raise ValueError("\n".join([f"{file} has {len(wrong)} wrong value(s):", *wrong]))
+        raise ValueError("\n".join([f"{compose.named(file)} has {len(wrong)} wrong value(s):", *wrong]))
 
 
 def is_off(stage: str, values: dict) -> bool:
@@ -105,9 +109,10 @@ def is_off(stage: str, values: dict) -> bool:
 
 
 def stamp(file: Path) -> Path:
-    """What is there once this very file has passed under these very sources."""
-    sources = [*sorted(STAGES.glob("*.py")), Path(__file__), Path(schema.__file__)]
-    state = hashlib.sha256(b"".join(path.read_bytes() for path in [file, *sources])).hexdigest()
+    """What is there once this very file has passed under these very sources, composed from these very values."""
+    sources = [*sorted(STAGES.glob("*.py")), *(Path(module.__file__) for module in (schema, lists, compose, merging))]
+    sources = [file, *compose.sources(file), *sources, Path(__file__)]
+    state = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     return file.parent / ".work/checked" / state[:16]
 
 
@@ -186,6 +191,10 @@ def list_inputs(arguments: dict[str, Path | str]) -> list[Path]:
 if __name__ == "__main__":
     try:
         # Before a run: what passes here needs no second look by its first stage.
-        check_and_stamp(Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml"))
-    except ValueError as error:
+        params = Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml")
+        folder = params.resolve().parent
+        compose.renew(folder)
+        compose.renew_missing(folder if (folder / "profiles").is_dir() else compose.root_of(folder))
+        check_and_stamp(params)
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -7,7 +7,8 @@ import pytest
 from dvc.utils import dict_sha256
 from ruamel.yaml import YAML
 
-from stages.core.runner.command import check, check_once, dropped, read_params
+from stages.core.runner import compose
+from stages.core.runner.command import check, check_once, dropped, read_params, stamp
 
 ROOT = Path(__file__).parents[3]
 
@@ -124,6 +125,69 @@ def test_check_once__checks_again_when_the_file_changes(tmp_path, values, monkey
         check_once(file)
 
 
+@pytest.fixture
+def profile(tmp_path, values):
+    """A composed profile of its own beside the root's values."""
+    write(tmp_path, values)
+    folder = tmp_path / "profiles/mine"
+    folder.mkdir(parents=True)
+    (folder / "values.yaml").write_text("adaptor: {epochs: 2}\n")
+    compose.renew(folder)
+    return folder
+
+
+def test_check__a_profile_that_is_not_the_composition(profile):
+    check(profile / "params.yaml")
+    (profile / "values.yaml").write_text("adaptor: {epochs: 3}\n")
+    with pytest.raises(ValueError, match=r"is not what values.yaml .* renew it with `make compose PROFILE=mine`"):
+        check(profile / "params.yaml")
+    compose.renew(profile)
+    check(profile / "params.yaml")
+    with (profile / "params.yaml").open("a") as stream:
+        stream.write("seed: 3\n")
+    with pytest.raises(ValueError, match=r"make compose PROFILE=mine"):
+        check(profile / "params.yaml")
+    (profile / "params.yaml").unlink()
+    with pytest.raises(ValueError, match=r"has not been composed yet: renew it with `make compose PROFILE=mine`"):
+        check(profile / "params.yaml")
+
+
+@pytest.mark.parametrize("changed", ["values.yaml", "../../params.yaml", "../other/values.yaml"])
+def test_check_once__a_change_of_what_it_is_composed_from(profile, changed):
+    (profile.parent / "other").mkdir()
+    (profile.parent / "other/values.yaml").write_text("adaptor: {batch: 9}\n")
+    (profile / "values.yaml").write_text("from: other\nadaptor: {epochs: 2}\n")
+    compose.renew(profile)
+    check_once(profile / "params.yaml")
+    assert stamp(profile / "params.yaml").exists()
+    file = profile / changed
+    file.write_text(file.read_text().replace("epochs: 2", "epochs: 4").replace("batch: 9", "batch: 8") + "seed: 1\n")
+    if changed == "../../params.yaml":
+        file.write_text(file.read_text().removesuffix("seed: 1\n").replace("width: 48", "width: 24"))
+    with pytest.raises(ValueError, match="make compose PROFILE=mine"):
+        check_once(profile / "params.yaml")
+
+
+def test_check__a_wrong_value_of_a_profile_is_to_be_mended_in_its_values(profile):
+    (profile / "values.yaml").write_text("adaptor: {epochs: 0}\n")
+    compose.renew(profile)
+    with pytest.raises(ValueError, match=r"composed: mend values.yaml beside it\) has 1 wrong .*\n  adaptor.epochs: "):
+        check(profile / "params.yaml")
+
+
+def test_main__composes_before_it_checks(profile):
+    (profile / "values.yaml").write_text("adaptor: {epochs: 5}\n")
+    command = [sys.executable, "-m", "stages.core.runner.command", "params.yaml"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run(command, cwd=profile, env=environment, check=True)
+    assert read_params(profile / "params.yaml")["adaptor"]["epochs"] == 5
+    assert stamp(profile / "params.yaml").exists()
+    (profile / "values.yaml").write_text("adaptor: {epoch: 5}\n")
+    done = subprocess.run(command, cwd=profile, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: profiles/mine/values.yaml: adaptor.epoch is not a known key; known here: ")
+
+
 def test_read_params__reads_numbers_as_dvc_does(tmp_path):
     file = tmp_path / "params.yaml"
     file.write_text("a: 1e-3\nb: 012\n")
@@ -151,14 +215,6 @@ def test_check__a_branch_that_is_off_needs_no_section(tmp_path, values):
     values["gsp_studies"] = {"tokens": "tokens"}
     with pytest.raises(ValueError, match=r"gsp_fold.backbone: is missing"):
         check(write(tmp_path, values))
-
-
-@pytest.mark.parametrize("profile", sorted(path.name for path in (ROOT / "profiles").glob("gsp-*")))
-def test_check__the_gsp_profiles_lack_nothing_but_their_data(profile):
-    with pytest.raises(ValueError) as caught:
-        check(ROOT / "profiles" / profile / "params.yaml")
-    lines = str(caught.value).splitlines()[1:]
-    assert len(lines) == 1 and "data/raw/" in lines[0] and lines[0].endswith("does not exist")
 
 
 STAGE = """

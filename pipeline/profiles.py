@@ -1,0 +1,33 @@
+"""A profile's params.yaml, which DVC reads, composed from its values.yaml.
+
+How that is done the stages' runner knows; it is asked in a process of its own, since nothing here imports `stages`.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+
+
+def compose_wanted(root: Path, profile: str | None) -> None:
+    """Renews the values of this profile, and brings back those that are missing of the others that are linked here:
+    DVC reads every graph below the root, and one without values stops all of them."""
+    linked = [graph.parent for graph in sorted(root.glob("profiles/*/dvc.yaml"))]
+    for folder in linked:
+        if folder.name == profile or not (folder / "params.yaml").exists():
+            compose(folder)
+
+
+def compose(folder: Path) -> None:
+    """Renews params.yaml where a values.yaml stands in the folder; ValueError with what is wrong there."""
+    if not (folder / "values.yaml").exists():
+        return
+    root = folder.resolve().parent.parent
+    code = root if (root / "stages").is_dir() else HERE
+    command = [sys.executable, "-m", "stages.core.runner.compose", str(folder.resolve())]
+    environment = os.environ | {"PYTHONPATH": str(code)}
+    done = subprocess.run(command, cwd=code, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise ValueError(done.stderr.strip().removeprefix("error: "))
