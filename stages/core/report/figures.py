@@ -7,12 +7,12 @@ their names.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 384, 240
-LEFT, RIGHT, TOP, BOTTOM = 40, 120, 12, 36
+LEFT, RIGHT, TOP, BOTTOM = 46, 120, 12, 36
 LABEL_GAP = 13.5
 HEAT_LEFT, HEAT_WIDTH, HEAT_ROW = 52, 316, 22
 
@@ -25,6 +25,21 @@ class Line:
     style: str
     points: Sequence[tuple[float, float]]
     strength: float = 1.0
+
+    @property
+    def end_x(self) -> float:
+        x, _ = self.points[-1]
+        return x
+
+    @property
+    def end_y(self) -> float:
+        _, y = self.points[-1]
+        return y
+
+
+def last_values(lines: Sequence[Line]) -> str:
+    """Where the lines end, in words: what a drawing says to those who do not see it."""
+    return ", ".join(f"{line.name} {line.end_y:.4g}" for line in lines)
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -53,10 +68,7 @@ def pushed_apart(wanted: Sequence[float], gap: float, low: float, high: float) -
 
 def finite(lines: Sequence[Line]) -> list[Line]:
     """The lines without the points that have no value, and without lines that have none left."""
-    kept = [
-        Line(line.name, line.style, [point for point in line.points if math.isfinite(point[1])], line.strength)
-        for line in lines
-    ]
+    kept = [replace(line, points=[(x, y) for x, y in line.points if math.isfinite(y)]) for line in lines]
     return [line for line in kept if line.points]
 
 
@@ -70,16 +82,22 @@ def line_chart(
     lines: Sequence[Line],
     guides: Sequence[Line] = (),
     *,
-    x_ticks: Sequence[tuple[float, str]],
+    x_ticks: Sequence[tuple[float, str]] | None = None,
     x_label: str,
     y_label: str,
 ) -> Markup:
-    """Lines over x, and `guides` (one point each) as levels across the whole width; names stand at the right edge."""
+    """Lines over x, and `guides` (one point each) as levels across the whole width; names stand at the right edge.
+
+    `x_ticks` are places on the x axis with their names; without them, every x of a point.
+    """
     lines, guides = finite(lines), finite(guides)
     ys = [y for line in [*lines, *guides] for _, y in line.points]
     if not ys:
         return Markup("")
     grid = ticks(min(ys), max(ys))
+    low, *_, high = grid
+    if x_ticks is None:
+        x_ticks = [(x, f"{x:g}") for x in sorted({x for line in lines for x, _ in line.points})]
     xs = [x for x, _ in x_ticks]
     pad = 0.04 * (max(xs) - min(xs)) or 0.5
     x_low, x_span = min(xs) - pad, max(xs) - min(xs) + 2 * pad
@@ -89,19 +107,19 @@ def line_chart(
         return LEFT + (x - x_low) / x_span * (right - LEFT)
 
     def y_of(y: float) -> float:
-        return bottom - (y - grid[0]) / (grid[-1] - grid[0]) * (bottom - TOP)
+        return bottom - (y - low) / (high - low) * (bottom - TOP)
 
     parts = [axes(grid, [(x_of(x), text) for x, text in x_ticks], y_of, x_label, y_label)]
     for guide in guides:
-        y = y_of(guide.points[0][1])
-        tip = escape(f"{guide.name}: {guide.points[0][1]:.1f}")
+        y = y_of(guide.end_y)
+        tip = escape(f"{guide.name}: {guide.end_y:.1f}")
         parts.append(
             f'<line class="line {guide.style}" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}">'
             f"<title>{tip}</title></line>"
         )
     for line in lines:
         parts.append(curve(line, [(x_of(x), y_of(y)) for x, y in line.points]))
-    parts.append(end_labels([*lines, *guides], y_of, [(x_of(line.points[-1][0])) for line in lines]))
+    parts.append(end_labels([*lines, *guides], y_of, [x_of(line.end_x) for line in lines]))
     return frame(label, WIDTH, HEIGHT, parts)
 
 
@@ -109,7 +127,9 @@ def axes(
     grid: list[float], x_ticks: list[tuple[float, str]], y_of: Callable[[float], float], x_label: str, y_label: str
 ) -> str:
     """Horizontal grid lines with values, names of the x positions (thinned where they would touch), titles."""
-    right, bottom, step = WIDTH - RIGHT, HEIGHT - BOTTOM, grid[1] - grid[0]
+    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+    first, second, *_ = grid
+    step = second - first
     parts = []
     for value in grid:
         y = y_of(value)
@@ -134,9 +154,8 @@ def curve(line: Line, places: list[tuple[float, float]]) -> str:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     drawn = f'<g opacity="{line.strength:.2f}"><polyline class="line {line.style}" points="{path}"/>'
     # Many epochs would turn the dots into a thick line.
-    shown = range(len(places)) if len(places) <= 16 else (len(places) - 1,)
-    for i in shown:
-        (x, y), value = places[i], line.points[i][1]
+    dots = list(zip(places, line.points, strict=True))
+    for (x, y), (_, value) in dots if len(dots) <= 16 else dots[-1:]:
         tip = escape(f"{line.name}: {value:.4g}")
         drawn += f'<circle class="dot {line.style}" cx="{x:.1f}" cy="{y:.1f}" r="3"><title>{tip}</title></circle>'
     return drawn + "</g>"
@@ -145,7 +164,7 @@ def curve(line: Line, places: list[tuple[float, float]]) -> str:
 def end_labels(lines: list[Line], y_of: Callable[[float], float], ends: list[float]) -> str:
     """The name of each line beside its end, moved apart where ends are close, with a thin leader to the end."""
     right = WIDTH - RIGHT
-    wanted = [y_of(line.points[-1][1]) for line in lines]
+    wanted = [y_of(line.end_y) for line in lines]
     placed = pushed_apart(wanted, LABEL_GAP, float(TOP), float(HEIGHT - BOTTOM))
     starts = [*ends, *[right] * (len(lines) - len(ends))]
     parts = []

@@ -59,9 +59,8 @@ def training_charts(histories: dict[str, list[dict[str, int | float]]]) -> list[
         lines = figures.finite([training_line(stage, stages, histories[stage], key) for stage in stages])
         if not lines:
             continue
-        label = f"{title}, last epoch: " + ", ".join(f"{line.name} {line.points[-1][1]:.4g}" for line in lines)
-        x_ticks = [(x, f"{x:g}") for x in sorted({x for line in lines for x, _ in line.points})]
-        drawn = figures.line_chart(label, lines, x_ticks=x_ticks, x_label="epoch", y_label=y_label)
+        label = f"{title}, last epoch: {figures.last_values(lines)}"
+        drawn = figures.line_chart(label, lines, x_label="epoch", y_label=y_label)
         charts.append({"title": title, "drawing": drawn})
     return charts
 

@@ -47,11 +47,8 @@ def curves(histories: Mapping[str, Sequence[tuple[float, float]]], title: str) -
     lines = figures.finite(lines)
     if not lines:
         return []
-    steps = sorted({x for line in lines for x, _ in line.points})
     label = f"{title}: " + ", ".join(f"{line.name} {max(y for _, y in line.points):.1f}" for line in lines)
-    drawn = figures.line_chart(
-        label, lines, x_ticks=[(x, f"{x:g}") for x in steps], x_label="steps", y_label="validation MAP@R, %"
-    )
+    drawn = figures.line_chart(label, lines, x_label="steps", y_label="validation MAP@R, %")
     return [{"title": title, "drawing": drawn}]
 
 
