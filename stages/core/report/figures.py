@@ -14,7 +14,6 @@ from markupsafe import Markup, escape
 WIDTH, HEIGHT = 384, 240
 LEFT, RIGHT, TOP, BOTTOM = 46, 120, 12, 36
 LABEL_GAP = 13.5
-HEAT_LEFT, HEAT_WIDTH, HEAT_ROW = 52, 316, 22
 
 
 @dataclass(frozen=True)
@@ -174,49 +173,6 @@ def end_labels(lines: list[Line], y_of: Callable[[float], float], ends: list[flo
         parts.append(f'<g opacity="{line.strength:.2f}">{swatch}</g>')
         parts.append(f'<text class="name" x="{right + 31}" y="{y + 3.5:.1f}">{escape(line.name)}</text>')
     return "".join(parts)
-
-
-def heat_map(
-    label: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    values: Sequence[Sequence[float]],
-    *,
-    centre: float,
-    limit: float,
-) -> Markup:
-    """Cells coloured by distance from `centre`, in full at `limit` and beyond; values are fractions, shown in %.
-
-    Above the centre and below it are two hues; the number stands in the cell where it fits, and always in the tooltip.
-    """
-    width = HEAT_WIDTH / len(columns)
-    parts = []
-    for j, column in enumerate(columns):
-        if j % max(1, math.ceil(14 / width)) == 0:
-            x = HEAT_LEFT + (j + 0.5) * width
-            parts.append(f'<text class="tick" x="{x:.1f}" y="10" text-anchor="middle">{escape(column)}</text>')
-    for i, row in enumerate(rows):
-        y = 16 + i * HEAT_ROW
-        parts.append(f'<text class="name" x="{HEAT_LEFT - 6}" y="{y + 14.5}" text-anchor="end">{escape(row)}</text>')
-        for j, column in enumerate(columns):
-            value = values[i][j]
-            if not math.isfinite(value):
-                continue
-            share = min(1.0, abs(value - centre) / limit)
-            hue = "more" if value >= centre else "less"
-            tip = escape(f"{row}, layer {column}: {100 * value:.1f} %")
-            place = (
-                f'x="{HEAT_LEFT + j * width + 0.75:.2f}" y="{y}" width="{width - 1.5:.2f}" height="{HEAT_ROW - 1.5}"'
-            )
-            parts.append(
-                f'<rect class="heat {hue}" {place} rx="2" fill-opacity="{share:.3f}"><title>{tip}</title></rect>'
-            )
-            if width >= 24:
-                strong = " strong" if share > 0.6 else ""
-                x = HEAT_LEFT + (j + 0.5) * width
-                text = f"{100 * value:.1f}" if width >= 26 else f"{100 * value:.0f}"
-                parts.append(f'<text class="cell{strong}" x="{x:.1f}" y="{y + 14}" text-anchor="middle">{text}</text>')
-    return frame(label, HEAT_LEFT + HEAT_WIDTH + 4, 18 + len(rows) * HEAT_ROW, parts)
 
 
 def frame(label: str, width: int, height: int, parts: list[str]) -> Markup:

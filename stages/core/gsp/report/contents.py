@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from stages.core.gsp.report import looks
-from stages.core.report import figures
+from stages.core.report import figures, heat_maps
 from stages.core.report.figures import Line
 from stages.core.report.pictures import pictured
 
@@ -87,7 +87,7 @@ def attribute_maps(
         numbers = [str(i + 1) for i in range(values.shape[1])]
         label = f"Attributes of {run}: classes by prototypes"
         names = [name[:8] for name in classes]
-        drawn = figures.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit)
+        drawn = heat_maps.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit)
         maps.append({"title": run, "drawing": drawn})
     return maps
 
