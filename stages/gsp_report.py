@@ -56,7 +56,7 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
     metrics = json.loads((ensemble / "metrics.json").read_text(encoding="utf-8"))
     known = sorted(next(iter(metrics.values()))["single"])
     if unknown := set(params.metrics) - set(known):
-        raise ValueError(f"gsp_report.metrics names {sorted(unknown)[0]!r}; known: {', '.join(known)}")
+        raise ValueError(f"gsp_report.metrics names {min(unknown)!r}; known: {', '.join(known)}")
     shown = [
         (form, metric, f"{contents.title_of(metric)}, {title}") for metric in params.metrics for form, title in FORMS
     ]
@@ -72,7 +72,7 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
         "rows": rows,
         "note": NOTE,
         "published": contents.published(
-            lists.gsp[name].split("/")[1], {run: (spec.loss, spec.pooling) for run, spec in runs.items()}, metrics
+            Path(lists.gsp[name]).name, {run: (spec.loss, spec.pooling) for run, spec in runs.items()}, metrics
         ),
         "charts": read_curves(ensemble / "history.csv", runs),
         "transfer": json.loads((ensemble / "transfer.json").read_text(encoding="utf-8")),

@@ -12,7 +12,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core.grappa.report import queries
 from stages.core.gsp.folds import early_stopping
 from stages.core.gsp.poolings import build
 from stages.core.gsp.report import contents
@@ -22,6 +21,8 @@ from stages.core.report import page
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.training import checkpoint
+
+SHOWN_SIDE = 160  # of the toy map's pictures, px
 
 
 class Tokens(schema.Section):
@@ -121,7 +122,7 @@ def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
         "rows": rows,
         "note": "The features are colours, the prototypes the two colours of the object. mu is the share that is kept.",
         "charts": [],
-        "looks": contents.pictures(tensors, [f"mu {mu:g}" for mu in weights], ["map"], 2 * queries.SHOWN * 16),
+        "looks": contents.pictures(tensors, [f"mu {mu:g}" for mu in weights], ["map"], SHOWN_SIDE),
     }
     return (
         content,

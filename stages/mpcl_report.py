@@ -102,7 +102,8 @@ def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params
     found = {name: read_probe(probes / name) for name in lists.mpcl}
     history, own = read_history(encoders / run), found[run]
     tasks = [task for task in own["trained"] if task != "mean"]
-    measures = [name for name in own["trained"].get("mean", {}) if name in TITLES or name.startswith("fine_")]
+    measured = own["trained"].get("mean", {})
+    measures = {name: title_of(name) for name in measured if name in TITLES or name.startswith("fine_")}
     content = {
         "run": run,
         "runs": lists.mpcl,
@@ -113,7 +114,6 @@ def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params
         "tasks": tasks,
         "measures": measures,
         "plain": PLAIN,
-        "title": title_of,
         "charts": charts.charts(history, lists.mpcl[run].heads),
         "tables": read_published(lists.mpcl, found) if params.published else [],
     }

@@ -75,12 +75,13 @@ def compare_all(table: scores.Scores, lists: Lists) -> list[published.Table]:
     alone = [row for row in own if not row.endswith(scores.WHITENED)]
     fused = [row for row in ("encoder", *lists.fusions) if row in alone]
     own = [*alone, *(f"{row}{scores.WHITENED}" for row in fused)]
-    return [
-        published.compare(2, printed[2], table, seen, own),
-        published.compare(3, printed[3], table, seen, single),
-        published.compare(4, printed[4], table, unseen, [*joint, *(row for row in own if row in alone)]),
-        published.compare(5, printed[5], table, seen, ["supervised"] if "supervised" in lists.models else []),
-    ]
+    wanted = {
+        2: (seen, own),
+        3: (seen, single),
+        4: (unseen, [*joint, *alone]),
+        5: (seen, ["supervised"] if "supervised" in lists.models else []),
+    }
+    return [published.compare(number, printed[number], table, tasks, more) for number, (tasks, more) in wanted.items()]
 
 
 def granularity_use(evaluation: Path, model: str, sizes: dict[str, int]) -> list[dict]:
@@ -93,8 +94,8 @@ def granularity_use(evaluation: Path, model: str, sizes: dict[str, int]) -> list
     for task in dict.fromkeys(entry["task"] for entry in entries):
         mine = [entry for entry in entries if entry["task"] == task]
         weights = {name: float(np.mean([e["weight"] for e in mine if e["adaptor"] == name])) for name in sizes}
-        layers = sorted({entry["layer"] for entry in mine})
-        late = {e["adaptor"]: e["weight"] for e in mine if e["layer"] == layers[-1]}
+        last_layer = max(entry["layer"] for entry in mine)
+        late = {e["adaptor"]: e["weight"] for e in mine if e["layer"] == last_layer}
         typical = 2 ** sum(weight * math.log2(sizes[name]) for name, weight in weights.items())
         favourite = max(weights, key=lambda name: weights[name])
         last = max(late, key=lambda name: late[name])
@@ -106,7 +107,8 @@ def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists:
     models = scores.in_order(lists.models, list(lists.sizes))
     table = scores.read(evaluation, models, lists.sizes, lists.tasks)
     tables = compare_all(table, lists)
-    check = published.check(tables[0])
+    unsupervised, *_ = tables
+    check = published.check(unsupervised)
     seen = [name for name in table.tasks if not lists.tasks[name].unseen]
     content = {
         "check": check,

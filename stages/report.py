@@ -59,7 +59,8 @@ def read_task(images: Path, name: str) -> Task:
 
 def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
     """What a task holds and what was left out; None where a count has no meaning."""
-    classes = [len(set(task.labels[part & (task.labels >= 0)])) for part in (task.is_train, ~task.is_train)]
+    parts = (task.is_train, ~task.is_train)
+    train_classes, test_classes = (len(set(task.labels[part & (task.labels >= 0)])) for part in parts)
     test = int((~task.is_train).sum())
     asked = asked_of.get(task.name, 0) if task.is_labelled else None
     duplicates = sum(reason.startswith("duplicate of ") for _, reason in task.rejected)
@@ -68,8 +69,8 @@ def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
         "images": len(task.labels),
         "train": int(task.is_train.sum()),
         "test": test,
-        "train_classes": classes[0] if task.is_labelled else None,
-        "test_classes": classes[1] if task.is_labelled else None,
+        "train_classes": train_classes if task.is_labelled else None,
+        "test_classes": test_classes if task.is_labelled else None,
         "queries": asked,
         "left_out": None if asked is None else test - asked,
         "duplicates": duplicates,
@@ -115,14 +116,15 @@ def curve_rows(table: scores.Scores, granularities: dict[str, int]) -> list[list
 
 def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str, params: Params) -> list[dict]:
     """Per task some queries under the encoder and under `model`, and how many queries gained or lost."""
-    sides = [(wording.title_of(name)[0], queries.read_queries(evaluation, name)) for name in ("encoder", model)]
+    sides = [(wording.title_of(name).name, queries.read_queries(evaluation, name)) for name in ("encoder", model)]
     shown = []
     for task in tasks:
         both = [(title, found.get(task.name, {})) for title, found in sides]
-        if not both[0][1]:
+        (_, before), (_, after) = both
+        if not before:
             continue
         entries = queries.show(images / task.name, task.labels, task.class_names, both, params.gains, params.thumbnail)
-        shown.append({"task": task.name, "counts": queries.changes(both[0][1], both[1][1]), "entries": entries})
+        shown.append({"task": task.name, "counts": queries.changes(before, after), "entries": entries})
     return shown
 
 
@@ -156,8 +158,9 @@ def main(
     histories = {f"adaptor@{name}": read_history(adaptor / name) for name in granularities}
     histories |= {f"fusion@{name}": read_history(fusion / name) for name in lists.fusions}
     compared = scores.comparisons(table, model) if model else []
-    gains = compared[0]["differences"] if compared else {}
-    ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in [scores.MEAN, *table.tasks]]
+    gains = table.differences(model, "encoder") if compared else {}
+    columns = [scores.MEAN, *table.tasks]
+    ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in columns]
     content = {
         "scores": table,
         "model": model,

@@ -39,7 +39,8 @@ def shown_queries(
     }
 
     def picture(side: str, row: int) -> str:
-        return pictures.pictured(pixels[side][np.array([row])][0], params.thumbnail)
+        (image,) = pixels[side][np.array([row])]
+        return pictures.pictured(image, params.thumbnail)
 
     entries = []
     for reason, pair in contents.queries(study, before, after, params.queries):
@@ -99,11 +100,8 @@ def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Par
         "ks": [k for k in contents.SHOWN_KS if known.spread(after, k)],
         "after": after,
         "gains": {row: known.gain(row, after) for row in known.rows[:-1]},
-        "title": contents.title_of,
-        "styles": contents.styles(known.rows),
-        "curves": contents.curves(known),
-        "losses": contents.training(known, "loss", 1.0, "loss"),
-        "courses": contents.training(known, "recall_at_1", 100.0, "aR@1 on test pairs, %"),
+        "titles": {row: contents.title_of(row) for row in known.rows},
+        "charts": contents.charts(known),
         "groups": contents.groups(known, table["group"]),
         "queries": shown_queries(pairs, adaptation / study, known, "pca", after, params),
         "studies": studies(adaptation, list(lists.tll)),

@@ -5,6 +5,8 @@ import itertools
 import re
 from pathlib import Path
 
+import jinja2
+import jinja2.meta
 import pytest
 from ruamel.yaml import YAML
 
@@ -82,7 +84,18 @@ def read_files(files: set[Path]) -> set[Path]:
                 path.name in words and path.parent == file.parent
             ):
                 found.add(path)
-    return found
+    return found | templates_of(found)
+
+
+def templates_of(files: set[Path]) -> set[Path]:
+    """What templates extend, include or import, directly or not; each names it by its path below stages/core."""
+    seen, todo = set(), [file for file in files if file.suffix == ".j2"]
+    while todo:
+        tree = jinja2.Environment().parse(todo.pop().read_text())
+        named = {CORE / name for name in jinja2.meta.find_referenced_templates(tree)} - seen
+        seen |= named
+        todo += named
+    return seen
 
 
 def dependency(file: Path) -> Path:
@@ -156,6 +169,17 @@ def test_names__no_two_modules_or_classes_are_the_same_but_for_the_ending():
             if isinstance(node, ast.ClassDef):
                 classes.setdefault(node.name, []).append(file)
     assert not {name: files for name, files in classes.items() if len(files) > 1}
+
+
+def test_read_files__templates_that_a_template_extends_or_includes():
+    found = read_files({ROOT / "stages/report.py"})
+    assert {path.relative_to(CORE).as_posix() for path in found} == {
+        "grappa/report/report.html.j2",
+        "grappa/report/report.md.j2",
+        "grappa/report/summary.html.j2",
+        "report/base.html.j2",
+        "report/macros.html.j2",
+    }
 
 
 def test_stages__files_sections_and_graph_name_the_same():

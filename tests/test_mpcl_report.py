@@ -1,31 +1,15 @@
 import json
-from html.parser import HTMLParser
 
 import pytest
 
 from stages import mpcl_report
 from stages.core.mpcl.pretraining.objective import columns
 from stages.core.training.history import write_history
+from tests.helpers.page import assert_loads_nothing
 from tests.helpers.small import lists
 from tests.test_mpcl_encoder import pretraining
 
 RUNS = {"one": pretraining(heads=1, framework="moco_v2"), "four": pretraining(heads=4, framework="moco_v2")}
-
-
-class Page(HTMLParser):
-    """What a page loads from elsewhere, its tags balanced."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.addresses = [], []
-
-    def handle_starttag(self, tag, attributes):
-        if tag not in ("meta", "link", "br", "img"):
-            self.open.append(tag)
-        self.addresses += [value for name, value in attributes if name in ("src", "href") and value[:1] != "#"]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
 
 
 def measures(shift):
@@ -55,10 +39,7 @@ def run(world, output, name="four", published=True):
 
 
 def test_main__the_page_is_whole_and_loads_nothing(world, tmp_path):
-    page = Page()
-    page.feed(run(world, tmp_path / "out"))
-    assert not page.open
-    assert page.addresses == ["data:,"]
+    assert_loads_nothing(run(world, tmp_path / "out"))
 
 
 def test_main__numbers_are_shown_with_their_change(world, tmp_path):

@@ -4,6 +4,7 @@ import pytest
 
 from stages import tll_report
 from stages.tll_report import Params
+from tests.helpers.page import assert_loads_nothing
 from tests.helpers.pairs import PCA, paint, run, study
 
 PARAMS = Params(queries=2, thumbnail=24)
@@ -37,7 +38,7 @@ def test_main__the_page_stands_alone_and_says_it_all(data, tmp_path):
         "36 extractors",
     ):
         assert wanted in page, wanted
-    assert "http://" not in page and "https://" not in page and "<script" not in page
+    assert_loads_nothing(page)
     assert page.count('<figure class="query"') <= 4 and "data:image/jpeg;base64," in page
     assert "nan" not in page.lower().replace("tenancy", "")
     assert "fitted on its training pairs alone" in page and "Transductive" not in page

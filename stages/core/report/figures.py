@@ -7,14 +7,13 @@ their names.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 384, 240
-LEFT, RIGHT, TOP, BOTTOM = 40, 120, 12, 36
+LEFT, RIGHT, TOP, BOTTOM = 46, 120, 12, 36
 LABEL_GAP = 13.5
-HEAT_LEFT, HEAT_WIDTH, HEAT_ROW = 52, 316, 22
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,21 @@ class Line:
     style: str
     points: Sequence[tuple[float, float]]
     strength: float = 1.0
+
+    @property
+    def end_x(self) -> float:
+        x, _ = self.points[-1]
+        return x
+
+    @property
+    def end_y(self) -> float:
+        _, y = self.points[-1]
+        return y
+
+
+def last_values(lines: Sequence[Line]) -> str:
+    """Where the lines end, in words: what a drawing says to those who do not see it."""
+    return ", ".join(f"{line.name} {line.end_y:.4g}" for line in lines)
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -53,10 +67,7 @@ def pushed_apart(wanted: Sequence[float], gap: float, low: float, high: float) -
 
 def finite(lines: Sequence[Line]) -> list[Line]:
     """The lines without the points that have no value, and without lines that have none left."""
-    kept = [
-        Line(line.name, line.style, [point for point in line.points if math.isfinite(point[1])], line.strength)
-        for line in lines
-    ]
+    kept = [replace(line, points=[(x, y) for x, y in line.points if math.isfinite(y)]) for line in lines]
     return [line for line in kept if line.points]
 
 
@@ -70,16 +81,22 @@ def line_chart(
     lines: Sequence[Line],
     guides: Sequence[Line] = (),
     *,
-    x_ticks: Sequence[tuple[float, str]],
+    x_ticks: Sequence[tuple[float, str]] | None = None,
     x_label: str,
     y_label: str,
 ) -> Markup:
-    """Lines over x, and `guides` (one point each) as levels across the whole width; names stand at the right edge."""
+    """Lines over x, and `guides` (one point each) as levels across the whole width; names stand at the right edge.
+
+    `x_ticks` are places on the x axis with their names; without them, every x of a point.
+    """
     lines, guides = finite(lines), finite(guides)
     ys = [y for line in [*lines, *guides] for _, y in line.points]
     if not ys:
         return Markup("")
     grid = ticks(min(ys), max(ys))
+    low, *_, high = grid
+    if x_ticks is None:
+        x_ticks = [(x, f"{x:g}") for x in sorted({x for line in lines for x, _ in line.points})]
     xs = [x for x, _ in x_ticks]
     pad = 0.04 * (max(xs) - min(xs)) or 0.5
     x_low, x_span = min(xs) - pad, max(xs) - min(xs) + 2 * pad
@@ -89,19 +106,19 @@ def line_chart(
         return LEFT + (x - x_low) / x_span * (right - LEFT)
 
     def y_of(y: float) -> float:
-        return bottom - (y - grid[0]) / (grid[-1] - grid[0]) * (bottom - TOP)
+        return bottom - (y - low) / (high - low) * (bottom - TOP)
 
     parts = [axes(grid, [(x_of(x), text) for x, text in x_ticks], y_of, x_label, y_label)]
     for guide in guides:
-        y = y_of(guide.points[0][1])
-        tip = escape(f"{guide.name}: {guide.points[0][1]:.1f}")
+        y = y_of(guide.end_y)
+        tip = escape(f"{guide.name}: {guide.end_y:.1f}")
         parts.append(
             f'<line class="line {guide.style}" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}">'
             f"<title>{tip}</title></line>"
         )
     for line in lines:
         parts.append(curve(line, [(x_of(x), y_of(y)) for x, y in line.points]))
-    parts.append(end_labels([*lines, *guides], y_of, [(x_of(line.points[-1][0])) for line in lines]))
+    parts.append(end_labels([*lines, *guides], y_of, [x_of(line.end_x) for line in lines]))
     return frame(label, WIDTH, HEIGHT, parts)
 
 
@@ -109,7 +126,9 @@ def axes(
     grid: list[float], x_ticks: list[tuple[float, str]], y_of: Callable[[float], float], x_label: str, y_label: str
 ) -> str:
     """Horizontal grid lines with values, names of the x positions (thinned where they would touch), titles."""
-    right, bottom, step = WIDTH - RIGHT, HEIGHT - BOTTOM, grid[1] - grid[0]
+    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+    first, second, *_ = grid
+    step = second - first
     parts = []
     for value in grid:
         y = y_of(value)
@@ -134,9 +153,8 @@ def curve(line: Line, places: list[tuple[float, float]]) -> str:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     drawn = f'<g opacity="{line.strength:.2f}"><polyline class="line {line.style}" points="{path}"/>'
     # Many epochs would turn the dots into a thick line.
-    shown = range(len(places)) if len(places) <= 16 else (len(places) - 1,)
-    for i in shown:
-        (x, y), value = places[i], line.points[i][1]
+    dots = list(zip(places, line.points, strict=True))
+    for (x, y), (_, value) in dots if len(dots) <= 16 else dots[-1:]:
         tip = escape(f"{line.name}: {value:.4g}")
         drawn += f'<circle class="dot {line.style}" cx="{x:.1f}" cy="{y:.1f}" r="3"><title>{tip}</title></circle>'
     return drawn + "</g>"
@@ -145,7 +163,7 @@ def curve(line: Line, places: list[tuple[float, float]]) -> str:
 def end_labels(lines: list[Line], y_of: Callable[[float], float], ends: list[float]) -> str:
     """The name of each line beside its end, moved apart where ends are close, with a thin leader to the end."""
     right = WIDTH - RIGHT
-    wanted = [y_of(line.points[-1][1]) for line in lines]
+    wanted = [y_of(line.end_y) for line in lines]
     placed = pushed_apart(wanted, LABEL_GAP, float(TOP), float(HEIGHT - BOTTOM))
     starts = [*ends, *[right] * (len(lines) - len(ends))]
     parts = []
@@ -155,49 +173,6 @@ def end_labels(lines: list[Line], y_of: Callable[[float], float], ends: list[flo
         parts.append(f'<g opacity="{line.strength:.2f}">{swatch}</g>')
         parts.append(f'<text class="name" x="{right + 31}" y="{y + 3.5:.1f}">{escape(line.name)}</text>')
     return "".join(parts)
-
-
-def heat_map(
-    label: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    values: Sequence[Sequence[float]],
-    *,
-    centre: float,
-    limit: float,
-) -> Markup:
-    """Cells coloured by distance from `centre`, in full at `limit` and beyond; values are fractions, shown in %.
-
-    Above the centre and below it are two hues; the number stands in the cell where it fits, and always in the tooltip.
-    """
-    width = HEAT_WIDTH / len(columns)
-    parts = []
-    for j, column in enumerate(columns):
-        if j % max(1, math.ceil(14 / width)) == 0:
-            x = HEAT_LEFT + (j + 0.5) * width
-            parts.append(f'<text class="tick" x="{x:.1f}" y="10" text-anchor="middle">{escape(column)}</text>')
-    for i, row in enumerate(rows):
-        y = 16 + i * HEAT_ROW
-        parts.append(f'<text class="name" x="{HEAT_LEFT - 6}" y="{y + 14.5}" text-anchor="end">{escape(row)}</text>')
-        for j, column in enumerate(columns):
-            value = values[i][j]
-            if not math.isfinite(value):
-                continue
-            share = min(1.0, abs(value - centre) / limit)
-            hue = "more" if value >= centre else "less"
-            tip = escape(f"{row}, layer {column}: {100 * value:.1f} %")
-            place = (
-                f'x="{HEAT_LEFT + j * width + 0.75:.2f}" y="{y}" width="{width - 1.5:.2f}" height="{HEAT_ROW - 1.5}"'
-            )
-            parts.append(
-                f'<rect class="heat {hue}" {place} rx="2" fill-opacity="{share:.3f}"><title>{tip}</title></rect>'
-            )
-            if width >= 24:
-                strong = " strong" if share > 0.6 else ""
-                x = HEAT_LEFT + (j + 0.5) * width
-                text = f"{100 * value:.1f}" if width >= 26 else f"{100 * value:.0f}"
-                parts.append(f'<text class="cell{strong}" x="{x:.1f}" y="{y + 14}" text-anchor="middle">{text}</text>')
-    return frame(label, HEAT_LEFT + HEAT_WIDTH + 4, 18 + len(rows) * HEAT_ROW, parts)
 
 
 def frame(label: str, width: int, height: int, parts: list[str]) -> Markup:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from stages.core.grappa.report import scores
-from stages.core.report import figures
+from stages.core.report import figures, heat_maps
 from stages.core.report.figures import Line
 
 LEVELS = ("encoder", "average", "augmentation", "neighbour")
@@ -59,9 +59,8 @@ def training_charts(histories: dict[str, list[dict[str, int | float]]]) -> list[
         lines = figures.finite([training_line(stage, stages, histories[stage], key) for stage in stages])
         if not lines:
             continue
-        label = f"{title}, last epoch: " + ", ".join(f"{line.name} {line.points[-1][1]:.4g}" for line in lines)
-        x_ticks = [(x, f"{x:g}") for x in sorted({x for line in lines for x, _ in line.points})]
-        drawn = figures.line_chart(label, lines, x_ticks=x_ticks, x_label="epoch", y_label=y_label)
+        label = f"{title}, last epoch: {figures.last_values(lines)}"
+        drawn = figures.line_chart(label, lines, x_label="epoch", y_label=y_label)
         charts.append({"title": title, "drawing": drawn})
     return charts
 
@@ -100,7 +99,7 @@ def attention_maps(evaluation: Path, models: Iterable[str], tasks: Iterable[str]
             values = [[weights.get((name, layer), math.nan) for layer in layers] for name in names]
             means = ", ".join(f"{name} {100 * np.nanmean(row):.1f}" for name, row in zip(names, values, strict=True))
             label = f"Attention weights of {model} on {task}; mean over layers in percent: {means}"
-            drawing = figures.heat_map(label, names, [str(i + 1) for i in layers], values, centre=centre, limit=limit)
+            drawing = heat_maps.heat_map(label, names, [str(i + 1) for i in layers], values, centre=centre, limit=limit)
             maps.append({"model": model, "task": task, "drawing": drawing})
     low, high = max(0.0, centre - limit), min(1.0, centre + limit)
     return {

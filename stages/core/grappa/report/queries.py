@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -29,6 +30,13 @@ def hits(query: dict, labels: Int[np.ndarray, " image"]) -> int:
     return int((labels[query["nearest"][:SHOWN]] == labels[query["row"]]).sum())
 
 
+class Change(NamedTuple):
+    """What a query gains: how many more of the nearest five are right, then how much R-Precision."""
+
+    hits: int
+    r_precision: float
+
+
 def select_queries(
     before: dict[int, dict], after: dict[int, dict], labels: Int[np.ndarray, " image"], gains: int
 ) -> list[tuple[str, int]]:
@@ -38,22 +46,23 @@ def select_queries(
     A loss is always shown where there is one, so the gallery cannot flatter.
     """
     change = {
-        row: (
+        row: Change(
             hits(after[row], labels) - hits(before[row], labels),
             after[row]["r_precision"] - before[row]["r_precision"],
         )
-        for row in sorted(before.keys() & after.keys())
+        for row in before.keys() & after.keys()
     }
-    order = sorted(change, key=lambda row: (-change[row][0], -change[row][1], row))
+    order = sorted(change, key=lambda row: (-change[row].hits, -change[row].r_precision, row))
     chosen: dict[int, str] = {}
     for row in order:
         if len(chosen) < gains and change[row] > (0, 0) and labels[row] not in {labels[other] for other in chosen}:
             chosen[row] = "Large gain"
-    if order and change[order[-1]] < (0, 0):
-        chosen[order[-1]] = "Largest loss"
     if order:
-        chosen.setdefault(order[(len(order) - 1) // 2], "Typical (the median query)")
-    return sorted(((reason, row) for row, reason in chosen.items()), key=lambda item: order.index(item[1]))
+        median, last = order[(len(order) - 1) // 2], order[-1]
+        if change[last] < (0, 0):
+            chosen[last] = "Largest loss"
+        chosen.setdefault(median, "Typical (the median query)")
+    return [(chosen[row], row) for row in order if row in chosen]
 
 
 def show(
@@ -69,7 +78,8 @@ def show(
     pixels = arrays.open(images / "pixels.zarr")
 
     def picture(row: int) -> str:
-        return pictured(pixels[np.array([row])][0], size)
+        (image,) = pixels[np.array([row])]
+        return pictured(image, size)
 
     entries = []
     for reason, row in select_queries(before, after, labels, gains):

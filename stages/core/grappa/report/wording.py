@@ -2,9 +2,18 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 from stages.core.grappa.report import scores
 from stages.core.report import figures
+
+
+class Title(NamedTuple):
+    """What a row of the tables is called, and a few words on what it is."""
+
+    name: str
+    about: str
+
 
 TITLES = {
     "pixels": ("Raw pixels", "no model"),
@@ -20,15 +29,17 @@ TITLES = {
     "tldr": ("TLDR-style reduction", "linear, from pairs of neighbours"),
 }
 
-
 HOW = {"full": "all weights", "one": "one adaptor set", "many": "fused adaptor sets"}
 
 
-def title_of(model: str) -> tuple[str, str]:
+def title_of(row: str) -> Title:
+    model = row.removesuffix(scores.WHITENED)
+    form = ", whitened" if row.endswith(scores.WHITENED) else ""
     task, _, how = model.rpartition("-")
     if task and how in HOW:
-        return f"Supervised on {task}", f"{HOW[how]}, true labels: not comparable"
-    return TITLES.get(model, (f"Adaptor {model}", "one granularity"))
+        return Title(f"Supervised on {task}{form}", f"{HOW[how]}, true labels: not comparable")
+    name, about = TITLES.get(model, (f"Adaptor {model}", "one granularity"))
+    return Title(name + form, about)
 
 
 # What the templates of this room ask for beside their content.
@@ -49,5 +60,5 @@ def best_rows(table: scores.Scores, bounds: Collection[str] = ()) -> dict[str, l
 def placement(values: Iterable[float]) -> Callable[[float], str]:
     """Where a value stands on a track from 0 to 100 %, so that all the values fit."""
     known = [value for value in values if not math.isnan(value)] or [0.0]
-    ends = figures.ticks(min(known), max(known), 4)
-    return lambda value: f"{3 + 94 * (0 if math.isnan(value) else value - ends[0]) / (ends[-1] - ends[0]):.2f}"
+    low, *_, high = figures.ticks(min(known), max(known), 4)
+    return lambda value: f"{3 + 94 * (0 if math.isnan(value) else value - low) / (high - low):.2f}"

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from stages.core.gsp.report import looks
-from stages.core.report import figures
+from stages.core.report import figures, heat_maps
 from stages.core.report.figures import Line
 from stages.core.report.pictures import pictured
 
@@ -47,11 +47,8 @@ def curves(histories: Mapping[str, Sequence[tuple[float, float]]], title: str) -
     lines = figures.finite(lines)
     if not lines:
         return []
-    steps = sorted({x for line in lines for x, _ in line.points})
     label = f"{title}: " + ", ".join(f"{line.name} {max(y for _, y in line.points):.1f}" for line in lines)
-    drawn = figures.line_chart(
-        label, lines, x_ticks=[(x, f"{x:g}") for x in steps], x_label="steps", y_label="validation MAP@R, %"
-    )
+    drawn = figures.line_chart(label, lines, x_label="steps", y_label="validation MAP@R, %")
     return [{"title": title, "drawing": drawn}]
 
 
@@ -90,7 +87,7 @@ def attribute_maps(
         numbers = [str(i + 1) for i in range(values.shape[1])]
         label = f"Attributes of {run}: classes by prototypes"
         names = [name[:8] for name in classes]
-        drawn = figures.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit)
+        drawn = heat_maps.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit)
         maps.append({"title": run, "drawing": drawn})
     return maps
 

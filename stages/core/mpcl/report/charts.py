@@ -35,8 +35,7 @@ def charts(history: list[dict[str, float]], heads: int) -> list[dict]:
         guides = []
         if key == "cosine":
             guides = [Line("least possible", "s-bound", [(0.0, -1 / (heads - 1))])]
-        label = f"{title}, last epoch: " + ", ".join(f"{line.name} {line.points[-1][1]:.3g}" for line in lines)
-        x_ticks = [(row["epoch"], f"{row['epoch']:g}") for row in history]
-        drawing = figures.line_chart(label, lines, guides, x_ticks=x_ticks, x_label="epoch", y_label=y_label)
+        label = f"{title}, last epoch: {figures.last_values(lines)}"
+        drawing = figures.line_chart(label, lines, guides, x_label="epoch", y_label=y_label)
         drawn.append({"title": title, "drawing": drawing})
     return drawn

@@ -9,7 +9,7 @@ from stages.core.tll.adaptation.results import Comparison
 from stages.core.tll.report import recall_curves
 
 SHOWN_KS = (1, 5, 20, 100)
-STYLES = ("s-concatenated", "s-pca", "s-low", "s-high")
+STYLES = {"concatenated": "s-concatenated", "pca": "s-pca"}
 
 
 def title_of(row: str) -> str:
@@ -20,9 +20,8 @@ def title_of(row: str) -> str:
 
 def styles(rows: list[str]) -> dict[str, str]:
     """A CSS class for each row; the last sigma is the strongest."""
-    adapted = [row for row in rows if row not in ("concatenated", "pca")]
-    found = {"concatenated": STYLES[0], "pca": STYLES[1]} | dict.fromkeys(adapted, STYLES[2])
-    return found | {adapted[-1]: STYLES[3]} if adapted else found
+    adapted = [row for row in rows if row not in STYLES]
+    return STYLES | dict.fromkeys(adapted, "s-low") | dict.fromkeys(adapted[-1:], "s-high")
 
 
 def curves(study: Comparison) -> str:
@@ -44,10 +43,19 @@ def training(study: Comparison, column: str, factor: float, y_label: str) -> str
         entries = [entry for entry in study.history if entry["row"] == row]
         points = [(float(entry["step"]), factor * float(entry[column])) for entry in entries]
         lines.append(Line(title_of(row), style[row], points))
-    steps = sorted({x for line in lines for x, _ in line.points})
-    label = f"{y_label}, last step: " + ", ".join(f"{line.name} {line.points[-1][1]:.4g}" for line in lines)
-    x_ticks = [(x, f"{x:g}") for x in steps]
-    return figures.line_chart(label, lines, x_ticks=x_ticks, x_label="step", y_label=y_label)
+    label = f"{y_label}, last step: {figures.last_values(lines)}"
+    return figures.line_chart(label, lines, x_label="step", y_label=y_label)
+
+
+def charts(study: Comparison) -> list[dict]:
+    return [
+        {"title": "aR@k at the last step, bands of ± 2 standard deviations", "drawing": curves(study)},
+        {"title": "Loss over steps, mean over runs", "drawing": training(study, "loss", 1.0, "loss")},
+        {
+            "title": "aR@1 on the test pairs over steps",
+            "drawing": training(study, "recall_at_1", 100.0, "aR@1 on test pairs, %"),
+        },
+    ]
 
 
 def groups(study: Comparison, names: list[str]) -> list[dict]:
@@ -67,7 +75,7 @@ def queries(study: Comparison, before: str, after: str, count: int) -> list[tupl
 
     Gains are compared as ratios of ranks, so that 8 to 1 counts as more than 60 to 40.
     """
-    old, new = study.ranks[before][0], study.ranks[after][0]
+    old, new = (study.ranks[row][0] for row in (before, after))
     order = sorted(old, key=lambda pair: (new[pair] / old[pair], new[pair], pair))
     gains = [("Large gain", pair) for pair in order[:count] if new[pair] < old[pair]]
     losses = [("Large loss", pair) for pair in order[::-1][:count] if new[pair] > old[pair]]

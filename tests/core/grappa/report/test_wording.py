@@ -10,8 +10,10 @@ def test_placement__keeps_the_order_and_the_track():
 
 
 def test_title_of__names_known_and_single_models():
-    assert wording.title_of("neighbour")[0] == "Neighbour fusion"
+    assert wording.title_of("neighbour").name == "Neighbour fusion"
     assert wording.title_of("k64") == ("Adaptor k64", "one granularity")
+    assert wording.title_of("encoder_whitened") == ("Frozen encoder, whitened", "what you start from")
+    assert wording.title_of("cub-one_whitened").name == "Supervised on cub, whitened"
 
 
 def test_best_rows__none_that_saw_labels():
