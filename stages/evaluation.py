@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from stages.core.compute import device
+from stages.core.compute.principal import largest
 from stages.core.encoder.extract import embed, extract
 from stages.core.encoder.model import Model, load
 from stages.core.retrieval import whitening
@@ -93,7 +94,7 @@ def main(images: Path, folder: Path, output: Path, *, model: str, params: Params
     if len(test):
         metrics, records = evaluate(both[len(train) :], test, collection)
         known = both[: len(train)]
-        whitener = whitening.fit(known, min(params.whitened_dim, *whitening.largest(known)))
+        whitener = whitening.fit(known, min(params.whitened_dim, largest(known)))
         whitened, _ = evaluate(whitening.apply(whitener, both[len(train) :]), test, collection)
     with outputs.folder(output) as result:
         (result / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
