@@ -4,7 +4,7 @@ import torch
 
 from benchmarks.measure import FULL, compare
 from benchmarks.mixture import PAPER, hierarchical_mixture
-from stages.core.clustering.lloyd import seed_order
+from stages.core.clustering.seeding import seed_order
 
 
 def one_at_a_time(x: torch.Tensor, k: int, seed: int) -> torch.Tensor:
