@@ -106,8 +106,8 @@ class Screen:
         k, mine = len(centroids), processes.share(len(labels))
         halves = self.augmented_centroids(centroids).halves
         seconds, found = [labels[:0]], [self.rows.norms[:0]]
-        for part in blocks_within(mine.stop - mine.start, max(k, len(halves[0])), CELLS):
-            rows = torch.arange(part.start + mine.start, part.stop + mine.start, device=labels.device)
+        for part in blocks_within(mine, max(k, len(halves[0])), CELLS):
+            rows = torch.arange(part.start, part.stop, device=labels.device)
             own = squared_distances(self.x, rows, centroids, labels[rows])
             tile = self.augmented_rows(rows, own) @ halves.T
             tile[rows - rows[0], labels[rows]] = torch.inf
@@ -135,8 +135,7 @@ class Screen:
         pairs = [torch.empty((2, 0), dtype=torch.int64, device=rows.device)]
         distances = [torch.empty(0, dtype=torch.float64, device=rows.device)]
         beyond = torch.full((len(rows),), torch.inf, dtype=torch.float64, device=rows.device)
-        for part in blocks_within(mine.stop - mine.start, max(min(k, COLUMNS), d), TILE):
-            part = slice(part.start + mine.start, part.stop + mine.start)
+        for part in blocks_within(mine, max(min(k, COLUMNS), d), TILE):
             which, limit = rows[part], limits[part]
             block, error = self.augmented_rows(which, limit), self.error(which, limit, factors)
             for columns in blocks(k, COLUMNS):

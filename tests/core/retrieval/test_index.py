@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from stages.core.retrieval import index as module
-from stages.core.retrieval.index import Index, repeats
+from stages.core.retrieval.index import Index, duplicates
 
 
 def draw(n, d):
@@ -52,7 +52,7 @@ def test_ranked__goes_on_without_a_shortlist_that_would_be_long(monkeypatch):
     assert gallery.ranked(torch.arange(4), 1).shape == (4, 1)
 
 
-def test_repeats__names_the_first_of_equal_rows():
+def test_duplicates__name_the_first_of_equal_rows():
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0], [0.0, 1.0], [2.0, 0.0], [0.0, 1.0]])
-    assert repeats(x).tolist() == [[2, 3, 5], [0, 1, 1]]
-    assert repeats(x[:2]).shape == (2, 0)
+    assert duplicates(x).tolist() == [[2, 3, 5], [0, 1, 1]]
+    assert duplicates(x[:2]).shape == (2, 0)

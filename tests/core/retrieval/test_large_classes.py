@@ -45,7 +45,7 @@ def test_measure_large__equals_the_plain_loop(monkeypatch, side, asked):
 def test_measure_large__is_right_where_it_is_certain(monkeypatch, place, most):
     # Of five sampled images the first is far too high a bound, and the last hardly low enough.
     monkeypatch.setattr(module, "SAMPLED", 40)
-    monkeypatch.setattr(module, "expected", lambda n, size: (place, most))
+    monkeypatch.setattr(module, "threshold_place", lambda n, size: module.Place(place, most))
     x, labels = draw(200, classes=2)
     classes = [np.flatnonzero(labels == number) for number in (0, 1)]
     values, certain = measure_large(x, classes)

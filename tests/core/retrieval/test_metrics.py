@@ -3,7 +3,7 @@ import pytest
 import torch
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
-from stages.core.retrieval.metrics import ask, query_metrics, retrieval_metrics, score
+from stages.core.retrieval.metrics import query_gallery, query_metrics, retrieval_metrics, score
 
 
 def draw(n, d, seed):
@@ -193,7 +193,7 @@ def test_score__without_queries_is_leave_one_out():
 def test_score__leaves_out_queries_that_have_nothing_to_find():
     embeddings, labels = world(12, 3)
     labels[0], splits = 99, np.array(["query"] * 4 + ["gallery"] * 8)
-    values, _ = ask(embeddings[:4], labels[:4], embeddings[4:], labels[4:], 1)
+    values, _ = query_gallery(embeddings[:4], labels[:4], embeddings[4:], labels[4:], 1)
     assert np.isnan(values["map_at_r"][0]) and np.isfinite(score(embeddings, labels, splits)["map_at_r"])
 
 
