@@ -33,5 +33,5 @@ if __name__ == "__main__":
         1,
         warm=False,
         peer="one seed at a time",
-        equality="same law, by chi-square in tests/core/test_seeding.py",
+        equality="same law, by chi-square in tests/core/clustering/test_seeding.py",
     )
