@@ -105,13 +105,11 @@ def all_distances(points: Float32[Tensor, "n d"]) -> Float64[np.ndarray, "n n"]:
     return pairs.cpu().numpy()
 
 
-def seed_order(
-    features: np.ndarray | Tensor, k: int, seed: int, *, block: int = BLOCK, screen: Screen | None = None
-) -> SeedOrder:
+def seed_order(features: np.ndarray | Tensor, k: int, seed: int, *, screen: Screen | None = None) -> SeedOrder:
     """k distinct points drawn by exact k-means++ (no greedy trials); the order for a smaller k is its beginning.
 
-    At most `block` seeds are drawn between two updates of D2. `screen` is that of the features, for callers who have
-    one already. ValueError for NaN, for k outside 1 to n, and for more seeds than distinct points.
+    `screen` is that of the features, for callers who have one already. ValueError for NaN, for k outside 1 to n, and
+    for more seeds than distinct points.
     """
     x = as_vectors(features)
     check_count(k, len(x))
@@ -133,4 +131,4 @@ def seed_order(
             raise ValueError(
                 f"k = {k} seeds, but only {count} of the {len(x)} points are distinct; allowed is 1 to {count}"
             )
-        drawn = draw_block(x, now, min(block, max(FIRST, count)), generator)
+        drawn = draw_block(x, now, min(BLOCK, max(FIRST, count)), generator)

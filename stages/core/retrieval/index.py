@@ -20,11 +20,11 @@ SHALLOW = 2**-8
 
 
 class Index:
-    """Rows `n d` of unit length (or zero). At most `step` of them may be ranked at once: `cells` bounds the scores."""
+    """Rows `n d` of unit length (or zero); at most `step` of them may be ranked at once."""
 
-    def __init__(self, x: Float32[Tensor, "n d"], cells: int = CELLS) -> None:
+    def __init__(self, x: Float32[Tensor, "n d"]) -> None:
         n = len(x)
-        self.x, self.step = x, min(n, max(1, min(cells, CELLS) // n))
+        self.x, self.step = x, min(n, max(1, CELLS // n))
         # One array for all products: fresh memory costs as much as the products themselves.
         self.buffer = x.new_empty((0, n))
 

@@ -30,14 +30,16 @@ QUERIES = 128
 SAMPLED = 25
 # By so many standard deviations of a count more scores are let in than are expected to be needed.
 MARGIN = 2
+# The most scores that are held at once: 2 GiB.
+HELD = 2**29
 # Smaller classes are ranked faster, and so are those of a smaller share of all images than rankings by a shortlist.
 FEWEST = 64
 
 
 def large_classes(
-    gallery: Index, classes: Int64[np.ndarray, " n"], relevant: Int64[np.ndarray, " n"], cells: int
+    gallery: Index, classes: Int64[np.ndarray, " n"], relevant: Int64[np.ndarray, " n"]
 ) -> list[np.ndarray]:
-    """The images of each class that is measured here: none where more than `cells` scores would have to be held.
+    """The images of each class that is measured here: none where more than `HELD` scores would have to be held.
 
     Left out are classes with an image that equals one of another class: rounding would decide which is nearer.
     """
@@ -49,7 +51,7 @@ def large_classes(
     later, first = gallery.duplicates.numpy()
     mixed = classes[later] != classes[first]
     chosen[classes[later[mixed]]] = chosen[classes[first[mixed]]] = False
-    if sum(size * threshold_place(n, size).most for size in sizes[chosen].tolist()) > cells:
+    if sum(size * threshold_place(n, size).most for size in sizes[chosen].tolist()) > HELD:
         return []
     return [np.flatnonzero(classes == number) for number in np.flatnonzero(chosen)]
 

@@ -16,8 +16,6 @@ from stages.core.retrieval.large_classes import large_classes, measure_large
 from stages.core.retrieval.ranking import rank
 
 UNLABELLED = -1
-# The most similarities that are held at once: 2 GiB.
-HELD = 2**29
 # The order in which `score` reports.
 REPORTED = ("map_at_r", "r_precision", "recall_at_1")
 
@@ -47,11 +45,11 @@ def count_relevant(labels: np.ndarray | Tensor | Sequence, n: int) -> tuple[np.n
 
 
 def query_metrics(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5, *, cells: int = HELD
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5
 ) -> QueryMetrics:
     """The metrics of every image as a query among all others, and its `nearest` others, nearest first.
 
-    Unlabelled images (-1) stay in the gallery and are relevant to none. `cells` bounds the similarities held at once.
+    Unlabelled images (-1) stay in the gallery and are relevant to none.
     ValueError for NaN, for lengths that differ, and for more nearest images than there are others.
     """
     x = torch.nn.functional.normalize(as_vectors(embeddings, "embeddings"), dim=1)
@@ -62,8 +60,8 @@ def query_metrics(
     scores, found = np.full((3, n), np.nan), np.zeros((n, nearest), np.int64)
     # How deep each query is ranked. Queries of large classes need no ranking but for their nearest.
     wanted = relevant.copy()
-    gallery = Index(x, cells)
-    large = large_classes(gallery, classes, relevant, cells)
+    gallery = Index(x)
+    large = large_classes(gallery, classes, relevant)
     if large:
         values, certain = measure_large(x, large)
         queries = np.concatenate(large)[certain]
@@ -87,13 +85,13 @@ def query_metrics(
 
 
 def retrieval_metrics(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, *, cells: int = HELD
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence
 ) -> dict[str, float | int]:
     """Mean r_precision, map_at_r and recall_at_1 as fractions, over the `queries` that have a relevant image.
 
     `left_out` counts the others. ValueError as `query_metrics`, and where no query is left.
     """
-    scores = query_metrics(embeddings, labels, 0, cells=cells)
+    scores = query_metrics(embeddings, labels, 0)
     counted = ~np.isnan(scores.r_precision)
     if not counted.any():
         raise ValueError(f"none of {len(counted)} labels occurs twice; needed is a class of two images or more")
