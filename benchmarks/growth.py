@@ -10,7 +10,8 @@ import numpy as np
 
 from benchmarks.measure import report, seconds
 from benchmarks.mixture import hierarchical_mixture
-from stages.core.clustering.lloyd import lloyd, seed_order
+from stages.core.clustering.lloyd import lloyd
+from stages.core.clustering.seeding import nearest_seeds, seed_order
 from stages.core.retrieval.metrics import retrieval_metrics
 from stages.core.retrieval.neighbours import nearest
 
@@ -20,8 +21,8 @@ SHARE = 8  # points per cluster
 def measure(n: int) -> dict[str, float]:
     x, k, found = hierarchical_mixture(n), n // SHARE, {}
     labels = np.arange(n) % (n // 60)
-    times = {f"seeds, k = n/{SHARE}": seconds(lambda: found.update(seeds=seed_order(x, k, 0, [k])))}
-    start, first = x[found["seeds"].order], found["seeds"].nearest[k]
+    times = {f"seeds, k = n/{SHARE}": seconds(lambda: found.update(seeds=seed_order(x, k, 0)))}
+    start, first = x[found["seeds"].order], nearest_seeds(found["seeds"].records, k, n)
     times[f"pseudo_labels, k = n/{SHARE}"] = seconds(lambda: lloyd(x, start, first, 300, nearest=True))
     times["knn_graph, 5 neighbours"] = seconds(lambda: nearest(x, x, 5, exclude_self=True))
     times["evaluation, classes of 60"] = seconds(lambda: retrieval_metrics(x, labels))

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from benchmarks.measure import FULL, report, seconds
 from benchmarks.mixture import PAPER, hierarchical_mixture, scaled
-from stages.core.clustering.lloyd import lloyd, seed_order
+from stages.core.clustering.lloyd import lloyd
+from stages.core.clustering.seeding import nearest_seeds, seed_order
 
 
 def resident(name: str) -> int:
@@ -21,14 +22,14 @@ if __name__ == "__main__":
     n = PAPER if FULL else 12_000
     k = scaled(n)[-1]
     x = hierarchical_mixture(n)
-    small = seed_order(x[:500], 50, 0, [50])
-    lloyd(x[:500], x[small.order], small.nearest[50], 2)
+    small = seed_order(x[:500], 50, 0)
+    lloyd(x[:500], x[small.order], nearest_seeds(small.records, 50, 500), 2)
     forget_peak()
     before = resident("VmRSS")
 
     def work() -> None:
-        seeds = seed_order(x, k, 0, [k])
-        lloyd(x, x[seeds.order], seeds.nearest[k], 300, nearest=True)
+        seeds = seed_order(x, k, 0)
+        lloyd(x, x[seeds.order], nearest_seeds(seeds.records, k, n), 300, nearest=True)
 
     taken = seconds(work)
     extra = (resident("VmHWM") - before) / 2**30

@@ -14,8 +14,9 @@ import torch
 
 from benchmarks.measure import report
 from benchmarks.mixture import PAPER, SIZES, hierarchical_mixture, scaled
-from stages.core.clustering.lloyd import lloyd, seed_order
+from stages.core.clustering.lloyd import lloyd
 from stages.core.clustering.screen import Screen
+from stages.core.clustering.seeding import nearest_seeds, seed_order
 
 compared = 0
 
@@ -47,14 +48,15 @@ if __name__ == "__main__":
     Screen.within = count(Screen.within)
     start = time.perf_counter()
     screen = Screen(torch.from_numpy(x))
-    seeds = seed_order(x, max(sizes), 0, sizes, screen=screen)
+    seeds = seed_order(x, max(sizes), 0, screen=screen)
     total = {"ours": time.perf_counter() - start, "peer": 0.0}
     report(f"seeds to k={max(sizes)}, n={n}", total["ours"], None, passes=round(compared / n / max(sizes), 3))
     worst = 0.0
     for k in sizes:
         compared = 0
         start = time.perf_counter()
-        ours = lloyd(x, x[seeds.order[:k]], seeds.nearest[k], 300, nearest=True, exchanges=3, screen=screen)
+        first = nearest_seeds(seeds.records, k, n)
+        ours = lloyd(x, x[seeds.order[:k]], first, 300, nearest=True, exchanges=3, screen=screen)
         middle = time.perf_counter()
         peer = faiss.Kmeans(x.shape[1], k, max_points_per_centroid=n, min_points_per_centroid=1)
         peer.train(x)

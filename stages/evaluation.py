@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from stages.core.compute import device
+from stages.core.compute.principal import largest
 from stages.core.encoder.extract import embed, extract
 from stages.core.encoder.model import Model, load
 from stages.core.retrieval import whitening
+from stages.core.retrieval.formulas import NAMES
 from stages.core.retrieval.metrics import query_metrics
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
@@ -34,7 +36,7 @@ class Params(schema.Section):
 
 
 def raw_pixels(pixels: arrays.Reader, rows: np.ndarray) -> np.ndarray:
-    """The images themselves as vectors, each centred and of unit length: what retrieval costs without any network."""
+    """The images themselves as vectors, each centred and of unit length: a baseline without any network."""
     vectors = pixels[rows].reshape(len(rows), -1).astype(np.float32)
     vectors -= vectors.mean(1, keepdims=True)
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -47,13 +49,12 @@ def evaluate(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -
         mine = np.flatnonzero(collection.tasks[rows] == task)
         scores = query_metrics(embeddings[mine], collection.labels[rows[mine]], min(NEAREST, len(mine) - 1))
         counted = ~np.isnan(scores.r_precision)
-        names = ("r_precision", "map_at_r", "recall_at_1")
         if counted.any():
-            metrics[task] = {name: float(getattr(scores, name)[counted].mean(dtype=np.float64)) for name in names}
+            metrics[task] = {name: float(getattr(scores, name)[counted].mean(dtype=np.float64)) for name in NAMES}
             metrics[task]["queries"] = int(counted.sum())
         own = collection.rows[rows[mine]]
         for i, row in enumerate(own):
-            values = {name: float(getattr(scores, name)[i]) for name in names}
+            values = {name: float(getattr(scores, name)[i]) for name in NAMES}
             records.append({"task": task, "row": int(row), **values, "nearest": own[scores.nearest[i]].tolist()})
     return metrics, records
 
@@ -64,18 +65,18 @@ def measure_attention(
     """The mean weight of every adaptor in every layer, for each task's test images."""
     blocks = list(extract(model, pixels, rows, params.batch, params.precision, "attention", model.attention))
     weights, names = np.concatenate(blocks), model.config.adaptors.names
-    return [
-        {"task": task, "layer": layer, "adaptor": name, "weight": float(mean[layer, i])}
-        for task in dict.fromkeys(tasks)
-        for mean in [weights[tasks == task].mean(0, dtype=np.float64)]
-        for layer in range(mean.shape[0])
-        for i, name in enumerate(names)
-    ]
+    records = []
+    for task in dict.fromkeys(tasks):
+        mean = weights[tasks == task].mean(0, dtype=np.float64)
+        for layer, of_layer in enumerate(mean):
+            for name, weight in zip(names, of_layer, strict=True):
+                records.append({"task": task, "layer": layer, "adaptor": name, "weight": float(weight)})
+    return records
 
 
 QUERIES = pa.schema(
     [("task", pa.string()), ("row", pa.int64())]
-    + [(name, pa.float32()) for name in ("r_precision", "map_at_r", "recall_at_1")]
+    + [(name, pa.float32()) for name in NAMES]
     + [("nearest", pa.list_(pa.int64()))]
 )
 
@@ -93,7 +94,7 @@ def main(images: Path, folder: Path, output: Path, *, model: str, params: Params
     if len(test):
         metrics, records = evaluate(both[len(train) :], test, collection)
         known = both[: len(train)]
-        whitener = whitening.fit(known, min(params.whitened_dim, *whitening.largest(known)))
+        whitener = whitening.fit(known, min(params.whitened_dim, largest(known)))
         whitened, _ = evaluate(whitening.apply(whitener, both[len(train) :]), test, collection)
     with outputs.folder(output) as result:
         (result / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")

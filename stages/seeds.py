@@ -2,7 +2,8 @@
 
 Reads   images (tables), features
 Writes  order.zarr     seed: training rows in the order they were drawn
-        records.zarr   record x 2: training row, position of the seed then nearest (gives the nearest for every k)
+        records.zarr   record x 2: training row, position of a seed nearer to it than all before; they give the nearest
+                       seed of every row for every k
 """
 
 from pathlib import Path

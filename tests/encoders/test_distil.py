@@ -61,3 +61,15 @@ def test_main__too_few_images_are_refused(given, tmp_path, monkeypatch):
     monkeypatch.setattr(distil, "BATCH", 11)
     with pytest.raises(ValueError, match=r"images\.zip holds 10 images.*give 11 or more"):
         distil.main(*given, tmp_path / "out", epochs=1, views=2, start=None)
+
+
+def test_whitening__centres_and_evens_out_in_part(monkeypatch):
+    monkeypatch.setattr(distil, "DIMENSIONS", 3)
+    drawn = torch.randn(2000, 6, generator=torch.Generator().manual_seed(0))
+    features = (drawn * torch.tensor([8.0, 4, 2, 0.1, 0.1, 0.1]) + 3).half()
+    mean, projection = distil.whitening(features)
+    projected = features.float() @ projection - mean
+    assert projected.mean(0).abs().max() < 0.01
+    # Standard deviations 8, 4, 2, each divided by variance ** POWER.
+    wanted = torch.tensor([8.0, 4, 2]) ** (1 - 2 * distil.POWER)
+    torch.testing.assert_close(projected.std(0), wanted, rtol=0.1, atol=0)

@@ -1,7 +1,7 @@
-"""Nearest centroids while centroids move: what provably cannot change is not compared again.
+"""Nearest centroids while centroids move: what provably cannot change is not compared again (Hamerly, 2010).
 
-Every point keeps an upper bound of the distance to its own centroid and a lower bound for all others (Hamerly, 2010),
-and is compared with the moved centroids alone where the others are known to be farther.
+Every point keeps an upper bound of the distance to its own centroid and a lower bound of the distance to all others.
+When centroids move, the bounds move by as much. A point whose upper bound stays below its lower one keeps its label.
 """
 
 import torch
@@ -15,15 +15,19 @@ from stages.core.compute.vectors import squared_distances
 SLACK = 1e-6
 
 
-class Bounds:
-    """Lloyd's labels; for every point an upper bound of the distance to its centroid, a lower one for all others."""
+class HamerlyBounds:
+    """Lloyd's labels of the rows of a screen, and both bounds of every point.
 
-    def __init__(self, screen: Screen, centroids: Tensor, labels: Tensor, nearest: bool, cells: int) -> None:
+    `nearest` promises that each label names the nearest centroid; without it no lower bound is known.
+    """
+
+    def __init__(self, screen: Screen, centroids: Tensor, labels: Tensor, nearest: bool) -> None:
         x = screen.x
-        self.x, self.screen, self.compared, self.labels, self.cells = x, screen, centroids.clone(), labels, cells
+        self.x, self.screen, self.labels = x, screen, labels
+        self.centroids = centroids.clone()
         self.everyone = torch.arange(len(x), device=x.device)
         self.upper = squared_distances(x, self.everyone, centroids, labels).sqrt()
-        # A point's nearest centroid bounds all others too; without that promise nothing is known.
+        # All other centroids are at least as far as the nearest.
         self.lower = self.upper.clone() if nearest else torch.full_like(self.upper, -torch.inf)
 
     def forget(self, rows: Int64[Tensor, " row"]) -> None:
@@ -34,8 +38,8 @@ class Bounds:
     def reassign(self, centroids: Float32[Tensor, "k d"]) -> None:
         """Labels every point with its nearest centroid, ties to the lowest index."""
         clusters = torch.arange(len(centroids), device=self.x.device)
-        drift = squared_distances(centroids, clusters, self.compared, clusters).sqrt()
-        self.compared = centroids.clone()
+        drift = squared_distances(centroids, clusters, self.centroids, clusters).sqrt()
+        self.centroids = centroids.clone()
         shrunk = self.lower - drift.max()
         self.upper += drift[self.labels]
         rows = torch.nonzero(self.upper * (1 + SLACK) >= shrunk)[:, 0]
@@ -44,41 +48,46 @@ class Bounds:
         undecided = self.upper[rows] * (1 + SLACK) >= shrunk[rows]
         rows, own = rows[undecided], own[undecided]
         known, self.lower = self.lower[rows], shrunk
-        # Centroids that rested lost against the own one before; they still do unless the own one moved away.
-        farther = (self.upper[rows] * (1 + SLACK) >= known) & ((drift[self.labels[rows]] > 0) | torch.isinf(known))
-        # On its centroid a point stays, unless another that moved is equal: then its first number is.
+        # Centroids at rest are as far as before: `known` at least. They need no comparison where the own centroid is
+        # nearer than that, or where it rests too, and so still wins. Other points meet all centroids again.
+        all_again = (self.upper[rows] * (1 + SLACK) >= known) & ((drift[self.labels[rows]] > 0) | torch.isinf(known))
         moved = torch.nonzero(drift)[:, 0]
-        stays = ~farther & (own == 0) & ~torch.isin(self.x[rows, 0], centroids[moved, 0])
+        # Nothing is nearer than distance 0, so a point on its own centroid stays. A moved centroid may tie with a lower
+        # index: only one that equals the point, which its first coordinate must do too.
+        stays = ~all_again & (own == 0) & ~torch.isin(self.x[rows, 0], centroids[moved, 0])
         self.lower[rows[stays]] = 0
-        closer = ~farther & ~stays
-        unbounded = torch.full_like(known[farther], torch.inf)
-        self.compare(rows[farther], own[farther], centroids, clusters, unbounded)
-        self.compare(rows[closer], own[closer], centroids, moved, known[closer])
+        some_again = ~all_again & ~stays
+        unbounded = torch.full_like(known[all_again], torch.inf)
+        self.compare(rows[all_again], own[all_again], centroids, clusters, unbounded)
+        self.compare(rows[some_again], own[some_again], centroids, moved, known[some_again])
 
     def compare(
         self,
         rows: Int64[Tensor, " row"],
-        exact: Float64[Tensor, " row"],
+        own_distances: Float64[Tensor, " row"],
         centroids: Float32[Tensor, "k d"],
         clusters: Int64[Tensor, " some"],
         others: Float64[Tensor, " row"],
     ) -> None:
-        """Compares rows with these clusters; `exact` is the own distance squared, `others` bounds all further ones."""
+        """Compares rows with these clusters, and sets their labels and bounds.
+
+        `own_distances` are the squared distances to the own centroids, `others` lower bounds for all clusters that are
+        not compared.
+        """
         self.lower[rows] = others
         if not len(rows) or not len(clusters):
             return
         own = self.labels[rows]
         places = torch.full((len(centroids),), -1, device=rows.device)
         places[clusters] = torch.arange(len(clusters), device=rows.device)
-        found = self.screen.within(
-            rows, centroids[clusters], exact, skipped=places[own], closest=True, cells=self.cells
-        )
-        distances = exact.scatter_reduce(0, found.rows, found.distances, "amin")
+        found = self.screen.within(rows, centroids[clusters], own_distances, skipped=places[own], closest=True)
+        distances = own_distances.scatter_reduce(0, found.rows, found.distances, "amin")
         first = found.distances == distances[found.rows]
-        rivals = torch.where(distances < exact, len(centroids), own)
-        best = rivals.scatter_reduce(0, found.rows[first], clusters[found.positions[first]], "amin")
-        # What is left behind bounds the point from below: the former own centroid too, where the label changes.
-        behind = torch.where(best == own, torch.inf, exact)
+        # The lowest index among the nearest. Where nothing is nearer than the own cluster, that takes part in the tie.
+        tied = torch.where(distances < own_distances, len(centroids), own)
+        best = tied.scatter_reduce(0, found.rows[first], clusters[found.positions[first]], "amin")
+        # The lower bound is the least of all that was not chosen, the former own centroid included.
+        behind = torch.where(best == own, torch.inf, own_distances)
         lost = clusters[found.positions] != best[found.rows]
         behind.scatter_reduce_(0, found.rows[lost], found.distances[lost], "amin")
         self.lower[rows] = torch.minimum(others, torch.minimum(behind, found.beyond).sqrt())

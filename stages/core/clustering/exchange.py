@@ -1,10 +1,14 @@
-"""Exchanges between clusters that Lloyd's iterations cannot reach: one is dissolved, another split.
+"""Exchanges between clusters that Lloyd's iterations cannot reach: one cluster is dissolved, another is split.
 
-Dissolving a cluster sends each of its points to the second nearest centroid; splitting one lowers the inertia by
-s_1 s_2 / (s_1 + s_2) |c_1 - c_2|^2, with sizes s and means c of its halves. The two are paired, each cluster in one
-pair at most, as long as the split gains more than the other loses. Losses are estimated from products in half
-precision: whoever calls compares the inertia after the next iterations with the one before.
+Dissolving a cluster sends each of its points to the second nearest centroid, which costs inertia. Splitting one lowers
+the inertia by s_1 s_2 / (s_1 + s_2) |c_1 - c_2|^2, with sizes s and means c of its halves. An exchange pairs the two
+where the split gains more than the other loses. No cluster takes part in two exchanges.
+
+What a cluster loses is estimated from products in half precision. So whoever calls must run Lloyd's iterations again,
+and compare the inertia with the one before.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -25,7 +29,10 @@ def beyond_middle(
     first: Float32[Tensor, "k d"],
     second: Float32[Tensor, "k d"],
 ) -> Bool[Tensor, " n"]:
-    """Which points lie nearer to the second of their cluster's two centres: one product each, not two distances."""
+    """Which points lie nearer to the second of their cluster's two centres.
+
+    One product with the direction between the centres tells it, in place of two distances.
+    """
     directions, nearer = second - first, torch.empty(len(x), dtype=torch.bool, device=x.device)
     middles = (directions * (first + second)).sum(1) / 2
     for part in blocks_within(len(x), x.shape[1], PAIRS):
@@ -43,12 +50,14 @@ def best_splits(
 ) -> tuple[Int64[Tensor, " n"], Float64[Tensor, " k"]]:
     """Which half (0 or 1) of its own cluster each point falls into, and what splitting each cluster gains.
 
-    Two-means within every cluster at once. It starts from a member drawn with probability proportional to its squared
-    distance, and from that point's mirror image beyond the mean: halves of like size, whatever the noise.
+    This is k-means with k = 2 within every cluster at once. One centre starts at a member, drawn with probability
+    proportional to its squared distance. The other starts at that member's mirror image beyond the mean, so that the
+    halves are of like size even where the data are noise.
     """
     k, everyone = len(centroids), torch.arange(len(x), device=x.device)
     far = squared_distances(x, everyone, centroids, labels).cpu()
-    # The largest of u^(1/w) falls on each member with probability proportional to its w.
+    # With u uniform in 0..1, the largest of u^(1/w) falls on each member with probability proportional to its w. Its
+    # logarithm log(u) / w has the same order.
     draws = torch.rand(len(x), generator=torch.Generator().manual_seed(seed), dtype=torch.float64).log() / far
     order, drawn = torch.argsort(draws, stable=True).numpy(), np.zeros(k, np.int64)
     drawn[labels.cpu().numpy()[order]] = order  # of several members of a cluster the last, which is the largest
@@ -81,10 +90,26 @@ def exchange(
     second, loss = screen.runners_up(labels, centroids)
     losses = torch.zeros(k, dtype=torch.float64, device=x.device).index_add_(0, labels, loss).cpu()
     halves, gains = best_splits(x, labels, centroids, torch.bincount(labels, minlength=k), seed)
-    gains = gains.cpu()
-    # Whom a cluster's points go to, in one list per cluster.
+    # Heirs of a cluster are those that its points would go to.
     pairs = torch.unique(labels * k + second).cpu()
     heirs = (pairs % k).split(torch.bincount(pairs // k, minlength=k).tolist())
+    given = matched(gains.cpu(), losses, heirs)
+    dissolved = torch.zeros(k, dtype=torch.bool)
+    dissolved[given[given >= 0]] = True
+    given, dissolved = given.to(x.device), dissolved.to(x.device)
+    moved = torch.where(dissolved[labels], second, labels)
+    return torch.where((halves == 1) & (given[labels] >= 0), given[labels], moved)
+
+
+def matched(
+    gains: Float64[Tensor, " k"], losses: Float64[Tensor, " k"], heirs: Sequence[Int64[Tensor, " _"]]
+) -> Int64[Tensor, " k"]:
+    """For every cluster the one that is dissolved so that it can be split, or -1.
+
+    The split that gains most is paired with the dissolution that loses least, and so on, until nothing is won. Heirs of
+    a dissolved cluster take part in no later exchange: their gains and losses were computed without what they receive.
+    """
+    k = len(gains)
     candidates = iter(torch.argsort(losses, stable=True).tolist())
     free, dissolved, given = [True] * k, torch.zeros(k, dtype=torch.bool), torch.full((k,), -1)
     for split in torch.argsort(gains, descending=True, stable=True).tolist():
@@ -97,6 +122,4 @@ def exchange(
         free[gone], dissolved[gone], given[split] = False, True, gone
         for heir in heirs[gone].tolist():
             free[heir] = False
-    given, dissolved = given.to(x.device), dissolved.to(x.device)
-    moved = torch.where(dissolved[labels], second, labels)
-    return torch.where((halves == 1) & (given[labels] >= 0), given[labels], moved)
+    return given

@@ -1,6 +1,6 @@
 """k-means: k-means++ seeds, exact Lloyd iterations, and exchanges between clusters where Lloyd has come to rest.
 
-The labels of `lloyd` are those of plain Lloyd, which `tests/core/test_kmeans.py` keeps beside it.
+The labels are those of plain Lloyd, which the tests hold beside it.
 """
 
 import logging
@@ -11,20 +11,18 @@ import torch
 from jaxtyping import Bool, Float32, Int64
 from torch import Tensor
 
-from stages.core.clustering.bounds import Bounds
+from stages.core.clustering.bounds import HamerlyBounds
 from stages.core.clustering.exchange import exchange
 from stages.core.clustering.screen import Screen
-from stages.core.clustering.seeding import SeedOrder, seed_order
-from stages.core.compute.vectors import CELLS, as_vectors, check_count, group_sums, squared_distances
-
-__all__ = ["Clusters", "SeedOrder", "kmeans", "lloyd", "seed_order"]
+from stages.core.clustering.seeding import nearest_seeds, seed_order
+from stages.core.compute.vectors import as_vectors, check_count, group_sums, squared_distances
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """`inertia` is the sum of squared distances to the own centroid; `converged`: no label would change any more."""
+    """`inertia` sums the squared distances to the own centroids; `converged`: no label would change any more."""
 
     labels: Int64[np.ndarray, " n"]
     centroids: Float32[np.ndarray, "k d"]
@@ -33,22 +31,17 @@ class Clusters:
     converged: bool
 
     @classmethod
-    def of(cls, bounds: Bounds, c: Float32[Tensor, "k d"], iterations: int, converged: bool) -> "Clusters":
+    def of(cls, bounds: HamerlyBounds, c: Float32[Tensor, "k d"], iterations: int, converged: bool) -> "Clusters":
         inertia = squared_distances(bounds.x, bounds.everyone, c, bounds.labels).sum().item()
         return cls(bounds.labels.cpu().numpy().copy(), c.cpu().numpy(), inertia, iterations, converged)
 
 
 def as_labels(assignment: np.ndarray | Tensor, n: int, k: int) -> Int64[Tensor, " n"]:
     """A copy of the assignment, checked to name one of k clusters for each of n points."""
-    labels = torch.from_numpy(
-        np.array(assignment.cpu().numpy() if isinstance(assignment, Tensor) else assignment, np.int64)
-    )
-    if labels.shape != (n,) or labels.min() < 0 or labels.max() >= k:
-        met = (
-            f"of shape {tuple(labels.shape)}"
-            if labels.shape != (n,)
-            else f"with values of {labels.min()} to {labels.max()}"
-        )
+    labels = torch.as_tensor(assignment, dtype=torch.int64, device="cpu").clone()
+    fits = labels.shape == (n,)
+    if not fits or labels.min() < 0 or labels.max() >= k:
+        met = f"with values of {labels.min()} to {labels.max()}" if fits else f"of shape {tuple(labels.shape)}"
         raise ValueError(f"assignment {met}; needed is one cluster number of 0 to {k - 1} for each of the {n} points")
     return labels
 
@@ -59,7 +52,10 @@ def update_means(
     centroids: Float32[Tensor, "k d"],
     changed: Bool[Tensor, " k"],
 ) -> Float32[Tensor, "k d"]:
-    """Centroids with those of the changed clusters set to their means, summed in float64 in the order of the points."""
+    """The centroids, those of the changed clusters replaced by the means of their points.
+
+    Means are summed in float64 in the order of the points.
+    """
     slots = changed.long().cumsum(0) - 1
     members = torch.nonzero(changed[labels])[:, 0]
     groups, count = slots[labels[members]], int(changed.sum())
@@ -72,10 +68,10 @@ def update_means(
 def fill_empty(
     x: Float32[Tensor, "n d"], labels: Int64[Tensor, " n"], centroids: Float32[Tensor, "k d"]
 ) -> Int64[Tensor, " point"]:
-    """The points that now make up the clusters that were empty; labels and centroids are changed in place.
+    """Gives every empty cluster a point, by changing labels and centroids in place; returns these points.
 
-    In ascending order each empty cluster takes the point farthest from its own centroid (ties to the lowest index)
-    among clusters of two points or more.
+    Empty clusters are filled in ascending order. Each takes the point that is farthest from its own centroid, ties to
+    the lowest index. A cluster never gives away its last point.
     """
     sizes = torch.bincount(labels, minlength=len(centroids))
     empty = torch.nonzero(sizes == 0)[:, 0].tolist()
@@ -101,7 +97,7 @@ def fill_empty(
 
 
 def descend(
-    bounds: Bounds, c: Float32[Tensor, "k d"], changed: Bool[Tensor, " k"], max_iterations: int
+    bounds: HamerlyBounds, c: Float32[Tensor, "k d"], changed: Bool[Tensor, " k"], max_iterations: int
 ) -> tuple[Float32[Tensor, "k d"], int, bool]:
     """Lloyd's iterations on the labels of `bounds`, whose `changed` clusters need new means.
 
@@ -136,37 +132,45 @@ def lloyd(
     *,
     nearest: bool = False,
     exchanges: int = 0,
-    cells: int = CELLS,
     screen: Screen | None = None,
 ) -> Clusters:
     """The clusters after Lloyd's iterations (means, then nearest centroids), until labels stay or `max_iterations`.
 
-    Starts from the means of `assignment`; `nearest=True` promises that this is the nearest of `centroids` for each
-    point, ties to the lowest index, as `seed_order` gives it, and spares the first full comparison. Once labels stay,
-    up to `exchanges` times clusters are exchanged (exchange.py) and the iterations go on. No cluster is empty at the
-    end. `screen`: that of the features, where there is one already. ValueError for NaN, for
-    arrays that do not fit together, for points too much alike.
+    The first means are those of `assignment`. `nearest=True` promises that it names the nearest of `centroids` for each
+    point, ties to the lowest index; this spares the first comparison of all points with all centroids. Once labels
+    stay, clusters are exchanged (exchange.py) up to `exchanges` times, and the iterations go on. No cluster is empty at
+    the end. `screen` is that of the features, for callers who have one already.
+
+    ValueError for NaN, for arrays that do not fit together, and for points too much alike.
     """
     x, c = as_pair(features, centroids)
     labels = as_labels(assignment, len(x), len(c)).to(x.device)
     if max_iterations < 1:
         raise ValueError(f"max_iterations is {max_iterations}; allowed is 1 or more")
-    bounds = Bounds(screen or Screen(x), c, labels, nearest, cells)
+    bounds = HamerlyBounds(screen or Screen(x), c, labels, nearest)
     c = c.clone()
     bounds.forget(fill_empty(x, labels, c))
-    everyone = torch.ones(len(c), dtype=torch.bool, device=x.device)
-    c, iterations, converged = descend(bounds, c, everyone, max_iterations)
-    best = Clusters.of(bounds, c, iterations, converged)
+    c, iterations, converged = descend(bounds, c, torch.ones(len(c), dtype=torch.bool, device=x.device), max_iterations)
+    found = Clusters.of(bounds, c, iterations, converged)
+    return improve(bounds, c, found, max_iterations, exchanges) if exchanges else found
+
+
+def improve(
+    bounds: HamerlyBounds, c: Float32[Tensor, "k d"], best: Clusters, max_iterations: int, exchanges: int
+) -> Clusters:
+    """`best`, or what exchanges and further iterations make of it, as long as each round lowers the inertia."""
+    labels = bounds.labels
     for number in range(exchanges):
+        if not best.converged or best.iterations >= max_iterations:
+            break
         before = labels.clone()
         labels.copy_(exchange(bounds.screen, before, c, number))
         changed = touched(labels, before, len(c))
-        if not changed.any() or not best.converged or iterations >= max_iterations:
+        if not changed.any():
             break
         bounds.forget(torch.nonzero(labels != before)[:, 0])
-        c, more, converged = descend(bounds, c, changed, max_iterations - iterations)
-        iterations += more
-        found = Clusters.of(bounds, c, iterations, converged)
+        c, more, converged = descend(bounds, c, changed, max_iterations - best.iterations)
+        found = Clusters.of(bounds, c, best.iterations + more, converged)
         if found.inertia >= best.inertia:
             break
         best = found
@@ -174,20 +178,14 @@ def lloyd(
 
 
 def kmeans(
-    features: np.ndarray | Tensor,
-    k: int,
-    seed: int,
-    max_iterations: int = 300,
-    *,
-    exchanges: int = 1,
-    cells: int = CELLS,
+    features: np.ndarray | Tensor, k: int, seed: int, max_iterations: int = 300, *, exchanges: int = 1
 ) -> Clusters:
     """k clusters: k-means++ seeds, then Lloyd until no label changes, with `exchanges` rounds of exchanges."""
     screen = Screen(as_vectors(features))
     x = screen.x
-    seeds = seed_order(x, k, seed, [k], cells=cells, screen=screen)
-    start, nearest = x[torch.from_numpy(seeds.order).to(x.device)], seeds.nearest[k]
-    return lloyd(x, start, nearest, max_iterations, nearest=True, exchanges=exchanges, cells=cells, screen=screen)
+    seeds = seed_order(x, k, seed, screen=screen)
+    start, nearest = x[torch.from_numpy(seeds.order).to(x.device)], nearest_seeds(seeds.records, k, len(x))
+    return lloyd(x, start, nearest, max_iterations, nearest=True, exchanges=exchanges, screen=screen)
 
 
 def as_pair(features: np.ndarray | Tensor, centroids: np.ndarray | Tensor) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,12 @@
-"""Which centroids can be as near to a row as a known limit: half-precision products sort out nearly all of them.
+"""Which centroids lie within a given distance of a row: half-precision products rule out nearly all of them.
 
-One matrix product in bfloat16 (twice as fast as float32 on processors that have it) gives, for every row and centroid,
-the squared distance minus the row's limit. Only what is not positive beyond the proven rounding error is a candidate,
-and distances from differences decide about candidates. So what comes out is exact: it depends neither on the precision
-of the products nor on the blocks, the device or the number of threads and processes.
+For row x with limit t and centroid c, the screen needs the sign of |x - c|^2 - t = -2 x·c + |c|^2 + (|x|^2 - t).
+One matrix product gives it for every pair: rows and centroids are augmented by columns that add the last two terms.
+
+The product is in bfloat16, which is twice as fast as float32 on processors that have it. Its rounding error is bounded.
+A pair beyond the bound is ruled out; every other pair is a candidate, and its distance is computed anew from the
+difference x - c. So the answer is exact. It does not depend on the precision of the products, on the blocks, on the
+device, or on the number of threads and processes.
 """
 
 from dataclasses import dataclass
@@ -13,10 +16,10 @@ from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
 from stages.core.compute import device, processes
-from stages.core.compute.blocks import blocks_within
+from stages.core.compute.blocks import blocks, blocks_within
 from stages.core.compute.vectors import CELLS, PAIRS, squared_distances
 
-# Columns that carry numbers a single half cannot hold: three for a centroid's norm, three for what a row adds.
+# Augmenting columns. A number is split over three of them, since one half cannot hold it: |c|^2, then |x|^2 - t.
 EXTRA = 6
 # Products held at once: they stay in the processor's cache, and a reduction over them costs little.
 TILE, COLUMNS = 2**21, 2048
@@ -24,7 +27,10 @@ TILE, COLUMNS = 2**21, 2048
 
 @dataclass(frozen=True)
 class Survivors:
-    """Pairs within the limit, ordered by row; `beyond`: what bounds from below the distance to all other centroids."""
+    """Pairs of a row and a centroid within the row's limit, ordered by row, with their squared distances.
+
+    `beyond`: a lower bound of each row's squared distance to all other centroids.
+    """
 
     rows: Int64[Tensor, " pair"]
     positions: Int64[Tensor, " pair"]
@@ -32,29 +38,38 @@ class Survivors:
     beyond: Float64[Tensor, " row"]
 
 
-def split(values: Float64[Tensor, " n"], dtype: torch.dtype) -> list[Tensor]:
-    """Three numbers of low precision whose sum is the value, but for 2^-24 of it."""
+@dataclass(frozen=True)
+class Rounded:
+    """Vectors in the screen's precision, augmented; their squared norms; the norms of what rounding took away."""
+
+    halves: Tensor
+    norms: Float64[Tensor, " row"]
+    lost: Float64[Tensor, " row"]
+
+
+def split(values: Float64[Tensor, " n"], dtype: torch.dtype) -> Tensor:
+    """Three columns of low precision whose sum is the value, up to 2^-24 of it."""
     parts = []
     for _ in range(3):
         parts.append(values.to(dtype))
         values = values - parts[-1].double()
-    return parts
+    return torch.stack(parts, 1)
 
 
 class Screen:
-    """The rows as they are multiplied: shifted to their mean, where products are smallest, and rounded."""
+    """The rows x, prepared once for many products: moved so that their mean is zero, which makes products small."""
 
     def __init__(self, x: Float32[Tensor, "n d"], dtype: torch.dtype | None = None) -> None:
-        # A GPU may add partial sums in bfloat16, against which no bound is proven here.
+        # A GPU may add partial sums in bfloat16, and no bound is proven here for that.
         halved = x.device.type == "cpu" and device.has_bfloat16(x.device)
         self.x, self.dtype = x, dtype or (torch.bfloat16 if halved else torch.float32)
         self.rounding = 2.0**-8 if self.dtype == torch.bfloat16 else 2.0**-23
         self.shift = x.mean(0)
-        self.halves, self.norms, self.lost = self.rounded(x, 1)
-        self.halves[:, x.shape[1] : x.shape[1] + 3] = 1
+        self.rows = self.rounded(x, 1)
+        self.rows.halves[:, x.shape[1] : x.shape[1] + 3] = 1
 
-    def rounded(self, vectors: Tensor, factor: int) -> tuple[Tensor, Float64[Tensor, " row"], Float64[Tensor, " row"]]:
-        """`factor` times the shifted vectors, rounded; their squared norms; the norms of what rounding lost."""
+    def rounded(self, vectors: Float32[Tensor, "n d"], factor: int) -> Rounded:
+        """`factor` times the moved vectors; the augmenting columns are still zero."""
         n, d = vectors.shape
         halves = torch.zeros((n, -(-(d + EXTRA) // 8) * 8), dtype=self.dtype, device=vectors.device)
         norms, lost = torch.empty((2, n), dtype=torch.float64, device=vectors.device)
@@ -64,33 +79,37 @@ class Screen:
             halves[part, :d] = factor * half
             norms[part] = moved.double().square_().sum(1)
             lost[part] = moved.sub_(half).double().square_().sum(1).sqrt_()
-        return halves, norms, lost
+        return Rounded(halves, norms, lost)
 
-    def factors(self, centroids: Float32[Tensor, "k d"]) -> tuple[Tensor, Float64[Tensor, " k"], Float64[Tensor, " k"]]:
-        """The centroids as the rows are multiplied with; their squared norms; the norms of what rounding lost."""
-        halves, norms, lost = self.rounded(centroids, -2)
+    def augmented_centroids(self, centroids: Float32[Tensor, "k d"]) -> Rounded:
+        """The centroids as one side of the product: -2 c, |c|^2 in three columns, three ones."""
+        found = self.rounded(centroids, -2)
         d = centroids.shape[1]
-        halves[:, d : d + 3] = torch.stack(split(norms, self.dtype), 1)
-        halves[:, d + 3 : d + EXTRA] = 1
-        return halves, norms, lost
+        found.halves[:, d : d + 3] = split(found.norms, self.dtype)
+        found.halves[:, d + 3 : d + EXTRA] = 1
+        return found
 
-    def block(self, rows: Int64[Tensor, " row"], limits: Float64[Tensor, " row"]) -> Tensor:
-        """The rows as the centroids are multiplied with: the product is the squared distance less the limit."""
+    def augmented_rows(self, rows: Int64[Tensor, " row"], limits: Float64[Tensor, " row"]) -> Tensor:
+        """The rows as the other side: x, three ones, |x|^2 - t in three columns."""
         d = self.x.shape[1]
-        block = self.halves.index_select(0, rows)
-        block[:, d + 3 : d + EXTRA] = torch.stack(split(self.norms[rows] - limits, self.dtype), 1)
+        block = self.rows.halves.index_select(0, rows)
+        block[:, d + 3 : d + EXTRA] = split(self.rows.norms[rows] - limits, self.dtype)
         return block
 
     def runners_up(
         self, labels: Int64[Tensor, " n"], centroids: Float32[Tensor, "k d"]
     ) -> tuple[Int64[Tensor, " n"], Float64[Tensor, " n"]]:
-        """About the nearest centroid but the own one of every row, and how much its squared distance is larger."""
+        """Every row's nearest centroid but its own, and how much larger that squared distance is.
+
+        Both are as good as the screen's precision: nothing is computed anew.
+        """
         k, mine = len(centroids), processes.share(len(labels))
-        halves = self.factors(centroids)[0]
-        seconds, found = [labels[:0]], [self.norms[:0]]
-        for part in blocks_within(mine.stop - mine.start, max(k, len(halves[0])), CELLS):
-            rows = torch.arange(part.start + mine.start, part.stop + mine.start, device=labels.device)
-            tile = self.block(rows, squared_distances(self.x, rows, centroids, labels[rows])) @ halves.T
+        halves = self.augmented_centroids(centroids).halves
+        seconds, found = [labels[:0]], [self.rows.norms[:0]]
+        for part in blocks_within(mine, max(k, len(halves[0])), CELLS):
+            rows = torch.arange(part.start, part.stop, device=labels.device)
+            own = squared_distances(self.x, rows, centroids, labels[rows])
+            tile = self.augmented_rows(rows, own) @ halves.T
             tile[rows - rows[0], labels[rows]] = torch.inf
             least, position = tile.min(1)
             seconds.append(position)
@@ -105,51 +124,53 @@ class Screen:
         *,
         skipped: Int64[Tensor, " row"] | None = None,
         closest: bool = False,
-        cells: int = CELLS,
     ) -> Survivors:
         """The centroids whose squared distance to x[rows] is at most the limit, but for the `skipped` one (or -1).
 
-        With `closest` only those that may be the nearest of all are kept, ties among them. Each process compares a part
-        of the rows; all of them get the whole answer.
+        With `closest`, only those that may be the nearest of all are kept, ties among them. Each process compares a
+        part of the rows; all of them get the whole answer.
         """
         k, d = centroids.shape
-        halves, norms, lost = self.factors(centroids)
-        largest, most_lost = norms.max().sqrt(), lost.max()
-        columns, mine = min(k, COLUMNS), processes.share(len(rows))
-        found, beyond = [], torch.full((len(rows),), torch.inf, dtype=torch.float64, device=rows.device)
-        for part in blocks_within(mine.stop - mine.start, max(columns, d), min(cells, TILE)):
-            part = slice(part.start + mine.start, part.stop + mine.start)
+        factors, mine = self.augmented_centroids(centroids), processes.share(len(rows))
+        pairs = [torch.empty((2, 0), dtype=torch.int64, device=rows.device)]
+        distances = [torch.empty(0, dtype=torch.float64, device=rows.device)]
+        beyond = torch.full((len(rows),), torch.inf, dtype=torch.float64, device=rows.device)
+        for part in blocks_within(mine, max(min(k, COLUMNS), d), TILE):
             which, limit = rows[part], limits[part]
-            block, own = self.block(which, limit), self.norms[which]
-            # Rounded inputs by Cauchy and Schwarz; sums of d products in any order, however they are rounded; and what
-            # falls below the smallest normal number.
-            norm = own.sqrt()
-            error = 2 * (self.lost[which] * largest + norm * (1 + self.rounding) * most_lost)
-            error += (d + 16) * (2.0**-23 * ((norm + largest) ** 2 + own + limit) + 2.0**-120)
-            for first in range(0, k, columns):
-                tile = block @ halves[first : first + columns].T
+            block, error = self.augmented_rows(which, limit), self.error(which, limit, factors)
+            for columns in blocks(k, COLUMNS):
+                tile = block @ factors.halves[columns].T
                 if skipped is not None:
-                    place = skipped[part] - first
-                    inside = torch.nonzero((place >= 0) & (place < tile.shape[1]))[:, 0]
-                    tile[inside, place[inside]] = torch.inf
-                hits, j, least = self.pick(tile, error, closest)
-                distances = squared_distances(self.x, which[hits], centroids, first + j)
-                inside = distances <= limit[hits]
-                least = (limit + least).scatter_reduce(0, hits[~inside], distances[~inside], "amin")
+                    leave_out(tile, skipped[part] - columns.start)
+                hits, j, least = self.candidates(tile, error, closest)
+                j = columns.start + j
+                exact = squared_distances(self.x, which[hits], centroids, j)
+                inside = exact <= limit[hits]
+                least = (limit + least).scatter_reduce(0, hits[~inside], exact[~inside], "amin")
                 beyond[part] = torch.minimum(beyond[part], least)
-                found.append(torch.stack([part.start + hits[inside], first + j[inside]]))
-                found.append(distances[inside])
-        empty = torch.empty((2, 0), dtype=torch.int64, device=rows.device)
-        pairs = processes.gather(torch.cat([empty, *found[::2]], 1).T).T
-        distances = processes.gather(torch.cat([empty[0].double(), *found[1::2]]))
-        order = torch.argsort(pairs[0] * k + pairs[1])
+                pairs.append(torch.stack([part.start + hits[inside], j[inside]]))
+                distances.append(exact[inside])
+        found = processes.gather(torch.cat(pairs, 1).T).T
+        order = torch.argsort(found[0] * k + found[1])
         beyond = processes.gather(beyond[mine]).clamp_min_(0)
-        return Survivors(pairs[0, order], pairs[1, order], distances[order], beyond)
+        return Survivors(found[0, order], found[1, order], processes.gather(torch.cat(distances))[order], beyond)
 
-    def pick(
+    def error(
+        self, rows: Int64[Tensor, " row"], limits: Float64[Tensor, " row"], centroids: Rounded
+    ) -> Float64[Tensor, " row"]:
+        """How far a row's products may be from |x - c|^2 - t, before they are rounded themselves."""
+        own, largest = self.rows.norms[rows], centroids.norms.max().sqrt()
+        norm = own.sqrt()
+        # Rounded inputs, by Cauchy and Schwarz.
+        error = 2 * (self.rows.lost[rows] * largest + norm * (1 + self.rounding) * centroids.lost.max())
+        # A float32 sum of d products, in any order and however it is rounded; and numbers too small to be normal ones.
+        error += (self.x.shape[1] + 16) * (2.0**-23 * ((norm + largest) ** 2 + own + limits) + 2.0**-120)
+        return error
+
+    def candidates(
         self, tile: Tensor, error: Float64[Tensor, " row"], closest: bool
     ) -> tuple[Int64[Tensor, " hit"], Int64[Tensor, " hit"], Float64[Tensor, " row"]]:
-        """Rows and columns of the candidates, and a bound from below for what is none, each less the row's limit."""
+        """Rows and columns of the candidates; a lower bound of |x - c|^2 - t over each row's other columns."""
         least = tile.amin(1).double()
         reach = error * (1 + self.rounding)
         bound = least - least.abs() * self.rounding - error
@@ -160,7 +181,7 @@ class Screen:
         if closest:
             nearest = least[rows] + least[rows].abs() * self.rounding + 2 * error[rows]
             reach = torch.minimum(reach, nearest + nearest.abs() * self.rounding)
-        # A half above the reach is no candidate; the reach is rounded up to a half for the comparison.
+        # Halves are compared with a half: the reach is rounded up to one, so that no candidate is missed.
         edge = reach.to(self.dtype)
         edge = torch.where(edge.double() < reach, torch.nextafter(edge, torch.full_like(edge, torch.inf)), edge)
         i, j = torch.nonzero(chosen <= edge[:, None], as_tuple=True)
@@ -168,3 +189,9 @@ class Screen:
         rest = chosen.amin(1).double()
         bound[rows] = torch.where(torch.isinf(rest), rest, rest - rest.abs() * self.rounding - error[rows])
         return rows[i], j, bound
+
+
+def leave_out(tile: Tensor, columns: Int64[Tensor, " row"]) -> None:
+    """Sets one column of each row to infinity, where the tile has that column."""
+    inside = torch.nonzero((columns >= 0) & (columns < tile.shape[1]))[:, 0]
+    tile[inside, columns[inside]] = torch.inf

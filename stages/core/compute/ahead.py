@@ -13,7 +13,7 @@ Loaded = TypeVar("Loaded")
 def ahead(items: Iterable[Item], load: Callable[[Item], Loaded], depth: int = 2) -> Iterator[tuple[Item, Loaded]]:
     """Every item with what `load` makes of it, in order; at most `depth` are loaded before they are asked for.
 
-    What `load` raises is raised where its item would have come.
+    An error in `load` is raised where its item would have come.
     """
     remaining, waiting = iter(items), deque[tuple[Item, Future[Loaded]]]()
     with ThreadPoolExecutor(1, "ahead") as thread:

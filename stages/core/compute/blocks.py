@@ -1,11 +1,12 @@
 """One way to cut rows into blocks."""
 
 
-def blocks(count: int, step: int) -> list[slice]:
-    """0..count in slices of `step` rows, the last one shorter."""
-    return [slice(start, min(start + step, count)) for start in range(0, count, step)]
+def blocks(rows: int | slice, step: int) -> list[slice]:
+    """Slices of `step` rows that cover so many rows, or those of a slice; the last one may be shorter."""
+    whole = rows if isinstance(rows, slice) else slice(0, rows)
+    return [slice(start, min(start + step, whole.stop)) for start in range(whole.start, whole.stop, step)]
 
 
-def blocks_within(count: int, width: int, cells: int, least: int = 1) -> list[slice]:
-    """Slices of `count` rows that hold at most `cells` values of `width` columns each, but `least` rows."""
-    return blocks(count, max(least, cells // max(1, width)))
+def blocks_within(rows: int | slice, width: int, cells: int, least: int = 1) -> list[slice]:
+    """`blocks` that hold at most `cells` values, at `width` values a row, but `least` rows in any case."""
+    return blocks(rows, max(least, cells // max(1, width)))

@@ -1,7 +1,7 @@
 """Several processes that compute one result: who takes which part, and how all come to hold the whole.
 
-Under `torchrun` every process holds the same inputs and computes a contiguous part; parts gathered in order give the
-bytes that one process gives. Without `torchrun` there is one process, and nothing here imports or does anything.
+Under `torchrun` every process holds the same inputs and computes a contiguous part. Gathered in order, the parts give
+the bytes that one process gives. Without `torchrun` there is one process, and nothing here imports or does anything.
 """
 
 import atexit
@@ -75,7 +75,7 @@ def gather_array(part: "np.ndarray") -> "np.ndarray":
 
 
 def add_up(tensors: "Sequence[Tensor]") -> None:
-    """Replaces each tensor by its sum over all processes; one message for all of one type."""
+    """Replaces each tensor by its sum over all processes; all tensors travel in one message, and are of one type."""
     if count() == 1 or not tensors:
         return
     import torch

@@ -1,4 +1,7 @@
-"""As many threads as torch uses, each with work of its own. They stay, since new ones begin with fresh memory."""
+"""As many threads as torch uses, each with work of its own.
+
+They are kept from one call to the next: a new thread would begin with fresh memory, which is slow at first.
+"""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +19,10 @@ def threads() -> ThreadPoolExecutor:
 
 @contextmanager
 def apart() -> Iterator[ThreadPoolExecutor]:
-    """Threads for torch too, which meanwhile has one in each: its own would wait for work on the cores of these."""
+    """Threads in which torch may work too. Inside, it has one thread in each of them.
+
+    Torch's own threads would compete with these for the cores.
+    """
     count = torch.get_num_threads()
     pool = started_apart(count, os.getpid())
     torch.set_num_threads(1)

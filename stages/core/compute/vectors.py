@@ -9,6 +9,7 @@ from stages.core.compute.blocks import blocks_within
 
 # The most distances held at once: 64 MiB of float32.
 CELLS = 2**24
+# The squares of larger values overflow float32.
 LARGEST = 1e16
 # Values of pairs worked on at once: they stay in the cache of the cores.
 PAIRS = 2**17
@@ -17,9 +18,9 @@ GATHERED = 2**21
 
 
 def as_vectors(rows: np.ndarray | Tensor, name: str = "features") -> Float32[Tensor, "n d"]:
-    """The rows as a float32 tensor where they are; ValueError unless they are `n d`, not empty, finite and below 1e16.
+    """The rows as a float32 tensor on the device where they are.
 
-    Beyond that size squares overflow float32.
+    ValueError unless they are `n d`, not empty, finite, and at most `LARGEST` in size.
     """
     if not isinstance(rows, Tensor):
         rows = np.asarray(rows)
@@ -70,7 +71,7 @@ def squared_distances(
 def inner_products(
     a: Float32[Tensor, "n d"], i: Int64[Tensor, " pair"], b: Float32[Tensor, "m d"], j: Int64[Tensor, " pair"]
 ) -> Float64[Tensor, " pair"]:
-    """a_i · b_j of each pair, its products exact and summed in float64."""
+    """a_i · b_j of each pair; its products are exact, since they are formed and summed in float64."""
     out = torch.empty(len(i), dtype=torch.float64, device=a.device)
     for part in blocks_within(len(i), a.shape[1], PAIRS):
         out[part] = a.index_select(0, i[part]).double().mul_(b.index_select(0, j[part])).sum(1)

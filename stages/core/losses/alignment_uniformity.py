@@ -7,7 +7,7 @@ from torch.nn import functional
 
 
 def alignment(x: Float[Tensor, "batch dim"], y: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
-    """The mean squared distance between two views of the same images, on the unit sphere: 0 is the best, at most 4."""
+    """The mean squared distance between two views of the same images, on the unit sphere: from 0, the best, to 4."""
     return (functional.normalize(x, dim=1) - functional.normalize(y, dim=1)).square().sum(1).mean()
 
 

@@ -1,4 +1,7 @@
-"""The Barlow Twins loss, with the batch mean taken off first (Grappa prints Eq. 4 without it; the original centres)."""
+"""The Barlow Twins loss, with the batch mean taken off first.
+
+Grappa prints Eq. 4 without that; the original centres.
+"""
 
 import torch
 from jaxtyping import Float
@@ -14,9 +17,9 @@ def standardise(z: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch dim"]:
 
 
 def barlow_twins(z1: Float[Tensor, "batch dim"], z2: Float[Tensor, "batch dim"], beta: float) -> Float[Tensor, ""]:
-    """sum_n (1 - C_nn)^2 + beta sum_{n != m} C_nm^2, C the cross-correlation of both views over the batch (Eq. 4).
+    """sum_n (1 - C_nn)^2 + beta sum_{n != m} C_nm^2, with C the cross-correlation of both views over the batch (Eq. 4).
 
-    ValueError for shapes that differ or a batch of one, where no correlation exists.
+    ValueError for shapes that differ, and for a batch of one, where no correlation exists.
     """
     if z1.shape != z2.shape or z1.ndim != 2 or len(z1) < 2:
         raise ValueError(f"two batches of equal shape with at least 2 rows are needed, met {z1.shape} and {z2.shape}")

@@ -14,13 +14,14 @@ def queue_contrast(
     queue: Float[Tensor, "head slot dim"],
     temperature: float,
 ) -> HeadValues:
-    """Each head's mean of -log softmax of its positive among the positive and its own queue, and its top-1 accuracy.
+    """Each head's loss and accuracy against its own queue.
 
-    All vectors have unit length. The accuracy is the share of queries whose own key is nearer than all the queue.
+    The loss is the mean of -log softmax of the positive among the positive and the queue. The accuracy is the share of
+    queries whose own key is nearer than all the queue. All vectors have unit length.
     """
     positive = (queries * keys).sum(-1).float() / temperature
     negative = torch.einsum("mbd,mkd->mbk", queries, queue).float() / temperature
-    # Joined by logaddexp: one more column would mean a copy of head x batch x slot logits.
+    # logaddexp joins the positive to the queue; another column would copy all head x batch x slot logits.
     losses = (torch.logaddexp(positive, torch.logsumexp(negative, -1)) - positive).mean(1)
     with torch.no_grad():
         accuracies = (positive > negative.amax(-1)).float().mean(1)
@@ -33,9 +34,9 @@ def batch_contrast(
     temperature: float,
     offset: int = 0,
 ) -> HeadValues:
-    """Each head's 2 tau cross entropy of query i choosing key `offset` + i among all keys, and its accuracy (MoCo v3).
+    """Each head's loss and accuracy where query i must choose key `offset` + i among all keys (MoCo v3).
 
-    `keys` are those of all devices; `offset` is where this device's own begin.
+    The loss is the cross entropy times 2 tau. `keys` are those of all devices, `offset` is where this device's begin.
     """
     logits = torch.einsum("mbd,mkd->mbk", queries, keys).float() / temperature
     labels = torch.arange(offset, offset + logits.shape[1], device=logits.device)

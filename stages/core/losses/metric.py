@@ -3,8 +3,8 @@
 loss = build("c2", embedding_size=128, classes=100, positive_margin=0.0, negative_margin=0.3841, normalise=True)
 loss(embeddings, labels).backward()        # labels in 0..classes-1; proxies, where there are any, are loss.parameters()
 
-Own are only those whose published form differs from the library's: `c1`, which sums the pairs of an image where the
-library averages the active ones, and `xbm` over it.
+Only losses whose published form differs from the library's are written here: `c1` sums the pairs of an image, where
+the library averages the active ones, and `xbm` builds on it.
 """
 
 import inspect
@@ -58,8 +58,8 @@ class PairSums(nn.Module):
 class CrossBatchMemory(nn.Module):
     """XBM over C1: the batch's own loss plus, from step `start` on, its loss against the last `memory` embeddings.
 
-    The present batch is in the memory too, as published. The library's memory replaces the batch's loss instead of
-    adding to it, and starts at once. The memory is part of the state, so that a resumed run continues as it was.
+    As published, the present batch is in the memory too. The library's own class differs: its memory starts at once,
+    and its loss replaces that of the batch. The memory is part of the state, so that a resumed run continues as it was.
     """
 
     def __init__(self, embedding_size: int, margin: float, memory: int, start: int) -> None:
@@ -126,8 +126,9 @@ def proxy_nca_pp(embedding_size: int, classes: int, temperature: float) -> nn.Mo
 
 
 def proxy_anchor(embedding_size: int, classes: int, margin: float, alpha: float) -> nn.Module:
-    """Its negative term is averaged over all proxies, as published; over those with a negative in GSP's study, which
-    is the same as soon as a batch holds two classes.
+    """Its negative term is averaged over all proxies, as published.
+
+    GSP's study averages over proxies with a negative, which is the same as soon as a batch holds two classes.
     """
     return Library(losses.ProxyAnchorLoss(classes, embedding_size, margin=margin, alpha=alpha))
 

@@ -1,6 +1,6 @@
 """The norm-softmax loss: cross entropy over scaled cosines to one learned direction per class (Grappa, Eq. 2).
 
-The paper's first version prints Eq. 2 without its minus sign; it is a cross entropy.
+The paper's first version prints Eq. 2 without its minus sign; here it has one, as every cross entropy.
 """
 
 from jaxtyping import Float, Int

@@ -1,7 +1,7 @@
 """Projector contrastive regularisation: heads should see the same image differently (MPCL, Eq. 2).
 
-The text calls it a cross-correlation; it is the plain cosine, neither squared nor absolute, and no batch statistics
-enter. Its least value is therefore not orthogonality but heads that sum to zero: -1 / (M - 1).
+The text calls it a cross-correlation. It is the plain cosine, neither squared nor absolute, and without statistics of
+the batch. So its minimum is not reached by orthogonal heads but by M heads that sum to zero: -1 / (M - 1).
 """
 
 import torch
@@ -19,8 +19,8 @@ def head_cosines(z: Float[Tensor, "head batch dim"]) -> Float[Tensor, "head head
 def projector_contrast(z: Float[Tensor, "head batch dim"]) -> Float[Tensor, ""]:
     """The mean over the batch and the heads of a head's mean cosine to the other heads; 0 for a single head.
 
-    Means stand where Eq. 2 sums over samples, as in the contrastive loss beside it, so their ratio is the paper's.
-    With unit vectors, the pairs' sum is |sum of heads|^2 - M: linear in M, no pair is ever formed.
+    Eq. 2 sums over samples; here and in the contrastive loss stand means, so the ratio of the two is the paper's. For
+    unit vectors, the sum over all pairs is |sum of heads|^2 - M, which is linear in M: no pair is ever formed.
     """
     heads = len(z)
     if heads < 2:

@@ -1,8 +1,9 @@
 """The symmetric softmax loss over a whole similarity matrix, its gradient in closed form (Risser-Maroix et al., Eq. 1).
 
 The plain version is two `cross_entropy` calls, on `sigma * left @ right.T` and on its transpose, under autograd. That
-fills about ten matrices of the size of the similarities; here there is one, worked on in place a block of rows at a
-time while the block is in the processor's cache, or none beyond a block (`keep_bytes`): then products are formed twice.
+fills about ten matrices of the size of the similarities. Here there is one. It is worked on in place, a block of rows
+at a time, while the block is in the processor's cache. Where even one would be larger than `keep_bytes`, only a block
+is held, and products are formed twice.
 """
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from stages.core.compute.blocks import blocks_within
 
 BLOCK_BYTES = 8 * 2**20
-# Every block adds to the whole gradient of the right side: for very many pairs, small blocks would do little else.
+# Every block adds to the whole gradient of the right side. With very many pairs, smaller blocks would do little else.
 LEAST_ROWS = 512
 KEEP_BYTES = 2 * 2**30
 LARGEST_SIGMA = 50.0
@@ -27,9 +28,9 @@ def symmetric_softmax(
 ) -> tuple[Float[Tensor, " run"], Float[Tensor, "run pair dim"], Float[Tensor, "run pair dim"]]:
     """The loss of each run, and its gradients for `left` and `right`, whose rows have length one (or zero).
 
-    Row i of `left` belongs to row i of `right`. With S = sigma * left @ right.T and E = exp(S), the loss is the mean of
-    (log E 1 + log E'1) / 2 - diag S, and its gradient for S is (E / row sums + E / column sums - 2 I) / 2n. Cosines are
-    bounded, so E needs no shift: e^50 times a million is a float32 still. ValueError for a sigma beyond that.
+    Row i of `left` belongs to row i of `right`. Let S = sigma * left @ right.T and E = exp(S). The loss is the mean of
+    (log E 1 + log E'1) / 2 - diag S. Its gradient for S is (E / row sums + E / column sums - 2 I) / 2n. Cosines are
+    bounded, so E needs no shift: e^50 times a million is still a float32. ValueError for a sigma beyond that.
     """
     if not 0 < sigma <= LARGEST_SIGMA:
         raise ValueError(f"sigma is {sigma}; it must be above 0 and at most {LARGEST_SIGMA:g}")

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def halves(labels: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
-    """0 or 1 for every image, one for a whole class whatever the order: its rank among the batch's classes, mod 2."""
+    """0 or 1 for every image, the same for all images of a class: the rank of the class in the batch, modulo 2."""
     classes, rank = torch.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"the zero-shot loss needs two classes in a batch, met {len(classes)}; sample more per batch")
@@ -19,9 +19,10 @@ def predict(
     others: Float[Tensor, "other prototype"],
     ridge: float,
 ) -> Float[Tensor, "other dim"]:
-    """What ridge regression from attributes to targets says of the others (P3), in its dual form.
+    """What ridge regression from attributes to targets predicts for the others (P3), in its dual form.
 
-    A = Y' (Z Z' + ridge I)^-1 Z for rows Z and Y; the matrix is positive definite, so it is solved, never inverted.
+    With attributes Z and targets Y as rows, the regression is A = Y' (Z Z' + ridge I)^-1 Z. The matrix is positive
+    definite, so a Cholesky solve stands in place of the inverse.
     """
     gram = attributes @ attributes.T + ridge * torch.eye(len(attributes)).to(attributes)
     coefficients = torch.cholesky_solve(targets, torch.linalg.cholesky(gram))
@@ -38,8 +39,8 @@ def zero_shot_loss(
     """The mean cross entropy of scale <prediction, class embedding> over ALL training classes.
 
     Each half of the batch's classes is predicted from the other half. The paper prints Eq. 4.4 with the true class
-    counted twice; this is the plain softmax of its Alg. 4. ValueError for ridge <= 0, labels outside the classes,
-    or a batch of one class.
+    counted twice; this is the plain softmax of its Alg. 4. ValueError for ridge <= 0, for labels outside the classes,
+    and for a batch of one class.
     """
     if not ridge > 0:
         raise ValueError(f"ridge is {ridge}; it must be above 0 (the paper: 0.05)")

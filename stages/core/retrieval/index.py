@@ -1,4 +1,8 @@
-"""Images that are ranked by their cosine to each other, in the way that is quickest for their number and the depth."""
+"""A gallery of images that are ranked by their cosine to each other, by the quicker of two ways.
+
+A few nearest come from a shortlist, where products in half precision are quick. Deep rankings need all products, in
+float32.
+"""
 
 from functools import cached_property
 
@@ -16,24 +20,21 @@ SHALLOW = 2**-8
 
 
 class Index:
-    """Rows `n d` of unit length (or zero); `cells` bounds the similarities held at once, `step` the rows ranked so.
+    """Rows `n d` of unit length (or zero); at most `step` of them may be ranked at once."""
 
-    A few nearest come from a shortlist where products in half precision are quick; deep rankings need all in float32.
-    """
-
-    def __init__(self, x: Float32[Tensor, "n d"], cells: int = CELLS) -> None:
+    def __init__(self, x: Float32[Tensor, "n d"]) -> None:
         n = len(x)
-        self.x, self.step = x, min(n, max(1, min(cells, CELLS) // n))
+        self.x, self.step = x, min(n, max(1, CELLS // n))
         # One array for all products: fresh memory costs as much as the products themselves.
-        self.room = x.new_empty((0, n))
+        self.buffer = x.new_empty((0, n))
 
     @cached_property
     def shortlist(self) -> Shortlist | None:
         return Shortlist(self.x) if self.x.device.type == "cpu" and has_bfloat16(self.x.device) else None
 
     @cached_property
-    def again(self) -> Int64[Tensor, "pair row"]:
-        return repeats(self.x)
+    def duplicates(self) -> Int64[Tensor, "pair row"]:
+        return duplicates(self.x)
 
     def ranked(self, rows: Int64[Tensor, " query"], k: int) -> Int64[Tensor, "query rank"]:
         """The k nearest others of at most `step` rows, nearest first, ties to the lowest index; 0 < k < n."""
@@ -41,19 +42,20 @@ class Index:
             ranked = self.shortlist.nearest(rows, k)
             if ranked is not None:
                 return ranked
-        if len(self.room) < len(rows):
-            self.room = self.x.new_empty((len(rows), len(self.x)))
-        scores = torch.mm(self.x[rows], self.x.T, out=self.room[: len(rows)])
-        # Rounding depends on the place of a row in a matrix product: equal rows take the score of the first of them.
-        scores[:, self.again[0]] = scores[:, self.again[1]]
+        if len(self.buffer) < len(rows):
+            self.buffer = self.x.new_empty((len(rows), len(self.x)))
+        scores = torch.mm(self.x[rows], self.x.T, out=self.buffer[: len(rows)])
+        # A matrix product rounds equal rows differently, by their place in it: they all take the score of the first.
+        later, first = self.duplicates
+        scores[:, later] = scores[:, first]
         scores[torch.arange(len(rows), device=rows.device), rows] = -torch.inf
         return rank(scores, k)
 
 
-def repeats(vectors: Float32[Tensor, "n d"]) -> Int64[Tensor, "pair row"]:
-    """The rows that equal an earlier one, and the first one that each of them equals."""
+def duplicates(vectors: Float32[Tensor, "n d"]) -> Int64[Tensor, "pair row"]:
+    """The rows that equal an earlier one, and for each of them the first row that it equals."""
     rows = vectors + 0  # minus zero equals zero
-    # Only rows of which some values have the same sum of bits can be equal.
+    # A cheap hash first: the bits of some values, added up. Only rows that share it are compared byte by byte.
     some = rows[:, :: max(1, rows.shape[1] // 16)].contiguous().view(torch.int32)
     _, which, counts = some.sum(1).unique(return_inverse=True, return_counts=True)
     alike = torch.nonzero(counts[which] > 1)[:, 0]

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from stages.core.compute.blocks import blocks, blocks_within
 from stages.core.compute.vectors import CELLS, as_vectors
-from stages.core.retrieval.formulas import measure
+from stages.core.retrieval.formulas import NAMES, measure
 from stages.core.retrieval.index import Index
 from stages.core.retrieval.large_classes import large_classes, measure_large
 from stages.core.retrieval.ranking import rank
 
 UNLABELLED = -1
-# The most similarities that are held at once: 2 GiB.
-HELD = 2**29
+# The order in which `score` reports.
+REPORTED = ("map_at_r", "r_precision", "recall_at_1")
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ def count_relevant(labels: np.ndarray | Tensor | Sequence, n: int) -> tuple[np.n
 
 
 def query_metrics(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5, *, cells: int = HELD
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5
 ) -> QueryMetrics:
     """The metrics of every image as a query among all others, and its `nearest` others, nearest first.
 
-    Unlabelled images (-1) stay in the gallery and are relevant to none. `cells` bounds the similarities held at once.
+    Unlabelled images (-1) stay in the gallery and are relevant to none.
     ValueError for NaN, for lengths that differ, and for more nearest images than there are others.
     """
     x = torch.nn.functional.normalize(as_vectors(embeddings, "embeddings"), dim=1)
@@ -58,10 +58,10 @@ def query_metrics(
     if not 0 <= nearest < n:
         raise ValueError(f"{nearest} nearest images of {n - 1} others; allowed is 0 to {n - 1}: ask for fewer")
     scores, found = np.full((3, n), np.nan), np.zeros((n, nearest), np.int64)
-    # Of those that are measured here only the nearest are still wanted.
+    # How deep each query is ranked. Queries of large classes need no ranking but for their nearest.
     wanted = relevant.copy()
-    gallery = Index(x, cells)
-    large = large_classes(gallery, classes, relevant, cells)
+    gallery = Index(x)
+    large = large_classes(gallery, classes, relevant)
     if large:
         values, certain = measure_large(x, large)
         queries = np.concatenate(large)[certain]
@@ -77,29 +77,26 @@ def query_metrics(
         rows = torch.from_numpy(queries).to(x.device)
         ranked = gallery.ranked(rows, depth)
         found[queries] = ranked[:, :nearest].cpu().numpy()
-        ranked, rows, queries = (of[wanted[queries] > 0] for of in (ranked, rows, queries))
+        measured = wanted[queries] > 0
+        ranked, rows, queries = ranked[measured], rows[measured], queries[measured]
         hits = class_of[ranked] == class_of[rows][:, None]
         scores[:, queries] = measure(hits, torch.from_numpy(wanted[queries]).to(x.device)).cpu().numpy()
     return QueryMetrics(*scores, found)
 
 
 def retrieval_metrics(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, *, cells: int = HELD
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence
 ) -> dict[str, float | int]:
     """Mean r_precision, map_at_r and recall_at_1 as fractions, over the `queries` that have a relevant image.
 
     `left_out` counts the others. ValueError as `query_metrics`, and where no query is left.
     """
-    scores = query_metrics(embeddings, labels, 0, cells=cells)
+    scores = query_metrics(embeddings, labels, 0)
     counted = ~np.isnan(scores.r_precision)
     if not counted.any():
         raise ValueError(f"none of {len(counted)} labels occurs twice; needed is a class of two images or more")
-    names = ("r_precision", "map_at_r", "recall_at_1")
-    means: dict[str, float | int] = {name: float(getattr(scores, name)[counted].mean()) for name in names}
+    means: dict[str, float | int] = {name: float(getattr(scores, name)[counted].mean()) for name in NAMES}
     return means | {"queries": int(counted.sum()), "left_out": int((~counted).sum())}
-
-
-NAMES = ("map_at_r", "r_precision", "recall_at_1")
 
 
 def score(
@@ -110,32 +107,34 @@ def score(
 ) -> dict[str, float]:
     """Mean map_at_r, r_precision, recall_at_1 and `recall_at_<k>` as fractions, by cosine similarity.
 
-    `splits` holds "query" and "gallery" where these are apart (In-shop); queries without a relevant image do not
-    count. ValueError where none is left.
+    `splits` says "query" or "gallery" of each image where these are apart (In-shop); else every image queries all
+    others. Queries without a relevant image do not count. ValueError where none is left.
     """
     deepest = max(recall_at, default=0)
     is_query, is_gallery = splits == "query", splits == "gallery"
     if is_query.any():
-        values, hits = ask(embeddings[is_query], labels[is_query], embeddings[is_gallery], labels[is_gallery], deepest)
+        values, hits = query_gallery(
+            embeddings[is_query], labels[is_query], embeddings[is_gallery], labels[is_gallery], deepest
+        )
     else:
         found = query_metrics(embeddings, labels, min(deepest, len(labels) - 1))
-        values = {name: getattr(found, name) for name in NAMES}
+        values = {name: getattr(found, name) for name in REPORTED}
         hits = labels[found.nearest] == labels[:, None]
     counted = ~np.isnan(values["map_at_r"])
     if not counted.any():
         raise ValueError(f"none of {len(counted)} queries has another image of its class to be found")
-    means = {name: float(values[name][counted].mean()) for name in NAMES}
+    means = {name: float(values[name][counted].mean()) for name in REPORTED}
     return means | {f"recall_at_{k}": float(hits[counted, :k].any(1).mean()) for k in recall_at}
 
 
-def ask(
+def query_gallery(
     queries: np.ndarray, query_labels: np.ndarray, gallery: np.ndarray, labels: np.ndarray, deepest: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Scores of each query against a gallery that it is not part of, and which of its nearest are of its class."""
     if not len(gallery):
         raise ValueError("there are queries and no gallery: the table's split must name both")
     asked, offered = (torch.nn.functional.normalize(torch.from_numpy(x).float(), dim=1) for x in (queries, gallery))
-    relevant = count(query_labels, labels)
+    relevant = count_in_gallery(query_labels, labels)
     # `rank` looks one place beyond the depth it is asked for, so a column that nobody wants goes last.
     depth = min(max(int(relevant.max()), deepest, 1), len(gallery))
     numbers, scores, hits = torch.from_numpy(labels), [], []
@@ -144,12 +143,10 @@ def ask(
         met = numbers[rank(similarities, depth)] == torch.from_numpy(query_labels[part])[:, None]
         scores.append(measure(met, relevant[part]))
         hits.append(met[:, :deepest])
-    r_precision, map_at_r, recall_at_1 = torch.cat(scores, 1).numpy()
-    values = {"map_at_r": map_at_r, "r_precision": r_precision, "recall_at_1": recall_at_1}
-    return values, torch.cat(hits).numpy()
+    return dict(zip(NAMES, torch.cat(scores, 1).numpy(), strict=True)), torch.cat(hits).numpy()
 
 
-def count(query_labels: np.ndarray, labels: np.ndarray) -> torch.Tensor:
+def count_in_gallery(query_labels: np.ndarray, labels: np.ndarray) -> torch.Tensor:
     """How many gallery images are of each query's class."""
     known, counts = np.unique(labels, return_counts=True)
     places = np.searchsorted(known, query_labels).clip(max=len(known) - 1)

@@ -48,7 +48,8 @@ def search(
 ) -> tuple[Float32[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
     """Costs (lowest is nearest) and positions of the k nearest rows of a block, ties by position.
 
-    faiss keeps any of the rows that tie for the last place, so such queries are asked again for more rows.
+    Where rows tie for the last place, faiss keeps any of them. Such queries are asked again for more rows, until all
+    that tie are there.
     """
     k = min(k, len(block))
     kind, sign = (faiss.METRIC_L2, 1) if metric == "l2" else (faiss.METRIC_INNER_PRODUCT, -1)
@@ -82,9 +83,9 @@ def nearest(
 ) -> tuple[Float32[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
     """Scores and indices of each query's k nearest gallery rows, nearest first, ties by index.
 
-    Scores are inner products (of unit vectors for `cosine`), or squared distances for `l2`. `exclude_self` says that
-    query i is gallery row i, which is left out by its index: equal rows stay. `rows` bounds what is read at once.
-    ValueError for shapes that do not fit, values that are not finite, and k outside 1 to what the gallery offers.
+    Scores are inner products (of unit vectors for `cosine`), or squared distances for `l2`. With `exclude_self`, query
+    i is gallery row i and is left out by its index: other rows that equal it stay. At most `rows` rows are read at
+    once. ValueError for shapes that do not fit, values that are not finite, and k outside 1 to what the gallery offers.
     """
     check(queries, gallery, k, metric, exclude_self, rows)
     mine, wanted = processes.share(queries.shape[0]), k + exclude_self
@@ -99,7 +100,7 @@ def nearest(
             merged = sort(np.hstack([costs[part], more]), np.hstack([indices[part], positions + offered.start]))
             costs[part], indices[part] = (values[:, :wanted] for values in merged)
     if exclude_self:
-        # Where many equal rows have pushed the query itself out, the last of the k + 1 goes instead.
+        # Where many equal rows have pushed the query itself out, the last of the k + 1 goes in its place.
         order = np.argsort(indices == np.arange(mine.start, mine.stop)[:, None], axis=1, kind="stable")[:, :k]
         costs, indices = np.take_along_axis(costs, order, 1), np.take_along_axis(indices, order, 1)
     costs, indices = processes.gather_array(costs), processes.gather_array(indices)

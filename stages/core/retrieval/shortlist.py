@@ -1,7 +1,7 @@
-"""The rows nearest to rows of unit length, through a shortlist: half-precision products sort out nearly all others.
+"""The rows nearest to rows of unit length, through a shortlist: half-precision products rule out nearly all others.
 
-A product in bfloat16 takes a third of the time of one in float32 on processors that have it. How much it may be wrong
-is bounded, so whatever can be among the nearest comes on the list; inner products in float64 decide about the list.
+A product in bfloat16 takes a third of the time of one in float32 on processors that have it. How far it may be wrong is
+bounded. So every row that can be among the nearest comes on the list, and inner products in float64 decide there.
 """
 
 import numpy as np
@@ -14,9 +14,9 @@ from stages.core.compute.threads import threads
 from stages.core.compute.vectors import PAIRS, inner_products
 from stages.core.retrieval.ranking import RANKED
 
-# Columns are a multiple of it: then a row's comparisons can be looked at by eight, and maxima be taken of groups.
+# Columns are filled up to a multiple of it: maxima are taken of groups of so many, and comparisons looked at by eight.
 GROUP = 64
-# Half the distance between neighbouring numbers of bfloat16, relative to them.
+# The largest relative error of rounding to bfloat16.
 ROUNDING = 2.0**-8
 # A list of more than this share of all pairs is slower than float32 products of them all.
 LONGEST = 2**-7
@@ -36,20 +36,21 @@ class Shortlist:
             self.halves[part] = half
             self.error[part] = (x[part].double() - half.double()).square_().sum(1).sqrt_()
             largest = max(largest, x[part].double().square_().sum(1).max().sqrt().item())
-        # Rounded inputs by Cauchy and Schwarz, and a float32 sum of d products in any order, however it is rounded.
+        # How far a row's products may be wrong. Rounded inputs, by Cauchy and Schwarz:
         self.error = self.error * largest + largest * (1 + ROUNDING) * self.error.max()
+        # A float32 sum of d products, in any order and however it is rounded:
         self.error += (d + 16) * 2.0**-23 * largest**2 * (1 + ROUNDING) ** 2
-        self.room = torch.empty((0, len(self.halves)), dtype=torch.bfloat16)
+        self.buffer = torch.empty((0, len(self.halves)), dtype=torch.bfloat16)
 
     def nearest(self, rows: Int64[Tensor, " query"], k: int) -> Int64[Tensor, "query rank"] | None:
         """The k rows of the largest inner product with each x[rows], itself left out, ties to the lowest index.
 
-        None where the list would be long: many rows nearly as near as the k-th, or the k-th not within a right angle.
-        k may be up to a `GROUP`-th of n.
+        None where the list would be too long to be quick: where many rows are nearly as near as the k-th, or where the
+        k-th is not within a right angle. k may be up to a `GROUP`-th of n.
         """
-        if len(self.room) < len(rows):
-            self.room = torch.empty((len(rows), len(self.halves)), dtype=torch.bfloat16)
-        products = torch.mm(self.halves[rows], self.halves.T, out=self.room[: len(rows)])
+        if len(self.buffer) < len(rows):
+            self.buffer = torch.empty((len(rows), len(self.halves)), dtype=torch.bfloat16)
+        products = torch.mm(self.halves[rows], self.halves.T, out=self.buffer[: len(rows)])
         bits, itself, error = products.view(torch.int16).numpy(), rows.numpy(), self.error[rows].numpy()
         parts = list(blocks_within(*bits.shape, 2 * RANKED))
         lists = list(threads().map(lambda part: shorten(bits[part], itself[part], error[part], k), parts))
@@ -69,20 +70,23 @@ def shorten(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Queries and columns of all products that can be among the k largest of their row, by row and column.
 
-    Positive numbers of bfloat16 order as their bits do, and negative ones come below them.
+    None where they would be too many. Products come as the bits of bfloat16. Bits of positive numbers order as the
+    numbers do, and those of negative ones come below them.
     """
     count, n = bits.shape
     bits[np.arange(count), itself] = 0
     maxima = bits.reshape(count, GROUP, n // GROUP).max(1)
     maxima.partition(maxima.shape[1] - k, axis=1)
-    # k products at least are as large as this one, so their true values reach it less one error; and what truly reaches
-    # that seems at most another error below. Cutting the bound to a bfloat16 lowers it; one more makes up for float32.
+    # At least k products are as large as the k-th of these maxima, so their true values are no lower than it less the
+    # error. A product that truly reaches that may seem lower by the error once more.
     lowest = torch.from_numpy(maxima[:, -k].astype(np.int32) << 16).view(torch.float32).double().numpy()
     lowest = lowest * (1 - ROUNDING) - 2 * error
     if (lowest <= 0).any():
         return None
+    # Cutting off the lower bits takes the bound down to a bfloat16. One step more makes up for its rounding to float32.
     edge = (lowest.astype(np.float32).view(np.int32) >> 16).astype(np.int16) - np.int16(1)
     reached = bits >= edge[:, None]
+    # Nearly all comparisons are false: eight of them at a time are looked at as one whole number.
     eights = np.flatnonzero(reached.view(np.uint64) != 0)
     if 8 * len(eights) > max(LONGEST * count * n, 64 * k * count):
         return None

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from stages.core.clustering.bounds import Bounds
+from stages.core.clustering.bounds import HamerlyBounds
 from stages.core.clustering.screen import Screen
 from stages.core.compute.vectors import as_vectors
 from tests.core.compute.test_vectors import draw, squared
@@ -11,8 +11,8 @@ def test_reassign__follows_centroids_that_move_a_little_a_lot_and_not_at_all():
     rng = np.random.default_rng(0)
     for seed in range(4):
         points, centroids = draw(300, 5, seed), draw(40, 5, seed + 50)
-        bounds = Bounds(
-            Screen(as_vectors(points)), as_vectors(centroids), torch.zeros(300, dtype=torch.int64), False, 2**24
+        bounds = HamerlyBounds(
+            Screen(as_vectors(points)), as_vectors(centroids), torch.zeros(300, dtype=torch.int64), False
         )
         for size in (0, 1e-3, 0.3, 0, 3, 1e-3):
             centroids = centroids + (rng.random((40, 1)) < 0.3) * (size * rng.normal(size=(40, 5)))
@@ -28,7 +28,7 @@ def test_reassign__follows_centroids_that_move_a_little_a_lot_and_not_at_all():
 def test_reassign__a_centroid_that_lands_on_a_point_takes_it_where_its_number_is_lower():
     points = np.array([[0, 0], [4, 0], [9, 9]], np.float32)
     centroids = np.array([[5, 5], [0, 0], [4, 0]], np.float32)
-    bounds = Bounds(Screen(as_vectors(points)), as_vectors(centroids), torch.tensor([1, 2, 0]), True, 2**24)
+    bounds = HamerlyBounds(Screen(as_vectors(points)), as_vectors(centroids), torch.tensor([1, 2, 0]), True)
     centroids[0] = [4, 0]
     bounds.reassign(as_vectors(centroids))
     assert bounds.labels.tolist() == [1, 0, 0]
@@ -37,7 +37,7 @@ def test_reassign__a_centroid_that_lands_on_a_point_takes_it_where_its_number_is
 def test_forget__makes_the_next_comparison_a_full_one():
     points, centroids = draw(50, 3, 0), draw(6, 3, 1)
     nearest = squared(points, centroids).argmin(1)
-    bounds = Bounds(Screen(as_vectors(points)), as_vectors(centroids), torch.from_numpy(nearest), True, 2**24)
+    bounds = HamerlyBounds(Screen(as_vectors(points)), as_vectors(centroids), torch.from_numpy(nearest), True)
     bounds.labels[:20] = 0
     bounds.forget(torch.arange(20))
     bounds.reassign(as_vectors(centroids))

@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.clustering.lloyd import kmeans, lloyd, seed_order
+from stages.core.clustering import screen
+from stages.core.clustering.lloyd import kmeans, lloyd
+from stages.core.clustering.seeding import nearest_seeds, seed_order
 from tests.core.compute.test_vectors import WORLD, draw, squared
 from tests.helpers.nearest import assign
 
@@ -37,15 +39,17 @@ def test_kmeans__raises_on_impossible_k(k):
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("nearest", [False, True])
-def test_lloyd__equals_plain_lloyd_label_for_label(seed, nearest):
+def test_lloyd__equals_plain_lloyd_label_for_label(seed, nearest, monkeypatch):
+    monkeypatch.setattr(screen, "TILE", 30000)
     n, d, k = [(300, 4, 8), (200, 2, 60), (150, 6, 140), (400, 10, 3)][seed % 4]
     points = draw(n, d, seed, levels=4 if seed % 3 == 0 else None) + (100 if seed % 3 == 1 else 0)
     k = min(k, len(np.unique(points, axis=0)))
-    seeds = seed_order(points, k, seed, [k])
+    seeds = seed_order(points, k, seed)
+    first = nearest_seeds(seeds.records, k, n)
     compared = 0
     for max_iterations in (1, 2, 5, 100):
-        ours = lloyd(points, points[seeds.order], seeds.nearest[k], max_iterations, nearest=nearest, cells=30000)
-        if (plain := plain_lloyd(points, seeds.nearest[k], k, max_iterations)) is None:
+        ours = lloyd(points, points[seeds.order], first, max_iterations, nearest=nearest)
+        if (plain := plain_lloyd(points, first, k, max_iterations)) is None:
             continue
         compared += 1
         assert (ours.labels == plain[0]).all() and ours.iterations == plain[2]
@@ -62,11 +66,12 @@ def test_lloyd__starts_from_any_assignment():
     assert not lloyd(points, points[:5], start, 1).converged
 
 
-def test_lloyd__is_the_same_in_blocks_of_any_size_and_for_tensors():
+def test_lloyd__is_the_same_in_blocks_of_any_size_and_for_tensors(monkeypatch):
     points = draw(200, 8, 3)
     start = assign(points, points[:30])
     whole = lloyd(points, points[:30], start, 50)
-    parts = lloyd(torch.tensor(points), torch.tensor(points[:30]), torch.tensor(start), 50, cells=1)
+    monkeypatch.setattr(screen, "TILE", 1)
+    parts = lloyd(torch.tensor(points), torch.tensor(points[:30]), torch.tensor(start), 50)
     assert (whole.labels == parts.labels).all() and (whole.centroids == parts.centroids).all()
     assert whole.inertia == parts.inertia
 

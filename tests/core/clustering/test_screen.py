@@ -22,14 +22,15 @@ def world(seed, scale=1.0, levels=None):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("scale", "levels"), [(1, None), (1, 2), (1e12, None), (1e-12, None), (1e-30, None)])
-def test_within__finds_exactly_what_the_plain_search_finds(kind, scale, levels):
+def test_within__finds_exactly_what_the_plain_search_finds(kind, scale, levels, monkeypatch):
+    monkeypatch.setattr("stages.core.clustering.screen.TILE", 700)
     points, centroids, _, _ = world(3, scale, levels)
     screen, rows = Screen(as_vectors(points), kind), torch.arange(5, 120)
     # All pairs, summed as the search sums them: whether a distance equals its limit is at stake.
     pairs = torch.cartesian_prod(torch.arange(120), torch.arange(40)).T
     distances = squared_distances(as_vectors(points), pairs[0], as_vectors(centroids), pairs[1]).view(120, 40).numpy()
     limits = np.sort(distances, 1)[np.arange(120), np.arange(120) % 4][5:]
-    found = screen.within(rows, as_vectors(centroids), torch.from_numpy(limits), cells=700)
+    found = screen.within(rows, as_vectors(centroids), torch.from_numpy(limits))
     i, j = np.nonzero(distances[5:] <= limits[:, None])
     np.testing.assert_array_equal(found.rows, i)
     np.testing.assert_array_equal(found.positions, j)

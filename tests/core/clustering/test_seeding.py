@@ -6,6 +6,7 @@ import torch
 from scipy.stats import chi2, chi2_contingency
 from sklearn.cluster import kmeans_plusplus
 
+from stages.core.clustering import screen, seeding
 from stages.core.clustering.seeding import nearest_seeds, seed_order
 from tests.core.compute.test_vectors import WORLD, draw, squared
 
@@ -56,10 +57,12 @@ def test_seed_order__draws_like_scikit_learn():
 
 
 @pytest.mark.parametrize("block", [1, 3, 1024])
-def test_seed_order__has_the_same_law_in_blocks_of_any_size(block):
+def test_seed_order__has_the_same_law_in_blocks_of_any_size(block, monkeypatch):
+    monkeypatch.setattr(seeding, "BLOCK", block)
     # D2 at the end sums up all draws: its mean over runs must not depend on the block.
     points = draw(40, 2, 0)
-    left = [seed_order(points, 5, seed, [5], block=block).distances[5].sum() for seed in range(300)]
+    orders = [seed_order(points, 5, seed).order for seed in range(300)]
+    left = [squared(points, points[order]).min(1).sum() for order in orders]
     single = [plain_left(points, 5, seed) for seed in range(300)]
     spread = np.sqrt((np.var(left) + np.var(single)) / 300)
     assert abs(np.mean(left) - np.mean(single)) < 3.5 * spread
@@ -70,28 +73,17 @@ def test_seed_order__begins_with_the_order_of_a_smaller_k():
     longest = seed_order(points, 400, 3).order
     for k in (1, 2, 33, 100, 399):
         assert (seed_order(points, k, 3).order == longest[:k]).all()
-    assert (seed_order(points, 400, 3, [1, 7, 250]).order == longest).all()
     assert (seed_order(points, 400, 4).order != longest).any()
 
 
-def test_nearest_seeds__of_every_number_of_seeds():
-    points = draw(200, 4, 8, levels=2)
+@pytest.mark.parametrize("levels", [None, 2])
+def test_nearest_seeds__of_every_number_of_seeds(levels, monkeypatch):
+    monkeypatch.setattr(screen, "TILE", 1000)
+    points = draw(200, 4, 8, levels)
     seeds = seed_order(points, 70, 1)
     distances = squared(points, points[seeds.order])
     for k in range(1, 71):
         assert (nearest_seeds(seeds.records, k, 200) == distances[:, :k].argmin(1)).all()
-
-
-@pytest.mark.parametrize("levels", [None, 2])
-def test_seed_order__gives_nearest_seeds_of_every_size(levels):
-    points = draw(300, 3, 1, levels)
-    sizes = [1, 2, 17, 40]
-    seeds = seed_order(points, 40, 0, sizes, cells=1000)
-    for k in sizes:
-        distances = squared(points, points[seeds.order[:k]])
-        assert (seeds.nearest[k] == distances.argmin(1)).all()
-        assert (nearest_seeds(seeds.records, k, 300) == seeds.nearest[k]).all()
-        np.testing.assert_allclose(seeds.distances[k], distances.min(1), rtol=1e-6)
 
 
 def test_seed_order__never_takes_equal_points_twice():
@@ -122,9 +114,7 @@ def test_seed_order__accepts_zero_vectors_tensors_and_read_only_arrays():
     assert (seed_order(torch.tensor(points.copy()), 24, 0).order == order).all()
 
 
-def test_seed_order__raises_on_wrong_sizes_and_shapes():
-    with pytest.raises(ValueError, match=r"sizes \[0, 4\] asked of 3 seeds; allowed is 1 to 3"):
-        seed_order(WORLD, 3, 0, [0, 2, 4])
+def test_seed_order__raises_on_wrong_shapes():
     for shape in [(0, 3), (3, 0), (5,)]:
         with pytest.raises(ValueError, match="a row per image"):
             seed_order(np.zeros(shape, np.float32), 1, 0)

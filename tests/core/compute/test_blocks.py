@@ -10,6 +10,12 @@ def test_blocks__cover_all_rows_once(count, step):
     assert all(part.stop - part.start == step for part in cut[:-1]) and all(part.stop <= count for part in cut)
 
 
+def test_blocks__cut_a_slice_where_it_lies():
+    assert blocks(slice(5, 12), 3) == [slice(5, 8), slice(8, 11), slice(11, 12)]
+    assert blocks(slice(5, 5), 3) == []
+    assert blocks_within(slice(5, 12), 4, 12) == blocks(slice(5, 12), 3)
+
+
 def test_blocks_within__hold_at_most_the_cells_but_the_least_rows():
     assert blocks_within(10, 4, 12) == [slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 10)]
     assert blocks_within(5, 100, 12) == blocks(5, 1)

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from stages.core.retrieval import index as module
-from stages.core.retrieval.index import Index, repeats
+from stages.core.retrieval.index import Index, duplicates
 
 
 def draw(n, d):
@@ -26,17 +26,19 @@ def ask(gallery, n, k):
 
 @pytest.mark.parametrize("cells", [1, 1000, 70 * 70])
 @pytest.mark.parametrize("k", [1, 5, 69])
-def test_ranked__does_not_depend_on_how(cells, k):
+def test_ranked__does_not_depend_on_how(cells, k, monkeypatch):
+    monkeypatch.setattr(module, "CELLS", cells)
     x = draw(70, 9)
-    gallery = Index(x, cells)
+    gallery = Index(x)
     assert (ask(gallery, 70, k) == plain(x, k)).all()
 
 
 def test_ranked__uses_a_shortlist_for_shallow_rankings_only(monkeypatch):
     monkeypatch.setattr(module, "has_bfloat16", lambda device: True)
     monkeypatch.setattr(module, "SHALLOW", 3 / 200)
+    monkeypatch.setattr(module, "CELLS", 10_000)
     x = draw(200, 40)
-    gallery, depths = Index(x, 10_000), []
+    gallery, depths = Index(x), []
     kept = gallery.shortlist.nearest
     monkeypatch.setattr(gallery.shortlist, "nearest", lambda rows, k: depths.append(k) or kept(rows, k))
     for k in (2, 3, 4):
@@ -47,12 +49,12 @@ def test_ranked__uses_a_shortlist_for_shallow_rankings_only(monkeypatch):
 def test_ranked__goes_on_without_a_shortlist_that_would_be_long(monkeypatch):
     monkeypatch.setattr(module, "has_bfloat16", lambda device: True)
     x = draw(300, 4).abs()
-    gallery = Index(torch.nn.functional.normalize(x * torch.tensor([1, 1e-4, 1e-4, 1e-4]), dim=1), 10_000)
+    gallery = Index(torch.nn.functional.normalize(x * torch.tensor([1, 1e-4, 1e-4, 1e-4]), dim=1))
     assert gallery.shortlist.nearest(torch.arange(4), 1) is None
     assert gallery.ranked(torch.arange(4), 1).shape == (4, 1)
 
 
-def test_repeats__names_the_first_of_equal_rows():
+def test_duplicates__name_the_first_of_equal_rows():
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0], [0.0, 1.0], [2.0, 0.0], [0.0, 1.0]])
-    assert repeats(x).tolist() == [[2, 3, 5], [0, 1, 1]]
-    assert repeats(x[:2]).shape == (2, 0)
+    assert duplicates(x).tolist() == [[2, 3, 5], [0, 1, 1]]
+    assert duplicates(x[:2]).shape == (2, 0)

@@ -45,7 +45,7 @@ def test_measure_large__equals_the_plain_loop(monkeypatch, side, asked):
 def test_measure_large__is_right_where_it_is_certain(monkeypatch, place, most):
     # Of five sampled images the first is far too high a bound, and the last hardly low enough.
     monkeypatch.setattr(module, "SAMPLED", 40)
-    monkeypatch.setattr(module, "expected", lambda n, size: (place, most))
+    monkeypatch.setattr(module, "threshold_place", lambda n, size: module.Place(place, most))
     x, labels = draw(200, classes=2)
     classes = [np.flatnonzero(labels == number) for number in (0, 1)]
     values, certain = measure_large(x, classes)
@@ -63,18 +63,19 @@ def test_measure_large__doubts_ties_with_another_class():
     assert not measure_large(x, classes)[1].any()
 
 
-def choose(x, labels, cells=2**29):
+def choose(x, labels):
     _, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     relevant = np.where(labels == -1, 0, sizes[classes] - 1)
-    return large_classes(Index(x), classes, relevant, cells)
+    return large_classes(Index(x), classes, relevant)
 
 
-def test_large_classes__are_the_large_ones():
+def test_large_classes__are_the_large_ones(monkeypatch):
     x = torch.randn(300, 5, generator=torch.Generator().manual_seed(0))
     labels = np.repeat([0, 1, 2, -1], [100, 64, 63, 73])
     assert [rows.tolist() for rows in choose(x, labels)] == [list(range(100)), list(range(100, 164))]
     assert choose(x, np.arange(300) // 2) == NOTHING
-    assert choose(x, labels, cells=100 * 200) == NOTHING
+    monkeypatch.setattr(module, "HELD", 100 * 200)
+    assert choose(x, labels) == NOTHING
 
 
 def test_large_classes__are_a_share_of_all(monkeypatch):

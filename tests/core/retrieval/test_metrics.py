@@ -3,7 +3,8 @@ import pytest
 import torch
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
-from stages.core.retrieval.metrics import ask, query_metrics, retrieval_metrics, score
+from stages.core.retrieval import index, large_classes
+from stages.core.retrieval.metrics import query_gallery, query_metrics, retrieval_metrics, score
 
 
 def draw(n, d, seed):
@@ -31,8 +32,13 @@ def plain(embeddings, labels):
     return [np.array(column) for column in zip(*result, strict=True)]
 
 
-def compare(embeddings, labels, nearest, cells):
-    ours, expected = query_metrics(embeddings, labels, nearest, cells=cells), plain(embeddings, labels)
+def hold_at_most(cells, monkeypatch):
+    monkeypatch.setattr(index, "CELLS", cells)
+    monkeypatch.setattr(large_classes, "HELD", cells)
+
+
+def compare(embeddings, labels, nearest):
+    ours, expected = query_metrics(embeddings, labels, nearest), plain(embeddings, labels)
     np.testing.assert_allclose(ours.r_precision, expected[0], rtol=1e-12)
     np.testing.assert_allclose(ours.map_at_r, expected[1], rtol=1e-12)
     np.testing.assert_allclose(ours.recall_at_1, expected[2], rtol=1e-12)
@@ -41,10 +47,11 @@ def compare(embeddings, labels, nearest, cells):
 
 @pytest.mark.parametrize("classes", [1, 2, 7, 60])
 @pytest.mark.parametrize("cells", [1, 1000, 2**24])
-def test_query_metrics__equals_the_plain_loop(classes, cells):
+def test_query_metrics__equals_the_plain_loop(classes, cells, monkeypatch):
+    hold_at_most(cells, monkeypatch)
     embeddings = draw(80, 6, classes)
     embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
-    compare(embeddings, np.random.default_rng(0).integers(0, classes, 80), 5, cells)
+    compare(embeddings, np.random.default_rng(0).integers(0, classes, 80), 5)
 
 
 @pytest.mark.parametrize("nearest", [0, 5])
@@ -56,23 +63,25 @@ def test_query_metrics__of_large_classes_and_small_equals_the_plain_loop(nearest
     signs[:repeated] = signs[-repeated:] if repeated else signs[:0]
     labels = np.repeat([4, 2, 0, -1, 7], [130, 90, 20, 70, 20])
     order = generator.permutation(330)
-    compare(signs[order], labels[order], nearest, 2**24)
+    compare(signs[order], labels[order], nearest)
 
 
 @pytest.mark.parametrize("nearest", [0, 3, 63])
 @pytest.mark.parametrize("classes", [2, 15])
-def test_query_metrics__breaks_ties_by_index(nearest, classes):
+def test_query_metrics__breaks_ties_by_index(nearest, classes, monkeypatch):
+    hold_at_most(500, monkeypatch)
     # Corners of a cube: unit length up to a power of two, so that equal cosines are equal in float32.
     generator = np.random.default_rng(1)
     embeddings = generator.choice([-1, 1], size=(64, 4)).astype(np.float32)
-    compare(embeddings, generator.integers(0, classes, 64), nearest, 500)
+    compare(embeddings, generator.integers(0, classes, 64), nearest)
 
 
 @pytest.mark.parametrize("d", [3, 65, 384])
-def test_query_metrics__ties_equal_images_by_index(d):
+def test_query_metrics__ties_equal_images_by_index(d, monkeypatch):
+    hold_at_most(1500, monkeypatch)
     kinds = draw(3, d, 0)
     which = np.random.default_rng(0).integers(0, 3, 101)
-    nearest = query_metrics(kinds[which], np.zeros(101, int), 100, cells=1500).nearest
+    nearest = query_metrics(kinds[which], np.zeros(101, int), 100).nearest
     for q in range(101):
         own = [j for j in range(101) if which[j] == which[q] and j != q]
         assert nearest[q, : len(own)].tolist() == own
@@ -193,7 +202,7 @@ def test_score__without_queries_is_leave_one_out():
 def test_score__leaves_out_queries_that_have_nothing_to_find():
     embeddings, labels = world(12, 3)
     labels[0], splits = 99, np.array(["query"] * 4 + ["gallery"] * 8)
-    values, _ = ask(embeddings[:4], labels[:4], embeddings[4:], labels[4:], 1)
+    values, _ = query_gallery(embeddings[:4], labels[:4], embeddings[4:], labels[4:], 1)
     assert np.isnan(values["map_at_r"][0]) and np.isfinite(score(embeddings, labels, splits)["map_at_r"])
 
 

@@ -56,13 +56,6 @@ def test_apply__keeps_the_mean_at_zero():
     assert np.isfinite(applied).all() and np.abs(whitening.fit(features, 2).mean).max() < 1e-6
 
 
-@pytest.mark.parametrize(("n", "d", "dim", "limit"), [(10, 4, 5, 4), (10, 40, 10, 9), (10, 4, 0, 4), (1, 4, 1, 0)])
-def test_fit__raises_on_impossible_dim(n, d, dim, limit):
-    with pytest.raises(ValueError, match=rf"dim = {dim} from {n} features of {d} dimensions; allowed is 1 to {limit}"):
-        whitening.fit(draw(n, d, 0), dim)
-    assert min(whitening.largest(draw(n, d, 0))) == limit
-
-
 def test_fit__raises_on_equal_features_and_values_that_are_not_finite():
     with pytest.raises(ValueError, match="all 7 features are equal"):
         whitening.fit(np.full((7, 3), 0.1, np.float32), 2)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from safetensors.numpy import load_file, save_file
-from sklearn.decomposition import PCA
+
+from stages.core.compute.principal import largest, principal_components
 
 
 class Reduction(NamedTuple):
@@ -22,19 +23,14 @@ class Reduction(NamedTuple):
 
 
 def fit(descriptors: Float[np.ndarray, "row dim"], components: int) -> Reduction:
-    """The leading components of the rows, exactly; ValueError where the rows span fewer."""
-    rows, dim = descriptors.shape
-    # Centred rows span one dimension less than there are rows.
-    largest = min(rows - 1, dim)
-    if components > largest:
+    """The leading components of the rows, by scikit-learn: descriptors are few, and many fits follow one another."""
+    if components > largest(descriptors):
         raise ValueError(
-            f"tll_pca.components is {components}; {rows} descriptors of {dim} dimensions have at most {largest}"
+            f"tll_pca.components is {components}; {len(descriptors)} descriptors of {descriptors.shape[1]} dimensions "
+            f"have at most {largest(descriptors)}"
         )
-    # Which of the two is cheaper depends on the longer side; both are exact.
-    solver = "covariance_eigh" if rows > dim else "full"
-    pca = PCA(components, svd_solver=solver).fit(descriptors)
-    parts = (pca.mean_, pca.components_, pca.explained_variance_ratio_)
-    return Reduction(*(np.ascontiguousarray(part, np.float32) for part in parts))
+    found = principal_components(descriptors, components, "scikit-learn")
+    return Reduction(*(np.ascontiguousarray(part, np.float32) for part in (found.mean, found.axes.T, found.shares)))
 
 
 def save(reductions: list[Reduction], file: Path) -> None:

@@ -1,0 +1,85 @@
+"""Principal components: the orthogonal axes along which rows vary most, strongest first."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float
+from torch import Tensor
+
+from stages.core.compute.blocks import blocks_within
+
+# Values that are centred at once, in float64.
+CELLS = 2**22
+
+Solver = Literal["blockwise", "scikit-learn"]
+
+
+@dataclass(frozen=True)
+class Principal:
+    """(x - mean) @ axes is x along each axis, which is a column of unit length; its largest entry is positive.
+
+    `energies` holds the sum of squares along each axis, `shares` its part of the sum over all axes that there are.
+    """
+
+    mean: Float[np.ndarray, " dim"]
+    axes: Float[np.ndarray, "dim component"]
+    energies: Float[np.ndarray, " component"]
+    shares: Float[np.ndarray, " component"]
+
+
+def largest(x: np.ndarray | Tensor) -> int:
+    """How many components rows `n d` can have: centred, they span one dimension less than there are rows."""
+    return min(x.shape[0] - 1, x.shape[1])
+
+
+def principal_components(x: Float[np.ndarray, "row dim"], components: int, solver: Solver = "blockwise") -> Principal:
+    """The `components` axes of largest variance, exactly; at most `largest` are allowed.
+
+    `blockwise` sums in float64, never copies all rows, and computes only the axes asked for. An axis along which
+    nothing but rounding is left becomes zero, and so does its energy. `scikit-learn` is its `PCA` in the precision of
+    the rows: quicker for a few thousand of them, at the cost of a copy.
+
+    ValueError for another number of components.
+    """
+    if not 1 <= components <= largest(x):
+        raise ValueError(
+            f"{components} principal components of {x.shape[0]} rows with {x.shape[1]} dimensions; allowed is 1 to "
+            f"{largest(x)}: keep fewer components or fit on more rows"
+        )
+    return blockwise(x, components) if solver == "blockwise" else by_scikit_learn(x, components)
+
+
+def blockwise(x: Float[np.ndarray, "row dim"], components: int) -> Principal:
+    """From the products of the dimensions or, where there are fewer rows than dimensions, from those of the rows."""
+    n, d = x.shape
+    mean = x.mean(0, dtype=np.float64)
+    wide = d > n
+    products = np.zeros((n, n) if wide else (d, d))
+    for part in blocks_within(d if wide else n, n if wide else d, CELLS):
+        block = x[:, part] - mean[part] if wide else (x[part] - mean).T
+        products += block @ block.T
+    total, last = np.trace(products), len(products) - 1
+    energies, axes = scipy.linalg.eigh(products, subset_by_index=(last - components + 1, last), overwrite_a=True)
+    energies, axes = energies[::-1], axes[:, ::-1]
+    # Rows come in float32, whatever their type is: what is smaller than that rounding is not variance.
+    floor = n * np.square(np.finfo(np.float32).eps) * max(np.square(x, dtype=np.float64).sum() / n, energies[0])
+    varied = energies > floor
+    energies, axes = np.where(varied, energies, 0), np.where(varied, axes, 0)
+    if wide:
+        # An eigenvector u of the products of the rows belongs to the axis X'u / |X'u|, with X the centred rows.
+        lengths = np.sqrt(np.where(varied, energies, 1))
+        axes = (x.T.astype(np.float64) @ axes - np.outer(mean, axes.sum(0))) / lengths
+    # An axis has no sign of its own: its largest entry is made positive.
+    axes = axes * np.where(np.take_along_axis(axes, np.abs(axes).argmax(0)[None], 0) < 0, -1, 1)
+    return Principal(mean, axes, energies, energies / total if total > 0 else energies)
+
+
+def by_scikit_learn(x: Float[np.ndarray, "row dim"], components: int) -> Principal:
+    from sklearn.decomposition import PCA  # takes a second to import
+
+    # Both are exact; which is quicker depends on the longer side.
+    pca = PCA(components, svd_solver="covariance_eigh" if len(x) > x.shape[1] else "full").fit(x)
+    energies = pca.explained_variance_ * (len(x) - 1)
+    return Principal(pca.mean_, pca.components_.T, energies, pca.explained_variance_ratio_)
