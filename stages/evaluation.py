@@ -64,10 +64,10 @@ def measure_attention(
     """The mean weight of every adaptor in every layer, for each task's test images."""
     blocks = list(extract(model, pixels, rows, params.batch, params.precision, "attention", model.attention))
     weights, names = np.concatenate(blocks), model.config.adaptors.names
+    means = {task: weights[tasks == task].mean(0, dtype=np.float64) for task in dict.fromkeys(tasks)}
     return [
         {"task": task, "layer": layer, "adaptor": name, "weight": float(mean[layer, i])}
-        for task in dict.fromkeys(tasks)
-        for mean in [weights[tasks == task].mean(0, dtype=np.float64)]
+        for task, mean in means.items()
         for layer in range(mean.shape[0])
         for i, name in enumerate(names)
     ]

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from stages.core.compute import device
 from stages.core.encoder.views import Augmentation
@@ -75,14 +75,7 @@ def configure(run: Run, params: Params) -> tuple[Loss, Losses, dict]:
 
 
 def train(
-    maps: Maps,
-    fold: classes.Fold,
-    table: Images,
-    run: Run,
-    params: Params,
-    seed: int,
-    work: Path,
-    description: str,
+    maps: Maps, fold: classes.Fold, table: Images, run: Run, params: Params, seed: int, work: Path
 ) -> tuple[Embedder, early_stopping.History]:
     """The embedder in its best state (and with it a backbone that trains), and its history."""
     loss, losses, values = configure(run, params)
@@ -109,10 +102,7 @@ def train(
     def validate() -> float:
         return score(embed(current, maps, watched)[0], labels[watched], table.splits[watched])["map_at_r"]
 
-    trained = nn.ModuleDict({"current": current, "best": copy.deepcopy(current)})
-    history = early_stopping.fit(trained, optimizer, params.stopping, step, validate, seed, work, description)
-    current.load_state_dict(trained["best"].state_dict())
-    return current, history
+    return current, early_stopping.fit(current, optimizer, params.stopping, step, validate, seed, work)
 
 
 def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int) -> str:
@@ -139,7 +129,7 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
                 backbone.load_state_dict(start)
                 name = f"{i}-{repeat}"
                 own = seed * 10_007 + 101 * i + repeat
-                embedder, history = train(maps, fold, table, spec, params, own, work / name, f"{run} {name}")
+                embedder, history = train(maps, fold, table, spec, params, own, work / f"{run}-{name}")
                 write(folder / name, embedder, maps, rows)
                 if (i, repeat) == (0, 0):
                     write_pictures(folder, embedder, maps, rows, table.labels, params.pictures)

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from stages.core.compute import device
 from stages.core.encoder.config import Config
+from stages.core.encoder.model import save
 from stages.core.encoder.views import Augmentation
 from stages.core.mpcl import trainable
 from stages.core.mpcl.pretraining.barlow_twins import BarlowTwinsParams
@@ -132,8 +133,8 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
     history = pretrain(encoder, pixels, rows, heads, framework, plan, seed, work)
     with outputs.folder(output) as folder:
         (folder / "start").mkdir()
-        trainable.save(untrained, folder / "start")
-        trainable.save(encoder, folder)
+        save(untrained, folder / "start")
+        save(encoder, folder)
         write_history(history, folder, columns(chosen.heads))
     checkpoint.clear(work)
     last = history[-1]

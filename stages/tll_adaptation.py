@@ -7,7 +7,8 @@ Writes  recall.parquet    row, at, run, k, recall: aR@k; rows are `concatenated`
         nearest.parquet   row, pair, nearest: the right images found for the left ones of run 0's test pairs
         history.csv       row, step, loss, recall_at_1: means over runs
         summary.json      what was done
-        model/            W trained on all pairs with the last sigma, the reduction and the network (analogy_model.load)
+        model/            W trained on all pairs with the last sigma, the reduction and the network, as
+                          tll/adaptation/model.py loads them
 """
 
 import json
@@ -23,6 +24,7 @@ from stages.core.compute.blocks import blocks
 from stages.core.losses.symmetric_softmax import LARGEST_SIGMA
 from stages.core.runner import command, outputs, schema
 from stages.core.store import arrays
+from stages.core.store.reading import read_json
 from stages.core.tll.adaptation import descriptors, model, reduction, training
 from stages.core.tll.adaptation.descriptors import Descriptors, Sides, originals, reduced
 from stages.core.tll.adaptation.reduction import Reduction
@@ -114,17 +116,12 @@ def main(features: Path, pca: Path, output: Path, *, study: str, params: Params,
         results.write(folder)
         (folder / "model").mkdir()
         model.save(assembled, folder / "model")
-        summary = json.loads((pca / "summary.json").read_text(encoding="utf-8"))
+        summary = read_json(pca / "summary.json")
         summary |= {"extractor": assembled.layers.config.network or assembled.layers.config.encoder.architecture}
         summary |= {"layers": assembled.config.extractor.layers} | params.model_dump()
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    rows = dict.fromkeys(row for row, *_ in results.recall)
-    shown = {
-        row: np.mean([r[4] for r in results.recall if r[0] == row and r[1] == "last" and r[3] == 1]) for row in rows
-    }
-    return f"{len(known):,} pairs, {len(splits)} runs; aR@1 " + ", ".join(
-        f"{r} {100 * v:.1f}" for r, v in shown.items()
-    )
+    shown = ", ".join(f"{row} {100 * value:.1f}" for row, value in results.recall_at_1().items())
+    return f"{len(known):,} pairs, {len(splits)} runs; aR@1 {shown}"
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ import google_crc32c
 import numpy as np
 import zarr
 
+from stages.core.store.reading import reading, remedy_for
+
 SHARD_BYTES = 64 * 2**20
 VERIFY_BYTES = 256 * 2**20
 LARGE_ROW = 2048  # bytes
@@ -42,7 +44,6 @@ ARRAYS = {
     "splits": Declaration(("run", "pair"), ("bool",), 64, "whether a pair is tested in a run, not trained on"),
     "order": Declaration(("seed",), ("int64",), 4096, "training rows in k-means++ order"),
     "records": Declaration(("record", "pair"), ("int64",), 4096, "training row, and position of the seed then nearest"),
-    "nearest": Declaration(("image",), ("int64",), 4096, "position in `order` of each row's nearest seed"),
     "labels": Declaration(("image",), ("int64",), 4096, "cluster of each training row"),
     "centroids": Declaration(("cluster", "dim"), ("float32",), 256, "mean of each cluster"),
     "embeddings": Declaration(("image", "dim"), ("float32",), 256, "embeddings of a trained model, unit length"),
@@ -157,8 +158,8 @@ class Reader:
 def open(path: Path) -> Reader:
     """A complete stored array, memory-mapped; ValueError says what is missing or damaged and what to do about it."""
     declared = declaration(path)
-    remedy = f"delete {path.parent} and run the pipeline again (`dvc repro`), or `dvc checkout` if the cache has it"
-    try:
+    remedy = remedy_for(path.parent)
+    with reading(path, remedy):
         meta = json.loads((path / "zarr.json").read_text())
         shape, dtype = tuple(meta["shape"]), np.dtype(meta["data_type"])
         shard_rows = meta["chunk_grid"]["configuration"]["chunk_shape"][0]
@@ -167,8 +168,6 @@ def open(path: Path) -> Reader:
         raw = [codec["name"] for codec in sharding["configuration"]["codecs"]] == ["bytes"]
         attributes = meta["attributes"]
         digests = attributes["sha256"] if attributes["complete"] is True else None
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is missing or not a complete store ({error}); {remedy}") from error
     count = -(-shape[0] // shard_rows)
     if not raw or len(shape) != len(declared.dims) or str(dtype) not in declared.dtypes or len(digests or []) != count:
         raise ValueError(f"{path} is not as declared ({dtype} {shape}, {count} shards); {remedy}")
@@ -176,10 +175,8 @@ def open(path: Path) -> Reader:
     for i in range(count):
         rows = min(shard_rows, shape[0] - i * shard_rows)
         file = path / "c" / "/".join([str(i)] + ["0"] * (len(shape) - 1))
-        try:
+        with reading(f"{path}: shard {i} of {count}", remedy):
             shard = map_shard(file, rows, shape[1:], dtype, chunk_rows, shard_rows // chunk_rows)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{path}: shard {i} of {count} is missing or truncated ({error}); {remedy}") from error
         shards.append(np.asarray(shard))
     if sum(shard.nbytes for shard in shards) <= VERIFY_BYTES:
         for i, shard in enumerate(shards):

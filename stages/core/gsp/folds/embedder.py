@@ -19,6 +19,7 @@ from stages.core.losses import metric
 from stages.core.losses.zero_shot import zero_shot_loss
 from stages.core.runner.schema import Section
 from stages.core.store import arrays
+from stages.core.store.tensors import write_weights
 
 Values = dict[str, float | int | bool | None]
 START = 1024  # images whose averages the prototypes are chosen from, as in the reference
@@ -145,8 +146,7 @@ def look(
 def write(folder: Path, embedder: Embedder, maps: Maps, rows: np.ndarray) -> None:
     """What the ensemble needs of one fold, and its weights."""
     folder.mkdir()
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in sorted(embedder.state_dict().items())}
-    save_file(tensors, folder / "weights.safetensors")
+    write_weights(embedder, folder / "weights.safetensors")
     vectors, attributes = embed(embedder, maps, rows)
     arrays.write(folder / "embeddings.zarr", vectors)
     if attributes is not None:

@@ -18,7 +18,7 @@ from stages.core.mpcl.pretraining.objective import Balance, HeadBalance, combine
 from stages.core.mpcl.pretraining.optimizer import build_optimizer
 from stages.core.mpcl.trainable import TrainableEncoder
 from stages.core.store import arrays
-from stages.core.training.loop import Schedule, fit
+from stages.core.training.loop import Batch, Data, Load, Schedule, fit
 
 FrameworkParams = MocoV2Params | MocoV3Params | BarlowTwinsParams
 
@@ -84,29 +84,27 @@ def pretrain(
     balance = HeadBalance(heads.count, heads.balance, heads.epsilon)
     trained = nn.ModuleDict({"framework": framework, "balance": balance}).to(where).train()
     optimizer = build_optimizer(trained, params.optimizer, plan.batch)
-    steps, done, order = count // plan.batch, 0, rows
+    steps = plan.epochs * count // plan.batch
 
-    def start_epoch(epoch: int) -> None:
-        nonlocal done, order
+    def prepare(epoch: int) -> Load:
         balance.next_epoch(epoch, plan.least_spread)
-        done, order = epoch * steps, np.random.default_rng([seed, epoch]).permutation(rows)
+        order = np.random.default_rng([seed, epoch]).permutation(rows)
+        return lambda batch: device.staged(pixels[order[data_parallel.share(batch).numpy()]], where)
 
-    def step(batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        nonlocal done
+    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
         # Every process draws views of its own, from a generator that differs by its rank.
         drawn = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
         own = torch.Generator().manual_seed(drawn)
         torch.manual_seed(drawn)  # of dropout, which knows no other generator
-        images = torch.from_numpy(pixels[order[data_parallel.share(batch).numpy()]]).to(where, non_blocking=True)
+        images = batch.loaded.to(where, non_blocking=True)
         first, second = (augment(images, encoder.config.size, view, own) for view in plan.views)
-        measured = framework(first, second, done / (steps * plan.epochs), own)
-        done += 1
+        measured = framework(first, second, batch.number / steps, own)
         extra = heads.orthogonal * framework.projectors.overlap() if heads.variant == "orthogonal" else 0.0
         values = combine(measured, balance.weights.clone(), heads.contrast, extra)
         balance.record(measured.accuracies, values["spread"])
         return {name: value / processes.count() for name, value in values.items()}
 
-    schedule = Schedule(plan.epochs, plan.warmup, 0.0)
-    history = fit(trained, optimizer, schedule, count, plan.batch, seed, step, work, start_epoch, shared=True)
+    data, schedule = Data(count, plan.batch, prepare), Schedule(plan.epochs, plan.warmup, 0.0)
+    history = fit(trained, optimizer, schedule, data, step, seed, work)
     balance.next_epoch(plan.epochs, plan.least_spread)
     return history

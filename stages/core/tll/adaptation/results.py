@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from stages.core.compute.blocks import blocks_within
+from stages.core.store.reading import reading, remedy_for
 from stages.core.tll.adaptation.recall import better_ranks, recall_of
 from stages.core.tll.adaptation.training import Training
 
@@ -27,28 +28,64 @@ NEAREST = 5
 BLOCK_BYTES = 8 * 2**20
 
 
+class Recall(NamedTuple):
+    """A row of `recall.parquet`."""
+
+    row: str
+    at: str
+    run: int
+    k: int
+    recall: float
+
+
+class Rank(NamedTuple):
+    """A row of `ranks.parquet`."""
+
+    row: str
+    run: int
+    pair: int
+    rank: int
+
+
+class Found(NamedTuple):
+    """A row of `nearest.parquet`."""
+
+    row: str
+    pair: int
+    nearest: list[int]
+
+
+class Step(NamedTuple):
+    """A row of `history.csv`."""
+
+    row: str
+    step: int
+    loss: float
+    recall_at_1: float
+
+
 class Results:
     """The rows of the tables that are written."""
 
     def __init__(self, largest_k: int) -> None:
         self.ks = range(1, largest_k + 1)
-        self.recall: list[tuple[str, str, int, int, float]] = []
-        self.ranks: list[tuple[str, int, int, int]] = []
-        self.nearest: list[tuple[str, int, list[int]]] = []
-        self.history: list[tuple[str, int, float, float]] = []
+        self.recall: list[Recall] = []
+        self.ranks: list[Rank] = []
+        self.nearest: list[Found] = []
+        self.history: list[Step] = []
 
     def add_recall(self, row: str, at: str, run: int, recalls: Tensor) -> None:
-        self.recall += [(row, at, run, k, value) for k, value in zip(self.ks, recalls.tolist(), strict=True)]
+        self.recall += [Recall(row, at, run, k, value) for k, value in zip(self.ks, recalls.tolist(), strict=True)]
 
     def add_run(self, row: str, run: int, tested: np.ndarray, left: Tensor, right: Tensor) -> None:
         """A run's embeddings of its test pairs (unit length): ranks, recall, and for run 0 what is found."""
         (found,) = better_ranks(left[None], right[None])
         self.add_recall(row, "last", run, recall_of(found, self.ks))
-        self.ranks += [(row, run, *pair) for pair in zip(tested.tolist(), found.tolist(), strict=True)]
+        self.ranks += [Rank(row, run, *pair) for pair in zip(tested.tolist(), found.tolist(), strict=True)]
         if run == 0:
             count, rows = min(NEAREST, len(right)), blocks_within(len(left), 4 * len(right), BLOCK_BYTES)
             nearest = torch.cat([(left[block] @ right.T).topk(count).indices for block in rows]).cpu().numpy()
-            self.nearest += [(row, *pair) for pair in zip(tested.tolist(), tested[nearest].tolist(), strict=True)]
+            self.nearest += [Found(row, *pair) for pair in zip(tested.tolist(), tested[nearest].tolist(), strict=True)]
 
     def add_history(self, row: str, states: list[Training]) -> None:
         """The course of all runs; the best step is that of the highest mean aR@1 on the test pairs."""
@@ -58,18 +95,20 @@ class Results:
             self.add_recall(row, "best", run, values)
         losses = torch.cat([state.losses for state in states], 1).mean(1)
         steps = states[0].evaluated
-        self.history += [(row, s, float(losses[s - 1]), float(m)) for s, m in zip(steps, means, strict=True)]
+        self.history += [Step(row, s, float(losses[s - 1]), float(m)) for s, m in zip(steps, means, strict=True)]
+
+    def recall_at_1(self) -> dict[str, float]:
+        """The mean aR@1 of each row at its last step."""
+        rows = dict.fromkeys(found.row for found in self.recall)
+        last = [found for found in self.recall if found.at == "last" and found.k == 1]
+        return {row: float(np.mean([found.recall for found in last if found.row == row])) for row in rows}
 
     def write(self, folder: Path) -> None:
-        tables = {
-            "recall": (self.recall, ("row", "at", "run", "k", "recall")),
-            "ranks": (self.ranks, ("row", "run", "pair", "rank")),
-            "nearest": (self.nearest, ("row", "pair", "nearest")),
-        }
-        for name, (rows, header) in tables.items():
-            columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+        for name, rows in {"recall": self.recall, "ranks": self.ranks, "nearest": self.nearest}.items():
+            columns = {field: [getattr(row, field) for row in rows] for field in rows[0]._fields}
             pq.write_table(pa.table(columns), folder / f"{name}.parquet")
-        lines = ["row,step,loss,recall_at_1", *(f"{r},{s},{loss:.6g},{m:.6g}" for r, s, loss, m in self.history)]
+        lines = [f"{step.row},{step.step},{step.loss:.6g},{step.recall_at_1:.6g}" for step in self.history]
+        lines = [",".join(Step._fields), *lines]
         (folder / "history.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -163,12 +202,10 @@ class Comparison:
 
 def read(folder: Path) -> Comparison:
     """The tables of one study; ValueError where one is missing or damaged."""
-    try:
+    with reading(folder, remedy_for(folder)):
         recall, ranks = (pq.read_table(folder / f"{name}.parquet").to_pydict() for name in ("recall", "ranks"))
         with (folder / "history.csv").open(newline="", encoding="utf-8") as lines:
             history = list(csv.DictReader(lines))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{folder} is missing or damaged ({error}); delete it and run again") from error
     values: dict[tuple[str, str], dict[int, list[float]]] = {}
     for row, at, run, value in zip(*(recall[name] for name in ("row", "at", "run", "recall")), strict=True):
         values.setdefault((row, at), {}).setdefault(run, []).append(100 * value)

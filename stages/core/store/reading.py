@@ -1,0 +1,33 @@
+"""What an earlier stage wrote, read back: or one sentence that says which file is wrong, how, and what to do."""
+
+import csv
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+# What readers raise on a file that is not there, was cut short, or holds something else; pyarrow's and pydantic's own
+# errors are among them.
+DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError, csv.Error, SafetensorError)
+
+
+@contextmanager
+def reading(file: Path | str, remedy: str) -> Iterator[None]:
+    """A block that reads the file: what goes wrong in it becomes a ValueError that ends with the remedy."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise ValueError(f"{file} is missing or damaged ({error}); {remedy}") from error
+
+
+def remedy_for(folder: Path) -> str:
+    """What to do about a stage's output that is not whole."""
+    return f"delete {folder} and run the pipeline again (`dvc repro`), or `dvc checkout` if the cache has it"
+
+
+def read_json(file: Path) -> dict:
+    """A JSON file of a stage's output."""
+    with reading(file, remedy_for(file.parent)):
+        return json.loads(file.read_text(encoding="utf-8"))
