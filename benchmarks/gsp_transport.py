@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.measure import compare
-from stages.core.gsp.poolings.build import GeneralizedSumPooling
+from stages.core.gsp.poolings.generalized_sum import GeneralizedSumPooling
 from stages.core.gsp.poolings.selection import into_ball
 from stages.core.gsp.poolings.transport import newton_root, weight_transport
 

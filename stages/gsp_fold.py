@@ -8,8 +8,8 @@ Writes  <fold>-<repeat>/weights.safetensors   all that was trained, in its best 
         pictures.safetensors   rows; weights and strongest prototype of every place, from the first fold
         config.json        the run, the evaluated rows' number and the training classes of every fold
 
-The folds of a configuration are one item: they share feature maps and one start of the process, a killed run continues
-at its last validation, and half of the folds are of no use alone.
+The folds of a configuration are one item: they share feature maps and one start of the process, and half of them are of
+no use alone. A killed run continues at its last validation.
 """
 
 import copy

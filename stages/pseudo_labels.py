@@ -22,7 +22,6 @@ from stages.core.store.collection import open_features, read_tables
 
 class Params(schema.Section):
     max_iterations: int = Field(ge=1, description="Lloyd stops earlier when no label changes")
-    # The one default among all sections: profiles written before it keep their labels.
     exchanges: int = Field(ge=0, description="rounds of dissolving some clusters to split others")
 
 

@@ -1,4 +1,4 @@
-"""Tensors from files into modules, strictly: all of them, no others, of the same shapes."""
+"""Tensors into modules, strictly: all of them, no others, of the same shapes."""
 
 from pathlib import Path
 

@@ -1,9 +1,9 @@
 """The array store: every array that crosses a stage boundary, declared here, written in whole shards, read by mmap.
 
 A stored array is a Zarr v3 folder that any Zarr library can open. Its shards hold uncompressed inner chunks one behind
-the other, so a row sits at a computable offset and shuffled batches cost no more than a `numpy.memmap` (Zarr's own
-indexing decodes chunk by chunk). Zarr reads a missing shard as zeros without a word: `open` therefore refuses an array
-that is not complete, and compares checksums wherever reading everything is cheap.
+the other, so a row sits at a computable offset. Shuffled batches cost no more than with a `numpy.memmap`, where Zarr's
+own indexing decodes chunk by chunk. Zarr reads a missing shard as zeros without a word. So `open` refuses an array that
+is not complete, and compares checksums wherever reading everything is cheap.
 """
 
 import hashlib
@@ -166,10 +166,11 @@ def open(path: Path) -> Reader:
         (sharding,) = meta["codecs"]
         chunk_rows = sharding["configuration"]["chunk_shape"][0]
         raw = [codec["name"] for codec in sharding["configuration"]["codecs"]] == ["bytes"]
-        attributes = meta["attributes"]
-        digests = attributes["sha256"] if attributes["complete"] is True else None
+        if meta["attributes"].get("complete") is not True:
+            raise ValueError("its writer did not finish")
+        digests = meta["attributes"]["sha256"]
     count = -(-shape[0] // shard_rows)
-    if not raw or len(shape) != len(declared.dims) or str(dtype) not in declared.dtypes or len(digests or []) != count:
+    if not raw or len(shape) != len(declared.dims) or str(dtype) not in declared.dtypes or len(digests) != count:
         raise ValueError(f"{path} is not as declared ({dtype} {shape}, {count} shards); {remedy}")
     shards = []
     for i in range(count):

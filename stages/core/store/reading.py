@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pydantic import ValidationError
 from safetensors import SafetensorError
 
 # What readers raise on a file that is not there, was cut short, or holds something else; pyarrow's and pydantic's own
 # errors are among them.
 DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError, csv.Error, SafetensorError)
+SHOWN = 3
 
 
 @contextmanager
@@ -19,7 +21,18 @@ def reading(file: Path | str, remedy: str) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        raise ValueError(f"{file} is missing or damaged ({error}); {remedy}") from error
+        raise ValueError(f"{file} is missing or damaged ({reason(error)}); {remedy}") from error
+
+
+def reason(error: Exception) -> str:
+    """What the error says, in a line; a missing file's would only repeat the path, a missing key's is the bare key."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, ValidationError):
+        wrong = [f"{'.'.join(map(str, item['loc'])) or 'content'}: {item['msg']}" for item in error.errors()]
+        more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        return "; ".join(wrong[:SHOWN]) + more
+    return f"it holds no {error}" if isinstance(error, KeyError) else str(error)
 
 
 def remedy_for(folder: Path) -> str:

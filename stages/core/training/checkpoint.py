@@ -1,7 +1,7 @@
 """Checkpoints that outlive a kill: one safetensors file per run, replaced as a whole after every epoch.
 
-They live in `.work/<stage>/<key>/`, outside DVC; the key is made of everything the run depends on, so a run with other
-parameters, inputs or sources never picks up a foreign state, and going back finds the old one.
+They live in `.work/<stage>/<key>/`, outside DVC. The key is made of everything the run depends on: a run with other
+parameters, inputs or sources never picks up a foreign state, and going back to the old ones finds theirs.
 """
 
 import hashlib

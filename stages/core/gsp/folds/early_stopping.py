@@ -69,7 +69,7 @@ def fit(
     """Takes a `step` at a time and leaves `current` in its best state by `validate`; one row per validation.
 
     A step maps its number and a generator to a loss. Rows are {step, loss, map_at_r, rate}. Whether to stop and what
-    rate to use follow from the rows alone, and each period draws from a generator of its own, so a run continued from
+    rate to use follow from the rows alone, and each period draws from a generator of its own. So a run continued from
     the checkpoint in `folder` ends with the same bytes. The folder's name is the run's in messages. ValueError where
     the loss is not finite.
     """

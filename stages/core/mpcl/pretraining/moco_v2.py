@@ -24,7 +24,7 @@ class MocoV2Params(Section):
     temperature: float = Field(gt=0)
     momentum: float = Field(ge=0, lt=1, description="of the copies")
     norm_splits: int = Field(
-        ge=1, description="parts of the whole batch, which batch norms see alone; 2 or more for an encoder with"
+        ge=1, description="parts of the batch, each normalised alone; 2 or more for an encoder with batch norm"
     )
 
 

@@ -151,8 +151,8 @@ def gain(
 ) -> Gain:
     """How much more often pairs are found within rank k, with a paired bootstrap interval.
 
-    `tested` names the pair of each rank. A pair is tested in several splits, so pairs are what is drawn anew, each with
-    all its ranks under both models (percentile interval, 2,000 draws).
+    `tested` names the pair of each rank. A pair is tested in several splits, so whole pairs are drawn anew, each
+    with all its ranks under both models. The interval is that of the percentiles of 2,000 draws.
     """
     differences = (after <= k).astype(np.float64) - (before <= k)
     pairs, owner = np.unique(tested, return_inverse=True)

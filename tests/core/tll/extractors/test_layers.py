@@ -127,5 +127,5 @@ def test_save__restores_the_same_numbers(tmp_path):
     layers.save(made, tmp_path)
     torch.testing.assert_close(layers.restore(tmp_path)(pictures()), made(pictures()), rtol=0, atol=0)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="is missing or not an extractor's config"):
+    with pytest.raises(ValueError, match=r"config.json is missing or damaged .library: Field required"):
         layers.restore(tmp_path)
