@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from stages import mpcl_encoder, mpcl_probe
+from stages.core.encoder.model import save
 from stages.core.mpcl.pretraining.run import Heads, Plan, pretrain
-from stages.core.mpcl.trainable import save
 from stages.core.runner.command import read_params
 from stages.core.runner.lists import Pretraining
 from stages.core.store.collection import open_pixels, read_tables
