@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 
 from encoders import detection
+from stages.core.encoder.model import save
 from tests.helpers.pretraining_world import RESNET, network
 from tests.helpers.small import CONFIG
 
