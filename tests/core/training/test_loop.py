@@ -35,27 +35,32 @@ class Killed(BaseException):
     pass
 
 
-def killer(after):
+def at_call(number, change):
+    """A wrapper for steps: what call `number` returns, counted from 1, goes through `change`."""
+
     def wrap(step):
         calls = 0
 
         def counted(batch, generator):
             nonlocal calls
             calls += 1
-            if calls > after:
-                raise Killed
-            return step(batch, generator)
+            values = step(batch, generator)
+            return change(values) if calls == number else values
 
         return counted
 
     return wrap
 
 
+def kill(values):
+    raise Killed
+
+
 @pytest.mark.parametrize("after", [3, 7, 20, 27])
 def test_fit__continued_after_a_kill_ends_with_the_same_bytes(tmp_path, after):
     whole, history = train(tmp_path / "whole", 5)
     with pytest.raises(Killed):
-        train(tmp_path / "killed", 5, step_wrapper=killer(after))
+        train(tmp_path / "killed", 5, step_wrapper=at_call(after + 1, kill))
     again, continued = train(tmp_path / "killed", 5)
     assert continued == history
     for name, tensor in whole.state_dict().items():
@@ -92,17 +97,7 @@ def test_fit__minimises(tmp_path):
 
 
 def test_fit__a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_path):
-    def spoil(step):
-        calls = 0
-
-        def spoiled(batch, generator):
-            nonlocal calls
-            calls += 1
-            loss = step(batch, generator)["loss"]
-            return {"loss": loss * math.nan if calls == 9 else loss}
-
-        return spoiled
-
+    spoil = at_call(9, lambda values: {"loss": values["loss"] * math.nan})
     with pytest.raises(
         ValueError, match=r"loss became nan in epoch 2; the state after epoch 1 is kept in .*lower the learning rate"
     ):

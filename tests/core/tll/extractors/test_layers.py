@@ -10,18 +10,8 @@ from stages.core.encoder.model import load as load_encoder
 from stages.core.tll.extractors import layers
 from stages.core.tll.extractors.config import Extractor
 from stages.core.tll.extractors.layers import Layers
+from tests.helpers.settings import CONVOLUTIONS, ENCODER
 from tests.helpers.small import SIZE, write_encoder
-
-CONVOLUTIONS = {
-    "library": "timm",
-    "network": "resnet10t",
-    "kwargs": {},
-    "side": 32,
-    "mean": (0.5, 0.5, 0.5),
-    "std": (0.25, 0.25, 0.25),
-    "layers": ["layer1", "layer3"],
-}
-ENCODER = {"library": "encoder", "network": None, "kwargs": {}, "side": None, "mean": None, "std": None}
 
 
 def pictures(count: int = 3, size: int = 32) -> torch.Tensor:
