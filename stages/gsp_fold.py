@@ -28,8 +28,8 @@ from stages.core.gsp.folds.classes import ClassBatches
 from stages.core.gsp.folds.embedder import (
     START,
     Embedder,
-    Loss,
-    Losses,
+    LossParams,
+    Objective,
     Values,
     embed,
     parameter_groups,
@@ -52,7 +52,7 @@ class Params(schema.Section):
     embedding: int = Field(ge=2)
     protocol: classes.Protocol
     stopping: early_stopping.Stopping
-    losses: dict[str, Loss]
+    losses: dict[str, LossParams]
     poolings: dict[str, Values]
     ridge: float = Field(gt=0, description="of the zero-shot loss's predictor")
     scale: float = Field(gt=0, description="of the zero-shot loss's softmax")
@@ -64,21 +64,21 @@ class Params(schema.Section):
     pictures: int = Field(ge=1, description="test classes to show weights of")
 
 
-def configure(run: Run, params: Params) -> tuple[Loss, Losses, dict]:
+def configure(run: Run, params: Params) -> tuple[LossParams, Objective, dict]:
     """The run's loss and the values of its pooling; ValueError lists what params.yaml knows."""
     for title, name, known in (("losses", run.loss, params.losses), ("poolings", run.pooling, params.poolings)):
         if name not in known:
             raise ValueError(f"no gsp_fold.{title}.{name}; known: {', '.join(sorted(known))}")
     loss = params.losses[run.loss]
-    zero_shot = Losses(run.loss, loss.values, run.zero_shot, params.ridge, params.scale)
-    return loss, zero_shot, params.poolings[run.pooling] | run.values
+    objective = Objective(run.loss, loss.values, run.zero_shot, params.ridge, params.scale)
+    return loss, objective, params.poolings[run.pooling] | run.values
 
 
 def train(
     maps: Maps, fold: classes.Fold, table: Images, run: Run, params: Params, seed: int, work: Path
 ) -> tuple[Embedder, early_stopping.History]:
     """The embedder in its best state (and with it a backbone that trains), and its history."""
-    loss, losses, values = configure(run, params)
+    loss, objective, values = configure(run, params)
     is_train, labels = table.splits == "train", table.labels
     mine = np.flatnonzero(is_train & np.isin(labels, fold.train))
     watched = np.flatnonzero(is_train & np.isin(labels, fold.validation) if len(fold.validation) else ~is_train)
@@ -87,7 +87,7 @@ def train(
     torch.manual_seed(seed)  # layers and losses draw their start from the global generator
     backbone = maps.backbone if maps.backbone.is_trained else None
     sizes = (maps.shape[0], params.hidden, params.embedding, len(fold.train))
-    current = Embedder(backbone, *sizes, run.pooling, values, losses).to(maps.where)
+    current = Embedder(backbone, *sizes, run.pooling, values, objective).to(maps.where)
     if current.has_prototypes:
         some = torch.randperm(len(mine), generator=torch.Generator().manual_seed(seed))[:START].numpy()
         current.start(torch.cat(list(maps.plain(mine[some]))), seed)

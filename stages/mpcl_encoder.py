@@ -25,7 +25,7 @@ from stages.core.mpcl.pretraining.barlow_twins import BarlowTwinsParams
 from stages.core.mpcl.pretraining.moco_v2 import MocoV2Params
 from stages.core.mpcl.pretraining.moco_v3 import MocoV3Params
 from stages.core.mpcl.pretraining.objective import columns
-from stages.core.mpcl.pretraining.run import FrameworkParams, Heads, Plan, pretrain
+from stages.core.mpcl.pretraining.run import FrameworkParams, HeadSettings, Plan, pretrain
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists, Part, Pretraining
 from stages.core.store.collection import open_pixels, read_tables
@@ -116,7 +116,7 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
                 "set it to false, or start at random"
             )
         trainable.fix_patches(encoder)  # before the copy that is kept as the start
-    heads = Heads(
+    heads = HeadSettings(
         count=chosen.heads,
         reading=chosen.projectors,
         variant=chosen.variant,

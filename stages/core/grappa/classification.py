@@ -15,7 +15,7 @@ from stages.core.encoder.views import Augmentation, augment
 from stages.core.losses.norm_softmax import norm_softmax
 from stages.core.runner.schema import Section
 from stages.core.store import arrays
-from stages.core.training.loop import Batch, Data, Schedule, fit
+from stages.core.training.loop import Batch, Loader, Schedule, fit
 
 
 class ClassifierSettings(Section):
@@ -56,7 +56,7 @@ def train(
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
         # Every process draws the views of the whole batch, and takes its share of them through the model.
         mine = processes.share(len(batch.rows))
-        images = batch.loaded.to(where, non_blocking=True)
+        images = batch.content.to(where, non_blocking=True)
         views = augment(images, model.config.size, params.augmentation, generator)
         with device.autocast(where, params.precision):
             tokens = model.features(views[mine])
@@ -65,8 +65,8 @@ def train(
         part = len(tokens) / len(batch.rows)
         return {"loss": part * loss, "accuracy": part * accuracy}
 
-    data = Data(len(rows), params.batch, lambda epoch: read)
-    return fit(trained, optimizer, Schedule(params.epochs, params.warmup, 0.0), data, step, seed, work)
+    loader = Loader(len(rows), params.batch, lambda epoch: read)
+    return fit(trained, optimizer, Schedule(params.epochs, params.warmup, 0.0), loader, step, seed, work)
 
 
 def class_means(embeddings: Tensor, labels: Tensor) -> Tensor:

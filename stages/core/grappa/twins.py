@@ -21,7 +21,7 @@ from stages.core.losses.barlow_twins import barlow_twins
 from stages.core.retrieval.neighbours import nearest
 from stages.core.runner.schema import Section
 from stages.core.store import arrays
-from stages.core.training.loop import Batch, Data, Load, Schedule, fit
+from stages.core.training.loop import Batch, Loader, Read, Schedule, fit
 
 
 class TwinSettings(Section):
@@ -97,15 +97,15 @@ def learn(
     of partners for an epoch; without it an image is its own partner.
     """
 
-    def prepare(epoch: int) -> Load:
+    def prepare(epoch: int) -> Read:
         table = None if neighbours is None else neighbours(epoch)
         return lambda rows: None if table is None else table[rows]
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
         partners = batch.rows
-        if batch.loaded is not None:
-            choice = torch.randint(batch.loaded.shape[1], (len(partners), 1), generator=generator)
-            partners = batch.loaded.gather(1, choice).squeeze(1)
+        if batch.content is not None:
+            choice = torch.randint(batch.content.shape[1], (len(partners), 1), generator=generator)
+            partners = batch.content.gather(1, choice).squeeze(1)
         inputs = torch.cat([views(batch.rows, False, generator), views(partners, True, generator)])
         features = encode(inputs)
         # Each half goes through the projector alone: its batch norm must not see both members of a pair at once.
@@ -113,8 +113,8 @@ def learn(
         # Every process computes the whole batch, so its part of their sum is one by their number.
         return {"loss": params.scale * barlow_twins(first, second, params.beta) / processes.count()}
 
-    data, schedule = Data(count, params.batch, prepare), Schedule(params.epochs, params.warmup, 0.001)
-    return fit(trained, build_optimizer(trained, params), schedule, data, step, seed, work)
+    loader, schedule = Loader(count, params.batch, prepare), Schedule(params.epochs, params.warmup, 0.001)
+    return fit(trained, build_optimizer(trained, params), schedule, loader, step, seed, work)
 
 
 def train(

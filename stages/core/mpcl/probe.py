@@ -16,7 +16,7 @@ from stages.core.mpcl.trainable import TrainableEncoder
 from stages.core.retrieval.neighbours import nearest
 from stages.core.runner.schema import Section
 from stages.core.store import arrays
-from stages.core.training.loop import Batch, Data, Schedule, batches, fit
+from stages.core.training.loop import Batch, Loader, Schedule, batches, fit
 
 Labels = Int64[np.ndarray, " image"]
 
@@ -124,7 +124,7 @@ def fine_tune(
         return device.staged(pixels[rows[batch.numpy()]], where)
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        images = batch.loaded.to(where, non_blocking=True)
+        images = batch.content.to(where, non_blocking=True)
         if recipe.augmentation is None:
             views = centre_crop(images, network.config.size)
         else:
@@ -133,8 +133,8 @@ def fine_tune(
         # Every process computes the whole batch, so its part of their sum is one by their number.
         return {"loss": loss / processes.count()}
 
-    data = Data(len(rows), recipe.batch, lambda epoch: read)
-    fit(trained, optimizer, Schedule(recipe.epochs, 0.0, 0.0), data, step, seed, work)
+    loader = Loader(len(rows), recipe.batch, lambda epoch: read)
+    fit(trained, optimizer, Schedule(recipe.epochs, 0.0, 0.0), loader, step, seed, work)
     network.eval()
     return trained["classifier"]
 

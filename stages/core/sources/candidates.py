@@ -13,7 +13,7 @@ from stages.core.sources.decode import Picture, decode_all
 from stages.core.store.square import square
 
 
-class Row(NamedTuple):
+class Assignment(NamedTuple):
     """What is known of an image before it is decoded."""
 
     label: int
@@ -27,19 +27,19 @@ class Candidates(NamedTuple):
     `rejected` is {path: reason} of what was left out already.
     """
 
-    rows: dict[str, Row]
+    rows: dict[str, Assignment]
     outcomes: Iterator[Picture | str]
     rejected: dict[str, str]
 
 
-def assign(class_names: list[str], unseen: bool = False) -> dict[str, Row]:
+def assign(class_names: list[str], unseen: bool = False) -> dict[str, Assignment]:
     """The row of each class's images, for sorted names: the first half trains; the class of flat folders is ""."""
     if class_names == [""]:
         if unseen:
             raise ValueError("a flat folder has no labels, so as an unseen task it could not be evaluated")
-        return {"": Row(-1, "", "train")}
+        return {"": Assignment(-1, "", "train")}
     half = 0 if unseen else (len(class_names) + 1) // 2
-    return {name: Row(i, name, "train" if i < half else "test") for i, name in enumerate(class_names)}
+    return {name: Assignment(i, name, "train" if i < half else "test") for i, name in enumerate(class_names)}
 
 
 def by_class(
@@ -64,7 +64,7 @@ def in_splits(raw: Path, size: int, max_pixels: int) -> Candidates:
     labels = {name: i if name else -1 for i, name in enumerate(sorted(train))}
     places = {"train": "train", "test": "val"}
     rows = {
-        f"{places[split]}/{path}": Row(labels[name], name, split)
+        f"{places[split]}/{path}": Assignment(labels[name], name, split)
         for split, listing in listings.items()
         for path, name in sorted(listing.images.items(), key=lambda item: (item[1], item[0]))
     }
@@ -88,5 +88,5 @@ def published(raw: Path, source: str, unseen: bool, size: int, max_pixels: int, 
     asked = [split if split in ("query", "gallery") else "test" for split in dataset.splits.tolist()]
     splits = ["train" if train else other for train, other in zip(is_train.tolist(), asked, strict=True)]
     names = [dataset.class_names[label] for label in dataset.labels]
-    rows = map(Row, dataset.labels.tolist(), names, splits)
+    rows = map(Assignment, dataset.labels.tolist(), names, splits)
     return Candidates(dict(zip(paths, rows, strict=True)), outcomes, {})

@@ -20,28 +20,28 @@ log = logging.getLogger(__name__)
 
 
 class Batch(NamedTuple):
-    """What one step learns from: its rows, and what was loaded of them. `number` counts the steps of all epochs."""
+    """What one step learns from: its rows, and what was read of them. `number` counts the steps of all epochs."""
 
     number: int
     rows: Int[Tensor, " row"]
-    loaded: Tensor | None
+    content: Tensor | None
 
 
-Load = Callable[[Tensor], Tensor | None]
+Read = Callable[[Tensor], Tensor | None]
 Step = Callable[[Batch, torch.Generator], dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
-class Data:
+class Loader:
     """The rows 0 to `count` - 1, gone through in shuffled batches of `batch`.
 
-    `prepare` is called before every epoch, with its number from 0. It returns what loads the rows of a batch; a thread
+    `prepare` is called before every epoch, with its number from 0. It returns what reads the rows of a batch; a thread
     does so while the batch before is computed.
     """
 
     count: int
     batch: int
-    prepare: Callable[[int], Load]
+    prepare: Callable[[int], Read]
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,12 @@ def fit(
     trained: nn.Module,
     optimizer: torch.optim.Optimizer,
     schedule: Schedule,
-    data: Data,
+    loader: Loader,
     step: Step,
     seed: int,
     folder: Path,
 ) -> list[dict[str, int | float]]:
-    """Takes a `step` for every batch of `data` in every epoch; returns one row per epoch, the means of its values.
+    """Takes a `step` for every batch of `loader` in every epoch; returns one row per epoch, the means of its values.
 
     `trained` holds all that changes. A step maps a batch and a generator to named values, of which `loss` is minimised;
     they are this process's part of a sum over all processes. Every epoch draws from a generator of its own (seed,
@@ -92,15 +92,15 @@ def fit(
     history = checkpoint.resume(folder, trained, optimizer)
     for epoch in range(len(history), schedule.epochs):
         generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
-        load = data.prepare(epoch)
+        read = loader.prepare(epoch)
         totals: dict[str, Tensor] = {}
-        pieces = batches(data.count, data.batch, generator)
-        shown = progress(ahead(pieces, load), f"epoch {epoch + 1}/{schedule.epochs}", len(pieces), unit="batch")
-        for i, (rows, loaded) in enumerate(shown):
+        pieces = batches(loader.count, loader.batch, generator)
+        shown = progress(ahead(pieces, read), f"epoch {epoch + 1}/{schedule.epochs}", len(pieces), unit="batch")
+        for i, (rows, content) in enumerate(shown):
             factor = schedule.factor(epoch + i / len(pieces))
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
-            values = step(Batch(epoch * len(pieces) + i, rows, loaded), generator)
+            values = step(Batch(epoch * len(pieces) + i, rows, content), generator)
             optimizer.zero_grad(set_to_none=True)
             values["loss"].backward()
             trainable = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -108,7 +108,7 @@ def fit(
             optimizer.step()
             # Summed on the device: reading a number here would make every step wait for the accelerator.
             for name, value in values.items():
-                totals[name] = totals.get(name, 0) + value.detach() * len(rows) / data.count
+                totals[name] = totals.get(name, 0) + value.detach() * len(rows) / loader.count
         sums = torch.stack([total.double() for total in totals.values()])
         processes.add_up([sums])
         history.append({"epoch": epoch + 1} | dict(zip(totals, sums.tolist(), strict=True)))

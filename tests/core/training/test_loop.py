@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from stages.core.training import checkpoint
-from stages.core.training.loop import Data, Schedule, batches, fit
+from stages.core.training.loop import Loader, Schedule, batches, fit
 
 
 def problem(learning_rate=0.05):
@@ -17,17 +17,17 @@ def problem(learning_rate=0.05):
 
     def step(batch, generator):
         noise = torch.randn(len(batch.rows), 4, generator=generator)
-        return {"loss": (module(batch.loaded + 0.1 * noise).squeeze(1) - x[batch.rows].sum(1)).square().mean()}
+        return {"loss": (module(batch.content + 0.1 * noise).squeeze(1) - x[batch.rows].sum(1)).square().mean()}
 
-    return module, optimizer, Data(50, 8, lambda epoch: x.__getitem__), step
+    return module, optimizer, Loader(50, 8, lambda epoch: x.__getitem__), step
 
 
 def train(folder, epochs, step_wrapper=None):
-    module, optimizer, data, step = problem()
+    module, optimizer, loader, step = problem()
     if step_wrapper:
         step = step_wrapper(step)
     schedule = Schedule(epochs, 1.0, 0.0)
-    history = fit(module, optimizer, schedule, data, step, 7, folder)
+    history = fit(module, optimizer, schedule, loader, step, 7, folder)
     return module, history
 
 
@@ -72,18 +72,18 @@ def test_fit__prepares_every_epoch_and_numbers_the_steps_on(tmp_path):
     seen = []
 
     def course(epochs):
-        module, optimizer, data, step = problem()
+        module, optimizer, loader, step = problem()
 
         def prepare(epoch):
             seen.append(f"epoch {epoch}")
-            return data.prepare(epoch)
+            return loader.prepare(epoch)
 
         def watched(batch, generator):
             seen.append(batch.number)
-            assert torch.equal(batch.loaded, data.prepare(0)(batch.rows))
+            assert torch.equal(batch.content, loader.prepare(0)(batch.rows))
             return step(batch, generator)
 
-        fit(module, optimizer, Schedule(epochs, 0.0, 1.0), Data(50, 8, prepare), watched, 7, tmp_path)
+        fit(module, optimizer, Schedule(epochs, 0.0, 1.0), Loader(50, 8, prepare), watched, 7, tmp_path)
 
     course(1)
     course(2)

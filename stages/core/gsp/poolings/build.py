@@ -17,8 +17,8 @@ from stages.core.gsp.poolings.gsop import GSoP
 from stages.core.gsp.poolings.netvlad import NetVLAD
 from stages.core.gsp.poolings.otp import OTP
 from stages.core.gsp.poolings.plain import Average, AverageMaximum, GeneralisedMean, Maximum, Pooled
+from stages.core.gsp.poolings.prototypes import start_prototypes
 from stages.core.gsp.poolings.selected import SelectedMaximum, SelectedMean, SelectedSum
-from stages.core.gsp.poolings.selection import start_prototypes
 from stages.core.gsp.poolings.solar import SOLAR
 from stages.core.gsp.poolings.t_smk import NormWeighted
 from stages.core.gsp.poolings.tfm import Transformer

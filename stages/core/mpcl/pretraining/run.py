@@ -18,13 +18,13 @@ from stages.core.mpcl.pretraining.objective import Balance, HeadBalance, combine
 from stages.core.mpcl.pretraining.optimizer import build_optimizer
 from stages.core.mpcl.trainable import TrainableEncoder
 from stages.core.store import arrays
-from stages.core.training.loop import Batch, Data, Load, Schedule, fit
+from stages.core.training.loop import Batch, Loader, Read, Schedule, fit
 
 FrameworkParams = MocoV2Params | MocoV3Params | BarlowTwinsParams
 
 
 @dataclass(frozen=True)
-class Heads:
+class HeadSettings:
     """How many projectors, how they are built, and what sets them apart."""
 
     count: int
@@ -49,7 +49,7 @@ class Plan:
 
 
 def build_framework(
-    encoder: TrainableEncoder, heads: Heads, params: FrameworkParams, batch: int, generator: torch.Generator
+    encoder: TrainableEncoder, heads: HeadSettings, params: FrameworkParams, batch: int, generator: torch.Generator
 ) -> MocoV2 | MocoV3 | BarlowTwins:
     """The framework that these parameters belong to, around the encoder; ValueError for a pair that cannot work."""
     projectors = build_projectors(
@@ -66,7 +66,7 @@ def pretrain(
     encoder: TrainableEncoder,
     pixels: arrays.Reader,
     rows: np.ndarray,
-    heads: Heads,
+    heads: HeadSettings,
     params: FrameworkParams,
     plan: Plan,
     seed: int,
@@ -86,7 +86,7 @@ def pretrain(
     optimizer = build_optimizer(trained, params.optimizer, plan.batch)
     steps = plan.epochs * count // plan.batch
 
-    def prepare(epoch: int) -> Load:
+    def prepare(epoch: int) -> Read:
         balance.next_epoch(epoch, plan.least_spread)
         order = np.random.default_rng([seed, epoch]).permutation(rows)
         return lambda batch: device.staged(pixels[order[data_parallel.share(batch).numpy()]], where)
@@ -96,7 +96,7 @@ def pretrain(
         drawn = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
         own = torch.Generator().manual_seed(drawn)
         torch.manual_seed(drawn)  # of dropout, which knows no other generator
-        images = batch.loaded.to(where, non_blocking=True)
+        images = batch.content.to(where, non_blocking=True)
         first, second = (augment(images, encoder.config.size, view, own) for view in plan.views)
         measured = framework(first, second, batch.number / steps, own)
         extra = heads.orthogonal * framework.projectors.overlap() if heads.variant == "orthogonal" else 0.0
@@ -104,7 +104,7 @@ def pretrain(
         balance.record(measured.accuracies, values["spread"])
         return {name: value / processes.count() for name, value in values.items()}
 
-    data, schedule = Data(count, plan.batch, prepare), Schedule(plan.epochs, plan.warmup, 0.0)
-    history = fit(trained, optimizer, schedule, data, step, seed, work)
+    loader, schedule = Loader(count, plan.batch, prepare), Schedule(plan.epochs, plan.warmup, 0.0)
+    history = fit(trained, optimizer, schedule, loader, step, seed, work)
     balance.next_epoch(plan.epochs, plan.least_spread)
     return history

@@ -28,7 +28,7 @@ NEAREST = 5
 BLOCK_BYTES = 8 * 2**20
 
 
-class Recall(NamedTuple):
+class RecallRow(NamedTuple):
     """A row of `recall.parquet`."""
 
     row: str
@@ -38,7 +38,7 @@ class Recall(NamedTuple):
     recall: float
 
 
-class Rank(NamedTuple):
+class RankRow(NamedTuple):
     """A row of `ranks.parquet`."""
 
     row: str
@@ -47,7 +47,7 @@ class Rank(NamedTuple):
     rank: int
 
 
-class Found(NamedTuple):
+class NearestRow(NamedTuple):
     """A row of `nearest.parquet`."""
 
     row: str
@@ -55,7 +55,7 @@ class Found(NamedTuple):
     nearest: list[int]
 
 
-class Step(NamedTuple):
+class HistoryRow(NamedTuple):
     """A row of `history.csv`."""
 
     row: str
@@ -69,23 +69,25 @@ class Results:
 
     def __init__(self, largest_k: int) -> None:
         self.ks = range(1, largest_k + 1)
-        self.recall: list[Recall] = []
-        self.ranks: list[Rank] = []
-        self.nearest: list[Found] = []
-        self.history: list[Step] = []
+        self.recall: list[RecallRow] = []
+        self.ranks: list[RankRow] = []
+        self.nearest: list[NearestRow] = []
+        self.history: list[HistoryRow] = []
 
     def add_recall(self, row: str, at: str, run: int, recalls: Tensor) -> None:
-        self.recall += [Recall(row, at, run, k, value) for k, value in zip(self.ks, recalls.tolist(), strict=True)]
+        self.recall += [RecallRow(row, at, run, k, value) for k, value in zip(self.ks, recalls.tolist(), strict=True)]
 
     def add_run(self, row: str, run: int, tested: np.ndarray, left: Tensor, right: Tensor) -> None:
         """A run's embeddings of its test pairs (unit length): ranks, recall, and for run 0 what is found."""
         (found,) = better_ranks(left[None], right[None])
         self.add_recall(row, "last", run, recall_of(found, self.ks))
-        self.ranks += [Rank(row, run, *pair) for pair in zip(tested.tolist(), found.tolist(), strict=True)]
+        self.ranks += [RankRow(row, run, *pair) for pair in zip(tested.tolist(), found.tolist(), strict=True)]
         if run == 0:
             count, rows = min(NEAREST, len(right)), blocks_within(len(left), 4 * len(right), BLOCK_BYTES)
             nearest = torch.cat([(left[block] @ right.T).topk(count).indices for block in rows]).cpu().numpy()
-            self.nearest += [Found(row, *pair) for pair in zip(tested.tolist(), tested[nearest].tolist(), strict=True)]
+            self.nearest += [
+                NearestRow(row, *pair) for pair in zip(tested.tolist(), tested[nearest].tolist(), strict=True)
+            ]
 
     def add_history(self, row: str, states: list[Training]) -> None:
         """The course of all runs; the best step is that of the highest mean aR@1 on the test pairs."""
@@ -95,7 +97,7 @@ class Results:
             self.add_recall(row, "best", run, values)
         losses = torch.cat([state.losses for state in states], 1).mean(1)
         steps = states[0].evaluated
-        self.history += [Step(row, s, float(losses[s - 1]), float(m)) for s, m in zip(steps, means, strict=True)]
+        self.history += [HistoryRow(row, s, float(losses[s - 1]), float(m)) for s, m in zip(steps, means, strict=True)]
 
     def recall_at_1(self) -> dict[str, float]:
         """The mean aR@1 of each row at its last step."""
@@ -108,7 +110,7 @@ class Results:
             columns = {field: [getattr(row, field) for row in rows] for field in rows[0]._fields}
             pq.write_table(pa.table(columns), folder / f"{name}.parquet")
         lines = [f"{step.row},{step.step},{step.loss:.6g},{step.recall_at_1:.6g}" for step in self.history]
-        lines = [",".join(Step._fields), *lines]
+        lines = [",".join(HistoryRow._fields), *lines]
         (folder / "history.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -21,7 +21,7 @@ def heads(**changes):
         "dropout": 0.1,
         "orthogonal": 1.0,
     }
-    return run.Heads(**(values | changes))
+    return run.HeadSettings(**(values | changes))
 
 
 def plan(**changes):
