@@ -128,19 +128,3 @@ def test_concatenate__equals_one_array(tmp_path, images, small_shards):
     np.testing.assert_array_equal(joined[rows], images[rows])
     np.testing.assert_array_equal(joined[:], images)
     assert joined.shape == images.shape
-
-
-def test_getitem__outside_the_array(tmp_path, images):
-    write(tmp_path / "pixels.zarr", images)
-    with pytest.raises(IndexError, match="101 rows"):
-        arrays.open(tmp_path / "pixels.zarr")[np.array([101])]
-
-
-def test_getitem__large_rows_are_gathered_like_small_ones(tmp_path, monkeypatch):
-    images = np.random.default_rng(0).integers(0, 256, (23, 32, 32, 3), dtype=np.uint8)
-    monkeypatch.setattr(arrays, "SHARD_BYTES", 5 * images[0].nbytes)
-    write(tmp_path / "pixels.zarr", images)
-    reader = arrays.open(tmp_path / "pixels.zarr")
-    rows = np.random.default_rng(1).integers(0, 23, 40)
-    assert images[0].nbytes > arrays.LARGE_ROW and len(reader.shards) == 5
-    np.testing.assert_array_equal(reader[rows], images[rows])

@@ -99,8 +99,7 @@ def fit(
         if best(history, stopping.least_gain) == len(history) - 1:
             trained["best"].load_state_dict(current.state_dict())
         checkpoint.save(folder, trained, optimizer, history)
-    top = history[best(history, stopping.least_gain)]
-    found = (100 * top["map_at_r"], top["step"], history[-1]["step"])
-    log.info("%s: validation MAP@R %.2f %% at step %d of %d", folder.name, *found)
+    top, last = history[best(history, stopping.least_gain)], history[-1]["step"]
+    log.info("%s: MAP@R %.2f %% at step %d of %d", folder.name, 100 * top["map_at_r"], top["step"], last)
     current.load_state_dict(trained["best"].state_dict())
     return history

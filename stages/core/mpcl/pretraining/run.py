@@ -62,6 +62,13 @@ def build_framework(
     return BarlowTwins(encoder, projectors, params)
 
 
+def own_generator(generator: torch.Generator) -> torch.Generator:
+    """Every process draws views of its own, from a generator that differs by its rank; dropout's is seeded alike."""
+    drawn = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
+    torch.manual_seed(drawn)  # of dropout, which knows no other generator
+    return torch.Generator().manual_seed(drawn)
+
+
 def pretrain(
     encoder: TrainableEncoder,
     pixels: arrays.Reader,
@@ -79,8 +86,7 @@ def pretrain(
         raise ValueError(f"{len(rows)} images do not fill one batch of {plan.batch}: set a smaller batch")
     where = device.best()
     torch.manual_seed(seed)  # of the projectors' start
-    generator = torch.Generator().manual_seed(seed)
-    framework = build_framework(encoder, heads, params, plan.batch, generator)
+    framework = build_framework(encoder, heads, params, plan.batch, torch.Generator().manual_seed(seed))
     balance = HeadBalance(heads.count, heads.balance, heads.epsilon)
     trained = nn.ModuleDict({"framework": framework, "balance": balance}).to(where).train()
     optimizer = build_optimizer(trained, params.optimizer, plan.batch)
@@ -92,10 +98,7 @@ def pretrain(
         return lambda batch: device.staged(pixels[order[data_parallel.share(batch).numpy()]], where)
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        # Every process draws views of its own, from a generator that differs by its rank.
-        drawn = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
-        own = torch.Generator().manual_seed(drawn)
-        torch.manual_seed(drawn)  # of dropout, which knows no other generator
+        own = own_generator(generator)
         images = batch.content.to(where, non_blocking=True)
         first, second = (augment(images, encoder.config.size, view, own) for view in plan.views)
         measured = framework(first, second, batch.number / steps, own)
