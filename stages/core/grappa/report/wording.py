@@ -1,6 +1,7 @@
 """How the report names the models, and which rows it sets in bold."""
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable
 
 from stages.core.grappa.report import scores
@@ -28,7 +29,11 @@ def title_of(model: str) -> tuple[str, str]:
     task, _, how = model.rpartition("-")
     if task and how in HOW:
         return f"Supervised on {task}", f"{HOW[how]}, true labels: not comparable"
-    return TITLES.get(model, (f"Adaptor {model}", "one granularity"))
+    if model in TITLES:
+        return TITLES[model]
+    if re.fullmatch(r"k[0-9]+", model):
+        return f"Adaptor {model}", "one granularity"
+    return f"{model.replace('_', ' ').capitalize()} fusion", "one model"
 
 
 # What the templates of this room ask for beside their content.

@@ -12,6 +12,7 @@ def test_placement__keeps_the_order_and_the_track():
 def test_title_of__names_known_and_single_models():
     assert wording.title_of("neighbour")[0] == "Neighbour fusion"
     assert wording.title_of("k64") == ("Adaptor k64", "one granularity")
+    assert wording.title_of("far_views") == ("Far views fusion", "one model")
 
 
 def test_best_rows__none_that_saw_labels():
