@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from stages import mpcl_encoder, mpcl_probe
-from stages.core.mpcl.pretraining.run import Heads, Plan, pretrain
-from stages.core.mpcl.trainable import save
+from stages.core.encoder.model import save
+from stages.core.mpcl.pretraining.run import HeadSettings, Plan, pretrain
 from stages.core.runner.command import read_params
 from stages.core.runner.lists import Pretraining
 from stages.core.store.collection import open_pixels, read_tables
@@ -37,7 +37,7 @@ def run(images: Path, chosen: Pretraining, seed: int, folder: Path) -> dict[str,
     pixels, collection = open_pixels(images, tasks), read_tables(images, tasks)
     encoder = mpcl_encoder.build_encoder(Path("-"), chosen, params, pixels.shape[1], seed)
     reading, kind = chosen.projectors, chosen.variant
-    heads = Heads(chosen.heads, reading, kind, chosen.contrast, chosen.balance, params.epsilon, 0.0, 0.0)
+    heads = HeadSettings(chosen.heads, reading, kind, chosen.contrast, chosen.balance, params.epsilon, 0.0, 0.0)
     plan = Plan(params.epochs, params.batch, params.warmup, params.least_spread, tuple(params.views))
     pretrain(encoder, pixels, collection.train, heads, params.framework(chosen.framework), plan, seed, folder / "work")
     save(encoder, folder)

@@ -39,8 +39,8 @@ from tqdm import tqdm
 from stages.core.compute import device
 from stages.core.compute.principal import largest, principal_components
 from stages.core.encoder.config import Config
+from stages.core.encoder.model import save as save_network
 from stages.core.mpcl.trainable import TrainableEncoder, load
-from stages.core.mpcl.trainable import save as save_network
 from stages.core.sources import installed
 from stages.core.training import checkpoint
 

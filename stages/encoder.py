@@ -43,7 +43,7 @@ class Params(schema.Section):
         return self
 
 
-def read_tensors(file: Path) -> dict[str, Tensor]:
+def read_backbone(file: Path) -> dict[str, Tensor]:
     """The backbone's tensors in a checkpoint: wrappers such as `teacher` or `state_dict` opened, heads dropped."""
     try:
         tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
@@ -96,7 +96,7 @@ def build(params: Params, path: Path) -> Model:
         published = timm.create_model(params.architecture, pretrained=True, num_classes=0, **model.config.kwargs)
         fit_tensors(model.backbone, published.state_dict(), params.architecture)
     else:
-        tensors = read_tensors(path)
+        tensors = read_backbone(path)
         if isinstance(model.backbone, VisionTransformer):
             tensors = checkpoint_filter_fn(tensors, model.backbone)
         fit_tensors(model.backbone, tensors, str(path))

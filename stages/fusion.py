@@ -5,8 +5,8 @@ Writes  weights.safetensors, config.json   one model
         history.csv                        epoch, loss (no row for `average`, which has nothing to learn)
 
 It learns from pairs: two views of an image (`augmentation`), or an image and one of its nearest neighbours
-(`neighbour`); the graph of neighbours is rebuilt from the model itself before every epoch but the first, which takes
-the encoder's graph, and `static` keeps that. Or, as an upper bound, from the true labels (`supervised`, Table 5).
+(`neighbour`). The graph of neighbours is the encoder's in the first epoch, and rebuilt from the model itself before
+every other; `static` keeps the encoder's. Or, as an upper bound, it learns from true labels (`supervised`, Table 5).
 """
 
 from pathlib import Path
@@ -101,7 +101,8 @@ def main(
     model = merge(sets, names, fusion, generator, chosen.start_std if chosen else 0.0, params.attention)
     history, work = [], None
     if chosen is not None and len(names) > 1:
-        graph = arrays.open(knn_graph / "neighbours.zarr") if pairs in ("neighbour", "static") else None
+        needs_graph = isinstance(chosen, twins.NeighbourPairs)
+        graph = arrays.open(knn_graph / "neighbours.zarr") if needs_graph else None
         inputs = [
             chosen,
             params.attention,

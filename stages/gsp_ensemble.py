@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from pydantic import Field
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from stages.core.gsp import collage, ensemble
 from stages.core.gsp.ensemble import transfer
@@ -28,6 +28,8 @@ from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.runner.progress import progress
 from stages.core.store import arrays
+from stages.core.store.reading import read_json, reading, remedy_for
+from stages.core.store.tensors import read_tensors
 
 Rows = list[dict[str, str | float]]
 
@@ -39,17 +41,9 @@ class Params(schema.Section):
     thumbnail: int = Field(ge=16, le=512, description="side of the report's pictures, px")
 
 
-def read_config(folder: Path) -> dict:
-    file = folder / "config.json"
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} is missing or damaged ({error}); delete {folder} and run again") from error
-
-
 def score_run(folder: Path, run: str, table: Images, recall_at: list[int]) -> Rows:
     """One row per fold and repeat alone, and per combination of them, both averaged and side by side."""
-    config = read_config(folder)
+    config = read_json(folder / "config.json")
     rows = np.array(config["rows"])
     labels, splits = table.labels[rows], table.splits[rows]
     folds = len(config["folds"])
@@ -78,7 +72,7 @@ def summarise(rows: Rows) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
     return {
         run: {
             form: {
-                metric: ensemble.summary_of([r[metric] for r in rows if (r["run"], r["form"]) == (run, form)])
+                metric: ensemble.summary_of([row[metric] for row in rows if (row["run"], row["form"]) == (run, form)])
                 for metric in metrics
             }
             for form in ("single", "mean", "concat")
@@ -92,7 +86,7 @@ def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, 
     found = {}
     for run in runs:
         first = folds / run / "0-0"
-        labels = table.labels[np.array(read_config(folds / run)["rows"])]
+        labels = table.labels[np.array(read_json(folds / run / "config.json")["rows"])]
         if params.splits and (first / "attributes.zarr").exists() and len(np.unique(labels)) >= 4:
             known = [arrays.open(first / f"{name}.zarr")[:] for name in ("attributes", "embeddings")]
             found[run] = transfer(*known, labels, params.splits, params.ridge, seed)
@@ -103,7 +97,7 @@ def gather_pictures(
     images: Path, folds: Path, runs: list[str], table: Images, size: int
 ) -> tuple[dict[str, torch.Tensor], list[str]]:
     """Tensors by name (`pixels`, `weights/<run>`, `nearest/<run>`, `attributes/<run>`), and the shown classes."""
-    shown = {run: load_file(folds / run / "pictures.safetensors") for run in runs}
+    shown = {run: read_tensors(folds / run / "pictures.safetensors") for run in runs}
     rows = shown[runs[0]]["rows"].numpy()
     pixels = arrays.open(images / "pixels.zarr")[rows]
     tensors = {"pixels": torch.from_numpy(collage.resize(pixels, size) if pixels.shape[1] > size else pixels)}
@@ -111,10 +105,21 @@ def gather_pictures(
         tensors |= {f"{key}/{run}": tensor for key, tensor in found.items() if key != "rows"}
         file = folds / run / "0-0" / "attributes.zarr"
         if file.exists():
-            attributes, evaluated = arrays.open(file)[:], np.array(read_config(folds / run)["rows"])
+            attributes, evaluated = arrays.open(file)[:], np.array(read_json(folds / run / "config.json")["rows"])
             means = [attributes[table.labels[evaluated] == table.labels[row]].mean(0) for row in rows]
             tensors[f"attributes/{run}"] = torch.from_numpy(np.stack(means))
     return tensors, [table.names[table.labels[row]] for row in rows]
+
+
+def join_histories(folds: Path, runs: list[str]) -> str:
+    """The lines of every run's history behind its name, under one header."""
+    lines = []
+    for run in runs:
+        file = folds / run / "history.csv"
+        with reading(file, remedy_for(file.parent)):
+            header, *rows = file.read_text(encoding="utf-8").splitlines()
+        lines += [f"{run},{row}" for row in rows]
+    return "\n".join([f"run,{header}", *lines]) + "\n"
 
 
 def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, lists: Lists, seed: int) -> str:
@@ -129,9 +134,7 @@ def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, 
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
-        histories = [(folds / run / "history.csv").read_text(encoding="utf-8").splitlines() for run in runs]
-        lines = [f"{run},{line}" for run, history in zip(runs, histories, strict=True) for line in history[1:]]
-        (folder / "history.csv").write_text("\n".join([f"run,{histories[0][0]}", *lines]) + "\n", encoding="utf-8")
+        (folder / "history.csv").write_text(join_histories(folds, runs), encoding="utf-8")
         save_file(tensors, folder / "pictures.safetensors")
         (folder / "pictures.json").write_text(json.dumps({"classes": classes}) + "\n", encoding="utf-8")
         moved = try_attributes(folds, runs, table, params, seed)

@@ -8,8 +8,8 @@ Writes  <fold>-<repeat>/weights.safetensors   all that was trained, in its best 
         pictures.safetensors   rows; weights and strongest prototype of every place, from the first fold
         config.json        the run, the evaluated rows' number and the training classes of every fold
 
-The folds of a configuration are one item: they share feature maps and one start of the process, a killed run continues
-at its last validation, and half of the folds are of no use alone.
+The folds of a configuration are one item: they share feature maps and one start of the process, and half of them are of
+no use alone. A killed run continues at its last validation.
 """
 
 import copy
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from stages.core.compute import device
 from stages.core.encoder.views import Augmentation
@@ -28,8 +28,8 @@ from stages.core.gsp.folds.classes import ClassBatches
 from stages.core.gsp.folds.embedder import (
     START,
     Embedder,
-    Loss,
-    Losses,
+    LossParams,
+    Objective,
     Values,
     embed,
     parameter_groups,
@@ -52,7 +52,7 @@ class Params(schema.Section):
     embedding: int = Field(ge=2)
     protocol: classes.Protocol
     stopping: early_stopping.Stopping
-    losses: dict[str, Loss]
+    losses: dict[str, LossParams]
     poolings: dict[str, Values]
     ridge: float = Field(gt=0, description="of the zero-shot loss's predictor")
     scale: float = Field(gt=0, description="of the zero-shot loss's softmax")
@@ -64,28 +64,21 @@ class Params(schema.Section):
     pictures: int = Field(ge=1, description="test classes to show weights of")
 
 
-def configure(run: Run, params: Params) -> tuple[Loss, Losses, dict]:
+def configure(run: Run, params: Params) -> tuple[LossParams, Objective, dict]:
     """The run's loss and the values of its pooling; ValueError lists what params.yaml knows."""
     for title, name, known in (("losses", run.loss, params.losses), ("poolings", run.pooling, params.poolings)):
         if name not in known:
             raise ValueError(f"no gsp_fold.{title}.{name}; known: {', '.join(sorted(known))}")
     loss = params.losses[run.loss]
-    zero_shot = Losses(run.loss, loss.values, run.zero_shot, params.ridge, params.scale)
-    return loss, zero_shot, params.poolings[run.pooling] | run.values
+    objective = Objective(run.loss, loss.values, run.zero_shot, params.ridge, params.scale)
+    return loss, objective, params.poolings[run.pooling] | run.values
 
 
 def train(
-    maps: Maps,
-    fold: classes.Fold,
-    table: Images,
-    run: Run,
-    params: Params,
-    seed: int,
-    work: Path,
-    description: str,
+    maps: Maps, fold: classes.Fold, table: Images, run: Run, params: Params, seed: int, work: Path
 ) -> tuple[Embedder, early_stopping.History]:
     """The embedder in its best state (and with it a backbone that trains), and its history."""
-    loss, losses, values = configure(run, params)
+    loss, objective, values = configure(run, params)
     is_train, labels = table.splits == "train", table.labels
     mine = np.flatnonzero(is_train & np.isin(labels, fold.train))
     watched = np.flatnonzero(is_train & np.isin(labels, fold.validation) if len(fold.validation) else ~is_train)
@@ -94,7 +87,7 @@ def train(
     torch.manual_seed(seed)  # layers and losses draw their start from the global generator
     backbone = maps.backbone if maps.backbone.is_trained else None
     sizes = (maps.shape[0], params.hidden, params.embedding, len(fold.train))
-    current = Embedder(backbone, *sizes, run.pooling, values, losses).to(maps.where)
+    current = Embedder(backbone, *sizes, run.pooling, values, objective).to(maps.where)
     if current.has_prototypes:
         some = torch.randperm(len(mine), generator=torch.Generator().manual_seed(seed))[:START].numpy()
         current.start(torch.cat(list(maps.plain(mine[some]))), seed)
@@ -109,10 +102,7 @@ def train(
     def validate() -> float:
         return score(embed(current, maps, watched)[0], labels[watched], table.splits[watched])["map_at_r"]
 
-    trained = nn.ModuleDict({"current": current, "best": copy.deepcopy(current)})
-    history = early_stopping.fit(trained, optimizer, params.stopping, step, validate, seed, work, description)
-    current.load_state_dict(trained["best"].state_dict())
-    return current, history
+    return current, early_stopping.fit(current, optimizer, params.stopping, step, validate, seed, work)
 
 
 def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int) -> str:
@@ -139,7 +129,7 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
                 backbone.load_state_dict(start)
                 name = f"{i}-{repeat}"
                 own = seed * 10_007 + 101 * i + repeat
-                embedder, history = train(maps, fold, table, spec, params, own, work / name, f"{run} {name}")
+                embedder, history = train(maps, fold, table, spec, params, own, work / f"{run}-{name}")
                 write(folder / name, embedder, maps, rows)
                 if (i, repeat) == (0, 0):
                     write_pictures(folder, embedder, maps, rows, table.labels, params.pictures)

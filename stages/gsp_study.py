@@ -5,12 +5,11 @@ Writes  index.html, table.md    the page
         history.csv             tokens: pooling, step, loss, map_at_r
 """
 
-import copy
 from pathlib import Path
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from stages.core.gsp.folds import early_stopping
 from stages.core.gsp.poolings import build
@@ -71,18 +70,14 @@ def learn(params: Tokens, how: str, seed: int, work: Path) -> tuple[float, early
         bags.clamp()
         return map_at_r(bags(these).vector, held)
 
-    trained = nn.ModuleDict({"current": bags, "best": copy.deepcopy(bags)})
     optimizer = torch.optim.Adam(bags.parameters(), params.learning_rate)
-    history = early_stopping.fit(
-        trained, optimizer, params.stopping, step, lambda: score(watched), seed, work, f"tokens {how}"
-    )
-    bags.load_state_dict(trained["best"].state_dict())
+    history = early_stopping.fit(bags, optimizer, params.stopping, step, lambda: score(watched), seed, work)
     return score(tested), history
 
 
 def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str, dict[str, float]], list[str]]:
     """The page's content, metrics in percent, and the history's lines."""
-    learned = {how: learn(params, how, seed, work / how) for how in ("gap", "gsp", "gsp-zs")}
+    learned = {how: learn(params, how, seed, work / f"tokens-{how}") for how in ("gap", "gsp", "gsp-zs")}
     metrics = {how: {"test": {"map_at_r": {"mean": score, "std": 0.0}}} for how, (score, _) in learned.items()}
     columns, rows = contents.table(metrics, [("test", "map_at_r", "MAP@R")])
     curves = {how: [(float(row["step"]), row["map_at_r"]) for row in history] for how, (_, history) in learned.items()}

@@ -101,7 +101,7 @@ def write_pixels(
 
 def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, rejected: dict[str, str]) -> None:
     """Raises ValueError if a split that had candidates has no image left, with counts and the first reasons."""
-    splits = {path: split for path, (_, _, split) in candidates.rows.items()}
+    splits = {path: row.split for path, row in candidates.rows.items()}
     for split in sorted(set(splits.values()), reverse=True):
         if not any(splits[path] == split for path in kept):
             tried = sum(met == split for met in splits.values())
@@ -130,8 +130,8 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), partial / "table.parquet")
         with (partial / "rejected.csv").open("w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows([("path", "reason"), *sorted(rejected.items())])
-    train = sum(candidates.rows[path][2] == "train" for path in kept)
-    found = len({candidates.rows[path][1] for path in kept} - {""})
+    train = sum(candidates.rows[path].split == "train" for path in kept)
+    found = len({candidates.rows[path].class_name for path in kept} - {""})
     return f"{train} train and {len(kept) - train} test images of {found} classes, {len(rejected)} left out"
 
 

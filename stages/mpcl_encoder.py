@@ -18,13 +18,14 @@ from pydantic import Field
 
 from stages.core.compute import device
 from stages.core.encoder.config import Config
+from stages.core.encoder.model import save
 from stages.core.encoder.views import Augmentation
 from stages.core.mpcl import trainable
 from stages.core.mpcl.pretraining.barlow_twins import BarlowTwinsParams
 from stages.core.mpcl.pretraining.moco_v2 import MocoV2Params
 from stages.core.mpcl.pretraining.moco_v3 import MocoV3Params
 from stages.core.mpcl.pretraining.objective import columns
-from stages.core.mpcl.pretraining.run import FrameworkParams, Heads, Plan, pretrain
+from stages.core.mpcl.pretraining.run import FrameworkParams, HeadSettings, Plan, pretrain
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists, Part, Pretraining
 from stages.core.store.collection import open_pixels, read_tables
@@ -115,7 +116,7 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
                 "set it to false, or start at random"
             )
         trainable.fix_patches(encoder)  # before the copy that is kept as the start
-    heads = Heads(
+    heads = HeadSettings(
         count=chosen.heads,
         reading=chosen.projectors,
         variant=chosen.variant,
@@ -132,8 +133,8 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
     history = pretrain(encoder, pixels, rows, heads, framework, plan, seed, work)
     with outputs.folder(output) as folder:
         (folder / "start").mkdir()
-        trainable.save(untrained, folder / "start")
-        trainable.save(encoder, folder)
+        save(untrained, folder / "start")
+        save(encoder, folder)
         write_history(history, folder, columns(chosen.heads))
     checkpoint.clear(work)
     last = history[-1]

@@ -171,7 +171,7 @@ def main(
         "has_encoder": "encoder" in table.rows,
         "curves": charts.granularity_charts(table, granularities),
         "galleries": galleries(images, evaluation, tasks, model, params) if compared else [],
-        "attention": charts.attention_maps(evaluation, models, lists.tasks),
+        "attention": charts.attention_maps(evaluation, [name for name in models if name in lists.fusions], lists.tasks),
         "training": charts.training_charts(histories),
         "untrained": [stage for stage, history in histories.items() if not history],
         "counts": [task_counts(task, table.queries) for task in tasks],

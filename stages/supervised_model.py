@@ -4,8 +4,8 @@ Reads   images, encoder
 Writes  weights.safetensors, config.json   one model (the classifier is dropped)
         history.csv                        epoch, loss, accuracy
 
-Trained are all weights of the encoder (`full`), one random adaptor set (`one`), or as many random sets as there are
-granularities together with their fusion (`many`).
+What trains: `full` all weights of the encoder, `one` one random adaptor set, `many` as many random sets as there are
+granularities, together with their fusion.
 """
 
 from pathlib import Path

@@ -7,7 +7,8 @@ Writes  recall.parquet    row, at, run, k, recall: aR@k; rows are `concatenated`
         nearest.parquet   row, pair, nearest: the right images found for the left ones of run 0's test pairs
         history.csv       row, step, loss, recall_at_1: means over runs
         summary.json      what was done
-        model/            W trained on all pairs with the last sigma, the reduction and the network (analogy_model.load)
+        model/            W trained on all pairs with the last sigma, the reduction and the network, as
+                          tll/adaptation/model.py loads them
 """
 
 import json
@@ -23,10 +24,11 @@ from stages.core.compute.blocks import blocks
 from stages.core.losses.symmetric_softmax import LARGEST_SIGMA
 from stages.core.runner import command, outputs, schema
 from stages.core.store import arrays
+from stages.core.store.reading import read_json
 from stages.core.tll.adaptation import descriptors, model, reduction, training
 from stages.core.tll.adaptation.descriptors import Descriptors, Sides, originals, reduced
 from stages.core.tll.adaptation.reduction import Reduction
-from stages.core.tll.adaptation.results import Results
+from stages.core.tll.adaptation.tables import Tables
 from stages.core.tll.adaptation.training import Training, train
 from stages.core.tll.extractors import layers
 from stages.core.training import checkpoint
@@ -65,11 +67,11 @@ def trained(
 
 def compare(
     known: Descriptors, fits: list[Reduction], splits: np.ndarray, params: Params, seed: int, key: str
-) -> Results:
+) -> Tables:
     """Baselines and adaptations of all runs, as many runs at a time as stay in memory."""
     runs, pairs = splits.shape
     tested, kept = (np.stack([np.flatnonzero(one) for one in part]) for part in (splits, ~splits))
-    results = Results(min(params.largest_k, tested.shape[1]))
+    tables = Tables(min(params.largest_k, tested.shape[1]))
     of_run = [fits[min(run, len(fits) - 1)] for run in range(runs)]
     bytes_per_run = 8 * len(known.values) * pairs * len(fits[0].components)
     size = max(1, RESIDENT_BYTES // bytes_per_run)
@@ -78,8 +80,8 @@ def compare(
         train_sides = reduced(known, of_run[part], kept[part], len(known.values))
         test = reduced(known, of_run[part], tested[part], 1)
         for i, run in enumerate(range(runs)[part]):
-            results.add_run("concatenated", run, tested[run], *map(unit, originals(known, tested[run])))
-            results.add_run("pca", run, tested[run], *(unit(side[i, 0]) for side in test))
+            tables.add_run("concatenated", run, tested[run], *map(unit, originals(known, tested[run])))
+            tables.add_run("pca", run, tested[run], *(unit(side[i, 0]) for side in test))
         for sigma in params.sigmas:
             state = trained(
                 "runs", (train_sides, test), [seed * 100_003 + run for run in range(runs)[part]], sigma, params, key
@@ -89,10 +91,10 @@ def compare(
                 units = (
                     training.activate(side[i : i + 1, 0], state.weights[i : i + 1].detach())[0][0] for side in test
                 )
-                results.add_run(f"sigma_{sigma:g}", run, tested[run], *units)
+                tables.add_run(f"sigma_{sigma:g}", run, tested[run], *units)
     for sigma in params.sigmas:
-        results.add_history(f"sigma_{sigma:g}", states[sigma])
-    return results
+        tables.add_history(f"sigma_{sigma:g}", states[sigma])
+    return tables
 
 
 def final(known: Descriptors, fit: Reduction, params: Params, seed: int, key: str) -> Tensor:
@@ -106,25 +108,20 @@ def main(features: Path, pca: Path, output: Path, *, study: str, params: Params,
     known, fits = descriptors.read(features), reduction.load(pca / "pca.safetensors")
     splits = arrays.open(pca / "splits.zarr")
     key = f"{known.digest} {splits.digest} {checkpoint.digest(pca / 'pca.safetensors')}"
-    results = compare(known, fits, splits[:], params, seed, key)
+    tables = compare(known, fits, splits[:], params, seed, key)
     assembled = model.assemble(
         layers.restore(features / "network"), fits[-1], final(known, fits[-1], params, seed, key), params.sigmas[-1]
     )
     with outputs.folder(output) as folder:
-        results.write(folder)
+        tables.write(folder)
         (folder / "model").mkdir()
         model.save(assembled, folder / "model")
-        summary = json.loads((pca / "summary.json").read_text(encoding="utf-8"))
+        summary = read_json(pca / "summary.json")
         summary |= {"extractor": assembled.layers.config.network or assembled.layers.config.encoder.architecture}
         summary |= {"layers": assembled.config.extractor.layers} | params.model_dump()
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    rows = dict.fromkeys(row for row, *_ in results.recall)
-    shown = {
-        row: np.mean([r[4] for r in results.recall if r[0] == row and r[1] == "last" and r[3] == 1]) for row in rows
-    }
-    return f"{len(known):,} pairs, {len(splits)} runs; aR@1 " + ", ".join(
-        f"{r} {100 * v:.1f}" for r, v in shown.items()
-    )
+    shown = ", ".join(f"{row} {100 * value:.1f}" for row, value in tables.recall_at_1().items())
+    return f"{len(known):,} pairs, {len(splits)} runs; aR@1 {shown}"
 
 
 if __name__ == "__main__":

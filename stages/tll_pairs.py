@@ -37,22 +37,22 @@ class Params(schema.Section):
 Sides = tuple[np.ndarray, np.ndarray]
 
 
-def drawn(params: Params) -> dict[pairing.Pairing, Sides]:
+def drawn(params: Params) -> dict[pairing.PathPair, Sides]:
     """The embedded pairs."""
     pairs = installed.draw(params.side, params.per_character, params.places)
-    named = {pairing.Pairing(name, name, name, pair.group): (pair.left, pair.right) for name, pair in pairs.items()}
+    named = {pairing.PathPair(name, name, name, pair.group): (pair.left, pair.right) for name, pair in pairs.items()}
     return dict(sorted(named.items()))
 
 
 def decoded(
-    root: Path, pairs: list[pairing.Pairing], size: int, max_pixels: int
+    root: Path, pairs: list[pairing.PathPair], size: int, max_pixels: int
 ) -> Iterator[tuple[Picture | str, Picture | str]]:
     """Both pictures of each pair, or the reason why there is none."""
     sides = [[getattr(pair, side) for pair in pairs] for side in ("left", "right")]
     return zip(*(decode_all(root, paths, size, max_pixels) for paths in sides), strict=True)
 
 
-def with_faces(root: Path, pairs: list[pairing.Pairing], max_pixels: int) -> set[str]:
+def with_faces(root: Path, pairs: list[pairing.PathPair], max_pixels: int) -> set[str]:
     """The names of the pairs with a face on both sides, which is how the published subset of faces is made."""
     has_face = faces.detector()
     both = zip(pairs, decoded(root, pairs, FACE_SIZE, max_pixels), strict=True)
@@ -64,8 +64,8 @@ def with_faces(root: Path, pairs: list[pairing.Pairing], max_pixels: int) -> set
 
 
 def readable(
-    root: Path, pairs: list[pairing.Pairing], params: Params, rejected: dict[str, str]
-) -> Iterator[tuple[pairing.Pairing, Sides]]:
+    root: Path, pairs: list[pairing.PathPair], params: Params, rejected: dict[str, str]
+) -> Iterator[tuple[pairing.PathPair, Sides]]:
     """The pairs of which both images can be decoded; the others go into `rejected` with the reason."""
     max_pixels = params.max_megapixels * 10**6
     found = zip(pairs, decoded(root, pairs, params.side, max_pixels), strict=True)

@@ -5,8 +5,8 @@ Writes  splits.zarr       run pair, bool: tested, not trained on
         pca.safetensors   mean `fit dim`, components `fit component dim`, explained `fit component`
         summary.json      counts, and the share of variance kept
 
-`fit: train` fits each run on its own training pairs, and one more time on all pairs for the model that is handed out
-(the last fit). `fit: all` fits once on all pairs, test pairs included, as the published results do (transductive).
+`fit: train` fits each run on its own training pairs. A last fit is on all pairs, for the model that is handed out.
+`fit: all` fits once on all pairs, test pairs included, as the published results do (transductive).
 """
 
 import itertools

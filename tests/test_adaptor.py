@@ -6,24 +6,12 @@ from stages import adaptor
 from stages.core.encoder.model import load
 from stages.core.encoder.views import Augmentation
 from stages.core.store import arrays
+from tests.helpers.settings import classifier
 from tests.helpers.small import lists, write_encoder, write_images
-
-NO_VIEWS = Augmentation(smallest_crop=1.0, turn=0.0, flip=0.0, stroke=0.0, jitter=0.0, tint=0.0, grey=0.0, blur=0.0)
 
 
 def params(**changes):
-    values = {
-        "width": 8,
-        "gamma": 23.0,
-        "epochs": 3,
-        "batch": 16,
-        "learning_rate": 0.01,
-        "weight_decay": 0.0,
-        "warmup": 0.0,
-        "precision": "float32",
-        "augmentation": NO_VIEWS,
-    }
-    return adaptor.Params(**(values | changes))
+    return adaptor.Params(width=8, **classifier(**changes))
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ SHARED = {
     "retrieval": ("compute",),
     "losses": ("compute",),
     "encoder": ("compute", "runner", "store"),
-    "training": ("compute", "runner"),
+    "training": ("compute", "runner", "store"),
     "report": (),
 }
 

@@ -8,8 +8,8 @@ from stages.core.encoder.config import Attention
 from stages.core.encoder.model import load
 from stages.core.store import arrays
 from stages.core.store.collection import open_features, read_tables
+from tests.helpers.settings import pairs
 from tests.helpers.small import TASKS, lists, write_encoder, write_features, write_images
-from tests.test_fusion import pairs
 
 
 def params(**changes):

@@ -4,7 +4,7 @@ from safetensors.torch import save_file
 
 from stages.core.encoder.config import Config
 from stages.core.encoder.model import Model, load
-from stages.encoder import Params, build, main, read_tensors
+from stages.encoder import Params, build, main, read_backbone
 from tests.helpers.small import CONFIG, write_encoder
 
 
@@ -114,17 +114,17 @@ class Bomb:
 def test_read_tensors__runs_no_code_from_a_pickle(tmp_path, capsys):
     torch.save({"state_dict": Bomb()}, tmp_path / "evil.pth")
     with pytest.raises(ValueError, match=r"evil.pth cannot be read as weights"):
-        read_tensors(tmp_path / "evil.pth")
+        read_backbone(tmp_path / "evil.pth")
     assert "executed" not in capsys.readouterr().out
 
 
 def test_read_tensors__names_a_file_that_is_damaged_or_no_table(tmp_path):
     (tmp_path / "x.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match=r"x.safetensors cannot be read"):
-        read_tensors(tmp_path / "x.safetensors")
+        read_backbone(tmp_path / "x.safetensors")
     torch.save([torch.zeros(2)], tmp_path / "list.pth")
     with pytest.raises(ValueError, match="holds no table of tensors"):
-        read_tensors(tmp_path / "list.pth")
+        read_backbone(tmp_path / "list.pth")
 
 
 def test_build__names_similar_architectures(tmp_path):

@@ -8,28 +8,10 @@ from stages.core.encoder.config import AdaptorConfig, Attention
 from stages.core.encoder.model import load, save
 from stages.core.grappa import twins as pairs_module
 from stages.core.store import arrays
+from tests.helpers.settings import NO_VIEWS, pairs
 from tests.helpers.small import lists, write_encoder, write_images
-from tests.test_adaptor import NO_VIEWS
 
 NAMES = ["k4", "k8"]
-
-
-def pairs(**changes):
-    values = {
-        "epochs": 2,
-        "batch": 16,
-        "learning_rate": 4.0,
-        "weight_decay": 0.001,
-        "warmup": 0.0,
-        "beta": 0.005,
-        "scale": 0.1,
-        "start_std": 0.02,
-        "projector": [32, 16],
-        "precision": "float32",
-        "augmented": "both",
-        "augmentation": NO_VIEWS,
-    }
-    return values | changes
 
 
 def labelled(**changes):

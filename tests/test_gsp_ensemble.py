@@ -62,5 +62,5 @@ def test_main__brings_pictures_histories_and_attributes_along(world, folds, tmp_
 
 
 def test_main__says_which_run_is_damaged(world, folds, tmp_path):  # noqa: F811
-    with pytest.raises(ValueError, match=r"config.json is missing or damaged .*; delete .*c2-gap and run again"):
+    with pytest.raises(ValueError, match=r"config.json is missing or damaged .*; delete .*c2-gap and run the pipe"):
         main(world[0], tmp_path, tmp_path / "out", name="dots", params=PARAMS, lists=LISTS, seed=0)

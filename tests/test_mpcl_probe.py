@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stages import mpcl_probe
-from stages.core.mpcl import trainable
+from stages.core.encoder.model import save
 from stages.core.store import arrays
 from tests.helpers.pretraining_world import VIEW, network
 from tests.helpers.small import TASKS, lists, write_encoder, write_images
@@ -37,7 +37,7 @@ def world(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = write_encoder(tmp_path / "encoder")
     (folder / "start").mkdir()
-    trainable.save(network(seed=1), folder / "start")
+    save(network(seed=1), folder / "start")
     return write_images(tmp_path / "images"), folder
 
 

@@ -4,9 +4,10 @@ import torch
 from stages import supervised_model
 from stages.core.encoder.config import Attention
 from stages.core.encoder.model import load
-from tests.core.grappa.test_classification import SETTINGS
+from tests.helpers.settings import classifier
 from tests.helpers.small import TASKS, lists, write_encoder, write_images
 
+SETTINGS = classifier(epochs=6, learning_rate=0.001)
 PARAMS = supervised_model.Params(width=4, start_std=0.02, full=SETTINGS, one=SETTINGS, many=SETTINGS)
 ATTENTION = Attention(pooling="sum", bias=True)
 

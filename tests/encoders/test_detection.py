@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from encoders import detection
-from stages.core.mpcl import trainable
+from stages.core.encoder.model import save
 from tests.helpers.pretraining_world import RESNET, network
 from tests.helpers.small import CONFIG
 
@@ -36,7 +36,7 @@ def write_coco(root, images=4, side=64):
 
 def write_encoder(folder, config):
     folder.mkdir()
-    trainable.save(network(config), folder)
+    save(network(config), folder)
     return folder
 
 

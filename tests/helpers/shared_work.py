@@ -11,20 +11,11 @@ from stages import adaptor, features, knn_graph, pseudo_labels, seeds
 from stages.core.compute import processes
 from stages.core.encoder.views import Augmentation
 from stages.core.store import arrays
+from tests.helpers.settings import classifier
 from tests.helpers.small import TASKS, lists
 
 VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, grey=0.1, blur=0, stroke=0)
-TRAINING = adaptor.Params(
-    width=6,
-    gamma=10,
-    epochs=2,
-    batch=13,
-    learning_rate=0.01,
-    weight_decay=0,
-    warmup=0.5,
-    precision="float32",
-    augmentation=VIEWS,
-)
+TRAINING = adaptor.Params(width=6, **classifier(epochs=2, batch=13, warmup=0.5, augmentation=VIEWS))
 
 
 def run(stage: ModuleType, *paths: Path, **given: object) -> None:

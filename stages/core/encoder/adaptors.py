@@ -1,10 +1,10 @@
 """Adaptor sets: bottlenecks at the end of every residual block, alone or several fused by attention (Grappa, 3.4, 3.5).
 
-With h the output of a block and b_i(h) = U_i gelu(D_i h) the i-th bottleneck without a skip of its own, the adapted
-block gives  h + sum_i alpha_i b_i(h)  with sum_i alpha_i = 1. This equals Algorithm 1 of the paper, where the skip is
-carried inside each of the N branches, because the weights sum to one. So N adaptors are ONE wide bottleneck
-D -> N D' -> D whose hidden units are scaled by alpha, and the keys need the token mean of those hidden units only: no
-array with an adaptor, a token and a D extent at once ever exists. The test keeps the plain Algorithm 1 beside it.
+h is the output of a block, b_i(h) = U_i gelu(D_i h) the i-th bottleneck without a skip of its own. The adapted block
+gives  h + sum_i alpha_i b_i(h)  with sum_i alpha_i = 1. Algorithm 1 of the paper carries the skip inside each of the N
+branches; the result is the same, because the weights sum to one. So N adaptors are ONE wide bottleneck D -> N D' -> D
+whose hidden units are scaled by alpha. The keys need the token mean of those hidden units only: no array with an
+adaptor, a token and a D extent at once ever exists. The test keeps the plain Algorithm 1 beside it.
 """
 
 import torch

@@ -3,9 +3,13 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
+
+from stages.core.store.reading import reading
 
 Fusion = Literal["average", "attention"]
+# A model's folder may be of a stage or a user's own, which nobody should be told to delete.
+WHOLE_FOLDER = "run the stage that writes it, or name a folder with a model's config.json and weights.safetensors"
 
 
 class Attention(BaseModel):
@@ -44,9 +48,5 @@ class Config(BaseModel):
 
 def read_config(folder: Path) -> Config:
     file = folder / "config.json"
-    try:
+    with reading(file, WHOLE_FOLDER):
         return Config.model_validate_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValidationError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"{file} is missing or not a model's config ({error}); run the stage that writes it"
-        ) from error

@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 from jaxtyping import Float, Num
 from PIL import Image
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from stages.core.encoder.adaptors import AdaptedBlock, Adaptors
@@ -18,6 +17,7 @@ from stages.core.encoder.config import AdaptorConfig, Config, read_config
 from stages.core.encoder.networks import block_dims, build_backbone, residual_blocks
 from stages.core.encoder.weights import load_weights
 from stages.core.store.square import square
+from stages.core.store.tensors import write_weights
 
 
 class Model(nn.Module):
@@ -112,10 +112,9 @@ class Model(nn.Module):
         return pixels[start:stop, start:stop].permute(2, 0, 1)
 
 
-def save(model: Model, folder: Path) -> None:
-    """Writes `weights.safetensors` (sorted, float32 or float16 as held) and `config.json`."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(model.state_dict().items())}
-    save_file(tensors, folder / "weights.safetensors")
+def save(model: nn.Module, folder: Path) -> None:
+    """Writes `weights.safetensors` and `config.json` of a model, or of another module whose `config` is a `Config`."""
+    write_weights(model, folder / "weights.safetensors")
     text = json.dumps(model.config.model_dump(mode="json"), indent=1)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
 

@@ -43,14 +43,13 @@ def residual_blocks(backbone: nn.Module) -> list[tuple[nn.Module, str]]:
         for name, module in backbone.named_modules()
         if re.fullmatch(r"(.*\.)?blocks|layer[1-4]", name) and isinstance(module, nn.Sequential | nn.ModuleList)
     ]
-    places = [(parent, key) for parent in lists for key in parent._modules]
-    # MobileNet and its kin keep stages of blocks in `blocks`.
-    return [
-        inner
-        for parent, key in places
-        for child in [parent._modules[key]]
-        for inner in ([(child, k) for k in child._modules] if isinstance(child, nn.Sequential) else [(parent, key)])
-    ]
+    places = []
+    for parent in lists:
+        for key, child in parent._modules.items():
+            # MobileNet and its kin keep stages of blocks in `blocks`.
+            is_stage = isinstance(child, nn.Sequential)
+            places += [(child, inner) for inner in child._modules] if is_stage else [(parent, key)]
+    return places
 
 
 @torch.no_grad()

@@ -1,20 +1,16 @@
-"""Tensors from files into modules, strictly: all of them, no others, of the same shapes."""
+"""Tensors into modules, strictly: all of them, no others, of the same shapes."""
 
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
+
+from stages.core.encoder.config import WHOLE_FOLDER
+from stages.core.store.tensors import read_tensors
 
 
 def load_weights(module: nn.Module, file: Path, prefix: str = "") -> None:
     """Fills the module from a safetensors file, strictly: all its tensors, no others, same shapes."""
-    try:
-        tensors = load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise ValueError(
-            f"{file} is missing or damaged ({error}); delete it and run the stage that writes it"
-        ) from error
+    tensors = read_tensors(file, WHOLE_FOLDER)
     fit_tensors(module, {prefix + name: tensor for name, tensor in tensors.items()}, str(file))
 
 

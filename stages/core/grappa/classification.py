@@ -15,7 +15,7 @@ from stages.core.encoder.views import Augmentation, augment
 from stages.core.losses.norm_softmax import norm_softmax
 from stages.core.runner.schema import Section
 from stages.core.store import arrays
-from stages.core.training.loop import Schedule, fit
+from stages.core.training.loop import Batch, Loader, Schedule, fit
 
 
 class ClassifierSettings(Section):
@@ -53,18 +53,20 @@ def train(
     def read(batch: Tensor) -> Tensor:
         return device.staged(pixels[rows[batch].numpy()], where)
 
-    def step(batch: Tensor, generator: torch.Generator, images: Tensor) -> dict[str, Tensor]:
+    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
         # Every process draws the views of the whole batch, and takes its share of them through the model.
-        mine = processes.share(len(batch))
-        views = augment(images.to(where, non_blocking=True), model.config.size, params.augmentation, generator)
+        mine = processes.share(len(batch.rows))
+        images = batch.content.to(where, non_blocking=True)
+        views = augment(images, model.config.size, params.augmentation, generator)
         with device.autocast(where, params.precision):
             tokens = model.features(views[mine])
-        loss, accuracy = norm_softmax(tokens, trained["classifier"][0], labels[batch][mine].to(where), params.gamma)
-        part = len(tokens) / len(batch)
+        targets = labels[batch.rows][mine].to(where)
+        loss, accuracy = norm_softmax(tokens, trained["classifier"][0], targets, params.gamma)
+        part = len(tokens) / len(batch.rows)
         return {"loss": part * loss, "accuracy": part * accuracy}
 
-    schedule = Schedule(params.epochs, params.warmup, 0.0)
-    return fit(trained, optimizer, schedule, len(rows), params.batch, seed, step, work, load=read, shared=True)
+    loader = Loader(len(rows), params.batch, lambda epoch: read)
+    return fit(trained, optimizer, Schedule(params.epochs, params.warmup, 0.0), loader, step, seed, work)
 
 
 def class_means(embeddings: Tensor, labels: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from pydantic import Field
 from timm.optim import Lars
 from torch import Tensor, nn
 
-from stages.core.compute import device
+from stages.core.compute import device, processes
 from stages.core.encoder.extract import embed
 from stages.core.encoder.model import Model
 from stages.core.encoder.views import Augmentation, augment
@@ -21,7 +21,7 @@ from stages.core.losses.barlow_twins import barlow_twins
 from stages.core.retrieval.neighbours import nearest
 from stages.core.runner.schema import Section
 from stages.core.store import arrays
-from stages.core.training.loop import Schedule, fit
+from stages.core.training.loop import Batch, Loader, Read, Schedule, fit
 
 
 class TwinSettings(Section):
@@ -96,26 +96,25 @@ def learn(
     `views` makes inputs of rows (second of a pair or not), `encode` features of inputs. `neighbours` gives the table
     of partners for an epoch; without it an image is its own partner.
     """
-    table: Tensor | None = None
 
-    def start_epoch(epoch: int) -> None:
-        nonlocal table
-        table = neighbours(epoch) if neighbours is not None else None
+    def prepare(epoch: int) -> Read:
+        table = None if neighbours is None else neighbours(epoch)
+        return lambda rows: None if table is None else table[rows]
 
-    def step(batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        partners = batch
-        if table is not None:
-            choice = torch.randint(table.shape[1], (len(batch),), generator=generator)
-            partners = table[batch, choice]
-        inputs = torch.cat([views(batch, False, generator), views(partners, True, generator)])
+    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+        partners = batch.rows
+        if batch.content is not None:
+            choice = torch.randint(batch.content.shape[1], (len(partners), 1), generator=generator)
+            partners = batch.content.gather(1, choice).squeeze(1)
+        inputs = torch.cat([views(batch.rows, False, generator), views(partners, True, generator)])
         features = encode(inputs)
         # Each half goes through the projector alone: its batch norm must not see both members of a pair at once.
         first, second = (trained["projector"](half) for half in features.float().chunk(2))
-        return {"loss": params.scale * barlow_twins(first, second, params.beta)}
+        # Every process computes the whole batch, so its part of their sum is one by their number.
+        return {"loss": params.scale * barlow_twins(first, second, params.beta) / processes.count()}
 
-    schedule = Schedule(params.epochs, params.warmup, 0.001)
-    optimizer = build_optimizer(trained, params)
-    return fit(trained, optimizer, schedule, count, params.batch, seed, step, work, start_epoch)
+    loader, schedule = Loader(count, params.batch, prepare), Schedule(params.epochs, params.warmup, 0.001)
+    return fit(trained, build_optimizer(trained, params), schedule, loader, step, seed, work)
 
 
 def train(

@@ -1,7 +1,7 @@
 """Do attributes carry over to classes never met? A ridge predictor learned on some classes, tried on the others.
 
-GSP, Fig. 5: over many random halves of the classes, attributes of one half learn to predict what is known of a class
-(here the mean embedding of its images), and the other half's classes are predicted from theirs.
+GSP, Fig. 5, over many random halves of the classes. Attributes of one half learn to predict what is known of a class,
+here the mean embedding of its images. The other half's classes are then predicted from their attributes.
 """
 
 from itertools import product
@@ -28,10 +28,11 @@ def transfer(
     ridge: float,
     seed: int,
 ) -> dict[str, float]:
-    """Means over the splits, for the held-out classes: `distance` and `cosine` between the predicted and the true mean
-    embedding, both of unit length, and `accuracy`, the share of classes nearest to their own prediction.
+    """What holds for the held-out classes, as means over the splits.
 
-    `chance` is the accuracy of a guess. ValueError for fewer than four classes.
+    `distance` and `cosine` are those between the predicted and the true mean embedding, both of unit length.
+    `accuracy` is the share of classes nearest to their own prediction. `chance` is the accuracy of a
+    guess. ValueError for fewer than four classes.
     """
     inputs = torch.from_numpy(class_means(attributes, labels)).double()
     targets = torch.nn.functional.normalize(torch.from_numpy(class_means(embeddings, labels)).double(), dim=1)

@@ -9,14 +9,14 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stages.core.compute import device
+from stages.core.compute import device, processes
 from stages.core.compute.blocks import blocks
 from stages.core.encoder.views import Augmentation, augment, centre_crop
 from stages.core.mpcl.trainable import TrainableEncoder
 from stages.core.retrieval.neighbours import nearest
 from stages.core.runner.schema import Section
 from stages.core.store import arrays
-from stages.core.training.loop import Schedule, batches, fit
+from stages.core.training.loop import Batch, Loader, Schedule, batches, fit
 
 Labels = Int64[np.ndarray, " image"]
 
@@ -120,16 +120,21 @@ def fine_tune(
     optimizer = torch.optim.SGD(groups, momentum=0.9, weight_decay=recipe.weight_decay)
     targets = torch.from_numpy(labels).to(where)
 
-    def step(batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        images = torch.from_numpy(pixels[rows[batch.numpy()]]).to(where, non_blocking=True)
+    def read(batch: Tensor) -> Tensor:
+        return device.staged(pixels[rows[batch.numpy()]], where)
+
+    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+        images = batch.content.to(where, non_blocking=True)
         if recipe.augmentation is None:
             views = centre_crop(images, network.config.size)
         else:
             views = augment(images, network.config.size, recipe.augmentation, generator)
-        scores = trained["classifier"](network(views))
-        return {"loss": functional.cross_entropy(scores, targets[batch.to(where)])}
+        loss = functional.cross_entropy(trained["classifier"](network(views)), targets[batch.rows.to(where)])
+        # Every process computes the whole batch, so its part of their sum is one by their number.
+        return {"loss": loss / processes.count()}
 
-    fit(trained, optimizer, Schedule(recipe.epochs, 0.0, 0.0), len(rows), recipe.batch, seed, step, work)
+    loader = Loader(len(rows), recipe.batch, lambda epoch: read)
+    fit(trained, optimizer, Schedule(recipe.epochs, 0.0, 0.0), loader, step, seed, work)
     network.eval()
     return trained["classifier"]
 

@@ -1,11 +1,9 @@
-"""Any timm network as an encoder that trains: images in 0..1 to one vector each, saved as encoder/model.py reads it."""
+"""Any timm network as an encoder that trains: images in 0..1 to one vector each; encoder/model.py saves it."""
 
-import json
 from pathlib import Path
 
 import torch
 from jaxtyping import Float
-from safetensors.torch import save_file
 from timm.layers import build_sincos2d_pos_embed
 from torch import Tensor, nn
 
@@ -62,16 +60,8 @@ def fix_patches(network: TrainableEncoder) -> None:
     vit.patch_embed.requires_grad_(False)
 
 
-def save(network: TrainableEncoder, folder: Path) -> None:
-    """Writes `weights.safetensors` and `config.json`; where the network is a ViT, encoder/model.py loads the folder."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(network.state_dict().items())}
-    save_file(tensors, folder / "weights.safetensors")
-    text = json.dumps(network.config.model_dump(mode="json"), indent=1)
-    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-
-
 def load(folder: Path, precision: device.Precision = "float32") -> TrainableEncoder:
-    """The network saved in a folder, its weights in float32, on the CPU, as `encoder/model.py` or `save` wrote it."""
+    """The network saved in a folder, its weights in float32, on the CPU, as `encoder/model.py` saved it."""
     network = TrainableEncoder(read_config(folder), precision)
     load_weights(network, folder / "weights.safetensors")
     return network.float().requires_grad_(True)

@@ -7,6 +7,16 @@ from pydantic import Field, StringConstraints, model_validator
 from stages.core.runner.schema import Name, Section
 from stages.core.sources.names import KNOWN
 
+# Each with the folder that DVC has to follow for it, beside those of its stage.
+FUSIONS = {
+    "average": "adaptor",
+    "augmentation": "images",
+    "neighbour": "knn_graph",
+    "static": "knn_graph",
+    "supervised": "images",
+}
+BASELINES = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph"}
+
 
 class Task(Section):
     source: Literal[KNOWN]
@@ -74,8 +84,8 @@ class Lists(Section):
     seed: int = Field(ge=0, lt=2**31)
     tasks: dict[Name, Task] = Field(min_length=1)
     granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]*$")], str] = Field(min_length=1)
-    fusions: dict[Literal["average", "augmentation", "neighbour", "static", "supervised"], str]
-    baselines: dict[Literal["one_set", "many_sets", "tldr"], str]
+    fusions: dict[Literal[tuple(FUSIONS)], str]
+    baselines: dict[Literal[tuple(BASELINES)], str]
     supervised_models: dict[Name, SupervisedModel]
     models: dict[Name, str] = Field(min_length=1)
     mpcl: dict[Name, Pretraining]
@@ -106,9 +116,6 @@ class Lists(Section):
     @model_validator(mode="after")
     def folders_match(self) -> "Lists":
         """The lists hold the folders DVC follows: each has one right value."""
-        pairs = {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"}
-        pairs |= {"static": "knn_graph", "supervised": "images"}
-        random = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph"}
         adaptors = {name: f"adaptor/{name}" for name in self.granularities}
         models = {"pixels": "images", "encoder": "encoder", **adaptors}
         for stage, names in (
@@ -119,8 +126,8 @@ class Lists(Section):
             models |= {name: f"{stage}/{name}" for name in names}
         for title, met, allowed in (
             ("granularities", self.granularities, adaptors),
-            ("fusions", self.fusions, pairs),
-            ("baselines", self.baselines, random),
+            ("fusions", self.fusions, FUSIONS),
+            ("baselines", self.baselines, BASELINES),
             ("models", self.models, models),
             ("mrt", self.mrt, {"tables": "evaluation"}),
         ):

@@ -13,24 +13,33 @@ from stages.core.sources.decode import Picture, decode_all
 from stages.core.store.square import square
 
 
+class Assignment(NamedTuple):
+    """What is known of an image before it is decoded."""
+
+    label: int
+    class_name: str
+    split: str
+
+
 class Candidates(NamedTuple):
-    """What may become the task's rows: {path: (label, class name, split)} in their order, a picture or reason for each
-    in the same order, and {path: reason} of what was left out already.
+    """What may become the task's rows, by path in their order, and a picture or a reason for each in the same order.
+
+    `rejected` is {path: reason} of what was left out already.
     """
 
-    rows: dict[str, tuple[int, str, str]]
+    rows: dict[str, Assignment]
     outcomes: Iterator[Picture | str]
     rejected: dict[str, str]
 
 
-def assign(class_names: list[str], unseen: bool = False) -> dict[str, tuple[int, str]]:
-    """{class name: (label, split)} for sorted names, the first half trains; the class of flat folders is ""."""
+def assign(class_names: list[str], unseen: bool = False) -> dict[str, Assignment]:
+    """The row of each class's images, for sorted names: the first half trains; the class of flat folders is ""."""
     if class_names == [""]:
         if unseen:
             raise ValueError("a flat folder has no labels, so as an unseen task it could not be evaluated")
-        return {"": (-1, "train")}
+        return {"": Assignment(-1, "", "train")}
     half = 0 if unseen else (len(class_names) + 1) // 2
-    return {name: (i, "train" if i < half else "test") for i, name in enumerate(class_names)}
+    return {name: Assignment(i, name, "train" if i < half else "test") for i, name in enumerate(class_names)}
 
 
 def by_class(
@@ -38,9 +47,8 @@ def by_class(
 ) -> Candidates:
     """Candidates sorted by class name and path, from {path: class name}."""
     assigned = assign(sorted(set(classes.values())), unseen)
-    paths = sorted(classes, key=lambda path: (assigned[classes[path]], path))
-    rows = {path: (assigned[classes[path]][0], classes[path], assigned[classes[path]][1]) for path in paths}
-    return Candidates(rows, outcomes(paths), rejected)
+    rows = {path: assigned[classes[path]] for path in sorted(classes, key=lambda path: (classes[path], path))}
+    return Candidates(rows, outcomes(list(rows)), rejected)
 
 
 def in_splits(raw: Path, size: int, max_pixels: int) -> Candidates:
@@ -56,7 +64,7 @@ def in_splits(raw: Path, size: int, max_pixels: int) -> Candidates:
     labels = {name: i if name else -1 for i, name in enumerate(sorted(train))}
     places = {"train": "train", "test": "val"}
     rows = {
-        f"{places[split]}/{path}": (labels[name], name, split)
+        f"{places[split]}/{path}": Assignment(labels[name], name, split)
         for split, listing in listings.items()
         for path, name in sorted(listing.images.items(), key=lambda item: (item[1], item[0]))
     }
@@ -80,5 +88,5 @@ def published(raw: Path, source: str, unseen: bool, size: int, max_pixels: int, 
     asked = [split if split in ("query", "gallery") else "test" for split in dataset.splits.tolist()]
     splits = ["train" if train else other for train, other in zip(is_train.tolist(), asked, strict=True)]
     names = [dataset.class_names[label] for label in dataset.labels]
-    rows = dict(zip(paths, zip(dataset.labels.tolist(), names, splits, strict=True), strict=True))
-    return Candidates(rows, outcomes, {})
+    rows = map(Assignment, dataset.labels.tolist(), names, splits)
+    return Candidates(dict(zip(paths, rows, strict=True)), outcomes, {})

@@ -1,6 +1,6 @@
 """Three retrieval tasks drawn from installed packages: real images without a download.
 
-Every random choice is drawn from a generator seeded by the image's own path, so an image does not depend on how many
+Every random choice is drawn from a generator seeded by the image's own path. So an image does not depend on how many
 others are asked for.
 """
 

@@ -1,26 +1,26 @@
 """The array store: every array that crosses a stage boundary, declared here, written in whole shards, read by mmap.
 
 A stored array is a Zarr v3 folder that any Zarr library can open. Its shards hold uncompressed inner chunks one behind
-the other, so a row sits at a computable offset and shuffled batches cost no more than a `numpy.memmap` (Zarr's own
-indexing decodes chunk by chunk). Zarr reads a missing shard as zeros without a word: `open` therefore refuses an array
-that is not complete, and compares checksums wherever reading everything is cheap.
+the other, so a row sits at a computable offset. Shuffled batches cost no more than with a `numpy.memmap`, where Zarr's
+own indexing decodes chunk by chunk. Zarr reads a missing shard as zeros without a word. So `open` refuses an array that
+is not complete, and compares checksums wherever reading everything is cheap.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 import zarr
 
+from stages.core.store.mapped_rows import Reader, map_shard
+from stages.core.store.reading import reading, remedy_for
+
 SHARD_BYTES = 64 * 2**20
 VERIFY_BYTES = 256 * 2**20
-LARGE_ROW = 2048  # bytes
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ ARRAYS = {
     "splits": Declaration(("run", "pair"), ("bool",), 64, "whether a pair is tested in a run, not trained on"),
     "order": Declaration(("seed",), ("int64",), 4096, "training rows in k-means++ order"),
     "records": Declaration(("record", "pair"), ("int64",), 4096, "training row, and position of the seed then nearest"),
-    "nearest": Declaration(("image",), ("int64",), 4096, "position in `order` of each row's nearest seed"),
     "labels": Declaration(("image",), ("int64",), 4096, "cluster of each training row"),
     "centroids": Declaration(("cluster", "dim"), ("float32",), 256, "mean of each cluster"),
     "embeddings": Declaration(("image", "dim"), ("float32",), 256, "embeddings of a trained model, unit length"),
@@ -125,61 +124,29 @@ def write(path: Path, values: np.ndarray) -> None:
         writer.append(values)
 
 
-class Reader:
-    """Stored rows behind one index: `reader[rows]` copies the rows of a slice or an integer array."""
-
-    def __init__(self, row_shape: tuple[int, ...], dtype: np.dtype, shards: list[np.ndarray], digest: str) -> None:
-        self.dtype, self.shards, self.digest = dtype, shards, digest
-        self.starts = np.cumsum([0] + [len(shard) for shard in shards])
-        self.shape = (int(self.starts[-1]), *row_shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
-        rows = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else np.asarray(rows)
-        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-            raise IndexError(f"rows {rows.min()}..{rows.max()} of an array with {len(self)} rows")
-        out = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        chosen = np.searchsorted(self.starts, rows, side="right") - 1
-        offsets = rows - self.starts[chosen]
-        if out.nbytes >= LARGE_ROW * len(rows):
-            # One copy per row: gathering a shard at a time would copy large rows twice.
-            for i, (shard, offset) in enumerate(zip(chosen.tolist(), offsets.tolist(), strict=True)):
-                out[i] = self.shards[shard][offset]
-        else:
-            for shard in np.unique(chosen):
-                where = chosen == shard
-                out[where] = self.shards[shard][offsets[where]]
-        return out
-
-
 def open(path: Path) -> Reader:
     """A complete stored array, memory-mapped; ValueError says what is missing or damaged and what to do about it."""
     declared = declaration(path)
-    remedy = f"delete {path.parent} and run the pipeline again (`dvc repro`), or `dvc checkout` if the cache has it"
-    try:
+    remedy = remedy_for(path.parent)
+    with reading(path, remedy):
         meta = json.loads((path / "zarr.json").read_text())
         shape, dtype = tuple(meta["shape"]), np.dtype(meta["data_type"])
         shard_rows = meta["chunk_grid"]["configuration"]["chunk_shape"][0]
         (sharding,) = meta["codecs"]
         chunk_rows = sharding["configuration"]["chunk_shape"][0]
         raw = [codec["name"] for codec in sharding["configuration"]["codecs"]] == ["bytes"]
-        attributes = meta["attributes"]
-        digests = attributes["sha256"] if attributes["complete"] is True else None
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is missing or not a complete store ({error}); {remedy}") from error
+        if meta["attributes"].get("complete") is not True:
+            raise ValueError("its writer did not finish")
+        digests = meta["attributes"]["sha256"]
     count = -(-shape[0] // shard_rows)
-    if not raw or len(shape) != len(declared.dims) or str(dtype) not in declared.dtypes or len(digests or []) != count:
+    if not raw or len(shape) != len(declared.dims) or str(dtype) not in declared.dtypes or len(digests) != count:
         raise ValueError(f"{path} is not as declared ({dtype} {shape}, {count} shards); {remedy}")
     shards = []
     for i in range(count):
         rows = min(shard_rows, shape[0] - i * shard_rows)
         file = path / "c" / "/".join([str(i)] + ["0"] * (len(shape) - 1))
-        try:
+        with reading(f"{path}: shard {i} of {count}", remedy):
             shard = map_shard(file, rows, shape[1:], dtype, chunk_rows, shard_rows // chunk_rows)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{path}: shard {i} of {count} is missing or truncated ({error}); {remedy}") from error
         shards.append(np.asarray(shard))
     if sum(shard.nbytes for shard in shards) <= VERIFY_BYTES:
         for i, shard in enumerate(shards):
@@ -187,30 +154,6 @@ def open(path: Path) -> Reader:
                 raise ValueError(f"{path}: shard {i} of {count} does not match its checksum; {remedy}")
     digest = hashlib.sha256(json.dumps([shape, str(dtype), digests]).encode()).hexdigest()
     return Reader(shape[1:], dtype, shards, digest)
-
-
-def map_shard(
-    file: Path, rows: int, row_shape: tuple[int, ...], dtype: np.dtype, chunk_rows: int, chunks: int
-) -> np.ndarray:
-    """The rows of one shard file as a read-only view; the index at its end must be intact and its chunks contiguous."""
-    index_bytes = 16 * chunks + 4
-    size = os.path.getsize(file)
-    if size < index_bytes:
-        raise ValueError(f"{size} bytes")
-    data = np.memmap(file, np.uint8, "r")
-    tail = data[-index_bytes:].tobytes()
-    if google_crc32c.value(tail[:-4]) != int.from_bytes(tail[-4:], "little"):
-        raise ValueError("the shard index does not match its checksum")
-    used = -(-rows // chunk_rows)
-    offsets, lengths = np.frombuffer(tail[:-4], "<u8").reshape(chunks, 2)[:used].T
-    length = chunk_rows * int(np.prod(row_shape, dtype=np.int64)) * dtype.itemsize
-    if np.any(lengths != length) or np.any(
-        offsets != offsets[0] + np.arange(used, dtype=np.uint64) * np.uint64(length)
-    ):
-        raise ValueError("its chunks are not stored one behind the other")
-    start = int(offsets[0])
-    values = data[start : start + used * length].view(dtype.newbyteorder("<")).reshape(used * chunk_rows, *row_shape)
-    return values[:rows]
 
 
 def concatenate(readers: list[Reader]) -> Reader:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages.core.store import arrays
+from stages.core.store.reading import reading, remedy_for
 
 TABLE = pa.schema(
     [
@@ -54,10 +55,8 @@ class Collection:
 def read_table(folder: Path) -> pa.Table:
     """The table of one task's images; ValueError where it is missing or has other columns."""
     file = folder / "table.parquet"
-    try:
+    with reading(file, remedy_for(folder)):
         table = pq.read_table(file)
-    except (OSError, pa.ArrowException) as error:
-        raise ValueError(f"{file} cannot be read ({error}); delete {folder} and run the pipeline again") from error
     if not table.schema.equals(TABLE):
         raise ValueError(f"{file} has columns {table.schema.names}, expected {TABLE.names}; run the pipeline again")
     return table

@@ -1,7 +1,7 @@
 """Checkpoints that outlive a kill: one safetensors file per run, replaced as a whole after every epoch.
 
-They live in `.work/<stage>/<key>/`, outside DVC; the key is made of everything the run depends on, so a run with other
-parameters, inputs or sources never picks up a foreign state, and going back finds the old one.
+They live in `.work/<stage>/<key>/`, outside DVC. The key is made of everything the run depends on: a run with other
+parameters, inputs or sources never picks up a foreign state, and going back to the old ones finds theirs.
 """
 
 import hashlib
@@ -13,11 +13,13 @@ import sys
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from stages.core.compute import processes
+from stages.core.store.reading import reading
+from stages.core.store.tensors import settled
 
 log = logging.getLogger(__name__)
 WORK = Path(".work")
@@ -57,7 +59,7 @@ def pack(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tenso
         for name, value in state.items():
             if value is not None:
                 tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value)
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return settled(tensors)
 
 
 def checksum(tensors: dict[str, Tensor]) -> str:
@@ -89,7 +91,7 @@ def resume(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) ->
     file = folder / "checkpoint.safetensors"
     if not file.exists():
         return []
-    try:
+    with reading(file, f"delete {folder} to start this stage again"):
         with safe_open(file, "pt") as stream:
             metadata = stream.metadata()
             tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
@@ -98,10 +100,6 @@ def resume(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) ->
             raise ValueError("its checksum does not match")
         module.load_state_dict({n.removeprefix("module."): t for n, t in tensors.items() if n.startswith("module.")})
         load_optimizer(optimizer, {n: t for n, t in tensors.items() if n.startswith("optimizer.")})
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"the checkpoint {file} is damaged ({error}); delete {folder} to start this stage again"
-        ) from error
     log.info("continues after epoch %d (%s)", len(history), file)
     return history
 

@@ -3,6 +3,8 @@
 import csv
 from pathlib import Path
 
+from stages.core.store.reading import reading, remedy_for
+
 
 def write_history(history: list[dict[str, int | float]], folder: Path, columns: list[str]) -> None:
     """The rows of `loop.fit`, one line each."""
@@ -13,8 +15,5 @@ def write_history(history: list[dict[str, int | float]], folder: Path, columns: 
 def read_history(folder: Path) -> list[dict[str, float]]:
     """The rows again, {column: value}; none where nothing is trained. ValueError if the file is missing or damaged."""
     file = folder / "history.csv"
-    try:
-        with file.open(newline="", encoding="utf-8") as lines:
-            return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(lines)]
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"{file} is missing or damaged ({error}); delete {folder} and run again") from error
+    with reading(file, remedy_for(folder)), file.open(newline="", encoding="utf-8") as lines:
+        return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(lines)]

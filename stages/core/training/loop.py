@@ -5,8 +5,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from stages.core.compute import processes
@@ -16,7 +18,30 @@ from stages.core.training import checkpoint
 
 log = logging.getLogger(__name__)
 
-Step = Callable[..., dict[str, Tensor]]
+
+class Batch(NamedTuple):
+    """What one step learns from: its rows, and what was read of them. `number` counts the steps of all epochs."""
+
+    number: int
+    rows: Int[Tensor, " row"]
+    content: Tensor | None
+
+
+Read = Callable[[Tensor], Tensor | None]
+Step = Callable[[Batch, torch.Generator], dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Loader:
+    """The rows 0 to `count` - 1, gone through in shuffled batches of `batch`.
+
+    `prepare` is called before every epoch, with its number from 0. It returns what reads the rows of a batch; a thread
+    does so while the batch before is computed.
+    """
+
+    count: int
+    batch: int
+    prepare: Callable[[int], Read]
 
 
 @dataclass(frozen=True)
@@ -51,61 +76,53 @@ def fit(
     trained: nn.Module,
     optimizer: torch.optim.Optimizer,
     schedule: Schedule,
-    count: int,
-    batch: int,
-    seed: int,
+    loader: Loader,
     step: Step,
+    seed: int,
     folder: Path,
-    start_epoch: Callable[[int], None] = lambda epoch: None,
-    load: Callable[[Tensor], Tensor] | None = None,
-    shared: bool = False,
 ) -> list[dict[str, int | float]]:
-    """Trains, and returns one row per epoch: `epoch` and the mean of what `step` returned (its `loss` is minimised).
+    """Takes a `step` for every batch of `loader` in every epoch; returns one row per epoch, the means of its values.
 
-    `trained` holds all that changes; `step` maps the rows of a batch and a generator to its loss. Every epoch draws
-    from a generator of its own (seed, epoch), so a run continued from a checkpoint ends with the same bytes. A loss
-    that is not finite stops the run with a ValueError and leaves the checkpoint of the last good epoch in `folder`.
-    With `load`, `step` also gets what it makes of the rows, read while the batch before is computed. With `shared`, the
-    values of `step` are this process's part of a sum over all processes; without, every process computes the same.
+    `trained` holds all that changes. A step maps a batch and a generator to named values, of which `loss` is minimised;
+    they are this process's part of a sum over all processes. Every epoch draws from a generator of its own (seed,
+    epoch), so a run continued from a checkpoint ends with the same bytes. A loss that is not finite stops the run with
+    a ValueError and leaves the checkpoint of the last good epoch in `folder`.
     """
     rates = [group["lr"] for group in optimizer.param_groups]
     history = checkpoint.resume(folder, trained, optimizer)
     for epoch in range(len(history), schedule.epochs):
         generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
-        start_epoch(epoch)
+        read = loader.prepare(epoch)
         totals: dict[str, Tensor] = {}
-        pieces = batches(count, batch, generator)
-        loaded = ahead(pieces, load or (lambda rows: None))
-        shown = progress(loaded, f"epoch {epoch + 1}/{schedule.epochs}", len(pieces), unit="batch")
-        for i, (rows, images) in enumerate(shown):
+        pieces = batches(loader.count, loader.batch, generator)
+        shown = progress(ahead(pieces, read), f"epoch {epoch + 1}/{schedule.epochs}", len(pieces), unit="batch")
+        for i, (rows, content) in enumerate(shown):
             factor = schedule.factor(epoch + i / len(pieces))
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
-            values = step(rows, generator, images) if load else step(rows, generator)
+            values = step(Batch(epoch * len(pieces) + i, rows, content), generator)
             optimizer.zero_grad(set_to_none=True)
             values["loss"].backward()
-            if shared:
-                trainable = [p for group in optimizer.param_groups for p in group["params"]]
-                processes.add_up([p.grad for p in trainable if p.grad is not None])
+            trainable = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            processes.add_up([parameter.grad for parameter in trainable if parameter.grad is not None])
             optimizer.step()
             # Summed on the device: reading a number here would make every step wait for the accelerator.
             for name, value in values.items():
-                totals[name] = totals.get(name, 0) + value.detach() * len(rows) / count
-        if shared:
-            sums = torch.stack([total.double() for total in totals.values()])
-            processes.add_up([sums])
-            totals = dict(zip(totals, sums, strict=True))
-        row = {"epoch": epoch + 1} | {name: float(total) for name, total in totals.items()}
-        if not math.isfinite(row["loss"]):
-            kept = f"the state after epoch {epoch} is kept in {folder}" if epoch else "no epoch had finished"
-            raise ValueError(f"the loss became {row['loss']} in epoch {epoch + 1}; {kept}: lower the learning rate")
-        history.append(row)
+                totals[name] = totals.get(name, 0) + value.detach() * len(rows) / loader.count
+        sums = torch.stack([total.double() for total in totals.values()])
+        processes.add_up([sums])
+        history.append({"epoch": epoch + 1} | dict(zip(totals, sums.tolist(), strict=True)))
+        require_finite(history, folder)
         if processes.rank() == 0:
             checkpoint.save(folder, trained, optimizer, history)
-        log.info(
-            "epoch %d/%d: %s",
-            epoch + 1,
-            schedule.epochs,
-            ", ".join(f"{n} {v:.4f}" for n, v in row.items() if n != "epoch"),
-        )
+        shown_values = ", ".join(f"{name} {value:.4f}" for name, value in history[-1].items() if name != "epoch")
+        log.info("epoch %d/%d: %s", epoch + 1, schedule.epochs, shown_values)
     return history
+
+
+def require_finite(history: list[dict[str, int | float]], folder: Path) -> None:
+    """ValueError if the last epoch's loss is not finite."""
+    epoch, loss = history[-1]["epoch"], history[-1]["loss"]
+    if not math.isfinite(loss):
+        kept = f"the state after epoch {epoch - 1} is kept in {folder}" if epoch > 1 else "no epoch had finished"
+        raise ValueError(f"the loss became {loss} in epoch {epoch}; {kept}: lower the learning rate")

@@ -1,8 +1,4 @@
 import csv
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +8,7 @@ from safetensors.torch import load_file
 from stages.core.compute import processes
 from tests.helpers import shared_work
 from tests.helpers.small import write_encoder, write_images
+from tests.helpers.torchrun import torchrun
 
 
 def contents(folder):
@@ -46,13 +43,10 @@ def test_gather__of_one_process_is_the_part_itself():
 def test_stages__two_processes_give_the_results_of_one(tmp_path, monkeypatch):
     images = write_images(tmp_path / "images", classes=8, per_class=80)
     encoder = write_encoder(tmp_path / "encoder")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[3])}
     monkeypatch.chdir(tmp_path)
     alone, together = tmp_path / "alone", tmp_path / "together"
-    program = ["-m", "tests.helpers.shared_work", images, encoder]
-    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-    subprocess.run([sys.executable, *program, alone], check=True, env=environment)
-    subprocess.run([sys.executable, *torchrun, *program, together], check=True, env=environment)
+    for count, output in ((1, alone), (2, together)):
+        torchrun(count, "-m", "tests.helpers.shared_work", images, encoder, output)
     assert shared_work.TRAINING.epochs == 2
     for stage in ("features", "seeds", "pseudo_labels", "knn_graph"):
         assert contents(alone / stage) == contents(together / stage), stage

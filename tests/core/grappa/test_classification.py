@@ -3,19 +3,10 @@ import torch
 from stages.core.encoder.model import load
 from stages.core.grappa.classification import ClassifierSettings, class_means, train
 from stages.core.store import arrays
+from tests.helpers.settings import classifier
 from tests.helpers.small import write_encoder, write_images
-from tests.test_adaptor import NO_VIEWS
 
-SETTINGS = ClassifierSettings(
-    gamma=23.0,
-    epochs=6,
-    batch=16,
-    learning_rate=0.001,
-    weight_decay=0.0,
-    warmup=0.0,
-    precision="float32",
-    augmentation=NO_VIEWS,
-)
+SETTINGS = ClassifierSettings(**classifier(epochs=6, learning_rate=0.001))
 
 
 def test_class_means__of_each_class():

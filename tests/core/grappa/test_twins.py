@@ -11,13 +11,13 @@ from stages.core.encoder.views import Augmentation
 from stages.core.grappa import twins
 from stages.core.losses.barlow_twins import barlow_twins
 from stages.core.store import arrays
+from tests.helpers.settings import pairs
 from tests.helpers.small import write_encoder, write_images
-from tests.test_fusion import pairs as settings
 
 
 def test_build_optimizer__norms_have_neither_decay_nor_adaptation():
     module = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), torch.nn.BatchNorm1d(4))
-    optimizer = twins.build_optimizer(module, twins.Pairs(**settings(batch=64, learning_rate=0.5, weight_decay=0.1)))
+    optimizer = twins.build_optimizer(module, twins.Pairs(**pairs(batch=64, learning_rate=0.5, weight_decay=0.1)))
     weights, others = optimizer.param_groups
     assert weights["weight_decay"] == 0.1 and others["weight_decay"] == 0.0
     assert weights["lr"] == pytest.approx(0.125)
@@ -37,7 +37,7 @@ def test_build_optimizer__neither_have_the_biases_of_adaptors(count):
     trained = torch.nn.ModuleDict(
         {"attention": torch.nn.ModuleList([layer]), "projector": twins.build_projector(8, [4, 4])}
     )
-    optimizer = twins.build_optimizer(trained, twins.Pairs(**settings(batch=256, learning_rate=0.5, weight_decay=0.1)))
+    optimizer = twins.build_optimizer(trained, twins.Pairs(**pairs(batch=256, learning_rate=0.5, weight_decay=0.1)))
     names = {id(parameter): name.rpartition(".")[2] for name, parameter in trained.named_parameters()}
     weights, others = ([names[id(p)] for p in group["params"]] for group in optimizer.param_groups)
     attention = [] if count == 1 else ["weight", "weight"]  # Q and K
@@ -82,8 +82,8 @@ def record(monkeypatch, tmp_path: Path, **changes) -> list[tuple[np.ndarray, boo
         return images.permute(0, 3, 1, 2).float() / 255
 
     monkeypatch.setattr(twins, "augment", augment)
-    jitter = settings()["augmentation"].model_copy(update={"jitter": 0.3})
-    values = settings(epochs=1, batch=8, augmentation=jitter) | {"neighbours": 2, "refresh": False} | changes
+    jitter = pairs()["augmentation"].model_copy(update={"jitter": 0.3})
+    values = pairs(epochs=1, batch=8, augmentation=jitter) | {"neighbours": 2, "refresh": False} | changes
     graph = np.repeat(np.arange(24)[::-1, None], 3, 1)  # the partner of row i is row 23 - i
     (tmp_path / "graph").mkdir()
     arrays.write(tmp_path / "graph/neighbours.zarr", graph)
@@ -114,7 +114,7 @@ def test_learn__the_first_loss_is_barlow_twins_of_the_projected_halves(tmp_path)
     linear, projector = torch.nn.Linear(6, 4), twins.build_projector(4, [8])
     expected = 0.1 * barlow_twins(projector(linear(x)), projector(linear(x.flip(0))), 0.005).detach()
     table = torch.arange(16).flip(0)[:, None]
-    given = settings(epochs=1, batch=16)
+    given = pairs(epochs=1, batch=16)
     chosen = twins.TwinSettings(
         **{key: value for key, value in given.items() if key in twins.TwinSettings.model_fields}
     )

@@ -20,7 +20,7 @@ def test_load__a_model_folder_gives_the_same_features(tmp_path):
 @pytest.mark.parametrize("config", [CONFIG, RESNET])
 def test_save__then_load_is_the_same_network(tmp_path, config):
     network = trainable.TrainableEncoder(config).eval()
-    trainable.save(network, tmp_path)
+    model.save(network, tmp_path)
     images = torch.rand(2, 3, 32, 32)
     assert torch.equal(trainable.load(tmp_path).eval()(images), network(images))
     assert network(images).shape == (2, network.dim)
@@ -28,7 +28,7 @@ def test_save__then_load_is_the_same_network(tmp_path, config):
 
 def test_save__a_vit_is_a_model_folder(tmp_path):
     network = trainable.TrainableEncoder(CONFIG).eval()
-    trainable.save(network, tmp_path)
+    model.save(network, tmp_path)
     images = torch.rand(2, 3, 32, 32)
     torch.testing.assert_close(model.load(tmp_path).features(images), network(images))
 

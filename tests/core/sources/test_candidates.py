@@ -10,13 +10,13 @@ from tests.helpers import layouts
 
 
 def test_assign__first_half_rounded_up_trains() -> None:
-    assert candidates.assign(["a", "b", "c"]) == {"a": (0, "train"), "b": (1, "train"), "c": (2, "test")}
-    assert [split for _, split in candidates.assign(list("abcd")).values()] == ["train", "train", "test", "test"]
-    assert candidates.assign([""]) == {"": (-1, "train")}
+    assert [*candidates.assign(["a", "b", "c"]).values()] == [(0, "a", "train"), (1, "b", "train"), (2, "c", "test")]
+    assert [row.split for row in candidates.assign(list("abcd")).values()] == ["train", "train", "test", "test"]
+    assert candidates.assign([""]) == {"": (-1, "", "train")}
 
 
 def test_assign__unseen_only_tests() -> None:
-    assert candidates.assign(["a", "b"], unseen=True) == {"a": (0, "test"), "b": (1, "test")}
+    assert candidates.assign(["a", "b"], unseen=True) == {"a": (0, "a", "test"), "b": (1, "b", "test")}
     with pytest.raises(ValueError, match="flat folder has no labels"):
         candidates.assign([""], unseen=True)
 

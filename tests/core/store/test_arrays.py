@@ -68,14 +68,14 @@ def test_create__an_unfinished_array_is_refused(tmp_path, images):
     with pytest.raises(RuntimeError), arrays.create(path, images.shape[1:], "uint8") as writer:
         writer.append(images)
         raise RuntimeError
-    with pytest.raises(ValueError, match="not a complete store"):
+    with pytest.raises(ValueError, match=r"is missing or damaged .its writer did not finish"):
         arrays.open(path)
 
 
 def test_open__a_missing_shard_is_named(tmp_path, images, small_shards):
     write(tmp_path / "pixels.zarr", images)
     (tmp_path / "pixels.zarr/c/1/0/0/0").unlink()
-    with pytest.raises(ValueError, match=r"shard 1 of 3 is missing or truncated.*dvc repro"):
+    with pytest.raises(ValueError, match=r"shard 1 of 3 is missing or damaged .there is no such file.*dvc repro"):
         arrays.open(tmp_path / "pixels.zarr")
 
 
@@ -128,19 +128,3 @@ def test_concatenate__equals_one_array(tmp_path, images, small_shards):
     np.testing.assert_array_equal(joined[rows], images[rows])
     np.testing.assert_array_equal(joined[:], images)
     assert joined.shape == images.shape
-
-
-def test_getitem__outside_the_array(tmp_path, images):
-    write(tmp_path / "pixels.zarr", images)
-    with pytest.raises(IndexError, match="101 rows"):
-        arrays.open(tmp_path / "pixels.zarr")[np.array([101])]
-
-
-def test_getitem__large_rows_are_gathered_like_small_ones(tmp_path, monkeypatch):
-    images = np.random.default_rng(0).integers(0, 256, (23, 32, 32, 3), dtype=np.uint8)
-    monkeypatch.setattr(arrays, "SHARD_BYTES", 5 * images[0].nbytes)
-    write(tmp_path / "pixels.zarr", images)
-    reader = arrays.open(tmp_path / "pixels.zarr")
-    rows = np.random.default_rng(1).integers(0, 23, 40)
-    assert images[0].nbytes > arrays.LARGE_ROW and len(reader.shards) == 5
-    np.testing.assert_array_equal(reader[rows], images[rows])

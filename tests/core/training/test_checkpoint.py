@@ -51,7 +51,7 @@ def test_resume__names_a_damaged_checkpoint(tmp_path, damage):
     if damage == "flip":
         content[-3] ^= 1
     file.write_bytes({"flip": bytes(content), "cut": bytes(content[:200]), "foreign": b"PK\x03\x04 nonsense"}[damage])
-    with pytest.raises(ValueError, match=r"checkpoint.safetensors is damaged .*delete .* to start this stage again"):
+    with pytest.raises(ValueError, match=r"checkpoint.safetensors is missing or damaged .*delete .* to start"):
         checkpoint.resume(tmp_path, *new_run())
 
 

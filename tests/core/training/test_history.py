@@ -22,5 +22,5 @@ def test_read__what_was_written(tmp_path):
 def test_read__missing_or_damaged(tmp_path, text):
     if text:
         (tmp_path / "history.csv").write_text(text)
-    with pytest.raises(ValueError, match=r"history.csv is missing or damaged .*; delete .* and run again"):
+    with pytest.raises(ValueError, match=r"history.csv is missing or damaged .*; delete .* and run the pipeline again"):
         read_history(tmp_path)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from stages.core.training import checkpoint
-from stages.core.training.loop import Schedule, batches, fit
+from stages.core.training.loop import Loader, Schedule, batches, fit
 
 
 def problem(learning_rate=0.05):
@@ -15,19 +15,19 @@ def problem(learning_rate=0.05):
     optimizer = torch.optim.Adam(module.parameters(), learning_rate)
     x = torch.randn(50, 4, generator=torch.Generator().manual_seed(1))
 
-    def step(rows, generator):
-        noise = torch.randn(len(rows), 4, generator=generator)
-        return {"loss": (module(x[rows] + 0.1 * noise).squeeze(1) - x[rows].sum(1)).square().mean()}
+    def step(batch, generator):
+        noise = torch.randn(len(batch.rows), 4, generator=generator)
+        return {"loss": (module(batch.content + 0.1 * noise).squeeze(1) - x[batch.rows].sum(1)).square().mean()}
 
-    return module, optimizer, step
+    return module, optimizer, Loader(50, 8, lambda epoch: x.__getitem__), step
 
 
-def train(folder, epochs, stop_after=None, step_wrapper=None):
-    module, optimizer, step = problem()
+def train(folder, epochs, step_wrapper=None):
+    module, optimizer, loader, step = problem()
     if step_wrapper:
         step = step_wrapper(step)
     schedule = Schedule(epochs, 1.0, 0.0)
-    history = fit(module, optimizer, schedule, 50, 8, 7, step, folder)
+    history = fit(module, optimizer, schedule, loader, step, 7, folder)
     return module, history
 
 
@@ -35,31 +35,59 @@ class Killed(BaseException):
     pass
 
 
-def killer(after):
+def at_call(number, change):
+    """A wrapper for steps: what call `number` returns, counted from 1, goes through `change`."""
+
     def wrap(step):
         calls = 0
 
-        def counted(rows, generator):
+        def counted(batch, generator):
             nonlocal calls
             calls += 1
-            if calls > after:
-                raise Killed
-            return step(rows, generator)
+            values = step(batch, generator)
+            return change(values) if calls == number else values
 
         return counted
 
     return wrap
 
 
+def kill(values):
+    raise Killed
+
+
 @pytest.mark.parametrize("after", [3, 7, 20, 27])
 def test_fit__continued_after_a_kill_ends_with_the_same_bytes(tmp_path, after):
     whole, history = train(tmp_path / "whole", 5)
     with pytest.raises(Killed):
-        train(tmp_path / "killed", 5, step_wrapper=killer(after))
+        train(tmp_path / "killed", 5, step_wrapper=at_call(after + 1, kill))
     again, continued = train(tmp_path / "killed", 5)
     assert continued == history
     for name, tensor in whole.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name]), name
+
+
+def test_fit__prepares_every_epoch_and_numbers_the_steps_on(tmp_path):
+    """Also where it continues: what a step sees does not depend on when the run was killed."""
+    seen = []
+
+    def course(epochs):
+        module, optimizer, loader, step = problem()
+
+        def prepare(epoch):
+            seen.append(f"epoch {epoch}")
+            return loader.prepare(epoch)
+
+        def watched(batch, generator):
+            seen.append(batch.number)
+            assert torch.equal(batch.content, loader.prepare(0)(batch.rows))
+            return step(batch, generator)
+
+        fit(module, optimizer, Schedule(epochs, 0.0, 1.0), Loader(50, 8, prepare), watched, 7, tmp_path)
+
+    course(1)
+    course(2)
+    assert seen == ["epoch 0", *range(6), "epoch 1", *range(6, 12)]
 
 
 def test_fit__minimises(tmp_path):
@@ -69,22 +97,12 @@ def test_fit__minimises(tmp_path):
 
 
 def test_fit__a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_path):
-    def spoil(step):
-        calls = 0
-
-        def spoiled(rows, generator):
-            nonlocal calls
-            calls += 1
-            loss = step(rows, generator)["loss"]
-            return {"loss": loss * math.nan if calls == 9 else loss}
-
-        return spoiled
-
+    spoil = at_call(9, lambda values: {"loss": values["loss"] * math.nan})
     with pytest.raises(
         ValueError, match=r"loss became nan in epoch 2; the state after epoch 1 is kept in .*lower the learning rate"
     ):
         train(tmp_path, 4, step_wrapper=spoil)
-    module, optimizer, _ = problem()
+    module, optimizer, *_ = problem()
     assert len(checkpoint.resume(tmp_path, module, optimizer)) == 1
     assert all(torch.isfinite(parameter).all() for parameter in module.parameters())
 

@@ -12,6 +12,7 @@ from stages.core.report import figures, heat_maps
 from stages.core.report.figures import Line
 
 LEVELS = ("encoder", "average", "augmentation", "neighbour")
+STYLED = (*LEVELS, "static", "supervised")  # by the page's style sheet; another fusion is drawn grey
 
 
 def granularity_charts(
@@ -71,18 +72,19 @@ def training_line(stage: str, stages: list[str], history: list[dict[str, int | f
     factor = 100.0 if key == "accuracy" else 1.0
     points = [(float(row["epoch"]), factor * row[key]) for row in history if key in row]
     if kind == "fusion":
-        return Line(name, f"s-{name}", points)
+        return Line(name, f"s-{name}" if name in STYLED else "s-encoder", points)
     return Line(name, "s-k", points, 0.35 + 0.65 * (stages.index(stage) + 1) / len(stages))
 
 
-def attention_maps(evaluation: Path, models: Iterable[str], tasks: Iterable[str]) -> dict | None:
+def attention_maps(evaluation: Path, fusions: Iterable[str], tasks: Iterable[str]) -> dict | None:
     """One map (adaptor x layer) per fusion and task, around the uniform weight; None where no fusion attends."""
-    fusions = {}
-    for model in models:
+    attending = {}
+    for model in fusions:
         file = evaluation / model / "attention.parquet"
-        if model in ("augmentation", "neighbour", "static", "supervised") and file.exists():
-            fusions[model] = pq.read_table(file).to_pylist()
-    entries = [entry for fusion in fusions.values() for entry in fusion]
+        # The average attends to all alike.
+        if model != "average" and file.exists():
+            attending[model] = pq.read_table(file).to_pylist()
+    entries = [entry for fusion in attending.values() for entry in fusion]
     names = sorted({entry["adaptor"] for entry in entries}, key=lambda name: (len(name), name))
     if len(names) < 2:
         return None
@@ -91,7 +93,7 @@ def attention_maps(evaluation: Path, models: Iterable[str], tasks: Iterable[str]
     # Weights that hardly leave the uniform value should look so, not fill the scale.
     limit = max(departure, 0.25 * centre)
     maps = []
-    for model, found in fusions.items():
+    for model, found in attending.items():
         for task in tasks:
             weights = {(e["adaptor"], e["layer"]): e["weight"] for e in found if e["task"] == task}
             if not weights:

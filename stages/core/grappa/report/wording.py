@@ -1,6 +1,7 @@
 """How the report names the models, and which rows it sets in bold."""
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
@@ -38,7 +39,12 @@ def title_of(row: str) -> Title:
     task, _, how = model.rpartition("-")
     if task and how in HOW:
         return Title(f"Supervised on {task}{form}", f"{HOW[how]}, true labels: not comparable")
-    name, about = TITLES.get(model, (f"Adaptor {model}", "one granularity"))
+    if model in TITLES:
+        name, about = TITLES[model]
+    elif re.fullmatch(r"k[0-9]+", model):
+        name, about = f"Adaptor {model}", "one granularity"
+    else:
+        name, about = f"{model.replace('_', ' ').capitalize()} fusion", "one model"
     return Title(name + form, about)
 
 

@@ -1,5 +1,6 @@
 """Training that validates every few steps, stops when that no longer gains, and keeps the best state met."""
 
+import copy
 import logging
 import math
 from collections.abc import Callable
@@ -38,66 +39,67 @@ def best(history: History, least_gain: float) -> int:
     return kept
 
 
-def rate_factor(history: History, params: Stopping) -> float:
+def rate_factor(history: History, stopping: Stopping) -> float:
     """What the learning rate is multiplied with after this history: `factor` for every plateau met (and waited out)."""
     plateaus = waited = 0
-    for i in range(1, len(history) if params.plateau else 0):
-        waited = 0 if best(history[: i + 1], params.least_gain) == i else waited + 1
-        if waited == params.plateau:
+    for i in range(1, len(history) if stopping.plateau else 0):
+        waited = 0 if best(history[: i + 1], stopping.least_gain) == i else waited + 1
+        if waited == stopping.plateau:
             plateaus, waited = plateaus + 1, 0
-    return params.factor**plateaus
+    return stopping.factor**plateaus
 
 
-def is_over(history: History, params: Stopping) -> bool:
+def is_over(history: History, stopping: Stopping) -> bool:
     """Whether the steps or the patience are used up."""
     if not history:
         return False
-    waited = len(history) - 1 - best(history, params.least_gain)
-    return history[-1]["step"] >= params.longest or waited >= params.patience
+    waited = len(history) - 1 - best(history, stopping.least_gain)
+    return history[-1]["step"] >= stopping.longest or waited >= stopping.patience
 
 
 def fit(
-    trained: nn.ModuleDict,
+    current: nn.Module,
     optimizer: torch.optim.Optimizer,
-    params: Stopping,
+    stopping: Stopping,
     step: Callable[[int, torch.Generator], Tensor],
     validate: Callable[[], float],
     seed: int,
     folder: Path,
-    description: str,
 ) -> History:
-    """Trains `trained["current"]` and leaves its best state in `trained["best"]`; one row per validation.
+    """Takes a `step` at a time and leaves `current` in its best state by `validate`; one row per validation.
 
-    `step` maps its number and a generator to a loss. Rows are {step, loss, map_at_r, rate}. Whether to stop and what
-    rate to use follow from the rows alone, and each period draws from a generator of its own, so a run continued from
-    the checkpoint in `folder` ends with the same bytes. ValueError where the loss is not finite.
+    A step maps its number and a generator to a loss. Rows are {step, loss, map_at_r, rate}. Whether to stop and what
+    rate to use follow from the rows alone, and each period draws from a generator of its own. So a run continued from
+    the checkpoint in `folder` ends with the same bytes. The folder's name is the run's in messages. ValueError where
+    the loss is not finite.
     """
+    trained = nn.ModuleDict({"current": current, "best": copy.deepcopy(current)})
     rates = [group["lr"] for group in optimizer.param_groups]
     history = checkpoint.resume(folder, trained, optimizer)
-    while not is_over(history, params):
+    while not is_over(history, stopping):
         done = int(history[-1]["step"]) if history else 0
         generator = torch.Generator().manual_seed(seed * 100_003 + len(history))
-        factor, total = rate_factor(history, params), torch.zeros(())
+        factor, total = rate_factor(history, stopping), torch.zeros(())
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * factor
-        steps = min(params.every, params.longest - done)
-        trained["current"].train()
-        for number in progress(range(done, done + steps), f"{description}, step {done}", unit="step"):
+        steps = min(stopping.every, stopping.longest - done)
+        current.train()
+        for number in progress(range(done, done + steps), f"{folder.name}, step {done}", unit="step"):
             loss = step(number, generator)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            nn.utils.clip_grad_norm_(trained["current"].parameters(), CLIP)
+            nn.utils.clip_grad_norm_(current.parameters(), CLIP)
             optimizer.step()
             total = total.to(loss) + loss.detach()
-        trained["current"].eval()
+        current.eval()
         mean = float(total) / steps
         if not math.isfinite(mean):
-            raise ValueError(f"the loss of {description} became {mean} before step {done + steps}: lower the rate")
+            raise ValueError(f"the loss of {folder.name} became {mean} before step {done + steps}: lower the rate")
         history.append({"step": done + steps, "loss": mean, "map_at_r": validate(), "rate": factor})
-        if best(history, params.least_gain) == len(history) - 1:
-            trained["best"].load_state_dict(trained["current"].state_dict())
+        if best(history, stopping.least_gain) == len(history) - 1:
+            trained["best"].load_state_dict(current.state_dict())
         checkpoint.save(folder, trained, optimizer, history)
-    top = history[best(history, params.least_gain)]
-    found = (100 * top["map_at_r"], top["step"], history[-1]["step"])
-    log.info("%s: validation MAP@R %.2f %% at step %d of %d", description, *found)
+    top, last = history[best(history, stopping.least_gain)], history[-1]["step"]
+    log.info("%s: MAP@R %.2f %% at step %d of %d", folder.name, 100 * top["map_at_r"], top["step"], last)
+    current.load_state_dict(trained["best"].state_dict())
     return history

@@ -14,17 +14,18 @@ from torch.nn import functional
 from stages.core.gsp.folds.maps import Maps
 from stages.core.gsp.folds.trunk import Trunk
 from stages.core.gsp.poolings import build
-from stages.core.gsp.poolings.selection import Selection, costs
+from stages.core.gsp.poolings.prototypes import Selection, costs
 from stages.core.losses import metric
 from stages.core.losses.zero_shot import zero_shot_loss
 from stages.core.runner.schema import Section
 from stages.core.store import arrays
+from stages.core.store.tensors import write_weights
 
 Values = dict[str, float | int | bool | None]
 START = 1024  # images whose averages the prototypes are chosen from, as in the reference
 
 
-class Loss(Section):
+class LossParams(Section):
     """A metric loss: its values, and the batches it wants."""
 
     batch_classes: int = Field(ge=2, description="classes in a batch")
@@ -34,7 +35,7 @@ class Loss(Section):
     values: Values
 
 
-class Losses(NamedTuple):
+class Objective(NamedTuple):
     """What is minimised: (1 - share) metric loss + share zero-shot loss (GSP, 4.3)."""
 
     name: str
@@ -60,18 +61,18 @@ class Embedder(nn.Module):
         classes: int,
         pool: str,
         pool_values: dict[str, float | int],
-        losses: Losses,
+        objective: Objective,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         layer = [nn.Conv2d(channels, hidden, 1), nn.ReLU()] if hidden else []
         self.layer = nn.Sequential(*layer)
         self.head = build.Head(hidden or channels, embedding, pool, **pool_values)
-        if losses.share and not self.has_prototypes:
+        if objective.share and not self.has_prototypes:
             raise ValueError(f"{pool} has no attributes for a zero-shot loss: set zero_shot to 0 for it")
-        self.loss = metric.build(losses.name, embedding, classes, **losses.values)
-        self.losses = losses
-        self.class_embeddings = nn.Parameter(torch.empty(classes, embedding)) if losses.share else None
+        self.loss = metric.build(objective.name, embedding, classes, **objective.values)
+        self.objective = objective
+        self.class_embeddings = nn.Parameter(torch.empty(classes, embedding)) if objective.share else None
         if self.class_embeddings is not None:
             nn.init.kaiming_normal_(self.class_embeddings)
 
@@ -89,7 +90,7 @@ class Embedder(nn.Module):
         loss = self.loss(pooled.vector, labels)
         if self.class_embeddings is None:
             return loss
-        share, ridge, scale = self.losses.share, self.losses.ridge, self.losses.scale
+        share, ridge, scale = self.objective.share, self.objective.ridge, self.objective.scale
         zero_shot = zero_shot_loss(pooled.attributes, labels, self.class_embeddings, ridge, scale)
         return (1 - share) * loss + share * zero_shot
 
@@ -145,8 +146,7 @@ def look(
 def write(folder: Path, embedder: Embedder, maps: Maps, rows: np.ndarray) -> None:
     """What the ensemble needs of one fold, and its weights."""
     folder.mkdir()
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in sorted(embedder.state_dict().items())}
-    save_file(tensors, folder / "weights.safetensors")
+    write_weights(embedder, folder / "weights.safetensors")
     vectors, attributes = embed(embedder, maps, rows)
     arrays.write(folder / "embeddings.zarr", vectors)
     if attributes is not None:

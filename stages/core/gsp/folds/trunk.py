@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from stages.core.encoder import model, weights
 from stages.core.runner.schema import Section
-from stages.core.training import checkpoint
 
 
 class Backbone(Section):
@@ -100,12 +99,6 @@ def load(params: Backbone, encoder: Path, seed: int) -> Trunk:
     if params.depth is not None and params.depth > count:
         raise ValueError(f"depth is {params.depth}; this network has {count} blocks or stages: choose 1 to {count}")
     return Trunk(network, mean, std, params.depth, params.is_trained)
-
-
-def digest(params: Backbone, encoder: Path) -> str:
-    """The digest of the file that the weights come from; empty where they come from no file here."""
-    files = {"encoder": encoder / "weights.safetensors", "file": Path(params.path)}
-    return checkpoint.digest(files[params.weights]) if params.weights in files else ""
 
 
 def create(params: Backbone) -> nn.Module:

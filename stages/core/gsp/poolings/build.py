@@ -1,4 +1,4 @@
-"""From a feature map to one vector: Generalized Sum Pooling, and every pooling it is compared with (GSP, Table 6).
+"""From a feature map to one vector: every pooling by its name (GSP, Table 6), and with its linear map to the embedding.
 
 pool = build("gsp", channels=128, prototypes=64, mu=0.3, epsilon=5.0)
 vector, attributes, weights = pool(maps)        # vector: pool.size numbers per image
@@ -17,14 +17,14 @@ from stages.core.gsp.poolings.gsop import GSoP
 from stages.core.gsp.poolings.netvlad import NetVLAD
 from stages.core.gsp.poolings.otp import OTP
 from stages.core.gsp.poolings.plain import Average, AverageMaximum, GeneralisedMean, Maximum, Pooled
+from stages.core.gsp.poolings.prototypes import start_prototypes
 from stages.core.gsp.poolings.selected import SelectedMaximum, SelectedMean, SelectedSum
-from stages.core.gsp.poolings.selection import start_prototypes
 from stages.core.gsp.poolings.solar import SOLAR
 from stages.core.gsp.poolings.t_smk import NormWeighted
 from stages.core.gsp.poolings.tfm import Transformer
 from stages.core.gsp.poolings.weldon import WELDON
 
-__all__ = ["KNOWN", "GeneralizedSumPooling", "Head", "Pooled", "build", "start_prototypes"]
+__all__ = ["KNOWN", "Head", "Pooled", "build", "start_prototypes"]
 
 KNOWN: dict[str, type[nn.Module]] = {
     "gap": Average,
@@ -50,29 +50,6 @@ KNOWN: dict[str, type[nn.Module]] = {
 EMBEDDED = {"gsp", "gsop", "weldon"}  # features already mapped
 BOTH = {"gemean_gsp", "gmp_gsp"}  # chooses places among mapped features, pools the backbone's
 OWN = {"netvlad", "otp", "tfm"}  # has a linear map of its own; mapped again only where its size differs
-
-
-class GeneralizedSumPooling(nn.Module):
-    """sum_j p_j f_j with weights from transport to trained prototypes (Eq. 4.1); the mean of all features for mu = 1.
-
-    ValueError for mu outside (0, 1] and epsilon <= 0; on the CPU also for maps with NaN. An `nn.Parameter` as mu is
-    learned.
-    """
-
-    def __init__(self, channels: int, prototypes: int, mu: float | nn.Parameter, epsilon: float) -> None:
-        super().__init__()
-        self.pool = SelectedSum(channels, prototypes, mu, epsilon)
-
-    def forward(
-        self, maps: Float[Tensor, "batch channel y x"]
-    ) -> tuple[Float[Tensor, "batch channel"], Float[Tensor, "batch prototype"]]:
-        """(pooled, attributes): the weighted sum in the type of the map, and each prototype's part of it, Eq. 4.3."""
-        vector, attributes, _ = self.pool(maps)
-        return vector, attributes
-
-    def weigh(self, maps: Float[Tensor, "batch channel y x"]) -> Float[Tensor, "batch y x"]:
-        """p: the weight of every place; they sum to 1 over a map."""
-        return self.pool.selection(maps)[0]
 
 
 def build(name: str, channels: int, **values: object) -> nn.Module:

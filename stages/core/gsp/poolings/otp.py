@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.core.gsp.poolings.plain import Pooled
-from stages.core.gsp.poolings.selection import costs
+from stages.core.gsp.poolings.prototypes import costs
 
 
 def balanced_plan(

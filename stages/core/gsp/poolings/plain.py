@@ -17,34 +17,30 @@ class Pooled(NamedTuple):
     weights: Float[Tensor, "batch y x"] | None = None
 
 
-class Average(nn.Module):
-    """The mean over all places (GAP)."""
+class PerChannel(nn.Module):
+    """One number for every channel, with nothing to learn."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.size = channels
+
+
+class Average(PerChannel):
+    """The mean over all places (GAP)."""
 
     def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
         return Pooled(maps.mean((2, 3)))
 
 
-class Maximum(nn.Module):
+class Maximum(PerChannel):
     """The largest value of every channel (GMP)."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.size = channels
 
     def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
         return Pooled(maps.amax((2, 3)))
 
 
-class AverageMaximum(nn.Module):
+class AverageMaximum(PerChannel):
     """GAP + GMP, added."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.size = channels
 
     def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
         return Pooled(maps.mean((2, 3)) + maps.amax((2, 3)))

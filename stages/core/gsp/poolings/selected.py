@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.core.gsp.poolings.plain import GeneralisedMean, Pooled
-from stages.core.gsp.poolings.selection import Selection
+from stages.core.gsp.poolings.prototypes import Selection
 
 
 def weighted_sum(

@@ -5,9 +5,9 @@ The problem has one unknown. With a_j = log sum_i exp(-epsilon c_ij), s the logi
     rho_j = (1 - s(u + a_j)) / n        pi_ij = softmax_i(-epsilon c_ij) s(u + a_j) / n
 
 solve it for the one u with mean_j s(u + a_j) = mu. That mean rises with u, so Newton's method inside a bracket always
-arrives: ten steps reach machine precision where the paper's fixed point needs from tens of steps to more than a
-thousand (u <- u + log mu - log mean s(u + a), which converges no faster than mu^k). The gradient follows from the
-same form without the paper's kappa = 1 - mu - n rho'rho, which cancels to the wrong sign when a selection is hard.
+arrives: ten steps reach machine precision. The paper's fixed point u <- u + log mu - log mean s(u + a) converges no
+faster than mu^k; it needs from tens of steps to more than a thousand. The gradient follows from the same form. The
+paper's contains kappa = 1 - mu - n rho'rho, which cancels to the wrong sign when a selection is hard.
 
 rho, pi = weight_transport(cost, mu, epsilon)        # weights p_j = (1/n - rho_j) / mu = sum_i pi_ij / mu, Eq. 4.1
 """

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from jaxtyping import Float32, UInt8
 
-from stages.core.gsp.poolings.build import GeneralizedSumPooling
+from stages.core.gsp.poolings.generalized_sum import GeneralizedSumPooling
 
 SIDE = 16
 OBJECT = ((0.9, 0.2, 0.1), (0.95, 0.8, 0.2))

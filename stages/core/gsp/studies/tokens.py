@@ -1,7 +1,7 @@
 """Bags of tokens: a controlled world in which half of every image says nothing of its class (GSP, 5.1.1, Fig. 3a).
 
-Every class has tokens of its own, all share some more; a bag mixes both. The tokens are trained vectors, so a mean must
-arrange them so that the shared ones do no harm, while a selection may leave them out.
+Every class has tokens of its own, all share some more; a bag mixes both. The tokens are trained vectors: a mean must
+arrange them so that the shared ones do no harm, a selection may leave those out.
 """
 
 import torch

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from stages.core.losses.barlow_twins import barlow_twins, standardise
 from stages.core.mpcl.pretraining import data_parallel
-from stages.core.mpcl.pretraining.heads import Measured, ProjectorParams
+from stages.core.mpcl.pretraining.heads import Measured, ProjectorParams, View
 from stages.core.mpcl.pretraining.optimizer import OptimizerParams
 from stages.core.mpcl.pretraining.projectors import MultiProjector
 from stages.core.mpcl.trainable import TrainableEncoder
@@ -41,13 +41,7 @@ class BarlowTwins(nn.Module):
         self.params = params
         self.encoder, self.projectors = encoder, projectors
 
-    def forward(
-        self,
-        first: Float[Tensor, "batch 3 y x"],
-        second: Float[Tensor, "batch 3 y x"],
-        progress: float,
-        generator: torch.Generator,
-    ) -> Measured:
+    def forward(self, first: View, second: View, progress: float, generator: torch.Generator) -> Measured:
         # Each view goes through alone: batch norm must not see both members of a pair at once.
         features = self.encoder(first)
         own = self.projectors(features).float()

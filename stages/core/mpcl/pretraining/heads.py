@@ -14,6 +14,7 @@ from stages.core.runner.schema import Section
 
 Reading = Literal["shared", "same", "different"]  # of "several projectors": one hidden layer, or one each
 Variant = Literal["plain", "dropout", "mixed", "orthogonal"]  # Table II
+View = Float[Tensor, "batch 3 y x"]  # of a batch of images; every framework takes two
 
 
 class ProjectorParams(Section):

@@ -9,7 +9,7 @@ from torch.nn import functional
 from stages.core.compute import processes
 from stages.core.losses.info_nce import queue_contrast
 from stages.core.mpcl.pretraining import data_parallel
-from stages.core.mpcl.pretraining.heads import Measured, ProjectorParams, follow, momentum_copy
+from stages.core.mpcl.pretraining.heads import Measured, ProjectorParams, View, follow, momentum_copy
 from stages.core.mpcl.pretraining.optimizer import OptimizerParams
 from stages.core.mpcl.pretraining.projectors import MultiProjector
 from stages.core.mpcl.pretraining.split_norm import has_batch_norm, shuffled, split_batch_norms
@@ -24,7 +24,7 @@ class MocoV2Params(Section):
     temperature: float = Field(gt=0)
     momentum: float = Field(ge=0, lt=1, description="of the copies")
     norm_splits: int = Field(
-        ge=1, description="parts of the whole batch, which batch norms see alone; 2 or more for an encoder with"
+        ge=1, description="parts of the batch, each normalised alone; 2 or more for an encoder with batch norm"
     )
 
 
@@ -69,13 +69,7 @@ class MocoV2(nn.Module):
                 "2 images or more each, else its queries and keys know each other by their batch"
             )
 
-    def forward(
-        self,
-        first: Float[Tensor, "batch 3 y x"],
-        second: Float[Tensor, "batch 3 y x"],
-        progress: float,
-        generator: torch.Generator,
-    ) -> Measured:
+    def forward(self, first: View, second: View, progress: float, generator: torch.Generator) -> Measured:
         """Queries from the first view, keys from the second; then the keys take the oldest places of the queues."""
         features = self.encoder(first)
         queries = functional.normalize(self.projectors(features).float(), dim=-1)

@@ -11,7 +11,7 @@ from torch.nn import functional
 from stages.core.compute import processes
 from stages.core.losses.info_nce import batch_contrast
 from stages.core.mpcl.pretraining import data_parallel
-from stages.core.mpcl.pretraining.heads import Measured, ProjectorParams, follow, momentum_copy
+from stages.core.mpcl.pretraining.heads import Measured, ProjectorParams, View, follow, momentum_copy
 from stages.core.mpcl.pretraining.optimizer import OptimizerParams
 from stages.core.mpcl.pretraining.projectors import MultiProjector, build_mlp
 from stages.core.mpcl.trainable import TrainableEncoder, fix_patches
@@ -49,13 +49,7 @@ class MocoV3(nn.Module):
         predicted = [predictor(z) for predictor, z in zip(self.predictors, projected, strict=True)]
         return functional.normalize(torch.stack(predicted).float(), dim=-1)
 
-    def forward(
-        self,
-        first: Float[Tensor, "batch 3 y x"],
-        second: Float[Tensor, "batch 3 y x"],
-        progress: float,
-        generator: torch.Generator,
-    ) -> Measured:
+    def forward(self, first: View, second: View, progress: float, generator: torch.Generator) -> Measured:
         """Each view's predictions are matched with the other view's keys; PCR compares the first view's predictions."""
         features = self.encoder(first)
         asked = [self.predict(features), self.predict(self.encoder(second))]

@@ -20,8 +20,8 @@ Start = Literal["default", "mixed"]
 def build_mlp(widths: Sequence[int], norm: Norm, dropout: float) -> nn.Sequential:
     """Linear layers between the widths, ReLU between them.
 
-    `norm`: `none` as in MoCo v2 (biases instead), `inner` adds batch norm before each ReLU (Barlow Twins), `all` also
-    one without parameters at the end (MoCo v3). `dropout` follows each ReLU.
+    `norm`: `none` as in MoCo v2 has biases instead. `inner` (Barlow Twins) adds batch norm before each ReLU, `all`
+    (MoCo v3) also one without parameters at the end. `dropout` follows each ReLU.
     """
     layers: list[nn.Module] = []
     for i, (fan_in, fan_out) in enumerate(pairwise(widths)):
@@ -39,8 +39,8 @@ def build_mlp(widths: Sequence[int], norm: Norm, dropout: float) -> nn.Sequentia
 class MultiProjector(nn.Module):
     """Projections of one feature by `heads` projectors: `batch dim` in, `head batch out` out, not normalised.
 
-    `shared`: all but the last layer is common, and the heads' last layers lie side by side in one matrix, so that each
-    further head costs one `hidden x out` block. Otherwise each head is a network of its own, and `hidden` may be a list
+    `shared`: all but the last layer is common. The heads' last layers lie side by side in one matrix, so each further
+    head costs one `hidden x out` block. Otherwise each head is a network of its own, and `hidden` may be a list
     with the size of each. `start` = `mixed` (Table II) draws every other head by Kaiming's law, the rest by Xavier's.
     ValueError for fewer than one head, a list of sizes where the hidden layer is shared, or one of another length.
     """

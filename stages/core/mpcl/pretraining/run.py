@@ -18,13 +18,13 @@ from stages.core.mpcl.pretraining.objective import Balance, HeadBalance, combine
 from stages.core.mpcl.pretraining.optimizer import build_optimizer
 from stages.core.mpcl.trainable import TrainableEncoder
 from stages.core.store import arrays
-from stages.core.training.loop import Schedule, fit
+from stages.core.training.loop import Batch, Loader, Read, Schedule, fit
 
 FrameworkParams = MocoV2Params | MocoV3Params | BarlowTwinsParams
 
 
 @dataclass(frozen=True)
-class Heads:
+class HeadSettings:
     """How many projectors, how they are built, and what sets them apart."""
 
     count: int
@@ -49,7 +49,7 @@ class Plan:
 
 
 def build_framework(
-    encoder: TrainableEncoder, heads: Heads, params: FrameworkParams, batch: int, generator: torch.Generator
+    encoder: TrainableEncoder, heads: HeadSettings, params: FrameworkParams, batch: int, generator: torch.Generator
 ) -> MocoV2 | MocoV3 | BarlowTwins:
     """The framework that these parameters belong to, around the encoder; ValueError for a pair that cannot work."""
     projectors = build_projectors(
@@ -62,11 +62,18 @@ def build_framework(
     return BarlowTwins(encoder, projectors, params)
 
 
+def own_generator(generator: torch.Generator) -> torch.Generator:
+    """Every process draws views of its own, from a generator that differs by its rank; dropout's is seeded alike."""
+    drawn = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
+    torch.manual_seed(drawn)  # of dropout, which knows no other generator
+    return torch.Generator().manual_seed(drawn)
+
+
 def pretrain(
     encoder: TrainableEncoder,
     pixels: arrays.Reader,
     rows: np.ndarray,
-    heads: Heads,
+    heads: HeadSettings,
     params: FrameworkParams,
     plan: Plan,
     seed: int,
@@ -79,34 +86,28 @@ def pretrain(
         raise ValueError(f"{len(rows)} images do not fill one batch of {plan.batch}: set a smaller batch")
     where = device.best()
     torch.manual_seed(seed)  # of the projectors' start
-    generator = torch.Generator().manual_seed(seed)
-    framework = build_framework(encoder, heads, params, plan.batch, generator)
+    framework = build_framework(encoder, heads, params, plan.batch, torch.Generator().manual_seed(seed))
     balance = HeadBalance(heads.count, heads.balance, heads.epsilon)
     trained = nn.ModuleDict({"framework": framework, "balance": balance}).to(where).train()
     optimizer = build_optimizer(trained, params.optimizer, plan.batch)
-    steps, done, order = count // plan.batch, 0, rows
+    steps = plan.epochs * count // plan.batch
 
-    def start_epoch(epoch: int) -> None:
-        nonlocal done, order
+    def prepare(epoch: int) -> Read:
         balance.next_epoch(epoch, plan.least_spread)
-        done, order = epoch * steps, np.random.default_rng([seed, epoch]).permutation(rows)
+        order = np.random.default_rng([seed, epoch]).permutation(rows)
+        return lambda batch: device.staged(pixels[order[data_parallel.share(batch).numpy()]], where)
 
-    def step(batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        nonlocal done
-        # Every process draws views of its own, from a generator that differs by its rank.
-        drawn = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
-        own = torch.Generator().manual_seed(drawn)
-        torch.manual_seed(drawn)  # of dropout, which knows no other generator
-        images = torch.from_numpy(pixels[order[data_parallel.share(batch).numpy()]]).to(where, non_blocking=True)
+    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+        own = own_generator(generator)
+        images = batch.content.to(where, non_blocking=True)
         first, second = (augment(images, encoder.config.size, view, own) for view in plan.views)
-        measured = framework(first, second, done / (steps * plan.epochs), own)
-        done += 1
+        measured = framework(first, second, batch.number / steps, own)
         extra = heads.orthogonal * framework.projectors.overlap() if heads.variant == "orthogonal" else 0.0
         values = combine(measured, balance.weights.clone(), heads.contrast, extra)
         balance.record(measured.accuracies, values["spread"])
         return {name: value / processes.count() for name, value in values.items()}
 
-    schedule = Schedule(plan.epochs, plan.warmup, 0.0)
-    history = fit(trained, optimizer, schedule, count, plan.batch, seed, step, work, start_epoch, shared=True)
+    loader, schedule = Loader(count, plan.batch, prepare), Schedule(plan.epochs, plan.warmup, 0.0)
+    history = fit(trained, optimizer, schedule, loader, step, seed, work)
     balance.next_epoch(plan.epochs, plan.least_spread)
     return history

@@ -12,11 +12,15 @@ class Archive(NamedTuple):
 
 
 class Source(NamedTuple):
-    """`files` must exist below the root; without `archives` the user has to fetch them from `home` by hand."""
+    """`files` must exist below the root; without `archives` the user has to fetch them from `home` by hand.
+
+    `is_disjoint` where the published lists train and test on different classes.
+    """
 
     home: str
     files: tuple[str, ...]
     archives: tuple[Archive, ...] = ()
+    is_disjoint: bool = False
 
 
 def inside(folder: str, *names: str) -> tuple[str, ...]:
@@ -73,10 +77,12 @@ SOURCES = {
                 "7f73d41a2f44250d4779881525aea32e",
             ),
         ),
+        is_disjoint=True,
     ),
     "inshop": Source(
         "https://mmlab.ie.cuhk.edu.hk/projects/DeepFashion/InShopRetrieval.html (on request; images in Img/img or img)",
         inside("Eval", "list_eval_partition.txt"),
+        is_disjoint=True,
     ),
     "dtd": Source(
         f"{VGG}/dtd",

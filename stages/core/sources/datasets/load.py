@@ -17,7 +17,6 @@ READERS = {name: getattr(readers, name) for name in SOURCES if not name.startswi
     "cifar10": lambda root: readers.cifar(root, "10"),
     "cifar100": lambda root: readers.cifar(root, "100"),
 }
-CLASS_DISJOINT = ("products", "inshop")
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Dataset:
     @property
     def is_train(self) -> Bool[np.ndarray, " image"]:
         """The class-disjoint training images: the data set's own list where it is one, else `mrt_split`."""
-        return self.splits == "train" if self.name in CLASS_DISJOINT else mrt_split(self.labels)
+        return self.splits == "train" if SOURCES[self.name].is_disjoint else mrt_split(self.labels)
 
 
 def mrt_split(labels: Int[np.ndarray, " image"]) -> Bool[np.ndarray, " image"]:

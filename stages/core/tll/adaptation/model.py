@@ -9,15 +9,16 @@ from pathlib import Path
 import torch
 from jaxtyping import Float, Num
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors.torch import save_file
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from stages.core.encoder.weights import fit_tensors
+from stages.core.encoder.weights import fit_tensors, load_weights
+from stages.core.store.reading import reading
 from stages.core.store.square import square
+from stages.core.store.tensors import write_weights
 from stages.core.tll.adaptation.reduction import Reduction
 from stages.core.tll.extractors.config import Extractor
-from stages.core.tll.extractors.layers import Layers, read
+from stages.core.tll.extractors.layers import Layers
 
 
 class AnalogyConfig(BaseModel):
@@ -67,18 +68,15 @@ def assemble(
 
 def save(model: AnalogyModel, folder: Path) -> None:
     """Writes `weights.safetensors` and `config.json`."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(model.state_dict().items())}
-    save_file(tensors, folder / "weights.safetensors")
+    write_weights(model, folder / "weights.safetensors")
     (folder / "config.json").write_text(model.config.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def load(path: str | Path) -> AnalogyModel:
     """The model saved in a folder, frozen, on the CPU. Reads no pickle and needs no network."""
     file = Path(path) / "config.json"
-    try:
+    with reading(file, "run tll_adaptation, or name the folder `model` of its output"):
         config = AnalogyConfig.model_validate_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValidationError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is missing or not a model of analogies ({error}); run tll_adaptation") from error
     model = AnalogyModel(config)
-    fit_tensors(model, read(Path(path) / "weights.safetensors"), str(path))
+    load_weights(model, Path(path) / "weights.safetensors")
     return model

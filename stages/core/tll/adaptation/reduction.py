@@ -8,6 +8,7 @@ from jaxtyping import Float
 from safetensors.numpy import load_file, save_file
 
 from stages.core.compute.principal import largest, principal_components
+from stages.core.store.reading import reading, remedy_for
 
 
 class Reduction(NamedTuple):
@@ -40,5 +41,6 @@ def save(reductions: list[Reduction], file: Path) -> None:
 
 def load(file: Path) -> list[Reduction]:
     """What `save` wrote."""
-    tensors = load_file(file)
-    return [Reduction(*parts) for parts in zip(*(tensors[name] for name in Reduction._fields), strict=True)]
+    with reading(file, remedy_for(file.parent)):
+        tensors = load_file(file)
+        return [Reduction(*parts) for parts in zip(*(tensors[name] for name in Reduction._fields), strict=True)]

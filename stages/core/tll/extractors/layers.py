@@ -10,13 +10,12 @@ import timm
 import torch
 import torchvision
 from jaxtyping import Float, Num
-from pydantic import ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from stages.core.encoder import model
-from stages.core.encoder.weights import fit_tensors
+from stages.core.encoder.weights import fit_tensors, load_weights
+from stages.core.store.reading import reading, remedy_for
+from stages.core.store.tensors import read_tensors, write_weights
 from stages.core.tll.extractors.config import Extractor
 
 
@@ -93,16 +92,10 @@ def load(config: Extractor, weights: Path) -> Layers:
         tensors = trained.backbone.state_dict()
     else:
         layers = Layers(config)
-        tensors = read(weights) if weights.suffix == ".safetensors" else published(config)
+        stored = weights.suffix == ".safetensors"
+        tensors = read_tensors(weights, "`weights` names a safetensors file") if stored else published(config)
     fit_tensors(layers.network, without_head(layers.network, tensors), str(weights))
     return layers
-
-
-def read(file: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"{file} is missing or damaged ({error}); `weights` names a safetensors file") from error
 
 
 def published(config: Extractor) -> dict[str, Tensor]:
@@ -123,18 +116,15 @@ def without_head(network: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Te
 
 def save(layers: Layers, folder: Path) -> None:
     """Writes `weights.safetensors` and `config.json`, all that `restore` needs."""
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in sorted(layers.network.state_dict().items())}
-    save_file(tensors, folder / "weights.safetensors")
+    write_weights(layers.network, folder / "weights.safetensors")
     (folder / "config.json").write_text(layers.config.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def restore(folder: Path) -> Layers:
     """The network that `save` wrote, on the CPU."""
     file = folder / "config.json"
-    try:
+    with reading(file, remedy_for(folder)):
         config = Extractor.model_validate_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValidationError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is missing or not an extractor's config ({error}); run tll_features again") from error
     layers = Layers(config)
-    fit_tensors(layers.network, read(folder / "weights.safetensors"), str(folder))
+    load_weights(layers.network, folder / "weights.safetensors")
     return layers

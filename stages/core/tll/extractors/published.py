@@ -1,8 +1,9 @@
 """The 36 extractors of the published table (Risser-Maroix et al., Table 1), with its numbers, as `extractors.csv`.
 
-`explained` is the share of variance that 256 components keep, the last four columns are aR@1 of concatenated layers, of
-PCA, and of the adaptation with sigma 1 and 15, on 1,049 test pairs of Totally Looks Like without faces. Networks that
-neither timm nor torchvision provides have the library "none". Inputs are normalised as each network's weights expect.
+`explained` is the share of variance that 256 components keep. The last four columns are aR@1 of concatenated layers, of
+PCA, and of the adaptation with sigma 1 and 15. They were taken on 1,049 test pairs of Totally Looks Like without faces.
+Networks that neither timm nor torchvision provides have the library "none". Inputs are normalised as each network's
+weights expect.
 """
 
 import csv

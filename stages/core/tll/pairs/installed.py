@@ -25,7 +25,7 @@ FAINTEST = 8.0  # of 255: a weaker gradient is noise, and is not drawn as a full
 Pixels = UInt8[np.ndarray, "size size 3"]
 
 
-class Pair(NamedTuple):
+class PicturePair(NamedTuple):
     left: Pixels
     right: Pixels
     group: str
@@ -57,12 +57,12 @@ def grey(values: Float[np.ndarray, "y x"]) -> Pixels:
 RENDITIONS: dict[str, Callable[[Pixels], Pixels]] = {"edges": edges, "poster": poster, "recoloured": recoloured}
 
 
-def draw(size: int, per_character: int, places: int) -> dict[str, Pair]:
+def draw(size: int, per_character: int, places: int) -> dict[str, PicturePair]:
     """{name: pair} of both kinds: `per_character` of each character, each rendition of `places` places a photo."""
     return letters(size, per_character) | photographs(size, places)
 
 
-def letters(size: int, per_character: int) -> dict[str, Pair]:
+def letters(size: int, per_character: int) -> dict[str, PicturePair]:
     """Each character in two fonts of different families."""
     fonts, pairs = text_fonts(4 * size), {}
     for character in CHARACTERS:
@@ -71,7 +71,7 @@ def letters(size: int, per_character: int) -> dict[str, Pair]:
             random = generator(name)
             families = random.permutation(sorted(FAMILIES))[:2]
             left, right = (fonts[random.choice(FAMILIES[family])] for family in families)
-            pairs[name] = Pair(
+            pairs[name] = PicturePair(
                 written(left, character, size, random), written(right, character, size, random), "letters"
             )
     return pairs
@@ -87,7 +87,7 @@ def seen(photo: Image.Image, centre: tuple[float, float], size: int, random: np.
     return np.clip(np.round(pixels * random.uniform(0.9, 1.1, 3)), 0, 255).astype(np.uint8)
 
 
-def photographs(size: int, places: int) -> dict[str, Pair]:
+def photographs(size: int, places: int) -> dict[str, PicturePair]:
     """A view of each place beside a rendition of another view of it."""
     bunch, pairs = load_sample_images(), {}
     for file, pixels in zip(bunch.filenames, bunch.images, strict=True):
@@ -97,5 +97,5 @@ def photographs(size: int, places: int) -> dict[str, Pair]:
                 name = f"{stem}-{row}-{column}-{group}"
                 random = generator(name)
                 left, right = (seen(photo, centre, size, random) for _ in range(2))
-                pairs[name] = Pair(left, rendition(right), group)
+                pairs[name] = PicturePair(left, rendition(right), group)
     return pairs

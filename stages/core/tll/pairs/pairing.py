@@ -15,7 +15,7 @@ SHOWN = 5
 PUBLISHED = "TLL_obj"
 
 
-class Pairing(NamedTuple):
+class PathPair(NamedTuple):
     """Paths below the root; `name` tells pairs apart, `group` is free ("" where none is given)."""
 
     name: str
@@ -24,7 +24,7 @@ class Pairing(NamedTuple):
     group: str
 
 
-def find(root: Path, listed: str | None) -> list[Pairing]:
+def find(root: Path, listed: str | None) -> list[PathPair]:
     """The pairs of a folder, sorted by name: of `left/` and `right/`, or of the CSV named `listed` in it."""
     if not root.is_dir():
         raise ValueError(f"{root} {'is not a folder' if root.exists() else 'does not exist'}: give a folder of pairs")
@@ -34,7 +34,7 @@ def find(root: Path, listed: str | None) -> list[Pairing]:
     return sorted(pairs)
 
 
-def by_name(root: Path) -> list[Pairing]:
+def by_name(root: Path) -> list[PathPair]:
     """left/<name>.<ext> with right/<name>.<ext>; the two extensions may differ."""
     sides = {}
     for side in ("left", "right"):
@@ -48,10 +48,10 @@ def by_name(root: Path) -> list[Pairing]:
     left, right = sides["left"], sides["right"]
     refuse(sorted(left.keys() - right.keys()), f"left images of {root} have no right one of the same name")
     refuse(sorted(right.keys() - left.keys()), f"right images of {root} have no left one of the same name")
-    return [Pairing(name, left[name], right[name], "") for name in left]
+    return [PathPair(name, left[name], right[name], "") for name in left]
 
 
-def by_list(root: Path, listed: str) -> list[Pairing]:
+def by_list(root: Path, listed: str) -> list[PathPair]:
     """The rows of `left,right[,group]`, or of the published list of names: left/<name> and right/<name>."""
     file = root / listed
     try:
@@ -61,13 +61,13 @@ def by_list(root: Path, listed: str) -> list[Pairing]:
         raise ValueError(f"{file} cannot be read as CSV in UTF-8 ({error})") from error
     header = set(rows[0]) if rows else set()
     if {"left", "right"} <= header:
-        pairs = [Pairing(row["left"], row["left"], row["right"], row.get("group") or "") for row in rows]
+        pairs = [PathPair(row["left"], row["left"], row["right"], row.get("group") or "") for row in rows]
     elif PUBLISHED in header:
         names = [row[PUBLISHED] for row in rows]
         half = len(names) // 2
         if names[:half] == names[half:]:
             names = names[:half]  # the published file lists every name again, for the flipped images
-        pairs = [Pairing(name, f"left/{name}", f"right/{name}", "") for name in names]
+        pairs = [PathPair(name, f"left/{name}", f"right/{name}", "") for name in names]
     else:
         raise ValueError(f"{file} needs the columns left,right[,group] or {PUBLISHED}; met {sorted(map(str, header))}")
     for side in ("left", "right"):

@@ -48,7 +48,7 @@ def test_attention_maps__scale_is_centred_on_the_uniform_weight(tmp_path):
     ]
     (tmp_path / "neighbour").mkdir()
     pq.write_table(pa.Table.from_pylist(weights), tmp_path / "neighbour" / "attention.parquet")
-    found = charts.attention_maps(tmp_path, ["encoder", "neighbour"], ["a"])
+    found = charts.attention_maps(tmp_path, ["average", "neighbour"], ["a"])
     assert (found["centre"], round(found["low"]), round(found["high"])) == (50.0, 20, 80)
     assert "k4 20.0, k16 80.0" in str(found["maps"][0]["drawing"])
-    assert charts.attention_maps(tmp_path, ["encoder"], ["a"]) is None
+    assert charts.attention_maps(tmp_path, ["static"], ["a"]) is None

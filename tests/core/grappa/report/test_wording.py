@@ -14,6 +14,7 @@ def test_title_of__names_known_and_single_models():
     assert wording.title_of("k64") == ("Adaptor k64", "one granularity")
     assert wording.title_of("encoder_whitened") == ("Frozen encoder, whitened", "what you start from")
     assert wording.title_of("cub-one_whitened").name == "Supervised on cub, whitened"
+    assert wording.title_of("far_views") == ("Far views fusion", "one model")
 
 
 def test_best_rows__none_that_saw_labels():

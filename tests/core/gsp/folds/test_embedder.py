@@ -4,7 +4,7 @@ import torch
 from safetensors.numpy import load_file
 from torch.nn import functional
 
-from stages.core.gsp.folds.embedder import Embedder, Losses, embed, look, parameter_groups, write, write_pictures
+from stages.core.gsp.folds.embedder import Embedder, Objective, embed, look, parameter_groups, write, write_pictures
 from stages.core.gsp.folds.maps import Maps
 from stages.core.losses.zero_shot import zero_shot_loss
 from stages.core.store import arrays
@@ -15,7 +15,7 @@ C2 = {"positive_margin": 0.0, "negative_margin": 0.5, "normalise": True}
 
 def make(pool="gsp", values=GSP, share=0.0, hidden=6, loss="c2", loss_values=C2):
     torch.manual_seed(0)
-    return Embedder(None, 4, hidden, 8, 3, pool, values, Losses(loss, loss_values, share, 0.05, 9.5))
+    return Embedder(None, 4, hidden, 8, 3, pool, values, Objective(loss, loss_values, share, 0.05, 9.5))
 
 
 MAPS = torch.rand(12, 4, 3, 3, generator=torch.Generator().manual_seed(1))

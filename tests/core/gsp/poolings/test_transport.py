@@ -239,7 +239,7 @@ def test_iterated_transport__approaches_the_solution(gradient):
 
 COMPILED = """
 import torch
-from stages.core.gsp.poolings.build import GeneralizedSumPooling
+from stages.core.gsp.poolings.generalized_sum import GeneralizedSumPooling
 from stages.core.gsp.poolings.transport import weight_transport
 compiled = torch.compile(weight_transport, backend="BACKEND", fullgraph=True)
 cost = torch.rand(2, 8, 49, generator=torch.Generator().manual_seed(0)).requires_grad_()

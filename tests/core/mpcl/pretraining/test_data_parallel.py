@@ -1,21 +1,17 @@
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from stages.core.compute import processes
 from stages.core.mpcl.pretraining import data_parallel
-
-ROOT = Path(__file__).parents[4]
+from tests.helpers.torchrun import torchrun
 
 PROGRAM = """
 import sys
 from pathlib import Path
 import torch
-from stages.core import data_parallel, processes
+from stages.core.compute import processes
 from stages.core.losses.barlow_twins import barlow_twins
+from stages.core.mpcl.pretraining import data_parallel
 
 torch.manual_seed(0)
 x, y, network = torch.randn(8, 4), torch.randn(8, 4), torch.nn.Linear(4, 3)
@@ -49,11 +45,8 @@ def test_torchrun__two_processes_take_the_step_of_one(tmp_path):
     """The gradient of a loss over the whole batch, its halves on two processes, is the gradient on one."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    alone = [sys.executable, program, tmp_path]
-    subprocess.run(alone, check=True, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29571"]
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-    subprocess.run([*torchrun, program, tmp_path], check=True, env=environment, timeout=120)
+    for count in (1, 2):
+        torchrun(count, program, tmp_path)
     one = (tmp_path / "1-0").read_text().split()
     two = [(tmp_path / f"2-{rank}").read_text().split() for rank in range(2)]
     for row in two:

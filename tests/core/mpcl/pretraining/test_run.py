@@ -1,7 +1,3 @@
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -11,8 +7,7 @@ from stages.core.mpcl.pretraining.objective import columns
 from stages.core.store import arrays
 from tests.helpers.pretraining_world import RESNET, VIEW, barlow, moco_v2, moco_v3, network
 from tests.helpers.small import CONFIG
-
-ROOT = Path(__file__).parents[4]
+from tests.helpers.torchrun import torchrun
 
 
 def heads(**changes):
@@ -26,7 +21,7 @@ def heads(**changes):
         "dropout": 0.1,
         "orthogonal": 1.0,
     }
-    return run.Heads(**(values | changes))
+    return run.HeadSettings(**(values | changes))
 
 
 def plan(**changes):
@@ -130,10 +125,10 @@ from pathlib import Path
 
 import torch
 
-from stages.core import data_parallel, store
-from stages.core.pretraining import run
-from tests.core.pretraining import world
-from tests.core.pretraining.test_run import pretrain
+from stages.core.mpcl.pretraining import data_parallel, run
+from stages.core.store import arrays
+from tests.core.mpcl.pretraining.test_run import pretrain
+from tests.helpers import pretraining_world as world
 
 folder = Path(sys.argv[1])
 for name, params, sizes in (
@@ -142,14 +137,14 @@ for name, params, sizes in (
     ("twins", world.barlow(), {}),
     ("resnet", world.moco_v2(norm_splits=4), {"config": world.RESNET}),
 ):
-    encoder, history = pretrain(store.open(folder / "pixels.zarr"), folder / name, params, **sizes)
+    encoder, history = pretrain(arrays.open(folder / "pixels.zarr"), folder / name, params, **sizes)
     own = torch.cat([p.detach().flatten() for p in encoder.parameters()])
     same = torch.allclose(own, data_parallel.mean(own), atol=1e-7)
     if not same or not all(row["loss"] == row["loss"] for row in history):
         sys.exit(f"{name}: the processes do not agree")
 
 # Killed and continued: the balance between heads is of all processes again.
-pixels, original, calls = store.open(folder / "pixels.zarr"), run.combine, []
+pixels, original, calls = arrays.open(folder / "pixels.zarr"), run.combine, []
 _, whole = pretrain(pixels, folder / "whole", world.moco_v2(), epochs=3, balance="neutral")
 
 def stops(*given):
@@ -172,6 +167,4 @@ if len(calls) != 3 or again != whole:
 @pytest.mark.slow
 def test_pretrain__two_processes_train_one_encoder(pixels, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29572"]
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-    subprocess.run([*torchrun, tmp_path / "program.py", tmp_path], check=True, env=environment, timeout=120)
+    torchrun(2, tmp_path / "program.py", tmp_path)

@@ -40,7 +40,7 @@ def test_load__embeds_as_the_parts_do(made, tmp_path):
 
 
 def test_load__raise_on_what_is_no_model(made, tmp_path):
-    with pytest.raises(ValueError, match=r"config.json is missing or not a model of analogies"):
+    with pytest.raises(ValueError, match=r"config.json is missing or damaged .extractor: Field.*; run tll_adaptation"):
         model.load(tmp_path / "encoder")
     model.save(made[0], tmp_path)
     (tmp_path / "weights.safetensors").write_bytes(b"x")

@@ -1,17 +1,7 @@
 import pytest
 
 from stages.core.tll.extractors.config import Extractor
-
-CONVOLUTIONS = {
-    "library": "timm",
-    "network": "resnet18",
-    "kwargs": {},
-    "side": 32,
-    "mean": (0.5, 0.5, 0.5),
-    "std": (0.2, 0.2, 0.2),
-    "layers": ["layer1"],
-}
-ENCODER = {"library": "encoder", "network": None, "kwargs": {}, "side": None, "mean": None, "std": None}
+from tests.helpers.settings import CONVOLUTIONS, ENCODER
 
 
 def test_extractor__says_what_each_library_needs():

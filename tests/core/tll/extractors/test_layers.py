@@ -10,18 +10,8 @@ from stages.core.encoder.model import load as load_encoder
 from stages.core.tll.extractors import layers
 from stages.core.tll.extractors.config import Extractor
 from stages.core.tll.extractors.layers import Layers
+from tests.helpers.settings import CONVOLUTIONS, ENCODER
 from tests.helpers.small import SIZE, write_encoder
-
-CONVOLUTIONS = {
-    "library": "timm",
-    "network": "resnet10t",
-    "kwargs": {},
-    "side": 32,
-    "mean": (0.5, 0.5, 0.5),
-    "std": (0.25, 0.25, 0.25),
-    "layers": ["layer1", "layer3"],
-}
-ENCODER = {"library": "encoder", "network": None, "kwargs": {}, "side": None, "mean": None, "std": None}
 
 
 def pictures(count: int = 3, size: int = 32) -> torch.Tensor:
@@ -127,5 +117,5 @@ def test_save__restores_the_same_numbers(tmp_path):
     layers.save(made, tmp_path)
     torch.testing.assert_close(layers.restore(tmp_path)(pictures()), made(pictures()), rtol=0, atol=0)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="is missing or not an extractor's config"):
+    with pytest.raises(ValueError, match=r"config.json is missing or damaged .library: Field required"):
         layers.restore(tmp_path)

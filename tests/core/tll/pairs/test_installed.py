@@ -5,7 +5,7 @@ from stages.core.tll.pairs import installed
 
 
 @pytest.fixture(scope="module")
-def pairs() -> dict[str, installed.Pair]:
+def pairs() -> dict[str, installed.PicturePair]:
     return installed.draw(32, 2, 3)
 
 

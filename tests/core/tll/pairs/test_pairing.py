@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stages.core.tll.pairs import pairing
-from stages.core.tll.pairs.pairing import Pairing
+from stages.core.tll.pairs.pairing import PathPair
 
 
 def touch(root: Path, *names: str) -> Path:
@@ -16,8 +16,8 @@ def touch(root: Path, *names: str) -> Path:
 def test_find__pairs_by_name_whatever_the_order_and_extension(tmp_path):
     root = touch(tmp_path, "left/b.png", "left/a.jpg", "right/a.webp", "right/b.jpg", "left/.hidden", "left/notes.txt")
     assert pairing.find(root, None) == [
-        Pairing("a", "left/a.jpg", "right/a.webp", ""),
-        Pairing("b", "left/b.png", "right/b.jpg", ""),
+        PathPair("a", "left/a.jpg", "right/a.webp", ""),
+        PathPair("b", "left/b.png", "right/b.jpg", ""),
     ]
 
 
@@ -25,8 +25,8 @@ def test_find__pairs_by_list(tmp_path):
     root = touch(tmp_path, "x/1.jpg", "x/2.jpg", "y/3.jpg", "y/4.jpg")
     (root / "p.csv").write_text("\ufeffleft,right,group\nx/2.jpg,y/3.jpg,shoes\nx/1.jpg,y/4.jpg,\n")
     assert pairing.find(root, "p.csv") == [
-        Pairing("x/1.jpg", "x/1.jpg", "y/4.jpg", ""),
-        Pairing("x/2.jpg", "x/2.jpg", "y/3.jpg", "shoes"),
+        PathPair("x/1.jpg", "x/1.jpg", "y/4.jpg", ""),
+        PathPair("x/2.jpg", "x/2.jpg", "y/3.jpg", "shoes"),
     ]
     (root / "p.csv").write_text("left,right\nx/2.jpg,y/3.jpg\n")
     assert [pair.group for pair in pairing.find(root, "p.csv")] == [""]

@@ -65,5 +65,5 @@ def test_curves__name_every_row():
 
 
 def test_read__raise_on_a_missing_table(tmp_path):
-    with pytest.raises(ValueError, match=r"is missing or damaged .*run again"):
+    with pytest.raises(ValueError, match=r"is missing or damaged .*run the pipeline again"):
         results.read(tmp_path)

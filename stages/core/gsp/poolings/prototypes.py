@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.core.gsp.poolings.choice import SMALLEST_SQUARE, choose
+from stages.core.gsp.poolings.fused_transport import SMALLEST_SQUARE, choose
 from stages.core.gsp.poolings.transport import check
 
 

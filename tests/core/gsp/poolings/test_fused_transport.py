@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from stages.core.gsp.poolings.choice import choose
-from stages.core.gsp.poolings.selection import costs, into_ball
+from stages.core.gsp.poolings.fused_transport import choose
+from stages.core.gsp.poolings.prototypes import costs, into_ball
 from stages.core.gsp.poolings.transport import weight_transport
 
 

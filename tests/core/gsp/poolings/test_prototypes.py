@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from stages.core.gsp.poolings.selection import Selection, costs, into_ball, k_centre, start_prototypes
+from stages.core.gsp.poolings.prototypes import Selection, costs, into_ball, k_centre, start_prototypes
 from stages.core.gsp.poolings.transport import weight_transport
 
 

@@ -13,7 +13,7 @@ from stages.core.gsp.poolings.transport import Mu, attract, check, check_finite,
 SMALLEST_SQUARE = 1e-8  # below it float32 holds no digit of a squared distance
 
 
-class Choice(torch.autograd.Function):
+class FusedTransport(torch.autograd.Function):
     """(share, mass, total) as `choose` returns them."""
 
     @staticmethod
@@ -83,4 +83,4 @@ def choose(
 
     Costs are distances between the centres, which lie in the unit ball, and the features brought into it.
     """
-    return Choice.apply(features, centres, check(mu, epsilon, features.device), epsilon)
+    return FusedTransport.apply(features, centres, check(mu, epsilon, features.device), epsilon)

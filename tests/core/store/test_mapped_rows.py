@@ -1,0 +1,20 @@
+import numpy as np
+import pytest
+
+from stages.core.store import arrays, mapped_rows
+
+
+def test_getitem__outside_the_array(tmp_path):
+    arrays.write(tmp_path / "pixels.zarr", np.zeros((101, 4, 4, 3), np.uint8))
+    with pytest.raises(IndexError, match="101 rows"):
+        arrays.open(tmp_path / "pixels.zarr")[np.array([101])]
+
+
+def test_getitem__large_rows_are_gathered_like_small_ones(tmp_path, monkeypatch):
+    images = np.random.default_rng(0).integers(0, 256, (23, 32, 32, 3), dtype=np.uint8)
+    monkeypatch.setattr(arrays, "SHARD_BYTES", 5 * images[0].nbytes)
+    arrays.write(tmp_path / "pixels.zarr", images)
+    reader = arrays.open(tmp_path / "pixels.zarr")
+    rows = np.random.default_rng(1).integers(0, 23, 40)
+    assert images[0].nbytes > mapped_rows.LARGE_ROW and len(reader.shards) == 5
+    np.testing.assert_array_equal(reader[rows], images[rows])

@@ -1,0 +1,30 @@
+import pytest
+import torch
+from torch import nn
+
+from stages.core.store.tensors import read_tensors, settled, write_weights
+
+
+def test_write_weights__gives_all_back_and_the_same_bytes_in_any_order(tmp_path):
+    first = nn.ModuleDict({"a": nn.Linear(3, 2).half(), "b": nn.BatchNorm1d(2)})
+    second = nn.ModuleDict({"b": first["b"], "a": first["a"]})
+    write_weights(first, tmp_path / "first.safetensors")
+    write_weights(second, tmp_path / "second.safetensors")
+    assert (tmp_path / "first.safetensors").read_bytes() == (tmp_path / "second.safetensors").read_bytes()
+    found = read_tensors(tmp_path / "first.safetensors")
+    assert found.keys() == first.state_dict().keys() and found["a.weight"].dtype == torch.float16
+    assert all(torch.equal(tensor, found[name]) for name, tensor in first.state_dict().items())
+
+
+def test_settled__no_gradient_and_no_strides():
+    kept = settled({"a": torch.ones(2, 3, requires_grad=True).T})["a"]
+    assert not kept.requires_grad and kept.is_contiguous() and kept.shape == (3, 2)
+
+
+def test_read_tensors__names_a_damaged_file_and_the_remedy(tmp_path):
+    file = tmp_path / "w.safetensors"
+    file.write_bytes(b"PK nonsense")
+    with pytest.raises(ValueError, match=r"w.safetensors is missing or damaged .*; delete .* and run the pipeline"):
+        read_tensors(file)
+    with pytest.raises(ValueError, match=r"w.safetensors is missing or damaged .*; give another$"):
+        read_tensors(file, "give another")

@@ -1,0 +1,49 @@
+"""Settings of training and of networks that several tests start from."""
+
+from stages.core.encoder.views import Augmentation
+
+NO_VIEWS = Augmentation(smallest_crop=1.0, turn=0.0, flip=0.0, stroke=0.0, jitter=0.0, tint=0.0, grey=0.0, blur=0.0)
+CONVOLUTIONS = {
+    "library": "timm",
+    "network": "resnet10t",
+    "kwargs": {},
+    "side": 32,
+    "mean": (0.5, 0.5, 0.5),
+    "std": (0.25, 0.25, 0.25),
+    "layers": ["layer1", "layer3"],
+}
+ENCODER = {"library": "encoder", "network": None, "kwargs": {}, "side": None, "mean": None, "std": None}
+
+
+def classifier(**changes: object) -> dict:
+    """Of `classification.ClassifierSettings`."""
+    values = {
+        "gamma": 23.0,
+        "epochs": 3,
+        "batch": 16,
+        "learning_rate": 0.01,
+        "weight_decay": 0.0,
+        "warmup": 0.0,
+        "precision": "float32",
+        "augmentation": NO_VIEWS,
+    }
+    return values | changes
+
+
+def pairs(**changes: object) -> dict:
+    """Of `twins.Pairs`."""
+    values = {
+        "epochs": 2,
+        "batch": 16,
+        "learning_rate": 4.0,
+        "weight_decay": 0.001,
+        "warmup": 0.0,
+        "beta": 0.005,
+        "scale": 0.1,
+        "start_std": 0.02,
+        "projector": [32, 16],
+        "precision": "float32",
+        "augmented": "both",
+        "augmentation": NO_VIEWS,
+    }
+    return values | changes
