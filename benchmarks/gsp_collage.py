@@ -11,7 +11,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from stages import gsp_collage, gsp_ensemble, gsp_fold, images
+from stages import gsp_collage, gsp_ensemble, gsp_folds, images
 from stages.core.runner.command import read_params
 from stages.core.runner.lists import Lists
 
@@ -28,10 +28,10 @@ def run(folder: Path, values: dict, lists: Lists, seed: int) -> dict[str, dict]:
     own = folder / str(seed)
     collages = gsp_collage.Params.model_validate(values["gsp_collage"])
     gsp_collage.main(folder / "images", own / "collage", collages="collage", params=collages, lists=lists, seed=seed)
-    params = gsp_fold.Params.model_validate(values["gsp_fold"])
+    params = gsp_folds.Params.model_validate(values["gsp_folds"])
     for name in lists.gsp_runs:
         encoder = ROOT / "encoders" / "vit48"
-        gsp_fold.main(own / "collage", encoder, own / "folds" / name, run=name, params=params, lists=lists, seed=seed)
+        gsp_folds.main(own / "collage", encoder, own / "folds" / name, run=name, params=params, lists=lists, seed=seed)
     ensemble = gsp_ensemble.Params.model_validate(values["gsp_ensemble"])
     gsp_ensemble.main(
         own / "collage", own / "folds", own / "ensemble", name="collage", params=ensemble, lists=lists, seed=seed

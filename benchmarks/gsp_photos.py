@@ -13,7 +13,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from stages import gsp_ensemble, gsp_fold, images
+from stages import gsp_ensemble, gsp_folds, images
 from stages.core.runner.command import read_params
 from stages.core.runner.lists import Lists
 
@@ -31,7 +31,7 @@ def run_of(task: str, run: str, loss: str) -> dict:
     return {"images": f"images/{task}", "loss": loss, "pooling": pooling, "zero_shot": share, "values": {}}
 
 
-def fold_params(values: dict, arguments: argparse.Namespace) -> gsp_fold.Params:
+def fold_params(values: dict, arguments: argparse.Namespace) -> gsp_folds.Params:
     """The default values with another backbone, the paper's embedding, and no layer before the pooling."""
     changed = values | {"side": arguments.size, "hidden": 0, "embedding": 128, "poolings": POOLINGS}
     changed |= {"pictures": 1, "protocol": {"kind": "fair", "folds": 2, "repeats": 1}}
@@ -45,7 +45,7 @@ def fold_params(values: dict, arguments: argparse.Namespace) -> gsp_fold.Params:
         "std": [0.5, 0.5, 0.5],
         "depth": None,
     }
-    return gsp_fold.Params.model_validate(changed)
+    return gsp_folds.Params.model_validate(changed)
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -60,7 +60,7 @@ def main(arguments: argparse.Namespace) -> None:
     }
     lists = Lists(**{key: (values | own)[key] for key in Lists.model_fields})
     params, ensemble = (
-        fold_params(values["gsp_fold"], arguments),
+        fold_params(values["gsp_folds"], arguments),
         gsp_ensemble.Params(recall_at=[1, 4], splits=0, ridge=0.05, thumbnail=48),
     )
     decoded = images.Params.model_validate(values["images"] | {"side": arguments.size})
@@ -72,7 +72,7 @@ def main(arguments: argparse.Namespace) -> None:
             for run in RUNS:
                 name = f"{task}-{run}"
                 encoder = ROOT / "encoders" / "vit48"
-                gsp_fold.main(stored, encoder, root / "folds" / name, run=name, params=params, lists=lists, seed=0)
+                gsp_folds.main(stored, encoder, root / "folds" / name, run=name, params=params, lists=lists, seed=0)
             gsp_ensemble.main(stored, root / "folds", root / "found", name=task, params=ensemble, lists=lists, seed=0)
             for name, forms in json.loads((root / "found" / "metrics.json").read_text()).items():
                 row = {"claim": "photographs, MAP@R in percent", "task": task, "run": name.removeprefix(f"{task}-")}

@@ -1,6 +1,6 @@
 """What the folds of every run on one folder of images are worth: each alone, averaged, and side by side.
 
-Reads   the images' folder, gsp_fold/<run> of all runs on it
+Reads   the images' folder, gsp_folds/<run> of all runs on it
 Writes  metrics.json   {run: {single | mean | concat: {metric: {mean, std, min, max}}}}, fractions; std over folds and
                        repeats for `single`, over all choices of one repeat per fold for the others
         combinations.csv   run, form, combination (the repeat of each fold), metrics

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from stages import gsp_fold
+from stages import gsp_folds
 from stages.core.retrieval.metrics import score
 from stages.core.store import arrays
 from stages.gsp_ensemble import Params, main
 from tests.helpers.small import lists
-from tests.test_gsp_fold import VALUES, world  # noqa: F401
+from tests.test_gsp_folds import VALUES, world  # noqa: F401
 
 PARAMS = Params(recall_at=[1, 2], splits=5, ridge=0.05, thumbnail=16)
 RUNS = {
@@ -25,9 +25,9 @@ def folds(world, tmp_path_factory):  # noqa: F811
     root = tmp_path_factory.mktemp("folds")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        params = gsp_fold.Params(**(VALUES | {"protocol": {"kind": "fair", "folds": 2, "repeats": 2}}))
+        params = gsp_folds.Params(**(VALUES | {"protocol": {"kind": "fair", "folds": 2, "repeats": 2}}))
         for run in RUNS:
-            gsp_fold.main(*world, root / run, run=run, params=params, lists=LISTS, seed=0)
+            gsp_folds.main(*world, root / run, run=run, params=params, lists=LISTS, seed=0)
     return root
 
 

@@ -97,7 +97,7 @@ def shrink(values):
     }
     run = {"images": "gsp_collage/both", "loss": "c2", "pooling": "gsp", "zero_shot": 0.1, "values": {"prototypes": 4}}
     values["gsp_runs"], values["gsp"] = {"c2-gsp": run}, {"both": "gsp_collage/both"}
-    fold = values["gsp_fold"]
+    fold = values["gsp_folds"]
     fold["protocol"] = {"kind": "conventional", "folds": 1, "repeats": 1}
     fold["losses"]["c2"]["batch_classes"] = 2
     fold["stopping"] |= stopping
@@ -110,13 +110,13 @@ def test_repro__makes_the_page_once_and_again_only_what_a_value_changes(tmp_path
     ran = repro(project, "gsp_report@both")
     assert [stage for stage in ran if stage.startswith("gsp")] == [
         "gsp_collage@both",
-        "gsp_fold@c2-gsp",
+        "gsp_folds@c2-gsp",
         "gsp_ensemble@both",
         "gsp_report@both",
     ]
     assert "class3" in (project / "data/gsp_report/both/index.html").read_text()
     before = outputs(project)
     assert repro(project, "gsp_report@both") == []
-    assert repro(project, "-f", "-s", "gsp_fold@c2-gsp") == ["gsp_fold@c2-gsp"] and outputs(project) == before
-    edit(project, lambda values: values["gsp_fold"].update(scale=5.0))
-    assert repro(project, "gsp_report@both")[0] == "gsp_fold@c2-gsp"
+    assert repro(project, "-f", "-s", "gsp_folds@c2-gsp") == ["gsp_folds@c2-gsp"] and outputs(project) == before
+    edit(project, lambda values: values["gsp_folds"].update(scale=5.0))
+    assert repro(project, "gsp_report@both")[0] == "gsp_folds@c2-gsp"

@@ -120,7 +120,7 @@ def test_create__suits_photographs(root: Path, tmp_path: Path) -> None:
     lists = {"root", "tasks", "granularities", "models", *branches}
     assert changed - lists == {
         *("encoder", "seeds", "adaptor", "fusion", "baseline", "supervised_model", "mpcl_encoder", "mpcl_probe"),
-        "gsp_fold",  # a path
+        "gsp_folds",  # a path
     }
 
 

@@ -74,7 +74,7 @@ class Run(Section):
     loss: str
     pooling: str
     zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss")
-    values: dict[str, float | int] = Field(description="of the pooling, in place of those in gsp_fold.poolings")
+    values: dict[str, float | int] = Field(description="of the pooling, in place of those in gsp_folds.poolings")
 
 
 class Lists(Section):

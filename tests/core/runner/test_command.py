@@ -70,7 +70,7 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         ),
         (("gsp", "glyphs"), "images/glyphs", r"gsp lists 'images/glyphs', on which no run of gsp_runs trains"),
         (("gsp_runs", "c2-gap", "zero_shot"), 1.0, r"gsp_runs.c2-gap.zero_shot: .*less than 1 .met 1.0."),
-        (("gsp_fold", "protocol", "folds"), 1, r"gsp_fold.protocol: .*folds is 1 for fair"),
+        (("gsp_folds", "protocol", "folds"), 1, r"gsp_folds.protocol: .*folds is 1 for fair"),
     ],
 )
 def test_check__names_key_value_and_what_is_allowed(tmp_path, values, where, value, message):
@@ -210,10 +210,10 @@ def test_run__a_wrong_value_ends_with_one_sentence_and_no_work(tmp_path, values)
 def test_check__a_branch_that_is_off_needs_no_section(tmp_path, values):
     for name in ("gsp_collages", "gsp_runs", "gsp", "gsp_studies"):
         values[name] = {}
-    del values["gsp_fold"], values["gsp_study"]
+    del values["gsp_folds"], values["gsp_study"]
     check(write(tmp_path, values))
     values["gsp_studies"] = {"tokens": "tokens"}
-    with pytest.raises(ValueError, match=r"gsp_fold.backbone: is missing"):
+    with pytest.raises(ValueError, match=r"gsp_folds.backbone: is missing"):
         check(write(tmp_path, values))
 
 

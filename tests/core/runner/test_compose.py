@@ -24,7 +24,7 @@ tll:
   study: {path: requirements.lock, weights: data/encoder}
   other: {path: requirements.lock, weights: weights/net}
 encoder: {path: encoders/vit48, rates: [0.00001, 1]}
-gsp_fold: {backbone: {weights: encoder, path: requirements.lock}}
+gsp_folds: {backbone: {weights: encoder, path: requirements.lock}}
 """
 
 
@@ -60,7 +60,7 @@ def test_compose__a_profile_without_differences_is_the_root_seen_from_there(prof
             "other": {"path": "../../requirements.lock", "weights": "../../weights/net"},
         },
         "encoder": {"path": "../../encoders/vit48", "rates": [0.00001, 1]},
-        "gsp_fold": {"backbone": {"weights": "encoder", "path": "../../requirements.lock"}},
+        "gsp_folds": {"backbone": {"weights": "encoder", "path": "../../requirements.lock"}},
     }
 
 
@@ -104,12 +104,12 @@ def test_compose__says_first_what_it_is_made_of(profiles: Path) -> None:
 
 
 def test_compose__is_the_same_each_time_and_from_everywhere(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = write(profiles, "a", "gsp_fold: !new {z: 1, a: {c: 0.0000015, b: 1.0}}\n")
+    profile = write(profiles, "a", "gsp_folds: !new {z: 1, a: {c: 0.0000015, b: 1.0}}\n")
     text = compose.compose(profile)
     monkeypatch.chdir(profile)
     assert compose.compose(Path()) == text
     assert "&" not in text and "*" not in text and "!new" not in text
-    assert values(profile)["gsp_fold"] == {"z": 1, "a": {"c": 0.0000015, "b": 1.0}}
+    assert values(profile)["gsp_folds"] == {"z": 1, "a": {"c": 0.0000015, "b": 1.0}}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_compose__is_the_same_each_time_and_from_everywhere(profiles: Path, monk
         ("from: b\n", "profiles go round in a circle: b from b"),
         ("root: ../..\n", "profiles/b/values.yaml: root is set by composing; leave it out"),
         ("- 1\n", "profiles/b/values.yaml should be a mapping of sections"),
-        ("encodr: {}\n", "encodr is not a known key; known here: encoder, granularities, gsp_fold"),
+        ("encodr: {}\n", "encodr is not a known key; known here: encoder, granularities, gsp_folds"),
     ],
 )
 def test_compose__refuses(profiles: Path, text: str, message: str) -> None:

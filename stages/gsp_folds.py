@@ -68,7 +68,7 @@ def configure(run: Run, params: Params) -> tuple[LossParams, Objective, dict]:
     """The run's loss and the values of its pooling; ValueError lists what params.yaml knows."""
     for title, name, known in (("losses", run.loss, params.losses), ("poolings", run.pooling, params.poolings)):
         if name not in known:
-            raise ValueError(f"no gsp_fold.{title}.{name}; known: {', '.join(sorted(known))}")
+            raise ValueError(f"no gsp_folds.{title}.{name}; known: {', '.join(sorted(known))}")
     loss = params.losses[run.loss]
     objective = Objective(run.loss, loss.values, run.zero_shot, params.ridge, params.scale)
     return loss, objective, params.poolings[run.pooling] | run.values
@@ -121,7 +121,7 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
         params.backbone.weights
     )
     weights = checkpoint.digest(given) if given else ""
-    work = checkpoint.work_folder("gsp_fold", run, spec, params, seed, pixels.digest, weights)
+    work = checkpoint.work_folder("gsp_folds", run, spec, params, seed, pixels.digest, weights)
     lines, scores = ["fold,repeat,step,loss,map_at_r,rate"], []
     with outputs.folder(output) as folder:
         for i, fold in enumerate(folds):

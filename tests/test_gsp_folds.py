@@ -5,10 +5,10 @@ import pytest
 from pydantic import ValidationError
 from safetensors.numpy import load_file
 
-from stages import gsp_fold
+from stages import gsp_folds
 from stages.core.gsp.folds import embedder
 from stages.core.store import arrays
-from stages.gsp_fold import Params, main
+from stages.gsp_folds import Params, main
 from tests.helpers.small import SIZE, lists, write_encoder, write_images
 
 VALUES = {
@@ -97,7 +97,7 @@ def test_main__writes_every_fold_and_says_what_was_trained(world, tmp_path, monk
     assert vectors.shape == (32, 8) and np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert arrays.open(output / "1-0/attributes.zarr").shape == (32, 4)
     assert (output / "history.csv").read_text().startswith("fold,repeat,step,loss,map_at_r,rate\n0,0,2,")
-    assert not list((tmp_path / ".work").glob("gsp_fold/*"))
+    assert not list((tmp_path / ".work").glob("gsp_folds/*"))
 
 
 def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, monkeypatch):
@@ -146,8 +146,8 @@ def test_main__conventional_trains_on_all_training_classes(world, tmp_path, monk
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"loss": "c7"}, r"no gsp_fold.losses.c7; known: c2, proxy_nca_pp"),
-        ({"pooling": "mean"}, r"no gsp_fold.poolings.mean; known: gap, gsp"),
+        ({"loss": "c7"}, r"no gsp_folds.losses.c7; known: c2, proxy_nca_pp"),
+        ({"pooling": "mean"}, r"no gsp_folds.poolings.mean; known: gap, gsp"),
         ({"pooling": "gap", "zero_shot": 0.1}, "gap has no attributes for a zero-shot loss"),
         ({"values": {"mu": 1.5}}, r"mu is 1.5; the share of features to keep must be above 0 and at most 1"),
         ({"values": {"epsilon": 0.0}}, r"epsilon is 0.0; it must be above 0"),
@@ -166,4 +166,4 @@ def test_main__raises_and_says_what_is_allowed(world, tmp_path, monkeypatch, cha
 def test_params__refuse_unknown_keys():
     with pytest.raises(ValidationError, match="learning_rte"):
         Params(**(VALUES | {"learning_rte": 1}))
-    assert gsp_fold.Params(**VALUES).embedding == 8
+    assert gsp_folds.Params(**VALUES).embedding == 8
