@@ -102,7 +102,7 @@ def check(file: Path) -> None:
 
 
 def is_off(stage: str, values: dict) -> bool:
-    """Whether the stage's branch (`gsp` of `gsp_folds`) has lists of its own and all are empty: no section is needed."""
+    """Whether the stage's branch (`gsp` of `gsp_folds`) has lists of its own, all empty: then no section is needed."""
     branch = stage.split("_")[0]
     own = [values.get(name) for name in Lists.model_fields if name.split("_")[0] == branch]
     return bool(own) and not any(own)
