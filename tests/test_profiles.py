@@ -1,7 +1,8 @@
 """Every profile that ships is one the stages accept, and says what it said when it held all its values itself.
 
 `profiles_before.json` has a digest of each section of each profile as it was then: {section: {digest: profiles}}. What
-has changed since is in DIFFERENCES, one line each with its reason; nothing else may differ.
+has changed since is in DIFFERENCES, one line each with its reason; nothing else may differ. (The section `gsp_folds` was
+called `gsp_fold` then.)
 """
 
 import copy
@@ -63,7 +64,7 @@ DIFFERENCES = [
     Difference(MPCL, "tll_pairs.max_megapixels", 89, 50, "meant for `images`; the pairs are off"),
     *(
         Difference(f"mrt {MPCL}", f"gsp_{n}", ABSENT, AS_ROOT, OFF)
-        for n in ["collage", "fold", "ensemble", "report", "study"]
+        for n in ["collage", "folds", "ensemble", "report", "study"]
     ),
     *(Difference("gsp-*", f"mpcl_{n}", ABSENT, AS_ROOT, OFF) for n in ["encoder", "probe", "report"]),
     *(
