@@ -30,14 +30,16 @@ from stages.core.training.history import write_history
 
 
 class Tldr(twins.TwinSettings):
+    """A linear reduction of the encoder's features, learnt from pairs of neighbours as TLDR does."""
+
     dim: int = Field(ge=1, description="dimensions kept")
     neighbours: int = Field(ge=1, description="the partner is drawn from this many nearest ones")
 
 
 class Params(schema.Section):
     width: int = Field(ge=1, description="hidden units D' of each bottleneck")
-    one_set: twins.Pairs
-    many_sets: twins.Pairs
+    one_set: twins.Pairs = Field(description="one random adaptor set")
+    many_sets: twins.Pairs = Field(description="a random adaptor set for each granularity, with their fusion")
     tldr: Tldr
 
 

@@ -26,11 +26,15 @@ log = logging.getLogger(__name__)
 
 
 class Params(schema.Section):
-    source: Literal["folder", "timm", "file"]
+    source: Literal["folder", "timm", "file"] = Field(
+        description="a model folder, timm's published weights (fetched once), or a file of weights"
+    )
     path: str = Field(description="the folder or file; for timm the lock file that pins timm's version")
     architecture: str | None = Field(description="a timm name; null where the folder's config says it")
-    side: int | None = Field(ge=8, description="side of the encoder's input in pixels; null as above")
-    resize: int = Field(ge=8, description="side of the stored images before the centre crop, = images.side")
+    side: int | None = Field(
+        ge=8, description="side of the encoder's input, px; null where the folder's config says it"
+    )
+    resize: int = Field(ge=8, description="side of the square before the centre crop, px: images.side")
 
     @model_validator(mode="after")
     def names_what_it_needs(self) -> "Params":

@@ -19,7 +19,7 @@ from stages.core.store import arrays, shards
 
 
 class Params(schema.Section):
-    dtype: Literal["float16", "float32"]
+    dtype: Literal["float16", "float32"] = Field(description="in which the features are stored")
     precision: device.Precision
     batch: int = Field(ge=1, description="images per forward pass")
 

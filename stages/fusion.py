@@ -30,15 +30,17 @@ from stages.core.training.history import write_history
 
 
 class Supervised(classification.ClassifierSettings):
+    """An upper bound: Q and K learn from true labels."""
+
     start_std: float = Field(gt=0, description="standard deviation of Q and K at the start")
 
 
 class Params(schema.Section):
-    attention: Attention
-    average: None
-    augmentation: twins.Pairs
-    neighbour: twins.NeighbourPairs
-    static: twins.NeighbourPairs
+    attention: Attention = Field(description="of every fusion but the average")
+    average: None = Field(description="the mean of the adaptor sets has nothing to learn")
+    augmentation: twins.Pairs = Field(description="Q and K learn from two views of each image")
+    neighbour: twins.NeighbourPairs = Field(description="Q and K learn from an image and one of its nearest neighbours")
+    static: twins.NeighbourPairs = Field(description="as `neighbour`, on the encoder's graph in every epoch")
     supervised: Supervised
 
 

@@ -37,7 +37,7 @@ Rows = list[dict[str, str | float]]
 class Params(schema.Section):
     recall_at: list[int] = Field(description="K of the reported Recall@K")
     splits: int = Field(ge=0, description="random halves of the classes to try the attributes on; 0: none")
-    ridge: float = Field(gt=0, description="of that predictor")
+    ridge: float = Field(gt=0, description="ridge regularisation of the predictor that is tried there")
     thumbnail: int = Field(ge=16, le=512, description="side of the report's pictures, px")
 
 

@@ -49,17 +49,17 @@ class Params(schema.Section):
     side: int = Field(ge=16, description="side of the network's input, px")
     backbone: trunk.Backbone
     hidden: int = Field(ge=0, description="units of a layer between backbone and pooling; 0: none")
-    embedding: int = Field(ge=2)
+    embedding: int = Field(ge=2, description="dimensions of the embedding")
     protocol: classes.Protocol
-    stopping: early_stopping.Stopping
-    losses: dict[str, LossParams]
-    poolings: dict[str, Values]
-    ridge: float = Field(gt=0, description="of the zero-shot loss's predictor")
-    scale: float = Field(gt=0, description="of the zero-shot loss's softmax")
-    learning_rate: float = Field(gt=0, description="Adam")
+    stopping: early_stopping.Stopping = Field(description="of each fold")
+    losses: dict[str, LossParams] = Field(description="by their names in stages/core/losses/metric.py")
+    poolings: dict[str, Values] = Field(description="by their names in stages/core/gsp/poolings/build.py; their values")
+    ridge: float = Field(gt=0, description="ridge regularisation of the zero-shot loss's predictor")
+    scale: float = Field(gt=0, description="factor of the zero-shot loss's logits")
+    learning_rate: float = Field(gt=0, description="of Adam, for all but the proxies")
     weight_decay: float = Field(ge=0, description="Adam's own (coupled) decay")
     precision: device.Precision
-    augmentation: Augmentation | None
+    augmentation: Augmentation | None = Field(description="of training images; null: the images as they are")
     batch: int = Field(ge=1, description="images per forward pass of an evaluation")
     pictures: int = Field(ge=1, description="test classes to show weights of")
 

@@ -37,12 +37,12 @@ class Params(schema.Section):
     tasks: list[schema.Name] | None = Field(description="null: every task that has labels")
     precision: device.Precision
     batch: int = Field(ge=1, description="images per forward pass")
-    neighbours: int = Field(ge=1, description="that vote in k-NN")
-    temperature: float = Field(gt=0, description="of their votes")
+    neighbours: int = Field(ge=1, description="nearest images that vote in k-NN")
+    temperature: float = Field(gt=0, description="of their votes, exp(cosine / temperature)")
     view: Augmentation = Field(description="alignment compares two such views of an image")
-    linear: Recipe
-    fine_tuning: Recipe | None = Field(description="null leaves it out")
-    shares: list[float] = Field(description="of the labels, for fine-tuning")
+    linear: Recipe = Field(description="a classifier on the frozen encoder")
+    fine_tuning: Recipe | None = Field(description="the encoder trains with its classifier; null leaves it out")
+    shares: list[float] = Field(description="of the labelled images of each class, one fine-tuning each")
 
     @field_validator("linear")
     @classmethod

@@ -37,11 +37,11 @@ RESIDENT_BYTES = 2 * 2**30
 
 
 class Params(schema.Section):
-    hidden: int = Field(ge=1, description="rows of W")
+    hidden: int = Field(ge=1, description="rows of W: dimensions of the embedding")
     sigmas: list[Annotated[float, Field(gt=0, le=LARGEST_SIGMA)]] = Field(
-        min_length=1, description="the last one is that of the model that is handed out"
+        min_length=1, description="factors of the loss, a training each; the last is that of the model handed out"
     )
-    learning_rate: float = Field(gt=0)
+    learning_rate: float = Field(gt=0, description="of Adam")
     steps: int = Field(ge=1, description="full-batch steps")
     evaluate_every: int = Field(ge=1, description="steps between two evaluations on the test pairs")
     largest_k: int = Field(ge=1, description="aR@k is computed for k = 1 to this")

@@ -29,7 +29,9 @@ TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right", "gr
 class Params(schema.Section):
     side: int = Field(ge=16, le=1024, description="side of the stored square images, pixels; the extractor's input")
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
-    faces: Literal["keep", "drop", "only"] = Field(description="pairs with a face on both sides, in a folder's images")
+    faces: Literal["keep", "drop", "only"] = Field(
+        description="what to do with a folder's pairs that have a face on both sides; drop and only need OpenCV"
+    )
     per_character: int = Field(ge=1, description="embedded pairs of each character, in fonts of two families")
     places: int = Field(ge=1, le=70, description="places in each embedded photograph, one pair a rendition")
 

@@ -26,10 +26,12 @@ from stages.core.tll.adaptation import descriptors, reduction
 
 
 class Params(schema.Section):
-    components: int = Field(ge=1)
-    fit: Literal["train", "all"]
+    components: int = Field(ge=1, description="dimensions kept")
+    fit: Literal["train", "all"] = Field(
+        description="train: each run on its own training pairs; all: once, test pairs included, as published"
+    )
     runs: int = Field(ge=1, description="random splits, each with a training run of its own")
-    test_share: float = Field(gt=0, lt=1)
+    test_share: float = Field(gt=0, lt=1, description="of the pairs, tested in a run and not trained on")
 
 
 def split(seed: int, runs: int, pairs: int, test_share: float) -> Bool[np.ndarray, "run pair"]:

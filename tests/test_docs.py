@@ -127,3 +127,12 @@ def test_params_reference__covers_every_key() -> None:
     assert all(row.kind for row in rows)
     (adaptor,) = [params.markdown(table) for table in own if table.title == "adaptor"]
     assert f"| `gamma` | `{values['adaptor']['gamma']}` | Number > 0" in adaptor
+
+
+def test_params_reference__describes_every_key() -> None:
+    from docs.extensions import sections
+
+    own, shared = sections.tables()
+    silent = [f"{table.title}.{row.key}" for table in [*own, *shared] for row in table.rows if not row.text]
+    assert not silent, "give these fields a Field(description=...), or their class a docstring"
+    assert all(table.text for table in [*own, *shared])

@@ -80,7 +80,7 @@ def test_create__writes_what_a_person_reads(root: Path, tmp_path: Path) -> None:
 def test_create__fits_granularities_to_the_images(root: Path, tmp_path: Path) -> None:
     lines = new.create(root, "few", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(63)])])
     assert "granularities: k = 4, 16, for 63 training images" in lines[1]
-    rows = {"pixels", "encoder", "k4", "k16", "average", "augmentation", "neighbour"}
+    rows = {"pixels", "encoder", "k4", "k16", *read(root / "params.yaml")["fusions"]}
     assert set(read(root / "profiles/few/params.yaml")["models"]) == rows
     new.create(root, "more", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(63, 130)])])
     assert list(read(root / "profiles/more/params.yaml")["granularities"]) == ["k4", "k16", "k64"]

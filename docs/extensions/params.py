@@ -13,7 +13,7 @@ from docs.extensions.sections import ROOT, Row, Table, tables
 
 def sentence(text: str) -> str:
     """The text with a capital at its beginning, but for names and code."""
-    return text[0].upper() + text[1:] if re.match(r"[a-z]{2,}(?![\w:])", text) else text
+    return text[0].upper() + text[1:] if re.match(r"(?:a|[a-z]{2,})(?![\w:])", text) else text
 
 
 def default(row: Row, places: list[str]) -> str:
@@ -34,7 +34,7 @@ def default(row: Row, places: list[str]) -> str:
 
 
 def cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*").replace("\n", " ").strip()
+    return re.sub(r"([|*<])", r"\\\1", text).replace("\n", " ").strip()
 
 
 def markdown(table: Table) -> str:

@@ -43,18 +43,6 @@ def read_yaml(name: str) -> dict:
     return YAML(typ="safe").load((ROOT / name).read_text(encoding="utf-8"))
 
 
-def comments(text: str) -> dict[str, str]:
-    """{full key: what the line of that key says behind #}."""
-    found, open_keys = {}, []
-    for line in text.splitlines():
-        if met := re.match(r"( *)([\w-]+):", line):
-            level = len(met[1])
-            open_keys = [(depth, key) for depth, key in open_keys if depth < level] + [(level, met[2])]
-            if said := re.search(r"\s# *(.*)$", line):
-                found[".".join(key for _, key in open_keys)] = said[1]
-    return found
-
-
 def models() -> Iterator[tuple[str, type[BaseModel]]]:
     """(stage, its Params) for every stage file that has one."""
     for file in sorted((ROOT / "stages").glob("*.py")):
@@ -95,10 +83,12 @@ def kind(schema: dict, classes: dict) -> str:
     limits = ", ".join(f"{sign} {schema[name]}" for name, sign in BOUNDS.items() if name in schema)
     plain = schema.get("type", "value")
     if plain == "array":
-        return f"list of {kind(schema.get('items', {}), classes)}"
+        first = next(iter(schema.get("prefixItems", [])), {})
+        return f"list of {kind(schema.get('items') or first, classes)}"
     if plain == "object":
         inner = schema.get("additionalProperties") or next(iter(schema.get("patternProperties", {}).values()), {})
-        return f"names, each with: {kind(inner, classes)}" if inner else "names"
+        named = ", ".join(f"`{name}`" for name in schema.get("propertyNames", {}).get("enum", [])) or "names"
+        return f"{named}, each with: {kind(inner, classes)}" if inner else named
     words = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
     return " ".join(filter(None, [words.get(plain, plain), limits]))
 
@@ -121,8 +111,8 @@ def items(values: dict[str, object]) -> dict[str, object]:
 class Walker:
     """Goes through the JSON schema of one model; shared classes are put aside, into `shared`."""
 
-    def __init__(self, classes: dict, said: dict[str, str], uses: dict[str, int], shared: dict[str, Table]) -> None:
-        self.classes, self.said, self.uses, self.shared = classes, said, uses, shared
+    def __init__(self, classes: dict, uses: dict[str, int], shared: dict[str, Table]) -> None:
+        self.classes, self.uses, self.shared = classes, uses, shared
 
     def rows(self, schema: dict, prefix: str, values: dict[str, object]) -> list[Row]:
         found = []
@@ -132,13 +122,12 @@ class Walker:
 
     def row(self, schema: dict, key: str, values: dict[str, object]) -> list[Row]:
         plain, name = resolve(schema, self.classes)
-        said = next((self.said[place] for place in values if place in self.said), "")
-        text = schema.get("description") or said
+        text = schema.get("description", "")
         if name and self.uses[name] > 1:
             self.share(name, plain, {place: value for place, value in values.items() if value is not None})
             return [Row(key, f"{{{name}}}", text, {place: None for place, value in values.items() if value is None})]
         if name:
-            text = text or " ".join(plain.get("description", "").split())
+            text = text or self.opening(name).removesuffix(".")
             return [Row(key, kind(schema, self.classes), text, {}), *self.rows(plain, f"{key}.", values)]
         inner = plain.get("items") or plain.get("additionalProperties")
         inner = inner or next(iter(plain.get("patternProperties", {}).values()), None)
@@ -151,8 +140,12 @@ class Walker:
         given = values or ({f"{key} (in code)": schema["default"]} if "default" in schema else {})
         return [Row(key, kind(schema, self.classes), text, given)]
 
+    def opening(self, name: str) -> str:
+        """The docstring of a class."""
+        return " ".join(self.classes[name].get("description", "").split())
+
     def share(self, name: str, plain: dict, values: dict[str, object]) -> None:
-        table = self.shared.setdefault(name, Table(name, " ".join(plain.get("description", "").split())))
+        table = self.shared.setdefault(name, Table(name, self.opening(name)))
         table.places += values
         rows = self.rows(plain, "", values)
         if not table.rows:
@@ -172,13 +165,12 @@ def uses(schemas: list[dict]) -> dict[str, int]:
 def tables() -> tuple[list[Table], list[Table]]:
     """The sections in the order of params.yaml, the lists first; and the classes that they share."""
     values, graph = read_yaml("params.yaml"), read_yaml("dvc.yaml")["stages"]
-    said = comments((ROOT / "params.yaml").read_text(encoding="utf-8"))
     schemas = {"lists": lists_model().model_json_schema()}
     schemas |= {stage: model.model_json_schema() for stage, model in models()}
     counted, shared = uses(list(schemas.values())), {}
     found = {}
     for stage, schema in schemas.items():
-        walker = Walker(schema.get("$defs", {}), said, counted, shared)
+        walker = Walker(schema.get("$defs", {}), counted, shared)
         if stage == "lists":
             own = {"": {key: values[key] for key in schema["properties"] if key in values}}
             found[stage] = Table("Lists", "What the stages are repeated for.", walker.rows(schema, "", own))

@@ -2,12 +2,16 @@
 
 import os
 from contextlib import AbstractContextManager
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 
-Precision = Literal["auto", "bfloat16", "float32"]
+Precision = Annotated[
+    Literal["auto", "bfloat16", "float32"],
+    Field(description="of matrix products; auto: bfloat16 where the hardware has it, else float32"),
+]
 
 
 def best() -> torch.device:

@@ -17,33 +17,39 @@ class Attention(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     class_token: bool = Field(True, description="class (and register) tokens take part in the pooling, as Algorithm 1")
-    pooling: Literal["mean", "sum"] = Field("mean", description="of tokens; the printed sum scales logits by T squared")
+    pooling: Literal["mean", "sum"] = Field(
+        "mean", description="of tokens; the sum, as printed, scales logits by T squared"
+    )
     scaled: bool = Field(True, description="divide by sqrt(D), as Eq. 3 and unlike Algorithm 1")
     bias: bool = Field(False, description="Q and K with bias; the paper says linear")
 
 
 class AdaptorConfig(BaseModel):
+    """The adaptor sets behind every block, and how they are fused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
-    names: list[str] = Field(min_length=1)
-    width: int = Field(ge=1)
-    fusion: Fusion
-    attention: Attention = Attention()
+    names: list[str] = Field(min_length=1, description="of the adaptor sets, in the order of their weights")
+    width: int = Field(ge=1, description="hidden units D' of each bottleneck")
+    fusion: Fusion = Field(description="the sets' mean, or an attention that has learnt")
+    attention: Attention = Field(Attention(), description="of the fusion `attention`")
 
 
 class Config(BaseModel):
     """What it takes to build the model again: a timm architecture with its arguments, the input, the adaptors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    architecture: str
-    kwargs: dict[str, int | float | bool | str] = {}
-    size: int = Field(ge=1, description="side of the input")
+    architecture: str = Field(description="a timm name")
+    kwargs: dict[str, int | float | bool | str] = Field({}, description="further arguments of its constructor")
+    size: int = Field(ge=1, description="side of the input, px")
     resize: int = Field(
-        ge=1, description="side of the square an image is brought to first; the centre of it is the input"
+        ge=1, description="side of the square an image is brought to first, px; the centre of it is the input"
     )
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    adaptors: AdaptorConfig | None = None
-    reduced: int | None = Field(None, ge=1, description="dimensions of a linear reduction behind the encoder, if any")
+    mean: tuple[float, float, float] = Field(description="of the input's channels, in 0..1")
+    std: tuple[float, float, float] = Field(description="of the input's channels, in 0..1")
+    adaptors: AdaptorConfig | None = Field(None, description="null for the plain encoder")
+    reduced: int | None = Field(
+        None, ge=1, description="dimensions of a linear reduction behind the encoder; null: none"
+    )
 
 
 def read_config(folder: Path) -> Config:

@@ -19,14 +19,16 @@ from stages.core.training.loop import Batch, Loader, Schedule, fit
 
 
 class ClassifierSettings(Section):
+    """Learning to tell classes apart with the norm-softmax loss."""
+
     gamma: float = Field(gt=0, description="scale of the cosines in the softmax")
-    epochs: int = Field(ge=1)
-    batch: int = Field(ge=2)
-    learning_rate: float = Field(gt=0, description="Adam")
+    epochs: int = Field(ge=1, description="epochs over the training images")
+    batch: int = Field(ge=2, description="images of a batch")
+    learning_rate: float = Field(gt=0, description="of Adam, at its highest")
     weight_decay: float = Field(ge=0, description="Adam's own (coupled) decay")
-    warmup: float = Field(ge=0, description="epochs")
+    warmup: float = Field(ge=0, description="epochs in which the rate rises to its full value")
     precision: device.Precision
-    augmentation: Augmentation
+    augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 
 
 def train(

@@ -25,11 +25,13 @@ from stages.core.training.loop import Batch, Loader, Read, Schedule, fit
 
 
 class TwinSettings(Section):
-    epochs: int = Field(ge=1)
-    batch: int = Field(ge=2, description="pairs")
-    learning_rate: float = Field(gt=0, description="LARS, before the scaling with batch / 256")
-    weight_decay: float = Field(ge=0)
-    warmup: float = Field(ge=0, description="epochs")
+    """Learning from pairs with the Barlow Twins loss."""
+
+    epochs: int = Field(ge=1, description="epochs over the training images")
+    batch: int = Field(ge=2, description="pairs of a batch")
+    learning_rate: float = Field(gt=0, description="of LARS, for 256 pairs; scaled with batch / 256")
+    weight_decay: float = Field(ge=0, description="of matrices; biases and norms have none")
+    warmup: float = Field(ge=0, description="epochs in which the rate rises to its full value")
     beta: float = Field(ge=0, description="weight of the off-diagonal correlations")
     scale: float = Field(
         gt=0, description="factor on the loss; LARS takes it out of Q and K, the projector's norms feel it"
@@ -38,13 +40,17 @@ class TwinSettings(Section):
 
 
 class Pairs(TwinSettings):
+    """Learning a fusion, or whole adaptor sets, from two views of each image as a pair."""
+
     start_std: float = Field(gt=0, description="standard deviation of Q and K at the start")
     precision: device.Precision
     augmented: Literal["both", "second"] = Field(description="which of a pair is augmented; the other is cropped only")
-    augmentation: Augmentation
+    augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 
 
 class NeighbourPairs(Pairs):
+    """Learning a fusion from pairs of an image and one of its nearest neighbours."""
+
     neighbours: int = Field(ge=1, description="the partner is drawn from this many nearest ones")
     refresh: bool = Field(
         description="rebuild the graph before every epoch but the first; false keeps the encoder's (the static variant)"

@@ -22,11 +22,13 @@ Labels = Int64[np.ndarray, " image"]
 
 
 class Recipe(Section):
-    epochs: int = Field(ge=1)
-    batch: int = Field(ge=1)
-    classifier_rate: float = Field(gt=0, description="SGD with momentum .9; a cosine leads to 0")
-    encoder_rate: float = Field(ge=0, description="0 leaves the encoder as it is: a linear probe")
-    weight_decay: float = Field(ge=0)
+    """How a linear classifier is fitted on an encoder, alone or together with it."""
+
+    epochs: int = Field(ge=1, description="epochs over the labelled images")
+    batch: int = Field(ge=1, description="images of a batch")
+    classifier_rate: float = Field(gt=0, description="learning rate of SGD with momentum 0.9; a cosine leads to 0")
+    encoder_rate: float = Field(ge=0, description="learning rate of the encoder; 0 leaves it as it is: a linear probe")
+    weight_decay: float = Field(ge=0, description="of all that trains")
     augmentation: Augmentation | None = Field(description="null with a frozen encoder: its features are computed once")
 
 

@@ -19,10 +19,14 @@ BASELINES = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph"
 
 
 class Task(Section):
-    source: Literal[KNOWN]
-    path: str
-    # The one value with a default, for few tasks have it: the task is evaluated and never trained on.
-    unseen: bool = False
+    """One set of images with classes of its own."""
+
+    source: Literal[KNOWN] = Field(
+        description="an embedded task, a folder (or zip) of images, ImageNet's splits, or a public data set"
+    )
+    path: str = Field(description="of its images; for embedded ones the lock file that pins their packages")
+    # The one value with a default, for few tasks have it.
+    unseen: bool = Field(False, description="evaluated and never trained on")
 
 
 Part = Literal["train", "all"]
@@ -31,38 +35,44 @@ Part = Literal["train", "all"]
 class Pretraining(Section):
     """One MPCL run: what sets it apart from the others of `mpcl`."""
 
-    framework: Literal["moco_v2", "moco_v3", "barlow_twins"]
-    heads: int = Field(ge=1, le=64)
+    framework: Literal["moco_v2", "moco_v3", "barlow_twins"] = Field(description="its values stand in mpcl_encoder")
+    heads: int = Field(ge=1, le=64, description="projectors over the encoder")
     projectors: Literal["shared", "same", "different"] = Field(description="one hidden layer for all heads, or its own")
     variant: Literal["plain", "dropout", "mixed", "orthogonal"] = Field(description="Table II's alternatives")
     contrast: float = Field(ge=0, description="lambda of the projector contrastive regularisation")
-    balance: Literal["none", "literal", "neutral"] = Field(description="projector training balance, and its scale")
-    start: Literal["random", "folder"]
+    balance: Literal["none", "literal", "neutral"] = Field(
+        description="projector training balance: none, as printed, or scaled to mean 1"
+    )
+    start: Literal["random", "folder"] = Field(description="of the encoder: drawn, or the weights in a folder")
     path: str = Field(description="the folder of an encoder; for a random start the lock file that pins timm's version")
 
 
 class Study(Section):
     """One study of visual analogies (`tll`)."""
 
-    source: Literal["analogies", "folder"]
+    source: Literal["analogies", "folder"] = Field(description="embedded pairs, or a folder of pairs")
     path: str = Field(description="the folder of the pairs; for embedded pairs the lock file that pins their packages")
     listed: str | None = Field(
         description="a CSV in the folder that lists the pairs; null pairs left/ and right/ by name"
     )
-    extractor: str
+    extractor: str = Field(description="a name of tll_features.extractors, or a published one")
     weights: str = Field(description="a model folder, a safetensors file, or for published weights the lock file")
 
 
 class SupervisedModel(Section):
+    """What true labels would give: one model that learns from them."""
+
     on: Name = Field(description="a task, or `all` of them")
-    how: Literal["full", "one", "many"]
+    how: Literal["full", "one", "many"] = Field(
+        description="what trains: all weights, one adaptor set, or a set for each granularity with their fusion"
+    )
 
 
 class Collage(Section):
     """Pictures of one task beside pictures of another; where both are one task, its listed classes are background."""
 
-    targets: str
-    backgrounds: str
+    targets: str = Field(description="the task whose classes are to be told apart")
+    backgrounds: str = Field(description="the task of the three pictures beside")
     background_classes: list[str] = Field(description="empty: all classes of the backgrounds' task")
     copies: int = Field(ge=1, description="collages of each training target, with other backgrounds")
 
@@ -71,30 +81,38 @@ class Run(Section):
     """One configuration of metric learning: all its folds."""
 
     images: str = Field(description="folder of its images: images/<task> or gsp_collage/<collages>")
-    loss: str
-    pooling: str
-    zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss")
+    loss: str = Field(description="a name of gsp_folds.losses")
+    pooling: str = Field(description="a name of gsp_folds.poolings")
+    zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss; 0: the metric loss alone")
     values: dict[str, float | int] = Field(description="of the pooling, in place of those in gsp_folds.poolings")
 
 
 class Lists(Section):
     """What params.yaml says before its sections: the items that stages are repeated for."""
 
-    root: str
-    seed: int = Field(ge=0, lt=2**31)
-    tasks: dict[Name, Task] = Field(min_length=1)
-    granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]*$")], str] = Field(min_length=1)
-    fusions: dict[Literal[tuple(FUSIONS)], str]
-    baselines: dict[Literal[tuple(BASELINES)], str]
-    supervised_models: dict[Name, SupervisedModel]
-    models: dict[Name, str] = Field(min_length=1)
-    mpcl: dict[Name, Pretraining]
-    tll: dict[Name, Study]
-    mrt: dict[Literal["tables"], str]
-    gsp_collages: dict[Name, Collage]
-    gsp_runs: dict[Name, Run]
-    gsp: dict[Name, str]
-    gsp_studies: dict[Name, Literal["tokens", "toy"]]
+    root: str = Field(description="where stages/ lies, seen from params.yaml")
+    seed: int = Field(ge=0, lt=2**31, description="of everything that is drawn, save the embedded images")
+    tasks: dict[Name, Task] = Field(min_length=1, description="one retrieval task each")
+    granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]*$")], str] = Field(
+        min_length=1, description="k of k-means, pseudo-labels and one adaptor set each (k64: adaptor/k64)"
+    )
+    fusions: dict[Literal[tuple(FUSIONS)], str] = Field(
+        description="what one model is made of, each with the folder its pairs come from (neighbour: knn_graph)"
+    )
+    baselines: dict[Literal[tuple(BASELINES)], str] = Field(
+        description="what one would try first, each with the folder it learns from (one_set: features)"
+    )
+    supervised_models: dict[Name, SupervisedModel] = Field(description="what true labels would give")
+    models: dict[Name, str] = Field(min_length=1, description="the rows of the results table: the folder of each model")
+    mpcl: dict[Name, Pretraining] = Field(description="pretraining runs; {} leaves the branch out")
+    tll: dict[Name, Study] = Field(description="studies of visual analogies; {} leaves the branch out")
+    mrt: dict[Literal["tables"], str] = Field(
+        description="tables: evaluation for the benchmark's tables beside the published ones; {} leaves them out"
+    )
+    gsp_collages: dict[Name, Collage] = Field(description="pictures of one task beside three of another")
+    gsp_runs: dict[Name, Run] = Field(description="metric learning: a run trains all folds of its protocol")
+    gsp: dict[Name, str] = Field(description="a page each: the folder of images whose runs it shows")
+    gsp_studies: dict[Name, Literal["tokens", "toy"]] = Field(description="small experiments of GSP's paper")
 
     @model_validator(mode="after")
     def gsp_matches(self) -> "Lists":

@@ -17,7 +17,7 @@ class Protocol(Section):
     `tuning`: one fold chooses and is the result; the test classes are left alone.
     """
 
-    kind: Literal["fair", "conventional", "tuning"]
+    kind: Literal["fair", "conventional", "tuning"] = Field(description="which classes train, and which choose")
     folds: int = Field(ge=1, description="class-disjoint parts of the training classes; 1 for `conventional`")
     repeats: int = Field(ge=1, description="runs of each fold, from different seeds")
 

@@ -32,7 +32,7 @@ class LossParams(Section):
     per_class: int = Field(ge=1, description="images of each")
     proxy_rate: float = Field(gt=0, description="learning rate of the proxies, times the other one")
     warmup: int = Field(ge=0, description="steps in which a backbone that trains stays as it is")
-    values: Values
+    values: Values = Field(description="of the loss, all that it takes")
 
 
 class Objective(NamedTuple):

@@ -17,12 +17,14 @@ from stages.core.runner.schema import Section
 class Backbone(Section):
     """Which network, where its weights come from, and where in it the map is taken."""
 
-    weights: Literal["encoder", "file", "pretrained", "random"]
+    weights: Literal["encoder", "file", "pretrained", "random"] = Field(
+        description="of the stage encoder, of a file, of timm (which may download), or a random start"
+    )
     path: str = Field(description="the weights for `file`; else any file that exists")
     architecture: str | None = Field(description="a timm name; null for `encoder`")
     arguments: dict[str, int | float | bool | str] = Field(description="more arguments for timm")
     mean: list[float] | None = Field(min_length=3, max_length=3, description="of the input, in 0..1; null: timm's own")
-    std: list[float] | None = Field(min_length=3, max_length=3)
+    std: list[float] | None = Field(min_length=3, max_length=3, description="of the input, in 0..1; null: timm's own")
     depth: int | None = Field(ge=1, description="take the map behind this many blocks or stages; null: behind the last")
     is_trained: bool = Field(description="false: the network is frozen, and only what follows it is trained")
 

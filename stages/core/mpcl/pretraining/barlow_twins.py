@@ -20,8 +20,10 @@ from stages.core.runner.schema import Section
 
 
 class BarlowTwinsParams(Section):
-    projector: ProjectorParams
-    optimizer: OptimizerParams
+    """Barlow Twins: no negatives; dimensions should not repeat each other."""
+
+    projector: ProjectorParams = Field(description="the heads' projectors")
+    optimizer: OptimizerParams = Field(description="of encoder and heads alike")
     beta: float = Field(ge=0, description="weight of the off-diagonal correlations")
     scale: float = Field(gt=0, description="factor on the loss")
 

@@ -18,11 +18,13 @@ View = Float[Tensor, "batch 3 y x"]  # of a batch of images; every framework tak
 
 
 class ProjectorParams(Section):
+    """The projectors of a framework: one for each head, dropped after the training."""
+
     hidden: int = Field(ge=1, description="hidden units, where the hidden layer is shared or of the same size in all")
     different: list[int] = Field(min_length=1, description="hidden units of each head where they differ, repeated")
     out: int = Field(ge=2, description="dimensions that are compared")
-    layers: int = Field(ge=2)
-    norm: Norm = Field(description="none (MoCo v2), inner (Barlow Twins), all (MoCo v3)")
+    layers: int = Field(ge=2, description="linear layers, ReLU between them")
+    norm: Norm = Field(description="batch norm: none (MoCo v2), between layers (Barlow Twins), behind all (MoCo v3)")
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,13 @@ from stages.core.runner.schema import Section
 
 
 class MocoV2Params(Section):
-    projector: ProjectorParams
-    optimizer: OptimizerParams
+    """MoCo v2: negatives from a queue of past keys."""
+
+    projector: ProjectorParams = Field(description="the heads' projectors")
+    optimizer: OptimizerParams = Field(description="of encoder and heads alike")
     queue: int = Field(ge=1, description="negatives of each head; a multiple of the batch")
-    temperature: float = Field(gt=0)
-    momentum: float = Field(ge=0, lt=1, description="of the copies")
+    temperature: float = Field(gt=0, description="what cosines are divided by in the softmax")
+    momentum: float = Field(ge=0, lt=1, description="of the momentum copies: the share they keep in a step")
     norm_splits: int = Field(
         ge=1, description="parts of the batch, each normalised alone; 2 or more for an encoder with batch norm"
     )

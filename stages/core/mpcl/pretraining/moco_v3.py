@@ -19,11 +19,15 @@ from stages.core.runner.schema import Section
 
 
 class MocoV3Params(Section):
-    projector: ProjectorParams
-    optimizer: OptimizerParams
+    """MoCo v3: negatives from the batch, a predictor for each head."""
+
+    projector: ProjectorParams = Field(description="the heads' projectors")
+    optimizer: OptimizerParams = Field(description="of encoder and heads alike")
     predictor: int = Field(ge=1, description="hidden units of each head's predictor")
-    temperature: float = Field(gt=0)
-    momentum: float = Field(ge=0, le=1, description="of the copies at the start; a cosine leads to 1 at the end")
+    temperature: float = Field(gt=0, description="what cosines are divided by in the softmax")
+    momentum: float = Field(
+        ge=0, le=1, description="of the momentum copies at the start; a cosine leads to 1 at the end"
+    )
     fixed_patches: bool = Field(description="a ViT's patch embedding stays random, its positions are sine and cosine")
 
 

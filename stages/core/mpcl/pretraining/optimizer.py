@@ -11,9 +11,13 @@ from stages.core.runner.schema import Section
 
 
 class OptimizerParams(Section):
-    name: Literal["sgd", "adamw", "lars"] = Field(description="MoCo v2; MoCo v3 with a ViT; Barlow Twins and ResNets")
+    """The optimizer of a framework; it trains the encoder and all heads."""
+
+    name: Literal["sgd", "adamw", "lars"] = Field(
+        description="as published: sgd for MoCo v2, adamw for MoCo v3 with a ViT, lars for Barlow Twins and ResNets"
+    )
     learning_rate: float = Field(gt=0, description="for 256 images a step; scaled with batch / 256")
-    weight_decay: float = Field(ge=0)
+    weight_decay: float = Field(ge=0, description="of all weights; lars leaves biases and norms without it")
     vector_rate: float | None = Field(
         None, gt=0, description="of biases and norms, for 256 images a step, with lars; null: as of all else"
     )

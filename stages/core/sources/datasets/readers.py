@@ -1,8 +1,8 @@
 """What each public data set says in its own files: image paths, class numbers and class names, as published.
 
 torchvision and pytorch-metric-learning read them where they can (imported only when called: both are slow to load);
-In-shop is read here. Each reader takes the folder that holds the published one, and trusts that the files of `FILES`
-are there.
+In-shop is read here. Each reader takes the folder that holds the published one, and trusts that the files of its
+`Source` are there.
 """
 
 from pathlib import Path

@@ -22,11 +22,13 @@ from stages.core.tll.extractors.layers import Layers
 
 
 class AnalogyConfig(BaseModel):
+    """What it takes to build the model again: its `config.json`."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
-    extractor: Extractor
-    dim: int = Field(ge=1, description="of the concatenated layers")
-    components: int = Field(ge=1)
-    hidden: int = Field(ge=1)
+    extractor: Extractor = Field(description="the frozen network")
+    dim: int = Field(ge=1, description="dimensions of the concatenated layers")
+    components: int = Field(ge=1, description="dimensions that the reduction keeps")
+    hidden: int = Field(ge=1, description="rows of W: dimensions of the embedding")
     sigma: float = Field(gt=0, description="the loss's factor that W was trained with")
 
 

@@ -14,14 +14,16 @@ class Extractor(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    library: Literal["encoder", "timm", "torchvision"]
-    network: str | None
+    library: Literal["encoder", "timm", "torchvision"] = Field(
+        description="where the network is from; encoder: a model folder, which says the rest itself"
+    )
+    network: str | None = Field(description="its name in the library; null for encoder")
     kwargs: dict[str, int | float | bool | str] = Field(description="further arguments of the network's constructor")
-    side: int | None = Field(ge=8, description="side of the input, pixels")
-    mean: tuple[float, float, float] | None
-    std: tuple[float, float, float] | None
-    layers: list[str] = Field(min_length=1)
-    encoder: Config | None = None
+    side: int | None = Field(ge=8, description="side of the input, px; null for encoder")
+    mean: tuple[float, float, float] | None = Field(description="of the input's channels, in 0..1; null for encoder")
+    std: tuple[float, float, float] | None = Field(description="of the input's channels, in 0..1; null for encoder")
+    layers: list[str] = Field(min_length=1, description="modules of the network whose outputs lie side by side")
+    encoder: Config | None = Field(None, description="filled in from the model folder; not to be given")
 
     @model_validator(mode="after")
     def says_what_it_needs(self) -> "Extractor":
