@@ -1,8 +1,8 @@
 """Every profile that ships is one the stages accept, and says what it said when it held all its values itself.
 
-`profiles_before.json` has a digest of each section of each profile as it was then: {section: {digest: profiles}}. What
-has changed since is in DIFFERENCES, one line each with its reason; nothing else may differ. (The section `gsp_folds` was
-called `gsp_fold` then.)
+`profiles_before.json` has a digest of each section of each profile as it was then: {section: {digest: profiles}}.
+What has changed since is in DIFFERENCES, one line each with its reason; nothing else may differ. (The section
+`gsp_folds` was called `gsp_fold` then.)
 """
 
 import copy
