@@ -63,7 +63,7 @@ def add(values: list[int | None]) -> int | None:
     return None if None in values else sum(values)
 
 
-def compare_all(table: scores.Scores, lists: Lists) -> list[published.Table]:
+def compare_all(table: scores.Scores, lists: Lists) -> list[published.PublishedTable]:
     """Tables 2 to 5. What the paper does not have (whitening, TLDR, the static graph) follows in Table 2."""
     printed = published.read()
     seen = [name for name in table.tasks if not lists.tasks[name].unseen]

@@ -1,8 +1,8 @@
 """The shape of the house: one stage per file, imports one way, and `deps` that say what a stage really reads."""
 
 import ast
-import itertools
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import jinja2
@@ -157,18 +157,29 @@ def test_rooms__a_module_that_one_paper_uses_lives_there():
     assert not lonely, "\n".join(lonely)
 
 
-def test_names__no_two_modules_or_classes_are_the_same_but_for_the_ending():
-    """Two of one room, that is; `config`, `model` or `report` may stand in several."""
+def alike(names: list[str]) -> list[list[str]]:
+    """The names that are the same once endings are taken off."""
+    stems: dict[str, list[str]] = {}
+    for name in names:
+        stems.setdefault(re.sub(r"(ings?|ers?|ed|s)$", "", name), []).append(name)
+    return [group for group in stems.values() if len(group) > 1]
+
+
+def test_alike__finds_names_that_differ_by_their_ending():
+    assert alike(["embedder", "embedding", "embedded", "pairs", "views"]) == [["embedder", "embedding", "embedded"]]
+    assert alike(["Backbone", "Trunk", "Backbone"]) == [["Backbone", "Backbone"]]
+
+
+def test_names__no_two_modules_of_a_room_or_classes_are_the_same_but_for_the_ending():
+    """Modules of one room, that is; `config`, `model` or `training` may stand in several."""
     for folder in {path.parent for path in CORE.rglob("*.py")}:
-        names = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
-        for first, second in itertools.pairwise(names):
-            assert not second.startswith(first.rstrip("s")) or "_" in second, f"{folder}: {first}, {second}"
-    classes: dict[str, list[Path]] = {}
-    for file in CORE.rglob("*.py"):
-        for node in ast.parse(file.read_text()).body:
-            if isinstance(node, ast.ClassDef):
-                classes.setdefault(node.name, []).append(file)
-    assert not {name: files for name, files in classes.items() if len(files) > 1}
+        assert not alike([path.stem for path in folder.glob("*.py")]), folder
+    bodies = [ast.parse(file.read_text()).body for file in CORE.rglob("*.py")]
+    assert not alike([node.name for body in bodies for node in body if isinstance(node, ast.ClassDef)])
+
+
+def test_shared_rooms__stand_on_each_other_without_a_circle():
+    assert set(TopologicalSorter(SHARED).static_order()) == set(SHARED)
 
 
 def test_read_files__templates_that_a_template_extends_or_includes():

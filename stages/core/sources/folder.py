@@ -7,14 +7,14 @@ from typing import NamedTuple
 SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 
 
-class Listing(NamedTuple):
+class FolderContent(NamedTuple):
     """Image files as {path below the root: class name, "" where flat}, and {path: reason} for what is left out."""
 
     images: dict[str, str]
     rejected: dict[str, str]
 
 
-def find(root: Path) -> Listing:
+def find(root: Path) -> FolderContent:
     """The images below `root` by name only, nothing is opened; hidden entries are ignored, links stay inside the root.
 
     One folder with an image in it makes the task labelled: images beside the class folders are then left out, as are
@@ -42,7 +42,7 @@ def find(root: Path) -> Listing:
         images = dict.fromkeys(beside, "")
     if not images:
         raise ValueError(f"{root} holds no image ({', '.join(SUFFIXES)}); {summary(rejected)}")
-    return Listing(images, rejected)
+    return FolderContent(images, rejected)
 
 
 def scan(root: Path, folder: Path) -> tuple[list[str], list[str], dict[str, str]]:

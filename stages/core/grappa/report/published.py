@@ -27,7 +27,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
     """`rows[model][column][metric]`; the last column is the mean over tasks, of both where both have all tasks."""
 
     number: int
@@ -59,7 +59,7 @@ def as_scores(number: int, tasks: Sequence[str]) -> Scores:
 
 def compare(
     number: int, published: dict[str, Numbers], scores: Scores, tasks: Iterable[str], more: Sequence[str]
-) -> Table:
+) -> PublishedTable:
     """One table: the published rows in their order, then `more` rows of ours; a column per task, and their mean."""
     columns = list(dict.fromkeys([*tasks, *(task for row in published.values() for task in row)]))
     rows = {}
@@ -74,7 +74,7 @@ def compare(
             for task in columns
         }
         rows[model] = cells | {MEAN: {metric: mean([cells[task][metric] for task in columns]) for metric in METRICS}}
-    return Table(number, [*columns, MEAN], rows)
+    return PublishedTable(number, [*columns, MEAN], rows)
 
 
 def mean(cells: Sequence[Cell]) -> Cell:
@@ -85,7 +85,7 @@ def mean(cells: Sequence[Cell]) -> Cell:
     )
 
 
-def check(table: Table, model: str = "encoder") -> dict:
+def check(table: PublishedTable, model: str = "encoder") -> dict:
     """Whether a row repeats the published one: its largest difference, in which column, and what was not measured."""
     cells = {
         (column, metric): cell
@@ -106,7 +106,7 @@ def check(table: Table, model: str = "encoder") -> dict:
     }
 
 
-def as_json(tables: Iterable[Table]) -> dict:
+def as_json(tables: Iterable[PublishedTable]) -> dict:
     """{"table 2": {model: {column: {metric: ours, published_metric, difference_metric}}}}; null where unknown."""
 
     def known(value: float) -> float | None:
