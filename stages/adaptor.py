@@ -2,7 +2,7 @@
 
 Reads   images, encoder, pseudo_labels/<granularity>
 Writes  weights.safetensors, config.json   the encoder with its adaptors (the classifier is dropped)
-        history.csv                        epoch, loss, accuracy
+        history.csv                        epoch, loss, accuracy, criterion: the best epoch by it is kept
 """
 
 from pathlib import Path
@@ -16,6 +16,8 @@ from stages.core.encoder.model import Model, load, save
 from stages.core.grappa import classification
 from stages.core.runner import command, outputs
 from stages.core.runner.lists import Lists
+from stages.core.selection.criterion import CriterionSettings, Reference
+from stages.core.selection.watch import watcher
 from stages.core.store import arrays
 from stages.core.store.collection import open_pixels, read_tables
 from stages.core.training import checkpoint
@@ -44,15 +46,20 @@ def main(
     *,
     granularity: str,
     params: Params,
+    settings: CriterionSettings,
+    reference: Reference,
     lists: Lists,
     seed: int,
 ) -> str:
     model, tasks = load(encoder), list(lists.tasks)
     labels, centroids = (arrays.open(pseudo_labels / f"{name}.zarr") for name in ("labels", "centroids"))
     pixels = open_pixels(images, tasks)
-    rows = torch.from_numpy(read_tables(images, tasks).train)
+    collection = read_tables(images, tasks)
+    rows = torch.from_numpy(collection.train)
     inputs = [
         params,
+        settings,
+        reference,
         seed,
         pixels.digest,
         labels.digest,
@@ -63,14 +70,15 @@ def main(
     targets, start = torch.from_numpy(labels[:]), torch.from_numpy(centroids[:])
     # The adaptors start as the identity, so the clusters' own centroids are a classifier that is right from the start.
     parts = add_adaptors(model, granularity, params.width, seed)
-    history = classification.train(model, parts, start, pixels, rows, targets, params, seed, work)
+    watch = watcher(load(encoder), model, pixels, collection, settings, reference, seed)
+    history = classification.train(model, parts, start, pixels, rows, targets, params, seed, work, watch)
     with outputs.folder(output) as folder:
         save(model, folder)
-        write_history(history, folder, ["epoch", "loss", "accuracy"])
+        write_history(history, folder, ["epoch", "loss", "accuracy", *(["criterion"] if watch else [])])
     checkpoint.clear(work)
     last = history[-1]
     return f"loss {last['loss']:.3f}, {last['accuracy']:.1%} of the pseudo-labels right, {len(history)} epochs"
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, settings="choice.criterion", reference="choice.reference")

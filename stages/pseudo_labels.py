@@ -2,7 +2,7 @@
 
 Reads   images (tables), features, seeds
 Writes  labels.zarr      image: cluster of each training row
-        centroids.zarr   cluster x dim
+        centroids.zarr   cluster x dim: the mean of its features, also where the clusters are of whitened ones
         summary.json     k, inertia, iterations, cluster sizes
 """
 
@@ -14,6 +14,7 @@ from pydantic import Field
 
 from stages.core.clustering.lloyd import lloyd
 from stages.core.clustering.seeding import nearest_seeds
+from stages.core.retrieval import whitening
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
@@ -25,6 +26,13 @@ class Params(schema.Section):
     exchanges: int = Field(ge=0, description="rounds of dissolving some clusters to split others; 0: plain k-means")
 
 
+def means(vectors: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
+    """`cluster dim`: the mean of each cluster's vectors; every cluster has one or more."""
+    sums = np.zeros((k, vectors.shape[1]))
+    np.add.at(sums, labels, vectors)
+    return (sums / np.bincount(labels, minlength=k)[:, None]).astype(np.float32)
+
+
 def main(
     images: Path, features: Path, seeds: Path, output: Path, *, granularity: str, params: Params, lists: Lists
 ) -> str:
@@ -34,11 +42,19 @@ def main(
             f"granularity {granularity} needs {k} seeds, at most {len(order)} are there: raise seeds.largest"
         )
     train = read_tables(images, list(lists.tasks)).train
-    vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
+    known = open_features(features, list(lists.tasks))[train].astype(np.float32)
+    is_whitened = (seeds / "mean.zarr").exists()
+    if is_whitened:
+        parts = (arrays.open(seeds / f"{name}.zarr")[:] for name in ("mean", "projection"))
+        vectors = whitening.apply(whitening.Whitening(*parts), known)
+    else:
+        vectors = known
     start = vectors[order[:k]]
     first = nearest_seeds(arrays.open(seeds / "records.zarr")[:], k, len(train))
     clusters = lloyd(vectors, start, first, params.max_iterations, nearest=True, exchanges=params.exchanges)
     sizes = np.bincount(clusters.labels, minlength=k)
+    # Whoever learns from the clusters sees the features as they are.
+    centroids = means(known, clusters.labels, k) if is_whitened else clusters.centroids
     summary = {
         "k": k,
         "images": len(train),
@@ -48,7 +64,7 @@ def main(
     }
     with outputs.folder(output) as folder:
         arrays.write(folder / "labels.zarr", clusters.labels)
-        arrays.write(folder / "centroids.zarr", clusters.centroids)
+        arrays.write(folder / "centroids.zarr", centroids)
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return f"{k:,} clusters of {sizes.min()} to {sizes.max()} images, {clusters.iterations} iterations"
 

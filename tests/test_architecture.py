@@ -30,6 +30,7 @@ SHARED = {
     "retrieval": ("compute",),
     "losses": ("compute",),
     "encoder": ("compute", "runner", "store"),
+    "selection": ("compute", "encoder", "retrieval", "runner", "store"),
     "training": ("compute", "runner", "store"),
     "report": (),
 }

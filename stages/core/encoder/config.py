@@ -44,12 +44,26 @@ class Config(BaseModel):
     resize: int = Field(
         ge=1, description="side of the square an image is brought to first, px; the centre of it is the input"
     )
+    enlarged: int | None = Field(
+        None, ge=1, description="side to which the input is scaled for the network, px; null: it is taken as it is"
+    )
+    mirrored: bool = Field(False, description="the embedding is the mean of the input's and of its mirror image's")
     mean: tuple[float, float, float] = Field(description="of the input's channels, in 0..1")
     std: tuple[float, float, float] = Field(description="of the input's channels, in 0..1")
     adaptors: AdaptorConfig | None = Field(None, description="null for the plain encoder")
     reduced: int | None = Field(
         None, ge=1, description="dimensions of a linear reduction behind the encoder; null: none"
     )
+
+    @property
+    def side(self) -> int:
+        """Side of what the network itself sees, px."""
+        return self.enlarged or self.size
+
+    @property
+    def cost(self) -> float:
+        """Of one embedding, in passes of the network at its own input size: pixels and passes are what it costs."""
+        return (self.side / self.size) ** 2 * (1 + self.mirrored)
 
 
 def read_config(folder: Path) -> Config:

@@ -26,7 +26,9 @@ class Model(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.backbone = build_backbone(config.architecture, config.kwargs)
+        # A ViT is built for one side; timm brings its position embeddings to another.
+        other = {"dynamic_img_size": True} if config.side != config.size and "img_size" in config.kwargs else {}
+        self.backbone = build_backbone(config.architecture, config.kwargs | other)
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
         self.reduction = nn.Linear(self.backbone.num_features, config.reduced) if config.reduced else nn.Identity()
@@ -58,6 +60,30 @@ class Model(nn.Module):
             parent._modules[key] = AdaptedBlock(parent._modules[key], layer, last)
         self.config = self.config.model_copy(update={"adaptors": config})
 
+    def seen(self, side: int, mirrored: bool) -> "Model":
+        """This model, its weights shared, for inputs scaled to another side (px) and averaged with their mirror image.
+
+        What lies behind the encoder (a reduction) was made for embeddings of the old input; it is taken over as it is.
+        """
+        enlarged = None if side == self.config.size else side
+        other = Model(self.config.model_copy(update={"enlarged": enlarged, "mirrored": mirrored}))
+        other.load_state_dict(self.state_dict(), assign=True)
+        return other.requires_grad_(False).eval()
+
+    @torch.no_grad()
+    def scale(self, strength: float) -> None:
+        """Scales what every adaptor adds; 1 is what was trained, near 0 the encoder. The attention weighs as before."""
+        for layer in self.adaptors:
+            layer.scale(strength)
+
+    @torch.no_grad()
+    def reduce(self, weight: Float[Tensor, "reduced dim"], bias: Float[Tensor, " reduced"]) -> None:
+        """Puts a linear layer behind the (unit-length) embeddings, in place of one that is there."""
+        self.reduction = nn.Linear(weight.shape[1], len(weight), device=self.mean.device).requires_grad_(False)
+        self.reduction.weight.copy_(weight)
+        self.reduction.bias.copy_(bias)
+        self.config = self.config.model_copy(update={"reduced": len(weight)})
+
     def plain(self) -> "Model":
         """The encoder below the adaptors, as a model of its own with its own copy of the weights."""
         encoder = Model(self.config.model_copy(update={"adaptors": None}))
@@ -74,6 +100,9 @@ class Model(nn.Module):
     def features(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """The class token after the last norm, not normalised: z = LN(h^L)[class]; without one, the pooled map."""
         x = images.float() / 255 if images.dtype == torch.uint8 else images
+        if self.config.enlarged:
+            side = [self.config.side] * 2
+            x = nn.functional.interpolate(x, side, mode="bicubic", antialias=True, align_corners=False).clamp(0, 1)
         tokens = self.backbone.forward_features((x - self.mean) / self.std)
         if getattr(self.backbone, "cls_token", None) is not None:
             return tokens[:, 0]
@@ -82,6 +111,9 @@ class Model(nn.Module):
     def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """Embeddings of unit length, float32; their inner product is the cosine similarity."""
         embeddings = nn.functional.normalize(self.features(images).float(), dim=1)
+        if self.config.mirrored:
+            mirrored = nn.functional.normalize(self.features(images.flip(3)).float(), dim=1)
+            embeddings = nn.functional.normalize(embeddings + mirrored, dim=1)
         return nn.functional.normalize(self.reduction(embeddings), dim=1) if self.config.reduced else embeddings
 
     @torch.no_grad()

@@ -15,7 +15,7 @@ from stages.core.encoder.views import Augmentation, augment
 from stages.core.losses.norm_softmax import norm_softmax
 from stages.core.runner.schema import Section
 from stages.core.store import arrays
-from stages.core.training.loop import Batch, Loader, Schedule, fit
+from stages.core.training.loop import Batch, Loader, Schedule, Watch, fit
 
 
 class ClassifierSettings(Section):
@@ -41,10 +41,11 @@ def train(
     params: ClassifierSettings,
     seed: int,
     work: Path,
+    watch: Watch | None = None,
 ) -> list[dict[str, int | float]]:
     """Trains the `parts` of a model and a throw-away classifier that begins at `start` (class x dim); the history.
 
-    `labels[i]` is of `rows[i]`.
+    `labels[i]` is of `rows[i]`. With `watch` the best epoch is kept (`loop.fit`).
     """
     where = device.best()
     classifier = nn.ParameterList([nn.Parameter(start.clone())])
@@ -68,7 +69,7 @@ def train(
         return {"loss": part * loss, "accuracy": part * accuracy}
 
     loader = Loader(len(rows), params.batch, lambda epoch: read)
-    return fit(trained, optimizer, Schedule(params.epochs, params.warmup, 0.0), loader, step, seed, work)
+    return fit(trained, optimizer, Schedule(params.epochs, params.warmup, 0.0), loader, step, seed, work, watch)
 
 
 def class_means(embeddings: Tensor, labels: Tensor) -> Tensor:

@@ -1,7 +1,11 @@
-"""PCA-whitening: centred, turned to the principal axes, each scaled to unit variance; then unit length."""
+"""PCA-whitening: centred, turned to the principal axes, each scaled to unit variance; then unit length.
+
+Half whitening scales each axis half as far, by the fourth root of its variance: what varies most keeps more weight.
+"""
 
 import logging
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float32
@@ -12,17 +16,24 @@ from stages.core.compute.vectors import as_vectors
 
 log = logging.getLogger(__name__)
 
+Kind = Literal["half", "full"]
+# Of an axis's variance, by which it is divided.
+POWERS: dict[Kind, float] = {"half": 0.25, "full": 0.5}
+
 
 @dataclass(frozen=True)
 class Whitening:
-    """(x - mean) @ projection has mean 0 and, on the features it was fitted to, unit variance in each column."""
+    """(x - mean) @ projection has mean 0 and uncorrelated columns on the features it was fitted to.
+
+    Each of them has unit variance, or half-whitened the square root of what it had.
+    """
 
     mean: Float32[np.ndarray, " dim"]
     projection: Float32[np.ndarray, "dim component"]
 
 
-def fit(features: np.ndarray | Tensor, dim: int) -> Whitening:
-    """The whitening onto the `dim` axes of largest variance, as scikit-learn's `PCA(whiten=True)` up to signs.
+def fit(features: np.ndarray | Tensor, dim: int, kind: Kind = "full") -> Whitening:
+    """The whitening onto the `dim` axes of largest variance; the full one as scikit-learn's `PCA(whiten=True)`.
 
     Axes without variance (fewer independent features than `dim`) give zeros instead of amplified rounding, and a
     warning. ValueError for NaN, for a dim beyond `principal.largest`, and for features that are all equal.
@@ -35,7 +46,7 @@ def fit(features: np.ndarray | Tensor, dim: int) -> Whitening:
     if not varied.all():
         span = varied.sum()
         log.warning("whitening: the %d features span %d of %d dimensions; the others are zero", len(x), span, dim)
-    scales = np.sqrt((len(x) - 1) / np.where(varied, found.energies, np.inf))
+    scales = ((len(x) - 1) / np.where(varied, found.energies, np.inf)) ** POWERS[kind]
     return Whitening(found.mean.astype(np.float32), (found.axes * scales).astype(np.float32))
 
 

@@ -102,6 +102,9 @@ class Lists(Section):
     baselines: dict[Literal[tuple(BASELINES)], str] = Field(
         description="what one would try first, each with the folder it learns from (one_set: features)"
     )
+    distillations: dict[Name, str] = Field(
+        min_length=1, description="what learns to give in one pass what its careful look gives: encoder, or a fusion"
+    )
     supervised_models: dict[Name, SupervisedModel] = Field(description="what true labels would give")
     models: dict[Name, str] = Field(min_length=1, description="the rows of the results table: the folder of each model")
     mpcl: dict[Name, Pretraining] = Field(description="pretraining runs; {} leaves the branch out")
@@ -135,17 +138,20 @@ class Lists(Section):
     def folders_match(self) -> "Lists":
         """The lists hold the folders DVC follows: each has one right value."""
         adaptors = {name: f"adaptor/{name}" for name in self.granularities}
-        models = {"pixels": "images", "encoder": "encoder", **adaptors}
+        models = {"pixels": "images", "encoder": "encoder", "chosen": "choice", **adaptors}
+        models |= {f"distilled_{name}": f"distillation/{name}" for name in self.distillations}
         for stage, names in (
             ("fusion", self.fusions),
             ("baseline", self.baselines),
             ("supervised_model", self.supervised_models),
         ):
             models |= {name: f"{stage}/{name}" for name in names}
+        taught = {"encoder": "encoder"} | {name: f"fusion/{name}" for name in self.fusions if name != "supervised"}
         for title, met, allowed in (
             ("granularities", self.granularities, adaptors),
             ("fusions", self.fusions, FUSIONS),
             ("baselines", self.baselines, BASELINES),
+            ("distillations", self.distillations, taught),
             ("models", self.models, models),
             ("mrt", self.mrt, {"tables": "evaluation"}),
         ):

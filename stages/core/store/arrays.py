@@ -42,6 +42,8 @@ ARRAYS = {
     "splits": Declaration(("run", "pair"), ("bool",), 64, "whether a pair is tested in a run, not trained on"),
     "order": Declaration(("seed",), ("int64",), 4096, "training rows in k-means++ order"),
     "records": Declaration(("record", "pair"), ("int64",), 4096, "training row, and position of the seed then nearest"),
+    "mean": Declaration(("dim",), ("float32",), 4096, "of the features that a whitening was fitted to"),
+    "projection": Declaration(("dim", "component"), ("float32",), 4096, "whitened features: (x - mean) @ projection"),
     "labels": Declaration(("image",), ("int64",), 4096, "cluster of each training row"),
     "centroids": Declaration(("cluster", "dim"), ("float32",), 256, "mean of each cluster"),
     "embeddings": Declaration(("image", "dim"), ("float32",), 256, "embeddings of a trained model, unit length"),

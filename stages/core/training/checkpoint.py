@@ -70,17 +70,43 @@ def checksum(tensors: dict[str, Tensor]) -> str:
     return total.hexdigest()
 
 
+def replace(file: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Writes tensors in place of a file; a kill at any moment leaves the old or the new one, whole."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_suffix(".new")
+    save_file(tensors, fresh, metadata=metadata | {"sha256": checksum(tensors)})
+    with fresh.open("rb") as stream:
+        os.fsync(stream.fileno())
+    os.replace(fresh, file)
+
+
+def read(file: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and metadata of `replace`; ValueError names the file if it is missing or damaged."""
+    with reading(file, remedy):
+        with safe_open(file, "pt") as stream:
+            metadata = stream.metadata()
+            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+        if checksum(tensors) != metadata["sha256"]:
+            raise ValueError("its checksum does not match")
+    return tensors, metadata
+
+
+def save_best(folder: Path, module: nn.Module) -> None:
+    """Keeps the module as it is now, beside the checkpoint, in place of what was best before."""
+    replace(folder / "best.safetensors", settled(module.state_dict()), {})
+
+
+def load_best(folder: Path, module: nn.Module) -> None:
+    """Brings the module back to what `save_best` kept last."""
+    tensors, _ = read(folder / "best.safetensors", f"delete {folder} to start this stage again")
+    module.load_state_dict(tensors)
+
+
 def save(
     folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer, history: list[dict[str, int | float]]
 ) -> None:
     """Replaces the checkpoint by the present state; a kill at any moment leaves the old or the new one, whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = pack(module, optimizer)
-    fresh = folder / "checkpoint.new"
-    save_file(tensors, fresh, metadata={"history": json.dumps(history), "sha256": checksum(tensors)})
-    with fresh.open("rb") as stream:
-        os.fsync(stream.fileno())
-    os.replace(fresh, folder / "checkpoint.safetensors")
+    replace(folder / "checkpoint.safetensors", pack(module, optimizer), {"history": json.dumps(history)})
 
 
 def resume(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> list[dict[str, int | float]]:
@@ -91,13 +117,10 @@ def resume(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) ->
     file = folder / "checkpoint.safetensors"
     if not file.exists():
         return []
-    with reading(file, f"delete {folder} to start this stage again"):
-        with safe_open(file, "pt") as stream:
-            metadata = stream.metadata()
-            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
-        history, expected = json.loads(metadata["history"]), metadata["sha256"]
-        if checksum(tensors) != expected:
-            raise ValueError("its checksum does not match")
+    remedy = f"delete {folder} to start this stage again"
+    tensors, metadata = read(file, remedy)
+    with reading(file, remedy):
+        history = json.loads(metadata["history"])
         module.load_state_dict({n.removeprefix("module."): t for n, t in tensors.items() if n.startswith("module.")})
         load_optimizer(optimizer, {n: t for n, t in tensors.items() if n.startswith("optimizer.")})
     log.info("continues after epoch %d (%s)", len(history), file)

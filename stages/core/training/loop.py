@@ -29,6 +29,7 @@ class Batch(NamedTuple):
 
 Read = Callable[[Tensor], Tensor | None]
 Step = Callable[[Batch, torch.Generator], dict[str, Tensor]]
+Watch = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def fit(
     step: Step,
     seed: int,
     folder: Path,
+    watch: Watch | None = None,
 ) -> list[dict[str, int | float]]:
     """Takes a `step` for every batch of `loader` in every epoch; returns one row per epoch, the means of its values.
 
@@ -87,6 +89,9 @@ def fit(
     they are this process's part of a sum over all processes. Every epoch draws from a generator of its own (seed,
     epoch), so a run continued from a checkpoint ends with the same bytes. A loss that is not finite stops the run with
     a ValueError and leaves the checkpoint of the last good epoch in `folder`.
+
+    `watch` says after each epoch how good `trained` is, the history's column `criterion`. At the end `trained` is as it
+    was after the best epoch, the first of those that tie.
     """
     rates = [group["lr"] for group in optimizer.param_groups]
     history = checkpoint.resume(folder, trained, optimizer)
@@ -113,11 +118,23 @@ def fit(
         processes.add_up([sums])
         history.append({"epoch": epoch + 1} | dict(zip(totals, sums.tolist(), strict=True)))
         require_finite(history, folder)
+        if watch is not None:
+            history[-1]["criterion"] = watch()
+            if best(history) == len(history) - 1 and processes.rank() == 0:
+                checkpoint.save_best(folder, trained)
         if processes.rank() == 0:
             checkpoint.save(folder, trained, optimizer, history)
         shown_values = ", ".join(f"{name} {value:.4f}" for name, value in history[-1].items() if name != "epoch")
         log.info("epoch %d/%d: %s", epoch + 1, schedule.epochs, shown_values)
+    if watch is not None:
+        processes.wait()
+        checkpoint.load_best(folder, trained)
     return history
+
+
+def best(history: list[dict[str, int | float]]) -> int:
+    """The index of the epoch with the highest criterion, the first of those that tie."""
+    return max(range(len(history)), key=lambda i: (history[i]["criterion"], -i))
 
 
 def require_finite(history: list[dict[str, int | float]], folder: Path) -> None:

@@ -1,0 +1,267 @@
+"""ONE model, chosen without labels: which adaptors, how strong, which input, and what lies behind.
+
+Reads   images, encoder, every adaptor set, fusion and distillation
+Writes  weights.safetensors, config.json   the chosen model: strength folded in, whitening as its last layer
+        README.md            its card
+        criterion.csv        every candidate: its criterion on each task, its agreement and cost, where it falls
+        choice.json          what was chosen and why; criteria of encoder and chosen model with intervals
+        neighbours.parquet   sampled images: their nearest under the encoder and under the chosen model
+
+The encoder is a candidate: where nothing is better, it is handed out. Where no task can tell, it is, too.
+"""
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field
+from torch import nn
+
+from stages.core.compute import device
+from stages.core.encoder.extract import embed
+from stages.core.encoder.model import Model, load, save
+from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.selection import card, criterion
+from stages.core.selection.decision import Judged, decide, falls, interval
+from stages.core.selection.forms import Form, behind, finish, shape
+from stages.core.store import arrays
+from stages.core.store.collection import Collection, open_pixels, read_tables
+
+ENCODER = Form("encoder")
+
+
+class Params(schema.Section):
+    criterion: criterion.CriterionSettings
+    reference: criterion.Reference = Field(description="whose neighbours should be kept")
+    first_strength: float = Field(gt=0, le=1, description="share of what adaptors add at which all models are compared")
+    strengths: list[float] = Field(description="at which the finalists are measured, too")
+    finalists: int = Field(ge=1, description="models, the best by the criterion, that are looked at further")
+    layers: list[Literal["half", "full"]] = Field(description="whitenings tried behind each model")
+    dims: list[int] = Field(description="to which they reduce")
+    scales: list[float] = Field(description="sides of the finalists' input, in sides of the encoder's own")
+    mirrored: bool = Field(description="try the mean with the mirror image's embedding, where the cost allows")
+    cost: float = Field(ge=1, description="the most an embedding may cost, in passes of the encoder at its own side")
+    errors: float = Field(ge=0, description="standard errors within which candidates count as equal: the gentlest wins")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """All that was measured of one sample: the candidates by their form's name."""
+
+    sample: criterion.Sample
+    reference: dict[str, np.ndarray]
+    forms: dict[str, Form] = field(default_factory=dict)
+    measured: dict[str, Judged] = field(default_factory=dict)
+    nearest: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+
+    def value(self, name: str) -> float:
+        return criterion.mean_over_tasks(self.measured[name].score, self.sample)
+
+    def best_of(self, model: str) -> float:
+        return max(self.value(name) for name, form in self.forms.items() if form.model == model)
+
+
+def inputs(params: Params, model: Model) -> Iterator[tuple[float, bool, float]]:
+    """The (scale, mirrored, cost) that the budget allows beside the plain one."""
+    for scale in params.scales:
+        side = criterion.round_side(scale * model.config.size, model)
+        for mirrored in (False, True) if params.mirrored else (False,):
+            cost = (side / model.config.size) ** 2 * (1 + mirrored)
+            if 1 < cost <= params.cost:
+                yield side / model.config.size, mirrored, cost
+
+
+def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, params: Params) -> None:
+    """Adds a model in one strength and input, with all that may lie behind it, to the trial."""
+    seen = criterion.see(shape(model, form).to(device.best()), pixels, trial.sample, params.criterion)
+    for candidate, embeddings in behind(form, model.reduction, seen, params.dims, params.layers):
+        count = params.criterion.neighbours
+        score, kept = criterion.score(embeddings, trial.reference, trial.sample, count)
+        trial.forms[candidate.name], trial.measured[candidate.name] = candidate, Judged(score, kept)
+        trial.nearest[candidate.name] = criterion.neighbours(embeddings.plain, trial.sample, count)
+
+
+def compare(models: dict[str, Path], pixels: arrays.Reader, sample: criterion.Sample, params: Params) -> Trial:
+    """Measures every model in one strength, then the best of them in others and at other inputs, and so the encoder."""
+    encoder = load(models["encoder"]).to(device.best())
+    looks = criterion.refer(encoder, pixels, sample, params.reference, params.criterion)
+    trial = Trial(sample, criterion.neighbours(looks, sample, params.criterion.neighbours))
+    for name, folder in models.items():
+        model = load(folder)
+        measure(trial, model, Form(name, params.first_strength if model.adaptors else 1.0), pixels, params)
+    others = sorted((name for name in models if name != "encoder"), key=trial.best_of, reverse=True)
+    for name in others[: params.finalists]:
+        model = load(models[name])
+        for strength in params.strengths:
+            if strength != params.first_strength:
+                measure(trial, model, Form(name, strength), pixels, params)
+        best = max((n for n, form in trial.forms.items() if form.model == name), key=trial.value)
+        for scale, mirrored, cost in inputs(params, model):
+            form = Form(name, trial.forms[best].strength, scale, mirrored, cost=cost)
+            measure(trial, model, form, pixels, params)
+    for scale, mirrored, cost in inputs(params, encoder):
+        measure(trial, encoder.cpu(), Form("encoder", 1.0, scale, mirrored, cost=cost), pixels, params)
+    return trial
+
+
+def build(folder: Path, form: Form, pixels: arrays.Reader, collection: Collection, params: Params) -> Model:
+    """The chosen form as a model; a whitening is fitted anew, to all training images."""
+    model = load(folder)
+    own: nn.Module = model.reduction
+    shaped = shape(model, form)
+    if form.layer in ("half", "full"):
+        shaped.to(device.best())
+        batch, precision = params.criterion.batch, params.criterion.precision
+        known = embed(shaped, pixels, collection.train, batch, precision, "whitening")
+    else:
+        known = np.empty((0, shaped.dim), np.float32)
+    shaped.cpu()
+    finish(shaped, own, form, known)
+    return shaped
+
+
+def reasons(trial: Trial, chosen: str, errors: float) -> list[str]:
+    """Why this one, in sentences."""
+    allowed = [
+        name
+        for name in trial.forms
+        if name == ENCODER.name or not falls(trial.measured[name], trial.measured[ENCODER.name], trial.sample, errors)
+    ]
+    best = max(allowed, key=trial.value)
+    lines = [
+        f"{len(trial.forms)} candidates were compared on {len(trial.sample.rows)} training images of "
+        f"{len(trial.sample.parts())} task(s); {len(trial.forms) - len(allowed)} fall below the encoder on a task."
+    ]
+    if best != chosen:
+        lines.append(
+            f"{best} has the highest criterion ({100 * trial.value(best):.1f}); {chosen} "
+            f"({100 * trial.value(chosen):.1f}) is as good within {errors:g} standard errors and keeps more of the "
+            "reference's neighbours."
+        )
+    else:
+        lines.append(f"{chosen} has the highest criterion ({100 * trial.value(chosen):.1f}).")
+    before = trial.value(ENCODER.name)
+    lines.append(f"The encoder as it is has {100 * before:.1f}.")
+    return lines
+
+
+def write_candidates(trial: Trial, chosen: str, errors: float, file: Path) -> None:
+    """One line per candidate, the best first."""
+    parts, encoder = trial.sample.parts(), trial.measured[ENCODER.name]
+    header = ["name", "model", "strength", "scale", "mirrored", "layer", "dim", "cost", "criterion", "agreement"]
+    with file.open("w", newline="", encoding="utf-8") as lines:
+        out = csv.writer(lines, lineterminator="\n")
+        out.writerow([*header, "falls", "chosen", *parts])
+        for name in sorted(trial.forms, key=trial.value, reverse=True):
+            form, measured = trial.forms[name], trial.measured[name]
+            below = [] if name == ENCODER.name else falls(measured, encoder, trial.sample, errors)
+            row = [name, form.model, form.strength, form.scale, int(form.mirrored), form.layer, form.dim or ""]
+            agreement = criterion.mean_over_tasks(measured.agreement, trial.sample)
+            row += [f"{value:.6g}" for value in (form.cost, trial.value(name), agreement)]
+            row += [" ".join(below), int(name == chosen)]
+            out.writerow(row + [f"{measured.score[own].mean():.6g}" for own in parts.values()])
+
+
+def neighbour_table(trial: Trial, chosen: str, collection: Collection) -> pa.Table:
+    """Per sampled image its nearest under the encoder and the chosen model, best first, as rows within the task."""
+    own = collection.rows[trial.sample.rows]
+    records = {"task": [], "row": [], "encoder": [], "chosen": []}
+    for task, places in trial.sample.parts().items():
+        records["task"] += [task] * len(places)
+        records["row"] += own[places].tolist()
+        for key, name in (("encoder", ENCODER.name), ("chosen", chosen)):
+            records[key] += own[places][trial.nearest[name][task]].tolist()
+    rows = pa.list_(pa.int64())
+    return pa.table(
+        records, pa.schema([("task", pa.string()), ("row", pa.int64()), ("encoder", rows), ("chosen", rows)])
+    )
+
+
+def summary(trial: Trial, chosen: str, why: list[str], uncertain: list[str]) -> dict:
+    """What `choice.json` says; criteria with the bounds of their 95 % interval over images."""
+    tasks = list(trial.sample.parts())
+    compared = {}
+    for column, of in [("mean", tasks), *((task, [task]) for task in tasks)]:
+        before, after = (trial.measured[name].score for name in (ENCODER.name, chosen))
+        rows = {"encoder": before, "chosen": after, "difference": after - before}
+        compared[column] = {key: interval(values, trial.sample, of) for key, values in rows.items()}
+    form = trial.forms[chosen]
+    return {
+        "name": chosen,
+        "form": form.__dict__,
+        "why": why,
+        "images": len(trial.sample.rows),
+        "criterion": compared if tasks else {},
+        "uncertain": uncertain,
+    }
+
+
+def unclear(trial: Trial) -> list[str]:
+    """Tasks whose images the encoder cannot tell from each other, by more than chance and one."""
+    found = []
+    for task, own in trial.sample.parts().items():
+        hits = (trial.measured[ENCODER.name].score - criterion.AGREEMENT * trial.measured[ENCODER.name].agreement)[own]
+        if hits.sum() / (1 - criterion.AGREEMENT) <= 2:
+            found.append(task)
+    return found
+
+
+def main(
+    images: Path,
+    encoder: Path,
+    adaptor: Path,
+    fusion: Path,
+    distillation: Path,
+    output: Path,
+    *,
+    params: Params,
+    lists: Lists,
+    seed: int,
+) -> str:
+    models = {"encoder": encoder} | {name: adaptor / name for name in lists.sizes}
+    models |= {name: fusion / name for name in lists.fusions if name != "supervised"}
+    models |= {f"distilled_{name}": distillation / name for name in lists.distillations}
+    tasks = list(lists.tasks)
+    collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
+    settings = params.criterion
+    sample = criterion.draw(collection, settings.images, settings.fewest, seed)
+    trained = dict.fromkeys(collection.tasks[collection.train])
+    uncertain = [task for task in trained if task not in sample.parts()]
+    trial = compare(models, pixels, sample, params) if len(sample.rows) else Trial(sample, {})
+    if trial.forms and (alike := unclear(trial)):
+        uncertain += alike
+        kept = criterion.Sample(*(x[~np.isin(sample.tasks, alike)] for x in (sample.rows, sample.tasks)))
+        trial = compare(models, pixels, kept, params) if len(kept.rows) else Trial(kept, {})
+    if trial.forms:
+        chosen = decide(trial.measured, ENCODER.name, trial.sample, params.errors)
+        why = reasons(trial, chosen, params.errors)
+    else:
+        chosen = ENCODER.name
+        why = [f"No task can tell: each has fewer than {settings.fewest} training images, or images all alike. "
+               "This is the encoder as it is, the safest candidate."]  # fmt: skip
+        trial.forms[chosen], trial.measured[chosen] = ENCODER, Judged(np.empty(0), np.empty(0))
+        trial.nearest[chosen] = {}
+    if trial.forms and uncertain:
+        why.append(f"Left out, for they cannot tell: {', '.join(uncertain)}.")
+    form = trial.forms[chosen]
+    model = build(models[form.model], form, pixels, collection, params)
+    with outputs.folder(output) as folder:
+        save(model, folder)
+        said = summary(trial, chosen, why, uncertain)
+        (folder / "choice.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+        write_candidates(trial, chosen, params.errors, folder / "criterion.csv")
+        pq.write_table(neighbour_table(trial, chosen, collection), folder / "neighbours.parquet")
+        text = card.text(model.config, said, trained, len(collection.train))
+        (folder / "README.md").write_text(text, encoding="utf-8")
+    return f"{chosen}, of {len(trial.forms)} candidates"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

@@ -1,0 +1,181 @@
+"""How good an embedding is, as far as images without labels can tell: two shares for each image, within its own task.
+
+- **Recall**: of two random views of an image, does one find the other among the views of all images? What tells images
+  apart tells fine classes apart; but training on views teaches just this, whatever else is forgotten meanwhile. So
+  these views are unlike those of training: other colours and light rather than other places, angles and strokes.
+- **Agreement**: the share of an image's nearest neighbours that the reference has, too. The reference is the frozen
+  encoder at its most careful: several input sizes (and the mirror image) side by side, half-whitened. It is the
+  counterweight: what forgets how the encoder sees loses it, what comes near the careful look in one pass gains.
+
+The criterion is 3/4 recall + 1/4 agreement.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+
+from stages.core.compute import device
+from stages.core.compute.blocks import blocks
+from stages.core.compute.principal import largest
+from stages.core.encoder.extract import embed
+from stages.core.encoder.model import Model
+from stages.core.encoder.views import Augmentation, augment
+from stages.core.retrieval import whitening
+from stages.core.retrieval.neighbours import nearest
+from stages.core.runner.schema import Section
+from stages.core.store import arrays
+from stages.core.store.collection import Collection
+
+
+class Reference(Section):
+    """The encoder at its most careful."""
+
+    scales: list[float] = Field(min_length=1, description="sides of its inputs, in sides of the encoder's own")
+    mirrored: bool = Field(description="see the mirror image, too; false where left and right differ, as in text")
+    dim: int = Field(ge=1, description="dimensions kept by half whitening (fewer where the data allow fewer)")
+
+
+class CriterionSettings(Section):
+    """How candidates are compared without labels."""
+
+    images: int = Field(ge=2, description="training images drawn from each task, at most")
+    watched: int = Field(ge=2, description="of them, those looked at after each epoch of training")
+    fewest: int = Field(ge=2, description="a task with fewer training images cannot tell, and does not count")
+    views: list[Augmentation] = Field(min_length=2, max_length=2, description="what is drawn for the two views")
+    neighbours: int = Field(ge=1, description="compared with those of the reference")
+    batch: int = Field(ge=1, description="images per forward pass")
+    precision: device.Precision
+
+
+AGREEMENT = 0.25  # its weight
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Training images, as rows of the whole collection; `tasks` has the task of each."""
+
+    rows: Int[np.ndarray, " image"]
+    tasks: np.ndarray
+
+    def parts(self) -> dict[str, Int[np.ndarray, " image"]]:
+        """Where the images of each task stand in the sample."""
+        return {task: np.flatnonzero(self.tasks == task) for task in dict.fromkeys(self.tasks)}
+
+
+def draw(collection: Collection, count: int, fewest: int, seed: int) -> Sample:
+    """Up to `count` training images of each task that has `fewest` of them; none of the others."""
+    train, generator = collection.train, np.random.default_rng(seed)
+    rows = []
+    for task in dict.fromkeys(collection.tasks):
+        own = generator.permutation(train[collection.tasks[train] == task])
+        rows.append(np.sort(own[:count]) if len(own) >= fewest else own[:0])
+    chosen = np.concatenate(rows)
+    return Sample(chosen, collection.tasks[chosen])
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Embeddings of the sample's images, as they are and in two views."""
+
+    plain: Float[np.ndarray, "image dim"]
+    first: Float[np.ndarray, "image dim"]
+    second: Float[np.ndarray, "image dim"]
+
+
+def see(model: Model, pixels: arrays.Reader, sample: Sample, settings: CriterionSettings) -> Seen:
+    """The same views for every model: they depend on the image's place in the sample and nothing else."""
+    where = next(model.parameters()).device
+    plain = embed(model, pixels, sample.rows, settings.batch, settings.precision, "sample")
+    both = []
+    for number, view in enumerate(settings.views):
+        found = [np.empty((0, model.dim), np.float32)]
+        for i, part in enumerate(blocks(len(sample.rows), settings.batch)):
+            generator = torch.Generator().manual_seed(100_003 * number + i)
+            images = device.staged(pixels[sample.rows[part]], where).to(where)
+            with torch.inference_mode(), device.autocast(where, settings.precision):
+                embeddings = model(augment(images, model.config.size, view, generator))
+            found.append(embeddings.float().cpu().numpy())
+        both.append(np.concatenate(found))
+    return Seen(plain, *both)
+
+
+def refer(
+    model: Model, pixels: arrays.Reader, sample: Sample, reference: Reference, settings: CriterionSettings
+) -> Float[np.ndarray, "image dim"]:
+    """The reference's embeddings of the sample; `model` is the plain encoder."""
+    looks = look(model, pixels, sample.rows, reference, settings.batch, settings.precision, "reference")
+    if largest(looks) < 1 or np.ptp(looks, axis=0).max() == 0:
+        return looks
+    return whitening.apply(whitening.fit(looks, min(reference.dim, largest(looks)), "half"), looks)
+
+
+def look(
+    model: Model,
+    pixels: arrays.Reader,
+    rows: np.ndarray,
+    reference: Reference,
+    batch: int,
+    precision: device.Precision,
+    description: str,
+) -> Float[np.ndarray, "image dim"]:
+    """A model's embeddings at several input sizes side by side, together of unit length."""
+    where = next(model.parameters()).device
+    sides = [round_side(scale * model.config.size, model) for scale in reference.scales]
+    looks = [model.seen(side, reference.mirrored).to(where) for side in sides]
+    found = [embed(one, pixels, rows, batch, precision, description) for one in looks]
+    return np.concatenate(found, 1) / math.sqrt(len(found))
+
+
+def round_side(side: float, model: Model) -> int:
+    """The nearest whole side that the network can take: a multiple of a ViT's patch, any for a CNN."""
+    patch = getattr(getattr(model.backbone, "patch_embed", None), "patch_size", None)
+    step = max(patch) if patch is not None else 1
+    return max(step, step * round(side / step))
+
+
+def recall(first: np.ndarray, second: np.ndarray, sample: Sample) -> Float[np.ndarray, " image"]:
+    """Of the two searches of each image, the share that succeeds: 0, 0.5 or 1. Rows are of unit length."""
+    hits = np.zeros(len(first))
+    for own in sample.parts().values():
+        similarity = first[own] @ second[own].T
+        truth = np.arange(len(own))
+        hits[own] = ((similarity.argmax(1) == truth).astype(float) + (similarity.argmax(0) == truth)) / 2
+    return hits
+
+
+def neighbours(embeddings: np.ndarray, sample: Sample, count: int) -> dict[str, Int[np.ndarray, "image neighbour"]]:
+    """Per task the places of each image's nearest others (fewer in a smaller task)."""
+    found = {}
+    for task, own in sample.parts().items():
+        kept = min(count, len(own) - 1)
+        found[task] = nearest(embeddings[own], embeddings[own], kept, exclude_self=True)[1]
+    return found
+
+
+def agreement(
+    embeddings: np.ndarray, reference: dict[str, np.ndarray], sample: Sample, count: int
+) -> Float[np.ndarray, " image"]:
+    """The share of each image's nearest that `reference` (of `neighbours`) names, too."""
+    shares, found = np.zeros(len(embeddings)), neighbours(embeddings, sample, count)
+    for task, own in sample.parts().items():
+        same = found[task][:, :, None] == reference[task][:, None, :]
+        shares[own] = same.any(2).mean(1)
+    return shares
+
+
+def score(
+    seen: Seen, reference: dict[str, np.ndarray], sample: Sample, count: int
+) -> tuple[Float[np.ndarray, " image"], Float[np.ndarray, " image"]]:
+    """The criterion for each image of the sample, in 0..1, and its agreement alone."""
+    kept = agreement(seen.plain, reference, sample, count)
+    return (1 - AGREEMENT) * recall(seen.first, seen.second, sample) + AGREEMENT * kept, kept
+
+
+def mean_over_tasks(values: np.ndarray, sample: Sample) -> float:
+    """The mean of the tasks' means; NaN without any image."""
+    means = [values[own].mean() for own in sample.parts().values()]
+    return float(np.mean(means)) if means else math.nan

@@ -1,0 +1,95 @@
+"""The forms in which a model can be handed out: how strong its adaptors are, how it sees an image, what comes last."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from stages.core.compute.principal import largest
+from stages.core.encoder.model import Model
+from stages.core.retrieval import whitening
+from stages.core.selection.criterion import Seen
+
+Layer = Literal["none", "half", "full", "own"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One candidate.
+
+    `layer` is what lies behind the embedding: nothing, a half or full whitening to `dim` dimensions, or what the model
+    learnt with. `scale` is the side of the input in sides of the encoder's own, `cost` what that and the mirror image
+    cost, in passes of the encoder.
+    """
+
+    model: str
+    strength: float = 1.0
+    scale: float = 1.0
+    mirrored: bool = False
+    layer: Layer = "none"
+    dim: int | None = None
+    cost: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """In a few words, such as `k256 x 0.7, half-whitened to 128`."""
+        words = self.model if self.strength == 1 else f"{self.model} x {self.strength:g}"
+        if self.scale != 1:
+            words += f", at {self.scale:g} times the side"
+        if self.mirrored:
+            words += ", with its mirror image"
+        behind = {"half": "half-whitened", "full": "whitened", "own": "with its own last layer"}
+        return (
+            words
+            if self.layer == "none"
+            else f"{words}, {behind[self.layer]}" + f" to {self.dim}" * (self.layer != "own")
+        )
+
+
+def shape(model: Model, form: Form) -> Model:
+    """A model with its adaptors and input as the form has them, and nothing behind it. It shares no adaptor with it."""
+    bare = Model(model.config.model_copy(update={"reduced": None}))
+    bare.load_state_dict({name: t for name, t in model.state_dict().items() if not name.startswith("reduction.")})
+    if bare.adaptors and form.strength != 1:
+        bare.scale(form.strength)
+    side = round(form.scale * model.config.size)
+    return bare if (side, form.mirrored) == (model.config.size, False) else bare.seen(side, form.mirrored)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1)
+
+
+def behind(
+    base: Form, own: nn.Module, seen: Seen, dims: Sequence[int], layers: Sequence[Layer]
+) -> Iterator[tuple[Form, Seen]]:
+    """Each form with something behind the embeddings of `base`, and its embeddings.
+
+    Whitenings are fitted to the images as they are; those to more dimensions than they span are left out.
+    """
+    yield base, seen
+    if isinstance(own, nn.Linear):
+        weight, bias = own.weight.numpy(), own.bias.numpy()
+        parts = [unit(x @ weight.T + bias) for x in (seen.plain, seen.first, seen.second)]
+        yield replace(base, layer="own", dim=len(weight)), Seen(*parts)
+    for dim in sorted({min(dim, largest(seen.plain)) for dim in dims}):
+        for layer in layers:
+            if dim < 1 or not np.ptp(seen.plain, axis=0).any():
+                continue
+            fitted = whitening.fit(seen.plain, dim, layer)
+            parts = [whitening.apply(fitted, x) for x in (seen.plain, seen.first, seen.second)]
+            yield replace(base, layer=layer, dim=dim), Seen(*parts)
+
+
+def finish(shaped: Model, own: nn.Module, form: Form, known: np.ndarray) -> None:
+    """Puts the form's last layer into a model of `shape`; whitenings are fitted to `known`, all training embeddings."""
+    if form.layer == "own":
+        shaped.reduce(own.weight, own.bias)
+    elif form.layer != "none":
+        fitted = whitening.fit(known, min(form.dim, largest(known)), form.layer)
+        bias = -fitted.mean.astype(np.float64) @ fitted.projection
+        shaped.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(bias.astype(np.float32)))

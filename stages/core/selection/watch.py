@@ -1,0 +1,32 @@
+"""The criterion after each epoch of training, on a small fixed sample."""
+
+from collections.abc import Callable
+
+from stages.core.compute import device
+from stages.core.encoder.model import Model
+from stages.core.selection import criterion
+from stages.core.store import arrays
+from stages.core.store.collection import Collection
+
+
+def watcher(
+    encoder: Model,
+    model: Model,
+    pixels: arrays.Reader,
+    collection: Collection,
+    settings: criterion.CriterionSettings,
+    reference: criterion.Reference,
+    seed: int,
+) -> Callable[[], float] | None:
+    """What gives the criterion of `model` as it is at that moment; None where no task can tell."""
+    sample = criterion.draw(collection, settings.watched, settings.fewest, seed)
+    if not len(sample.rows):
+        return None
+    looks = criterion.refer(encoder.to(device.best()), pixels, sample, reference, settings)
+    known = criterion.neighbours(looks, sample, settings.neighbours)
+
+    def watch() -> float:
+        seen = criterion.see(model, pixels, sample, settings)
+        return criterion.mean_over_tasks(criterion.score(seen, known, sample, settings.neighbours)[0], sample)
+
+    return watch

@@ -1,0 +1,125 @@
+"""One model taught to give in one pass, at its own input size, what it gives in several careful ones.
+
+Reads   images, encoder, the folder of the model that is taught (the encoder, or a fusion)
+Writes  weights.safetensors, config.json   the model: its adaptors, and half whitening as its last layer
+        history.csv                        epoch, loss, criterion
+
+The target of an image is the model's own embedding at larger inputs, averaged with the mirror image's, half-whitened.
+The adaptors behind every block learn to reach it from the plain image, by the cosine; it takes no cluster and no label.
+A plain encoder gets one adaptor set; a fusion goes on with its own.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
+
+from stages.core.compute import device, processes
+from stages.core.compute.principal import largest
+from stages.core.encoder.config import AdaptorConfig
+from stages.core.encoder.model import Model, load, save
+from stages.core.encoder.views import Augmentation, augment
+from stages.core.retrieval import whitening
+from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.selection import criterion
+from stages.core.selection.watch import watcher
+from stages.core.store import arrays
+from stages.core.store.collection import open_pixels, read_tables
+from stages.core.training import checkpoint
+from stages.core.training.history import write_history
+from stages.core.training.loop import Batch, Loader, Schedule, Watch, fit
+
+
+class Params(schema.Section):
+    target: criterion.Reference = Field(description="the careful look that is learnt")
+    width: int = Field(ge=1, description="hidden units of the bottlenecks that a plain encoder gets")
+    epochs: int = Field(ge=1, description="epochs over the training images, at most: the criterion keeps the best")
+    batch: int = Field(ge=2, description="images of a batch")
+    learning_rate: float = Field(gt=0, description="of Adam, at its highest")
+    weight_decay: float = Field(ge=0, description="Adam's own (coupled) decay")
+    warmup: float = Field(ge=0, description="epochs in which the rate rises to its full value")
+    precision: device.Precision
+    augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
+
+
+def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -> Float[Tensor, "image dim"]:
+    """The target of each row; the model gets the whitening that made it as its last layer.
+
+    The whitening is of all looks side by side. One look stands for each of them at the start, so its own map is their
+    sum.
+    """
+    looks = criterion.look(model, pixels, rows, params.target, params.batch, params.precision, "target")
+    whitener = whitening.fit(looks, min(params.target.dim, largest(looks)), "half")
+    count = len(params.target.scales)
+    own = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)
+    bias = -whitener.mean @ whitener.projection
+    model.reduce(torch.from_numpy(own.T.copy()), torch.from_numpy(bias))
+    return torch.from_numpy(whitening.apply(whitener, looks))
+
+
+def train(
+    model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params, watch: Watch | None, seed: int, work: Path
+) -> list[dict[str, int | float]]:
+    """Trains the adaptors of the model towards its own careful look; returns the history."""
+    where = device.best()
+    model.to(where)
+    targets = aim(model, pixels, rows, params)
+    trained = nn.ModuleList(model.adaptors).requires_grad_(True)
+    optimizer = torch.optim.Adam(trained.parameters(), params.learning_rate, weight_decay=params.weight_decay)
+
+    def read(batch: Tensor) -> Tensor:
+        return device.staged(pixels[rows[batch.numpy()]], where)
+
+    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+        mine = processes.share(len(batch.rows))
+        images = batch.content.to(where, non_blocking=True)
+        views = augment(images, model.config.size, params.augmentation, generator)
+        with device.autocast(where, params.precision):
+            embeddings = model(views[mine])
+        wanted = targets[batch.rows][mine].to(where)
+        return {"loss": (1 - cosine_similarity(embeddings.float(), wanted)).sum() / len(batch.rows)}
+
+    loader, schedule = Loader(len(rows), params.batch, lambda epoch: read), Schedule(params.epochs, params.warmup, 0.0)
+    return fit(trained, optimizer, schedule, loader, step, seed, work, watch)
+
+
+def main(
+    images: Path,
+    encoder: Path,
+    taught: Path,
+    output: Path,
+    *,
+    name: str,
+    params: Params,
+    settings: criterion.CriterionSettings,
+    reference: criterion.Reference,
+    lists: Lists,
+    seed: int,
+) -> str:
+    model, tasks = load(taught), list(lists.tasks)
+    collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
+    inputs = [params, settings, reference, seed, pixels.digest]
+    inputs += [checkpoint.digest(folder / "weights.safetensors") for folder in (encoder, taught)]
+    work = checkpoint.work_folder("distillation", name, *inputs)
+    if not model.adaptors:
+        torch.manual_seed(seed)  # nn.Linear draws from the global generator; nothing else here does
+        config = AdaptorConfig(names=["distilled"], width=params.width, fusion="average")
+        model.insert(model.new_adaptors(config), config)
+    watch = watcher(load(encoder), model, pixels, collection, settings, reference, seed)
+    history = train(model, pixels, collection.train, params, watch, seed, work)
+    with outputs.folder(output) as folder:
+        save(model, folder)
+        write_history(history, folder, ["epoch", "loss", *(["criterion"] if watch else [])])
+    checkpoint.clear(work)
+    last = history[-1]
+    return f"loss {history[0]['loss']:.3f} to {last['loss']:.3f}, {len(history)} epochs"
+
+
+if __name__ == "__main__":
+    command.run(main, Params, settings="choice.criterion", reference="choice.reference")
