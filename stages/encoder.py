@@ -35,6 +35,15 @@ class Params(schema.Section):
         ge=8, description="side of the encoder's input, px; null where the folder's config says it"
     )
     resize: int = Field(ge=8, description="side of the square before the centre crop, px: images.side")
+    kwargs: dict[str, int | float | bool | str] = Field(
+        description="arguments of timm's constructor for timm and file, such as pad_type: same for weights of TensorFlow"
+    )
+    mean: list[float] | None = Field(
+        min_length=3, max_length=3, description="of the input's channels, in 0..1; null: as timm has it"
+    )
+    std: list[float] | None = Field(
+        min_length=3, max_length=3, description="of the input's channels, in 0..1; null: as timm has it"
+    )
 
     @model_validator(mode="after")
     def names_what_it_needs(self) -> "Params":
@@ -42,12 +51,20 @@ class Params(schema.Section):
         if any((value is None) != folder for value in values):
             wanted = "null for source: folder" if folder else f"given for source: {self.source}"
             raise ValueError(f"architecture and side must be {wanted}, met {self.architecture!r} and {self.side!r}")
+        if folder and (self.kwargs or self.mean or self.std):
+            raise ValueError("kwargs, mean and std are in the config.json of a folder: give {}, null and null")
         if self.side is not None and self.side > self.resize:
             raise ValueError(f"side {self.side} is larger than resize {self.resize}")
         return self
 
 
-def read_backbone(file: Path) -> dict[str, Tensor]:
+def classifiers(architecture: str) -> tuple[str, ...]:
+    """What timm calls the architecture's classifiers, as beginnings of tensor names."""
+    named = getattr(timm.get_pretrained_cfg(architecture, allow_unregistered=True), "classifier", None) or ()
+    return tuple(f"{name}." for name in ("head", "fc", *((named,) if isinstance(named, str) else named)))
+
+
+def read_backbone(file: Path, architecture: str) -> dict[str, Tensor]:
     """The backbone's tensors in a checkpoint: wrappers such as `teacher` or `state_dict` opened, heads dropped."""
     try:
         tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
@@ -64,7 +81,7 @@ def read_backbone(file: Path) -> dict[str, Tensor]:
         if any(name.startswith(prefix + "blocks.") for name in tensors):
             # What lies outside the backbone (a projection head) goes with the prefix.
             tensors = {n.removeprefix(prefix): value for n, value in tensors.items() if n.startswith(prefix)}
-    return {name: value for name, value in tensors.items() if not name.startswith(("head.", "fc."))}
+    return {name: value for name, value in tensors.items() if not name.startswith(classifiers(architecture))}
 
 
 def describe(params: Params) -> Config:
@@ -76,11 +93,11 @@ def describe(params: Params) -> Config:
     return Config(
         architecture=params.architecture,
         # A CNN takes any size; a ViT is built for one.
-        kwargs={"img_size": params.side} if known.fixed_input_size else {},
+        kwargs=({"img_size": params.side} if known.fixed_input_size else {}) | params.kwargs,
         size=params.side,
         resize=params.resize,
-        mean=tuple(known.mean),
-        std=tuple(known.std),
+        mean=tuple(params.mean or known.mean),
+        std=tuple(params.std or known.std),
     )
 
 
@@ -100,7 +117,7 @@ def build(params: Params, path: Path) -> Model:
         published = timm.create_model(params.architecture, pretrained=True, num_classes=0, **model.config.kwargs)
         fit_tensors(model.backbone, published.state_dict(), params.architecture)
     else:
-        tensors = read_backbone(path)
+        tensors = read_backbone(path, params.architecture)
         if isinstance(model.backbone, VisionTransformer):
             tensors = checkpoint_filter_fn(tensors, model.backbone)
         fit_tensors(model.backbone, tensors, str(path))

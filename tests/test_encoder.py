@@ -10,6 +10,7 @@ from tests.helpers.small import CONFIG, write_encoder
 
 def params(**changes):
     values = {"source": "folder", "path": "x", "architecture": None, "side": None, "resize": 40}
+    values |= {"kwargs": {}, "mean": None, "std": None}
     return Params(**(values | changes))
 
 
@@ -114,17 +115,17 @@ class Bomb:
 def test_read_tensors__runs_no_code_from_a_pickle(tmp_path, capsys):
     torch.save({"state_dict": Bomb()}, tmp_path / "evil.pth")
     with pytest.raises(ValueError, match=r"evil.pth cannot be read as weights"):
-        read_backbone(tmp_path / "evil.pth")
+        read_backbone(tmp_path / "evil.pth", "vit_tiny_patch16_224")
     assert "executed" not in capsys.readouterr().out
 
 
 def test_read_tensors__names_a_file_that_is_damaged_or_no_table(tmp_path):
     (tmp_path / "x.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match=r"x.safetensors cannot be read"):
-        read_backbone(tmp_path / "x.safetensors")
+        read_backbone(tmp_path / "x.safetensors", "vit_tiny_patch16_224")
     torch.save([torch.zeros(2)], tmp_path / "list.pth")
     with pytest.raises(ValueError, match="holds no table of tensors"):
-        read_backbone(tmp_path / "list.pth")
+        read_backbone(tmp_path / "list.pth", "vit_tiny_patch16_224")
 
 
 def test_build__names_similar_architectures(tmp_path):
@@ -143,3 +144,25 @@ def test_params__refuses_what_contradicts_itself(changes):
 def test_build__refuses_a_resize_below_the_input(tmp_path):
     with pytest.raises(ValueError, match=r"encoder.resize is 24; the encoder in .* needs 32 or more"):
         build(params(resize=24), write_encoder(tmp_path / "given"))
+
+
+def test_build__a_file_with_the_architecture_s_own_classifier_arguments_and_normalisation(tmp_path):
+    changes = {"source": "file", "architecture": "mobilenetv2_100", "side": 32, "kwargs": {"pad_type": "same"}}
+    config = Config(
+        architecture="mobilenetv2_100", kwargs={"pad_type": "same"}, size=32, resize=40, mean=(0.5,) * 3, std=(0.5,) * 3
+    )
+    published = Model(config)
+    tensors = published.backbone.state_dict() | {
+        "classifier.weight": torch.zeros(9, 1280),
+        "classifier.bias": torch.zeros(9),
+    }
+    save_file(tensors, tmp_path / "weights.safetensors")
+    model = build(params(**changes, mean=[0.5] * 3, std=[0.5] * 3), tmp_path / "weights.safetensors")
+    assert model.config == config
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(model(images), published(images))
+
+
+def test_params__a_folder_says_its_own_normalisation():
+    with pytest.raises(ValueError, match="in the config.json of a folder"):
+        params(mean=[0.5] * 3)

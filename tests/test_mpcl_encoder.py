@@ -53,7 +53,9 @@ def test_main__the_output_is_an_encoder_that_the_pipeline_takes(images, tmp_path
     output = run(images, tmp_path / "out")
     network = model.load(output)
     assert network(torch.rand(2, 3, 32, 32)).shape == (2, 24)
-    taken = encoder_stage.Params(source="folder", path=str(output), architecture=None, side=None, resize=32)
+    taken = encoder_stage.Params(
+        source="folder", path=str(output), architecture=None, side=None, resize=32, kwargs={}, mean=None, std=None
+    )
     encoder_stage.main(output, tmp_path / "encoder", params=taken)
     header, *rows = (output / "history.csv").read_text().splitlines()
     assert len(rows) == 2 and header.startswith("epoch,loss,contrast,spread,loss_1,loss_2,accuracy_1")
