@@ -28,9 +28,10 @@ granularities:           # k of k-means, fitted to {train_images} images to trai
 {granularities}
 seeds: {{largest: {largest}}}     # the largest k
 
-adaptor:                 # takes longer to learn from photographs than from characters
-  gamma: 10
-  epochs: 10
+images: {{side: 96}}       # twice what the encoder sees: a careful look sees more of the image
+encoder: {{resize: 96, crop: 96}}
+adaptor:                 # of its epochs the criterion keeps the best
+  epochs: 6
   batch: 64
   learning_rate: 0.003
   # Mirrored, cut down to a fifth, never bold. A task whose left and right differ, such as text, needs `flip: 0`.
@@ -40,11 +41,15 @@ fusion:                  # the same for pairs of views, here and below
   neighbour: &learning {{augmentation: {{<<: *views, jitter: 0.2}}}}
   supervised: *learning
 supervised_model: {{full: *learning, one: *learning}}
+distillation:            # photographs may be mirrored; a task whose left and right differ needs `mirrored: false`
+  target: &careful {{mirrored: true}}
+  augmentation: {{flip: 0.5}}
+choice: {{reference: *careful}}
 
 # For another encoder, which timm fetches once:
-# images: {{side: 256}}    # as `resize`
+# images: {{side: 336}}    # as `resize` and `crop`: 1.5 times what it sees
 # encoder: {{source: timm, path: ../../requirements.lock, architecture: vit_small_patch16_224.dino, side: 224,
-#   resize: 256}}
+#   resize: 336, crop: 336}}
 
 # Off: pretraining, visual analogies, metric learning with labels. params.yaml at the root has an example of each.
 mpcl: {{}}

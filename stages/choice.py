@@ -71,11 +71,11 @@ class Trial:
 def inputs(params: Params, model: Model) -> Iterator[tuple[float, bool, float]]:
     """The (scale, mirrored, cost) that the budget allows beside the plain one."""
     for scale in params.scales:
-        side = criterion.round_side(scale * model.config.size, model)
+        side = criterion.round_side(scale * model.config.side, model)
         for mirrored in (False, True) if params.mirrored else (False,):
-            cost = (side / model.config.size) ** 2 * (1 + mirrored)
+            cost = (side / model.config.side) ** 2 * (1 + mirrored)
             if 1 < cost <= params.cost:
-                yield side / model.config.size, mirrored, cost
+                yield side / model.config.side, mirrored, cost
 
 
 def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, params: Params) -> None:

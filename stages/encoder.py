@@ -35,8 +35,11 @@ class Params(schema.Section):
         ge=8, description="side of the encoder's input, px; null where the folder's config says it"
     )
     resize: int = Field(ge=8, description="side of the square before the centre crop, px: images.side")
+    crop: int | None = Field(
+        ge=8, description="side of the centre crop, px, scaled to the encoder's input; null: the input's own side"
+    )
     kwargs: dict[str, int | float | bool | str] = Field(
-        description="arguments of timm's constructor for timm and file, such as pad_type: same for weights of TensorFlow"
+        description="arguments of timm's constructor (timm and file), such as pad_type: same for weights of TensorFlow"
     )
     mean: list[float] | None = Field(
         min_length=3, max_length=3, description="of the input's channels, in 0..1; null: as timm has it"
@@ -53,8 +56,9 @@ class Params(schema.Section):
             raise ValueError(f"architecture and side must be {wanted}, met {self.architecture!r} and {self.side!r}")
         if folder and (self.kwargs or self.mean or self.std):
             raise ValueError("kwargs, mean and std are in the config.json of a folder: give {}, null and null")
-        if self.side is not None and self.side > self.resize:
-            raise ValueError(f"side {self.side} is larger than resize {self.resize}")
+        for name, value in (("crop", self.crop), ("side", None if self.crop else self.side)):
+            if value is not None and value > self.resize:
+                raise ValueError(f"{name} {value} is larger than resize {self.resize}")
         return self
 
 
@@ -101,16 +105,26 @@ def describe(params: Params) -> Config:
     )
 
 
+def crop(model: Model, params: Params) -> Model:
+    """The model for the squares that are stored: `size` is what it sees of them, scaled to the network's own side.
+
+    Stored larger than the network's input, they let a careful look see more than the plain one.
+    """
+    side, size = model.config.side, params.crop or model.config.size
+    changes = {"resize": params.resize, "size": size, "scaled": None if size == side else side}
+    model.config = model.config.model_copy(update=changes)
+    return model
+
+
 def build(params: Params, path: Path) -> Model:
     """The encoder with its weights, from any of the three sources."""
     if params.source == "folder":
         model = load(path)
-        if params.resize < model.config.size:
+        if params.resize < (params.crop or model.config.size):
             raise ValueError(
                 f"encoder.resize is {params.resize}; the encoder in {path} needs {model.config.size} or more"
             )
-        model.config = model.config.model_copy(update={"resize": params.resize})
-        return model
+        return crop(model, params)
     model = Model(describe(params))
     if params.source == "timm":
         log.info("fetching the weights of %s", params.architecture)
@@ -121,7 +135,7 @@ def build(params: Params, path: Path) -> Model:
         if isinstance(model.backbone, VisionTransformer):
             tensors = checkpoint_filter_fn(tensors, model.backbone)
         fit_tensors(model.backbone, tensors, str(path))
-    return model
+    return crop(model, params)
 
 
 def main(path: Path, output: Path, *, params: Params) -> str:
@@ -130,7 +144,7 @@ def main(path: Path, output: Path, *, params: Params) -> str:
         save(model, folder)
     count = sum(parameter.numel() for parameter in model.parameters())
     return (
-        f"{model.config.architecture}, {count:,} parameters, {model.dim}-D embeddings of {model.config.size} px images"
+        f"{model.config.architecture}, {count:,} parameters, {model.dim}-D embeddings of {model.config.side} px images"
     )
 
 

@@ -10,7 +10,7 @@ from tests.helpers.small import CONFIG, write_encoder
 
 def params(**changes):
     values = {"source": "folder", "path": "x", "architecture": None, "side": None, "resize": 40}
-    values |= {"kwargs": {}, "mean": None, "std": None}
+    values |= {"crop": None, "kwargs": {}, "mean": None, "std": None}
     return Params(**(values | changes))
 
 
@@ -164,5 +164,5 @@ def test_build__a_file_with_the_architecture_s_own_classifier_arguments_and_norm
 
 
 def test_params__a_folder_says_its_own_normalisation():
-    with pytest.raises(ValueError, match="in the config.json of a folder"):
+    with pytest.raises(ValueError, match=r"in the config\.json of a folder"):
         params(mean=[0.5] * 3)

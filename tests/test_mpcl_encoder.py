@@ -54,7 +54,15 @@ def test_main__the_output_is_an_encoder_that_the_pipeline_takes(images, tmp_path
     network = model.load(output)
     assert network(torch.rand(2, 3, 32, 32)).shape == (2, 24)
     taken = encoder_stage.Params(
-        source="folder", path=str(output), architecture=None, side=None, resize=32, kwargs={}, mean=None, std=None
+        source="folder",
+        path=str(output),
+        architecture=None,
+        side=None,
+        resize=32,
+        crop=None,
+        kwargs={},
+        mean=None,
+        std=None,
     )
     encoder_stage.main(output, tmp_path / "encoder", params=taken)
     header, *rows = (output / "history.csv").read_text().splitlines()

@@ -44,7 +44,7 @@ class Config(BaseModel):
     resize: int = Field(
         ge=1, description="side of the square an image is brought to first, px; the centre of it is the input"
     )
-    enlarged: int | None = Field(
+    scaled: int | None = Field(
         None, ge=1, description="side to which the input is scaled for the network, px; null: it is taken as it is"
     )
     mirrored: bool = Field(False, description="the embedding is the mean of the input's and of its mirror image's")
@@ -58,12 +58,7 @@ class Config(BaseModel):
     @property
     def side(self) -> int:
         """Side of what the network itself sees, px."""
-        return self.enlarged or self.size
-
-    @property
-    def cost(self) -> float:
-        """Of one embedding, in passes of the network at its own input size: pixels and passes are what it costs."""
-        return (self.side / self.size) ** 2 * (1 + self.mirrored)
+        return self.scaled or self.size
 
 
 def read_config(folder: Path) -> Config:

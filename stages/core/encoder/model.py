@@ -27,7 +27,7 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         # A ViT is built for one side; timm brings its position embeddings to another.
-        other = {"dynamic_img_size": True} if config.side != config.size and "img_size" in config.kwargs else {}
+        other = {"dynamic_img_size": True} if config.kwargs.get("img_size", config.side) != config.side else {}
         self.backbone = build_backbone(config.architecture, config.kwargs | other)
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
@@ -48,7 +48,7 @@ class Model(nn.Module):
     def new_adaptors(self, config: AdaptorConfig) -> list[Adaptors]:
         """Near-identity adaptors for every block, not yet inserted; what is drawn comes from the global generator."""
         prefix = getattr(self.backbone, "num_prefix_tokens", 0)
-        sizes = block_dims(self.backbone, self.config.size)
+        sizes = block_dims(self.backbone, self.config.side)
         return [Adaptors(d, config.width, len(config.names), config.fusion, config.attention, prefix) for d in sizes]
 
     def insert(self, layers: list[Adaptors], config: AdaptorConfig) -> None:
@@ -65,8 +65,8 @@ class Model(nn.Module):
 
         What lies behind the encoder (a reduction) was made for embeddings of the old input; it is taken over as it is.
         """
-        enlarged = None if side == self.config.size else side
-        other = Model(self.config.model_copy(update={"enlarged": enlarged, "mirrored": mirrored}))
+        scaled = None if side == self.config.size else side
+        other = Model(self.config.model_copy(update={"scaled": scaled, "mirrored": mirrored}))
         other.load_state_dict(self.state_dict(), assign=True)
         return other.requires_grad_(False).eval()
 
@@ -100,7 +100,7 @@ class Model(nn.Module):
     def features(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """The class token after the last norm, not normalised: z = LN(h^L)[class]; without one, the pooled map."""
         x = images.float() / 255 if images.dtype == torch.uint8 else images
-        if self.config.enlarged:
+        if self.config.scaled:
             side = [self.config.side] * 2
             x = nn.functional.interpolate(x, side, mode="bicubic", antialias=True, align_corners=False).clamp(0, 1)
         tokens = self.backbone.forward_features((x - self.mean) / self.std)

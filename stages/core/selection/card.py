@@ -39,7 +39,7 @@ you have labels, test. What the model has not seen anything like (other kinds of
 def text(config: Config, said: dict, tasks: Iterable[str], images: int) -> str:
     """The card in Markdown; `said` is what `choice.json` holds."""
     form = said["form"]
-    seen = f", scaled to {config.side} px for the network" if config.enlarged else ""
+    seen = f", scaled to {config.side} px for the network" if config.scaled else ""
     layers = {"none": "none", "half": "half whitening", "full": "whitening", "own": "what it was distilled with"}
     adaptors = config.adaptors
     return CARD.format(
@@ -51,7 +51,7 @@ def text(config: Config, said: dict, tasks: Iterable[str], images: int) -> str:
         seen=seen + (", averaged with its mirror image" if config.mirrored else ""),
         adaptors=f"{', '.join(adaptors.names)}, at {form['strength']:g} of their strength" if adaptors else "none",
         layer=layers[form["layer"]],
-        cost=config.cost,
+        cost=form["cost"],
         images=images,
         tasks=", ".join(tasks),
         why="\n".join(f"- {line}" for line in said["why"]),

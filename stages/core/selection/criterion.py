@@ -124,7 +124,7 @@ def look(
 ) -> Float[np.ndarray, "image dim"]:
     """A model's embeddings at several input sizes side by side, together of unit length."""
     where = next(model.parameters()).device
-    sides = [round_side(scale * model.config.size, model) for scale in reference.scales]
+    sides = [round_side(scale * model.config.side, model) for scale in reference.scales]
     looks = [model.seen(side, reference.mirrored).to(where) for side in sides]
     found = [embed(one, pixels, rows, batch, precision, description) for one in looks]
     return np.concatenate(found, 1) / math.sqrt(len(found))

@@ -55,8 +55,8 @@ def shape(model: Model, form: Form) -> Model:
     bare.load_state_dict({name: t for name, t in model.state_dict().items() if not name.startswith("reduction.")})
     if bare.adaptors and form.strength != 1:
         bare.scale(form.strength)
-    side = round(form.scale * model.config.size)
-    return bare if (side, form.mirrored) == (model.config.size, False) else bare.seen(side, form.mirrored)
+    side = round(form.scale * model.config.side)
+    return bare if (side, form.mirrored) == (model.config.side, False) else bare.seen(side, form.mirrored)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

@@ -1,0 +1,229 @@
+"""What the chosen model gains, what its choice cost, and how it does beside what needs no training.
+
+    python -m benchmarks.adaptation [--profile NAME] [--seeds 0 1 2] [--without TASK ...] [--distilled] [--candidates]
+
+Each run is the real graph up to `choice`, in a temporary copy of the repository that shares its DVC cache. Its tasks
+need labels: they are read here and by no stage. One JSON line per run and row, R-Precision in percent on the test images
+of each task: the encoder, its best form without training by the criterion at the same cost, that form with query expansion
+and with database-side augmentation, and the chosen model with the bootstrap interval over queries of its difference to
+the encoder.
+
+`--without` leaves each of these tasks out of training in turn, and tests on it. `--distilled` leaves out all but the
+coarsest granularity and the distilled encoder, to save time. `--candidates` tests every candidate of the choice with
+labels: the regret (best less chosen) and the rank correlation of criterion and R-Precision.
+"""
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from ruamel.yaml import YAML
+from scipy.stats import spearmanr
+
+from benchmarks.gain import copy_repository, graph_folder
+from stages.core.compute import device
+from stages.core.encoder.extract import embed
+from stages.core.encoder.model import Model, load
+from stages.core.retrieval.metrics import query_metrics
+from stages.core.retrieval.neighbours import nearest
+from stages.core.selection.forms import Form, finish, shape
+from stages.core.store.collection import Collection, open_pixels, read_tables
+
+ADAPTING = ("seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")
+
+
+def set_values(params: Path, seed: int, unseen: str | None, distilled: bool) -> None:
+    yaml = YAML(typ="safe")
+    values = yaml.load(params.read_text(encoding="utf-8"))
+    values["seed"] = seed
+    for name, task in values["tasks"].items():
+        task.pop("unseen", None)
+        task |= {"unseen": True} if name == unseen else {}
+    if distilled:
+        first = min(values["granularities"], key=lambda name: int(name[1:]))
+        values["granularities"] = {first: f"adaptor/{first}"}
+        values |= {"fusions": {"average": "adaptor"}, "distillations": {"encoder": "encoder"}}
+        kept = ("pixels", "encoder", first, "average", "distilled_encoder", "chosen")
+        values["models"] = {name: folder for name, folder in values["models"].items() if name in kept}
+    with params.open("w", encoding="utf-8") as stream:
+        yaml.dump(values, stream)
+
+
+def reproduce(folder: Path, stage: str) -> float:
+    """Runs the graph up to a stage; returns the seconds it took."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"}
+    start = time.monotonic()
+    subprocess.run(["dvc", "repro", "-q", stage], cwd=folder, env=environment, check=True)
+    return time.monotonic() - start
+
+
+class Bench:
+    """One run's images, and the R-Precision of every query under any embedding."""
+
+    def __init__(self, data: Path, tasks: list[str], batch: int) -> None:
+        self.data, self.batch = data, batch
+        self.collection: Collection = read_tables(data / "images", tasks)
+        self.pixels = open_pixels(data / "images", tasks)
+        self.train, self.test = self.collection.train, np.flatnonzero(~self.collection.is_train)
+
+    def embed(self, model: Model, rows: np.ndarray) -> np.ndarray:
+        return embed(model.to(device.best()), self.pixels, rows, self.batch, "auto", "bench")
+
+    def per_query(self, embeddings: np.ndarray) -> dict[str, np.ndarray]:
+        """R-Precision in percent of each test image that has one of its class beside it, for each task."""
+        found = {}
+        for task in dict.fromkeys(self.collection.tasks[self.test]):
+            own = np.flatnonzero(self.collection.tasks[self.test] == task)
+            values = query_metrics(embeddings[own], self.collection.labels[self.test[own]], 1).r_precision
+            found[task] = 100 * values[~np.isnan(values)]
+        return found
+
+    def expanded(self, embeddings: np.ndarray, database: bool, count: int = 3, alpha: float = 3.0) -> dict:
+        """Each query (alpha query expansion), or each image of the database too, as the weighted sum of its nearest."""
+        found = {}
+        for task in dict.fromkeys(self.collection.tasks[self.test]):
+            own = np.flatnonzero(self.collection.tasks[self.test] == task)
+            x, labels = embeddings[own], self.collection.labels[self.test[own]]
+            similar, places = nearest(x, x, min(count, len(own) - 1), exclude_self=True, metric="inner_product")
+            wider = x + (np.maximum(similar, 0)[:, :, None] ** alpha * x[places]).sum(1)
+            wider /= np.linalg.norm(wider, axis=1, keepdims=True)
+            scores = wider @ (wider if database else x).T
+            np.fill_diagonal(scores, -np.inf)
+            relevant = labels[:, None] == labels[None]
+            np.fill_diagonal(relevant, False)
+            sizes, order = relevant.sum(1), np.argsort(-scores, 1, kind="stable")
+            hits = np.take_along_axis(relevant, order, 1).cumsum(1)
+            asked = np.flatnonzero(sizes)
+            found[task] = 100 * hits[asked, sizes[asked] - 1] / sizes[asked]
+        return found
+
+
+def forms(file: Path) -> Iterator[tuple[Form, float, float, bool]]:
+    """The candidates of a choice: form, criterion, cost, whether it is the chosen one."""
+    with file.open(newline="", encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            yield (
+                Form(
+                    row["model"],
+                    float(row["strength"]),
+                    float(row["scale"]),
+                    row["mirrored"] == "1",
+                    row["layer"],
+                    int(row["dim"]) if row["dim"] else None,
+                    float(row["cost"]),
+                ),
+                float(row["criterion"]),
+                float(row["cost"]),
+                row["chosen"] == "1",
+            )
+
+
+def folder_of(data: Path, name: str) -> Path:
+    if name == "encoder":
+        return data / "encoder"
+    if name.startswith("distilled_"):
+        return data / "distillation" / name.removeprefix("distilled_")
+    return next(data / stage / name for stage in ("adaptor", "fusion") if (data / stage / name).exists())
+
+
+def embeddings_of(bench: Bench, wanted: list[Form]) -> Iterator[tuple[Form, np.ndarray]]:
+    """Test embeddings of each form; what lies behind is fitted to the training images, as in the chosen model."""
+    for base in dict.fromkeys((form.model, form.strength, form.scale, form.mirrored) for form in wanted):
+        model = load(folder_of(bench.data, base[0]))
+        shaped = shape(model, Form(*base))
+        train, test = (bench.embed(shaped, rows) for rows in (bench.train, bench.test))
+        for form in (f for f in wanted if (f.model, f.strength, f.scale, f.mirrored) == base):
+            behind = shape(model, Form(*base))
+            finish(behind, model.reduction, form, train)
+            if behind.config.reduced:
+                vectors = test @ behind.reduction.weight.numpy().T + behind.reduction.bias.numpy()
+                yield form, vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+            else:
+                yield form, test
+
+
+def means(found: dict[str, np.ndarray]) -> dict[str, float]:
+    by_task = {task: float(values.mean()) for task, values in found.items()}
+    return {"mean": round(float(np.mean(list(by_task.values()))), 2)} | {t: round(v, 2) for t, v in by_task.items()}
+
+
+def difference(after: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> list[float]:
+    """Mean over tasks of what `after` has more, with the bounds of its 95 % bootstrap interval over queries."""
+    parts = [after[task] - before[task] for task in after]
+    generator = np.random.default_rng(0)
+    drawn = [part[generator.integers(len(part), size=(1000, len(part)))].mean(1) for part in parts]
+    ends = np.quantile(np.mean(drawn, 0), [0.025, 0.975])
+    return [round(float(x), 2) for x in (np.mean([part.mean() for part in parts]), *ends)]
+
+
+def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> None:
+    values = YAML(typ="safe").load((folder / "params.yaml").read_text(encoding="utf-8"))
+    adapting = sum(reproduce(folder, stage) for stage in ADAPTING)
+    choosing = reproduce(folder, "choice")
+    bench = Bench(folder / "data", list(values["tasks"]), values["evaluation"]["batch"])
+
+    def show(row: str, found: dict[str, np.ndarray], **more: object) -> None:
+        kept = {unseen: found[unseen]} if unseen else found
+        print(json.dumps(label | {"row": row} | means(kept) | more), flush=True)
+
+    listed = list(forms(folder / "data/choice/criterion.csv"))
+    free = max((entry for entry in listed if entry[0].model == "encoder"), key=lambda entry: entry[1])[0]
+    chosen = next(form for form, *_, is_chosen in listed if is_chosen)
+    known = dict(embeddings_of(bench, list(dict.fromkeys([Form("encoder"), free]))))
+    plain = bench.per_query(known[Form("encoder")])
+    show("encoder", plain)
+    rival = bench.per_query(known[free])
+    show("without training", rival, form=free.name)
+    show("query expansion", bench.expanded(known[free], False), form=free.name)
+    show("database-side augmentation", bench.expanded(known[free], True), form=free.name)
+    final = bench.per_query(bench.embed(load(folder / "data/choice"), bench.test))
+    kept = [unseen] if unseen else list(final)
+    ours = {task: final[task] for task in kept}
+    less = {"less encoder": difference(ours, {t: plain[t] for t in kept})}
+    less["less without training"] = difference(ours, {t: rival[t] for t in kept})
+    shares = {"choice takes": round(choosing / adapting, 3)} if adapting > 10 else {}
+    show("chosen", final, form=chosen.name, **less, **shares)
+    if candidates:
+        scores = [(form, means(bench.per_query(x))) for form, x in embeddings_of(bench, [entry[0] for entry in listed])]
+        of = {entry[0]: entry[1] for entry in listed}
+        true, criterion = [score["mean"] for _, score in scores], [of[form] for form, _ in scores]
+        best = max(scores, key=lambda entry: entry[1]["mean"])
+        taken = next(score["mean"] for form, score in scores if form == chosen)
+        drawn = np.random.default_rng(0).integers(len(true), size=(1000, len(true)))
+        rhos = [spearmanr(np.array(true)[rows], np.array(criterion)[rows])[0] for rows in drawn]
+        ranks = [round(float(x), 2) for x in (spearmanr(true, criterion)[0], *np.quantile(rhos, [0.025, 0.975]))]
+        row = {
+            "row": "candidates",
+            "count": len(scores),
+            "regret": round(best[1]["mean"] - taken, 2),
+            "spearman": ranks,
+        }
+        print(json.dumps(label | row | {"best": best[0].name, "best mean": best[1]["mean"]}), flush=True)
+        for form, score in sorted(scores, key=lambda entry: -entry[1]["mean"]):
+            print(json.dumps(label | {"row": form.name, "criterion": round(100 * of[form], 2)} | score), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", help="a folder below profiles/; without it the default data")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--without", nargs="+", default=[None], help="tasks to leave out of training in turn")
+    parser.add_argument("--distilled", action="store_true", help="one granularity, and the distilled encoder")
+    parser.add_argument("--candidates", action="store_true", help="test every candidate with labels")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        copy_repository(Path(temporary))
+        inside = graph_folder(Path(temporary), arguments.profile)
+        for seed in arguments.seeds:
+            for unseen in arguments.without:
+                set_values(inside / "params.yaml", seed, unseen, arguments.distilled)
+                measure(inside, {"seed": seed, "without": unseen}, arguments.candidates, unseen)
