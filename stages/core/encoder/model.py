@@ -1,6 +1,6 @@
 """A model on disk: `weights.safetensors` + `config.json`, the frozen encoder with or without its adaptors.
 
-model = load("data/fusion/neighbour")
+model = load("data/choice")
 embeddings = model(torch.stack([model.transform(image) for image in images]))
 """
 
