@@ -266,7 +266,7 @@ def test_main__the_chosen_model_is_the_model_of_the_page(tmp_path):
 
 def test_main__says_why_this_model(world):
     text = page_of(world.draw()).text
-    assert "Adaptor k4, its adaptors at 0.75 of their strength, half-whitened to 8 dimensions" in text
+    assert "Adaptor k4 at 0.75 of its strength, half-whitened to 8 dimensions" in text
     assert "7 candidates were <b>compared</b>." in text
     assert "35.0 → 75.0 +40.0 +35.0 to +45.0" in text
     assert "The best of 7 candidates" in text and "encoder, at 2 times the side, with its mirror image" in text

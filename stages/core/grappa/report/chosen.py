@@ -156,7 +156,7 @@ def highest(values: dict[str, float]) -> str | None:
 
 
 def preferences(choice: Choice, granularities: Sequence[str], table: scores.Scores) -> dict | None:
-    """Per task the granularity it prefers by the criterion, and by R-Precision where labels are; None without two.
+    """Per task the granularity it prefers by the criterion, and by R-Precision where all have one; None without two.
 
     `unused` are granularities that no task prefers by the criterion.
     """
@@ -168,13 +168,14 @@ def preferences(choice: Choice, granularities: Sequence[str], table: scores.Scor
     for task in next(iter(forms.values())).tasks:
         by_criterion = {name: form.tasks[task] for name, form in forms.items()}
         by_labels = {name: table.get(name, task) for name in forms}
+        is_labelled = not any(math.isnan(value) for value in by_labels.values())
         rows.append(
             {
                 "task": task,
                 "criterion": by_criterion,
                 "preferred": highest(by_criterion),
                 "r_precision": by_labels,
-                "best": highest(by_labels),
+                "best": highest(by_labels) if is_labelled else None,
             }
         )
     (strength,) = {form.strength for form in forms.values()}

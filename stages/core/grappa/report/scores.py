@@ -166,7 +166,8 @@ def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict]
     """
     if model not in scores.rows or base not in scores.rows:
         return []
-    pairs = [("As it is", model, base), ("Whitening alone", base + WHITENED, base)]
+    title = "Against the encoder" if is_finished(model) else "As it is"
+    pairs = [(title, model, base), ("Whitening alone", base + WHITENED, base)]
     if is_finished(model):
         pairs.append(("Against whitening alone", model, base + WHITENED))
         fusions = [row for name in FUSIONS if name in scores.rows for row in (name, name + WHITENED)]

@@ -56,9 +56,8 @@ def title_of(row: str) -> Title:
 
 def form_of(candidate: CandidateRow) -> str:
     """A candidate of the choice in words: what it is, and then how strong, how it sees, and what lies behind."""
-    words = [title_of(candidate.model).name]
-    if candidate.strength != 1:
-        words.append(f"its adaptors at {candidate.strength:g} of their strength")
+    strength = f" at {candidate.strength:g} of its strength" if candidate.strength != 1 else ""
+    words = [title_of(candidate.model).name + strength]
     if candidate.scale != 1:
         words.append(f"its input {candidate.scale:g} times as wide")
     if candidate.is_mirrored:

@@ -38,8 +38,8 @@ def test_form_of__says_what_is_not_as_it_was():
     assert wording.form_of(plain) == "Frozen encoder"
     most = replace(plain, model="k8", strength=0.75, scale=1.5, is_mirrored=True, layer="full", dim=64)
     assert wording.form_of(most) == (
-        "Adaptor k8, its adaptors at 0.75 of their strength, its input 1.5 times as wide, averaged with the mirror "
-        "image, whitened to 64 dimensions"
+        "Adaptor k8 at 0.75 of its strength, its input 1.5 times as wide, averaged with the mirror image, "
+        "whitened to 64 dimensions"
     )
     own = replace(plain, model="distilled_average", layer="own", dim=64)
     assert wording.form_of(own) == "Distilled average fusion, with the last layer it learnt"
