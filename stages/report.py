@@ -1,9 +1,10 @@
 """The report: one HTML page that opens offline, and the same numbers for `dvc metrics` and `dvc plots`.
 
 Reads   images/<task>/{pixels.zarr, table.parquet, rejected.csv}, pseudo_labels/<k>/labels.zarr, history.csv of every
-        adaptor and fusion, evaluation/<model>/{metrics.json, whitened.json, queries.parquet, attention.parquet};
-        exactly the items that params.yaml lists.
+        adaptor and fusion, evaluation/<model>/{metrics.json, whitened.json, queries.parquet, attention.parquet},
+        choice/{choice.json, criterion.csv, neighbours.parquet}; exactly the items that params.yaml lists.
 Writes  index.html    everything, self-contained
+        blind.html    the encoder's and the chosen model's results side by side, for a person to judge
         table.md      the results table
         metrics.json  {model: {task or "mean": {r_precision, map_at_r, recall_at_1}}} in percent, and <model>_whitened
         curves.csv    task,model,k,item,r_precision,map_at_r,recall_at_1,r_precision_whitened, a row per task and model
@@ -20,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core.grappa.report import charts, queries, scores, wording
+from stages.core.grappa.report import blind, charts, chosen, neighbours, queries, scores, wording
 from stages.core.report import page
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
@@ -32,6 +33,7 @@ class Params(schema.Section):
     gains: int = Field(ge=0, le=20, description="queries with the largest gain in each task's gallery")
     thumbnail: int = Field(ge=16, le=512, description="largest side of a gallery picture, in pixels")
     rejected: int = Field(ge=0, le=10_000, description="rejected files listed by name")
+    judgements: int = Field(ge=0, le=500, description="pairs of result rows in blind.html")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Task:
     """One task's table in columns, and what was left out of it."""
 
     name: str
+    paths: list[str]
     labels: np.ndarray
     class_names: list[str]
     is_train: np.ndarray
@@ -54,7 +57,8 @@ def read_task(images: Path, name: str) -> Task:
     with (images / name / "rejected.csv").open(newline="", encoding="utf-8") as file:
         rejected = [(row["path"], row["reason"]) for row in csv.DictReader(file)]
     is_train = np.array([split == "train" for split in table["split"].to_pylist()], dtype=bool)
-    return Task(name, table["label"].to_numpy(), table["class_name"].to_pylist(), is_train, rejected)
+    columns = (table["path"].to_pylist(), table["label"].to_numpy(), table["class_name"].to_pylist())
+    return Task(name, *columns, is_train, rejected)
 
 
 def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
@@ -128,6 +132,22 @@ def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str,
     return shown
 
 
+def changed(
+    images: Path, tasks: Sequence[Task], found: dict[str, list[neighbours.Found]], params: Params
+) -> list[dict]:
+    """Of these tasks the images whose neighbours the chosen model changed most, and how many it changed at all."""
+    titles = tuple(wording.title_of(name).name for name in (chosen.ENCODER, scores.CHOSEN))
+    shown = []
+    for task in tasks:
+        own = found.get(task.name, [])
+        most = neighbours.most_changed(own, params.gains)
+        if most:
+            entries = neighbours.show(images / task.name, task.paths, most, titles, params.thumbnail)
+            counts = {"all": len(own), "changed": sum(one.differs for one in own)}
+            shown.append({"task": task.name, "counts": counts, "entries": entries})
+    return shown
+
+
 def branch_pages(lists: Lists) -> list[dict[str, str]]:
     """The reports of the other branches of the graph, by their place beside this one; each is a stage of its own."""
     branches = {"gsp": lists.gsp, "tll": lists.tll, "mpcl": lists.mpcl, "mrt": lists.mrt}
@@ -144,6 +164,7 @@ def main(
     adaptor: Path,
     fusion: Path,
     evaluation: Path,
+    choice: Path,
     output: Path,
     *,
     params: Params,
@@ -159,7 +180,12 @@ def main(
     histories |= {f"fusion@{name}": read_history(fusion / name) for name in lists.fusions}
     compared = scores.comparisons(table, model) if model else []
     gains = table.differences(model, "encoder") if compared else {}
+    chosen_how, found = chosen.read(choice), neighbours.read(choice)
+    # Where the encoder was chosen, the two rows are the same.
+    drawn = [] if chosen_how.is_encoder else neighbours.draw(found, params.judgements, seed=0)
+    unmeasured = [task for task in tasks if task.name not in table.tasks]
     columns = [scores.MEAN, *table.tasks]
+    criteria = [end for sides in chosen_how.compared.values() for side in ("encoder", "chosen") for end in sides[side]]
     ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in columns]
     content = {
         "scores": table,
@@ -169,6 +195,11 @@ def main(
         "best": wording.best_rows(table, [*lists.supervised_models, "supervised"]),
         "place": wording.placement(ends),
         "has_encoder": "encoder" in table.rows,
+        "choice": chosen_how,
+        "place_criterion": wording.placement(criteria),
+        "preferences": chosen.preferences(chosen_how, list(granularities), table),
+        "changed": changed(images, unmeasured, found, params),
+        "judgements": len(drawn),
         "curves": charts.granularity_charts(table, granularities),
         "galleries": galleries(images, evaluation, tasks, model, params) if compared else [],
         "attention": charts.attention_maps(evaluation, [name for name in models if name in lists.fusions], lists.tasks),
@@ -182,6 +213,9 @@ def main(
     }
     with outputs.folder(output) as folder:
         page.write(folder, "grappa/report/report", content | wording.WORDS, scores.as_json(table))
+        pairs = neighbours.comparisons(images, {task.name: task.paths for task in tasks}, drawn)
+        # Who judges looks closer than who glances at a gallery.
+        blind.write(folder / "blind.html", pairs, 2 * params.thumbnail, seed=0)
         header = ["task", "model", "k", "item", *scores.METRICS, "r_precision_whitened"]
         write_csv(folder / "curves.csv", header, curve_rows(table, granularities))
         epochs = [

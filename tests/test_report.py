@@ -4,16 +4,20 @@ import csv
 import json
 import math
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from stages import report
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
+from tests.helpers import report_world
 from tests.helpers.page import Page, assert_loads_nothing
-from tests.helpers.report_world import FUSIONS, World, lists_of
+from tests.helpers.report_world import FUSIONS, World, lists_of, write_choice
 
 VALUES = {
     "pixels": {"one": 0.2, "two": 0.3},
@@ -46,9 +50,15 @@ def cells_of(markdown: str) -> dict[tuple[str, str], list[str]]:
     return {(row[0].split()[0], row[1]): row[2:] for row in rows if row[1] in ("as it is", "whitened")}
 
 
+def starred(folder: Path) -> list[str]:
+    """The numbers that the results table marks as best."""
+    results, _, _ = (folder / "index.html").read_text(encoding="utf-8").partition('id="curves"')
+    return re.findall(r'<span class="rp best">([0-9.]+)</span>', results)
+
+
 def test_main__page_needs_nothing_from_outside(world):
     text = (world.draw() / "index.html").read_text(encoding="utf-8")
-    assert_loads_nothing(text)
+    assert_loads_nothing(text, beside=["blind.html"])
     page = Page(text)
     assert sum(address.startswith("data:image/jpeg") for address in page.addresses) == len(page.images) > 20
 
@@ -109,9 +119,7 @@ def test_main__differences_are_signed(world):
 
 
 def test_main__star_marks_the_best_and_never_the_oracle(world):
-    page = (world.draw() / "index.html").read_text(encoding="utf-8")
-    marked = re.findall(r'<span class="rp best">([0-9.]+)</span>', page)
-    assert marked == ["49.0", "56.0", "49.0", "47.0"]
+    assert starred(world.draw()) == ["49.0", "56.0", "49.0", "47.0"]
 
 
 def test_main__star_never_marks_what_saw_labels(tmp_path):
@@ -122,7 +130,7 @@ def test_main__star_never_marks_what_saw_labels(tmp_path):
     folder = World(tmp_path, lists, VALUES | {"best": {"one": 0.9, "two": 0.9}}, set()).draw()
     page = (folder / "index.html").read_text(encoding="utf-8")
     assert '<span class="rp">90.0</span>' in page
-    assert re.findall(r'<span class="rp best">([0-9.]+)</span>', page) == ["49.0", "56.0", "49.0", "47.0"]
+    assert starred(folder) == ["49.0", "56.0", "49.0", "47.0"]
 
 
 def test_branch_pages__lead_to_the_pages_of_every_item(world):
@@ -137,7 +145,7 @@ def test_branch_pages__lead_to_the_pages_of_every_item(world):
 def test_main__two_runs_write_the_same_bytes(world):
     first, second = world.draw("first"), world.draw("second")
     names = sorted(path.name for path in first.iterdir())
-    assert names == ["curves.csv", "index.html", "metrics.json", "table.md", "training.csv"]
+    assert names == ["blind.html", "curves.csv", "index.html", "metrics.json", "table.md", "training.csv"]
     assert all((first / name).read_bytes() == (second / name).read_bytes() for name in names)
 
 
@@ -231,3 +239,107 @@ def test_main__pseudo_labels_of_other_images_are_refused(world):
     (folder / "new.zarr").rename(folder / "labels.zarr")
     with pytest.raises(ValueError, match="labels 5 images, the tables hold 24"):
         world.draw()
+
+
+def with_chosen(root: Path, unlabelled: set[str] = frozenset()) -> World:
+    """The world where the chosen model and a distilled one are evaluated, too."""
+    lists = lists_of(["one", "two"], ["k4", "k2"], list(FUSIONS), ["chosen", "distilled_encoder", "encoder"])
+    values = VALUES | {"distilled_encoder": {"one": 0.42, "two": 0.5}, "chosen": {"one": 0.5, "two": 0.49}}
+    shown = {model: {task: v for task, v in own.items() if task not in unlabelled} for model, own in values.items()}
+    return World(root, lists, shown, unlabelled)
+
+
+def test_main__the_chosen_model_is_the_model_of_the_page(tmp_path):
+    folder = with_chosen(tmp_path).draw()
+    page, html = page_of(folder), (folder / "index.html").read_text(encoding="utf-8")
+    assert "rises from 45.0 to 49.5 %" in page.text and "1 of 2 tasks falls: two −1.0" in page.text
+    assert "under the frozen encoder and under the chosen model" in page.text
+    (shown,) = re.findall(r'<tbody class="one">\s*<tr>\s*<th[^>]*rowspan="1">([^<]+)<', html)
+    assert shown == "Chosen model"
+    rows = list(cells_of((folder / "table.md").read_text(encoding="utf-8")))
+    assert rows[-2:] == [("distilled_encoder", "as it is"), ("chosen", "as it is")]
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert "chosen" in metrics and not {"chosen_whitened", "distilled_encoder_whitened"} & set(metrics)
+    assert "Against whitening alone" in page.text and "Chosen model − Frozen encoder, whitened +3.5" in page.text
+    assert "Against the best fusion" in page.text and "Both whitened" not in page.text
+
+
+def test_main__says_why_this_model(world):
+    text = page_of(world.draw()).text
+    assert "Adaptor k4 at 0.75 of its strength, half-whitened to 8 dimensions" in text
+    assert "7 candidates were <b>compared</b>." in text
+    assert "35.0 → 75.0 +40.0 +35.0 to +45.0" in text
+    assert "The best of 7 candidates" in text and "encoder, at 2 times the side, with its mirror image" in text
+
+
+def test_main__granularities_that_no_task_prefers_are_named(world):
+    """k4 at 0.5 is higher, but k2 was not looked at there."""
+    text = page_of(world.draw()).text
+    assert "at 0.75 of their strength" in text
+    assert "one 60.045.0 70.041.0 k4 k2 two 60.048.0 80.055.0 k4 k4" in text
+    assert "No task prefers k2: a rung that" in text
+
+
+@pytest.mark.parametrize("said", [{}, {"uncertain": ["one", "<i>two</i>"]}])
+def test_main__a_choice_that_cannot_tell_is_shown_plainly(world, said):
+    write_choice(world.root / "choice", [], "encoder", **said)
+    folder = world.draw()
+    text = page_of(folder).text
+    assert "It cannot be told which model is best" in text and "the chosen model is the encoder" in text
+    assert ("Cannot tell: one, <i>two</i>" in text) == bool(said)
+    assert "Nothing to compare" in (folder / "blind.html").read_text() and "blind.html" not in page_of(folder).addresses
+
+
+@pytest.mark.parametrize("nothing", [math.nan, None])
+def test_main__a_criterion_without_a_value_is_left_out(world, nothing):
+    sides = {"encoder": [nothing] * 3, "chosen": [nothing] * 3, "difference": [nothing] * 3}
+    write_choice(world.root / "choice", ["one", "two"], criterion={"mean": sides, "one": sides}, uncertain=["two"])
+    text = page_of(world.draw()).text
+    assert "It cannot be told which model is best" in text and "Cannot tell: two" in text
+
+
+def test_main__the_encoder_itself_is_chosen(tmp_path):
+    world = with_chosen(tmp_path)
+    write_choice(tmp_path / "choice", ["one", "two"], "encoder")
+    folder = world.draw()
+    assert "The frozen encoder itself was chosen" in page_of(folder).text
+    assert "Nothing to compare" in (folder / "blind.html").read_text() and "blind.html" not in page_of(folder).addresses
+
+
+@pytest.mark.parametrize("unlabelled", [{"two"}, {"one", "two"}])
+def test_main__tasks_without_labels_show_what_changed_and_lead_to_the_judgement(tmp_path, unlabelled):
+    world = with_chosen(tmp_path, unlabelled)
+    folder = world.draw()
+    page = page_of(folder)
+    assert page.text.count("of 6 sampled images 5 have other neighbours") == len(unlabelled)
+    assert page.text.count("0 of 5 in common") == len(unlabelled)
+    assert page.addresses.count("blind.html") == 3 + (len(unlabelled) == 2)
+    assert {"Image a/5.jpg", "Image a/4.jpg"} <= {image["alt"] for image in page.images}
+    entries = re.findall(r"data-entry='([^']*)'", (folder / "blind.html").read_text(encoding="utf-8"))
+    assert Counter(json.loads(entry)["task"] for entry in entries) == {"one": 3, "two": 3}
+
+
+def test_main__names_of_images_are_escaped_in_both_pages(tmp_path):
+    world = with_chosen(tmp_path, {"two"})
+    file = tmp_path / "images/two/table.parquet"
+    table = pq.read_table(file)
+    hostile = pa.array([f"<script>alert({i})</script>.jpg" for i in range(len(table))])
+    pq.write_table(table.set_column(0, table.schema.field(0), hostile), file)
+    folder = world.draw()
+    assert "<script>alert(5)</script>.jpg" in page_of(folder).text
+    for name in ("index.html", "blind.html"):
+        assert "<script>alert" not in (folder / name).read_text(encoding="utf-8")
+
+
+def test_main__nothing_is_judged_where_none_is_asked_for(world):
+    stages = ("images", "pseudo_labels", "adaptor", "fusion", "evaluation", "choice", "report")
+    params = report_world.PARAMS.model_copy(update={"judgements": 0})
+    report.main(*[world.root / stage for stage in stages], params=params, lists=world.lists)
+    assert "or none was asked for" in page_of(world.root / "report").text
+
+
+def test_main__a_damaged_choice_is_named(world):
+    (world.root / "choice" / "choice.json").write_text('{"why": []}')
+    with pytest.raises(ValueError, match=r"choice\.json is missing or damaged"):
+        world.draw()
+    assert not (world.root / "report").exists()

@@ -13,23 +13,24 @@ from stages.core.runner.lists import Lists
 from stages.core.store import arrays
 from stages.core.store.collection import TABLE
 
-PARAMS = report.Params(gains=2, thumbnail=16, rejected=3)
+PARAMS = report.Params(gains=2, thumbnail=16, rejected=3, judgements=6)
 CLASSES, IMAGES = 4, 6
 FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"}
 
 
-GIVEN = ("root", "seed", "tasks", "granularities", "fusions", "models")
+GIVEN = ("root", "seed", "tasks", "granularities", "fusions", "distillations", "models")
 
 
 def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], baselines: list[str]) -> Lists:
     adaptors = {name: f"adaptor/{name}" for name in granularities}
-    known = {"pixels": "images", "encoder": "encoder"}
+    known = {"pixels": "images", "encoder": "encoder", "distilled_encoder": "distillation/encoder", "chosen": "choice"}
     return Lists(
         root=".",
         seed=0,
         tasks={task: {"source": "folder", "path": task} for task in tasks},
         granularities=adaptors,
         fusions={name: FUSIONS[name] for name in fusions},
+        distillations={"encoder": "encoder"},
         **{name: {} for name in Lists.model_fields if name not in GIVEN},
         # A YAML merge puts the adaptors first; the report must not depend on that.
         models=adaptors | {name: known[name] for name in baselines} | {name: f"fusion/{name}" for name in fusions},
@@ -84,6 +85,50 @@ def queries_of(task: str, seed: int) -> list[dict]:
     return records
 
 
+# Forms of criterion.csv: what follows the name, then the criterion of any task, and of the second one where it differs.
+CANDIDATES = [
+    ("k4 x 0.75, half-whitened to 8", "k4,0.75,1.0,0,half,8,1", 0.7, 0.8),
+    ("k4 x 0.5", "k4,0.5,1.0,0,none,,1", 0.9, 0.5),
+    ("k2 x 0.75", "k2,0.75,1.0,0,none,,1", 0.6, 0.6),
+    ("k4 x 0.75", "k4,0.75,1.0,0,none,,1", 0.5, 0.5),
+    ("distilled_encoder x 0.75", "distilled_encoder,0.75,1.0,0,none,,1", 0.4, 0.4),
+    ("encoder", "encoder,1.0,1.0,0,none,,1", 0.4, 0.3),
+    ("encoder, at 2 times the side, with its mirror image", "encoder,1.0,2.0,1,none,,8", 0.3, 0.3),
+]
+
+
+def write_choice(folder: Path, tasks: list[str], chosen: str = CANDIDATES[0][0], **said: object) -> None:
+    """A choice on these tasks: the chosen finds others than the encoder for every image but the first of each task."""
+    folder.mkdir(parents=True, exist_ok=True)
+    header = ["name", "model", "strength", "scale", "mirrored", "layer", "dim", "cost", "criterion", "agreement"]
+    with (folder / "criterion.csv").open("w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow([*header, "falls", "chosen", *tasks])
+        for name, form, first, second in CANDIDATES:
+            values = [first if i == 0 else second for i in range(len(tasks))]
+            mean = float(np.mean(values)) if tasks else "nan"
+            falls = "two" if name == "k2 x 0.75" else ""
+            lines.writerow([name, *form.split(","), mean, 0.5, falls, int(name == chosen), *values])
+    compared = {
+        column: {"encoder": [0.35, 0.3, 0.4], "chosen": [0.75, 0.7, 0.8], "difference": [0.4, 0.35, 0.45]}
+        for column in (["mean", *tasks] if tasks else [])
+    }
+    found = {"name": chosen, "form": {}, "why": ["7 candidates were <b>compared</b>."], "images": 12, "uncertain": []}
+    text = json.dumps(found | {"criterion": compared} | said)
+    (folder / "choice.json").write_text(text, encoding="utf-8")
+    records = {"task": [], "row": [], "encoder": [], "chosen": []}
+    for task in tasks:
+        for row in range(IMAGES):
+            near = [other for other in range(2 * IMAGES) if other != row]
+            records["task"].append(task)
+            records["row"].append(row)
+            records["encoder"].append(near[:5])
+            records["chosen"].append(near[row : row + 5] if chosen != "encoder" else near[:5])
+    rows = pa.list_(pa.int64())
+    schema = pa.schema([("task", pa.string()), ("row", pa.int64()), ("encoder", rows), ("chosen", rows)])
+    pq.write_table(pa.table(records, schema), folder / "neighbours.parquet")
+
+
 class World:
     """A data folder; `values[model][task]` are R-Precisions as it is, whitened ones lie 0.01 higher."""
 
@@ -98,6 +143,7 @@ class World:
             whitened = {task: entry(value + 0.01) for task, value in values.get(model, {}).items()}
             queries = [record for task in metrics for record in queries_of(task, seed)]
             write_model(root / "evaluation" / model, metrics, whitened, queries)
+        write_choice(root / "choice", list(lists.tasks))
         for name in lists.granularities:
             self.write_adaptor(name)
         for name in lists.fusions:
@@ -126,6 +172,6 @@ class World:
             pq.write_table(pa.Table.from_pylist(weights), self.root / "evaluation" / name / "attention.parquet")
 
     def draw(self, output: str = "report") -> Path:
-        stages = ("images", "pseudo_labels", "adaptor", "fusion", "evaluation")
+        stages = ("images", "pseudo_labels", "adaptor", "fusion", "evaluation", "choice")
         report.main(*[self.root / stage for stage in stages], self.root / output, params=PARAMS, lists=self.lists)
         return self.root / output

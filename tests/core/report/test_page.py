@@ -51,6 +51,15 @@ def test_pages__extend_the_base_and_bring_no_frame_or_colour_of_their_own(file):
     assert not re.search(r"<!doctype|<html|<head>|<style|<body|<footer|prefers-color-scheme|#[0-9a-f]{3,6};", text)
 
 
+def test_templates__one_page_has_a_script_of_its_own():
+    """Votes cannot be counted without; it comes without an address, and the page's policy lets no other run."""
+    texts = {named(file): file.read_text(encoding="utf-8") for file in TEMPLATES}
+    assert [name for name, text in texts.items() if "script-src" in text or "{{ script }}" in text] == [
+        "grappa/report/blind.html.j2"
+    ]
+    assert "default-src 'none'" in texts["report/base.html.j2"]
+
+
 @pytest.mark.parametrize("file", TEMPLATES, ids=named)
 def test_templates__load_nothing_from_outside(file):
     text = file.read_text(encoding="utf-8")

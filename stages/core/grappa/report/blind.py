@@ -1,5 +1,6 @@
 """A page on which a person judges, without knowing which is which, whether the model finds better than the encoder."""
 
+import base64
 import hashlib
 import json
 from collections.abc import Sequence
@@ -64,12 +65,13 @@ def write(file: Path, comparisons: Sequence[BlindComparison], size: int, seed: i
     order = draws.permutation(len(comparisons)).tolist()
     marks = draws.integers(2**32, size=len(comparisons)).tolist()
     entries = [entry(comparisons[i], mark, size) for i, mark in zip(order, marks, strict=True)]
-    code = Path(__file__).with_name("blind.js").read_text(encoding="utf-8")
+    code = "\n" + Path(__file__).with_name("blind.js").read_text(encoding="utf-8")
     content = {
         "entries": entries,
         # The browser keeps votes by this name: those of other pictures or another draw are not taken for this page's.
         "digest": hashlib.sha256(json.dumps(entries).encode()).hexdigest(),
         # The only script of all pages. Names never stand in it: it reads them from escaped attributes.
-        "script": Markup(f"<script>\n{code}</script>"),
+        "script": Markup(f"<script>{code}</script>"),
+        "script_digest": base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
     }
     file.write_text(page.render("grappa/report/blind.html.j2", content), encoding="utf-8")

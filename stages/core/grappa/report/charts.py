@@ -11,7 +11,7 @@ from stages.core.grappa.report import scores
 from stages.core.report import figures, heat_maps
 from stages.core.report.figures import Line
 
-LEVELS = ("encoder", "average", "augmentation", "neighbour")
+LEVELS = ("encoder", "average", "augmentation", "neighbour", scores.CHOSEN)
 STYLED = (*LEVELS, "static", "supervised")  # by the page's style sheet; another fusion is drawn grey
 
 

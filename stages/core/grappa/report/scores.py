@@ -14,6 +14,8 @@ MEAN = "mean"
 ORACLE = "oracle"
 WHITENED = "_whitened"
 FUSIONS = ("neighbour", "augmentation", "average")
+CHOSEN = "chosen"
+DISTILLED = "distilled_"
 NOTHING = dict.fromkeys(METRICS, math.nan)
 
 Numbers = dict[str, dict[str, float]]
@@ -23,7 +25,8 @@ Numbers = dict[str, dict[str, float]]
 class Scores:
     """`rows[model][task or "mean"][metric]`, beside each model a row `<model>_whitened`; NaN where there is no query.
 
-    `choices[oracle row][task]` names the adaptor the oracle took; `queries[task]` counts the queries that were asked.
+    A model that `is_finished` has no such row. `choices[oracle row][task]` names the adaptor the oracle took;
+    `queries[task]` counts the queries that were asked.
     """
 
     tasks: list[str]
@@ -64,9 +67,21 @@ def percent(entry: dict) -> dict[str, float]:
 
 
 def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
-    """The models as the table shows them: baselines, adaptors from coarse to fine, fusions, then what saw labels."""
+    """The models as the table shows them: baselines, adaptors from coarse to fine, fusions, what is distilled from
+    them, what saw labels, and at the end the one to use."""
     known = ["pixels", "encoder", "tldr", "one_set", "many_sets", *granularities, *reversed(FUSIONS), "static"]
-    return sorted(models, key=lambda name: known.index(name) if name in known else len(known))
+
+    def place(name: str) -> int:
+        if name in known:
+            return known.index(name)
+        return len(known) + (2 if name == CHOSEN else 0 if name.startswith(DISTILLED) else 1)
+
+    return sorted(models, key=place)
+
+
+def is_finished(model: str) -> bool:
+    """Whether a whitening, or what replaces it, lies inside the model: to whiten it once more says nothing."""
+    return model == CHOSEN or model.startswith(DISTILLED)
 
 
 def read_metrics(file: Path) -> dict[str, dict]:
@@ -98,7 +113,7 @@ def choose(candidates: dict[str, Numbers], tasks: Sequence[str]) -> dict[str, st
 
 
 def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], tasks: Iterable[str]) -> Scores:
-    """All models in their order, each as it is and whitened, with the oracle after the last single adaptor."""
+    """All models in order, each as it is and, unless it is finished, whitened; the oracle after the adaptors."""
     names, tasks = list(models), list(tasks)
     if MEAN in tasks:
         raise ValueError(
@@ -107,7 +122,8 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
     raw = {}
     for name in names:
         raw[name] = read_metrics(evaluation / name / "metrics.json")
-        raw[name + WHITENED] = read_metrics(evaluation / name / "whitened.json")
+        if not is_finished(name):
+            raw[name + WHITENED] = read_metrics(evaluation / name / "whitened.json")
     queries = {task: entry["queries"] for row in raw.values() for task, entry in row.items()}
     exact = {row: {task: percent(entry) for task, entry in values.items()} for row, values in raw.items()}
     measured = [
@@ -117,7 +133,7 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
     choices = {}
     ordered = {}
     for name in names:
-        ordered |= {row: exact[row] for row in (name, name + WHITENED)}
+        ordered |= {row: exact[row] for row in (name, name + WHITENED) if row in exact}
         if singles and name == singles[-1]:
             for form in ("", WHITENED):
                 candidates = {single: exact[single + form] for single in singles}
@@ -135,24 +151,32 @@ def with_mean(numbers: Numbers, tasks: Sequence[str]) -> Numbers:
 
 
 def headliner(scores: Scores, granularities: Iterable[str]) -> str | None:
-    """The one model to speak of first: the neighbour fusion, else another fusion, else the best single adaptor."""
-    for fusion in FUSIONS:
-        if fusion in scores.rows:
-            return fusion
+    """The one model to speak of first: the chosen one, else the neighbour fusion, another, the best single adaptor."""
+    for name in (CHOSEN, *FUSIONS):
+        if name in scores.rows:
+            return name
     singles = [name for name in granularities if name in scores.rows]
     return max(singles, key=lambda name: rank(scores.get(name, MEAN)), default=None)
 
 
 def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict]:
-    """The four questions a user has, like against like: {title, row, base, differences}; empty without a baseline."""
+    """The questions a user has, like against like: {title, row, base, differences}; empty without a baseline.
+
+    A model that `is_finished` is compared with the encoder whitened, and with the fusion that is best by test labels.
+    """
     if model not in scores.rows or base not in scores.rows:
         return []
-    pairs = [
-        ("As it is", model, base),
-        ("Whitening alone", base + WHITENED, base),
-        ("Both whitened", model + WHITENED, base + WHITENED),
-        ("Best form of each", scores.best_form(model), scores.best_form(base)),
-    ]
+    title = "Against the encoder" if is_finished(model) else "As it is"
+    pairs = [(title, model, base), ("Whitening alone", base + WHITENED, base)]
+    if is_finished(model):
+        pairs.append(("Against whitening alone", model, base + WHITENED))
+        fusions = [row for name in FUSIONS if name in scores.rows for row in (name, name + WHITENED)]
+        if fusions:
+            best = max(fusions, key=lambda row: rank(scores.get(row, MEAN)))
+            pairs.append(("Against the best fusion", model, best))
+    else:
+        pairs.append(("Both whitened", model + WHITENED, base + WHITENED))
+        pairs.append(("Best form of each", scores.best_form(model), scores.best_form(base)))
     return [
         {"title": title, "row": row, "base": against, "differences": scores.differences(row, against)}
         for title, row, against in pairs

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from stages.core.grappa.report import scores
+from stages.core.grappa.report.chosen import CandidateRow
 from stages.core.report import figures
 
 
@@ -28,6 +29,8 @@ TITLES = {
     "one_set": ("One random set", "M+A_1: from pairs of views, no clustering"),
     "many_sets": ("Random sets, fused", "M*(random): trained together from pairs of views"),
     "tldr": ("TLDR-style reduction", "linear, from pairs of neighbours"),
+    "distilled_encoder": ("Distilled encoder", "gives in one pass what the encoder gives at larger inputs"),
+    "chosen": ("Chosen model", "the one to use, taken without labels"),
 }
 
 HOW = {"full": "all weights", "one": "one adaptor set", "many": "fused adaptor sets"}
@@ -43,13 +46,40 @@ def title_of(row: str) -> Title:
         name, about = TITLES[model]
     elif re.fullmatch(r"k[0-9]+", model):
         name, about = f"Adaptor {model}", "one granularity"
+    elif model.startswith(scores.DISTILLED):
+        taught = title_of(model.removeprefix(scores.DISTILLED)).name
+        name, about = f"Distilled {taught[0].lower()}{taught[1:]}", "gives in one pass what it gives at larger inputs"
     else:
         name, about = f"{model.replace('_', ' ').capitalize()} fusion", "one model"
     return Title(name + form, about)
 
 
+def form_of(candidate: CandidateRow) -> str:
+    """A candidate of the choice in words: what it is, and then how strong, how it sees, and what lies behind."""
+    strength = f" at {candidate.strength:g} of its strength" if candidate.strength != 1 else ""
+    words = [title_of(candidate.model).name + strength]
+    if candidate.scale != 1:
+        words.append(f"its input {candidate.scale:g} times as wide")
+    if candidate.is_mirrored:
+        words.append("averaged with the mirror image")
+    behind = {"half": "half-whitened", "full": "whitened"}
+    if candidate.layer in behind:
+        words.append(f"{behind[candidate.layer]} to {candidate.dim} dimensions")
+    elif candidate.layer == "own":
+        words.append("with the last layer it learnt")
+    return ", ".join(words)
+
+
 # What the templates of this room ask for beside their content.
-WORDS = {"title_of": title_of, "whitened": scores.WHITENED, "mean": scores.MEAN, "oracle": scores.ORACLE}
+WORDS = {
+    "title_of": title_of,
+    "form_of": form_of,
+    "is_finished": scores.is_finished,
+    "whitened": scores.WHITENED,
+    "mean": scores.MEAN,
+    "oracle": scores.ORACLE,
+    "chosen": scores.CHOSEN,
+}
 
 
 def best_rows(table: scores.Scores, bounds: Collection[str] = ()) -> dict[str, list[str]]:

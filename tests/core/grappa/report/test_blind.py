@@ -1,5 +1,6 @@
 import base64
 import csv
+import hashlib
 import io
 import json
 import re
@@ -84,6 +85,10 @@ def written(tmp_path: Path, count: int, seed: int = 3) -> str:
     return file.read_text(encoding="utf-8")
 
 
+def digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
 def browse(page: Path, driver: str, before: str = "") -> Read:
     """The page in a headless browser after the script `driver` at its end; `before` runs before the page's own."""
     driven = page.with_name("driven.html")
@@ -91,6 +96,9 @@ def browse(page: Path, driver: str, before: str = "") -> Read:
       const press = (key, more = {}, target = document.body) =>
         target.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, ...more}));"""
     text = page.read_text(encoding="utf-8").replace("<body>", f"<body><script>{before}</script>", 1)
+    # The page's policy lets its own script run; these two are added, and all else stays forbidden.
+    added = " ".join(f"'sha256-{digest(script)}'" for script in (before, press + driver))
+    text = text.replace("script-src ", f"script-src {added} ", 1)
     driven.write_text(f"{text}<script>{press}{driver}</script>", encoding="utf-8")
     options = ["--headless", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={page.parent / 'browser'}"]
     options += ["--virtual-time-budget=5000", "--dump-dom", driven.as_uri()]
@@ -147,6 +155,13 @@ def test_write__names_are_text_and_nothing_comes_from_outside(tmp_path):
     addresses = {found[name] for _, found in read.tags for name in ("src", "href") if name in found}
     assert all(address.startswith("data:") for address in addresses)
     assert read.entries[0]["task"] in HOSTILE
+
+
+def test_write__the_policy_allows_the_page_s_own_script_and_no_other(tmp_path):
+    text = written(tmp_path, 3)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert f"; script-src 'sha256-{digest(script)}'\">" in text
+    assert "script-src" not in written(tmp_path, 0)
 
 
 def test_write__nothing_that_is_read_says_which_row_is_which(tmp_path):

@@ -75,3 +75,20 @@ def test_over__the_mean_is_over_these_tasks_only(tmp_path):
     part = table.over(["a", "b"])
     assert part.get("k4", scores.MEAN) == 1.5 and part.tasks == ["a", "b"] and "c" not in part.rows["k4"]
     assert part.choices == {"oracle": {"a": "k4"}} and part.queries == {"a": 5, "b": 6}
+
+
+def test_read__what_is_finished_has_no_whitened_row_and_the_chosen_comes_first_to_mind(tmp_path):
+    for name in ("encoder", "neighbour", "distilled_encoder", "chosen"):
+        write(tmp_path / name, {"a": 0.30 + 0.1 * (name == "chosen")}, {"a": 0.35})
+    names = scores.in_order(["chosen", "cub-one", "distilled_encoder", "neighbour", "encoder"], [])
+    assert names == ["encoder", "neighbour", "distilled_encoder", "cub-one", "chosen"]
+    names.remove("cub-one")
+    table = scores.read(tmp_path, names, [], ["a"])
+    assert list(table.rows) == [
+        *("encoder", "encoder_whitened", "neighbour", "neighbour_whitened", "distilled_encoder", "chosen")
+    ]
+    assert scores.headliner(table, []) == "chosen" and table.best_form("chosen") == "chosen"
+    found = {c["title"]: (c["row"], c["base"], c["differences"]["mean"]) for c in scores.comparisons(table, "chosen")}
+    assert found["Against whitening alone"] == ("chosen", "encoder_whitened", 5.0)
+    assert found["Against the best fusion"] == ("chosen", "neighbour_whitened", 5.0)
+    assert len(found) == 4

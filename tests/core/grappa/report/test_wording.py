@@ -1,6 +1,8 @@
 import math
+from dataclasses import replace
 
 from stages.core.grappa.report import wording
+from stages.core.grappa.report.chosen import CandidateRow
 from stages.core.grappa.report.scores import Scores
 
 
@@ -23,3 +25,21 @@ def test_best_rows__none_that_saw_labels():
     table = Scores(["a"], rows, {}, {})
     assert wording.best_rows(table, ["supervised", "cub-one"]) == {"mean": ["k4_whitened"], "a": ["k4_whitened"]}
     assert wording.best_rows(table)["a"] == ["cub-one_whitened"]
+
+
+def test_title_of__the_chosen_model_and_distilled_ones():
+    assert wording.title_of("chosen").name == "Chosen model"
+    assert wording.title_of("distilled_encoder").name == "Distilled encoder"
+    assert wording.title_of("distilled_average").name == "Distilled average fusion"
+
+
+def test_form_of__says_what_is_not_as_it_was():
+    plain = CandidateRow("encoder", "encoder", 1.0, 1.0, False, "none", None, 1.0, 50.0, 50.0, "", False, {})
+    assert wording.form_of(plain) == "Frozen encoder"
+    most = replace(plain, model="k8", strength=0.75, scale=1.5, is_mirrored=True, layer="full", dim=64)
+    assert wording.form_of(most) == (
+        "Adaptor k8 at 0.75 of its strength, its input 1.5 times as wide, averaged with the mirror image, "
+        "whitened to 64 dimensions"
+    )
+    own = replace(plain, model="distilled_average", layer="own", dim=64)
+    assert wording.form_of(own) == "Distilled average fusion, with the last layer it learnt"
