@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -74,15 +75,13 @@ def behind(
     yield base, seen
     if isinstance(own, nn.Linear):
         weight, bias = own.weight.numpy(), own.bias.numpy()
-        parts = [unit(x @ weight.T + bias) for x in (seen.plain, seen.first, seen.second)]
-        yield replace(base, layer="own", dim=len(weight)), Seen(*parts)
+        yield replace(base, layer="own", dim=len(weight)), seen.through(lambda x: unit(x @ weight.T + bias))
     for dim in sorted({min(dim, largest(seen.plain)) for dim in dims}):
         for layer in layers:
             if dim < 1 or not np.ptp(seen.plain, axis=0).any():
                 continue
             fitted = whitening.fit(seen.plain, dim, layer)
-            parts = [whitening.apply(fitted, x) for x in (seen.plain, seen.first, seen.second)]
-            yield replace(base, layer=layer, dim=dim), Seen(*parts)
+            yield replace(base, layer=layer, dim=dim), seen.through(partial(whitening.apply, fitted))
 
 
 def finish(shaped: Model, own: nn.Module, form: Form, known: np.ndarray) -> None:
