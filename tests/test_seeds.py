@@ -12,8 +12,12 @@ def world(tmp_path):
     return images, write_features(tmp_path / "features", images)
 
 
+def params(largest, **changes):
+    return Params(**({"whitening": "none", "whitened_dim": 8, "largest": largest} | changes))
+
+
 def run(world, tmp_path, largest, **changes):
-    main(*world, tmp_path / "seeds", params=Params(largest=largest), lists=lists(**changes), seed=0)
+    main(*world, tmp_path / "seeds", params=params(largest), lists=lists(**changes), seed=0)
     return arrays.open(tmp_path / "seeds" / "order.zarr")[:]
 
 
