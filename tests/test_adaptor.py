@@ -82,3 +82,8 @@ def test_main__a_loss_that_explodes_stops_and_names_the_epoch(world, tmp_path):
     with pytest.raises(ValueError, match=r"loss became (nan|inf) in epoch 1"):
         run(world, tmp_path / "out", learning_rate=1e30)
     assert not (tmp_path / "out").exists()
+
+
+def test_main__without_a_task_that_can_tell_the_last_epoch_stands(world, tmp_path):
+    run(world, tmp_path / "out", fewest=25)
+    assert (tmp_path / "out" / "history.csv").read_text().startswith("epoch,loss,accuracy\n1,")

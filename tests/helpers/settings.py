@@ -52,7 +52,7 @@ def pairs(**changes: object) -> dict:
 
 def criterion(**changes: object) -> CriterionSettings:
     """Two views that differ by their crop and light, on all training images of the small world."""
-    view = NO_VIEWS.model_copy(update={"smallest_crop": 0.6, "jitter": 0.3})
+    view = NO_VIEWS.model_copy(update={"smallest_crop": 0.95, "jitter": 0.1})
     values = {
         "images": 24,
         "watched": 12,
