@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -35,17 +35,21 @@ from stages.core.store import arrays
 from stages.core.store.collection import Collection, open_pixels, read_tables
 
 ENCODER = Form("encoder")
+# Of a task's images found by their views. Chance finds one, give or take one; this is three times as far off.
+CHANCE = 4
 
 
 class Params(schema.Section):
     criterion: criterion.CriterionSettings
     reference: criterion.Reference = Field(description="whose neighbours should be kept")
     first_strength: float = Field(gt=0, le=1, description="share of what adaptors add at which all models are compared")
-    strengths: list[float] = Field(description="at which the finalists are measured, too")
+    strengths: list[Annotated[float, Field(gt=0)]] = Field(description="at which the finalists are measured, too")
     finalists: int = Field(ge=1, description="models, the best by the criterion, that are looked at further")
     layers: list[Literal["half", "full"]] = Field(description="whitenings tried behind each model")
-    dims: list[int] = Field(description="to which they reduce")
-    scales: list[float] = Field(description="sides of the finalists' input, in sides of the encoder's own")
+    dims: list[Annotated[int, Field(ge=1)]] = Field(description="to which they reduce")
+    scales: list[Annotated[float, Field(gt=0)]] = Field(
+        description="sides of the finalists' input, in sides of the encoder's own"
+    )
     mirrored: bool = Field(description="try the mean with the mirror image's embedding, where the cost allows")
     cost: float = Field(ge=1, description="the most an embedding may cost, in passes of the encoder at its own side")
     errors: float = Field(ge=0, description="standard errors within which candidates count as equal: the gentlest wins")
@@ -127,6 +131,21 @@ def build(folder: Path, form: Form, pixels: arrays.Reader, collection: Collectio
     return shaped
 
 
+def tell(sample: criterion.Sample, encoder: Model, pixels: arrays.Reader, params: Params) -> criterion.Sample:
+    """The images of those tasks that can tell: of which the encoder finds more by their views than chance does."""
+    seen = criterion.see(encoder, pixels, sample, params.criterion)
+    hits = np.mean([criterion.recall(first, second, sample) for first, second in seen.pairs], 0)
+    clear = [task for task, own in sample.parts().items() if hits[own].sum() > CHANCE]
+    kept = np.isin(sample.tasks, clear)
+    return criterion.Sample(sample.rows[kept], sample.tasks[kept])
+
+
+def untold(sample: criterion.Sample) -> Trial:
+    """The trial where no task can tell: the encoder is its one candidate, and nothing is measured."""
+    nothing = np.empty(0)
+    return Trial(sample, {}, {ENCODER.name: ENCODER}, {ENCODER.name: Judged(nothing, nothing)}, {ENCODER.name: {}})
+
+
 def reasons(trial: Trial, chosen: str, errors: float) -> list[str]:
     """Why this one, in sentences."""
     allowed = [
@@ -203,16 +222,6 @@ def summary(trial: Trial, chosen: str, why: list[str], uncertain: list[str]) -> 
     }
 
 
-def unclear(trial: Trial) -> list[str]:
-    """Tasks whose images the encoder cannot tell from each other, by more than chance and one."""
-    found = []
-    for task, own in trial.sample.parts().items():
-        hits = (trial.measured[ENCODER.name].score - criterion.AGREEMENT * trial.measured[ENCODER.name].agreement)[own]
-        if hits.sum() / (1 - criterion.AGREEMENT) <= 2:
-            found.append(task)
-    return found
-
-
 def main(
     images: Path,
     encoder: Path,
@@ -231,25 +240,22 @@ def main(
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     settings = params.criterion
-    sample = criterion.draw(collection, settings.images, settings.fewest, seed)
+    drawn = criterion.draw(collection, settings.images, settings.fewest, seed)
+    sample = tell(drawn, load(encoder).to(device.best()), pixels, params)
     trained = dict.fromkeys(collection.tasks[collection.train])
     uncertain = [task for task in trained if task not in sample.parts()]
-    trial = compare(models, pixels, sample, params) if len(sample.rows) else Trial(sample, {})
-    if trial.forms and (alike := unclear(trial)):
-        uncertain += alike
-        kept = criterion.Sample(*(x[~np.isin(sample.tasks, alike)] for x in (sample.rows, sample.tasks)))
-        trial = compare(models, pixels, kept, params) if len(kept.rows) else Trial(kept, {})
-    if trial.forms:
-        chosen = decide(trial.measured, ENCODER.name, trial.sample, params.errors)
+    if len(sample.rows):
+        trial = compare(models, pixels, sample, params)
+        chosen = decide(trial.measured, ENCODER.name, sample, params.errors)
         why = reasons(trial, chosen, params.errors)
     else:
-        chosen = ENCODER.name
-        why = [f"No task can tell: each has fewer than {settings.fewest} training images, or images all alike. "
-               "This is the encoder as it is, the safest candidate."]  # fmt: skip
-        trial.forms[chosen], trial.measured[chosen] = ENCODER, Judged(np.empty(0), np.empty(0))
-        trial.nearest[chosen] = {}
-    if trial.forms and uncertain:
-        why.append(f"Left out, for they cannot tell: {', '.join(uncertain)}.")
+        trial, chosen = untold(sample), ENCODER.name
+        why = ["No task can tell. This is the encoder as it is, the safest candidate."]
+    if uncertain:
+        why.append(
+            f"Left out, for fewer than {settings.fewest} training images or images all alike cannot tell: "
+            f"{', '.join(uncertain)}."
+        )
     form = trial.forms[chosen]
     model = build(models[form.model], form, pixels, collection, params)
     with outputs.folder(output) as folder:

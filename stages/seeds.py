@@ -14,7 +14,6 @@ import numpy as np
 from pydantic import Field
 
 from stages.core.clustering.seeding import seed_order
-from stages.core.compute import principal
 from stages.core.retrieval import whitening
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
@@ -37,8 +36,8 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: L
             f"({len(train)} training images, seeds.largest {params.largest}): remove it or raise what limits it"
         )
     vectors, whitener = open_features(features, list(lists.tasks))[train].astype(np.float32), None
-    if params.whitening != "none" and np.ptp(vectors, axis=0).any():
-        whitener = whitening.fit(vectors, min(params.whitened_dim, principal.largest(vectors)), params.whitening)
+    if params.whitening != "none" and (dim := min(params.whitened_dim, whitening.largest(vectors))):
+        whitener = whitening.fit(vectors, dim, params.whitening)
         vectors = whitening.apply(whitener, vectors)
     seeds = seed_order(vectors, min(params.largest, len(train)), seed)
     with outputs.folder(output) as folder:

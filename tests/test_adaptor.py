@@ -6,7 +6,7 @@ from stages import adaptor
 from stages.core.encoder.model import load
 from stages.core.encoder.views import Augmentation
 from stages.core.store import arrays
-from tests.helpers.settings import classifier
+from tests.helpers.settings import classifier, criterion, reference
 from tests.helpers.small import lists, write_encoder, write_images
 
 
@@ -25,8 +25,17 @@ def world(tmp_path, monkeypatch):
     return images, encoder, tmp_path / "labels"
 
 
-def run(world, output, **changes):
-    adaptor.main(*world, output, granularity="k6", params=params(**changes), lists=lists(), seed=0)
+def run(world, output, fewest=4, **changes):
+    adaptor.main(
+        *world,
+        output,
+        granularity="k6",
+        params=params(**changes),
+        settings=criterion(fewest=fewest),
+        reference=reference(),
+        lists=lists(),
+        seed=0,
+    )
     return load(output)
 
 
@@ -43,7 +52,7 @@ def test_main__only_the_adaptors_change(world, tmp_path):
 def test_main__learns_the_pseudo_labels(world, tmp_path):
     run(world, tmp_path / "out", epochs=25)
     rows = (tmp_path / "out" / "history.csv").read_text().splitlines()
-    assert rows[0] == "epoch,loss,accuracy" and len(rows) == 26
+    assert rows[0] == "epoch,loss,accuracy,criterion" and len(rows) == 26
     first, last = (list(map(float, row.split(","))) for row in (rows[1], rows[-1]))
     assert last[1] < 0.5 * first[1] and last[2] > 0.8
 
@@ -73,3 +82,8 @@ def test_main__a_loss_that_explodes_stops_and_names_the_epoch(world, tmp_path):
     with pytest.raises(ValueError, match=r"loss became (nan|inf) in epoch 1"):
         run(world, tmp_path / "out", learning_rate=1e30)
     assert not (tmp_path / "out").exists()
+
+
+def test_main__without_a_task_that_can_tell_the_last_epoch_stands(world, tmp_path):
+    run(world, tmp_path / "out", fewest=25)
+    assert (tmp_path / "out" / "history.csv").read_text().startswith("epoch,loss,accuracy\n1,")

@@ -3,10 +3,12 @@ import json
 import numpy as np
 import pytest
 
+from stages import seeds
 from stages.core.store import arrays
 from stages.core.store.collection import open_features, read_tables
 from stages.pseudo_labels import Params, main
 from tests.helpers.small import TASKS, lists, write_features, write_images
+from tests.helpers.whitened import whitened
 
 
 @pytest.fixture
@@ -42,3 +44,28 @@ def test_main__says_when_more_seeds_are_needed(world, tmp_path):
     wanted = lists(granularities={"k16": "adaptor/k16"}, models={"encoder": "encoder"})
     with pytest.raises(ValueError, match=r"k16 needs 16 seeds, at most 12 are there: raise seeds.largest"):
         main(*world, tmp_path / "k16", granularity="k16", params=Params(max_iterations=9, exchanges=0), lists=wanted)
+
+
+def cluster(folder, images, features, whitening):
+    params = seeds.Params(whitening=whitening, whitened_dim=5, largest=12)
+    seeds.main(images, features, folder / "seeds", params=params, lists=lists(), seed=0)
+    values = {"granularity": "k8", "params": Params(max_iterations=100, exchanges=2), "lists": lists()}
+    main(images, features, folder / "seeds", folder / "k8", **values)
+    return [arrays.open(folder / "k8" / f"{name}.zarr")[:] for name in ("labels", "centroids")]
+
+
+@pytest.mark.parametrize(("kind", "power"), [("half", 0.25), ("full", 0.5)])
+def test_main__clusters_whitened_features_and_gives_the_means_of_the_features(world, tmp_path, kind, power):
+    images, features, _ = world
+    collection = read_tables(images, list(TASKS))
+    known = open_features(features, list(TASKS))[:]
+    by_hand = np.zeros((len(known), 5), np.float32)
+    by_hand[collection.train] = whitened(known[collection.train], 5, power)
+    for task in TASKS:
+        (tmp_path / "by_hand" / task).mkdir(parents=True)
+        arrays.write(tmp_path / "by_hand" / task / "features.zarr", by_hand[collection.tasks == task])
+    labels, centroids = cluster(tmp_path / "a", images, features, kind)
+    expected, _ = cluster(tmp_path / "b", images, tmp_path / "by_hand", "none")
+    np.testing.assert_array_equal(labels, expected)
+    for number in range(8):
+        np.testing.assert_allclose(centroids[number], known[collection.train][labels == number].mean(0), atol=1e-6)

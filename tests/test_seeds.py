@@ -1,9 +1,14 @@
+import shutil
+
 import numpy as np
 import pytest
 
+from stages.core.clustering.seeding import seed_order
 from stages.core.store import arrays
+from stages.core.store.collection import open_features, read_tables
 from stages.seeds import Params, main
-from tests.helpers.small import lists, write_features, write_images
+from tests.helpers.small import TASKS, lists, write_features, write_images
+from tests.helpers.whitened import whitened
 
 
 @pytest.fixture
@@ -12,8 +17,12 @@ def world(tmp_path):
     return images, write_features(tmp_path / "features", images)
 
 
+def params(largest, **changes):
+    return Params(**({"whitening": "none", "whitened_dim": 8, "largest": largest} | changes))
+
+
 def run(world, tmp_path, largest, **changes):
-    main(*world, tmp_path / "seeds", params=Params(largest=largest), lists=lists(**changes), seed=0)
+    main(*world, tmp_path / "seeds", params=params(largest), lists=lists(**changes), seed=0)
     return arrays.open(tmp_path / "seeds" / "order.zarr")[:]
 
 
@@ -33,3 +42,27 @@ def test_main__names_the_largest_k_allowed(world, tmp_path):
         run(world, tmp_path, 1000, granularities={"k64": "adaptor/k64"}, models={"encoder": "encoder"})
     with pytest.raises(ValueError, match=r"at most 6 are allowed"):
         run(world, tmp_path, 6)
+
+
+def known(world):
+    return open_features(world[1], list(TASKS))[read_tables(world[0], list(TASKS)).train]
+
+
+@pytest.mark.parametrize(("kind", "power"), [("half", 0.25), ("full", 0.5)])
+def test_main__draws_among_whitened_features_and_keeps_the_whitening(world, tmp_path, kind, power):
+    main(*world, tmp_path / "seeds", params=params(20, whitening=kind, whitened_dim=5), lists=lists(), seed=0)
+    expected = whitened(known(world), 5, power)
+    found = arrays.open(tmp_path / "seeds" / "order.zarr")[:]
+    np.testing.assert_array_equal(found, seed_order(expected.astype(np.float32), 20, 0).order)
+    mean, projection = (arrays.open(tmp_path / "seeds" / f"{name}.zarr")[:] for name in ("mean", "projection"))
+    turned = (known(world) - mean) @ projection
+    turned /= np.linalg.norm(turned, axis=1, keepdims=True)
+    np.testing.assert_allclose(turned @ turned.T, expected @ expected.T, atol=1e-5)
+
+
+def test_main__equal_features_are_too_few_seeds_and_not_whitened(world, tmp_path):
+    for task in TASKS:
+        shutil.rmtree(world[1] / task / "features.zarr")
+        arrays.write(world[1] / task / "features.zarr", np.full((48, 8), 8**-0.5, np.float32))
+    with pytest.raises(ValueError, match="only 1 of the 48 points are distinct"):
+        main(*world, tmp_path / "seeds", params=params(20, whitening="half"), lists=lists(), seed=0)

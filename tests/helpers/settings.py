@@ -1,6 +1,7 @@
 """Settings of training and of networks that several tests start from."""
 
 from stages.core.encoder.views import Augmentation
+from stages.core.selection.criterion import CriterionSettings, Reference
 
 NO_VIEWS = Augmentation(smallest_crop=1.0, turn=0.0, flip=0.0, stroke=0.0, jitter=0.0, tint=0.0, grey=0.0, blur=0.0)
 CONVOLUTIONS = {
@@ -47,3 +48,22 @@ def pairs(**changes: object) -> dict:
         "augmentation": NO_VIEWS,
     }
     return values | changes
+
+
+def criterion(**changes: object) -> CriterionSettings:
+    """Two views that differ by their crop and light, on all training images of the small world."""
+    view = NO_VIEWS.model_copy(update={"smallest_crop": 0.95, "jitter": 0.1})
+    values = {
+        "images": 24,
+        "watched": 12,
+        "fewest": 4,
+        "views": [view, view],
+        "neighbours": 3,
+        "batch": 10,
+        "precision": "float32",
+    }
+    return CriterionSettings(**(values | changes))
+
+
+def reference(**changes: object) -> Reference:
+    return Reference(**({"scales": [1, 1.5], "mirrored": True, "dim": 8} | changes))

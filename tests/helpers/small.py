@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from stages.core.encoder.config import Config
-from stages.core.encoder.model import Model, save
+from stages.core.encoder.adaptors import Adaptors, fuse
+from stages.core.encoder.config import AdaptorConfig, Config, Fusion
+from stages.core.encoder.model import Model, load, save
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
 from stages.core.store.collection import TABLE
@@ -32,6 +33,7 @@ def lists(**changes: object) -> Lists:
         "tasks": {task: {"source": "folder", "path": task} for task in TASKS},
         "granularities": {"k4": "adaptor/k4", "k8": "adaptor/k8"},
         "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"},
+        "distillations": {"encoder": "encoder"},
         "baselines": {},
         "supervised_models": {},
         "mrt": {},
@@ -89,4 +91,20 @@ def write_features(folder: Path, images: Path, dim: int = 8) -> Path:
         vectors = np.random.default_rng(t).normal(size=(count, dim)).astype(np.float32)
         (folder / task).mkdir(parents=True)
         arrays.write(folder / task / "features.zarr", vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    return folder
+
+
+def adapted(encoder: Path, names: list[str], seed: int, std: float = 0.1, fusion: Fusion = "average") -> Model:
+    """The encoder with an adaptor set of each name, all their weights drawn."""
+    model, generator = load(encoder), torch.Generator().manual_seed(seed)
+    sets = [[Adaptors(model.dim, 4, 1, "average") for _ in model.backbone.blocks] for _ in names]
+    for parameter in torch.nn.ModuleList([layer for layers in sets for layer in layers]).parameters():
+        parameter.data.normal_(0, std, generator=generator)
+    model.insert(fuse(sets, fusion, generator, 1.0), AdaptorConfig(names=names, width=4, fusion=fusion))
+    return model.requires_grad_(False).eval()
+
+
+def write_model(model: Model, folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    save(model, folder)
     return folder

@@ -4,6 +4,7 @@ model = load("data/choice")
 embeddings = model(torch.stack([model.transform(image) for image in images]))
 """
 
+import inspect
 import json
 from pathlib import Path
 
@@ -39,6 +40,12 @@ class Model(nn.Module):
     @property
     def dim(self) -> int:
         return self.config.reduced or self.backbone.num_features
+
+    @property
+    def takes_other_sides(self) -> bool:
+        """Whether the network can see inputs of another side than its own: not where it was built for one for good."""
+        known = inspect.signature(type(self.backbone)).parameters
+        return "img_size" not in self.config.kwargs or "dynamic_img_size" in known
 
     @property
     def adaptors(self) -> list[Adaptors]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float32
 from torch import Tensor
 
-from stages.core.compute.principal import principal_components
+from stages.core.compute import principal
 from stages.core.compute.vectors import as_vectors
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,13 @@ class Whitening:
     projection: Float32[np.ndarray, "dim component"]
 
 
+def largest(features: np.ndarray | Tensor) -> int:
+    """The most dimensions to which features can be whitened; 0 where they are all equal, up to rounding."""
+    x = as_vectors(features).cpu().numpy()
+    most = principal.largest(x)
+    return most if most > 0 and principal.principal_components(x, 1).energies[0] > 0 else 0
+
+
 def fit(features: np.ndarray | Tensor, dim: int, kind: Kind = "full") -> Whitening:
     """The whitening onto the `dim` axes of largest variance; the full one as scikit-learn's `PCA(whiten=True)`.
 
@@ -39,7 +46,7 @@ def fit(features: np.ndarray | Tensor, dim: int, kind: Kind = "full") -> Whiteni
     warning. ValueError for NaN, for a dim beyond `principal.largest`, and for features that are all equal.
     """
     x = as_vectors(features).cpu().numpy()
-    found = principal_components(x, dim)
+    found = principal.principal_components(x, dim)
     varied = found.energies > 0
     if not varied.any():
         raise ValueError(f"all {len(x)} features are equal; whitening needs features that vary: fit on others")

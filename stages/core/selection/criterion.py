@@ -14,6 +14,7 @@ The criterion is 0.4 + 0.4 for the two recalls and 0.2 for the agreement.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -24,7 +25,6 @@ from torch.nn.functional import interpolate
 
 from stages.core.compute import device
 from stages.core.compute.blocks import blocks
-from stages.core.compute.principal import largest
 from stages.core.encoder.extract import embed
 from stages.core.encoder.model import Model
 from stages.core.encoder.views import Augmentation, augment, centre_crop
@@ -39,7 +39,9 @@ from stages.core.store.collection import Collection
 class Reference(Section):
     """The encoder at its most careful."""
 
-    scales: list[float] = Field(min_length=1, description="sides of its inputs, in sides of the encoder's own")
+    scales: list[Annotated[float, Field(gt=0)]] = Field(
+        min_length=1, description="sides of its inputs, in sides of the encoder's own"
+    )
     mirrored: bool = Field(description="see the mirror image, too; false where left and right differ, as in text")
     dim: int = Field(ge=1, description="dimensions kept by half whitening (fewer where the data allow fewer)")
 
@@ -133,9 +135,8 @@ def refer(
 ) -> Float[np.ndarray, "image dim"]:
     """The reference's embeddings of the sample; `model` is the plain encoder."""
     looks = look(model, pixels, sample.rows, reference, settings.batch, settings.precision, "reference")
-    if largest(looks) < 1 or np.ptp(looks, axis=0).max() == 0:
-        return looks
-    return whitening.apply(whitening.fit(looks, min(reference.dim, largest(looks)), "half"), looks)
+    dim = min(reference.dim, whitening.largest(looks))
+    return whitening.apply(whitening.fit(looks, dim, "half"), looks) if dim else looks
 
 
 def look(
@@ -156,7 +157,12 @@ def look(
 
 
 def round_side(side: float, model: Model) -> int:
-    """The nearest whole side that the network can take: a multiple of a ViT's patch, any for a CNN."""
+    """The nearest whole side that the network can take: a multiple of a ViT's patch, any for a CNN.
+
+    Networks that are built for one side, and cannot be brought to another, keep their own.
+    """
+    if not model.takes_other_sides:
+        return model.config.side
     patch = getattr(getattr(model.backbone, "patch_embed", None), "patch_size", None)
     step = max(patch) if patch is not None else 1
     return max(step, step * round(side / step))

@@ -21,11 +21,15 @@ class Judged:
     agreement: Float[np.ndarray, " image"]
 
 
+def standard_error(values: Float[np.ndarray, " image"]) -> float:
+    """Of the mean; infinite for one value alone, which tells nothing."""
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+
+
 def noise(difference: Float[np.ndarray, " image"], sample: Sample) -> float:
     """The standard error of the mean over tasks of the tasks' mean differences."""
-    parts = list(sample.parts().values())
-    variances = [np.var(difference[own], ddof=1) / len(own) for own in parts]
-    return math.sqrt(sum(variances)) / len(parts)
+    errors = [standard_error(difference[own]) for own in sample.parts().values()]
+    return math.hypot(*errors) / len(errors)
 
 
 def falls(measured: Judged, encoder: Judged, sample: Sample, errors: float) -> list[str]:
@@ -33,7 +37,7 @@ def falls(measured: Judged, encoder: Judged, sample: Sample, errors: float) -> l
     found = []
     for task, own in sample.parts().items():
         difference = measured.score[own] - encoder.score[own]
-        if difference.mean() < -errors * math.sqrt(np.var(difference, ddof=1) / len(own)):
+        if difference.mean() < -errors * standard_error(difference):
             found.append(task)
     return found
 
@@ -53,7 +57,7 @@ def decide(candidates: Mapping[str, Judged], encoder: str, sample: Sample, error
     near = []
     for name, measured in allowed.items():
         difference = allowed[best].score - measured.score
-        if mean_over_tasks(difference, sample) <= errors * noise(difference, sample):
+        if name == best or mean_over_tasks(difference, sample) <= errors * noise(difference, sample):
             near.append(name)
     return max(near, key=lambda name: mean_over_tasks(allowed[name].agreement, sample))
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from stages.core.compute.principal import largest
 from stages.core.encoder.model import Model
 from stages.core.retrieval import whitening
 from stages.core.selection.criterion import Seen
@@ -43,11 +42,9 @@ class Form:
         if self.mirrored:
             words += ", with its mirror image"
         behind = {"half": "half-whitened", "full": "whitened", "own": "with its own last layer"}
-        return (
-            words
-            if self.layer == "none"
-            else f"{words}, {behind[self.layer]}" + f" to {self.dim}" * (self.layer != "own")
-        )
+        if self.layer == "none":
+            return words
+        return f"{words}, {behind[self.layer]}" + f" to {self.dim}" * (self.layer != "own")
 
 
 def shape(model: Model, form: Form) -> Model:
@@ -61,6 +58,7 @@ def shape(model: Model, form: Form) -> Model:
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows of unit length; those of zeros stay."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1)
 
@@ -70,16 +68,15 @@ def behind(
 ) -> Iterator[tuple[Form, Seen]]:
     """Each form with something behind the embeddings of `base`, and its embeddings.
 
-    Whitenings are fitted to the images as they are; those to more dimensions than they span are left out.
+    Whitenings are fitted to the images as they are, to fewer dimensions where they allow fewer.
     """
     yield base, seen
     if isinstance(own, nn.Linear):
         weight, bias = own.weight.numpy(), own.bias.numpy()
         yield replace(base, layer="own", dim=len(weight)), seen.through(lambda x: unit(x @ weight.T + bias))
-    for dim in sorted({min(dim, largest(seen.plain)) for dim in dims}):
+    most = whitening.largest(seen.plain)
+    for dim in sorted({min(dim, most) for dim in dims} - {0}):
         for layer in layers:
-            if dim < 1 or not np.ptp(seen.plain, axis=0).any():
-                continue
             fitted = whitening.fit(seen.plain, dim, layer)
             yield replace(base, layer=layer, dim=dim), seen.through(partial(whitening.apply, fitted))
 
@@ -89,6 +86,6 @@ def finish(shaped: Model, own: nn.Module, form: Form, known: np.ndarray) -> None
     if form.layer == "own":
         shaped.reduce(own.weight, own.bias)
     elif form.layer != "none":
-        fitted = whitening.fit(known, min(form.dim, largest(known)), form.layer)
+        fitted = whitening.fit(known, min(form.dim, whitening.largest(known)), form.layer)
         bias = -fitted.mean.astype(np.float64) @ fitted.projection
         shaped.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(bias.astype(np.float32)))

@@ -141,3 +141,30 @@ def test_adapted_block__a_feature_map_is_a_list_of_tokens():
     torch.testing.assert_close(AdaptedBlock(nn.Identity(), layer)(maps), expected)
     last = AdaptedBlock(nn.Identity(), layer, channels_last=True)(maps.permute(0, 2, 3, 1))
     torch.testing.assert_close(last.permute(0, 3, 1, 2), expected)
+
+
+@pytest.mark.parametrize("change", [{}, {"class_token": False}, {"pooling": "sum"}, {"bias": True}])
+def test_scale__halves_what_is_added_and_leaves_the_attention(x, change):
+    (layer,) = fuse([trained_set(s) for s in range(3)], "attention", torch.Generator(), 0.3, Attention(**change))
+    if layer.key.bias is not None:
+        torch.nn.init.normal_(layer.key.bias, generator=torch.Generator().manual_seed(3))
+    before, weights = layer(x), layer.weights
+    layer.scale(0.5)
+    torch.testing.assert_close(layer(x), x + 0.5 * (before - x))
+    torch.testing.assert_close(layer.weights, weights)
+    assert weights.std() > 0.01
+
+
+def test_scale__of_one_set_and_of_the_average(x):
+    (alone,), sets = trained_set(1), [trained_set(seed) for seed in range(3)]
+    for layer in (alone, *fuse(sets, "average", torch.Generator())):
+        before = layer(x)
+        layer.scale(0.25)
+        torch.testing.assert_close(layer(x), x + 0.25 * (before - x))
+
+
+@pytest.mark.parametrize("strength", [0.0, -1.0, float("nan")])
+def test_scale__refuses_what_is_not_above_zero(strength):
+    (layer,) = trained_set(1)
+    with pytest.raises(ValueError, match="give one above 0, or take the plain encoder"):
+        layer.scale(strength)

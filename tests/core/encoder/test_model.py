@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+import timm
 import torch
 from PIL import Image
 
@@ -138,3 +139,76 @@ def test_reduced__is_a_linear_map_of_the_embeddings(encoder, images):
     expected = encoder(images) @ model.reduction.weight.T + model.reduction.bias
     assert model.dim == 5
     torch.testing.assert_close(model(images), torch.nn.functional.normalize(expected, dim=1))
+
+
+def resized(images, side):
+    x = torch.nn.functional.interpolate(images.float() / 255, (side, side), mode="bicubic", antialias=True)
+    return x.clamp(0, 1)
+
+
+def test_seen__a_vit_sees_the_resized_image_with_its_positions_resized(encoder, images):
+    peer = timm.create_model(CONFIG.architecture, num_classes=0, dynamic_img_size=True, **CONFIG.kwargs).eval()
+    peer.load_state_dict(encoder.backbone.state_dict())
+    with torch.no_grad():
+        expected = peer.forward_features((resized(images, 48) - encoder.mean) / encoder.std)[:, 0]
+    seen = encoder.seen(48, False)
+    torch.testing.assert_close(seen(images), torch.nn.functional.normalize(expected, dim=1), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(seen(images), encoder(images), atol=1e-3)
+    assert (seen.config.side, seen.config.cost) == (48, 2.25)
+
+
+def test_seen__a_cnn_sees_the_resized_image(images):
+    torch.manual_seed(0)
+    model = Model(CONFIG.model_copy(update={"architecture": "resnet10t", "kwargs": {}}))
+    torch.testing.assert_close(model.seen(48, False)(images), model(resized(images, 48)))
+
+
+def test_seen__is_the_model_itself_at_its_own_side(fused, images):
+    same = fused.seen(32, False)
+    assert same.config == fused.config and torch.equal(same(images), fused(images))
+    assert same.backbone.cls_token.data_ptr() == fused.backbone.cls_token.data_ptr()
+
+
+def test_seen__mirrored_is_the_mean_with_the_mirror_image(fused, images):
+    mirrored = fused.seen(32, True)
+    both = fused(images) + fused(torch.from_numpy(images.numpy()[:, :, :, ::-1].copy()))
+    torch.testing.assert_close(mirrored(images), both / both.norm(dim=1, keepdim=True))
+    torch.testing.assert_close(mirrored(images.flip(3)), mirrored(images))
+    assert mirrored.config.cost == 2
+
+
+def test_seen__is_saved_and_loaded(tmp_path, fused, images):
+    seen = fused.seen(48, True)
+    seen.reduce(torch.randn(5, 24), torch.randn(5))
+    save(seen, tmp_path)
+    again = load(tmp_path)
+    assert again.config == seen.config and again.dim == 5 and torch.equal(again(images), seen(images))
+
+
+def test_takes_other_sides__not_where_the_network_is_built_for_one(encoder):
+    assert encoder.takes_other_sides
+    assert Model(CONFIG.model_copy(update={"architecture": "resnet10t", "kwargs": {}})).takes_other_sides
+    fixed = Model(CONFIG.model_copy(update={"architecture": "beit_base_patch16_224"}))
+    assert not fixed.takes_other_sides
+
+
+def test_scale__the_first_layer_attends_as_before(fused, images):
+    before, embeddings = fused.attention(images)[:, 0], fused(images)
+    fused.scale(0.5)
+    torch.testing.assert_close(fused.attention(images)[:, 0], before)
+    assert not torch.allclose(fused(images), embeddings)
+
+
+def test_scale__near_zero_is_the_encoder(encoder, fused, images):
+    fused.scale(1e-6)
+    torch.testing.assert_close(fused(images), encoder(images), atol=1e-4, rtol=1e-4)
+
+
+def test_reduce__puts_a_linear_map_behind_in_place_of_the_one_before(encoder, images):
+    embeddings, generator = encoder(images), torch.Generator().manual_seed(0)
+    for dim in (7, 3):
+        weight, bias = torch.randn(dim, 24, generator=generator), torch.randn(dim, generator=generator)
+        encoder.reduce(weight, bias)
+        expected = torch.nn.functional.normalize(embeddings @ weight.T + bias, dim=1)
+        torch.testing.assert_close(encoder(images), expected)
+        assert encoder.dim == encoder.config.reduced == dim

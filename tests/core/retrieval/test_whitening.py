@@ -6,6 +6,7 @@ import torch
 from sklearn.decomposition import PCA
 
 from stages.core.retrieval import whitening
+from tests.helpers.whitened import whitened
 
 
 def draw(n, d, seed):
@@ -66,3 +67,30 @@ def test_fit__raises_on_equal_features_and_values_that_are_not_finite():
 def test_apply__raises_on_other_dimensions():
     with pytest.raises(ValueError, match="features of 5 dimensions, the whitening was fitted on 4"):
         whitening.apply(whitening.fit(draw(9, 4, 0), 2), draw(3, 5, 0))
+
+
+@pytest.mark.parametrize(("kind", "power"), [("half", 0.25), ("full", 0.5)])
+@pytest.mark.parametrize(("n", "d"), [(300, 12), (20, 60)])
+def test_fit__each_kind_equals_its_definition(kind, power, n, d):
+    features = draw(n, d, 0)
+    applied, expected = whitening.apply(whitening.fit(features, 5, kind), features), whitened(features, 5, power)
+    np.testing.assert_allclose(np.abs(applied), np.abs(expected), atol=1e-4)
+    np.testing.assert_allclose(applied @ applied.T, expected @ expected.T, atol=1e-4)
+
+
+def test_fit__half_leaves_the_square_root_of_the_variance():
+    features = draw(500, 6, 0)
+    half = whitening.fit(features, 4, "half")
+    variances = np.linalg.eigvalsh(np.cov(features.T))[::-1][:4]
+    np.testing.assert_allclose(
+        np.cov(((features - half.mean) @ half.projection).T), np.diag(np.sqrt(variances)), atol=1e-3
+    )
+
+
+def test_largest__is_what_fit_allows():
+    assert whitening.largest(draw(9, 4, 0)) == 4 and whitening.largest(draw(3, 40, 0)) == 2
+    equal = np.full((7, 3), 0.1, np.float32)
+    rounded = equal + np.float32(1e-8) * (np.arange(7, dtype=np.float32)[:, None] % 2)
+    assert rounded.std() > 0
+    for alike in (equal, rounded, draw(1, 4, 0)):
+        assert whitening.largest(alike) == 0

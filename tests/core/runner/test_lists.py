@@ -30,3 +30,17 @@ def test_section__bends_no_type_and_has_no_default():
     for wrong in ({"epochs": "1", "rate": 1.0}, {"epochs": 1}, {"epochs": 1, "rate": 1.0, "more": 1}):
         with pytest.raises(ValidationError):
             Example(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("distillations", "message"),
+    [
+        ({"encoder": "fusion/encoder"}, "distillations.encoder is 'fusion/encoder'; known here: encoder: encoder"),
+        ({"static": "fusion/static"}, "distillations.static is 'fusion/static'"),
+        ({}, "at least 1 item"),
+    ],
+)
+def test_lists__distil_the_encoder_or_a_fusion_that_is_made(values, distillations, message):
+    lists = {key: values[key] for key in Lists.model_fields} | {"distillations": distillations}
+    with pytest.raises(ValidationError, match=message):
+        Lists(**lists)

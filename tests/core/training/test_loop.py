@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from stages.core.training import checkpoint
-from stages.core.training.loop import Loader, Schedule, batches, fit
+from stages.core.training.loop import Loader, Schedule, batches, best, fit
 
 
 def problem(learning_rate=0.05):
@@ -22,12 +22,13 @@ def problem(learning_rate=0.05):
     return module, optimizer, Loader(50, 8, lambda epoch: x.__getitem__), step
 
 
-def train(folder, epochs, step_wrapper=None):
+def train(folder, epochs, step_wrapper=None, watched=None):
+    """`watched(module)` gives what is called after each epoch."""
     module, optimizer, loader, step = problem()
     if step_wrapper:
         step = step_wrapper(step)
     schedule = Schedule(epochs, 1.0, 0.0)
-    history = fit(module, optimizer, schedule, loader, step, 7, folder)
+    history = fit(module, optimizer, schedule, loader, step, 7, folder, watched and watched(module))
     return module, history
 
 
@@ -121,3 +122,56 @@ def test_factor__warms_up_then_follows_a_cosine():
     assert schedule.factor(2) == 1
     assert schedule.factor(6) == pytest.approx(0.55)
     assert schedule.factor(10) == pytest.approx(0.1)
+
+
+def scripted(values, states):
+    """A watch that says the next of `values` and notes the module as it is then."""
+    rest = iter(values)
+
+    def watched(module):
+        def watch():
+            states.append({name: tensor.clone() for name, tensor in module.state_dict().items()})
+            return next(rest)
+
+        return watch
+
+    return watched
+
+
+def same(module, state):
+    return all(torch.equal(tensor, state[name]) for name, tensor in module.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"), [([0.1, 0.5, 0.3, 0.5, 0.2], 1), ([0.1, 0.2, 0.3, 0.4, 0.5], 4), ([0.5, 0.1, 0.2, 0.3, 0.4], 0)]
+)
+def test_fit__ends_as_after_the_best_epoch(tmp_path, values, kept):
+    states = []
+    module, history = train(tmp_path / "watched", 5, watched=scripted(values, states))
+    assert [row["criterion"] for row in history] == values and best(history) == kept
+    assert [same(module, state) for state in states] == [epoch == kept for epoch in range(5)]
+    last, unwatched = train(tmp_path / "unwatched", 5)
+    assert same(last, states[-1])
+    assert [row["loss"] for row in history] == [row["loss"] for row in unwatched]
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.5, 0.3, 0.4, 0.2], [0.1, 0.2, 0.3, 0.5, 0.4]])
+def test_fit__the_best_epoch_outlives_a_kill(tmp_path, values):
+    whole, history = train(tmp_path / "whole", 5, watched=scripted(values, []))
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", 5, at_call(20, kill), scripted(values, []))
+    again, continued = train(tmp_path / "killed", 5, watched=scripted(values[3:], []))
+    assert continued == history and same(again, whole.state_dict())
+
+
+def test_fit__a_finished_run_taken_up_again_gives_the_best_epoch(tmp_path):
+    whole, history = train(tmp_path, 3, watched=scripted([0.1, 0.5, 0.3], []))
+    again, continued = train(tmp_path, 3, watched=scripted([], []))
+    assert continued == history and same(again, whole.state_dict())
+
+
+def test_fit__names_a_best_epoch_that_is_damaged(tmp_path):
+    train(tmp_path, 2, watched=scripted([0.5, 0.1], []))
+    (tmp_path / "best.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match=r"best.safetensors is missing or damaged.*delete .* to start this stage"):
+        train(tmp_path, 2, watched=scripted([], []))

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+import torch
+
+from stages.core.encoder.model import load, save
+from stages.core.retrieval import whitening
+from stages.core.selection.criterion import Seen
+from stages.core.selection.forms import Form, behind, finish, shape, unit
+from tests.helpers.small import adapted, write_encoder
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return write_encoder(tmp_path_factory.mktemp("world") / "encoder")
+
+
+@pytest.fixture
+def fused(encoder):
+    """An attention over two sets, and a reduction that it learnt with."""
+    model, generator = adapted(encoder, ["k4", "k8"], 0, fusion="attention"), torch.Generator().manual_seed(3)
+    model.reduce(torch.randn(6, 24, generator=generator), torch.randn(6, generator=generator))
+    return model
+
+
+def images(count, seed=0):
+    return torch.rand(count, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+
+
+def seen_by(model):
+    return Seen(*(model(images(30, seed)).numpy() for seed in (0, 1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        (Form("encoder"), "encoder"),
+        (Form("k256", 0.7, layer="half", dim=128), "k256 x 0.7, half-whitened to 128"),
+        (Form("average", layer="full", dim=8), "average, whitened to 8"),
+        (Form("distilled", scale=1.5, layer="own", dim=8), "distilled, at 1.5 times the side, with its own last layer"),
+        (Form("k4", 0.5, mirrored=True), "k4 x 0.5, with its mirror image"),
+    ],
+)
+def test_name__says_the_form_in_a_few_words(form, name):
+    assert form.name == name
+
+
+def test_shape__scales_and_enlarges_a_copy_without_the_last_layer(fused):
+    before = fused(images(4))
+    shaped = shape(fused, Form("x", 0.5, 1.5, True))
+    by_hand = shape(fused, Form("x"))
+    by_hand.scale(0.5)
+    torch.testing.assert_close(shaped(images(4)), by_hand.seen(48, True)(images(4)))
+    assert shaped.config.reduced is None and shaped.config.cost == 4.5
+    assert torch.equal(fused(images(4)), before)
+
+
+def test_shape__in_full_it_is_the_model_up_to_the_last_layer(fused):
+    shaped = shape(fused, Form("x"))
+    expected = shaped(images(4)) @ fused.reduction.weight.T + fused.reduction.bias
+    torch.testing.assert_close(fused(images(4)), torch.nn.functional.normalize(expected, dim=1))
+
+
+def test_behind__whitens_all_three_by_the_plain_embeddings(fused):
+    seen = seen_by(shape(fused, Form("x")))
+    found = dict(behind(Form("x"), fused.reduction, seen, [5, 99], ["half", "full"]))
+    assert [(form.layer, form.dim) for form in found] == [
+        ("none", None),
+        ("own", 6),
+        *((layer, dim) for dim in (5, 24) for layer in ("half", "full")),
+    ]
+    for form, parts in found.items():
+        for name in ("plain", "first", "second"):
+            x = getattr(seen, name)
+            if form.layer == "own":
+                x = unit(x @ fused.reduction.weight.numpy().T + fused.reduction.bias.numpy())
+            elif form.layer != "none":
+                x = whitening.apply(whitening.fit(seen.plain, form.dim, form.layer), x)
+            np.testing.assert_array_equal(getattr(parts, name), x)
+
+
+def test_behind__no_whitening_where_all_are_alike_or_alone():
+    for count in (1, 7):
+        alike = np.repeat(np.full((1, 4), 0.5, np.float32), count, 0)
+        found = list(behind(Form("x"), torch.nn.Identity(), Seen(alike, alike, alike), [2, 8], ["half", "full"]))
+        assert [form for form, _ in found] == [Form("x")]
+
+
+@pytest.mark.parametrize("layer", ["none", "own", "half", "full"])
+@pytest.mark.parametrize(("strength", "scale", "mirrored"), [(1.0, 1.0, False), (0.5, 1.5, True)])
+def test_finish__the_saved_model_gives_the_embeddings_of_the_trial(tmp_path, fused, layer, strength, scale, mirrored):
+    """Where the whitening is fitted to the same images."""
+    form = Form("x", strength, scale, mirrored)
+    seen = seen_by(shape(fused, form))
+    found = {each.layer: (each, parts) for each, parts in behind(form, fused.reduction, seen, [5], ["half", "full"])}
+    chosen, parts = found[layer]
+    model = shape(fused, chosen)
+    finish(model, fused.reduction, chosen, seen.plain)
+    save(model, tmp_path)
+    again = load(tmp_path)
+    for seed, expected in enumerate((parts.plain, parts.first, parts.second)):
+        np.testing.assert_allclose(again(images(30, seed)).numpy(), expected, atol=2e-5)
+    assert again.dim == {"none": 24, "own": 6, "half": 5, "full": 5}[layer]
+
+
+def test_unit__rows_of_zeros_stay():
+    np.testing.assert_allclose(unit(np.array([[3.0, 4.0], [0.0, 0.0]])), [[0.6, 0.8], [0.0, 0.0]])

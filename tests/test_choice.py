@@ -1,0 +1,259 @@
+import csv
+import json
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from stages import choice
+from stages.core.encoder.model import load
+from stages.core.retrieval import whitening
+from stages.core.selection.criterion import Sample
+from stages.core.store import arrays
+from stages.core.store.collection import open_pixels, read_tables
+from tests.helpers.settings import criterion, reference
+from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
+
+FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json", "neighbours.parquet")
+
+
+def params(**changes):
+    values = {
+        "criterion": criterion(),
+        "reference": reference(),
+        "first_strength": 0.75,
+        "strengths": [0.5, 1.0],
+        "finalists": 1,
+        "layers": ["half"],
+        "dims": [8, 99],
+        "scales": [1.0, 1.5],
+        "mirrored": True,
+        "cost": 2.25,
+        "errors": 1.0,
+    }
+    return choice.Params(**(values | changes))
+
+
+def write_models(folder, std=0.1):
+    """The folders of all models, as their stages leave them; the more `std`, the less is left of the encoder."""
+    encoder = write_encoder(folder / "encoder")
+    for seed, name in enumerate(("k4", "k8")):
+        write_model(adapted(encoder, [name], seed, std), folder / "adaptor" / name)
+    for seed, name in enumerate(("average", "augmentation", "neighbour")):
+        fusion = "average" if name == "average" else "attention"
+        write_model(adapted(encoder, ["k4", "k8"], seed, std, fusion), folder / "fusion" / name)
+    taught, generator = adapted(encoder, ["distilled"], 5, std), torch.Generator().manual_seed(6)
+    taught.reduce(torch.randn(6, 24, generator=generator), torch.randn(6, generator=generator))
+    write_model(taught, folder / "distillation" / "encoder")
+    return [folder / name for name in ("encoder", "adaptor", "fusion", "distillation")]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return write_models(tmp_path_factory.mktemp("models"))
+
+
+def run(images, models, output, **changes):
+    said = choice.main(images, *models, output, params=params(**changes), lists=lists(), seed=0)
+    assert sorted(path.name for path in output.iterdir()) == sorted(FILES)
+    rows = list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
+    assert said == f"{json.loads((output / 'choice.json').read_text())['name']}, of {len(rows)} candidates"
+    return json.loads((output / "choice.json").read_text()), rows
+
+
+@pytest.fixture(scope="module")
+def chosen(models, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("chosen")
+    images = write_images(folder / "images")
+    return images, folder / "out", *run(images, models, folder / "out")
+
+
+def test_main__lists_all_candidates_the_best_first(chosen):
+    _, _, said, rows = chosen
+    values = [float(row["criterion"]) for row in rows]
+    assert values == sorted(values, reverse=True) and all(0 <= value <= 1 for value in values)
+    assert len({row["name"] for row in rows}) == len(rows)
+    assert [row["name"] for row in rows if row["chosen"] == "1"] == [said["name"]]
+    for row in rows:
+        assert float(row["criterion"]) == pytest.approx(np.mean([float(row[task]) for task in TASKS]), abs=1e-5)
+        assert float(row["cost"]) <= 2.25 and float(row["cost"]) == pytest.approx(
+            float(row["scale"]) ** 2 * (1 + int(row["mirrored"]))
+        )
+    first = {row["model"] for row in rows if row["strength"] == "0.75" and row["layer"] == "none"}
+    assert first == {"k4", "k8", "average", "augmentation", "neighbour", "distilled_encoder"}
+    assert len({row["model"] for row in rows if row["strength"] == "0.5"}) == 1
+    assert {(row["scale"], row["mirrored"]) for row in rows if row["model"] == "encoder"} == {
+        ("1.0", "0"),
+        ("1.0", "1"),
+        ("1.5", "0"),
+    }
+    assert {row["dim"] for row in rows if row["layer"] == "half"} == {"8", "24"}
+    assert {row["model"] for row in rows if row["layer"] == "own"} == {"distilled_encoder"}
+
+
+def test_main__says_what_was_chosen_with_intervals(chosen):
+    _, output, said, rows = chosen
+    by_name = {row["name"]: row for row in rows}
+    assert said["images"] == 48 and said["uncertain"] == [] and list(said["criterion"]) == ["mean", *TASKS]
+    for column, found in said["criterion"].items():
+        for key, name in (("encoder", "encoder"), ("chosen", said["name"])):
+            mean, low, high = found[key]
+            expected = by_name[name]["criterion" if column == "mean" else column]
+            assert mean == pytest.approx(float(expected), abs=1e-5) and low <= mean <= high
+        assert found["difference"][0] == pytest.approx(found["chosen"][0] - found["encoder"][0])
+    card = (output / "README.md").read_text()
+    assert said["name"] in card and all(line in card for line in said["why"])
+    assert any(f"{len(rows)} candidates" in line for line in said["why"])
+
+
+def test_main__hands_out_the_chosen_form(chosen):
+    _, output, said, rows = chosen
+    model, (row,) = load(output), [row for row in rows if row["chosen"] == "1"]
+    assert model.config.cost == pytest.approx(float(row["cost"]))
+    assert model.dim == (int(row["dim"]) if row["dim"] else 24)
+    if said["form"]["model"] == "encoder":
+        assert model.config.adaptors is None
+
+
+def test_main__the_neighbours_are_those_of_plain_search(chosen, models):
+    images, output, _, _ = chosen
+    table = pq.read_table(output / "neighbours.parquet").to_pylist()
+    collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
+    own = [row["row"] for row in table if row["task"] == "bars"]
+    assert len(table) == 48 and sorted(own) == collection.rows[collection.train][24:].tolist()
+    places = np.flatnonzero(collection.tasks == "bars")[own]
+    embeddings = load(models[0])(torch.from_numpy(pixels[places]).permute(0, 3, 1, 2)).numpy()
+    for i, row in enumerate(row for row in table if row["task"] == "bars"):
+        others = sorted((j for j in range(24) if j != i), key=lambda j: -(embeddings[i] @ embeddings[j]))
+        assert row["encoder"] == [own[j] for j in others[:3]]
+        assert len(row["chosen"]) == 3 and row["row"] not in row["chosen"]
+
+
+def test_main__two_runs_write_the_same_bytes(chosen, models, tmp_path):
+    run(chosen[0], models, tmp_path / "again")
+    for file in FILES:
+        assert (chosen[1] / file).read_bytes() == (tmp_path / "again" / file).read_bytes(), file
+
+
+def is_the_encoder(output, models):
+    own, encoder = load(output), load(models[0])
+    assert own.config == encoder.config
+    return all(torch.equal(tensor, encoder.state_dict()[name]) for name, tensor in own.state_dict().items())
+
+
+def test_main__hands_out_the_encoder_where_all_others_are_worse(tmp_path):
+    images, spoilt = write_images(tmp_path / "images"), write_models(tmp_path, std=30.0)
+    said, rows = run(images, spoilt, tmp_path / "out", layers=[], scales=[], strengths=[], mirrored=False)
+    assert said["name"] == "encoder" and rows[0]["name"] == "encoder" and len(rows) > 5
+    assert is_the_encoder(tmp_path / "out", spoilt)
+
+
+def test_inputs__what_the_cost_allows_beside_the_plain_one(models):
+    encoder = load(models[0])
+    found = list(choice.inputs(params(scales=[1.0, 1.5, 1.52, 2.0], cost=4.5), encoder))
+    assert found == [
+        (1.0, True, 2.0),
+        (1.5, False, 2.25),
+        (1.5, True, 4.5),
+        (1.5, False, 2.25),
+        (1.5, True, 4.5),
+        (2.0, False, 4.0),
+    ]
+    assert not list(choice.inputs(params(cost=1.0), encoder))
+
+
+@pytest.mark.parametrize("form", [{}, {"layer": "half", "dim": 8}, {"layer": "full", "dim": 99}, {"layer": "own"}])
+def test_build__scales_the_adaptors_and_fits_the_whitening_to_all_training_images(chosen, models, form):
+    name = "distillation/encoder" if form.get("layer") == "own" else "fusion/neighbour"
+    collection, pixels = read_tables(chosen[0], list(TASKS)), open_pixels(chosen[0], list(TASKS))
+    wanted = choice.Form("x", 0.5, 1.5, True, **form)
+    folder = models[0].parent / name
+    found = choice.build(folder, wanted, pixels, collection, params())
+    by_hand, own = load(folder), load(folder).reduction
+    for layer in by_hand.adaptors:
+        layer.up.mul_(0.5)
+        layer.up_bias.mul_(0.5)
+        if by_hand.config.adaptors.fusion == "attention":
+            layer.key.weight.mul_(2)
+    by_hand.reduction, by_hand.config = torch.nn.Identity(), by_hand.config.model_copy(update={"reduced": None})
+    images = torch.from_numpy(pixels[collection.train]).permute(0, 3, 1, 2)
+    expected = by_hand.seen(48, True)(images)
+    if form.get("layer") == "own":
+        expected = torch.nn.functional.normalize(own(expected), dim=1)
+    elif form:
+        fitted = whitening.apply(whitening.fit(expected, min(form["dim"], 24), form["layer"]), expected)
+        expected = torch.from_numpy(fitted)
+    torch.testing.assert_close(found(images), expected, atol=1e-3, rtol=1e-3)
+
+
+def keep_train(images, task, count):
+    """Leaves a task so many training images."""
+    file = images / task / "table.parquet"
+    table = pq.read_table(file)
+    split = ["train" if i < count else "test" for i in range(len(table))]
+    place = table.schema.get_field_index("split")
+    pq.write_table(table.set_column(place, table.schema.field(place), [split]), file)
+
+
+def repeat(images, task, times):
+    """Makes runs of so many images of a task the same to the last pixel."""
+    file = images / task / "pixels.zarr"
+    pixels = arrays.open(file)[:]
+    shutil.rmtree(file)
+    arrays.write(file, pixels[np.arange(len(pixels)) // times * times])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_main__tasks_of_too_few_images_cannot_tell(models, tmp_path, count):
+    images = write_images(tmp_path / "images")
+    for task in TASKS:
+        keep_train(images, task, count)
+    said, rows = run(images, models, tmp_path / "out")
+    assert said["name"] == "encoder" and len(rows) == 1 and said["criterion"] == {} and said["images"] == 0
+    assert said["uncertain"] == (list(TASKS) if count else [])
+    assert "No task can tell" in said["why"][0] and said["why"][0] in (tmp_path / "out" / "README.md").read_text()
+    assert is_the_encoder(tmp_path / "out", models)
+    assert len(pq.read_table(tmp_path / "out" / "neighbours.parquet")) == 0
+
+
+@pytest.mark.parametrize("fewest", [2, 24])
+def test_main__images_all_alike_cannot_tell(models, tmp_path, fewest):
+    images = write_images(tmp_path / "images")
+    for task in TASKS:
+        repeat(images, task, 48)
+    said, _ = run(images, models, tmp_path / "out", criterion=criterion(fewest=fewest))
+    assert said["uncertain"] == list(TASKS) and said["criterion"] == {} and is_the_encoder(tmp_path / "out", models)
+    assert any("images all alike" in line and "dots, bars" in line for line in said["why"])
+
+
+def test_main__a_task_that_cannot_tell_leaves_the_choice_to_the_others(models, tmp_path):
+    images = write_images(tmp_path / "images")
+    repeat(images, "dots", 48)
+    said, rows = run(images, models, tmp_path / "out")
+    assert said["uncertain"] == ["dots"] and list(said["criterion"]) == ["mean", "bars"] and said["images"] == 24
+    assert len(rows) > 5 and "dots" not in rows[0] and "dots" in said["why"][-1]
+
+
+def test_main__a_task_of_two_images_among_them(models, tmp_path):
+    images = write_images(tmp_path / "images")
+    keep_train(images, "dots", 2)
+    said, _ = run(images, models, tmp_path / "out", criterion=criterion(fewest=2))
+    assert said["uncertain"] == ["dots"]
+
+
+@pytest.mark.parametrize("times", [2, 24])
+def test_main__duplicates_do_not_stop_it(models, tmp_path, times):
+    images = write_images(tmp_path / "images")
+    for task in TASKS:
+        repeat(images, task, times)
+    said, _ = run(images, models, tmp_path / "out")
+    assert np.isfinite(load(tmp_path / "out")(torch.rand(2, 3, 32, 32)).numpy()).all()
+    assert (said["criterion"] == {}) == (len(said["uncertain"]) == 2)
+
+
+def test_untold__a_summary_of_nothing_measured():
+    sample = Sample(np.empty(0, np.int64), np.empty(0, dtype=object))
+    said = choice.summary(choice.untold(sample), "encoder", ["x"], ["dots"])
+    assert said["criterion"] == {} and json.loads(json.dumps(said, allow_nan=False))["name"] == "encoder"

@@ -1,0 +1,131 @@
+import numpy as np
+import pytest
+import torch
+
+from stages import distillation
+from stages.core.encoder.model import load
+from stages.core.selection.criterion import look
+from stages.core.store.collection import open_pixels, read_tables
+from tests.helpers.settings import NO_VIEWS, criterion, reference
+from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
+from tests.helpers.whitened import whitened
+
+
+def params(**changes):
+    values = {
+        "target": reference(mirrored=False),
+        "width": 8,
+        "epochs": 2,
+        "batch": 16,
+        "learning_rate": 0.01,
+        "weight_decay": 0.0,
+        "warmup": 0.0,
+        "precision": "float32",
+        "augmentation": NO_VIEWS.model_copy(update={"jitter": 0.1}),
+    }
+    return distillation.Params(**(values | changes))
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
+    fused = adapted(encoder, ["k4", "k8"], 0, fusion="attention")
+    return images, encoder, write_model(fused, tmp_path / "fusion" / "average")
+
+
+def run(world, output, name="encoder", fewest=4, **changes):
+    images, encoder, fusion = world
+    distillation.main(
+        images,
+        encoder,
+        encoder if name == "encoder" else fusion,
+        output,
+        name=name,
+        params=params(**changes),
+        settings=criterion(fewest=fewest),
+        reference=reference(),
+        lists=lists(),
+        seed=0,
+    )
+    return load(output)
+
+
+def read(world):
+    return read_tables(world[0], list(TASKS)), open_pixels(world[0], list(TASKS))
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("scales", [[1.0], [1.0, 1.5], [1.5, 2.0]])
+def test_aim__targets_are_the_half_whitened_look(world, scales, mirrored):
+    collection, pixels = read(world)
+    model, settings = load(world[2]), params(target=reference(scales=scales, mirrored=mirrored))
+    looks = []
+    for scale in scales:
+        seen = model.seen(round(32 * scale), mirrored)
+        looks.append(seen(torch.from_numpy(pixels[collection.train]).permute(0, 3, 1, 2)).numpy())
+    expected = whitened(np.concatenate(looks, 1), 8)
+    targets = distillation.aim(model, pixels, collection.train, settings).numpy()
+    np.testing.assert_allclose(targets @ targets.T, expected @ expected.T, atol=1e-3)
+
+
+def test_aim__a_look_at_the_own_side_alone_is_reached_from_the_start(world):
+    collection, pixels = read(world)
+    model = load(world[2])
+    targets = distillation.aim(model, pixels, collection.train, params(target=reference(scales=[1.0], mirrored=False)))
+    found = model(torch.from_numpy(pixels[collection.train]).permute(0, 3, 1, 2))
+    torch.testing.assert_close(found, targets, atol=1e-4, rtol=1e-4)
+
+
+def test_aim__one_look_stands_for_all_of_them_at_the_start(world):
+    """As if the embedding at the own side were met at every side."""
+    collection, pixels = read(world)
+    model = load(world[1])
+    rows, settings = collection.train, params(target=reference(mirrored=False))
+    x = look(model, pixels, rows, settings.target, 16, "float32", "x").astype(np.float64)
+    mean, values = x.mean(0), np.linalg.eigh(np.cov(x.T))
+    projection = values[1][:, ::-1][:, :8] / values[0][::-1][:8] ** 0.25
+    plain = model(torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2)).double().numpy()
+    by_hand = (np.concatenate([plain, plain], 1) / np.sqrt(2) - mean) @ projection
+    by_hand /= np.linalg.norm(by_hand, axis=1, keepdims=True)
+    distillation.aim(model, pixels, rows, settings)
+    found = model(torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2)).numpy()
+    np.testing.assert_allclose(found @ found.T, by_hand @ by_hand.T, atol=1e-3)
+
+
+def test_main__the_loss_falls_and_the_best_epoch_is_kept(world, tmp_path):
+    run(world, tmp_path / "out", epochs=12)
+    rows = (tmp_path / "out" / "history.csv").read_text().splitlines()
+    assert rows[0] == "epoch,loss,criterion" and len(rows) == 13
+    losses = [float(row.split(",")[1]) for row in rows[1:]]
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_main__an_encoder_gets_a_set_and_stays_as_it_is_below(world, tmp_path):
+    model, encoder = run(world, tmp_path / "out"), load(world[1])
+    assert model.config.adaptors.names == ["distilled"] and model.dim == 8
+    below, tensors = model.plain(), encoder.state_dict()
+    assert all(
+        torch.equal(tensors[name], tensor) for name, tensor in below.backbone.state_dict(prefix="backbone.").items()
+    )
+    assert all(layer.up.abs().sum() > 0 for layer in model.adaptors)
+
+
+def test_main__a_fusion_goes_on_with_its_own_sets(world, tmp_path):
+    model, taught = run(world, tmp_path / "out", "average"), load(world[2])
+    assert model.config.adaptors == taught.config.adaptors
+    for name, tensor in taught.state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name]) == (".adaptors." not in name), name
+
+
+def test_main__two_runs_write_the_same_bytes_and_leave_no_checkpoint(world, tmp_path):
+    for name in ("a", "b"):
+        run(world, tmp_path / name)
+    for file in ("weights.safetensors", "config.json", "history.csv"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    assert not list((tmp_path / ".work").rglob("*.safetensors"))
+
+
+def test_main__without_a_task_that_can_tell_the_last_epoch_stands(world, tmp_path):
+    run(world, tmp_path / "out", fewest=25)
+    assert (tmp_path / "out" / "history.csv").read_text().startswith("epoch,loss\n1,")
