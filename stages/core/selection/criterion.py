@@ -47,7 +47,9 @@ class CriterionSettings(Section):
     images: int = Field(ge=2, description="training images drawn from each task, at most")
     watched: int = Field(ge=2, description="of them, those looked at after each epoch of training")
     fewest: int = Field(ge=2, description="a task with fewer training images cannot tell, and does not count")
-    views: list[Augmentation] = Field(min_length=2, max_length=2, description="what is drawn for the two views")
+    views: list[Annotated[Augmentation, Field(description="what is drawn for that view")]] = Field(
+        min_length=2, max_length=2, description="the two views of an image"
+    )
     neighbours: int = Field(ge=1, description="compared with those of the reference")
     batch: int = Field(ge=1, description="images per forward pass")
     precision: device.Precision
