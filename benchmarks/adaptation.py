@@ -3,10 +3,10 @@
     python -m benchmarks.adaptation [--profile NAME] [--seeds 0 1 2] [--without TASK ...] [--distilled] [--candidates]
 
 Each run is the real graph up to `choice`, in a temporary copy of the repository that shares its DVC cache. Its tasks
-need labels: they are read here and by no stage. One JSON line per run and row, R-Precision in percent on the test images
-of each task: the encoder, its best form without training by the criterion at the same cost, that form with query expansion
-and with database-side augmentation, and the chosen model with the bootstrap interval over queries of its difference to
-the encoder.
+need labels: they are read here and by no stage. One JSON line per run and row, R-Precision in percent on the test
+images of each task: the encoder, its best form without training by the criterion at the same cost, that form with query
+expansion and with database-side augmentation, and the chosen model with the bootstrap interval over queries of its
+difference to the encoder.
 
 `--without` leaves each of these tasks out of training in turn, and tests on it. `--distilled` leaves out all but the
 coarsest granularity and the distilled encoder, to save time. `--candidates` tests every candidate of the choice with
