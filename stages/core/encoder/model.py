@@ -106,7 +106,7 @@ class Model(nn.Module):
 
     def features(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """The class token after the last norm, not normalised: z = LN(h^L)[class]; without one, the pooled map."""
-        x = images.float() / 255 if images.dtype == torch.uint8 else images
+        x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
         if self.config.scaled:
             side = [self.config.side] * 2
             x = nn.functional.interpolate(x, side, mode="bicubic", antialias=True, align_corners=False).clamp(0, 1)

@@ -124,8 +124,9 @@ def see(model: Model, pixels: arrays.Reader, sample: Sample, settings: Criterion
         images = device.staged(pixels[sample.rows[part]], where).to(where)
         generator = torch.Generator().manual_seed(i)
         for view, embeddings in zip(views, found, strict=True):
+            seen = view(images, size, generator)
             with torch.inference_mode(), device.autocast(where, settings.precision):
-                embeddings.append(model(view(images, size, generator)).float().cpu().numpy())
+                embeddings.append(model(seen).float().cpu().numpy())
     plain, *four = (np.concatenate(embeddings) for embeddings in found)
     return Seen(plain, [(four[0], four[1]), (four[2], four[3])])
 
