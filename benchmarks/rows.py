@@ -25,7 +25,7 @@ from benchmarks.gain import copy_repository, graph_folder
 
 MORE = {
     "fusions": {"static": "knn_graph", "supervised": "images"},
-    "baselines": {"one_set": "features", "many_sets": "features", "tldr": "knn_graph"},
+    "baselines": {"one_set": "features", "many_sets": "features", "tldr": "knn_graph", "linear": "pseudo_labels"},
     "supervised_models": {f"all-{how}": {"on": "all", "how": how} for how in ("full", "one", "many")},
 }
 STAGES = {"fusions": "fusion", "baselines": "baseline", "supervised_models": "supervised_model"}

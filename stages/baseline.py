@@ -1,12 +1,13 @@
 """What one would try before Grappa on the same frozen encoder: random adaptors that learn from views, or a reduction.
 
-Reads   images, encoder, features, knn_graph (for `tldr`)
+Reads   images, encoder, features, knn_graph (for `tldr`), pseudo_labels (for `linear`)
 Writes  weights.safetensors, config.json   one model
         history.csv                        epoch, loss
 
 - `one_set`: one adaptor set, drawn at random, trained on pairs of views (M+A_1 of Table 2);
 - `many_sets`: as many random sets as there are granularities, trained together with their fusion (M*(random));
-- `tldr`: a linear reduction of the encoder's features, trained on pairs of neighbours (as TLDR does).
+- `tldr`: a linear reduction of the encoder's features, trained on pairs of neighbours (as TLDR does);
+- `linear`: a linear map of them, trained to tell the finest pseudo-labels apart, as the adaptors are.
 """
 
 from pathlib import Path
@@ -16,17 +17,19 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core.compute import device
+from stages.core.compute import device, processes
 from stages.core.encoder.config import Attention
 from stages.core.encoder.model import Model, load, save
-from stages.core.grappa import twins
+from stages.core.grappa import classification, twins
 from stages.core.grappa.random_sets import insert_random
+from stages.core.losses.norm_softmax import norm_softmax
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
 from stages.core.store.collection import open_features, open_pixels, read_tables
 from stages.core.training import checkpoint
 from stages.core.training.history import write_history
+from stages.core.training.loop import Batch, Loader, Schedule, fit
 
 
 class Tldr(twins.TwinSettings):
@@ -36,11 +39,23 @@ class Tldr(twins.TwinSettings):
     neighbours: int = Field(ge=1, description="the partner is drawn from this many nearest ones")
 
 
+class Linear(schema.Section):
+    """A linear map of the encoder's features, learnt from the finest pseudo-labels with the norm-softmax loss."""
+
+    gamma: float = Field(gt=0, description="scale of the cosines in the softmax")
+    epochs: int = Field(ge=1, description="epochs over the training images")
+    batch: int = Field(ge=2, description="images of a batch")
+    learning_rate: float = Field(gt=0, description="of Adam, at its highest")
+    weight_decay: float = Field(ge=0, description="Adam's own (coupled) decay")
+    warmup: float = Field(ge=0, description="epochs in which the rate rises to its full value")
+
+
 class Params(schema.Section):
     width: int = Field(ge=1, description="hidden units D' of each bottleneck")
     one_set: twins.Pairs = Field(description="one random adaptor set")
     many_sets: twins.Pairs = Field(description="a random adaptor set for each granularity, with their fusion")
     tldr: Tldr
+    linear: Linear
 
 
 def reduce(
@@ -72,11 +87,36 @@ def reduce(
     return reduced, history
 
 
+def project(
+    model: Model, features: np.ndarray, labels: np.ndarray, params: Linear, seed: int, work: Path
+) -> list[dict[str, int | float]]:
+    """Puts a linear map behind the model, which begins as the identity; `labels` are of the rows of `features`."""
+    where = device.best()
+    known, targets = torch.from_numpy(features), torch.from_numpy(labels)
+    linear = nn.Linear(model.dim, model.dim, bias=False)
+    nn.init.eye_(linear.weight)
+    classifier = nn.ParameterList([nn.Parameter(classification.class_means(known, targets))])
+    trained = nn.ModuleDict({"linear": linear, "classifier": classifier}).to(where)
+    optimizer = torch.optim.Adam(trained.parameters(), params.learning_rate, weight_decay=params.weight_decay)
+
+    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+        mapped = linear(known[batch.rows].to(where))
+        loss, accuracy = norm_softmax(mapped, classifier[0], targets[batch.rows].to(where), params.gamma)
+        # Every process computes the whole batch, so its part of their sum is one by their number.
+        return {"loss": loss / processes.count(), "accuracy": accuracy / processes.count()}
+
+    loader = Loader(len(known), params.batch, lambda epoch: lambda rows: None)
+    history = fit(trained, optimizer, Schedule(params.epochs, params.warmup, 0.0), loader, step, seed, work)
+    model.reduce(linear.weight.detach().cpu(), torch.zeros(model.dim))
+    return history
+
+
 def main(
     images: Path,
     encoder: Path,
     features: Path,
     knn_graph: Path,
+    pseudo_labels: Path,
     output: Path,
     *,
     kind: str,
@@ -93,6 +133,11 @@ def main(
         graph, vectors = arrays.open(knn_graph / "neighbours.zarr"), open_features(features, tasks)
         work = checkpoint.work_folder("baseline", kind, *inputs, graph.digest, vectors.digest)
         model, history = reduce(model, vectors[rows].astype(np.float32), graph[:], chosen, seed, work)
+    elif kind == "linear":
+        finest = list(lists.sizes)[-1]
+        labels, vectors = arrays.open(pseudo_labels / finest / "labels.zarr"), open_features(features, tasks)
+        work = checkpoint.work_folder("baseline", kind, *inputs, labels.digest, vectors.digest)
+        history = project(model, vectors[rows].astype(np.float32), labels[:], chosen, seed, work)
     else:
         pixels = open_pixels(images, tasks)
         work = checkpoint.work_folder("baseline", kind, *inputs, attention, pixels.digest)

@@ -8,14 +8,15 @@ from stages.core.encoder.config import Attention
 from stages.core.encoder.model import load
 from stages.core.store import arrays
 from stages.core.store.collection import open_features, read_tables
-from tests.helpers.settings import pairs
+from tests.helpers.settings import classifier, pairs
 from tests.helpers.small import TASKS, lists, write_encoder, write_features, write_images
 
 
 def params(**changes):
     settings = {key: value for key, value in pairs().items() if key in baseline.Tldr.model_fields}
     tldr = baseline.Tldr(**settings | {"dim": 5, "neighbours": 3} | changes)
-    return baseline.Params(width=4, one_set=pairs(), many_sets=pairs(), tldr=tldr)
+    linear = {key: value for key, value in classifier(epochs=20).items() if key in baseline.Linear.model_fields}
+    return baseline.Params(width=4, one_set=pairs(), many_sets=pairs(), tldr=tldr, linear=linear)
 
 
 @pytest.fixture
@@ -25,7 +26,10 @@ def world(tmp_path, monkeypatch):
     features = write_features(tmp_path / "features", images, dim=24)
     (tmp_path / "graph").mkdir()
     arrays.write(tmp_path / "graph" / "neighbours.zarr", np.random.default_rng(0).integers(0, 48, (48, 5)))
-    return images, encoder, features, tmp_path / "graph"
+    for k in (4, 8):
+        (tmp_path / f"labels/k{k}").mkdir(parents=True)
+        arrays.write(tmp_path / f"labels/k{k}/labels.zarr", np.arange(48) % k)
+    return images, encoder, features, tmp_path / "graph", tmp_path / "labels"
 
 
 def run(world, output, kind, attention=None, **changes):
@@ -97,3 +101,14 @@ def test_main__two_runs_write_the_same_bytes(world, tmp_path, kind):
     for file in ("weights.safetensors", "config.json", "history.csv"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     assert not list((tmp_path / ".work").rglob("*.safetensors"))
+
+
+def test_main__linear_learns_the_finest_pseudo_labels_and_is_a_map_of_the_encoder(world, tmp_path):
+    model, encoder = run(world, tmp_path / "out", "linear"), load(world[1])
+    images = torch.rand(3, 3, 32, 32)
+    expected = encoder(images) @ model.reduction.weight.T
+    torch.testing.assert_close(model(images), torch.nn.functional.normalize(expected, dim=1))
+    losses = [float(row.split(",")[1]) for row in (tmp_path / "out/history.csv").read_text().splitlines()[1:]]
+    assert len(losses) == 20 and losses[-1] < 0.5 * losses[0]
+    run(world, tmp_path / "again", "linear")
+    assert (tmp_path / "again/weights.safetensors").read_bytes() == (tmp_path / "out/weights.safetensors").read_bytes()

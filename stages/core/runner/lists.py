@@ -15,7 +15,7 @@ FUSIONS = {
     "static": "knn_graph",
     "supervised": "images",
 }
-BASELINES = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph"}
+BASELINES = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph", "linear": "pseudo_labels"}
 
 
 class Task(Section):

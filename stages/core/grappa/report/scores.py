@@ -69,7 +69,17 @@ def percent(entry: dict) -> dict[str, float]:
 def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
     """The models as the table shows them: baselines, adaptors from coarse to fine, fusions, what is distilled from
     them, what saw labels, and at the end the one to use."""
-    known = ["pixels", "encoder", "tldr", "one_set", "many_sets", *granularities, *reversed(FUSIONS), "static"]
+    known = [
+        "pixels",
+        "encoder",
+        "tldr",
+        "linear",
+        "one_set",
+        "many_sets",
+        *granularities,
+        *reversed(FUSIONS),
+        "static",
+    ]
 
     def place(name: str) -> int:
         if name in known:
