@@ -56,8 +56,8 @@ def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -
     """
     if model.config.reduced:
         raise ValueError(
-            f"the model that is taught has a reduction to {model.config.reduced} dimensions already, which distillation "
-            "would replace; take its folder out of `distillations`, or give an encoder without a reduction"
+            f"the model to be taught has a reduction to {model.config.reduced} dimensions already, which distillation "
+            "would replace: take it out of `distillations`, or give an encoder without a reduction"
         )
     looks = criterion.look(model, pixels, rows, params.target, params.batch, params.precision, "target")
     whitener = whitening.fit(looks, min(params.target.dim, largest(looks)), "half")

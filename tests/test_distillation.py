@@ -93,12 +93,13 @@ def test_aim__one_look_stands_for_all_of_them_at_the_start(world):
     np.testing.assert_allclose(found @ found.T, by_hand @ by_hand.T, atol=1e-3)
 
 
-def test_aim__refuses_a_model_that_has_a_reduction_before_it_looks(world, tmp_path):
+def test_aim__refuses_a_model_that_has_a_reduction_before_it_looks(world, tmp_path, monkeypatch):
     images, encoder, fused = world
-    model = load(encoder)
+    model, (collection, pixels) = load(encoder), read(world)
     model.reduce(torch.randn(5, 24), torch.randn(5))
-    with pytest.raises(ValueError, match=r"a reduction to 5 dimensions already.*`distillations`"):
-        distillation.aim(model, None, np.arange(3), params())
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"to 5 dimensions already.*`distillations`"):
+        patch.setattr(distillation.criterion, "look", None)
+        distillation.aim(model, pixels, collection.train, params())
     world = images, write_model(model, tmp_path / "reduced"), fused
     with pytest.raises(ValueError, match="a reduction to 5 dimensions already"):
         run(world, tmp_path / "out")

@@ -159,7 +159,8 @@ def test_build__names_similar_architectures(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"source": "timm"}, {"architecture": "vit_tiny_patch16_224", "side": 32}, TIMM | {"side": 64}, {"crop": 41}]
+    "changes",
+    [{"source": "timm"}, {"architecture": "vit_tiny_patch16_224", "side": 32}, TIMM | {"side": 64}, {"crop": 41}],
 )
 def test_params__refuses_what_contradicts_itself(changes):
     with pytest.raises(ValueError, match=r"must be|is larger than resize"):

@@ -86,7 +86,8 @@ def test_behind__whitens_all_five_by_the_plain_embeddings(fused):
 def test_behind__no_whitening_where_all_are_alike_or_alone():
     for count in (1, 7):
         alike = np.repeat(np.full((1, 4), 0.5, np.float32), count, 0)
-        found = list(behind(Form("x"), torch.nn.Identity(), Seen(alike, [(alike, alike)] * 2), [2, 8], ["half", "full"]))
+        seen = Seen(alike, [(alike, alike)] * 2)
+        found = list(behind(Form("x"), torch.nn.Identity(), seen, [2, 8], ["half", "full"]))
         assert [form for form, _ in found] == [Form("x")]
 
 
