@@ -69,6 +69,7 @@ DIFFERENCES = [
     *(Difference(f"gsp-* mrt {MPCL}", n, ABSENT, AS_ROOT, CHOICE) for n in ["distillations", "distillation"]),
     Difference("gsp-*", "choice", ABSENT, AS_ROOT, CHOICE),
     Difference(f"mrt {MPCL}", "choice", ABSENT, ANY, "the same, but two of its views are drawn as the adaptors' are"),
+    Difference(f"gsp-* mrt {MPCL}", "baseline.linear", ABSENT, AS_ROOT, "new: a baseline, off but where it is listed"),
     *(
         Difference(f"gsp-* {MPCL}", f"models.{n}", ABSENT, AS_ROOT, CHOICE)
         for n in ["distilled_encoder", "distilled_average", "chosen"]
