@@ -54,6 +54,11 @@ def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -
     The whitening is of all looks side by side. One look stands for each of them at the start, so its own map is their
     sum.
     """
+    if model.config.reduced:
+        raise ValueError(
+            f"the model to be taught has a reduction to {model.config.reduced} dimensions already, which distillation "
+            "would replace: take it out of `distillations`, or give an encoder without a reduction"
+        )
     looks = criterion.look(model, pixels, rows, params.target, params.batch, params.precision, "target")
     whitener = whitening.fit(looks, min(params.target.dim, largest(looks)), "half")
     count = len(params.target.scales)

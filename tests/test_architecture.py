@@ -235,7 +235,7 @@ def test_stages__sources_that_read_a_list_depend_on_it(stage):
     """A stage that gathers items must rerun when the list changes: DVC sees a folder, not which names belong in it."""
     source = (ROOT / f"stages/{stage}.py").read_text()
     declared = set(map(str, body(stage)["params"]))
-    for name in ("tasks", "fusions", "supervised_models", "models", "mpcl", "tll", "mrt"):
+    for name in ("tasks", "fusions", "distillations", "supervised_models", "models", "mpcl", "tll", "mrt"):
         # One that reads only its own item depends on that item.
         own = source.replace("lists.tasks[task]", "").replace("lists.mpcl[run]", "").replace("lists.tll[study]", "")
         if f"lists.{name}" in own:

@@ -111,7 +111,7 @@ def test_main__says_what_was_chosen_with_intervals(chosen):
 def test_main__hands_out_the_chosen_form(chosen):
     _, output, said, rows = chosen
     model, (row,) = load(output), [row for row in rows if row["chosen"] == "1"]
-    assert model.config.cost == pytest.approx(float(row["cost"]))
+    assert model.config.side == round(32 * float(row["scale"])) and model.config.mirrored == bool(int(row["mirrored"]))
     assert model.dim == (int(row["dim"]) if row["dim"] else 24)
     if said["form"]["model"] == "encoder":
         assert model.config.adaptors is None

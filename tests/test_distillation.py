@@ -93,6 +93,19 @@ def test_aim__one_look_stands_for_all_of_them_at_the_start(world):
     np.testing.assert_allclose(found @ found.T, by_hand @ by_hand.T, atol=1e-3)
 
 
+def test_aim__refuses_a_model_that_has_a_reduction_before_it_looks(world, tmp_path, monkeypatch):
+    images, encoder, fused = world
+    model, (collection, pixels) = load(encoder), read(world)
+    model.reduce(torch.randn(5, 24), torch.randn(5))
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"to 5 dimensions already.*`distillations`"):
+        patch.setattr(distillation.criterion, "look", None)
+        distillation.aim(model, pixels, collection.train, params())
+    world = images, write_model(model, tmp_path / "reduced"), fused
+    with pytest.raises(ValueError, match="a reduction to 5 dimensions already"):
+        run(world, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_main__the_loss_falls_and_the_best_epoch_is_kept(world, tmp_path):
     run(world, tmp_path / "out", epochs=12)
     rows = (tmp_path / "out" / "history.csv").read_text().splitlines()

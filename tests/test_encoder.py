@@ -1,5 +1,7 @@
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
 from stages.core.encoder.config import Config
@@ -37,6 +39,29 @@ def test_main__copies_a_model_folder_and_sets_the_resize(tmp_path):
     assert again.config == CONFIG.model_copy(update={"resize": 40})
     images = torch.rand(2, 3, 32, 32)
     assert torch.equal(again(images), load(tmp_path / "given")(images))
+
+
+@pytest.mark.parametrize("crop", [64, 48, 24])
+def test_main__the_crop_is_scaled_to_the_encoder_s_input(tmp_path, crop):
+    """As if each image were cropped and resized by hand first."""
+    main(write_encoder(tmp_path / "given"), tmp_path / "encoder", params=params(resize=64, crop=crop))
+    model, plain = load(tmp_path / "encoder"), load(tmp_path / "given")
+    assert model.config == CONFIG.model_copy(update={"resize": 64, "size": crop, "scaled": 32})
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    edge = (64 - crop) // 2
+    middle = pixels[edge : edge + crop, edge : edge + crop]
+    by_hand = [
+        np.asarray(Image.fromarray(middle[:, :, i].astype(np.float32)).resize((32, 32), Image.Resampling.BICUBIC))
+        for i in range(3)
+    ]
+    expected = plain(torch.from_numpy(np.stack(by_hand))[None].div(255).clamp(0, 1))
+    found = model(model.transform(Image.fromarray(pixels))[None])
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_main__a_crop_of_the_input_s_own_side_is_not_scaled(tmp_path):
+    main(write_encoder(tmp_path / "given"), tmp_path / "encoder", params=params(crop=32))
+    assert load(tmp_path / "encoder").config == CONFIG.model_copy(update={"resize": 40})
 
 
 @pytest.mark.parametrize("wrap", ["plain", "state_dict", "dino"])
@@ -134,7 +159,8 @@ def test_build__names_similar_architectures(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"source": "timm"}, {"architecture": "vit_tiny_patch16_224", "side": 32}, TIMM | {"side": 64}]
+    "changes",
+    [{"source": "timm"}, {"architecture": "vit_tiny_patch16_224", "side": 32}, TIMM | {"side": 64}, {"crop": 41}],
 )
 def test_params__refuses_what_contradicts_itself(changes):
     with pytest.raises(ValueError, match=r"must be|is larger than resize"):
@@ -144,6 +170,16 @@ def test_params__refuses_what_contradicts_itself(changes):
 def test_build__refuses_a_resize_below_the_input(tmp_path):
     with pytest.raises(ValueError, match=r"encoder.resize is 24; the encoder in .* needs 32 or more"):
         build(params(resize=24), write_encoder(tmp_path / "given"))
+    assert build(params(resize=24, crop=24), tmp_path / "given").config.side == 32
+
+
+def test_build__a_file_may_be_for_a_larger_input_than_what_is_stored(tmp_path, vit):
+    save_file({k: v.contiguous() for k, v in vit.backbone.state_dict().items()}, tmp_path / "weights.safetensors")
+    model = build(params(**TIMM, resize=24, crop=24), tmp_path / "weights.safetensors")
+    images = torch.rand(2, 3, 24, 24)
+    large = torch.nn.functional.interpolate(images, (32, 32), mode="bicubic", antialias=True).clamp(0, 1)
+    assert (model.config.size, model.config.side) == (24, 32)
+    torch.testing.assert_close(model.backbone.forward_features((large - 0.5) / 0.5)[:, 0], model.features(images))
 
 
 def test_build__a_file_with_the_architecture_s_own_classifier_arguments_and_normalisation(tmp_path):

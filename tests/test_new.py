@@ -71,17 +71,18 @@ def test_create__writes_what_a_person_reads(root: Path, tmp_path: Path) -> None:
     images = [paint(tmp_path / name, *[f"{i}.png" for i in range(20)]) for name in ("one", "two")]
     new.create(root, "mine", images)
     lines = (root / "profiles/mine/values.yaml").read_text().splitlines()
-    assert 15 <= len(lines) <= 40 and max(map(len, lines)) <= 120 + len(str(tmp_path))
+    assert 15 <= len(lines) <= 45 and max(map(len, lines)) <= 120 + len(str(tmp_path))
     assert sum("#" in line for line in lines) >= 10
-    for section in ("tasks:", "granularities:", "adaptor:", "fusion:"):
+    for section in ("tasks:", "granularities:", "images:", "adaptor:", "fusion:", "distillation:"):
         assert any(line.startswith(section) and "#" in line for line in lines), f"{section} says not why"
 
 
 def test_create__fits_granularities_to_the_images(root: Path, tmp_path: Path) -> None:
     lines = new.create(root, "few", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(63)])])
     assert "granularities: k = 4, 16, for 63 training images" in lines[1]
-    rows = {"pixels", "encoder", "k4", "k16", *read(root / "params.yaml")["fusions"]}
-    assert set(read(root / "profiles/few/params.yaml")["models"]) == rows
+    before = read(root / "params.yaml")
+    rows = {"k4", "k16", *before["models"]} - set(before["granularities"])
+    assert set(read(root / "profiles/few/params.yaml")["models"]) == rows >= {"encoder", "neighbour", "chosen"}
     new.create(root, "more", [paint(tmp_path / "flat", *[f"{i}.png" for i in range(63, 130)])])
     assert list(read(root / "profiles/more/params.yaml")["granularities"]) == ["k4", "k16", "k64"]
 
@@ -100,7 +101,7 @@ def test_create__suits_photographs(root: Path, tmp_path: Path) -> None:
         "grey": 0,
         "blur": 0.3,
     }
-    adaptor = {"gamma": 10, "epochs": 10, "batch": 64, "learning_rate": 0.003, "augmentation": crop}
+    adaptor = {"epochs": 6, "batch": 64, "learning_rate": 0.003, "augmentation": crop}
     assert values["adaptor"] == before["adaptor"] | adaptor
     photographs = {"smallest_crop": 0.2, "flip": 0.5, "stroke": 0, "tint": 0}
     views = before["fusion"]["augmentation"]["augmentation"] | photographs
@@ -114,12 +115,22 @@ def test_create__suits_photographs(root: Path, tmp_path: Path) -> None:
     view = before["mpcl_probe"]["view"] | {"flip": 0.5, "tint": 0}
     assert values["mpcl_encoder"] == before["mpcl_encoder"] | {"views": [view, view]}
     assert values["mpcl_probe"]["view"] == view
+    assert values["images"] == before["images"] | {"side": 96}
+    own = {"path": "../../encoders/vit48", "resize": 96, "crop": 96}
+    assert values["encoder"] == before["encoder"] | own
+    taught, choice = before["distillation"], before["choice"]
+    careful = {"target": taught["target"] | {"mirrored": True}, "augmentation": taught["augmentation"] | {"flip": 0.5}}
+    assert values["distillation"] == taught | careful
+    # The views of the criterion are those of the adaptors, and the reference is what is distilled.
+    seen = {"criterion": choice["criterion"] | {"trained": crop}, "reference": choice["reference"] | {"mirrored": True}}
+    assert values["choice"] == choice | seen and values["choice"]["reference"] == values["distillation"]["target"]
     branches = ("mpcl", "tll", "gsp_collages", "gsp_runs", "gsp", "gsp_studies")
     assert {branch: values[branch] for branch in branches} == {branch: {} for branch in branches}
     changed = {section for section in values if values[section] != before[section]}
     lists = {"root", "tasks", "granularities", "models", *branches}
     assert changed - lists == {
-        *("encoder", "seeds", "adaptor", "fusion", "baseline", "supervised_model", "mpcl_encoder", "mpcl_probe"),
+        *("images", "encoder", "seeds", "adaptor", "fusion", "distillation", "choice"),
+        *("baseline", "supervised_model", "mpcl_encoder", "mpcl_probe"),
         "gsp_folds",  # a path
     }
 

@@ -57,7 +57,23 @@ OLD_CROP = STROKES | {"turn": 15, "jitter": 0.3, "grey": 0.1, "blur": 0.3}
 FINE_CROP = OLD_CROP | {"turn": 30, "jitter": 0.1, "tint": 0, "grey": 0}
 DRIFT = "the root's value was chosen anew; the profile, which is not for this branch, kept the old one"
 OFF = "a branch that is off needs no values of its own, and has the root's"
+NEW = "a value that did not exist; the root's does what was done without it"
+CHOICE = "new: one model is distilled and chosen without labels, in every profile as in the root"
+HALF = "not about this branch: its main path clusters half-whitened features, as the root's"
 DIFFERENCES = [
+    *(Difference(f"gsp-* mrt {MPCL}", f"encoder.{n}", ABSENT, AS_ROOT, NEW) for n in ["crop", "kwargs", "mean", "std"]),
+    Difference(f"gsp-* mrt {MPCL}", "report.judgements", ABSENT, AS_ROOT, "new: a page to compare results blindly"),
+    Difference(f"gsp-* {MPCL}", "seeds.whitening", ABSENT, AS_ROOT, HALF),
+    Difference("mrt", "seeds.whitening", ABSENT, "none", "the paper clusters the features as they are"),
+    Difference(f"gsp-* mrt {MPCL}", "seeds.whitened_dim", ABSENT, AS_ROOT, HALF),
+    *(Difference(f"gsp-* mrt {MPCL}", n, ABSENT, AS_ROOT, CHOICE) for n in ["distillations", "distillation"]),
+    Difference("gsp-*", "choice", ABSENT, AS_ROOT, CHOICE),
+    Difference(f"mrt {MPCL}", "choice", ABSENT, ANY, "the same, but two of its views are drawn as the adaptors' are"),
+    Difference(f"gsp-* mrt {MPCL}", "baseline.linear", ABSENT, AS_ROOT, "new: a baseline, off but where it is listed"),
+    *(
+        Difference(f"gsp-* {MPCL}", f"models.{n}", ABSENT, AS_ROOT, CHOICE)
+        for n in ["distilled_encoder", "distilled_average", "chosen"]
+    ),
     Difference("gsp-*", "adaptor.augmentation", OLD_CROP, FINE_CROP, DRIFT),
     Difference("mrt", "mpcl_encoder.views", [STROKES, STROKES], [PLAIN, PLAIN], DRIFT),
     Difference("mrt", "mpcl_probe.view", STROKES, PLAIN, DRIFT),
@@ -94,8 +110,8 @@ def undo(values: dict, difference: Difference) -> None:
         root = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
         for name in [*sections, key]:
             root = root.get(name, {})
-        is_wanted = difference.now is ANY or met == root
-        assert is_wanted, f"{difference.key} is no longer the root's: name what it is now in DIFFERENCES"
+        wanted = root if difference.now is AS_ROOT else difference.now
+        assert wanted is ANY or met == wanted, f"{difference.key} is {met}: name that in DIFFERENCES"
         return
     assert values[key] == difference.now, f"{difference.key} is {values[key]}: name that in DIFFERENCES"
     values[key] = difference.before

@@ -51,13 +51,14 @@ def pairs(**changes: object) -> dict:
 
 
 def criterion(**changes: object) -> CriterionSettings:
-    """Two views that differ by their crop and light, on all training images of the small world."""
-    view = NO_VIEWS.model_copy(update={"smallest_crop": 0.95, "jitter": 0.1})
+    """Views that differ by their crop and light, their colours and their sharpness, on all training images."""
     values = {
         "images": 24,
         "watched": 12,
         "fewest": 4,
-        "views": [view, view],
+        "trained": NO_VIEWS.model_copy(update={"smallest_crop": 0.95, "jitter": 0.1}),
+        "recoloured": NO_VIEWS.model_copy(update={"jitter": 0.2, "tint": 0.1}),
+        "coarse": 0.5,
         "neighbours": 3,
         "batch": 10,
         "precision": "float32",

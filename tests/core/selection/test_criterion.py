@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from stages.core.encoder.model import Model, load
 from stages.core.encoder.views import augment, centre_crop
@@ -69,7 +70,7 @@ def test_score__by_plain_search():
     """Also in a task with fewer others than neighbours are asked for."""
     count, sample, wanted = sum(SIZES), sample_of(SIZES), 3
     plain, careful = unit(count, 0), unit(count, 0) + 0.6 * unit(count, 1)
-    seen = module.Seen(plain, unit(count, 0), unit(count, 0) + 0.4 * unit(count, 2))
+    pairs = [(unit(count, 0), unit(count, 0) + share * unit(count, 2)) for share in (0.4, 0.9)]
 
     def nearest(embeddings, i):
         others = [j for j in sample.rows if sample.tasks[j] == sample.tasks[i] and j != i]
@@ -77,9 +78,11 @@ def test_score__by_plain_search():
 
     shares = [len({*nearest(plain, i)} & {*nearest(careful, i)}) / len(nearest(plain, i)) for i in sample.rows]
     known = module.neighbours(careful, sample, wanted)
-    found, kept = score(seen, known, sample, wanted)
+    found, kept = score(module.Seen(plain, pairs), known, sample, wanted)
     np.testing.assert_allclose(kept, shares)
-    np.testing.assert_allclose(found, 0.75 * recall(seen.first, seen.second, sample) + 0.25 * np.array(shares))
+    hits = [recall(first, second, sample) for first, second in pairs]
+    np.testing.assert_allclose(found, 0.4 * hits[0] + 0.4 * hits[1] + 0.2 * np.array(shares))
+    assert (hits[0] != hits[1]).any()
     assert len(set(shares)) > 2
     own = sample.parts()["task0"]
     assert [own[row].tolist() for row in known["task0"]] == [nearest(careful, i) for i in own]
@@ -91,27 +94,54 @@ def test_recall__images_all_alike_are_found_once():
     assert recall(same, same, sample).sum() == 1
 
 
+def cubic(distance, a=-0.75):
+    """Keys' kernel."""
+    x = abs(distance)
+    if x <= 1:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+    return a * (x**3 - 5 * x**2 + 8 * x - 4) if x < 2 else 0.0
+
+
+def brought_back(side, size):
+    """The matrix that enlarges a row: each new pixel from the four nearest old ones, edges repeated."""
+    matrix = np.zeros((size, side), np.float32)
+    for i in range(size):
+        place = (i + 0.5) * side / size - 0.5
+        for k in range(math.floor(place) - 1, math.floor(place) + 3):
+            matrix[i, min(max(k, 0), side - 1)] += cubic(place - k)
+    return matrix
+
+
+def reduced(images, side):
+    """Each channel of each image resized by Pillow, in 32-bit floats, and enlarged again by hand."""
+    matrix, channels = brought_back(side, images.shape[1]), []
+    for channel in images.permute(0, 3, 1, 2).flatten(0, 1).numpy():
+        small = Image.fromarray(channel.astype(np.float32)).resize((side, side), Image.Resampling.BICUBIC)
+        channels.append(matrix @ (np.asarray(small) / 255) @ matrix.T)
+    return torch.from_numpy(np.stack(channels)).unflatten(0, (len(images), 3)).clamp(0, 1)
+
+
 def test_see__views_depend_on_the_place_in_the_sample_alone(world):
     encoder, collection, pixels = world
     settings, sample = criterion(), draw(collection, 12, 4, 0)
     seen = see(encoder, pixels, sample, settings)
     images = torch.from_numpy(pixels[sample.rows])
     np.testing.assert_allclose(seen.plain, encoder(centre_crop(images, 32)).numpy(), atol=1e-5)
-    for number, found in enumerate((seen.first, seen.second)):
-        start = 0
-        while start < 24:
-            part = images[start : start + 10]
-            generator = torch.Generator().manual_seed(100_003 * number + start // 10)
-            expected = encoder(augment(part, 32, settings.views[number], generator))
-            np.testing.assert_allclose(found[start : start + len(part)], expected.numpy(), atol=1e-5)
-            start += len(part)
-    assert np.abs(seen.first - seen.second).max() > 0.01
+    for start in (0, 10, 20):
+        part, generator = images[start : start + 10], torch.Generator().manual_seed(start // 10)
+        views = [augment(part, 32, settings.trained, generator) for _ in range(2)]
+        views += [augment(part, 32, settings.recoloured, generator), reduced(part, 16)]
+        found = [view[start : start + 10] for pair in seen.pairs for view in pair]
+        for view, embeddings in zip(views, found, strict=True):
+            np.testing.assert_allclose(embeddings, encoder(view).numpy(), atol=1e-5)
+    for first, second in seen.pairs:
+        assert np.abs(first - second).max() > 0.01
 
 
 def test_see__no_image_gives_no_embedding(world):
     encoder, collection, pixels = world
     seen = see(encoder, pixels, draw(collection, 12, 99, 0), criterion())
-    assert seen.plain.shape == seen.first.shape == seen.second.shape == (0, 24)
+    assert {part.shape for part in (seen.plain, *seen.pairs[0], *seen.pairs[1])} == {(0, 24)}
 
 
 def test_look__embeddings_at_all_sides_next_to_each_other(world):

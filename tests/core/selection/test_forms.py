@@ -27,7 +27,13 @@ def images(count, seed=0):
 
 
 def seen_by(model):
-    return Seen(*(model(images(30, seed)).numpy() for seed in (0, 1, 2)))
+    plain, *four = (model(images(30, seed)).numpy() for seed in range(5))
+    return Seen(plain, [(four[0], four[1]), (four[2], four[3])])
+
+
+def all_of(seen):
+    """Embeddings in the order of `seen_by`."""
+    return [seen.plain, *(view for pair in seen.pairs for view in pair)]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,7 @@ def test_shape__scales_and_enlarges_a_copy_without_the_last_layer(fused):
     by_hand = shape(fused, Form("x"))
     by_hand.scale(0.5)
     torch.testing.assert_close(shaped(images(4)), by_hand.seen(48, True)(images(4)))
-    assert shaped.config.reduced is None and shaped.config.cost == 4.5
+    assert shaped.config.reduced is None and shaped.config.side == 48 and shaped.config.size == 32
     assert torch.equal(fused(images(4)), before)
 
 
@@ -60,7 +66,7 @@ def test_shape__in_full_it_is_the_model_up_to_the_last_layer(fused):
     torch.testing.assert_close(fused(images(4)), torch.nn.functional.normalize(expected, dim=1))
 
 
-def test_behind__whitens_all_three_by_the_plain_embeddings(fused):
+def test_behind__whitens_all_five_by_the_plain_embeddings(fused):
     seen = seen_by(shape(fused, Form("x")))
     found = dict(behind(Form("x"), fused.reduction, seen, [5, 99], ["half", "full"]))
     assert [(form.layer, form.dim) for form in found] == [
@@ -69,19 +75,19 @@ def test_behind__whitens_all_three_by_the_plain_embeddings(fused):
         *((layer, dim) for dim in (5, 24) for layer in ("half", "full")),
     ]
     for form, parts in found.items():
-        for name in ("plain", "first", "second"):
-            x = getattr(seen, name)
+        for x, changed in zip(all_of(seen), all_of(parts), strict=True):
             if form.layer == "own":
                 x = unit(x @ fused.reduction.weight.numpy().T + fused.reduction.bias.numpy())
             elif form.layer != "none":
                 x = whitening.apply(whitening.fit(seen.plain, form.dim, form.layer), x)
-            np.testing.assert_array_equal(getattr(parts, name), x)
+            np.testing.assert_array_equal(changed, x)
 
 
 def test_behind__no_whitening_where_all_are_alike_or_alone():
     for count in (1, 7):
         alike = np.repeat(np.full((1, 4), 0.5, np.float32), count, 0)
-        found = list(behind(Form("x"), torch.nn.Identity(), Seen(alike, alike, alike), [2, 8], ["half", "full"]))
+        seen = Seen(alike, [(alike, alike)] * 2)
+        found = list(behind(Form("x"), torch.nn.Identity(), seen, [2, 8], ["half", "full"]))
         assert [form for form, _ in found] == [Form("x")]
 
 
@@ -97,7 +103,7 @@ def test_finish__the_saved_model_gives_the_embeddings_of_the_trial(tmp_path, fus
     finish(model, fused.reduction, chosen, seen.plain)
     save(model, tmp_path)
     again = load(tmp_path)
-    for seed, expected in enumerate((parts.plain, parts.first, parts.second)):
+    for seed, expected in enumerate(all_of(parts)):
         np.testing.assert_allclose(again(images(30, seed)).numpy(), expected, atol=2e-5)
     assert again.dim == {"none": 24, "own": 6, "half": 5, "full": 5}[layer]
 
