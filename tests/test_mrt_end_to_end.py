@@ -31,7 +31,8 @@ def test_profile__is_the_paper_and_nothing_is_missing() -> None:
     on = {f"{task}-{how}" for task in (*TASKS, "all") for how in ("full", "one", "many")}
     assert set(lists.supervised_models) == on <= set(lists.models)
     # Every model that is made is evaluated.
-    made = {*lists.granularities, *lists.fusions, *lists.baselines, *lists.supervised_models, "encoder"}
+    made = {*lists.granularities, *lists.fusions, *lists.baselines, *lists.supervised_models, "encoder", "chosen"}
+    made |= {f"distilled_{name}" for name in lists.distillations}
     assert set(lists.models) == made
 
 
@@ -67,8 +68,9 @@ def shrink(values: dict) -> None:
     } | values["granularities"]
     values["images"] |= {"side": 48, "published_counts": False}
     values["encoder"] = {"source": "folder", "path": "../../encoders/vit48", "resize": 48}
-    values["encoder"] |= {"architecture": None, "side": None}
-    trained = [values["adaptor"], *values["fusion"].values(), *values["baseline"].values()]
+    values["encoder"] |= {"architecture": None, "side": None, "crop": None, "kwargs": {}, "mean": None, "std": None}
+    values["choice"]["criterion"]["fewest"] = 8
+    trained = [values["adaptor"], values["distillation"], *values["fusion"].values(), *values["baseline"].values()]
     for section in [*trained, *values["supervised_model"].values()]:
         if isinstance(section, dict) and "epochs" in section:
             section |= {"epochs": 1, "batch": 48} | ({"projector": [32, 16]} if "projector" in section else {})

@@ -71,7 +71,7 @@ DIFFERENCES = [
     Difference(f"mrt {MPCL}", "choice", ABSENT, ANY, "the same, but two of its views are drawn as the adaptors' are"),
     Difference(f"gsp-* mrt {MPCL}", "baseline.linear", ABSENT, AS_ROOT, "new: a baseline, off but where it is listed"),
     *(
-        Difference(f"gsp-* {MPCL}", f"models.{n}", ABSENT, AS_ROOT, CHOICE)
+        Difference(f"gsp-* mrt {MPCL}", f"models.{n}", ABSENT, AS_ROOT, CHOICE)
         for n in ["distilled_encoder", "distilled_average", "chosen"]
     ),
     Difference("gsp-*", "adaptor.augmentation", OLD_CROP, FINE_CROP, DRIFT),
