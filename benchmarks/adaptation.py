@@ -34,7 +34,7 @@ from stages.core.encoder.extract import embed
 from stages.core.encoder.model import Model, load
 from stages.core.retrieval.metrics import query_metrics
 from stages.core.retrieval.neighbours import nearest
-from stages.core.selection.forms import Form, finish, shape
+from stages.core.selection.candidates.forms import Form, finish, shape
 from stages.core.store.collection import Collection, open_pixels, read_tables
 
 ADAPTING = ("seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")

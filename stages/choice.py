@@ -28,9 +28,10 @@ from stages.core.encoder.extract import embed
 from stages.core.encoder.model import Model, load, save
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
-from stages.core.selection import card, criterion
-from stages.core.selection.decision import Judged, decide, falls, interval
-from stages.core.selection.forms import Form, behind, finish, shape
+from stages.core.selection import criterion
+from stages.core.selection.candidates import card
+from stages.core.selection.candidates.decision import Judged, decide, falls, interval
+from stages.core.selection.candidates.forms import Form, behind, finish, shape
 from stages.core.store import arrays
 from stages.core.store.collection import Collection, open_pixels, read_tables
 
@@ -53,6 +54,7 @@ class Params(schema.Section):
     mirrored: bool = Field(description="try the mean with the mirror image's embedding, where the cost allows")
     cost: float = Field(ge=1, description="the most an embedding may cost, in passes of the encoder at its own side")
     errors: float = Field(ge=0, description="standard errors within which candidates count as equal: the gentlest wins")
+    guard: float = Field(ge=0, description="standard errors by which no task may fall below the encoder")
 
 
 @dataclass(frozen=True)
@@ -146,12 +148,13 @@ def untold(sample: criterion.Sample) -> Trial:
     return Trial(sample, {}, {ENCODER.name: ENCODER}, {ENCODER.name: Judged(nothing, nothing)}, {ENCODER.name: {}})
 
 
-def reasons(trial: Trial, chosen: str, errors: float) -> list[str]:
+def reasons(trial: Trial, chosen: str, params: Params) -> list[str]:
     """Why this one, in sentences."""
     allowed = [
         name
         for name in trial.forms
-        if name == ENCODER.name or not falls(trial.measured[name], trial.measured[ENCODER.name], trial.sample, errors)
+        if name == ENCODER.name
+        or not falls(trial.measured[name], trial.measured[ENCODER.name], trial.sample, params.guard)
     ]
     best = max(allowed, key=trial.value)
     lines = [
@@ -161,8 +164,8 @@ def reasons(trial: Trial, chosen: str, errors: float) -> list[str]:
     if best != chosen:
         lines.append(
             f"{best} has the highest criterion ({100 * trial.value(best):.1f}); {chosen} "
-            f"({100 * trial.value(chosen):.1f}) is as good within {errors:g} standard errors and keeps more of the "
-            "reference's neighbours."
+            f"({100 * trial.value(chosen):.1f}) is as good within {params.errors:g} standard errors and keeps more of "
+            "the reference's neighbours."
         )
     else:
         lines.append(f"{chosen} has the highest criterion ({100 * trial.value(chosen):.1f}).")
@@ -171,7 +174,7 @@ def reasons(trial: Trial, chosen: str, errors: float) -> list[str]:
     return lines
 
 
-def write_candidates(trial: Trial, chosen: str, errors: float, file: Path) -> None:
+def write_candidates(trial: Trial, chosen: str, guard: float, file: Path) -> None:
     """One line per candidate, the best first."""
     parts, encoder = trial.sample.parts(), trial.measured[ENCODER.name]
     header = ["name", "model", "strength", "scale", "mirrored", "layer", "dim", "cost", "criterion", "agreement"]
@@ -180,7 +183,7 @@ def write_candidates(trial: Trial, chosen: str, errors: float, file: Path) -> No
         out.writerow([*header, "falls", "chosen", *parts])
         for name in sorted(trial.forms, key=trial.value, reverse=True):
             form, measured = trial.forms[name], trial.measured[name]
-            below = [] if name == ENCODER.name else falls(measured, encoder, trial.sample, errors)
+            below = [] if name == ENCODER.name else falls(measured, encoder, trial.sample, guard)
             row = [name, form.model, form.strength, form.scale, int(form.mirrored), form.layer, form.dim or ""]
             agreement = criterion.mean_over_tasks(measured.agreement, trial.sample)
             row += [f"{value:.6g}" for value in (form.cost, trial.value(name), agreement)]
@@ -246,8 +249,8 @@ def main(
     uncertain = [task for task in trained if task not in sample.parts()]
     if len(sample.rows):
         trial = compare(models, pixels, sample, params)
-        chosen = decide(trial.measured, ENCODER.name, sample, params.errors)
-        why = reasons(trial, chosen, params.errors)
+        chosen = decide(trial.measured, ENCODER.name, sample, params.errors, params.guard)
+        why = reasons(trial, chosen, params)
     else:
         trial, chosen = untold(sample), ENCODER.name
         why = ["No task can tell. This is the encoder as it is, the safest candidate."]
@@ -262,7 +265,7 @@ def main(
         save(model, folder)
         said = summary(trial, chosen, why, uncertain)
         (folder / "choice.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
-        write_candidates(trial, chosen, params.errors, folder / "criterion.csv")
+        write_candidates(trial, chosen, params.guard, folder / "criterion.csv")
         pq.write_table(neighbour_table(trial, chosen, collection), folder / "neighbours.parquet")
         text = card.text(model.config, said, trained, len(collection.train))
         (folder / "README.md").write_text(text, encoding="utf-8")

@@ -32,6 +32,7 @@ def params(**changes):
         "mirrored": True,
         "cost": 2.25,
         "errors": 1.0,
+        "guard": 1.0,
     }
     return choice.Params(**(values | changes))
 

@@ -1,3 +1,1 @@
-"""Choosing without labels: how good an embedding is by two views of each image, the forms a model can be handed out in,
-and which of them is taken.
-"""
+"""Choosing without labels: how good an embedding is, by the views of each image and the encoder's careful look."""

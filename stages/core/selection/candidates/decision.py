@@ -32,26 +32,27 @@ def noise(difference: Float[np.ndarray, " image"], sample: Sample) -> float:
     return math.hypot(*errors) / len(errors)
 
 
-def falls(measured: Judged, encoder: Judged, sample: Sample, errors: float) -> list[str]:
-    """The tasks on which a candidate is below the encoder by more than so many standard errors."""
+def falls(measured: Judged, encoder: Judged, sample: Sample, guard: float) -> list[str]:
+    """The tasks on which a candidate is below the encoder by more than `guard` standard errors."""
     found = []
     for task, own in sample.parts().items():
         difference = measured.score[own] - encoder.score[own]
-        if difference.mean() < -errors * standard_error(difference):
+        if difference.mean() < -guard * standard_error(difference):
             found.append(task)
     return found
 
 
-def decide(candidates: Mapping[str, Judged], encoder: str, sample: Sample, errors: float) -> str:
+def decide(candidates: Mapping[str, Judged], encoder: str, sample: Sample, errors: float, guard: float) -> str:
     """The name of the candidate to take. `encoder` names the plain encoder, which is always allowed.
 
-    Those on which a task falls below the encoder are left out; of the rest the best by the criterion sets the mark. Of
-    those within `errors` standard errors of it, the one that keeps most of the reference's neighbours is taken.
+    Those that fall below the encoder on a task are left out (`falls`); of the rest the best by the criterion sets the
+    mark. Of those within `errors` standard errors of it, the one that keeps most of the reference's neighbours is
+    taken.
     """
     allowed = {
         name: measured
         for name, measured in candidates.items()
-        if name == encoder or not falls(measured, candidates[encoder], sample, errors)
+        if name == encoder or not falls(measured, candidates[encoder], sample, guard)
     }
     best = max(allowed, key=lambda name: mean_over_tasks(allowed[name].score, sample))
     near = []

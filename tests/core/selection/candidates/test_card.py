@@ -1,5 +1,5 @@
 from stages.core.encoder.config import AdaptorConfig
-from stages.core.selection.card import text
+from stages.core.selection.candidates.card import text
 from tests.helpers.small import CONFIG
 
 SAID = {

@@ -4,8 +4,8 @@ import torch
 
 from stages.core.encoder.model import load, save
 from stages.core.retrieval import whitening
+from stages.core.selection.candidates.forms import Form, behind, finish, shape, unit
 from stages.core.selection.criterion import Seen
-from stages.core.selection.forms import Form, behind, finish, shape, unit
 from tests.helpers.small import adapted, write_encoder
 
 

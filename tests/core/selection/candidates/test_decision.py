@@ -4,8 +4,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from stages.core.selection.candidates.decision import Judged, decide, falls, interval, noise, standard_error
 from stages.core.selection.criterion import Sample
-from stages.core.selection.decision import Judged, decide, falls, interval, noise, standard_error
 
 
 def sample_of(*sizes):
@@ -56,14 +56,14 @@ def test_falls__names_the_tasks_below_the_encoder_by_more_than_noise():
     assert falls(encoder, encoder, sample, 0.0) == []
 
 
-def plain_choice(candidates, sizes, errors):
+def plain_choice(candidates, sizes, errors, guard):
     """`decide` by sorting: who falls nowhere, the best of them, who is as good, the gentlest of those."""
     bounds = np.cumsum([0, *sizes])
     parts = [slice(a, b) for a, b in pairwise(bounds)]
 
     def is_allowed(name):
         lost = candidates["encoder"].score - candidates[name].score
-        return name == "encoder" or all(lost[own].mean() <= errors * plain_error(lost[own]) for own in parts)
+        return name == "encoder" or all(lost[own].mean() <= guard * plain_error(lost[own]) for own in parts)
 
     allowed = [name for name in candidates if is_allowed(name)]
     best = sorted(allowed, key=lambda name: -plain_mean(candidates[name].score, sizes))[0]
@@ -82,8 +82,8 @@ def test_decide__equals_the_rule_written_out(errors):
     sizes, chosen = (12, 7), set()
     for seed in range(40):
         candidates = {f"c{i}": drawn(19, 100 * seed + i) for i in range(5)} | {"encoder": drawn(19, 100 * seed + 99)}
-        found = decide(candidates, "encoder", sample_of(*sizes), errors)
-        assert found == plain_choice(candidates, sizes, errors)
+        found = decide(candidates, "encoder", sample_of(*sizes), errors, 1.5)
+        assert found == plain_choice(candidates, sizes, errors, 1.5)
         chosen.add(found)
     assert len(chosen) > 3
 
@@ -92,7 +92,7 @@ def test_decide__the_encoder_where_all_others_fall():
     sample, good = sample_of(20, 20), Judged(np.tile([1.0, 0.5], 20), np.zeros(40))
     half = Judged(np.concatenate([np.ones(20), np.zeros(20)]), np.ones(40))
     assert decide(
-        {"encoder": good, "half": half, "none": Judged(np.zeros(40), np.ones(40))}, "encoder", sample, 1.0
+        {"encoder": good, "half": half, "none": Judged(np.zeros(40), np.ones(40))}, "encoder", sample, 1.0, 1.0
     ) == ("encoder")
 
 
@@ -101,7 +101,7 @@ def test_decide__the_encoder_where_all_others_fall():
 def test_decide__never_fails_on_a_task_of_one_image(sizes, errors):
     for seed in range(5):
         candidates = {name: drawn(sum(sizes), 10 * seed + i) for i, name in enumerate(["encoder", "a", "b"])}
-        assert decide(candidates, "encoder", sample_of(*sizes), errors) in candidates
+        assert decide(candidates, "encoder", sample_of(*sizes), errors, 1.5) in candidates
 
 
 def test_interval__equals_a_plain_bootstrap():
