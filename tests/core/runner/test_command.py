@@ -49,7 +49,7 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         (("models", "k999"), "adaptor/k999", r"models.k999 is 'adaptor/k999'"),
         (("models", "tldr"), "baseline/tldr", r"models.tldr is 'baseline/tldr'"),
         (("baselines", "tldr"), "images", r"baselines.tldr is 'images'; known here: .*tldr: knn_graph"),
-        (("baselines", "lda"), "images", r"baselines.lda.*'one_set', 'many_sets' or 'tldr'"),
+        (("baselines", "lda"), "images", r"baselines.lda.*'one_set', 'many_sets', 'tldr' or 'linear'"),
         (("supervised_models", "x"), {"on": "birds", "how": "full"}, r"x.on is 'birds'; known here: all, digits"),
         (
             ("supervised_models", "x"),
