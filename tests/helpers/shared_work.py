@@ -11,10 +11,11 @@ from stages import adaptor, features, knn_graph, pseudo_labels, seeds
 from stages.core.compute import processes
 from stages.core.encoder.views import Augmentation
 from stages.core.store import arrays
-from tests.helpers.settings import classifier
+from tests.helpers.settings import classifier, criterion, reference
 from tests.helpers.small import TASKS, lists
 
 VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, grey=0.1, blur=0, stroke=0)
+SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12)
 TRAINING = adaptor.Params(width=6, **classifier(epochs=2, batch=13, warmup=0.5, augmentation=VIEWS))
 
 
@@ -30,14 +31,15 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     for task in TASKS:
         run(features, images / task, encoder, output / "features" / task, task=task, params=settings)
     found = images, output / "features"
-    run(seeds, *found, output / "seeds", params=seeds.Params(largest=300), lists=lists(), seed=0)
+    run(seeds, *found, output / "seeds", params=SEEDS, lists=lists(), seed=0)
     for name, rounds in (("k4", 0), ("k8", 2)):
         params = pseudo_labels.Params(max_iterations=50, exchanges=rounds)
         target = output / "pseudo_labels" / name
         run(pseudo_labels, *found, output / "seeds", target, granularity=name, params=params, lists=lists())
     run(knn_graph, *found, output / "knn_graph", params=knn_graph.Params(neighbours=4), lists=lists())
     labels = output / "pseudo_labels" / "k4"
-    run(adaptor, images, encoder, labels, output / "adaptor", granularity="k4", params=TRAINING, lists=lists(), seed=0)
+    given = {"params": TRAINING, "settings": criterion(), "reference": reference(), "lists": lists(), "seed": 0}
+    run(adaptor, images, encoder, labels, output / "adaptor", granularity="k4", **given)
 
 
 if __name__ == "__main__":
