@@ -14,7 +14,6 @@ labels: the regret (best less chosen) and the rank correlation of criterion and 
 """
 
 import argparse
-import csv
 import json
 import os
 import subprocess
@@ -25,28 +24,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import torch
 from ruamel.yaml import YAML
 from scipy.stats import spearmanr
 
 from benchmarks.gain import copy_repository, graph_folder
 from stages.core.compute import device
+from stages.core.compute.vectors import unit_rows
 from stages.core.encoder.extract import embed
 from stages.core.encoder.model import Model, load
+from stages.core.grappa.report import chosen as chosen_page
 from stages.core.retrieval.metrics import query_metrics
 from stages.core.retrieval.neighbours import nearest
+from stages.core.selection.candidates.decision import interval
 from stages.core.selection.candidates.forms import Form, finish, shape
 from stages.core.store.collection import Collection, open_pixels, read_tables
 
 ADAPTING = ("seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")
 
 
-def set_values(params: Path, seed: int, unseen: str | None, distilled: bool) -> None:
+def set_values(params: Path, text: str, seed: int, unseen: str | None, distilled: bool) -> None:
+    """Writes the values of `text` with what this run changes."""
     yaml = YAML(typ="safe")
-    values = yaml.load(params.read_text(encoding="utf-8"))
+    values = yaml.load(text)
     values["seed"] = seed
-    for name, task in values["tasks"].items():
-        task.pop("unseen", None)
-        task |= {"unseen": True} if name == unseen else {}
+    if unseen is not None:
+        values["tasks"][unseen]["unseen"] = True
     if distilled:
         first = min(values["granularities"], key=lambda name: int(name[1:]))
         values["granularities"] = {first: f"adaptor/{first}"}
@@ -69,8 +72,8 @@ def reproduce(folder: Path, stage: str) -> float:
 class Bench:
     """One run's images, and the R-Precision of every query under any embedding."""
 
-    def __init__(self, data: Path, tasks: list[str], batch: int) -> None:
-        self.data, self.batch = data, batch
+    def __init__(self, data: Path, tasks: list[str], models: dict[str, str], batch: int) -> None:
+        self.folders, self.batch = {name: data / folder for name, folder in models.items()}, batch
         self.collection: Collection = read_tables(data / "images", tasks)
         self.pixels = open_pixels(data / "images", tasks)
         self.train, self.test = self.collection.train, np.flatnonzero(~self.collection.is_train)
@@ -87,68 +90,47 @@ class Bench:
             found[task] = 100 * values[~np.isnan(values)]
         return found
 
-    def expanded(self, embeddings: np.ndarray, database: bool, count: int = 3, alpha: float = 3.0) -> dict:
-        """Each query (alpha query expansion), or each image of the database too, as the weighted sum of its nearest."""
-        found = {}
+    def widened(self, embeddings: np.ndarray, count: int = 3, alpha: float = 3.0) -> np.ndarray:
+        """Each image as the sum of itself and its nearest of the task, weighted by their cosines to the power alpha."""
+        wide = embeddings.copy()
         for task in dict.fromkeys(self.collection.tasks[self.test]):
             own = np.flatnonzero(self.collection.tasks[self.test] == task)
-            x, labels = embeddings[own], self.collection.labels[self.test[own]]
-            similar, places = nearest(x, x, min(count, len(own) - 1), exclude_self=True, metric="inner_product")
-            wider = x + (np.maximum(similar, 0)[:, :, None] ** alpha * x[places]).sum(1)
-            wider /= np.linalg.norm(wider, axis=1, keepdims=True)
-            scores = wider @ (wider if database else x).T
+            x = embeddings[own]
+            similar, places = nearest(x, x, min(count, len(own) - 1), exclude_self=True)
+            wide[own] += (np.maximum(similar, 0)[:, :, None] ** alpha * x[places]).sum(1)
+        return unit_rows(wide)
+
+    def asked_wider(self, embeddings: np.ndarray) -> dict[str, np.ndarray]:
+        """`per_query` where the queries alone are widened (alpha query expansion): ranked in full, by plain sorting."""
+        wide, found = self.widened(embeddings), {}
+        for task in dict.fromkeys(self.collection.tasks[self.test]):
+            own = np.flatnonzero(self.collection.tasks[self.test] == task)
+            labels = self.collection.labels[self.test[own]]
+            scores, relevant = wide[own] @ embeddings[own].T, labels[:, None] == labels[None]
             np.fill_diagonal(scores, -np.inf)
-            relevant = labels[:, None] == labels[None]
             np.fill_diagonal(relevant, False)
-            sizes, order = relevant.sum(1), np.argsort(-scores, 1, kind="stable")
-            hits = np.take_along_axis(relevant, order, 1).cumsum(1)
+            sizes = relevant.sum(1)
+            hits = np.take_along_axis(relevant, np.argsort(-scores, 1, kind="stable"), 1).cumsum(1)
             asked = np.flatnonzero(sizes)
             found[task] = 100 * hits[asked, sizes[asked] - 1] / sizes[asked]
         return found
 
 
-def forms(file: Path) -> Iterator[tuple[Form, float, float, bool]]:
-    """The candidates of a choice: form, criterion, cost, whether it is the chosen one."""
-    with file.open(newline="", encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            yield (
-                Form(
-                    row["model"],
-                    float(row["strength"]),
-                    float(row["scale"]),
-                    row["mirrored"] == "1",
-                    row["layer"],
-                    int(row["dim"]) if row["dim"] else None,
-                    float(row["cost"]),
-                ),
-                float(row["criterion"]),
-                float(row["cost"]),
-                row["chosen"] == "1",
-            )
-
-
-def folder_of(data: Path, name: str) -> Path:
-    if name == "encoder":
-        return data / "encoder"
-    if name.startswith("distilled_"):
-        return data / "distillation" / name.removeprefix("distilled_")
-    return next(data / stage / name for stage in ("adaptor", "fusion") if (data / stage / name).exists())
+def form_of(one: chosen_page.CandidateRow) -> Form:
+    return Form(one.model, one.strength, one.scale, one.is_mirrored, one.layer, one.dim, one.cost)
 
 
 def embeddings_of(bench: Bench, wanted: list[Form]) -> Iterator[tuple[Form, np.ndarray]]:
     """Test embeddings of each form; what lies behind is fitted to the training images, as in the chosen model."""
     for base in dict.fromkeys((form.model, form.strength, form.scale, form.mirrored) for form in wanted):
-        model = load(folder_of(bench.data, base[0]))
+        model = load(bench.folders[base[0]])
         shaped = shape(model, Form(*base))
         train, test = (bench.embed(shaped, rows) for rows in (bench.train, bench.test))
         for form in (f for f in wanted if (f.model, f.strength, f.scale, f.mirrored) == base):
             behind = shape(model, Form(*base))
             finish(behind, model.reduction, form, train)
-            if behind.config.reduced:
-                vectors = test @ behind.reduction.weight.numpy().T + behind.reduction.bias.numpy()
-                yield form, vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-            else:
-                yield form, test
+            vectors = behind.reduction(torch.from_numpy(test)).numpy()
+            yield form, unit_rows(vectors)
 
 
 def means(found: dict[str, np.ndarray]) -> dict[str, float]:
@@ -158,33 +140,29 @@ def means(found: dict[str, np.ndarray]) -> dict[str, float]:
 
 def difference(after: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> list[float]:
     """Mean over tasks of what `after` has more, with the bounds of its 95 % bootstrap interval over queries."""
-    parts = [after[task] - before[task] for task in after]
-    generator = np.random.default_rng(0)
-    drawn = [part[generator.integers(len(part), size=(1000, len(part)))].mean(1) for part in parts]
-    ends = np.quantile(np.mean(drawn, 0), [0.025, 0.975])
-    return [round(float(x), 2) for x in (np.mean([part.mean() for part in parts]), *ends)]
+    return [round(value, 2) for value in interval([after[task] - before[task] for task in after])]
 
 
 def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> None:
     values = YAML(typ="safe").load((folder / "params.yaml").read_text(encoding="utf-8"))
     adapting = sum(reproduce(folder, stage) for stage in ADAPTING)
     choosing = reproduce(folder, "choice")
-    bench = Bench(folder / "data", list(values["tasks"]), values["evaluation"]["batch"])
+    bench = Bench(folder / "data", list(values["tasks"]), values["models"], values["evaluation"]["batch"])
 
     def show(row: str, found: dict[str, np.ndarray], **more: object) -> None:
         kept = {unseen: found[unseen]} if unseen else found
         print(json.dumps(label | {"row": row} | means(kept) | more), flush=True)
 
-    listed = list(forms(folder / "data/choice/criterion.csv"))
-    free = max((entry for entry in listed if entry[0].model == "encoder"), key=lambda entry: entry[1])[0]
-    chosen = next(form for form, *_, is_chosen in listed if is_chosen)
+    listed = chosen_page.read_candidates(folder / "data/choice/criterion.csv")
+    free = form_of(next(one for one in listed if one.model == "encoder"))  # the best stands first
+    chosen = form_of(next(one for one in listed if one.is_chosen))
     known = dict(embeddings_of(bench, list(dict.fromkeys([Form("encoder"), free]))))
     plain = bench.per_query(known[Form("encoder")])
     show("encoder", plain)
     rival = bench.per_query(known[free])
     show("without training", rival, form=free.name)
-    show("query expansion", bench.expanded(known[free], False), form=free.name)
-    show("database-side augmentation", bench.expanded(known[free], True), form=free.name)
+    show("query expansion", bench.asked_wider(known[free]), form=free.name)
+    show("database-side augmentation", bench.per_query(bench.widened(known[free])), form=free.name)
     final = bench.per_query(bench.embed(load(folder / "data/choice"), bench.test))
     kept = [unseen] if unseen else list(final)
     ours = {task: final[task] for task in kept}
@@ -193,8 +171,10 @@ def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> 
     shares = {"choice takes": round(choosing / adapting, 3)} if adapting > 10 else {}
     show("chosen", final, form=chosen.name, **less, **shares)
     if candidates:
-        scores = [(form, means(bench.per_query(x))) for form, x in embeddings_of(bench, [entry[0] for entry in listed])]
-        of = {entry[0]: entry[1] for entry in listed}
+        scores = [
+            (form, means(bench.per_query(x))) for form, x in embeddings_of(bench, [form_of(one) for one in listed])
+        ]
+        of = {form_of(one): one.criterion for one in listed}
         true, criterion = [score["mean"] for _, score in scores], [of[form] for form, _ in scores]
         best = max(scores, key=lambda entry: entry[1]["mean"])
         taken = next(score["mean"] for form, score in scores if form == chosen)
@@ -209,7 +189,7 @@ def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> 
         }
         print(json.dumps(label | row | {"best": best[0].name, "best mean": best[1]["mean"]}), flush=True)
         for form, score in sorted(scores, key=lambda entry: -entry[1]["mean"]):
-            print(json.dumps(label | {"row": form.name, "criterion": round(100 * of[form], 2)} | score), flush=True)
+            print(json.dumps(label | {"row": form.name, "criterion": round(of[form], 2)} | score), flush=True)
 
 
 if __name__ == "__main__":
@@ -223,7 +203,8 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         copy_repository(Path(temporary))
         inside = graph_folder(Path(temporary), arguments.profile)
+        text = (inside / "params.yaml").read_text(encoding="utf-8")
         for seed in arguments.seeds:
             for unseen in arguments.without:
-                set_values(inside / "params.yaml", seed, unseen, arguments.distilled)
+                set_values(inside / "params.yaml", text, seed, unseen, arguments.distilled)
                 measure(inside, {"seed": seed, "without": unseen}, arguments.candidates, unseen)

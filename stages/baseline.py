@@ -29,7 +29,7 @@ from stages.core.store import arrays
 from stages.core.store.collection import open_features, open_pixels, read_tables
 from stages.core.training import checkpoint
 from stages.core.training.history import write_history
-from stages.core.training.loop import Batch, Loader, Schedule, fit
+from stages.core.training.loop import AdamSettings, Batch, Loader, Schedule, fit
 
 
 class Tldr(twins.TwinSettings):
@@ -39,15 +39,10 @@ class Tldr(twins.TwinSettings):
     neighbours: int = Field(ge=1, description="the partner is drawn from this many nearest ones")
 
 
-class Linear(schema.Section):
+class Linear(AdamSettings):
     """A linear map of the encoder's features, learnt from the finest pseudo-labels with the norm-softmax loss."""
 
     gamma: float = Field(gt=0, description="scale of the cosines in the softmax")
-    epochs: int = Field(ge=1, description="epochs over the training images")
-    batch: int = Field(ge=2, description="images of a batch")
-    learning_rate: float = Field(gt=0, description="of Adam, at its highest")
-    weight_decay: float = Field(ge=0, description="Adam's own (coupled) decay")
-    warmup: float = Field(ge=0, description="epochs in which the rate rises to its full value")
 
 
 class Params(schema.Section):

@@ -30,7 +30,7 @@ from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.selection import criterion
 from stages.core.selection.candidates import card
-from stages.core.selection.candidates.decision import Judged, decide, falls, interval
+from stages.core.selection.candidates.decision import Decision, Judged, decide, interval
 from stages.core.selection.candidates.forms import Form, behind, finish, shape
 from stages.core.store import arrays
 from stages.core.store.collection import Collection, open_pixels, read_tables
@@ -88,10 +88,10 @@ def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, param
     """Adds a model in one strength and input, with all that may lie behind it, to the trial."""
     seen = criterion.see(shape(model, form).to(device.best()), pixels, trial.sample, params.criterion)
     for candidate, embeddings in behind(form, model.reduction, seen, params.dims, params.layers):
-        count = params.criterion.neighbours
-        score, kept = criterion.score(embeddings, trial.reference, trial.sample, count)
-        trial.forms[candidate.name], trial.measured[candidate.name] = candidate, Judged(score, kept)
-        trial.nearest[candidate.name] = criterion.neighbours(embeddings.plain, trial.sample, count)
+        found = criterion.neighbours(embeddings.plain, trial.sample, params.criterion.neighbours)
+        judged = Judged(*criterion.score(embeddings, found, trial.reference, trial.sample))
+        trial.forms[candidate.name], trial.measured[candidate.name] = candidate, judged
+        trial.nearest[candidate.name] = found
 
 
 def compare(models: dict[str, Path], pixels: arrays.Reader, sample: criterion.Sample, params: Params) -> Trial:
@@ -148,46 +148,35 @@ def untold(sample: criterion.Sample) -> Trial:
     return Trial(sample, {}, {ENCODER.name: ENCODER}, {ENCODER.name: Judged(nothing, nothing)}, {ENCODER.name: {}})
 
 
-def reasons(trial: Trial, chosen: str, params: Params) -> list[str]:
+def reasons(trial: Trial, decision: Decision, errors: float) -> list[str]:
     """Why this one, in sentences."""
-    allowed = [
-        name
-        for name in trial.forms
-        if name == ENCODER.name
-        or not falls(trial.measured[name], trial.measured[ENCODER.name], trial.sample, params.guard)
-    ]
-    best = max(allowed, key=trial.value)
+    fallen = sum(bool(tasks) for tasks in decision.falls.values())
     lines = [
         f"{len(trial.forms)} candidates were compared on {len(trial.sample.rows)} training images of "
-        f"{len(trial.sample.parts())} task(s); {len(trial.forms) - len(allowed)} fall below the encoder on a task."
+        f"{len(trial.sample.parts())} task(s); {fallen} fall below the encoder on a task.",
+        f"{decision.best} has the highest criterion ({100 * trial.value(decision.best):.1f}).",
     ]
-    if best != chosen:
-        lines.append(
-            f"{best} has the highest criterion ({100 * trial.value(best):.1f}); {chosen} "
-            f"({100 * trial.value(chosen):.1f}) is as good within {params.errors:g} standard errors and keeps more of "
-            "the reference's neighbours."
+    if decision.best != decision.chosen:
+        lines[-1] = lines[-1].removesuffix(".") + (
+            f"; {decision.chosen} ({100 * trial.value(decision.chosen):.1f}) is as good within {errors:g} standard "
+            "errors and keeps more of the reference's neighbours."
         )
-    else:
-        lines.append(f"{chosen} has the highest criterion ({100 * trial.value(chosen):.1f}).")
-    before = trial.value(ENCODER.name)
-    lines.append(f"The encoder as it is has {100 * before:.1f}.")
-    return lines
+    return [*lines, f"The encoder as it is has {100 * trial.value(ENCODER.name):.1f}."]
 
 
-def write_candidates(trial: Trial, chosen: str, guard: float, file: Path) -> None:
+def write_candidates(trial: Trial, decision: Decision, file: Path) -> None:
     """One line per candidate, the best first."""
-    parts, encoder = trial.sample.parts(), trial.measured[ENCODER.name]
+    parts = trial.sample.parts()
     header = ["name", "model", "strength", "scale", "mirrored", "layer", "dim", "cost", "criterion", "agreement"]
     with file.open("w", newline="", encoding="utf-8") as lines:
         out = csv.writer(lines, lineterminator="\n")
         out.writerow([*header, "falls", "chosen", *parts])
         for name in sorted(trial.forms, key=trial.value, reverse=True):
             form, measured = trial.forms[name], trial.measured[name]
-            below = [] if name == ENCODER.name else falls(measured, encoder, trial.sample, guard)
             row = [name, form.model, form.strength, form.scale, int(form.mirrored), form.layer, form.dim or ""]
             agreement = criterion.mean_over_tasks(measured.agreement, trial.sample)
             row += [f"{value:.6g}" for value in (form.cost, trial.value(name), agreement)]
-            row += [" ".join(below), int(name == chosen)]
+            row += [" ".join(decision.falls[name]), int(name == decision.chosen)]
             out.writerow(row + [f"{measured.score[own].mean():.6g}" for own in parts.values()])
 
 
@@ -208,19 +197,19 @@ def neighbour_table(trial: Trial, chosen: str, collection: Collection) -> pa.Tab
 
 def summary(trial: Trial, chosen: str, why: list[str], uncertain: list[str]) -> dict:
     """What `choice.json` says; criteria with the bounds of their 95 % interval over images."""
-    tasks = list(trial.sample.parts())
+    parts = trial.sample.parts()
     compared = {}
-    for column, of in [("mean", tasks), *((task, [task]) for task in tasks)]:
+    for column, of in [("mean", [*parts.values()]), *((task, [own]) for task, own in parts.items())]:
         before, after = (trial.measured[name].score for name in (ENCODER.name, chosen))
         rows = {"encoder": before, "chosen": after, "difference": after - before}
-        compared[column] = {key: interval(values, trial.sample, of) for key, values in rows.items()}
+        compared[column] = {key: interval([values[own] for own in of]) for key, values in rows.items()}
     form = trial.forms[chosen]
     return {
         "name": chosen,
         "form": form.__dict__,
         "why": why,
         "images": len(trial.sample.rows),
-        "criterion": compared if tasks else {},
+        "criterion": compared if parts else {},
         "uncertain": uncertain,
     }
 
@@ -249,23 +238,23 @@ def main(
     uncertain = [task for task in trained if task not in sample.parts()]
     if len(sample.rows):
         trial = compare(models, pixels, sample, params)
-        chosen = decide(trial.measured, ENCODER.name, sample, params.errors, params.guard)
-        why = reasons(trial, chosen, params)
+        decision = decide(trial.measured, ENCODER.name, sample, params.errors, params.guard)
+        why = reasons(trial, decision, params.errors)
     else:
-        trial, chosen = untold(sample), ENCODER.name
+        trial, decision = untold(sample), Decision(ENCODER.name, ENCODER.name, {ENCODER.name: []})
         why = ["No task can tell. This is the encoder as it is, the safest candidate."]
     if uncertain:
         why.append(
             f"Left out, for fewer than {settings.fewest} training images or images all alike cannot tell: "
             f"{', '.join(uncertain)}."
         )
-    form = trial.forms[chosen]
+    chosen, form = decision.chosen, trial.forms[decision.chosen]
     model = build(models[form.model], form, pixels, collection, params)
     with outputs.folder(output) as folder:
         save(model, folder)
         said = summary(trial, chosen, why, uncertain)
         (folder / "choice.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
-        write_candidates(trial, chosen, params.guard, folder / "criterion.csv")
+        write_candidates(trial, decision, folder / "criterion.csv")
         pq.write_table(neighbour_table(trial, chosen, collection), folder / "neighbours.parquet")
         text = card.text(model.config, said, trained, len(collection.train))
         (folder / "README.md").write_text(text, encoding="utf-8")

@@ -25,7 +25,7 @@ from stages.core.encoder.config import AdaptorConfig
 from stages.core.encoder.model import Model, load, save
 from stages.core.encoder.views import Augmentation, augment
 from stages.core.retrieval import whitening
-from stages.core.runner import command, outputs, schema
+from stages.core.runner import command, outputs
 from stages.core.runner.lists import Lists
 from stages.core.selection import criterion
 from stages.core.selection.watch import watcher
@@ -33,17 +33,12 @@ from stages.core.store import arrays
 from stages.core.store.collection import open_pixels, read_tables
 from stages.core.training import checkpoint
 from stages.core.training.history import write_history
-from stages.core.training.loop import Batch, Loader, Schedule, Watch, fit
+from stages.core.training.loop import AdamSettings, Batch, Loader, Schedule, Watch, fit
 
 
-class Params(schema.Section):
+class Params(AdamSettings):
     target: criterion.Reference = Field(description="the careful look that is learnt")
     width: int = Field(ge=1, description="hidden units of the bottlenecks that a plain encoder gets")
-    epochs: int = Field(ge=1, description="epochs over the training images, at most: the criterion keeps the best")
-    batch: int = Field(ge=2, description="images of a batch")
-    learning_rate: float = Field(gt=0, description="of Adam, at its highest")
-    weight_decay: float = Field(ge=0, description="Adam's own (coupled) decay")
-    warmup: float = Field(ge=0, description="epochs in which the rate rises to its full value")
     precision: device.Precision
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 
@@ -63,8 +58,7 @@ def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -
     whitener = whitening.fit(looks, min(params.target.dim, largest(looks)), "half")
     count = len(params.target.scales)
     own = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)
-    bias = -whitener.mean @ whitener.projection
-    model.reduce(torch.from_numpy(own.T.copy()), torch.from_numpy(bias))
+    model.reduce(torch.from_numpy(own.T.copy()), torch.from_numpy(whitener.bias))
     return torch.from_numpy(whitening.apply(whitener, looks))
 
 

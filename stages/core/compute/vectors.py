@@ -41,6 +41,12 @@ def as_vectors(rows: np.ndarray | Tensor, name: str = "features") -> Float32[Ten
     return vectors.contiguous()
 
 
+def unit_rows(rows: np.ndarray) -> np.ndarray:
+    """The rows, each of unit length; those of zeros stay."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)
+
+
 def check_count(k: int, n: int) -> None:
     if not 1 <= k <= n:
         raise ValueError(f"k = {k} clusters of {n} points; allowed is 1 to {n}: ask for fewer clusters or add points")

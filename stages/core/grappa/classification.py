@@ -13,20 +13,14 @@ from stages.core.compute import device, processes
 from stages.core.encoder.model import Model
 from stages.core.encoder.views import Augmentation, augment
 from stages.core.losses.norm_softmax import norm_softmax
-from stages.core.runner.schema import Section
 from stages.core.store import arrays
-from stages.core.training.loop import Batch, Loader, Schedule, Watch, fit
+from stages.core.training.loop import AdamSettings, Batch, Loader, Schedule, Watch, fit
 
 
-class ClassifierSettings(Section):
+class ClassifierSettings(AdamSettings):
     """Learning to tell classes apart with the norm-softmax loss."""
 
     gamma: float = Field(gt=0, description="scale of the cosines in the softmax")
-    epochs: int = Field(ge=1, description="epochs over the training images")
-    batch: int = Field(ge=2, description="images of a batch")
-    learning_rate: float = Field(gt=0, description="of Adam, at its highest")
-    weight_decay: float = Field(ge=0, description="Adam's own (coupled) decay")
-    warmup: float = Field(ge=0, description="epochs in which the rate rises to its full value")
     precision: device.Precision
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 

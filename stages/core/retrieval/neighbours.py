@@ -9,6 +9,7 @@ from torch import Tensor
 
 from stages.core.compute import processes
 from stages.core.compute.blocks import blocks
+from stages.core.compute.vectors import unit_rows
 
 ROWS = 65536
 
@@ -38,8 +39,7 @@ def read(rows: Rows, start: int, stop: int, metric: Metric, name: str) -> Float3
             f"{name} hold {met} in row {start + wrong[0]}; only finite values are allowed: remove such rows"
         )
     if metric == "cosine":
-        lengths = np.linalg.norm(block, axis=1, keepdims=True)
-        block = block / np.where(lengths > 0, lengths, 1)
+        block = unit_rows(block)
     return block
 
 

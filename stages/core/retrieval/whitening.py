@@ -12,7 +12,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from stages.core.compute import principal
-from stages.core.compute.vectors import as_vectors
+from stages.core.compute.vectors import as_vectors, unit_rows
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,11 @@ class Whitening:
 
     mean: Float32[np.ndarray, " dim"]
     projection: Float32[np.ndarray, "dim component"]
+
+    @property
+    def bias(self) -> Float32[np.ndarray, " component"]:
+        """What is added to x @ projection: the whitening as a linear layer."""
+        return (-self.mean.astype(np.float64) @ self.projection).astype(np.float32)
 
 
 def largest(features: np.ndarray | Tensor) -> int:
@@ -62,6 +67,4 @@ def apply(whitening: Whitening, features: np.ndarray | Tensor) -> Float32[np.nda
     x = as_vectors(features).cpu().numpy()
     if x.shape[1] != len(whitening.mean):
         raise ValueError(f"features of {x.shape[1]} dimensions, the whitening was fitted on {len(whitening.mean)}")
-    whitened = (x - whitening.mean) @ whitening.projection
-    lengths = np.linalg.norm(whitened, axis=1, keepdims=True)
-    return whitened / np.where(lengths > 0, lengths, 1)
+    return unit_rows((x - whitening.mean) @ whitening.projection)

@@ -189,10 +189,10 @@ def neighbours(embeddings: np.ndarray, sample: Sample, count: int) -> dict[str, 
 
 
 def agreement(
-    embeddings: np.ndarray, reference: dict[str, np.ndarray], sample: Sample, count: int
+    found: dict[str, np.ndarray], reference: dict[str, np.ndarray], sample: Sample
 ) -> Float[np.ndarray, " image"]:
-    """The share of each image's nearest that `reference` (of `neighbours`) names, too."""
-    shares, found = np.zeros(len(embeddings)), neighbours(embeddings, sample, count)
+    """The share of each image's nearest that `reference` names, too; both are of `neighbours`."""
+    shares = np.zeros(len(sample.rows))
     for task, own in sample.parts().items():
         same = found[task][:, :, None] == reference[task][:, None, :]
         shares[own] = same.any(2).mean(1)
@@ -200,12 +200,12 @@ def agreement(
 
 
 def score(
-    seen: Seen, reference: dict[str, np.ndarray], sample: Sample, count: int
+    seen: Seen, found: dict[str, np.ndarray], reference: dict[str, np.ndarray], sample: Sample
 ) -> tuple[Float[np.ndarray, " image"], Float[np.ndarray, " image"]]:
-    """The criterion for each image of the sample, in 0..1, and its agreement alone."""
-    kept = agreement(seen.plain, reference, sample, count)
-    found = np.mean([recall(first, second, sample) for first, second in seen.pairs], 0)
-    return (1 - AGREEMENT) * found + AGREEMENT * kept, kept
+    """The criterion for each image of the sample, in 0..1, and its agreement alone; `found` are its `neighbours`."""
+    kept = agreement(found, reference, sample)
+    recalled = np.mean([recall(first, second, sample) for first, second in seen.pairs], 0)
+    return (1 - AGREEMENT) * recalled + AGREEMENT * kept, kept
 
 
 def mean_over_tasks(values: np.ndarray, sample: Sample) -> float:

@@ -27,6 +27,7 @@ def watcher(
 
     def watch() -> float:
         seen = criterion.see(model, pixels, sample, settings)
-        return criterion.mean_over_tasks(criterion.score(seen, known, sample, settings.neighbours)[0], sample)
+        found = criterion.neighbours(seen.plain, sample, settings.neighbours)
+        return criterion.mean_over_tasks(criterion.score(seen, found, known, sample)[0], sample)
 
     return watch

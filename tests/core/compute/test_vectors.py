@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.compute.vectors import as_vectors, group_sums, squared_distances
+from stages.core.compute.vectors import as_vectors, group_sums, squared_distances, unit_rows
 
 # Two equal points, two close ones and an outlier: distances that differ by orders of magnitude.
 WORLD = np.array([[0, 0], [0, 0], [1, 0], [1, 0.5], [3, 3], [-2, 1]], np.float32)
@@ -39,3 +39,8 @@ def test_group_sums__equal_the_plain_loop(monkeypatch):
 def test_as_vectors__raises_on_what_is_no_table_of_finite_numbers(rows):
     with pytest.raises(ValueError, match=r"of shape|hold"):
         as_vectors(rows)
+
+
+def test_unit_rows__of_unit_length_and_zeros_stay():
+    rows = np.array([[3.0, 4.0], [0.0, 0.0], [-2.0, 0.0]], np.float32)
+    np.testing.assert_allclose(unit_rows(rows), [[0.6, 0.8], [0, 0], [-1, 0]], rtol=1e-6)

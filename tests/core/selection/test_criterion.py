@@ -78,7 +78,7 @@ def test_score__by_plain_search():
 
     shares = [len({*nearest(plain, i)} & {*nearest(careful, i)}) / len(nearest(plain, i)) for i in sample.rows]
     known = module.neighbours(careful, sample, wanted)
-    found, kept = score(module.Seen(plain, pairs), known, sample, wanted)
+    found, kept = score(module.Seen(plain, pairs), module.neighbours(plain, sample, wanted), known, sample)
     np.testing.assert_allclose(kept, shares)
     hits = [recall(first, second, sample) for first, second in pairs]
     np.testing.assert_allclose(found, 0.4 * hits[0] + 0.4 * hits[1] + 0.2 * np.array(shares))

@@ -29,7 +29,7 @@ TITLES = {
     "one_set": ("One random set", "M+A_1: from pairs of views, no clustering"),
     "many_sets": ("Random sets, fused", "M*(random): trained together from pairs of views"),
     "tldr": ("TLDR-style reduction", "linear, from pairs of neighbours"),
-    "linear": ("linear map", "from the finest pseudo-labels"),
+    "linear": ("Linear map", "from the finest pseudo-labels"),
     "distilled_encoder": ("Distilled encoder", "gives in one pass what the encoder gives at larger inputs"),
     "chosen": ("Chosen model", "the one to use, taken without labels"),
 }

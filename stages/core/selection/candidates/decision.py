@@ -42,32 +42,36 @@ def falls(measured: Judged, encoder: Judged, sample: Sample, guard: float) -> li
     return found
 
 
-def decide(candidates: Mapping[str, Judged], encoder: str, sample: Sample, errors: float, guard: float) -> str:
-    """The name of the candidate to take. `encoder` names the plain encoder, which is always allowed.
+@dataclass(frozen=True)
+class Decision:
+    """The names of the candidate to take and of the best; `falls` has the tasks on which each is below the encoder."""
 
-    Those that fall below the encoder on a task are left out (`falls`); of the rest the best by the criterion sets the
-    mark. Of those within `errors` standard errors of it, the one that keeps most of the reference's neighbours is
-    taken.
+    chosen: str
+    best: str
+    falls: dict[str, list[str]]
+
+
+def decide(candidates: Mapping[str, Judged], encoder: str, sample: Sample, errors: float, guard: float) -> Decision:
+    """Takes one of the candidates; `encoder` names the plain encoder among them.
+
+    Those that fall below it on a task are left out; of the rest the best by the criterion sets the mark. Of those
+    within `errors` standard errors of it, the one that keeps most of the reference's neighbours is taken.
     """
-    allowed = {
-        name: measured
-        for name, measured in candidates.items()
-        if name == encoder or not falls(measured, candidates[encoder], sample, guard)
-    }
+    below = {name: falls(measured, candidates[encoder], sample, guard) for name, measured in candidates.items()}
+    allowed = {name: measured for name, measured in candidates.items() if not below[name]}
     best = max(allowed, key=lambda name: mean_over_tasks(allowed[name].score, sample))
     near = []
     for name, measured in allowed.items():
         difference = allowed[best].score - measured.score
         if name == best or mean_over_tasks(difference, sample) <= errors * noise(difference, sample):
             near.append(name)
-    return max(near, key=lambda name: mean_over_tasks(allowed[name].agreement, sample))
+    return Decision(max(near, key=lambda name: mean_over_tasks(allowed[name].agreement, sample)), best, below)
 
 
 def interval(
-    values: Float[np.ndarray, " image"], sample: Sample, tasks: Sequence[str], draws: int = 1000, share: float = 0.95
+    parts: Sequence[Float[np.ndarray, " _"]], draws: int = 1000, share: float = 0.95
 ) -> tuple[float, float, float]:
-    """The mean over `tasks` and its bootstrap interval, images drawn anew within each task; NaN without tasks."""
-    parts = [values[own] for task, own in sample.parts().items() if task in tasks]
+    """The mean of the parts' means and its bootstrap interval, values drawn anew within each part; NaN without any."""
     if not parts:
         return math.nan, math.nan, math.nan
     generator = np.random.default_rng(0)

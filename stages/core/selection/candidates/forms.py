@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from stages.core.compute.vectors import unit_rows
 from stages.core.encoder.model import Model
 from stages.core.retrieval import whitening
 from stages.core.selection.criterion import Seen
@@ -57,12 +58,6 @@ def shape(model: Model, form: Form) -> Model:
     return bare if (side, form.mirrored) == (model.config.side, False) else bare.seen(side, form.mirrored)
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows of unit length; those of zeros stay."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1)
-
-
 def behind(
     base: Form, own: nn.Module, seen: Seen, dims: Sequence[int], layers: Sequence[Layer]
 ) -> Iterator[tuple[Form, Seen]]:
@@ -73,7 +68,7 @@ def behind(
     yield base, seen
     if isinstance(own, nn.Linear):
         weight, bias = own.weight.numpy(), own.bias.numpy()
-        yield replace(base, layer="own", dim=len(weight)), seen.through(lambda x: unit(x @ weight.T + bias))
+        yield replace(base, layer="own", dim=len(weight)), seen.through(lambda x: unit_rows(x @ weight.T + bias))
     most = whitening.largest(seen.plain)
     for dim in sorted({min(dim, most) for dim in dims} - {0}):
         for layer in layers:
@@ -87,5 +82,4 @@ def finish(shaped: Model, own: nn.Module, form: Form, known: np.ndarray) -> None
         shaped.reduce(own.weight, own.bias)
     elif form.layer != "none":
         fitted = whitening.fit(known, min(form.dim, whitening.largest(known)), form.layer)
-        bias = -fitted.mean.astype(np.float64) @ fitted.projection
-        shaped.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(bias.astype(np.float32)))
+        shaped.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))

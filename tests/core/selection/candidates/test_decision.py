@@ -83,17 +83,23 @@ def test_decide__equals_the_rule_written_out(errors):
     for seed in range(40):
         candidates = {f"c{i}": drawn(19, 100 * seed + i) for i in range(5)} | {"encoder": drawn(19, 100 * seed + 99)}
         found = decide(candidates, "encoder", sample_of(*sizes), errors, 1.5)
-        assert found == plain_choice(candidates, sizes, errors, 1.5)
-        chosen.add(found)
+        assert found.chosen == plain_choice(candidates, sizes, errors, 1.5)
+        assert found.falls == {
+            name: falls(one, candidates["encoder"], sample_of(*sizes), 1.5) for name, one in candidates.items()
+        }
+        standing = [plain_mean(candidates[name].score, sizes) for name, tasks in found.falls.items() if not tasks]
+        assert plain_mean(candidates[found.best].score, sizes) == max(standing)
+        chosen.add(found.chosen)
     assert len(chosen) > 3
 
 
 def test_decide__the_encoder_where_all_others_fall():
     sample, good = sample_of(20, 20), Judged(np.tile([1.0, 0.5], 20), np.zeros(40))
     half = Judged(np.concatenate([np.ones(20), np.zeros(20)]), np.ones(40))
-    assert decide(
-        {"encoder": good, "half": half, "none": Judged(np.zeros(40), np.ones(40))}, "encoder", sample, 1.0, 1.0
-    ) == ("encoder")
+    candidates = {"encoder": good, "half": half, "none": Judged(np.zeros(40), np.ones(40))}
+    decision = decide(candidates, "encoder", sample, 1.0, 1.0)
+    assert decision.chosen == decision.best == "encoder"
+    assert decision.falls == {"encoder": [], "half": ["task1"], "none": ["task0", "task1"]}
 
 
 @pytest.mark.parametrize("errors", [0.0, 1.0])
@@ -101,12 +107,12 @@ def test_decide__the_encoder_where_all_others_fall():
 def test_decide__never_fails_on_a_task_of_one_image(sizes, errors):
     for seed in range(5):
         candidates = {name: drawn(sum(sizes), 10 * seed + i) for i, name in enumerate(["encoder", "a", "b"])}
-        assert decide(candidates, "encoder", sample_of(*sizes), errors, 1.5) in candidates
+        assert decide(candidates, "encoder", sample_of(*sizes), errors, 1.5).chosen in candidates
 
 
 def test_interval__equals_a_plain_bootstrap():
     values, sizes = np.random.default_rng(0).random(30), (10, 20)
-    mean, low, high = interval(values, sample_of(*sizes), ["task0", "task1"], draws=4000)
+    mean, low, high = interval([values[:10], values[10:]], draws=4000)
     generator, means = np.random.default_rng(5), []
     for _ in range(4000):
         parts = [values[:10], values[10:]]
@@ -117,7 +123,6 @@ def test_interval__equals_a_plain_bootstrap():
 
 
 def test_interval__of_one_task_of_one_image_and_of_none():
-    values, sample = np.array([0.2, 0.4, 0.9]), sample_of(2, 1)
-    assert interval(values, sample, ["task1"]) == (0.9, 0.9, 0.9)
-    assert interval(values, sample, ["task0"])[0] == pytest.approx(0.3)
-    assert all(map(math.isnan, interval(values, sample, [])))
+    assert interval([np.array([0.9])]) == (0.9, 0.9, 0.9)
+    assert interval([np.array([0.2, 0.4])])[0] == pytest.approx(0.3)
+    assert all(map(math.isnan, interval([])))

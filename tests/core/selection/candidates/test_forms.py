@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 import torch
 
+from stages.core.compute.vectors import unit_rows
 from stages.core.encoder.model import load, save
 from stages.core.retrieval import whitening
-from stages.core.selection.candidates.forms import Form, behind, finish, shape, unit
+from stages.core.selection.candidates.forms import Form, behind, finish, shape
 from stages.core.selection.criterion import Seen
 from tests.helpers.small import adapted, write_encoder
 
@@ -77,7 +78,7 @@ def test_behind__whitens_all_five_by_the_plain_embeddings(fused):
     for form, parts in found.items():
         for x, changed in zip(all_of(seen), all_of(parts), strict=True):
             if form.layer == "own":
-                x = unit(x @ fused.reduction.weight.numpy().T + fused.reduction.bias.numpy())
+                x = unit_rows(x @ fused.reduction.weight.numpy().T + fused.reduction.bias.numpy())
             elif form.layer != "none":
                 x = whitening.apply(whitening.fit(seen.plain, form.dim, form.layer), x)
             np.testing.assert_array_equal(changed, x)
@@ -106,7 +107,3 @@ def test_finish__the_saved_model_gives_the_embeddings_of_the_trial(tmp_path, fus
     for seed, expected in enumerate(all_of(parts)):
         np.testing.assert_allclose(again(images(30, seed)).numpy(), expected, atol=2e-5)
     assert again.dim == {"none": 24, "own": 6, "half": 5, "full": 5}[layer]
-
-
-def test_unit__rows_of_zeros_stay():
-    np.testing.assert_allclose(unit(np.array([[3.0, 4.0], [0.0, 0.0]])), [[0.6, 0.8], [0.0, 0.0]])
