@@ -1,4 +1,4 @@
-"""Runs the campaigns and prints tried, fine, clear, raw, silent, hang, escape for each; fails where one of the last four is met.
+"""Runs the campaigns, prints how many attacks met which verdict, fails where one is raw, silent, a hang or an escape.
 
     python -m benchmarks.hostile [campaign ...] [--share 0.1] [--seed 0]
 
