@@ -1,6 +1,7 @@
 """What the chosen model gains, what its choice cost, and how it does beside what needs no training.
 
-    python -m benchmarks.adaptation [--profile NAME] [--seeds 0 1 2] [--without TASK ...] [--distilled] [--candidates]
+    python -m benchmarks.adaptation [--profile NAME] [--seeds 0 1 2] [--without TASK ...] [--distilled] [--rivals]
+                                    [--candidates]
 
 Each run is the real graph up to `choice`, in a temporary copy of the repository that shares its DVC cache. Its tasks
 need labels: they are read here and by no stage. One JSON line per run and row, R-Precision in percent on the test
@@ -9,8 +10,10 @@ expansion and with database-side augmentation, and the chosen model with the boo
 difference to the encoder.
 
 `--without` leaves each of these tasks out of training in turn, and tests on it. `--distilled` leaves out all but the
-coarsest granularity and the distilled encoder, to save time. `--candidates` tests every candidate of the choice with
-labels: the regret (best less chosen) and the rank correlation of criterion and R-Precision.
+coarsest granularity and the distilled encoder, to save time. `--rivals` adds what else trains on the same images:
+random sets, TLDR-style reduction and a linear layer on the same pseudo-labels, each in its best form by the criterion.
+`--candidates` tests every candidate of the choice with labels: the regret (best less chosen) and the rank correlation
+of criterion and R-Precision.
 """
 
 import argparse
@@ -29,6 +32,8 @@ from ruamel.yaml import YAML
 from scipy.stats import spearmanr
 
 from benchmarks.gain import copy_repository, graph_folder
+from benchmarks.rows import MORE
+from stages import choice
 from stages.core.compute import device
 from stages.core.compute.vectors import unit_rows
 from stages.core.encoder.extract import embed
@@ -38,12 +43,13 @@ from stages.core.retrieval.metrics import query_metrics
 from stages.core.retrieval.neighbours import nearest
 from stages.core.selection.candidates.decision import interval
 from stages.core.selection.candidates.forms import Form, finish, shape
+from stages.core.selection.criterion import neighbours, refer
 from stages.core.store.collection import Collection, open_pixels, read_tables
 
 ADAPTING = ("seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")
 
 
-def set_values(params: Path, text: str, seed: int, unseen: str | None, distilled: bool) -> None:
+def set_values(params: Path, text: str, seed: int, unseen: str | None, distilled: bool, rivals: bool) -> None:
     """Writes the values of `text` with what this run changes."""
     yaml = YAML(typ="safe")
     values = yaml.load(text)
@@ -56,6 +62,9 @@ def set_values(params: Path, text: str, seed: int, unseen: str | None, distilled
         values |= {"fusions": {"average": "adaptor"}, "distillations": {"encoder": "encoder"}}
         kept = ("pixels", "encoder", first, "average", "distilled_encoder", "chosen")
         values["models"] = {name: folder for name, folder in values["models"].items() if name in kept}
+    if rivals:
+        values["baselines"] = MORE["baselines"]
+        values["models"] |= {name: f"baseline/{name}" for name in MORE["baselines"]}
     with params.open("w", encoding="utf-8") as stream:
         yaml.dump(values, stream)
 
@@ -133,6 +142,20 @@ def embeddings_of(bench: Bench, wanted: list[Form]) -> Iterator[tuple[Form, np.n
             yield form, unit_rows(vectors)
 
 
+def best_forms(bench: Bench, names: list[str], params: choice.Params, seed: int) -> list[Form]:
+    """Each model's best form by the criterion, of the strengths and last layers that the choice tries."""
+    encoder = load(bench.folders["encoder"]).to(device.best())
+    sample = choice.tell(bench.collection, encoder, bench.pixels, params, seed)
+    looks = refer(encoder, bench.pixels, sample, params.reference, params.criterion)
+    trial = choice.Trial(sample, neighbours(looks, sample, params.criterion.neighbours))
+    for name in names:
+        model = load(bench.folders[name])
+        for strength in sorted({params.first_strength, *params.strengths}) if model.adaptors else [1.0]:
+            choice.measure(trial, model, Form(name, strength), bench.pixels, params)
+    own = {name: [key for key, form in trial.forms.items() if form.model == name] for name in names}
+    return [trial.forms[max(own[name], key=trial.value)] for name in names]
+
+
 def means(found: dict[str, np.ndarray]) -> dict[str, float]:
     by_task = {task: float(values.mean()) for task, values in found.items()}
     return {"mean": round(float(np.mean(list(by_task.values()))), 2)} | {t: round(v, 2) for t, v in by_task.items()}
@@ -163,6 +186,12 @@ def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> 
     show("without training", rival, form=free.name)
     show("query expansion", bench.asked_wider(known[free]), form=free.name)
     show("database-side augmentation", bench.per_query(bench.widened(known[free])), form=free.name)
+    if values["baselines"]:
+        forms = best_forms(
+            bench, list(values["baselines"]), choice.Params.model_validate(values["choice"]), values["seed"]
+        )
+        for form, x in embeddings_of(bench, forms):
+            show(form.model, bench.per_query(x), form=form.name)
     final = bench.per_query(bench.embed(load(folder / "data/choice"), bench.test))
     kept = [unseen] if unseen else list(final)
     ours = {task: final[task] for task in kept}
@@ -198,6 +227,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--without", nargs="+", default=[None], help="tasks to leave out of training in turn")
     parser.add_argument("--distilled", action="store_true", help="one granularity, and the distilled encoder")
+    parser.add_argument("--rivals", action="store_true", help="what else trains on the same images")
     parser.add_argument("--candidates", action="store_true", help="test every candidate with labels")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -206,5 +236,5 @@ if __name__ == "__main__":
         text = (inside / "params.yaml").read_text(encoding="utf-8")
         for seed in arguments.seeds:
             for unseen in arguments.without:
-                set_values(inside / "params.yaml", text, seed, unseen, arguments.distilled)
+                set_values(inside / "params.yaml", text, seed, unseen, arguments.distilled, arguments.rivals)
                 measure(inside, {"seed": seed, "without": unseen}, arguments.candidates, unseen)

@@ -133,13 +133,21 @@ def build(folder: Path, form: Form, pixels: arrays.Reader, collection: Collectio
     return shaped
 
 
-def tell(sample: criterion.Sample, encoder: Model, pixels: arrays.Reader, params: Params) -> criterion.Sample:
-    """The images of those tasks that can tell: of which the encoder finds more by their views than chance does."""
-    seen = criterion.see(encoder, pixels, sample, params.criterion)
-    hits = np.mean([criterion.recall(first, second, sample) for first, second in seen.pairs], 0)
-    clear = [task for task, own in sample.parts().items() if hits[own].sum() > CHANCE]
-    kept = np.isin(sample.tasks, clear)
-    return criterion.Sample(sample.rows[kept], sample.tasks[kept])
+def tell(
+    collection: Collection, encoder: Model, pixels: arrays.Reader, params: Params, seed: int
+) -> criterion.Sample:
+    """The sample of those tasks that can tell: of which the encoder finds more by their views than chance does.
+
+    That shows in the few images that training watches; candidates are compared on more.
+    """
+    settings = params.criterion
+    few = criterion.draw(collection, settings.watched, settings.fewest, seed)
+    seen = criterion.see(encoder, pixels, few, settings)
+    hits = np.mean([criterion.recall(first, second, few) for first, second in seen.pairs], 0)
+    clear = [task for task, own in few.parts().items() if hits[own].sum() > CHANCE]
+    drawn = criterion.draw(collection, settings.images, settings.fewest, seed)
+    kept = np.isin(drawn.tasks, clear)
+    return criterion.Sample(drawn.rows[kept], drawn.tasks[kept])
 
 
 def untold(sample: criterion.Sample) -> Trial:
@@ -232,8 +240,7 @@ def main(
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     settings = params.criterion
-    drawn = criterion.draw(collection, settings.images, settings.fewest, seed)
-    sample = tell(drawn, load(encoder).to(device.best()), pixels, params)
+    sample = tell(collection, load(encoder).to(device.best()), pixels, params, seed)
     trained = dict.fromkeys(collection.tasks[collection.train])
     uncertain = [task for task in trained if task not in sample.parts()]
     if len(sample.rows):

@@ -123,7 +123,8 @@ def test_create__suits_photographs(root: Path, tmp_path: Path) -> None:
     assert values["distillation"] == taught | careful
     # The views of the criterion are those of the adaptors, and the reference is what is distilled.
     seen = {"criterion": choice["criterion"] | {"trained": crop}, "reference": choice["reference"] | {"mirrored": True}}
-    assert values["choice"] == choice | seen and values["choice"]["reference"] == values["distillation"]["target"]
+    assert values["choice"] == choice | seen | {"cost": 2.25}
+    assert values["choice"]["reference"] == values["distillation"]["target"]
     branches = ("mpcl", "tll", "gsp_collages", "gsp_runs", "gsp", "gsp_studies")
     assert {branch: values[branch] for branch in branches} == {branch: {} for branch in branches}
     changed = {section for section in values if values[section] != before[section]}

@@ -60,6 +60,13 @@ OFF = "a branch that is off needs no values of its own, and has the root's"
 NEW = "a value that did not exist; the root's does what was done without it"
 CHOICE = "new: one model is distilled and chosen without labels, in every profile as in the root"
 HALF = "not about this branch: its main path clusters half-whitened features, as the root's"
+FINER = "the root's three finest of 32 to 512, which the criterion ranks highest; off here"
+
+
+def adaptors(*ks: int) -> dict[str, str]:
+    return {f"k{k}": f"adaptor/k{k}" for k in ks}
+
+
 DIFFERENCES = [
     *(Difference(f"gsp-* mrt {MPCL}", f"encoder.{n}", ABSENT, AS_ROOT, NEW) for n in ["crop", "kwargs", "mean", "std"]),
     Difference(f"gsp-* mrt {MPCL}", "report.judgements", ABSENT, AS_ROOT, "new: a page to compare results blindly"),
@@ -74,6 +81,9 @@ DIFFERENCES = [
         Difference(f"gsp-* mrt {MPCL}", f"models.{n}", ABSENT, AS_ROOT, CHOICE)
         for n in ["distilled_encoder", "distilled_average", "chosen"]
     ),
+    Difference("gsp-*", "granularities", adaptors(64, 128, 256), adaptors(128, 256, 512), FINER),
+    Difference("gsp-*", "models.k64", "adaptor/k64", ABSENT, FINER),
+    Difference("gsp-*", "models.k512", ABSENT, AS_ROOT, FINER),
     Difference("gsp-*", "adaptor.augmentation", OLD_CROP, FINE_CROP, DRIFT),
     Difference("mrt", "mpcl_encoder.views", [STROKES, STROKES], [PLAIN, PLAIN], DRIFT),
     Difference("mrt", "mpcl_probe.view", STROKES, PLAIN, DRIFT),
@@ -113,7 +123,8 @@ def undo(values: dict, difference: Difference) -> None:
         wanted = root if difference.now is AS_ROOT else difference.now
         assert wanted is ANY or met == wanted, f"{difference.key} is {met}: name that in DIFFERENCES"
         return
-    assert values[key] == difference.now, f"{difference.key} is {values[key]}: name that in DIFFERENCES"
+    met = values.get(key, ABSENT)
+    assert met == difference.now, f"{difference.key} is {met}: name that in DIFFERENCES"
     values[key] = difference.before
 
 

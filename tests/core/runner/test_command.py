@@ -44,7 +44,7 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
             "web",
             r"tasks.digits.source: .*'digits', 'glyphs', 'patches', 'folder', 'splits', 'aircraft'",
         ),
-        (("granularities", "k64"), "adaptor/k17", r"granularities.k64 is 'adaptor/k17'; known here: k64: adaptor/k64"),
+        (("granularities", "k128"), "adaptor/k17", r"granularities.k128 is 'adaptor/k17'; known here: k128: adaptor"),
         (("granularities", "sixteen"), "adaptor/x", r"granularities.sixteen.*pattern"),
         (("models", "k999"), "adaptor/k999", r"models.k999 is 'adaptor/k999'"),
         (("models", "tldr"), "baseline/tldr", r"models.tldr is 'baseline/tldr'"),
