@@ -60,7 +60,7 @@ def set_values(params: Path, text: str, seed: int, unseen: str | None, distilled
         first = min(values["granularities"], key=lambda name: int(name[1:]))
         values["granularities"] = {first: f"adaptor/{first}"}
         values |= {"fusions": {"average": "adaptor"}, "distillations": {"encoder": "encoder"}}
-        kept = ("pixels", "encoder", first, "average", "distilled_encoder", "chosen")
+        kept = ("pixels", "encoder", "untrained", first, "average", "distilled_encoder", "chosen")
         values["models"] = {name: folder for name, folder in values["models"].items() if name in kept}
     if rivals:
         values["baselines"] = MORE["baselines"]

@@ -6,6 +6,7 @@ Writes  weights.safetensors, config.json   the chosen model: strength folded in,
         criterion.csv        every candidate: its criterion on each task, its agreement and cost, where it falls
         choice.json          what was chosen and why; criteria of encoder and chosen model with intervals
         neighbours.parquet   sampled images: their nearest under the encoder and under the chosen model
+        untrained/           the encoder in its best form by the same criterion: what adaptation has to beat
 
 The encoder is a candidate: where nothing is better, it is handed out. Where no task can tell, it is, too.
 """
@@ -133,9 +134,7 @@ def build(folder: Path, form: Form, pixels: arrays.Reader, collection: Collectio
     return shaped
 
 
-def tell(
-    collection: Collection, encoder: Model, pixels: arrays.Reader, params: Params, seed: int
-) -> criterion.Sample:
+def tell(collection: Collection, encoder: Model, pixels: arrays.Reader, params: Params, seed: int) -> criterion.Sample:
     """The sample of those tasks that can tell: of which the encoder finds more by their views than chance does.
 
     That shows in the few images that training watches; candidates are compared on more.
@@ -154,6 +153,11 @@ def untold(sample: criterion.Sample) -> Trial:
     """The trial where no task can tell: the encoder is its one candidate, and nothing is measured."""
     nothing = np.empty(0)
     return Trial(sample, {}, {ENCODER.name: ENCODER}, {ENCODER.name: Judged(nothing, nothing)}, {ENCODER.name: {}})
+
+
+def untrained(trial: Trial) -> Form:
+    """The encoder's best form by the criterion, within the same cost."""
+    return trial.forms[max((n for n, form in trial.forms.items() if form.model == "encoder"), key=trial.value)]
 
 
 def reasons(trial: Trial, decision: Decision, errors: float) -> list[str]:
@@ -257,8 +261,11 @@ def main(
         )
     chosen, form = decision.chosen, trial.forms[decision.chosen]
     model = build(models[form.model], form, pixels, collection, params)
+    rival = build(encoder, untrained(trial), pixels, collection, params)
     with outputs.folder(output) as folder:
         save(model, folder)
+        (folder / "untrained").mkdir()
+        save(rival, folder / "untrained")
         said = summary(trial, chosen, why, uncertain)
         (folder / "choice.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
         write_candidates(trial, decision, folder / "criterion.csv")

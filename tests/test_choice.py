@@ -16,7 +16,15 @@ from stages.core.store.collection import open_pixels, read_tables
 from tests.helpers.settings import criterion, reference
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
 
-FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json", "neighbours.parquet")
+FILES = (
+    "weights.safetensors",
+    "config.json",
+    "README.md",
+    "criterion.csv",
+    "choice.json",
+    "neighbours.parquet",
+    "untrained",
+)
 
 
 def params(**changes):
@@ -118,6 +126,16 @@ def test_main__hands_out_the_chosen_form(chosen):
         assert model.config.adaptors is None
 
 
+def test_main__hands_out_the_encoder_at_its_best(chosen):
+    _, output, _, rows = chosen
+    best = next(row for row in rows if row["model"] == "encoder")  # the best stands first
+    rival = load(output / "untrained")
+    assert rival.config.adaptors is None and rival.dim == (int(best["dim"]) if best["dim"] else 24)
+    assert rival.config.side == round(32 * float(best["scale"])) and rival.config.mirrored == bool(
+        int(best["mirrored"])
+    )
+
+
 def test_main__the_neighbours_are_those_of_plain_search(chosen, models):
     images, output, _, _ = chosen
     table = pq.read_table(output / "neighbours.parquet").to_pylist()
@@ -134,7 +152,7 @@ def test_main__the_neighbours_are_those_of_plain_search(chosen, models):
 
 def test_main__two_runs_write_the_same_bytes(chosen, models, tmp_path):
     run(chosen[0], models, tmp_path / "again")
-    for file in FILES:
+    for file in (path.relative_to(chosen[1]) for path in chosen[1].rglob("*") if path.is_file()):
         assert (chosen[1] / file).read_bytes() == (tmp_path / "again" / file).read_bytes(), file
 
 

@@ -138,7 +138,8 @@ class Lists(Section):
     def folders_match(self) -> "Lists":
         """The lists hold the folders DVC follows: each has one right value."""
         adaptors = {name: f"adaptor/{name}" for name in self.granularities}
-        models = {"pixels": "images", "encoder": "encoder", "chosen": "choice", **adaptors}
+        models = {"pixels": "images", "encoder": "encoder", "untrained": "choice/untrained", "chosen": "choice"}
+        models |= adaptors
         models |= {f"distilled_{name}": f"distillation/{name}" for name in self.distillations}
         for stage, names in (
             ("fusion", self.fusions),

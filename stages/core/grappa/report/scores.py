@@ -15,6 +15,7 @@ ORACLE = "oracle"
 WHITENED = "_whitened"
 FUSIONS = ("neighbour", "augmentation", "average")
 CHOSEN = "chosen"
+UNTRAINED = "untrained"
 DISTILLED = "distilled_"
 NOTHING = dict.fromkeys(METRICS, math.nan)
 
@@ -72,6 +73,7 @@ def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
     known = [
         "pixels",
         "encoder",
+        UNTRAINED,
         "tldr",
         "linear",
         "one_set",
@@ -91,7 +93,7 @@ def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
 
 def is_finished(model: str) -> bool:
     """Whether a whitening, or what replaces it, lies inside the model: to whiten it once more says nothing."""
-    return model == CHOSEN or model.startswith(DISTILLED)
+    return model in (CHOSEN, UNTRAINED) or model.startswith(DISTILLED)
 
 
 def read_metrics(file: Path) -> dict[str, dict]:
@@ -172,7 +174,8 @@ def headliner(scores: Scores, granularities: Iterable[str]) -> str | None:
 def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict]:
     """The questions a user has, like against like: {title, row, base, differences}; empty without a baseline.
 
-    A model that `is_finished` is compared with the encoder whitened, and with the fusion that is best by test labels.
+    A model that `is_finished` is compared with the encoder whitened and in its best form, and with the fusion that is
+    best by test labels.
     """
     if model not in scores.rows or base not in scores.rows:
         return []
@@ -180,6 +183,8 @@ def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict]
     pairs = [(title, model, base), ("Whitening alone", base + WHITENED, base)]
     if is_finished(model):
         pairs.append(("Against whitening alone", model, base + WHITENED))
+        if UNTRAINED in scores.rows:
+            pairs.append(("Against the encoder at its best", model, UNTRAINED))
         fusions = [row for name in FUSIONS if name in scores.rows for row in (name, name + WHITENED)]
         if fusions:
             best = max(fusions, key=lambda row: rank(scores.get(row, MEAN)))

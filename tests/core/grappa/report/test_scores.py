@@ -92,3 +92,13 @@ def test_read__what_is_finished_has_no_whitened_row_and_the_chosen_comes_first_t
     assert found["Against whitening alone"] == ("chosen", "encoder_whitened", 5.0)
     assert found["Against the best fusion"] == ("chosen", "neighbour_whitened", 5.0)
     assert len(found) == 4
+
+
+def test_comparisons__with_the_encoder_at_its_best(tmp_path):
+    for name, value in (("encoder", 0.3), ("untrained", 0.33), ("chosen", 0.4)):
+        write(tmp_path / name, {"a": value}, {"a": 0.32})
+    names = scores.in_order(["chosen", "untrained", "encoder"], [])
+    table = scores.read(tmp_path, names, [], ["a"])
+    assert list(table.rows) == ["encoder", "encoder_whitened", "untrained", "chosen"]
+    found = {c["title"]: (c["row"], c["base"], c["differences"]["mean"]) for c in scores.comparisons(table, "chosen")}
+    assert found["Against the encoder at its best"] == ("chosen", "untrained", 7.0)
