@@ -23,7 +23,7 @@ from prefect.artifacts import (
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
-from pipeline import artifacts, graph, lockfile, order, pool, project, server, share
+from pipeline import artifacts, graph, lockfile, order, pool, project, secret, server, share
 from pipeline.execution import Outcome
 from pipeline.graph import Stage
 from pipeline.tasks import Run, reported
@@ -132,10 +132,11 @@ def main() -> None:
             return
         if api is None:
             _, api = server.start(project(folder), server.free_port())
+        key = secret.of(project(folder))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
-    server.use(api)
-    sys.stdout.write(f"Watch this run at {api.removesuffix('/api')}\n")
+    server.use(api, key)
+    sys.stdout.write(f"Watch this run at {server.link(api, key)}\n")
     sys.stdout.flush()
     planned.set(stages)
     try:

@@ -1,45 +1,86 @@
 """Which server a run speaks with, and what is said when there is none."""
 
 import http.server
+import os
 import socket
 import sys
 import threading
 
 import pytest
 
-from pipeline import server
+from pipeline import secret, server
 from tests.pipeline import toy
 
 
 @pytest.fixture
 def answering():
-    """The address of something that answers as a Prefect server does when asked for its health."""
+    """Starts what answers as a Prefect server does when asked for its health, and as ours does that knows a secret."""
+    made = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200 if self.path == "/api/health" else 404)
-            self.end_headers()
-            self.wfile.write(b"true")
+    def start(key: str | None = None) -> str:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                path, _, query = self.path.partition("?of=")
+                said = {"/api/health": "true", "/api/admin/version": '"3"'}
+                if key:
+                    said |= {"/proof": secret.sign(key, "proof", query)}
+                let_in = (
+                    not key
+                    or path != "/api/admin/version"
+                    or self.headers["Authorization"] == f"Basic {secret.basic(key)}"
+                )
+                self.send_response(404 if path not in said else 200 if let_in else 401)
+                self.end_headers()
+                self.wfile.write(said.get(path, "").encode())
 
-        def log_message(self, *arguments):
-            pass
+            def log_message(self, *arguments):
+                pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
-        threading.Thread(target=made.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{made.server_port}/api"
-        made.shutdown()
+        made.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        threading.Thread(target=made[-1].serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{made[-1].server_port}/api"
+
+    yield start
+    for one in made:
+        one.shutdown()
+        one.server_close()
 
 
 def test_find__the_named_one_then_the_projects_own(answering, tmp_path, monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     assert server.find(tmp_path) is None
-    (tmp_path / ".prefect").mkdir()
-    server.address_file(tmp_path).write_text(answering + "\n")
-    assert server.find(tmp_path) == answering
-    server.address_file(tmp_path).write_text(f"http://127.0.0.1:{server.free_port()}/api")  # it was killed
+    server.address_file(tmp_path).write_text(answering() + "\n")
+    assert server.find(tmp_path) is None  # someone else listens where ours was killed
+    own = answering(secret.of(tmp_path))
+    server.address_file(tmp_path).write_text(own + "\n")
+    assert server.find(tmp_path) == own
+    server.address_file(tmp_path).write_text(f"http://127.0.0.1:{server.free_port()}/api")
     assert server.find(tmp_path) is None
-    monkeypatch.setenv("PREFECT_API_URL", answering)
-    assert server.find(tmp_path) == answering
+    named = answering()
+    monkeypatch.setenv("PREFECT_API_URL", named)
+    assert server.find(tmp_path) == named
+
+
+def test_find__a_named_one_that_wants_another_secret(answering, tmp_path, monkeypatch):
+    monkeypatch.setenv("PREFECT_API_URL", answering("polygrain:another"))
+    with pytest.raises(ValueError, match=r"wants the secret of the clone that started it: copy that clone's .prefect/"):
+        server.find(tmp_path)
+    monkeypatch.setenv(secret.VARIABLE, "polygrain:another")
+    assert server.find(tmp_path) == os.environ["PREFECT_API_URL"]
+
+
+def test_use__the_secret_goes_to_who_knows_it(answering, tmp_path, monkeypatch):
+    key = secret.of(tmp_path)
+    monkeypatch.setenv("PREFECT_API_URL", "")
+    monkeypatch.setenv(secret.VARIABLE, "")
+    for stranger in (answering(), answering("polygrain:another")):
+        server.use(stranger, key)
+        assert not os.environ[secret.VARIABLE]
+        assert server.link(stranger, key, "/runs") == stranger.replace("/api", "/runs")
+    own = answering(key)
+    server.use(own, key)
+    assert os.environ[secret.VARIABLE] == key
+    assert server.link(own, key, "/runs").startswith(own.replace("/api", "/enter?ticket="))
 
 
 def test_find__a_named_one_that_does_not_answer(tmp_path, monkeypatch):
@@ -49,8 +90,8 @@ def test_find__a_named_one_that_does_not_answer(tmp_path, monkeypatch):
 
 
 def test_answers__not_to_anyone(answering):
-    assert server.answers(answering)
-    assert not server.answers(answering.replace("/api", "/other"))
+    assert server.answers(address := answering())
+    assert not server.answers(address.replace("/api", "/other"))
     assert not server.answers("no address")
 
 
