@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from pipeline import graph, project, secret, server
+from pipeline import graph, guard, project, secret, server
 
 
 def main() -> None:
@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--targets", metavar="STAGE", nargs="+")
     parser.add_argument("--jobs", metavar="N", type=int)
     arguments = parser.parse_args()
+    guard.end_with_starter()
     try:
         folder = graph.folder_of(arguments.profile)
         graph.closure(graph.load(folder), arguments.targets or ())

@@ -23,7 +23,7 @@ from prefect.artifacts import (
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
-from pipeline import artifacts, graph, lockfile, order, pool, project, secret, server, share
+from pipeline import artifacts, graph, guard, lockfile, order, pool, project, secret, server, share
 from pipeline.execution import Outcome
 from pipeline.graph import Stage
 from pipeline.tasks import Run, reported
@@ -117,6 +117,7 @@ def main() -> None:
     parser.add_argument("--jobs", metavar="N", type=int, help=f"stages at once ({default_jobs()} on this machine)")
     parser.add_argument("--workers", action="store_true", help="on the machines that run `python -m pipeline.worker`")
     arguments = parser.parse_args()
+    guard.end_with_starter()
     try:
         if arguments.jobs is not None and arguments.jobs < 1:
             raise ValueError(f"--jobs is {arguments.jobs}: give 1 or more")

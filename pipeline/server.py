@@ -81,14 +81,14 @@ def find(root: Path) -> str | None:
                 f"clone's .prefect/secret to {root / '.prefect' / 'secret'} (mode 600), or set {secret.VARIABLE}"
             )
         return named
-    own = own_address(root)
-    return own if own and is_own(own, key) else None
+    return find_own(root, key)
 
 
-def own_address(root: Path) -> str:
-    """Where this project's own server was last; empty if there was none."""
+def find_own(root: Path, key: str) -> str | None:
+    """The API address of this project's own server, if it runs."""
     file = address_file(root)
-    return file.read_text(encoding="utf-8").strip() if file.exists() else ""
+    own = file.read_text(encoding="utf-8").strip() if file.exists() else ""
+    return own if own and is_own(own, key) else None
 
 
 def use(api: str, key: str) -> None:
@@ -201,13 +201,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pipeline.server", description="The pages to watch runs on.")
     parser.add_argument("--port", type=int, default=4200)
     arguments = parser.parse_args()
+    guard.end_with_starter()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
         root = project()
         if root is None:
             raise ValueError(f"{Path.cwd()} is in no DVC repository: change to the project's folder")
         key = secret.of(root)
-        if (running := own_address(root)) and is_own(running, key):
+        if running := find_own(root, key):
             sys.stdout.write(f"The server runs already. Open {link(running, key)}\n")
             return
         process, api = start(root, arguments.port)

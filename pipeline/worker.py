@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("--queues", nargs="+", choices=["gpu", "cpu"], default=["gpu", "cpu"])
     parser.add_argument("--name", default=socket.gethostname())
     arguments = parser.parse_args()
+    guard.end_with_starter()
     try:
         root = project(graph.folder_of())
         share.use_remote(root, arguments.remote)
