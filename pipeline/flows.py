@@ -8,12 +8,13 @@ a stage reads and what a result is stays with DVC: tasks pass nothing on, and Pr
 
 import argparse
 import os
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 from prefect import flow, get_client, get_run_logger, runtime
 from prefect.artifacts import (
@@ -110,6 +111,15 @@ def verdict(run: Run, todo: list[Stage]) -> State:
     return Failed(message=f"failed: {', '.join(failed)}{after}")
 
 
+def end_with(server: subprocess.Popen[bytes]) -> None:
+    """Ends this process when its own server does, which nobody starts again; without it Prefect asks for minutes."""
+    server.wait()
+    sys.stderr.write("error: the server of this run was killed; run again: finished stages are kept\n")
+    sys.stderr.flush()
+    # As where this process itself is killed: the guards hear of it, end the stages and let dvc record.
+    os._exit(1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pipeline.flows", description=reproduce.__doc__)
     parser.add_argument("--profile", metavar="P", help="the graph of profiles/P; without it the repository's own")
@@ -132,7 +142,8 @@ def main() -> None:
             sys.stdout.write("Everything is up to date.\n")
             return
         if api is None:
-            _, api = server.start(project(folder), server.free_port())
+            process, api = server.start(project(folder), server.free_port())
+            Thread(target=end_with, args=[process], daemon=True).start()
         key = secret.of(project(folder))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
