@@ -8,7 +8,6 @@ a stage reads and what a result is stays with DVC: tasks pass nothing on, and Pr
 
 import argparse
 import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -111,15 +110,6 @@ def verdict(run: Run, todo: list[Stage]) -> State:
     return Failed(message=f"failed: {', '.join(failed)}{after}")
 
 
-def end_with(server: subprocess.Popen[bytes]) -> None:
-    """Ends this process when its own server does, which nobody starts again; without it Prefect asks for minutes."""
-    server.wait()
-    sys.stderr.write("error: the server of this run was killed; run again: finished stages are kept\n")
-    sys.stderr.flush()
-    # As where this process itself is killed: the guards hear of it, end the stages and let dvc record.
-    os._exit(1)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pipeline.flows", description=reproduce.__doc__)
     parser.add_argument("--profile", metavar="P", help="the graph of profiles/P; without it the repository's own")
@@ -138,16 +128,18 @@ def main() -> None:
             pool.revision_of(folder)
             share.use_remote(folder, None)
         api = server.find(project(folder))
+        patience = server.GONE_SECONDS
         if api is None and not todo:
             sys.stdout.write("Everything is up to date.\n")
             return
         if api is None:
-            process, api = server.start(project(folder), server.free_port())
-            Thread(target=end_with, args=[process], daemon=True).start()
+            _, api = server.start(project(folder), server.free_port())
+            patience = server.OWN_GONE_SECONDS
         key = secret.of(project(folder))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     server.use(api, key)
+    Thread(target=server.end_without, args=[api, patience], daemon=True).start()
     sys.stdout.write(f"Watch this run at {server.link(api, key)}\n")
     sys.stdout.flush()
     planned.set(stages)

@@ -25,6 +25,8 @@ from pipeline import gate, guard, private, project, secret
 START_SECONDS = 180
 AUTOMATION = "crash silent runs"
 SILENT_SECONDS = 90
+GONE_SECONDS, OWN_GONE_SECONDS = 60, 2
+"""What a run waits for a server that someone may start again, and for its own, which nobody does."""
 
 
 def answers(api: str) -> bool:
@@ -98,6 +100,31 @@ def use(api: str, key: str) -> None:
         os.environ[secret.VARIABLE] = key
     if "prefect" in sys.modules:
         importlib.import_module("prefect.context").refresh_global_settings_context()
+
+
+def listens(api: str) -> bool:
+    """Whether anyone takes connections at this address; who is slow does."""
+    address = urllib.parse.urlsplit(api)
+    try:
+        port = address.port or {"https": 443}.get(address.scheme, 80)
+        socket.create_connection((address.hostname, port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def end_without(api: str, patience: int) -> None:
+    """Ends this process when nobody listens there for so many seconds: Prefect would ask for a minute at each step."""
+    refused = 0
+    while refused <= patience:
+        time.sleep(1)
+        refused = 0 if listens(api) else refused + 1
+    sys.stderr.write(f"error: the server at {api} is gone; run again: finished stages are kept, others continue\n")
+    sys.stderr.flush()
+    # As where this process itself is killed: the guards hear of it, end the stages and let dvc record.
+    os._exit(1)
 
 
 def link(api: str, key: str, to: str = "/") -> str:

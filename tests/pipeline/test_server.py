@@ -3,6 +3,7 @@
 import http.server
 import os
 import socket
+import subprocess
 import sys
 import threading
 
@@ -124,3 +125,27 @@ def test_settings__nothing_is_reported_and_nothing_listens_outside():
 
 def test_main__outside_a_repository(tmp_path, monkeypatch):
     assert "no DVC repository" in toy.refusal(server.main, tmp_path, monkeypatch)
+
+
+def test_end_without__ends_when_nobody_listens_any_more():
+    """And not while someone does, however slow the answer."""
+    program = "import sys; from pipeline import server; server.end_without(sys.argv[1], 0)"
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/api"
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, address], cwd=toy.ROOT, stderr=subprocess.PIPE, text=True
+        )
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(6)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert said == f"error: the server at {address} is gone; run again: finished stages are kept, others continue\n"
+
+
+@pytest.mark.parametrize(("before", "after"), [("000", "0o2"), ("022", "0o22"), ("077", "0o77"), ("007", "0o7")])
+def test_settings__others_never_write_and_the_group_as_the_user_has_it(before, after):
+    program = "import os, pipeline; print(oct(os.umask(0)))"
+    said = toy.run(toy.ROOT, "sh", "-c", f"umask {before}; exec {sys.executable} -c '{program}'")
+    assert said.strip() == after
