@@ -135,7 +135,7 @@ def graph(name: str, folder: Path) -> Outcome:
 def docs(name: str, folder: Path) -> Outcome:
     clone = folder / "clone"
     toy.run(folder, "git", "clone", "-q", str(toy.ROOT), "clone")
-    command = [sys.executable, "-m", "sphinx", "-E", "-q", "-b", "html", "docs", "docs/_build/html"]
+    command = [sys.executable, "-m", "sphinx", "-E", "-W", "-q", "-b", "html", "docs", "docs/_build/html"]
     code, said = alone(command, clone, folder / "trace", PYTHONPATH=str(clone))
     return judged("make docs", code, said, folder / "trace", (clone / "docs/_build/html/index.html").exists())
 

@@ -6,11 +6,12 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 from pipeline import secret, server
-from tests.pipeline import toy
+from tests.pipeline import dying, toy
 
 
 @pytest.fixture
@@ -149,3 +150,22 @@ def test_settings__others_never_write_and_the_group_as_the_user_has_it(before, a
     program = "import os, pipeline; print(oct(os.umask(0)))"
     said = toy.run(toy.ROOT, "sh", "-c", f"umask {before}; exec {sys.executable} -c '{program}'")
     assert said.strip() == after
+
+
+@pytest.mark.slow
+def test_main__ends_with_the_make_that_started_it(tmp_path):
+    """And `make ui` again, while it runs, gives another link instead of another server."""
+    folder, mark = toy.make(tmp_path / "toy"), str(tmp_path)
+    command = [*dying.make_command(folder, "ui"), f"PORT={server.free_port()}"]
+    environment = toy.ENVIRONMENT | {"TOY_MARK": mark}
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        first = next(line for line in process.stdout if line.startswith("Watch runs at http://127.0.0.1:"))
+        again = toy.run(folder, *command)
+        assert "The server runs already. Open http://127.0.0.1:" in again
+        assert first.split("ticket=")[1].strip() not in again
+        process.kill()
+    deadline = time.monotonic() + 20
+    while dying.marked(mark):
+        assert time.monotonic() < deadline, "the server outlived make"
+        time.sleep(0.1)
+    assert not server.address_file(folder).exists()
