@@ -94,7 +94,7 @@ class Gate:
             await self.app(scope, receive, send)
         elif scope["path"] == PROOF:
             words = Request(scope).query_params.get("of", "")
-            await PlainTextResponse(secret.sign(self.key, "proof", words))(scope, receive, send)
+            await PlainTextResponse(secret.proof(self.key, self.host, words))(scope, receive, send)
         elif scope["path"] == ENTER:
             await self.enter(scope, receive, send)
         elif scope["path"].startswith("/api"):

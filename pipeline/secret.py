@@ -52,6 +52,11 @@ def sign(secret: str, purpose: str, words: str) -> str:
     return hmac.new(secret.encode(), f"{purpose}:{words}".encode(), "sha256").hexdigest()
 
 
+def proof(secret: str, host: str, words: str) -> str:
+    """What a server at this address, and none that hands the question on to another, answers to these words."""
+    return sign(secret, "proof", f"{host}:{words}")
+
+
 def ticket(secret: str) -> str:
     """Lets one browser in, once, at a server that was started before now (pipeline/gate.py)."""
     issued = str(time.time_ns())

@@ -19,13 +19,13 @@ def answering():
     """Starts what answers as a Prefect server does when asked for its health, and as ours does that knows a secret."""
     made = []
 
-    def start(key: str | None = None) -> str:
+    def start(key: str | None = None, host: str | None = None) -> str:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 path, _, query = self.path.partition("?of=")
                 said = {"/api/health": "true", "/api/admin/version": '"3"'}
                 if key:
-                    said |= {"/proof": secret.sign(key, "proof", query)}
+                    said |= {"/proof": secret.proof(key, self.headers["Host"] if host is None else host, query)}
                 let_in = (
                     not key
                     or path != "/api/admin/version"
@@ -75,7 +75,8 @@ def test_use__the_secret_goes_to_who_knows_it(answering, tmp_path, monkeypatch):
     key = secret.of(tmp_path)
     monkeypatch.setenv("PREFECT_API_URL", "")
     monkeypatch.setenv(secret.VARIABLE, "")
-    for stranger in (answering(), answering("polygrain:another")):
+    # The last of them hands on what our server at another port has answered.
+    for stranger in (answering(), answering("polygrain:another"), answering(key, "127.0.0.1:4200")):
         server.use(stranger, key)
         assert not os.environ[secret.VARIABLE]
         assert server.link(stranger, key, "/runs") == stranger.replace("/api", "/runs")
@@ -143,6 +144,17 @@ def test_end_without__ends_when_nobody_listens_any_more():
     _, said = process.communicate(timeout=20)
     assert process.returncode == 1
     assert said == f"error: the server at {address} is gone; run again: finished stages are kept, others continue\n"
+
+
+@pytest.mark.parametrize(("lower", "upper"), [("", ""), ("a.example", ""), ("", "a.example,127.0.0.1")])
+def test_settings__no_proxy_hears_what_is_for_this_machine(lower, upper):
+    """The secret would be in it."""
+    program = (
+        "import pipeline, urllib.request as r; print(*(bool(r.proxy_bypass(h)) for h in ('127.0.0.1', 'a.example')))"
+    )
+    proxies = {"http_proxy": "http://192.0.2.1:1", "no_proxy": lower, "NO_PROXY": upper}
+    said = toy.run(toy.ROOT, sys.executable, "-c", program, **proxies)
+    assert said.split() == ["True", str(bool(lower or upper))]
 
 
 @pytest.mark.parametrize(("before", "after"), [("000", "0o2"), ("022", "0o22"), ("077", "0o77"), ("007", "0o7")])
