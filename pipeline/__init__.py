@@ -30,7 +30,8 @@ for name, value in SETTINGS.items():
     os.environ.setdefault(name, value)
 # A proxy would be told the secret of a server that is on this machine.
 spared = [*(os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")).split(","), "127.0.0.1"]
-os.environ |= dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(dict.fromkeys(filter(None, spared))))
+if "*" not in spared:
+    os.environ |= dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(dict.fromkeys(filter(None, spared))))
 # The group stays as the user has it: a team that shares a cache (DVC's `cache.shared group`) writes through it.
 os.umask(os.umask(0o077) | 0o002)
 if home := project():

@@ -146,7 +146,7 @@ def test_end_without__ends_when_nobody_listens_any_more():
     assert said == f"error: the server at {address} is gone; run again: finished stages are kept, others continue\n"
 
 
-@pytest.mark.parametrize(("lower", "upper"), [("", ""), ("a.example", ""), ("", "a.example,127.0.0.1")])
+@pytest.mark.parametrize(("lower", "upper"), [("", ""), ("a.example", ""), ("", "a.example,127.0.0.1"), ("*", "")])
 def test_settings__no_proxy_hears_what_is_for_this_machine(lower, upper):
     """The secret would be in it."""
     program = (
