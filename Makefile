@@ -14,6 +14,8 @@ READY := $(VENV)/ready
 GRAPH := $(if $(PROFILE),profiles/$(PROFILE)/dvc.yaml,dvc.yaml)
 # Composes a profile's params.yaml first.
 CHECK = cd $(dir $(GRAPH)) && PYTHONPATH=$(CURDIR) python -m stages.core.runner.command params.yaml
+# In the place of the recipe's shell, and told who make is: what runs ends with a make that is killed.
+ALONE = exec env POLYGRAIN_STARTER=$$PPID
 
 export PATH := $(VENV)/bin:$(PATH)
 export DVC_NO_ANALYTICS := 1
@@ -42,18 +44,18 @@ compose: $(READY)
 
 repro: $(READY) $(GRAPH)
 	$(CHECK)
-	dvc --wait-for-lock repro $(if $(TARGETS),$(addprefix $(GRAPH):,$(TARGETS)),$(GRAPH))
+	exec python -m pipeline.guard $$PPID 20 dvc --wait-for-lock repro $(if $(TARGETS),$(addprefix $(GRAPH):,$(TARGETS)),$(GRAPH))
 
 flow: $(READY) $(GRAPH)
 	$(CHECK)
-	python -m pipeline.flows $(if $(PROFILE),--profile $(PROFILE)) $(if $(TARGETS),--targets $(TARGETS)) \
+	$(ALONE) python -m pipeline.flows $(if $(PROFILE),--profile $(PROFILE)) $(if $(TARGETS),--targets $(TARGETS)) \
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(WORKERS),--workers)
 
 ui: $(READY)
-	python -m pipeline.server $(if $(PORT),--port $(PORT))
+	$(ALONE) python -m pipeline.server $(if $(PORT),--port $(PORT))
 
 serve: $(READY)
-	python -m pipeline.deployment $(if $(PROFILE),--profile $(PROFILE)) $(if $(TARGETS),--targets $(TARGETS)) \
+	$(ALONE) python -m pipeline.deployment $(if $(PROFILE),--profile $(PROFILE)) $(if $(TARGETS),--targets $(TARGETS)) \
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(CRON),--cron "$(CRON)")
 
 share: $(READY)
@@ -64,7 +66,7 @@ fetch: $(READY)
 		$(if $(TARGETS),--targets $(TARGETS))
 
 worker: $(READY)
-	python -m pipeline.worker $(if $(REMOTE),--remote $(REMOTE))
+	$(ALONE) python -m pipeline.worker $(if $(REMOTE),--remote $(REMOTE))
 
 test: $(READY)
 	python -m pytest -q -m 'not slow'

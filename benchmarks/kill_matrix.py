@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from pipeline import server
-from tests.pipeline import dying
+from tests.pipeline import dying, toy
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
@@ -23,6 +23,7 @@ if __name__ == "__main__":
         root = Path(temporary)
         (root / ".dvc").mkdir()
         process, api = server.start(root, server.free_port())
+        toy.let_in(root)
         for name in arguments.signals:
             for target in ("flow", "dvc", "stage"):
                 for turn in range(arguments.rounds):

@@ -1,7 +1,8 @@
 """Prefect over the graph that DVC holds.
 
 Importing any module of this package first sets what Prefect and DVC read at their own import: no telemetry, nothing but
-127.0.0.1, a history that belongs to this project. What the environment already says stays.
+127.0.0.1, a history that belongs to this project. What the environment already says stays. Nothing that it writes, nor
+what it starts, can be changed by users outside the owner's group.
 """
 
 import os
@@ -27,6 +28,12 @@ SETTINGS = {
 }
 for name, value in SETTINGS.items():
     os.environ.setdefault(name, value)
+# A proxy would be told the secret of a server that is on this machine.
+spared = [*(os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")).split(","), "127.0.0.1"]
+if "*" not in spared:
+    os.environ |= dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(dict.fromkeys(filter(None, spared))))
+# The group stays as the user has it: a team that shares a cache (DVC's `cache.shared group`) writes through it.
+os.umask(os.umask(0o077) | 0o002)
 if home := project():
     os.environ.setdefault("PREFECT_HOME", str(home / ".prefect"))
     # Prefect copies its pages there when a server starts; the default lies inside the installed package.

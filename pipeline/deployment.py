@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from pipeline import graph, project, server
+from pipeline import graph, guard, project, secret, server
 
 
 def main() -> None:
@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--targets", metavar="STAGE", nargs="+")
     parser.add_argument("--jobs", metavar="N", type=int)
     arguments = parser.parse_args()
+    guard.end_with_starter()
     try:
         folder = graph.folder_of(arguments.profile)
         graph.closure(graph.load(folder), arguments.targets or ())
@@ -25,9 +26,10 @@ def main() -> None:
         api = server.find(root)
         if api is None:
             raise ValueError("no Prefect server runs for this folder: start one with `make ui`, in another terminal")
+        key = secret.of(root)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
-    server.use(api)
+    server.use(api, key)
     # The flow is imported by the processes that Prefect starts, wherever they stand.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
     from prefect import flow
@@ -35,7 +37,7 @@ def main() -> None:
     parameters = {"profile": arguments.profile, "targets": arguments.targets, "jobs": arguments.jobs}
     # Served by address: a flow that is handed over itself would be pickled.
     found = flow.from_source(source=str(root), entrypoint="pipeline/flows.py:reproduce")
-    sys.stdout.write(f"Start a run at {api.removesuffix('/api')}/deployments\n")
+    sys.stdout.write(f"Start a run at {server.link(api, key, '/deployments')}\n")
     sys.stdout.flush()
     found.serve(name=arguments.name, cron=arguments.cron, parameters=parameters, pause_on_shutdown=True)
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 from prefect import flow, get_client, get_run_logger, runtime
 from prefect.artifacts import (
@@ -23,7 +23,7 @@ from prefect.artifacts import (
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
-from pipeline import artifacts, graph, lockfile, order, pool, project, server, share
+from pipeline import artifacts, graph, guard, lockfile, order, pool, project, secret, server, share
 from pipeline.execution import Outcome
 from pipeline.graph import Stage
 from pipeline.tasks import Run, reported
@@ -117,6 +117,7 @@ def main() -> None:
     parser.add_argument("--jobs", metavar="N", type=int, help=f"stages at once ({default_jobs()} on this machine)")
     parser.add_argument("--workers", action="store_true", help="on the machines that run `python -m pipeline.worker`")
     arguments = parser.parse_args()
+    guard.end_with_starter()
     try:
         if arguments.jobs is not None and arguments.jobs < 1:
             raise ValueError(f"--jobs is {arguments.jobs}: give 1 or more")
@@ -127,15 +128,19 @@ def main() -> None:
             pool.revision_of(folder)
             share.use_remote(folder, None)
         api = server.find(project(folder))
+        patience = server.GONE_SECONDS
         if api is None and not todo:
             sys.stdout.write("Everything is up to date.\n")
             return
         if api is None:
             _, api = server.start(project(folder), server.free_port())
+            patience = server.OWN_GONE_SECONDS
+        key = secret.of(project(folder))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
-    server.use(api)
-    sys.stdout.write(f"Watch this run at {api.removesuffix('/api')}\n")
+    server.use(api, key)
+    Thread(target=server.end_without, args=[api, patience], daemon=True).start()
+    sys.stdout.write(f"Watch this run at {server.link(api, key)}\n")
     sys.stdout.flush()
     planned.set(stages)
     try:

@@ -23,6 +23,8 @@ STAGE_SECONDS = 5.0
 """What a stage has to end after SIGTERM, before SIGKILL."""
 RECORD_SECONDS = 20.0
 """The patience with dvc: it may be recording a stage that had just finished."""
+STARTER = "POLYGRAIN_STARTER"
+"""Names the process that a command of this package must not outlive: the Makefile says so, a shell does not."""
 stopping = False
 
 
@@ -39,6 +41,20 @@ def kernel(option: int, value: int | bytes) -> None:
     """Linux's prctl; other systems do without, and then only a starter that is killed outright leaves processes."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def end_with_starter() -> None:
+    """Has the kernel send this process SIGTERM when its starter dies, where the environment names one.
+
+    A `make` that is killed takes nothing with it: what it has started must look after that itself.
+    """
+    starter = os.environ.pop(STARTER, None)
+    if starter is None:
+        return
+    kernel(PR_SET_PDEATHSIG, signal.SIGTERM)
+    # Whoever died before the call above sends no signal.
+    if os.getppid() != int(starter):
+        sys.exit(143)
 
 
 def stop(number: int, frame: FrameType | None) -> None:
@@ -115,7 +131,6 @@ def main(start: Callable[[], Command], patience: float, asked: Callable[[], bool
 
 
 if __name__ == "__main__":
-    kernel(PR_SET_PDEATHSIG, signal.SIGTERM)
-    starter, limit, *words = sys.argv[1:]
-    # Whoever died before the call above sends no signal.
-    sys.exit(main(lambda: popen(words), float(limit)) if os.getppid() == int(starter) else 143)
+    os.environ[STARTER], limit, *words = sys.argv[1:]
+    end_with_starter()
+    sys.exit(main(lambda: popen(words), float(limit)))

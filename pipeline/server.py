@@ -1,26 +1,32 @@
 """The Prefect server of this project: `python -m pipeline.server [--port 4200]`, or `make ui`.
 
-It listens on 127.0.0.1 only, keeps its history in .prefect/, and marks runs that give no sign of life as Crashed.
+It listens on 127.0.0.1 only and answers this user alone (pipeline/gate.py), keeps its history in .prefect/, and marks
+runs that give no sign of life as Crashed.
 """
 
 import argparse
+import hmac
 import importlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
-from pipeline import guard, project
+from pipeline import gate, guard, private, project, secret
 
 START_SECONDS = 180
 AUTOMATION = "crash silent runs"
 SILENT_SECONDS = 90
+GONE_SECONDS, OWN_GONE_SECONDS = 60, 2
+"""What a run waits for a server that someone may start again, and for its own, which nobody does."""
 
 
 def answers(api: str) -> bool:
@@ -32,6 +38,29 @@ def answers(api: str) -> bool:
         return False
 
 
+def is_own(api: str, key: str) -> bool:
+    """Whether the server at this address knows the clone's secret; it is asked in a way that does not tell it.
+
+    Anyone may listen where a server of ours was killed, and would be told the secret by the next to call.
+    """
+    words = secrets.token_urlsafe(16)
+    expected = secret.proof(key, urllib.parse.urlsplit(api).netloc, words)
+    try:
+        with urllib.request.urlopen(f"{api.removesuffix('/api')}{gate.PROOF}?of={words}", timeout=5) as reply:
+            return hmac.compare_digest(reply.read(100), expected.encode())
+    except (OSError, ValueError):
+        return False
+
+
+def takes_calls(api: str) -> bool:
+    """Whether the server at this address lets this process in."""
+    try:
+        call(api, "/admin/version")
+    except urllib.error.HTTPError as error:
+        return error.code not in (401, 403)
+    return True
+
+
 def address_file(root: Path) -> Path:
     return root / ".prefect" / "address"
 
@@ -39,26 +68,72 @@ def address_file(root: Path) -> Path:
 def find(root: Path) -> str | None:
     """The API address of a server to use: that of PREFECT_API_URL, else this project's own if it runs, else None.
 
-    ValueError if PREFECT_API_URL names one that does not answer.
+    ValueError if PREFECT_API_URL names one that does not answer, or that wants another secret.
     """
-    named = os.environ.get("PREFECT_API_URL")
+    named, key = os.environ.get("PREFECT_API_URL"), secret.of(root)
     if named:
         if not answers(named):
             raise ValueError(
                 f"no Prefect server answers at PREFECT_API_URL={named}: start one with `make ui`, or unset "
                 "PREFECT_API_URL to have one for this run alone"
             )
+        use(named, key)
+        if not takes_calls(named):
+            raise ValueError(
+                f"the server at PREFECT_API_URL={named} wants the secret of the clone that started it: copy that "
+                f"clone's .prefect/secret to {root / '.prefect' / 'secret'} (mode 600), or set {secret.VARIABLE}"
+            )
         return named
+    return find_own(root, key)
+
+
+def find_own(root: Path, key: str) -> str | None:
+    """The API address of this project's own server, if it runs."""
     file = address_file(root)
     own = file.read_text(encoding="utf-8").strip() if file.exists() else ""
-    return own if own and answers(own) else None
+    return own if own and is_own(own, key) else None
 
 
-def use(api: str) -> None:
-    """Makes this process, and those it starts, speak with the server at this address."""
+def use(api: str, key: str) -> None:
+    """Makes this process, and those it starts, speak with the server at this address, by the secret if it is ours."""
     os.environ["PREFECT_API_URL"] = api
+    if is_own(api, key):
+        os.environ[secret.VARIABLE] = key
     if "prefect" in sys.modules:
         importlib.import_module("prefect.context").refresh_global_settings_context()
+
+
+def listens(api: str) -> bool:
+    """Whether anyone takes connections at this address; who is slow does."""
+    address = urllib.parse.urlsplit(api)
+    try:
+        port = address.port or {"https": 443}.get(address.scheme, 80)
+        socket.create_connection((address.hostname, port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def end_without(api: str, patience: int) -> None:
+    """Ends this process when nobody listens there for so many seconds: Prefect would ask for a minute at each step."""
+    refused = 0
+    while refused <= patience:
+        time.sleep(1)
+        refused = 0 if listens(api) else refused + 1
+    sys.stderr.write(f"error: the server at {api} is gone; run again: finished stages are kept, others continue\n")
+    sys.stderr.flush()
+    # As where this process itself is killed: the guards hear of it, end the stages and let dvc record.
+    os._exit(1)
+
+
+def link(api: str, key: str, to: str = "/") -> str:
+    """What to open in a browser: a link that works once at a server of ours, else the plain address."""
+    pages = api.removesuffix("/api")
+    if not is_own(api, key):
+        return f"{pages}{to}"
+    return f"{pages}{gate.ENTER}?ticket={secret.ticket(key)}" + (f"&to={urllib.parse.quote(to)}" if to != "/" else "")
 
 
 def free_port() -> int:
@@ -75,16 +150,24 @@ def start(root: Path, port: int) -> tuple[subprocess.Popen[bytes], str]:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise ValueError(f"port {port} is taken: choose another (`make ui PORT=4201`)") from error
-    home = root / ".prefect"
-    home.mkdir(exist_ok=True)
+    home, key = private.own(root / ".prefect"), secret.of(root)
     api = f"http://127.0.0.1:{port}/api"
     log = home / "server.log"
-    # The pages must call the server they come from; without the address they call port 4200, whoever is there.
-    environment = os.environ | {"PREFECT_SERVER_UI_API_URL": api, "PREFECT_API_URL": api}
-    prefect = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    environment = os.environ | {
+        # The pages must call the server they come from; without the address they call port 4200, whoever is there.
+        "PREFECT_SERVER_UI_API_URL": api,
+        "PREFECT_API_URL": api,
+        "PREFECT_SERVER_API_HOST": "127.0.0.1",
+        "PREFECT_SERVER_API_PORT": str(port),
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": api.removesuffix("/api"),
+        "PREFECT_SERVER_API_AUTH_STRING": key,
+        secret.VARIABLE: key,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
+    served = [sys.executable, "-m", "pipeline.gate", str(port)]
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, guard.__file__, str(os.getpid()), "0", *prefect],
+            [sys.executable, guard.__file__, str(os.getpid()), "0", *served],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=stream,
@@ -92,12 +175,13 @@ def start(root: Path, port: int) -> tuple[subprocess.Popen[bytes], str]:
             start_new_session=True,
         )
     deadline = time.monotonic() + START_SECONDS
-    while not answers(api):
+    while not is_own(api, key):
         if process.poll() is not None or time.monotonic() > deadline:
             process.terminate()
             last = log.read_text(errors="replace").splitlines()[-5:]
             raise ValueError("\n".join([f"the Prefect server did not start; {log} ends with:", *last]))
         time.sleep(0.1)
+    os.environ[secret.VARIABLE] = key
     watch_for_silence(api)
     return process, api
 
@@ -131,9 +215,13 @@ def watch_for_silence(api: str) -> None:
         call(api, "/automations/", automation)
 
 
-def call(api: str, path: str, body: dict) -> list | dict:
-    request = urllib.request.Request(f"{api}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as reply:
+def call(api: str, path: str, body: dict | None = None) -> list | dict | str:
+    """What the API answers, by the secret of this process's environment: to a POST of the body, or to a GET."""
+    headers = {"Content-Type": "application/json"}
+    if key := os.environ.get(secret.VARIABLE):
+        headers["Authorization"] = f"Basic {secret.basic(key)}"
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(f"{api}{path}", data, headers), timeout=60) as reply:
         return json.load(reply)
 
 
@@ -141,14 +229,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m pipeline.server", description="The pages to watch runs on.")
     parser.add_argument("--port", type=int, default=4200)
     arguments = parser.parse_args()
+    guard.end_with_starter()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
         root = project()
         if root is None:
             raise ValueError(f"{Path.cwd()} is in no DVC repository: change to the project's folder")
+        key = secret.of(root)
+        if running := find_own(root, key):
+            sys.stdout.write(f"The server runs already. Open {link(running, key)}\n")
+            return
         process, api = start(root, arguments.port)
         address_file(root).write_text(api + "\n", encoding="utf-8")
-        sys.stdout.write(f"Watch runs at {api.removesuffix('/api')} (Ctrl-C ends the server)\n")
+        sys.stdout.write(f"Watch runs at {link(api, key)}\n")
+        sys.stdout.write("The link works once; `make ui` in another terminal prints another. Ctrl-C ends the server.\n")
         sys.stdout.flush()
         try:
             sys.exit(process.wait())

@@ -14,6 +14,8 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple
 
+from pipeline import private
+
 
 class Slots(NamedTuple):
     """Devices by number, and the descriptors that hold them; a child that inherits those holds them too."""
@@ -49,7 +51,8 @@ def held(count: int, devices: list[str], stopping: Event) -> Iterator[Slots | No
         return
     if count > len(devices):
         raise ValueError(f"a stage asks for {count} GPUs (`meta: gpu`); this machine shows {len(devices)}: {devices}")
-    folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+    # The temporary folder is everyone's: who made this one first could hold all slots, or have files written elsewhere.
+    private.own(folder())
     with ExitStack() as stack:
         while (taken := attempt(count, devices)) is None:
             if stopping.wait(0.2):
@@ -64,7 +67,7 @@ def attempt(count: int, devices: list[str]) -> Slots | None:
     """All of `count` devices at once, or none: holding one while waiting for another would lock two stages out."""
     taken = Slots([], [])
     for device in devices:
-        descriptor = os.open(folder() / device, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(folder() / device, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

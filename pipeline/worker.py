@@ -2,7 +2,7 @@
 
 It asks the server for stages, one at a time, and exchanges data through this clone's DVC remote. A server on another
 machine is reached through a tunnel: `ssh -NL 4200:127.0.0.1:4200 that-machine`, and
-PREFECT_API_URL=http://127.0.0.1:4200/api.
+PREFECT_API_URL=http://127.0.0.1:4200/api; that clone's .prefect/secret, copied to this one's, lets it in.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from types import ModuleType
 
-from pipeline import graph, guard, project, server, share
+from pipeline import graph, guard, project, secret, server, share
 
 
 def main() -> None:
@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("--queues", nargs="+", choices=["gpu", "cpu"], default=["gpu", "cpu"])
     parser.add_argument("--name", default=socket.gethostname())
     arguments = parser.parse_args()
+    guard.end_with_starter()
     try:
         root = project(graph.folder_of())
         share.use_remote(root, arguments.remote)
@@ -31,9 +32,9 @@ def main() -> None:
                 "no Prefect server is named: set PREFECT_API_URL to the one that runs are started on, "
                 "for example http://127.0.0.1:4200/api through a tunnel"
             )
+        server.use(api, secret.of(root))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
-    server.use(api)
     from pipeline import pool
 
     register(pool)

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from pipeline import server
+from pipeline import secret, server
+from tests.pipeline import toy
 
 
 @pytest.fixture(scope="session")
@@ -13,10 +14,12 @@ def api(tmp_path_factory):
     root = tmp_path_factory.mktemp("server")
     before = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("PREFECT_API")}
     settings = {"PREFECT_HOME": str(root / ".prefect"), "PREFECT_UI_STATIC_DIRECTORY": str(root / ".prefect/ui")}
-    kept = {name: os.environ.get(name) for name in settings}
+    kept = {name: os.environ.get(name) for name in (*settings, secret.VARIABLE)}
     os.environ |= settings
     process, address = server.start(root, server.free_port())
+    toy.let_in(root)
     yield address
+    del toy.ENVIRONMENT[secret.VARIABLE]
     process.terminate()
     process.wait()
     for name, value in (kept | before).items():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from pipeline import slots
+from pipeline import guard, slots
 from tests.pipeline import toy
 
 TRAIN = """\
@@ -73,13 +73,34 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def find(mark: str, role: str) -> psutil.Process:
-    """A marked process that is a `dvc` or a `stage`."""
+def role_of(process: psutil.Process) -> str:
+    """What a marked process is in a run; empty for what is none of these."""
+    words = process.cmdline()
+    if process.name() in ("dvc", "make"):
+        return process.name()
+    if words[1:2] == ["train.py"]:
+        return "stage"
+    if "pipeline.guard" in words or guard.__file__ in words:
+        return "guard"
+    modules = {"pipeline.flows": "flow", "pipeline.gate": "server", "pipeline.forks": "forks"}
+    return next((role for module, role in modules.items() if module in words), "")
+
+
+def find(mark: str, role: str) -> psutil.Process | None:
+    """A marked process of this role, if one is running."""
     for process in marked(mark):
         with contextlib.suppress(psutil.Error):
-            if process.name() == "dvc" if role == "dvc" else process.cmdline()[1:2] == ["train.py"]:
+            if role_of(process) == role:
                 return process
-    raise AssertionError(f"no {role} is running")
+    return None
+
+
+def make_command(folder: Path, target: str) -> list[str]:
+    """What runs the project's own Makefile on this toy; its values are checked by nothing, since it has no stages."""
+    lock = folder / "requirements.lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    return ["make", "-f", str(toy.ROOT / "Makefile"), target, "CHECK=:", f"VENV={toy.ROOT / '.venv'}"]
 
 
 def wait_for_epoch(folder: Path, process: subprocess.Popen) -> None:
@@ -108,7 +129,8 @@ def case(folder: Path, number: signal.Signals, target: str, api: str) -> dict[st
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
     wait_for_epoch(folder, flow)
-    victim = psutil.Process(flow.pid) if target == "flow" else find(mark, target)
+    victim = find(mark, target)
+    assert victim is not None, f"no {target} is running"
     victim.send_signal(number)
     start = time.monotonic()
     code = flow.wait(120)

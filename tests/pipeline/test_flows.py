@@ -6,8 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.parse
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -109,7 +107,7 @@ def test_flow__what_the_pages_show(api, tmp_path):
     only = {"flow_runs": {"id": {"any_": [run["id"]]}}}
     tasks = {task["name"]: task for task in ask(api, "/task_runs/filter", **only)}
     assert set(tasks) == {"source", "first@f0", "first@f1", "last", *(f"second@s{i:02d}" for i in range(4))}
-    drawn = json.load(urllib.request.urlopen(f"{api}/flow_runs/{run['id']}/graph-v2"))
+    drawn = server.call(api, f"/flow_runs/{run['id']}/graph-v2")
     label = {node_id: node["label"] for node_id, node in drawn["nodes"]}
     edges = {(label[parent["id"]], node["label"]) for _, node in drawn["nodes"] for parent in node["parents"]}
     assert ("source", "first@f0") in edges and ("first@f1", "second@s03") in edges and ("second@s00", "last") in edges

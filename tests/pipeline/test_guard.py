@@ -111,6 +111,27 @@ def test_main__a_killed_starter_takes_all_with_it(tmp_path):
     assert gone(running)
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_end_with_starter__ends_with_the_one_that_is_named(tmp_path, named):
+    """A shell that is closed does not take what runs under nohup; a make that is killed does."""
+    child = (
+        "import os, time; from pipeline import guard; guard.end_with_starter(); "
+        f"assert guard.STARTER not in os.environ; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); "
+        "time.sleep(4)"
+    )
+    starter = (
+        "import os, subprocess, sys, time; "
+        f"os.environ.update({{'{guard.STARTER}': str(os.getpid())}} if {named} else {{}}); "
+        f"subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", starter])
+    running = wait_for(tmp_path / "pid")
+    process.kill()
+    process.wait()
+    assert gone(running, 1.5) == named
+    assert gone(running)
+
+
 def test_main__a_starter_that_is_gone_already_starts_nothing(tmp_path):
     arguments = [sys.executable, guard.__file__, "1", "0", "touch", str(tmp_path / "made")]
     assert subprocess.run(arguments).returncode == (143 if os.getpid() != 1 else 0)

@@ -1,32 +1,20 @@
 """A run of the default graph, on a few drawn images, as a person sees it: in a real browser."""
 
-import shutil
-import subprocess
+import os
 import sys
 
 import pytest
 from PIL import Image
 
-from pipeline import graph, server
+from pipeline import graph, secret, server
+from tests.helpers.browser import CHROMIUM, browse
 from tests.helpers.project import new_project
 from tests.pipeline import toy
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
 
-
-def browse(address: str, *what: str) -> str:
-    """What headless Chromium prints about a page whose scripts had 25 (virtual) seconds."""
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-dev-shm-usage",
-        "--hide-scrollbars",
-        "--enable-unsafe-swiftshader",
-    ]
-    options += ["--window-size=1400,1100", "--virtual-time-budget=25000"]
-    done = subprocess.run([CHROMIUM, *options, *what, address], capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+def pages(api: str, to: str) -> str:
+    """The link to a page, for one look."""
+    return server.link(api, os.environ[secret.VARIABLE], to)
 
 
 @pytest.mark.slow
@@ -38,18 +26,29 @@ def test_pages__show_every_stage_of_the_default_graph(api, tmp_path):
     run = server.call(api, "/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})[0]
     only = {"artifacts": {"flow_run_id": {"any_": [run["id"]]}, "key": {"any_": ["stages"]}}}
     (table,) = server.call(api, "/artifacts/filter", only)
-    pages = api.removesuffix("/api")
 
     picture = tmp_path / "run.png"
-    browse(f"{pages}/runs/flow-run/{run['id']}", f"--screenshot={picture}")
+    browse(pages(api, f"/runs/flow-run/{run['id']}"), f"--screenshot={picture}")
     with Image.open(picture) as shown:
         assert shown.size == (1400, 1100)
         # The graph is drawn on a canvas: its bars are in the green of finished tasks.
         drawn = shown.convert("RGB").crop((280, 110, 1390, 500))
         green = sum(count for count, (r, g, b) in drawn.getcolors(1 << 24) if g > 120 and r < 90 and b < 130)
         assert green > 1000
-    said = browse(f"{pages}/runs/flow-run/{run['id']}", "--dump-dom")
+    said = browse(pages(api, f"/runs/flow-run/{run['id']}"), "--dump-dom")
     assert run["name"] in said and "Completed" in said
-    said = browse(f"{pages}/artifacts/artifact/{table['id']}", "--dump-dom")
+    said = browse(pages(api, f"/artifacts/artifact/{table['id']}"), "--dump-dom")
     missing = [stage.name for stage in graph.load(project) if stage.name not in said]
     assert missing == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
+def test_pages__open_by_a_link_once(api, tmp_path):
+    """One click shows them; the link again, or the address alone in another browser, shows nothing."""
+    link = pages(api, "/")
+    assert "Dashboard" in browse(link, "--dump-dom", f"--user-data-dir={tmp_path / 'first'}")
+    said = browse(link, "--dump-dom", f"--user-data-dir={tmp_path / 'second'}")
+    assert "a link works once" in said and "Dashboard" not in said
+    said = browse(api.removesuffix("/api"), "--dump-dom", f"--user-data-dir={tmp_path / 'second'}")
+    assert "Dashboard" not in said and "Login" in said

@@ -91,3 +91,26 @@ def test_visible__asks_the_driver(tmp_path, monkeypatch):
     fake.write_text("#!/bin/sh\necho 'GPU 0: A (UUID: GPU-1)'\necho 'GPU 1: A (UUID: GPU-2)'\n")
     fake.chmod(0o755)
     assert slots.visible() == ["0", "1"]
+
+
+def test_held__a_folder_that_someone_else_planted_is_refused(tmp_path, monkeypatch):
+    """Who owns the folder could hold every slot, or have the lock files made elsewhere."""
+    (tmp_path / "slots").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="slots is a link"), slots.held(1, ["0"], threading.Event()):
+        pass
+    (tmp_path / "slots").unlink()
+    (tmp_path / "slots").mkdir(0o700)
+    owner = os.getuid()
+    monkeypatch.setattr("pipeline.private.os.getuid", lambda: owner + 1)
+    with pytest.raises(ValueError, match=f"slots belongs to user {owner}"), slots.held(1, ["0"], threading.Event()):
+        pass
+    monkeypatch.undo()
+    assert list((tmp_path / "slots").iterdir()) == [] and not (tmp_path / "0").exists()
+
+
+def test_attempt__follows_no_link(tmp_path):
+    (tmp_path / "slots").mkdir(0o700)
+    (tmp_path / "slots" / "0").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic link"):
+        slots.attempt(1, ["0"])
+    assert not (tmp_path / "elsewhere").exists()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import secret
+
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = """\
 vars: [params.json]
@@ -53,6 +55,11 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
     "GIT_COMMITTER_NAME": "toy",
     "GIT_COMMITTER_EMAIL": "toy@127.0.0.1",
 }
+
+
+def let_in(root: Path) -> None:
+    """Lets toys speak with the server that was started in this folder: each is a clone with a secret of its own."""
+    ENVIRONMENT[secret.VARIABLE] = secret.of(root)
 
 
 def make(folder: Path, first: int = 2, second: int = 4, seconds: float = 0, then: dict[str, str] | None = None) -> Path:

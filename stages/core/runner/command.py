@@ -142,6 +142,8 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     out, with counts.
     """
     end_with_parent()
+    # Whoever can change what a stage has written decides what the next one reads; a group may share a cache.
+    os.umask(os.umask(0o077) | 0o002)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules[main.__module__]))
     wanted = inspect.signature(main).parameters

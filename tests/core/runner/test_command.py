@@ -1,4 +1,5 @@
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -244,6 +245,16 @@ def test_run__a_stage_alone_ends_at_once_and_says_all(tmp_path, values, processe
     assert done.returncode == 0 and done.stdout == said
     assert done.stderr.splitlines()[-1].startswith("toy: written (")
     assert (tmp_path / "out").read_text() == "0"
+
+
+@pytest.mark.parametrize(("before", "mode"), [("000", 0o664), ("022", 0o644), ("077", 0o600)])
+def test_run__others_cannot_change_what_a_stage_has_written(tmp_path, values, before, mode):
+    """Nor can they once DVC keeps it; the group may, where the user lets it."""
+    write(tmp_path, values)
+    (tmp_path / "toy.py").write_text(STAGE)
+    command = f"umask {before}; exec {sys.executable} toy.py out"
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == mode
 
 
 BORROWER = """
