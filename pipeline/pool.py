@@ -19,7 +19,7 @@ from prefect.deployments import run_deployment
 from prefect.states import Cancelling, Completed, Failed
 from ruamel.yaml import YAML, YAMLError
 
-from pipeline import execution, graph
+from pipeline import execution, graph, share
 from pipeline.execution import DVC, Calls
 
 POOL = "polygrain"
@@ -99,7 +99,7 @@ def reproduce_here(stage: str, profile: str | None, revision: str, upstream: dic
         meta = {one.name: one.meta for one in graph.load(folder)}[stage]
         if upstream:
             # By name and by force: what an earlier run has left in this clone may be another version.
-            call("pull", "--force", *upstream)
+            share.pull(folder, None, set(upstream), force=True)
         outcome = execution.reproduce(calls, folder, stage, int(meta.get("gpu", 0)), hear)
         if outcome.result not in ("ran", "cached"):
             return Failed(message="\n".join([outcome.result, *outcome.tail]))
