@@ -17,10 +17,9 @@ from dvc.exceptions import DvcException
 from dvc.fs import LocalFileSystem
 from dvc.repo import Repo
 from dvc.stage.cache import _can_hash, _get_stage_hash
-from dvc_data.hashfile.db import HashFileDB, get_odb
-from dvc_objects.errors import ObjectFormatError
+from dvc_data.hashfile.db import get_odb
 
-from pipeline import graph, runs, tree
+from pipeline import cache, graph, runs, tree
 
 NAME = "team"
 """What DVC calls the remote that a clone shares its results through."""
@@ -104,11 +103,11 @@ class Remote:
         self._bring(folders, tree.MOST_BYTES, self._listed)
         for digest, owner in folders.items():
             # Also those that were here before: a plain `dvc pull` may have brought them.
-            if self._is_held(digest):
+            if cache.holds(self.cache, digest):
                 listed = self._listed(Path(self.cache.oid_to_path(digest)), owner)
                 files |= {file: f"{owner}/{path}" for path, file in listed.items()}
         self._bring(files)
-        return all(map(self._is_held, [*folders, *files]))
+        return all(cache.holds(self.cache, digest) for digest in [*folders, *files])
 
     def bring_runs(self, below: str) -> None:
         """Brings the records of runs in this folder of theirs (all: empty) that are not here yet."""
@@ -144,19 +143,11 @@ class Remote:
             file.unlink()
             return {}
 
-    def _is_held(self, digest: str) -> bool:
-        """Whether the cache has it with these bytes; DVC believes what is read-only, and this does not."""
-        try:
-            HashFileDB.check(self.cache, digest)
-        except (FileNotFoundError, ObjectFormatError):
-            return False
-        return True
-
     def _bring(
         self, wanted: dict[str, str], most: int | None = None, look: Callable[[Path, str], object] | None = None
     ) -> None:
         """Brings the objects that are not here, in turns; `look` takes away a file that it refuses."""
-        paths = {digest: self.odb.oid_to_path(digest) for digest in wanted if not self._is_held(digest)}
+        paths = {digest: self.odb.oid_to_path(digest) for digest in wanted if not cache.holds(self.cache, digest)}
         sound = self._plain(paths, wanted, most)
         for start in range(0, len(sound), AT_ONCE):
             some = sound[start : start + AT_ONCE]
