@@ -1,7 +1,7 @@
-"""What a kill can leave of DVC's list of paths in use, .dvc/tmp/rwlock: an empty or torn file, entries of dead processes.
+"""What a kill can leave of DVC's list of paths in use, .dvc/tmp/rwlock: a torn file, or entries of dead processes.
 
-DVC rewrites the file in place and reads it before every stage. Torn, it stops all runs until someone deletes it by hand;
-an entry stays in force as soon as its process id belongs to anybody else.
+DVC rewrites the file in place and reads it before every stage. Torn, it stops all runs until someone deletes it by
+hand; an entry comes into force again as soon as its process id belongs to anybody else.
 """
 
 import json
@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from dvc.rwlock import SCHEMA
+from voluptuous import Invalid
 from zc.lockfile import LockError, LockFile
 
 SECONDS = 60.0
@@ -24,8 +26,9 @@ def is_at_work(process: psutil.Process, root: Path) -> bool:
     """Whether the process is a dvc in this clone; one that may not be looked at may be."""
     try:
         words = {Path(word).name for word in process.cmdline()} | {process.name()}
-        inside = Path(process.cwd()).is_relative_to(root)
-        return inside and bool(words & PROGRAMS) and process.status() != psutil.STATUS_ZOMBIE
+        if not words & PROGRAMS or process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return Path(process.cwd()).is_relative_to(root)
     except psutil.AccessDenied:
         return True
     except psutil.NoSuchProcess:
@@ -33,28 +36,26 @@ def is_at_work(process: psutil.Process, root: Path) -> bool:
 
 
 def is_alive(pid: int, root: Path) -> bool:
-    with suppress(psutil.NoSuchProcess):
+    with suppress(psutil.NoSuchProcess, ValueError, OverflowError):
         return pid == os.getpid() or is_at_work(psutil.Process(pid), root)
     return False
 
 
 def read(file: Path) -> dict | None:
-    """{"read": {path: [owner]}, "write": {path: owner}}; None where it is torn."""
+    """{"read": {path: [owner]}, "write": {path: owner}}; None where DVC could not read it."""
     try:
-        found = json.loads(file.read_bytes())
-        owners = [*found.get("write", {}).values(), *(one for some in found.get("read", {}).values() for one in some)]
-        return found if all(isinstance(one["pid"], int) for one in owners) else None
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+        return SCHEMA(json.loads(file.read_bytes()))
+    except (ValueError, Invalid, RecursionError):
         return None
 
 
 def kept(found: dict, root: Path) -> dict:
     """The entries whose processes are alive."""
     alive = {"read": {}, "write": {}}
-    for path, owner in found.get("write", {}).items():
+    for path, owner in found["write"].items():
         if is_alive(owner["pid"], root):
             alive["write"][path] = owner
-    for path, owners in found.get("read", {}).items():
+    for path, owners in found["read"].items():
         if living := [owner for owner in owners if is_alive(owner["pid"], root)]:
             alive["read"][path] = living
     return {mode: entries for mode, entries in alive.items() if entries}
@@ -66,7 +67,7 @@ def recover(root: Path) -> str | None:
     if not file.exists():
         return None
     with guarded(file):
-        found = read(file) if file.exists() else {}
+        found = read(file)
         if found is None:
             # Under the guard nobody is writing it, so it is a kill's; who is at work still counts on lost entries.
             others = [one.pid for one in psutil.process_iter() if one.pid != os.getpid() and is_at_own(one, root)]

@@ -61,8 +61,8 @@ def bring_run(folder: Path, remote: str | None, name: str) -> bool:
 
 @contextmanager
 def reached(folder: Path, name: str | None) -> Iterator["Remote"]:
-    """The remote, without a name the one that is known here. What an ssh, S3 or file library raises, and all that was refused,
-    as one ValueError."""
+    """The remote, without a name the one that is known here. ValueError for all that was refused, and for whatever an
+    ssh, S3 or file library raises."""
     with graph.opened(folder) as repo:
         for left in Path(repo.tmp_dir).glob(f"{QUARANTINE}*"):
             shutil.rmtree(left)  # of a fetch that was killed: who holds the repository's lock is alone

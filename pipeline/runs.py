@@ -38,7 +38,7 @@ def read(data: bytes, place: str) -> dict:
         entry = COMPILED_LOCK_FILE_STAGE_SCHEMA(values)
         names = _get_cache_hash(copy.deepcopy(entry), key=True), _get_cache_hash(copy.deepcopy(entry))
     except (YAMLError, UnicodeDecodeError, Invalid, TypeError, RecursionError) as error:
-        raise ValueError(f"is no record of a run: {str(error):.200}") from error
+        raise ValueError(f"is no record of a run: {error!s:.200}") from error
     if names != found.groups()[1:]:
         raise ValueError("is not the run that its name says")
     for out in entry.get("outs", []):
@@ -61,7 +61,9 @@ def weight(value: object, known: dict[int, int] | None = None) -> int:
         return 1
     if id(value) not in known:
         known[id(value)] = MOST_VALUES + 1  # what is met again inside of itself has no end
-        known[id(value)] = 1 + sum(weight(item, known) for item in (value.values() if isinstance(value, dict) else value))
+        known[id(value)] = 1 + sum(
+            weight(item, known) for item in (value.values() if isinstance(value, dict) else value)
+        )
     return known[id(value)]
 
 

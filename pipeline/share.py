@@ -20,7 +20,7 @@ from pipeline.execution import DVC
 from pipeline.remote import NAME
 
 # Nothing that an option, a second line of the configuration, or a shell could be made of.
-UNSAFE = re.compile(r"^$|^-|[\x00-\x20\x7f\"'`$\\;&|<>]")
+UNSAFE = re.compile(r"^$|^-|[\x00-\x1f\x7f\"'`$\\;&|<>]")
 
 
 def dvc(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -114,10 +114,9 @@ def restore(folder: Path, remote: str, stages: list[graph.Stage]) -> list[str]:
     """Restores, in the graph's order, those that someone has run with what they read here; returns the others."""
     stale: list[str] = []
     for stage in stages:
-        if not set(stage.upstream) & set(stale) and remotes.bring_run(folder, remote, stage.name):
-            if dvc(folder, "repro", "--single-item", stage.name).returncode == 0:
-                continue
-        stale.append(stage.name)
+        is_here = not set(stage.upstream) & set(stale) and remotes.bring_run(folder, remote, stage.name)
+        if not is_here or dvc(folder, "repro", "--single-item", stage.name).returncode:
+            stale.append(stage.name)
     return stale
 
 

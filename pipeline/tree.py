@@ -17,7 +17,7 @@ UNSAFE = re.compile(r"[\\\x00-\x1f\x7f\ud800-\udfff]")
 def read(data: bytes) -> dict[str, str]:
     """{relpath: md5} of a list that stays inside its output; ValueError says what does not."""
     try:
-        entries = json.loads(data)
+        entries = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is no list of files: {error}") from error
     if not isinstance(entries, list):

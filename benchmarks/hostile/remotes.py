@@ -322,10 +322,10 @@ def verdict(case: Case, before: dict[str, str], known: dict, code: int | None, s
         return "hang"
     if around(case) != before:
         return "escape"
-    honest, stages = case.world.honest, case.world.lock | known
+    honest, lock = case.world.honest, case.world.lock
     if any(honest.get(path) != data for path, data in toy.texts(case.clone).items()):
         return "silent"
-    if any(stages.get(name) != run for name, run in recorded(case).items()):
+    if any(run not in (lock.get(name), known.get(name)) for name, run in recorded(case).items()):
         return "silent"
     if "Traceback" in said or (code and not said.startswith("error: ")):
         return "raw"

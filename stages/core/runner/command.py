@@ -112,7 +112,10 @@ def is_off(stage: str, values: dict) -> bool:
 
 def stamp(file: Path) -> Path:
     """What is there once this very file has passed under these very sources, composed from these very values."""
-    sources = [*sorted(STAGES.glob("*.py")), *(Path(module.__file__) for module in (schema, lists, compose, merging, words))]
+    sources = [
+        *sorted(STAGES.glob("*.py")),
+        *(Path(module.__file__) for module in (schema, lists, compose, merging, words)),
+    ]
     sources = [file, *compose.sources(file), *sources, Path(__file__), GRAPH]
     state = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     return file.parent / ".work/checked" / state[:16]

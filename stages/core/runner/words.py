@@ -1,7 +1,7 @@
 """The values that reach a shell: `python -m stages.core.runner.words FOLDER` refuses those it would read as more.
 
-DVC puts values and names of params.yaml into the commands of dvc.yaml as they stand, and gives the result to a shell. So
-each must be one plain word there, or, inside single quotes, hold nothing that ends them.
+DVC puts values and names of params.yaml into the commands of dvc.yaml as they stand, and gives the result to a shell.
+So each must be one plain word there, or, inside single quotes, hold nothing that ends them.
 """
 
 import re
