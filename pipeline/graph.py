@@ -1,6 +1,6 @@
 """The graph as DVC holds it: which stages, which edges, what each is for and needs, and what is stale.
 
-The one file that reads DVC's objects: its command line has no way to print a stage's `meta`.
+It reads DVC's objects: the command line has no way to print a stage's `meta`.
 """
 
 import os
