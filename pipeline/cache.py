@@ -5,7 +5,7 @@ that is a hard link to it, leaves it read-only: `dvc repro` would hand the damag
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,24 @@ def holds(cache: HashFileDB, digest: str) -> bool:
     return True
 
 
-def recorded(stages: list[Any], folder: Path) -> Iterator[tuple[str, str]]:
-    """The object and the name of every recorded output of the folder's graph."""
-    for stage in stages:
-        if Path(stage.path).parent.resolve() == folder.resolve():
-            yield from ((out.hash_info.value, str(out)) for out in stage.outs if out.use_cache and out.hash_info)
+def recorded(stages: Iterable[Any], folder: Path, names: set[str] | None = None) -> dict[str, str]:
+    """{object: output} of what dvc.lock records of these stages, of all in the folder's dvc.yaml without names."""
+    if names is None:
+        meant = [stage for stage in stages if Path(stage.path).parent.resolve() == folder.resolve()]
+    else:
+        meant = [stage for stage in stages if graph.name_of(stage, folder) in names]
+    outs = [out for stage in meant for out in stage.outs if out.use_cache and out.hash_info]
+    return {out.hash_info.value: str(out) for out in outs}
+
+
+def listed(file: Path, name: str, wrong: list[str]) -> dict[str, str]:
+    """What a list of files names; nothing if it leads out of its output, and then the list is gone."""
+    try:
+        return tree.read(file.read_bytes())
+    except ValueError as error:
+        wrong.append(f"{name}: its list of files {error}")
+        file.unlink()
+        return {}
 
 
 def damaged(folder: Path) -> list[str]:
@@ -43,9 +56,9 @@ def damaged(folder: Path) -> list[str]:
                 found.append(name)
             return cache.exists(digest)
 
-        for digest, name in recorded(repo.index.stages, folder):
+        for digest, name in recorded(repo.index.stages, folder).items():
             if look(digest, name) and digest.endswith(".dir"):
-                for path, file in tree.read(Path(cache.oid_to_path(digest)).read_bytes()).items():
+                for path, file in listed(Path(cache.oid_to_path(digest)), name, found).items():
                     look(file, f"{name}/{path}")
     return found
 

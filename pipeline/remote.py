@@ -36,20 +36,13 @@ def bring(folder: Path, remote: str | None, names: set[str] | None = None) -> No
     with reached(folder, remote) as found:
         if names is None:
             found.bring_runs("")
-        stages = [stage for stage in found.repo.index.stages if is_meant(stage, folder, names)]
-        outs = [out for stage in stages for out in stage.outs if out.use_cache and out.hash_info]
-        found.bring_objects({out.hash_info.value: str(out) for out in outs})
-
-
-def is_meant(stage: Any, folder: Path, names: set[str] | None) -> bool:
-    name = graph.name_of(stage, folder)
-    return name in names if names is not None else "/" not in name and not name.endswith(".dvc")
+        found.bring_objects(cache.recorded(found.repo.index.stages, folder, names))
 
 
 def bring_run(folder: Path, remote: str | None, name: str) -> bool:
     """Brings the newest run of a stage with the inputs that it has here, and what that run wrote; whether all came."""
     with reached(folder, remote) as found:
-        (stage,) = [stage for stage in found.repo.index.stages if is_meant(stage, folder, {name})]
+        (stage,) = [stage for stage in found.repo.index.stages if graph.name_of(stage, folder) == name]
         stage.save_deps()
         if not _can_hash(stage):
             return False
@@ -135,13 +128,7 @@ class Remote:
                 file.replace(here / place)
 
     def _listed(self, file: Path, owner: str) -> dict[str, str]:
-        """What a list of files names; nothing if it is refused, and then the list is gone."""
-        try:
-            return tree.read(file.read_bytes())
-        except ValueError as error:
-            self.wrong.append(f"{owner}: its list of files {error}")
-            file.unlink()
-            return {}
+        return cache.listed(file, owner, self.wrong)
 
     def _bring(
         self, wanted: dict[str, str], most: int | None = None, look: Callable[[Path, str], object] | None = None
