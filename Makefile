@@ -11,7 +11,7 @@ PYTHON ?= python3
 
 # Words from outside reach no shell as text. Make would expand a `$(shell ...)` in them, so each is taken literally; a
 # value that may hold more than letters, digits and - _ goes to the recipes through the environment, in quotes.
-WORDS := PYTHON PROFILE TARGETS JOBS WORKERS PORT CRON REMOTE
+override WORDS := PYTHON PROFILE TARGETS JOBS WORKERS PORT CRON REMOTE
 $(foreach name,$(filter-out .% %MAKEFLAGS %MAKEOVERRIDES,$(.VARIABLES)),$(if $(filter command,$(firstword \
 	$(origin $(name)))),$(eval override $(name) := $$(value $(name)))))
 $(foreach name,$(WORDS),$(eval override $(name) := $$(value $(name))))
