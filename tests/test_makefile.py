@@ -67,3 +67,9 @@ def test_make__addresses_arrive_whole(place):
     called = (place / "called").read_text().split("\0")
     (place / "called").unlink()
     assert f"--remote={address}" in called
+
+
+def test_make__a_folder_of_profiles_is_a_name_too(place):
+    (place / "profiles/$(touch planted)").mkdir()
+    assert "there is no profile y; known here: " in make(place, "repro", "PROFILE=y")
+    assert not list(place.rglob("planted"))
