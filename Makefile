@@ -8,17 +8,47 @@
 # make lint | bench           style | one line of JSON per claim
 # make docs                   the site, offline: docs/_build/html/index.html
 PYTHON ?= python3
-UV_VERSION := 0.13.8
-VENV := $(CURDIR)/.venv
-READY := $(VENV)/ready
-GRAPH := $(if $(PROFILE),profiles/$(PROFILE)/dvc.yaml,dvc.yaml)
-# Composes a profile's params.yaml first.
-CHECK = cd $(dir $(GRAPH)) && PYTHONPATH=$(CURDIR) python -m stages.core.runner.command params.yaml
-# In the place of the recipe's shell, and told who make is: what runs ends with a make that is killed.
-ALONE = exec env POLYGRAIN_STARTER=$$PPID
 
-export PATH := $(VENV)/bin:$(PATH)
+# Words from outside reach no shell as text. Make would expand a `$(shell ...)` in them, so each is taken literally; a
+# value that may hold more than letters, digits and - _ goes to the recipes through the environment, in quotes.
+override WORDS := PYTHON PROFILE TARGETS JOBS WORKERS PORT CRON REMOTE
+$(foreach name,$(filter-out .% %MAKEFLAGS %MAKEOVERRIDES,$(.VARIABLES)),$(if $(filter command,$(firstword \
+	$(origin $(name)))),$(eval override $(name) := $$(value $(name)))))
+$(foreach name,$(WORDS),$(eval override $(name) := $$(value $(name))))
+override SHELL := /bin/sh
+override .SHELLFLAGS := -c
+override LETTERS := a b c d e f g h i j k l m n o p q r s t u v w x y z
+override DIGITS := 0 1 2 3 4 5 6 7 8 9
+override CAPITALS := A B C D E F G H I J K L M N O P Q R S T U V W X Y Z
+# What is left of $(1) without the characters of $(2).
+override left = $(if $(2),$(call left,$(subst $(firstword $(2)),,$(1)),$(wordlist 2,99,$(2))),$(1))
+# $(1) is $(2), of the characters $(3) and no others; $(4) says so.
+override checked = $(if $(call left,$(2),$(3)),$(error $(1) is '$(2)': give $(4)))
+override comma := ,
+override space := $(subst x,,x x)
+$(call checked,PROFILE,$(PROFILE),$(LETTERS) $(DIGITS) _ -,small letters$(comma) digits$(comma) - and _ only)
+$(call checked,TARGETS,$(subst $(space),,$(TARGETS)),$(LETTERS) $(CAPITALS) $(DIGITS) _ - @,names of stages)
+$(foreach name,JOBS WORKERS PORT,$(call checked,$(name),$($(name)),$(DIGITS),a whole number))
+$(call checked,CRON,$(subst $(space),,$(CRON)),$(LETTERS) $(CAPITALS) $(DIGITS) @ * / - $(comma),five fields such as 0 2 * * *)
+$(foreach word,$(PROFILE) $(TARGETS),$(if $(filter -%,$(word)),$(error $(word) begins with a -: give a name)))
+
+override UV_VERSION := 0.13.8
+override VENV := $(CURDIR)/.venv
+override READY := .venv/ready
+override GRAPH := $(if $(PROFILE),profiles/$(PROFILE)/dvc.yaml,dvc.yaml)
+# Composes a profile's params.yaml first, and mends what a kill has left.
+override define CHECK
+python -m pipeline.ready $(if $(PROFILE),--profile $(PROFILE))
+cd $(dir $(GRAPH)) && PYTHONPATH="$$ROOT" python -m stages.core.runner.command params.yaml
+endef
+# In the place of the recipe's shell, and told who make is: what runs ends with a make that is killed.
+override ALONE = exec env POLYGRAIN_STARTER=$$PPID
+
+export PYTHON REMOTE CRON
+export ROOT := $(CURDIR)
+export PATH := $(VENV)/bin:$(value PATH)
 export DVC_NO_ANALYTICS := 1
+export DVC_SITE_CACHE_DIR := $(CURDIR)/.dvc/tmp/site
 export DO_NOT_TRACK := 1
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 
@@ -27,16 +57,18 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 install: $(READY)
 
 $(READY): requirements.lock
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "error: Python 3.11.4 or newer is needed; PYTHON=... names another")'
-	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet uv==$(UV_VERSION)
-	VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install --quiet --compile-bytecode --require-hashes -r requirements.lock
+	"$$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "error: Python 3.11.4 or newer is needed; PYTHON=... names another")'
+	"$$PYTHON" -m venv .venv
+	.venv/bin/python -m pip install --quiet uv==$(UV_VERSION)
+	VIRTUAL_ENV=.venv .venv/bin/uv pip install --quiet --compile-bytecode --require-hashes -r requirements.lock
+	.venv/bin/python -m pipeline.ready
 	touch $@
 
 # The profiles that ship are linked to the graph when they are first wanted: a plain `dvc status` lists every graph it finds.
 profiles/%/dvc.yaml:
-	test -f $(dir $@)values.yaml || test -f $(dir $@)params.yaml || \
-		{ echo "error: there is no profile $*; known here: $(notdir $(patsubst %/,%,$(wildcard profiles/*/)))" >&2; exit 1; }
+	$(call checked,a profile,$*,$(LETTERS) $(DIGITS) _ -,small letters$(comma) digits$(comma) - and _ only)
+	$(if $(wildcard $(dir $@)values.yaml $(dir $@)params.yaml),,$(error there is no profile $*; known here: $(notdir \
+		$(patsubst %/,%,$(wildcard profiles/*/)))))
 	ln -s ../../dvc.yaml $@
 
 compose: $(READY)
@@ -56,17 +88,17 @@ ui: $(READY)
 
 serve: $(READY)
 	$(ALONE) python -m pipeline.deployment $(if $(PROFILE),--profile $(PROFILE)) $(if $(TARGETS),--targets $(TARGETS)) \
-		$(if $(JOBS),--jobs $(JOBS)) $(if $(CRON),--cron "$(CRON)")
+		$(if $(JOBS),--jobs $(JOBS)) $(if $(CRON),--cron "$$CRON")
 
 share: $(READY)
-	python -m pipeline.share push $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote $(REMOTE))
+	python -m pipeline.share push $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote="$$REMOTE")
 
 fetch: $(READY)
-	python -m pipeline.share fetch $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote $(REMOTE)) \
+	python -m pipeline.share fetch $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote="$$REMOTE") \
 		$(if $(TARGETS),--targets $(TARGETS))
 
 worker: $(READY)
-	$(ALONE) python -m pipeline.worker $(if $(REMOTE),--remote $(REMOTE))
+	$(ALONE) python -m pipeline.worker $(if $(REMOTE),--remote="$$REMOTE")
 
 test: $(READY)
 	python -m pytest -q -m 'not slow'

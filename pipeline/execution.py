@@ -90,9 +90,7 @@ class Calls:
             forks.close()
 
 
-def reproduce(
-    calls: Calls, folder: Path, stage: str, gpus: int, line: Callable[[str], None], options: tuple[str, ...] = ()
-) -> Outcome:
+def reproduce(calls: Calls, folder: Path, stage: str, gpus: int, line: Callable[[str], None]) -> Outcome:
     """Runs one stage, and nothing it reads from, with as many GPUs as it asks for, and says what became of it."""
     tail: deque[str] = deque(maxlen=TAIL)
     ran = False
@@ -109,7 +107,7 @@ def reproduce(
         if held is None:
             return Outcome("stopped", 0.0, ())
         environment = {"CUDA_VISIBLE_DEVICES": ",".join(held.devices)} if held.devices else {}
-        command = [*DVC, "repro", "--single-item", *options, stage]
+        command = [*DVC, "repro", "--single-item", stage]
         code = calls.run(command, folder, hear, environment, held.descriptors)
     lost = "stopped" if calls.stopping.is_set() else "failed"
     made = "ran" if ran else "cached"

@@ -1,6 +1,6 @@
 """The graph as DVC holds it: which stages, which edges, what each is for and needs, and what is stale.
 
-The one file that reads DVC's objects: its command line has no way to print a stage's `meta`.
+It reads DVC's objects: the command line has no way to print a stage's `meta`.
 """
 
 import os
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dvc.config import Config
 from dvc.exceptions import DvcException, NotDvcRepoError
 from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import get_active_graph, plan_repro
 
-from pipeline import profiles, project
+from pipeline import locks, profiles, project, site
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Stage:
 def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     """The folder whose dvc.yaml is meant: the repository's own, or that of a profile; ValueError lists those known.
 
-    A profile's params.yaml, which the graph is made of, is composed anew where its values have changed.
+    A profile's params.yaml, which the graph is made of, is composed anew where its values have changed, and refused
+    where a value would not stay a word in a command. What a kill has left of DVC's locks is mended.
     """
     root = project(start)
     if root is None:
@@ -49,7 +51,19 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
             raise ValueError(f"unknown profile {profile!r}; known here: {', '.join(known) or 'none'}")
         raise ValueError(f"{folder} has no dvc.yaml: it is where the graph should stand")
     profiles.compose_wanted(root, profile)
+    profiles.require_words(folder)
+    keep_private(root)
+    locks.mend(root)
     return folder
+
+
+def keep_private(root: Path) -> None:
+    """Has plain dvc, too, keep its pickles in this clone; seen from there, since DVC takes a relative path from where
+    it is called."""
+    config = Config(root / ".dvc")
+    if config["core"].get("site_cache_dir") != str(site(root)):
+        with config.edit("local") as local:
+            local["core"]["site_cache_dir"] = str(site(root))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ its dvc.lock is written by dvc alone, and nothing is merged.
 """
 
 import os
+import re
 import subprocess
 import time
 from contextlib import suppress
@@ -19,7 +20,7 @@ from prefect.deployments import run_deployment
 from prefect.states import Cancelling, Completed, Failed
 from ruamel.yaml import YAML, YAMLError
 
-from pipeline import execution, graph
+from pipeline import execution, graph, share
 from pipeline.execution import DVC, Calls
 
 POOL = "polygrain"
@@ -87,6 +88,7 @@ def reproduce_here(stage: str, profile: str | None, revision: str, upstream: dic
     """Runs one stage in this worker's clone and pushes what it made."""
     clone, log, calls = Path(os.environ[CLONE]), get_run_logger(), Calls()
     folder = check_out(clone, profile, revision, upstream)
+    remote = share.use_remote(folder, None)
 
     def hear(line: str) -> None:
         log.info("%s", line)
@@ -99,11 +101,11 @@ def reproduce_here(stage: str, profile: str | None, revision: str, upstream: dic
         meta = {one.name: one.meta for one in graph.load(folder)}[stage]
         if upstream:
             # By name and by force: what an earlier run has left in this clone may be another version.
-            call("pull", "--force", *upstream)
+            share.pull(folder, remote, set(upstream), force=True)
         outcome = execution.reproduce(calls, folder, stage, int(meta.get("gpu", 0)), hear)
         if outcome.result not in ("ran", "cached"):
             return Failed(message="\n".join([outcome.result, *outcome.tail]))
-        call("push", "--run-cache", stage)
+        call("push", "--run-cache", "--remote", remote, stage)
     finally:
         calls.stop()
     return Completed(message=f"{outcome.result}, {outcome.seconds:.1f} s, in {clone}")
@@ -111,6 +113,8 @@ def reproduce_here(stage: str, profile: str | None, revision: str, upstream: dic
 
 def check_out(clone: Path, profile: str | None, revision: str, upstream: dict) -> Path:
     """Brings the clone to the commit, with a dvc.lock that knows what the stage reads; returns the graph's folder."""
+    if not re.fullmatch(r"[0-9a-f]{40,64}", revision):
+        raise ValueError(f"revision is {revision!r}: give the full name of a commit")
     if git(clone, "rev-parse", "HEAD") != revision:
         git(clone, "fetch", "--quiet", "origin")
     git(clone, "checkout", "--quiet", "--force", "--detach", revision)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
+RUNNER = "stages/core/runner"
 
 
 def compose_wanted(root: Path, profile: str | None) -> None:
@@ -22,11 +23,19 @@ def compose_wanted(root: Path, profile: str | None) -> None:
 
 def compose(folder: Path) -> None:
     """Renews params.yaml where a values.yaml stands in the folder; ValueError with what is wrong there."""
-    if not (folder / "values.yaml").exists():
-        return
-    root = folder.resolve().parent.parent
-    code = root if (root / "stages").is_dir() else HERE
-    command = [sys.executable, "-m", "stages.core.runner.compose", str(folder.resolve())]
+    if (folder / "values.yaml").exists():
+        ask("compose", folder)
+
+
+def require_words(folder: Path) -> None:
+    """ValueError for values of params.yaml that a shell, which DVC hands them to, would read as more than words."""
+    if (folder / "params.yaml").exists():
+        ask("words", folder)
+
+
+def ask(module: str, folder: Path) -> None:
+    code = next((place for place in (folder.resolve(), *folder.resolve().parents) if (place / RUNNER).is_dir()), HERE)
+    command = [sys.executable, "-m", f"stages.core.runner.{module}", str(folder.resolve())]
     environment = os.environ | {"PYTHONPATH": str(code)}
     done = subprocess.run(command, cwd=code, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:

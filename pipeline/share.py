@@ -6,16 +6,21 @@ the results travel the runs, so that a colleague gets a stage by what went into 
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+from dvc.config import Config
 from ruamel.yaml import YAML
 
-from pipeline import graph
+from pipeline import graph, project
+from pipeline import remote as remotes
 from pipeline.execution import DVC
+from pipeline.remote import NAME
 
-NAME = "team"
+# Nothing that an option, a second line of the configuration, or a shell could be made of.
+UNSAFE = re.compile(r"^$|^-|[\x00-\x1f\x7f\"'`$\\;&|<>]")
 
 
 def dvc(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -29,14 +34,22 @@ def reason(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def use_remote(folder: Path, url: str | None) -> str:
-    """Keeps the address for this clone if one is given; returns the name of the remote to use, or ValueError."""
-    if url:
-        done = dvc(folder, "remote", "add", "--local", "--force", "--default", NAME, url)
+    """Keeps the address for this clone if one is given; returns the name of the remote to use, or ValueError.
+
+    It is no default remote of DVC, since plain commands would read lists of files from that, and believe them.
+    """
+    if url is not None:
+        if UNSAFE.search(url):
+            raise ValueError(f"REMOTE is {url!r}: give /folder, ssh://user@host/path or s3://bucket/prefix")
+        done = dvc(folder, "remote", "add", "--local", "--force", NAME, url)
         if done.returncode:
             raise ValueError(f"{url!r} cannot be a remote: {reason(done)}")
-        return NAME
-    known = dvc(folder, "config", "core.remote").stdout.strip()
-    if not known:
+    config = Config(project(folder) / ".dvc")
+    if config["core"].get("remote") == NAME:
+        with config.edit("local") as local:
+            local["core"].pop("remote", None)
+    known = config["core"].get("remote") or (NAME if NAME in config["remote"] else None)
+    if known is None:
         raise ValueError(
             "no remote is known here: give REMOTE=/folder, ssh://user@host/path or s3://bucket/prefix once"
         )
@@ -80,26 +93,38 @@ def fetch(folder: Path, url: str | None, targets: list[str] | None = None) -> st
     With targets, only what these stages read: enough to work on them, `dvc repro --allow-missing` does the rest.
     """
     remote = use_remote(folder, url)
-    stages = graph.load(folder)
     if targets:
-        # DVC's own `repro --pull` cannot fetch a folder that gathers the outputs of several stages.
+        stages = graph.load(folder)
         wanted = graph.chosen([stage.name for stage in stages], targets)
         inputs = sorted({name for stage in stages if stage.name in wanted for name in stage.upstream})
-        pull(folder, remote, *inputs)
+        pull(folder, remote, set(inputs))
         return f"Brought {', '.join(inputs)}. Next: .venv/bin/dvc repro --allow-missing {' '.join(targets)}"
-    pull(folder, remote, "--run-cache", "--allow-missing", "dvc.yaml")
+    pull(folder, remote)
     stages = graph.load(folder)
-    stale = [stage.name for stage in graph.to_do(stages)]
+    stale = restore(folder, remote, graph.to_do(stages))
     if not stale:
         return f"All {len(stages)} stages are up to date: there is nothing to run."
     return (
-        f"{len(stages) - len(stale)} of {len(stages)} stages are up to date. `make repro` restores those of the rest "
-        f"that someone has run, and runs the others: {', '.join(stale)}"
+        f"{len(stages) - len(stale)} of {len(stages)} stages are up to date. `make repro` runs the rest, which nobody "
+        f"has shared as it would be here: {', '.join(stale)}"
     )
 
 
-def pull(folder: Path, remote: str, *what: str) -> None:
-    done = dvc(folder, "pull", "--remote", remote, *what)
+def restore(folder: Path, remote: str, stages: list[graph.Stage]) -> list[str]:
+    """Restores, in the graph's order, those that someone has run with what they read here; returns the others."""
+    stale: list[str] = []
+    for stage in stages:
+        is_here = not set(stage.upstream) & set(stale) and remotes.bring_run(folder, remote, stage.name)
+        if not is_here or dvc(folder, "repro", "--single-item", stage.name).returncode:
+            stale.append(stage.name)
+    return stale
+
+
+def pull(folder: Path, remote: str | None, names: set[str] | None = None, force: bool = False) -> None:
+    """Puts the recorded outputs of these stages, of all without names, into the workspace, once each is checked."""
+    remotes.bring(folder, remote, names)
+    targets = ["--allow-missing", "dvc.yaml"] if names is None else sorted(names)
+    done = dvc(folder, "checkout", *(["--force"] if force else []), *targets)
     if done.returncode:
         raise ValueError(f"the remote {remote!r} did not give everything: {reason(done)}")
 

@@ -14,7 +14,7 @@ from prefect.client.schemas.objects import State
 from prefect.futures import PrefectFuture
 from prefect.states import Completed, Failed
 
-from pipeline import artifacts, execution
+from pipeline import artifacts, execution, remote
 from pipeline.execution import Calls, Outcome
 from pipeline.graph import Stage
 from pipeline.progress import Progress
@@ -73,7 +73,8 @@ class Run:
         if not state.is_completed():
             stopped = self.calls.stopping.is_set()
             return Outcome("stopped" if stopped else "failed", time.monotonic() - start, tuple(lines))
-        restored = execution.reproduce(self.calls, self.folder, stage.name, 0, hear, ("--pull",))
+        remote.bring_run(self.folder, None, stage.name)
+        restored = execution.reproduce(self.calls, self.folder, stage.name, 0, hear)
         result = "ran" if restored.result == "cached" and lines[0].startswith("ran") else restored.result
         return Outcome(result, time.monotonic() - start, restored.tail)
 

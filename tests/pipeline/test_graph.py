@@ -1,7 +1,10 @@
 """The graph is DVC's: names, edges, what stages need, what is stale, and in which order."""
 
 import json
+import stat
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
@@ -161,3 +164,23 @@ def test_opened__waits_for_whoever_holds_the_lock(fresh):
         assert holder.stdout.readline() == "held\n"
         assert len(graph.load(fresh)) == 8  # dvc itself would give up after 3 seconds
         assert holder.wait(1) == 0
+
+
+def test_folder_of__plain_dvc_keeps_its_pickles_in_the_clone(tmp_path):
+    """Wherever in the clone it is called; DVC's own place is a folder that every user of the machine may write to."""
+    folder = toy.make(tmp_path / "toy", first=1, second=1)
+    graph.folder_of(None, folder)
+    (folder / "profiles/x").mkdir(parents=True)
+    asked = "from dvc.repo import Repo; print(Repo().site_cache_dir)"
+    for place in (folder, folder / "profiles/x"):
+        said = toy.run(place, sys.executable, "-c", asked, DVC_SITE_CACHE_DIR="")
+        assert Path(said.strip()).is_relative_to(folder / ".dvc/tmp/site")
+    assert stat.S_IMODE((folder / ".dvc/tmp/site").stat().st_mode) == 0o700
+
+
+def test_folder_of__what_a_shell_would_read_as_more_than_a_word(tmp_path):
+    folder = toy.make(tmp_path / "toy")
+    (folder / "dvc.yaml").write_text("stages: {a: {cmd: 'touch ${name}'}}\n")
+    (folder / "params.yaml").write_text("name: x; touch planted\n")
+    with pytest.raises(ValueError, match="name is 'x; touch planted', and a command takes it"):
+        graph.folder_of(None, folder)

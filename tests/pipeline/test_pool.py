@@ -94,3 +94,9 @@ def test_workers__two_clones_share_the_stages(api, tmp_path):
     while dying.marked(str(tmp_path)):
         assert time.monotonic() < deadline, f"a worker left processes behind ({codes})"
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("revision", ["", "main", "--help", "--orphan=x", "0" * 39, "0" * 40 + "\n"])
+def test_check_out__only_commits_by_their_full_names(tmp_path, revision):
+    with pytest.raises(ValueError, match="give the full name of a commit"):
+        pool.check_out(tmp_path, None, revision, {})

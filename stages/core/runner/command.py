@@ -19,12 +19,13 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML, YAMLError
 
 from stages.core.compute import processes
-from stages.core.runner import compose, lists, merging, schema
+from stages.core.runner import compose, lists, merging, schema, words
 from stages.core.runner.lists import Lists
 from stages.core.runner.schema import Section
 
 log = logging.getLogger("stages")
 STAGES = Path(__file__).parents[2]
+GRAPH = STAGES.parent / "dvc.yaml"
 
 
 def complaints(error: ValidationError, where: str) -> list[str]:
@@ -93,6 +94,7 @@ def check(file: Path) -> None:
             params.model_validate(values.get(stage, {}))
         except ValidationError as error:
             wrong += complaints(error, stage)
+    wrong += words.wrong(words.read(GRAPH), values)
     wrong += [f"  {key}: DVC's run cache does not see a key of this name; choose another" for key in dropped(values)]
     # What a stage makes (a pretrained encoder, say) need not be there yet.
     given = [(key, path) for key, path in paths(values) if not path.startswith(tuple(f"data/{s}/" for s in stages))]
@@ -110,8 +112,11 @@ def is_off(stage: str, values: dict) -> bool:
 
 def stamp(file: Path) -> Path:
     """What is there once this very file has passed under these very sources, composed from these very values."""
-    sources = [*sorted(STAGES.glob("*.py")), *(Path(module.__file__) for module in (schema, lists, compose, merging))]
-    sources = [file, *compose.sources(file), *sources, Path(__file__)]
+    sources = [
+        *sorted(STAGES.glob("*.py")),
+        *(Path(module.__file__) for module in (schema, lists, compose, merging, words)),
+    ]
+    sources = [file, *compose.sources(file), *sources, Path(__file__), GRAPH]
     state = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     return file.parent / ".work/checked" / state[:16]
 
