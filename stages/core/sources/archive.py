@@ -3,9 +3,12 @@
 import stat
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+
+from stages.core.store.writing import FULL
 
 ENTRIES = 5_000_000
 ENTRY_BYTES = 256 * 2**20
@@ -75,6 +78,8 @@ def opened(path: Path) -> Iterator[Path]:
             with zipfile.ZipFile(path) as archive:
                 for entry in check(archive, path):
                     write(archive, entry, root)
-        except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
+        except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, zlib.error) as error:
+            if getattr(error, "errno", None) in FULL:
+                raise  # nothing is wrong with the archive
             raise ValueError(f"{path} cannot be unpacked ({error}); download it again, or give a folder") from error
         yield root

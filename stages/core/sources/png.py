@@ -1,0 +1,51 @@
+"""Whether a PNG holds all its rows: Pillow takes a compressed stream that ends early, and leaves the rest black."""
+
+import struct
+import zlib
+from typing import BinaryIO
+
+import numpy as np
+from PIL import Image
+
+from stages.core.store.square import Unreadable
+
+SIGNATURE = 8
+CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+# First column and row, and steps, of the seven passes of an interlaced image; of the only one of another.
+ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+WHOLE = ((0, 0, 1, 1),)
+BLOCK = 2**16
+
+
+def require_rows(image: Image.Image, stream: BinaryIO) -> None:
+    """Raises Unreadable where a PNG, opened from the stream, has fewer rows than it says.
+
+    Rows that are missing are black in what Pillow made of it, so an image that ends otherwise is whole.
+    """
+    image.load()
+    last = image.crop((0, image.height - 1, image.width, image.height))
+    if not image.info.get("interlace") and np.asarray(last).any():
+        return
+    stream.seek(SIGNATURE)
+    inflater, missing = zlib.decompressobj(), 0
+    while len(head := stream.read(8)) == 8:
+        length, kind = struct.unpack(">I4s", head)
+        if kind == b"IHDR":
+            missing = size(*struct.unpack(">IIBBBBB", stream.read(13)))
+            stream.seek(length - 13, 1)
+        elif kind == b"IDAT":
+            piece = stream.read(length)
+            while piece and missing > 0:
+                missing -= len(inflater.decompress(piece, min(BLOCK, missing)))
+                piece = inflater.unconsumed_tail
+        else:
+            stream.seek(length, 1)
+        stream.seek(4, 1)
+    if missing > 0:
+        raise Unreadable("cannot be decoded: its pixels end early")
+
+
+def size(width: int, height: int, depth: int, colour: int, _: int, __: int, interlaced: int) -> int:
+    """The bytes of all rows, uncompressed, each behind a byte that names its filter."""
+    passes = [(-(-(width - x) // dx), -(-(height - y) // dy)) for x, y, dx, dy in (ADAM7 if interlaced else WHOLE)]
+    return sum(rows * (1 + -(-columns * depth * CHANNELS[colour] // 8)) for columns, rows in passes if columns > 0)
