@@ -145,7 +145,7 @@ def test_branch_pages__lead_to_the_pages_of_every_item(world):
 def test_main__two_runs_write_the_same_bytes(world):
     first, second = world.draw("first"), world.draw("second")
     names = sorted(path.name for path in first.iterdir())
-    assert names == ["blind.html", "curves.csv", "index.html", "metrics.json", "table.md", "training.csv"]
+    assert names == ["SHA256SUMS", "blind.html", "curves.csv", "index.html", "metrics.json", "table.md", "training.csv"]
     assert all((first / name).read_bytes() == (second / name).read_bytes() for name in names)
 
 
@@ -226,7 +226,7 @@ def test_main__counts_left_out_queries(world):
 
 def test_main__damaged_metrics_are_named(world):
     (world.root / "evaluation" / "k2" / "whitened.json").write_text('{"one": {"r_precision": 1}}')
-    with pytest.raises(ValueError, match=r"k2/whitened\.json is missing or holds no metrics"):
+    with pytest.raises(ValueError, match=r"k2/whitened\.json is missing or damaged"):
         world.draw()
     assert not (world.root / "report").exists()
 

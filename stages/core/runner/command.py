@@ -22,6 +22,7 @@ from stages.core.compute import processes
 from stages.core.runner import compose, lists, merging, schema
 from stages.core.runner.lists import Lists
 from stages.core.runner.schema import Section
+from stages.core.store.writing import writing
 
 log = logging.getLogger("stages")
 STAGES = Path(__file__).parents[2]
@@ -166,7 +167,8 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
             offered[name] = wanted[name].annotation.model_validate(values[section][own])
         items = [value for value in arguments.values() if isinstance(value, str)]
         log.info("%s: from %s", "@".join([stage, *items[:1]]), ", ".join(map(str, list_inputs(arguments))))
-        result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})
+        with writing("what was finished before is kept"):
+            result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})
         log.info("%s: %s (%.1f s)", "@".join([stage, *items[:1]]), result, time.monotonic() - start)
         if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):
             leave()

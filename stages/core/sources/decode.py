@@ -75,7 +75,7 @@ def decode(file: Path, size: int, max_pixels: int) -> Picture:
                 image.draft(None, (2 * size, 2 * size))
                 pixels = square(image, size)
                 if image.format == "PNG":
-                    png.require_rows(image, stream)
+                    png.require_whole(image, stream)
                 return Picture(pixels, width, height, length, digest)
     except (Unreadable, MemoryError):
         raise

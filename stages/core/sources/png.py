@@ -1,4 +1,4 @@
-"""Whether a PNG holds all its rows: Pillow takes a compressed stream that ends early, and leaves the rest black."""
+"""Whether a PNG is whole: Pillow takes one whose pixels end early or do not match their checksums, and says nothing."""
 
 import struct
 import zlib
@@ -17,30 +17,29 @@ WHOLE = ((0, 0, 1, 1),)
 BLOCK = 2**16
 
 
-def require_rows(image: Image.Image, stream: BinaryIO) -> None:
-    """Raises Unreadable where a PNG, opened from the stream, has fewer rows than it says.
+def require_whole(image: Image.Image, stream: BinaryIO) -> None:
+    """Raises Unreadable where a PNG, opened from the stream, is damaged or has fewer rows than it says.
 
-    Rows that are missing are black in what Pillow made of it, so an image that ends otherwise is whole.
+    Rows that are missing are black in what Pillow made of it, so only an image that ends in black is counted.
     """
     image.load()
     last = image.crop((0, image.height - 1, image.width, image.height))
-    if not image.info.get("interlace") and np.asarray(last).any():
-        return
+    counted = bool(image.info.get("interlace")) or not np.asarray(last).any()
     stream.seek(SIGNATURE)
     inflater, missing = zlib.decompressobj(), 0
     while len(head := stream.read(8)) == 8:
         length, kind = struct.unpack(">I4s", head)
+        if kind not in (b"IHDR", b"IDAT"):
+            stream.seek(length + 4, 1)
+            continue
+        body, stored = stream.read(length), stream.read(4)
+        if zlib.crc32(body, zlib.crc32(kind)) != int.from_bytes(stored):
+            raise Unreadable("cannot be decoded: its pixels do not match their checksum")
         if kind == b"IHDR":
-            missing = size(*struct.unpack(">IIBBBBB", stream.read(13)))
-            stream.seek(length - 13, 1)
-        elif kind == b"IDAT":
-            piece = stream.read(length)
-            while piece and missing > 0:
-                missing -= len(inflater.decompress(piece, min(BLOCK, missing)))
-                piece = inflater.unconsumed_tail
-        else:
-            stream.seek(length, 1)
-        stream.seek(4, 1)
+            missing = size(*struct.unpack(">IIBBBBB", body)) if counted else 0
+        while kind == b"IDAT" and body and missing > 0:
+            missing -= len(inflater.decompress(body, min(BLOCK, missing)))
+            body = inflater.unconsumed_tail
     if missing > 0:
         raise Unreadable("cannot be decoded: its pixels end early")
 

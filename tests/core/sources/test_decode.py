@@ -242,10 +242,8 @@ def test_decode__a_transparent_colour_of_16_bits_is_refused(tmp_path):
 @pytest.mark.parametrize("depth", [8, 16])
 def test_decode__a_png_whose_pixels_end_early_is_refused(tmp_path, interlaced, colour, depth):
     channels = {0: 1, 2: 3, 4: 2, 6: 4}[colour] * depth // 8
-    if interlaced:  # the passes of 9 x 7 pixels
-        sizes = ((2, 1), (1, 1), (3, 1), (2, 2), (5, 2), (4, 4), (9, 3))
-    else:
-        sizes = ((9, 7),)
+    # The passes of 9 x 7 pixels, or the only one.
+    sizes = ((2, 1), (1, 1), (3, 1), (2, 2), (5, 2), (4, 4), (9, 3)) if interlaced else ((9, 7),)
     rows = b"".join(high * (b"\0" + bytes([7]) * wide * channels) for wide, high in sizes)
     file = tmp_path / "a.png"
     file.write_bytes(png(9, 7, depth, colour, rows, interlaced=interlaced))
