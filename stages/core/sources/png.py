@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from typing import BinaryIO
+from io import BufferedIOBase
 
 import numpy as np
 from PIL import Image
@@ -17,7 +17,7 @@ WHOLE = ((0, 0, 1, 1),)
 BLOCK = 2**16
 
 
-def require_whole(image: Image.Image, stream: BinaryIO) -> None:
+def require_whole(image: Image.Image, stream: BufferedIOBase) -> None:
     """Raises Unreadable where a PNG, opened from the stream, is damaged or has fewer rows than it says.
 
     Rows that are missing are black in what Pillow made of it, so only an image that ends in black is counted.

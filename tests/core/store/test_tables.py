@@ -23,7 +23,7 @@ def test_write_csv__other_readers_take_numbers_as_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("read", [read_csv, read_parquet])
-@pytest.mark.parametrize("content", [None, b'"a","b\n"', b"\xff\xfe\x00"])
+@pytest.mark.parametrize("content", [None, b'"a","b\n', b"\xff\xfe\x00"])
 def test_read__names_a_missing_or_damaged_file(tmp_path, read, content):
     file = tmp_path / "run" / "table"
     file.parent.mkdir()
