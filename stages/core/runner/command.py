@@ -98,8 +98,24 @@ def check(file: Path) -> None:
     # What a stage makes (a pretrained encoder, say) need not be there yet.
     given = [(key, path) for key, path in paths(values) if not path.startswith(tuple(f"data/{s}/" for s in stages))]
     wrong += [f"  {key}: {path} does not exist" for key, path in given if not (file.parent / path).exists()]
+    wrong += [
+        f"  {key}: {path} holds {name!r}, a name that is not UTF-8, which DVC cannot track; rename it"
+        for key, path in given
+        if (name := first_foreign_name(file.parent / path)) is not None
+    ]
     if wrong:
         raise ValueError("\n".join([f"{compose.named(file)} has {len(wrong)} wrong value(s):", *wrong]))
+
+
+def first_foreign_name(folder: Path) -> bytes | None:
+    """The first name below a folder that is not UTF-8."""
+    for _, folders, names in os.walk(os.fsencode(folder)):
+        for name in sorted(folders + names):
+            try:
+                name.decode()
+            except UnicodeDecodeError:
+                return name
+    return None
 
 
 def is_off(stage: str, values: dict) -> bool:

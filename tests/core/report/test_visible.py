@@ -10,6 +10,7 @@ from stages.core.report.visible import visible
     [
         ("a b.png", "a b.png"),
         ("a\rb", r"a\rb"),
+        (r"a\rb", r"a\\rb"),
         ("a\nb\t", r"a\nb\t"),
         ("\x1b[2J\x7f\x85", r"\x1b[2J\x7f\x85"),
         ("\u202egnp.exe", r"\u202egnp.exe"),
@@ -26,5 +27,5 @@ def test_visible__what_has_no_picture_is_an_escape(name, shown):
 
 def test_visible__every_control_character_and_nothing_that_can_be_seen():
     for letter in map(chr, range(0x3000)):
-        hidden = unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp") and letter != "\u200d"
+        hidden = letter == "\\" or (unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp") and letter != "\u200d")
         assert (visible(letter) != letter) == hidden, hex(ord(letter))
