@@ -24,11 +24,16 @@ NAMES = [
 NAMES += ["\U0001f600", "é", "=1+1", "-rf", "x" * 251]
 
 
+def few_models(values: dict) -> None:
+    values["fusions"], values["distillations"] = {"average": "adaptor"}, {"encoder": "encoder"}
+    values["models"] = {"encoder": "encoder", "k3": "adaptor/k3", "chosen": "choice"}
+    values["adaptor"]["epochs"] = values["distillation"]["epochs"] = 1
+
+
 @pytest.mark.slow
 def test_repro__odd_names_reach_the_report(tmp_path):
     project = new_project(tmp_path / "project")
-    edit(project, lambda values: values.update(granularities={"k3": "adaptor/k3"}, fusions={}, distillations={}))
-    edit(project, lambda values: values.update(models={"encoder": "encoder", "k3": "adaptor/k3"}))
+    edit(project, few_models)
     for i, name in enumerate(NAMES):
         Image.new("RGB", (60, 70), (i, 255 - i, 7 * i)).save(project / f"raw/shapes/class0/{name}.png")
         (project / f"raw/shapes/class1/{name}.txt").write_text("no image") if len(name) < 250 else None
