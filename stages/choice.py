@@ -11,7 +11,6 @@ Writes  weights.safetensors, config.json   the chosen model: strength folded in,
 The encoder is a candidate: where nothing is better, it is handed out. Where no task can tell, it is, too.
 """
 
-import csv
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,6 +34,7 @@ from stages.core.selection.candidates.decision import Decision, Judged, decide, 
 from stages.core.selection.candidates.forms import Form, behind, finish, shape
 from stages.core.store import arrays
 from stages.core.store.collection import Collection, open_pixels, read_tables
+from stages.core.store.tables import write_csv
 
 ENCODER = Form("encoder")
 # Of a task's images found by their views. Chance finds one, give or take one; this is three times as far off.
@@ -180,16 +180,15 @@ def write_candidates(trial: Trial, decision: Decision, file: Path) -> None:
     """One line per candidate, the best first."""
     parts = trial.sample.parts()
     header = ["name", "model", "strength", "scale", "mirrored", "layer", "dim", "cost", "criterion", "agreement"]
-    with file.open("w", newline="", encoding="utf-8") as lines:
-        out = csv.writer(lines, lineterminator="\n")
-        out.writerow([*header, "falls", "chosen", *parts])
-        for name in sorted(trial.forms, key=trial.value, reverse=True):
-            form, measured = trial.forms[name], trial.measured[name]
-            row = [name, form.model, form.strength, form.scale, int(form.mirrored), form.layer, form.dim or ""]
-            agreement = criterion.mean_over_tasks(measured.agreement, trial.sample)
-            row += [f"{value:.6g}" for value in (form.cost, trial.value(name), agreement)]
-            row += [" ".join(decision.falls[name]), int(name == decision.chosen)]
-            out.writerow(row + [f"{measured.score[own].mean():.6g}" for own in parts.values()])
+    rows = [[*header, "falls", "chosen", *parts]]
+    for name in sorted(trial.forms, key=trial.value, reverse=True):
+        form, measured = trial.forms[name], trial.measured[name]
+        row = [name, form.model, form.strength, form.scale, int(form.mirrored), form.layer, form.dim or ""]
+        agreement = criterion.mean_over_tasks(measured.agreement, trial.sample)
+        row += [f"{value:.6g}" for value in (form.cost, trial.value(name), agreement)]
+        row += [" ".join(decision.falls[name]), int(name == decision.chosen)]
+        rows.append(row + [f"{measured.score[own].mean():.6g}" for own in parts.values()])
+    write_csv(file, rows)
 
 
 def neighbour_table(trial: Trial, chosen: str, collection: Collection) -> pa.Table:

@@ -13,7 +13,6 @@ from typing import Literal
 import timm
 import torch
 from pydantic import Field, model_validator
-from safetensors.torch import load_file
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor
 
@@ -21,8 +20,11 @@ from stages.core.encoder.config import Config
 from stages.core.encoder.model import Model, load, save
 from stages.core.encoder.weights import fit_tensors
 from stages.core.runner import command, outputs, schema
+from stages.core.store.reading import reading
+from stages.core.store.tensors import read_tensors, require_finite
 
 log = logging.getLogger(__name__)
+READABLE = "give a safetensors file or plain tensors, all values finite"
 
 
 class Params(schema.Section):
@@ -70,12 +72,13 @@ def classifiers(architecture: str) -> tuple[str, ...]:
 
 def read_backbone(file: Path, architecture: str) -> dict[str, Tensor]:
     """The backbone's tensors in a checkpoint: wrappers such as `teacher` or `state_dict` opened, heads dropped."""
-    try:
-        tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
-    except Exception as error:  # the readers raise many types; whatever it was, this file is what must change
-        raise ValueError(
-            f"{file} cannot be read as weights ({error}); give a safetensors file or plain tensors"
-        ) from error
+    if file.suffix == ".safetensors":
+        tensors = read_tensors(file, READABLE)
+    else:
+        try:
+            tensors = torch.load(file, "cpu", weights_only=True)
+        except Exception as error:  # it raises many types; whatever it was, this file is what must change
+            raise ValueError(f"{file} cannot be read as weights ({error}); {READABLE}") from error
     for wrapper in ("teacher", "state_dict", "model"):
         if isinstance(tensors, dict) and isinstance(tensors.get(wrapper), dict):
             tensors = tensors[wrapper]
@@ -85,7 +88,10 @@ def read_backbone(file: Path, architecture: str) -> dict[str, Tensor]:
         if any(name.startswith(prefix + "blocks.") for name in tensors):
             # What lies outside the backbone (a projection head) goes with the prefix.
             tensors = {n.removeprefix(prefix): value for n, value in tensors.items() if n.startswith(prefix)}
-    return {name: value for name, value in tensors.items() if not name.startswith(classifiers(architecture))}
+    backbone = {name: value for name, value in tensors.items() if not name.startswith(classifiers(architecture))}
+    with reading(file, READABLE):
+        require_finite(backbone)
+    return backbone
 
 
 def describe(params: Params) -> Config:

@@ -20,6 +20,7 @@ from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Collage, Lists
 from stages.core.store import arrays
 from stages.core.store.collection import TABLE, read_table
+from stages.core.store.tables import write_csv
 
 
 class Params(schema.Section):
@@ -69,7 +70,7 @@ def main(images: Path, output: Path, *, collages: str, params: Params, lists: Li
                 places += cell.tolist()
                 columns.append(describe(table.take(np.repeat(rows, copies)), collages, split, copies))
         pq.write_table(pa.concat_tables(columns), folder / "table.parquet")
-        (folder / "rejected.csv").write_text("path,reason\n")
+        write_csv(folder / "rejected.csv", [("path", "reason")])
         lines = [f"{row},{cell}" for row, cell in enumerate(places)]
         (folder / "places.csv").write_text("\n".join(["row,cell", *lines]) + "\n")
     return f"{counts['train']} training and {counts['test']} test collages of {size} px"

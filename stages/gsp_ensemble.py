@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from pydantic import Field
-from safetensors.torch import save_file
 
 from stages.core.gsp import collage, ensemble
 from stages.core.gsp.ensemble import transfer
@@ -27,9 +26,9 @@ from stages.core.retrieval.metrics import score
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.runner.progress import progress
-from stages.core.store import arrays
+from stages.core.store import arrays, sums
 from stages.core.store.reading import read_json, reading, remedy_for
-from stages.core.store.tensors import read_tensors
+from stages.core.store.tensors import read_tensors, write_tensors
 
 Rows = list[dict[str, str | float]]
 
@@ -87,7 +86,7 @@ def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, 
     for run in runs:
         first = folds / run / "0-0"
         labels = table.labels[np.array(read_json(folds / run / "config.json")["rows"])]
-        if params.splits and (first / "attributes.zarr").exists() and len(np.unique(labels)) >= 4:
+        if params.splits and sums.expects(first / "attributes.zarr") and len(np.unique(labels)) >= 4:
             known = [arrays.open(first / f"{name}.zarr")[:] for name in ("attributes", "embeddings")]
             found[run] = transfer(*known, labels, params.splits, params.ridge, seed)
     return found
@@ -104,7 +103,7 @@ def gather_pictures(
     for run, found in shown.items():
         tensors |= {f"{key}/{run}": tensor for key, tensor in found.items() if key != "rows"}
         file = folds / run / "0-0" / "attributes.zarr"
-        if file.exists():
+        if sums.expects(file):
             attributes, evaluated = arrays.open(file)[:], np.array(read_json(folds / run / "config.json")["rows"])
             means = [attributes[table.labels[evaluated] == table.labels[row]].mean(0) for row in rows]
             tensors[f"attributes/{run}"] = torch.from_numpy(np.stack(means))
@@ -135,7 +134,7 @@ def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, 
             writer.writeheader()
             writer.writerows(rows)
         (folder / "history.csv").write_text(join_histories(folds, runs), encoding="utf-8")
-        save_file(tensors, folder / "pictures.safetensors")
+        write_tensors(tensors, folder / "pictures.safetensors")
         (folder / "pictures.json").write_text(json.dumps({"classes": classes}) + "\n", encoding="utf-8")
         moved = try_attributes(folds, runs, table, params, seed)
         (folder / "transfer.json").write_text(json.dumps(moved, indent=1) + "\n", encoding="utf-8")

@@ -6,17 +6,18 @@ Writes  index.html     everything, self-contained
         metrics.json   {run: {form: {metric: percent}}}
 """
 
-import csv
-import json
 from pathlib import Path
 
 from pydantic import Field
-from safetensors.numpy import load_file
 
 from stages.core.gsp.report import contents
 from stages.core.report import page
+from stages.core.report.visible import visible
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists, Run
+from stages.core.store.reading import read_json
+from stages.core.store.tables import read_csv
+from stages.core.store.tensors import read_tensors
 
 NOTE = (
     "In percent on images of unseen classes, mean ± standard deviation: of one fold over folds and repeats, of "
@@ -32,8 +33,7 @@ class Params(schema.Section):
 
 def read_curves(file: Path, runs: dict[str, Run]) -> list[dict]:
     """A chart for each loss: validation MAP@R of the first fold of its runs."""
-    with file.open(newline="", encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines) if (row["fold"], row["repeat"]) == ("0", "0")]
+    rows = [row for row in read_csv(file) if (row["fold"], row["repeat"]) == ("0", "0")]
     charts = []
     for loss in dict.fromkeys(spec.loss for spec in runs.values()):
         histories = {
@@ -53,7 +53,7 @@ def pairs(runs: dict[str, Run]) -> list[tuple[str, str]]:
 
 def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: Lists) -> str:
     runs = {run: spec for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]}
-    metrics = json.loads((ensemble / "metrics.json").read_text(encoding="utf-8"))
+    metrics = read_json(ensemble / "metrics.json")
     known = sorted(next(iter(metrics.values()))["single"])
     if unknown := set(params.metrics) - set(known):
         raise ValueError(f"gsp_report.metrics names {min(unknown)!r}; known: {', '.join(known)}")
@@ -61,8 +61,8 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
         (form, metric, f"{contents.title_of(metric)}, {title}") for metric in params.metrics for form, title in FORMS
     ]
     columns, rows = contents.table(metrics, shown)
-    tensors = load_file(ensemble / "pictures.safetensors")
-    classes = json.loads((ensemble / "pictures.json").read_text(encoding="utf-8"))["classes"]
+    tensors = {name: tensor.numpy() for name, tensor in read_tensors(ensemble / "pictures.safetensors").items()}
+    classes = [visible(name) for name in read_json(ensemble / "pictures.json")["classes"]]
     attributes = {run: tensors[f"attributes/{run}"] for run in runs if f"attributes/{run}" in tensors}
     content = {
         "title": name,
@@ -75,7 +75,7 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
             Path(lists.gsp[name]).name, {run: (spec.loss, spec.pooling) for run, spec in runs.items()}, metrics
         ),
         "charts": read_curves(ensemble / "history.csv", runs),
-        "transfer": json.loads((ensemble / "transfer.json").read_text(encoding="utf-8")),
+        "transfer": read_json(ensemble / "transfer.json"),
         "looks": contents.pictures(tensors, list(runs), classes, params.thumbnail),
         "attributes": contents.attribute_maps(attributes, classes),
     }

@@ -10,7 +10,6 @@ other half is tested. All of an unseen task is tested. The images of a flat fold
 and its counts must be the published ones.
 """
 
-import csv
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from stages.core.sources.candidates import Candidates, by_class, in_splits, publ
 from stages.core.sources.decode import decode_all
 from stages.core.store import arrays
 from stages.core.store.collection import TABLE
+from stages.core.store.tables import write_csv
 
 BLOCK = 256
 
@@ -130,8 +130,7 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         rows = [(path, task, *candidates.rows[path], *measures) for path, measures in kept.items()]
         columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), TABLE, strict=True)]
         pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), partial / "table.parquet")
-        with (partial / "rejected.csv").open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([("path", "reason"), *sorted(rejected.items())])
+        write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected.items())])
     train = sum(candidates.rows[path].split == "train" for path in kept)
     found = len({candidates.rows[path].class_name for path in kept} - {""})
     return f"{train} train and {len(kept) - train} test images of {found} classes, {len(rejected)} left out"

@@ -6,7 +6,6 @@ Writes  index.html, table.md   this run's measures before and after, and all run
 """
 
 import csv
-import json
 from pathlib import Path
 
 from pydantic import Field
@@ -15,6 +14,7 @@ from stages.core.mpcl.report import charts
 from stages.core.report import page
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists, Pretraining
+from stages.core.store.reading import read_json
 from stages.core.training.history import read_history
 
 PUBLISHED = Path(__file__).parent / "core" / "mpcl" / "report" / "mpcl_published.csv"
@@ -46,13 +46,8 @@ Measures = dict[str, dict[str, dict[str, float | int]]]
 
 def read_probe(folder: Path) -> Measures:
     """The measures of one run, in percent where they are fractions, with their mean over tasks."""
-    file = folder / "metrics.json"
-    try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} is missing or damaged ({error}); delete {folder} and run again") from error
     found: Measures = {}
-    for part, tasks in raw.items():
+    for part, tasks in read_json(folder / "metrics.json").items():
         found[part] = {
             task: {name: value if name in PLAIN else 100 * value for name, value in values.items()}
             for task, values in tasks.items()

@@ -13,7 +13,6 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from stages.core.grappa.report import charts, published, scores, wording
@@ -22,7 +21,8 @@ from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.sources.datasets import counts
 from stages.core.sources.datasets.addresses import SOURCES
-from stages.core.store import collection
+from stages.core.store import collection, sums
+from stages.core.store.tables import read_parquet
 
 COUNTS = ("train_classes", "train_images", "test_classes", "test_images")
 TOTAL = "all that train"
@@ -87,9 +87,9 @@ def compare_all(table: scores.Scores, lists: Lists) -> list[published.PublishedT
 def granularity_use(evaluation: Path, model: str, sizes: dict[str, int]) -> list[dict]:
     """Per task how much each granularity weighs, its favourite, and the typical number of clusters (geometric mean)."""
     file = evaluation / model / "attention.parquet"
-    if not file.exists():
+    if not sums.expects(file):
         return []
-    entries = [entry for entry in pq.read_table(file).to_pylist() if entry["adaptor"] in sizes]
+    entries = [entry for entry in read_parquet(file).to_pylist() if entry["adaptor"] in sizes]
     rows = []
     for task in dict.fromkeys(entry["task"] for entry in entries):
         mine = [entry for entry in entries if entry["task"] == task]

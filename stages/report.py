@@ -11,10 +11,9 @@ Writes  index.html    everything, self-contained
         training.csv  stage,epoch,loss,accuracy
 """
 
-import csv
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,9 +22,11 @@ from pydantic import Field
 
 from stages.core.grappa.report import blind, charts, chosen, neighbours, queries, scores, wording
 from stages.core.report import page
+from stages.core.report.visible import visible
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays, collection
+from stages.core.store.tables import read_csv, write_csv
 from stages.core.training.history import read_history
 
 
@@ -38,7 +39,7 @@ class Params(schema.Section):
 
 @dataclass(frozen=True)
 class Task:
-    """One task's table in columns, and what was left out of it."""
+    """One task's table in columns, and what was left out of it; names as they can be shown."""
 
     name: str
     paths: list[str]
@@ -54,11 +55,10 @@ class Task:
 
 def read_task(images: Path, name: str) -> Task:
     table = collection.read_table(images / name)
-    with (images / name / "rejected.csv").open(newline="", encoding="utf-8") as file:
-        rejected = [(row["path"], row["reason"]) for row in csv.DictReader(file)]
+    rejected = [(visible(row["path"]), visible(row["reason"])) for row in read_csv(images / name / "rejected.csv")]
     is_train = np.array([split == "train" for split in table["split"].to_pylist()], dtype=bool)
-    columns = (table["path"].to_pylist(), table["label"].to_numpy(), table["class_name"].to_pylist())
-    return Task(name, *columns, is_train, rejected)
+    paths, classes = ([visible(entry) for entry in table[column].to_pylist()] for column in ("path", "class_name"))
+    return Task(name, paths, table["label"].to_numpy(), classes, is_train, rejected)
 
 
 def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
@@ -98,11 +98,6 @@ def cluster_counts(pseudo_labels: Path, granularities: dict[str, int], tasks: Se
         row = {"name": name, "clusters": k, "mean": len(labels) / k, "median": float(np.median(sizes))}
         rows.append(row | {"smallest": int(sizes.min()), "largest": int(sizes.max()), "mixed": mixed})
     return rows
-
-
-def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    with file.open("w", newline="", encoding="utf-8") as lines:
-        csv.writer(lines, lineterminator="\n").writerows([header, *rows])
 
 
 def curve_rows(table: scores.Scores, granularities: dict[str, int]) -> list[list]:
@@ -217,13 +212,13 @@ def main(
         # Who judges looks closer than who glances at a gallery.
         blind.write(folder / "blind.html", pairs, 2 * params.thumbnail, seed=0)
         header = ["task", "model", "k", "item", *scores.METRICS, "r_precision_whitened"]
-        write_csv(folder / "curves.csv", header, curve_rows(table, granularities))
+        write_csv(folder / "curves.csv", [header, *curve_rows(table, granularities)])
         epochs = [
             [stage, int(row["epoch"]), row["loss"], row.get("accuracy", "")]
             for stage, rows in histories.items()
             for row in rows
         ]
-        write_csv(folder / "training.csv", ["stage", "epoch", "loss", "accuracy"], epochs)
+        write_csv(folder / "training.csv", [["stage", "epoch", "loss", "accuracy"], *epochs])
     size = (output / "index.html").stat().st_size
     return f"{len(models)} models on {len(table.tasks)} tasks, index.html {size / 2**20:.1f} MiB"
 

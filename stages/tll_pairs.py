@@ -5,7 +5,6 @@ Writes  {left,right}/pixels.zarr   pair size size 3, uint8, rows in the order of
         rejected.csv               name, reason: pairs with an image that cannot be decoded, or left out by `faces`
 """
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -20,6 +19,7 @@ from stages.core.runner.lists import Lists
 from stages.core.runner.progress import progress
 from stages.core.sources.decode import Picture, decode_all
 from stages.core.store import arrays
+from stages.core.store.tables import write_csv
 from stages.core.tll.pairs import faces, installed, pairing
 
 FACE_SIZE = 256
@@ -117,8 +117,7 @@ def main(path: Path, output: Path, *, study: str, params: Params, lists: Lists) 
             raise ValueError(f"{path}: none of the {len(rejected)} pairs can be used: {next(iter(rejected.items()))}")
         columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
         pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), folder / "pairs.parquet")
-        with (folder / "rejected.csv").open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([("name", "reason"), *sorted(rejected.items())])
+        write_csv(folder / "rejected.csv", [("name", "reason"), *sorted(rejected.items())])
     return f"{len(rows):,} pairs in {len({pair.group for pair in rows})} group(s), {len(rejected)} left out"
 
 

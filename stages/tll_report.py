@@ -6,17 +6,18 @@ Writes  index.html    curves, tables, training, queries before and after, extrac
         metrics.json  {row: {recall_at_<k>, deviation_at_1, error_at_1, best_recall_at_1}} in percent
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from stages.core.report import page, pictures
+from stages.core.report.visible import visible
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
+from stages.core.store.reading import read_json
+from stages.core.store.tables import read_csv, read_parquet
 from stages.core.tll.adaptation import results
 from stages.core.tll.extractors import published
 from stages.core.tll.report import contents
@@ -27,13 +28,19 @@ class Params(schema.Section):
     thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, in pixels")
 
 
+def read_names(pairs: Path) -> dict[str, list]:
+    """The columns of the table of pairs, names as they can be shown."""
+    columns = read_parquet(pairs / "pairs.parquet").to_pydict()
+    return columns | {name: [visible(entry) for entry in columns[name]] for name in ("left", "right", "group")}
+
+
 def shown_queries(
     pairs: Path, adaptation: Path, study: results.Comparison, before: str, after: str, params: Params
 ) -> list[dict]:
     """Left images with the right images found for them under two rows, the truth beside them."""
     pixels = {side: arrays.open(pairs / side / "pixels.zarr") for side in ("left", "right")}
-    names = pq.read_table(pairs / "pairs.parquet").to_pydict()
-    table = pq.read_table(adaptation / "nearest.parquet").to_pydict()
+    names = read_names(pairs)
+    table = read_parquet(adaptation / "nearest.parquet").to_pydict()
     nearest = {
         (row, pair): found for row, pair, found in zip(table["row"], table["pair"], table["nearest"], strict=True)
     }
@@ -49,13 +56,22 @@ def shown_queries(
                 "title": contents.title_of(row),
                 "rank": study.ranks[row][0][pair],
                 "found": [
-                    {"picture": picture("right", other), "name": names["right"][other], "is_right": other == pair}
+                    {
+                        "picture": picture("right", other),
+                        "name": names["right"][other],
+                        "is_right": other == pair,
+                    }
                     for other in nearest[row, pair]
                 ],
             }
             for row in (before, after)
         ]
-        entry = {"reason": reason, "name": names["left"][pair], "group": names["group"][pair], "lists": lists}
+        entry = {
+            "reason": reason,
+            "name": names["left"][pair],
+            "group": names["group"][pair],
+            "lists": lists,
+        }
         entries.append(entry | {"left": picture("left", pair), "right": picture("right", pair)})
     return entries
 
@@ -64,14 +80,10 @@ def studies(adaptation: Path, names: list[str]) -> list[dict]:
     """One line of the table over extractors for each study of params.yaml."""
     lines = []
     for name in names:
-        study, summary = results.read(adaptation / name), read_summary(adaptation / name)
+        study, summary = results.read(adaptation / name), read_json(adaptation / name / "summary.json")
         numbers = [spread.mean if (spread := study.spread(row, 1)) else None for row in study.rows]
         lines.append({"study": name, "summary": summary, "numbers": dict(zip(study.rows, numbers, strict=True))})
     return lines
-
-
-def read_summary(folder: Path) -> dict:
-    return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
 
 
 def metrics(study: results.Comparison) -> dict[str, dict[str, float]]:
@@ -88,10 +100,10 @@ def metrics(study: results.Comparison) -> dict[str, dict[str, float]]:
 
 
 def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Params, lists: Lists) -> str:
-    known, summary = results.read(adaptation / study), read_summary(adaptation / study)
+    known, summary = results.read(adaptation / study), read_json(adaptation / study / "summary.json")
     after = known.rows[-1]
-    table = pq.read_table(pairs / "pairs.parquet").to_pydict()
-    rejected = (pairs / "rejected.csv").read_text(encoding="utf-8").count("\n") - 1
+    table = read_names(pairs)
+    rejected = len(read_csv(pairs / "rejected.csv"))
     content = {
         "study": known,
         "name": study,

@@ -25,7 +25,7 @@ SHARED = {
     "compute": (),
     "store": ("compute",),
     "sources": ("store",),
-    "runner": ("compute", "sources"),
+    "runner": ("compute", "sources", "store"),
     "clustering": ("compute",),
     "retrieval": ("compute",),
     "losses": ("compute",),

@@ -16,15 +16,8 @@ from stages.core.store.collection import open_pixels, read_tables
 from tests.helpers.settings import criterion, reference
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
 
-FILES = (
-    "weights.safetensors",
-    "config.json",
-    "README.md",
-    "criterion.csv",
-    "choice.json",
-    "neighbours.parquet",
-    "untrained",
-)
+FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json", "neighbours.parquet")
+BESIDE = ("SHA256SUMS", "untrained")
 
 
 def params(**changes):
@@ -66,7 +59,7 @@ def models(tmp_path_factory):
 
 def run(images, models, output, **changes):
     said = choice.main(images, *models, output, params=params(**changes), lists=lists(), seed=0)
-    assert sorted(path.name for path in output.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in output.iterdir()) == sorted([*FILES, *BESIDE])
     rows = list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
     assert said == f"{json.loads((output / 'choice.json').read_text())['name']}, of {len(rows)} candidates"
     return json.loads((output / "choice.json").read_text()), rows

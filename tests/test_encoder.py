@@ -146,7 +146,7 @@ def test_read_tensors__runs_no_code_from_a_pickle(tmp_path, capsys):
 
 def test_read_tensors__names_a_file_that_is_damaged_or_no_table(tmp_path):
     (tmp_path / "x.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match=r"x.safetensors cannot be read"):
+    with pytest.raises(ValueError, match=r"x.safetensors is missing or damaged"):
         read_backbone(tmp_path / "x.safetensors", "vit_tiny_patch16_224")
     torch.save([torch.zeros(2)], tmp_path / "list.pth")
     with pytest.raises(ValueError, match="holds no table of tensors"):

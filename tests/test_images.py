@@ -233,3 +233,22 @@ def test_main__raise_on_missing_folder_and_unknown_source(tmp_path: Path) -> Non
 def test_params__raise_on_wrong_value(change: dict) -> None:
     with pytest.raises(ValidationError, match=next(iter(change))):
         images.Params.model_validate(PARAMS.model_dump() | change)
+
+
+ODD = [*map(chr, range(1, 32)), "\x7f", "\x85", "\u2028", "\u202e", "\u200f", '"', "'", ",", "\\", "<b>", "&", " ", "é"]
+ODD += ["\U0001f469\u200d\U0001f467", "\u05d0", "\r\n", "\n\r", "$(x)", "=1", "x" * 200]
+
+
+def test_main__odd_names_stand_in_the_tables_as_they_are(tmp_path: Path) -> None:
+    for i, odd in enumerate(ODD):
+        paint(tmp_path / "raw" / "a" / f"{odd}.png", i)
+        (tmp_path / "raw" / "a" / f"{odd}.txt").write_text("no image")
+    paint(tmp_path / "raw" / "b\r\n\u202e" / "1.png", 200)
+    long = tmp_path / "raw" / "a" / ("y" * 251 + ".png")
+    paint(long, 201)
+    paint(tmp_path / "raw" / "a" / "caf\udce9.png", 202)  # of the byte 0xe9 alone
+    _, rows, rejected, _ = ingest(tmp_path / "raw", tmp_path / "out")
+    assert {row["path"] for row in rows} == {
+        *(f"a/{odd}.png" for odd in ODD), "b\r\n\u202e/1.png", f"a/{long.name}"
+    }  # fmt: skip
+    assert rejected == {f"a/{odd}.txt": "not an image" for odd in ODD} | {r"a/caf\xe9.png": "name is not valid UTF-8"}

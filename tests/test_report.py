@@ -15,6 +15,8 @@ import pytest
 from stages import report
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
+from stages.core.store.collection import TABLE
+from stages.core.store.tables import read_csv, write_csv
 from tests.helpers import report_world
 from tests.helpers.page import Page, assert_loads_nothing
 from tests.helpers.report_world import FUSIONS, World, lists_of, write_choice
@@ -145,7 +147,7 @@ def test_branch_pages__lead_to_the_pages_of_every_item(world):
 def test_main__two_runs_write_the_same_bytes(world):
     first, second = world.draw("first"), world.draw("second")
     names = sorted(path.name for path in first.iterdir())
-    assert names == ["blind.html", "curves.csv", "index.html", "metrics.json", "table.md", "training.csv"]
+    assert names == ["SHA256SUMS", "blind.html", "curves.csv", "index.html", "metrics.json", "table.md", "training.csv"]
     assert all((first / name).read_bytes() == (second / name).read_bytes() for name in names)
 
 
@@ -226,7 +228,7 @@ def test_main__counts_left_out_queries(world):
 
 def test_main__damaged_metrics_are_named(world):
     (world.root / "evaluation" / "k2" / "whitened.json").write_text('{"one": {"r_precision": 1}}')
-    with pytest.raises(ValueError, match=r"k2/whitened\.json is missing or holds no metrics"):
+    with pytest.raises(ValueError, match=r"k2/whitened\.json is missing or damaged"):
         world.draw()
     assert not (world.root / "report").exists()
 
@@ -343,3 +345,23 @@ def test_main__a_damaged_choice_is_named(world):
     with pytest.raises(ValueError, match=r"choice\.json is missing or damaged"):
         world.draw()
     assert not (world.root / "report").exists()
+
+
+def test_main__odd_names_are_shown_as_escapes(world):
+    """Whatever lies in a folder of images: no name ends the run, turns the text around or hides in it."""
+    odd = ["a\rb", "a\nb", "\x1b[2J", "\u202egnp", "\u200f", "\u2028", "\x85", "</td>", '"', "{{ x }}", "\U0001f600"]
+    folder = world.root / "images/one"
+    table = pq.read_table(folder / "table.parquet").to_pydict()
+    for column in ("path", "class_name"):
+        table[column] = [f"{odd[i % len(odd)]} {text}" for i, text in enumerate(table[column])]
+    table["label"] = [i // 6 for i in range(len(table["label"]))]
+    pq.write_table(pa.table(table, TABLE), folder / "table.parquet")
+    rejected = [(f"{name}.jpg", f"duplicate of {name}") for name in odd] + [(f"x{name}.jpg", "cut") for name in odd]
+    write_csv(folder / "rejected.csv", [("path", "reason"), *rejected])
+    output = world.draw()
+    pages = [(output / page).read_text(encoding="utf-8") for page in ("index.html", "blind.html")]
+    for text in pages:
+        assert not set(text) & {"\r", "\x1b", "\u202e", "\u200f", "\u2028", "\x85"} and "</td> " not in text
+        assert re.search(r"\\(x1b|u202e|u200f|u2028|x85|n|r)", text)
+    assert r"a\rb.jpg" in pages[0]
+    assert len(read_csv(output / "curves.csv")) == len(world.lists.models) * 3

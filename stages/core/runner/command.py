@@ -22,6 +22,7 @@ from stages.core.compute import processes
 from stages.core.runner import compose, lists, merging, schema, words
 from stages.core.runner.lists import Lists
 from stages.core.runner.schema import Section
+from stages.core.store.writing import writing
 
 log = logging.getLogger("stages")
 STAGES = Path(__file__).parents[2]
@@ -99,8 +100,24 @@ def check(file: Path) -> None:
     # What a stage makes (a pretrained encoder, say) need not be there yet.
     given = [(key, path) for key, path in paths(values) if not path.startswith(tuple(f"data/{s}/" for s in stages))]
     wrong += [f"  {key}: {path} does not exist" for key, path in given if not (file.parent / path).exists()]
+    wrong += [
+        f"  {key}: {path} holds {name!r}, a name that is not UTF-8, which DVC cannot track; rename it"
+        for key, path in given
+        if (name := first_foreign_name(file.parent / path)) is not None
+    ]
     if wrong:
         raise ValueError("\n".join([f"{compose.named(file)} has {len(wrong)} wrong value(s):", *wrong]))
+
+
+def first_foreign_name(folder: Path) -> bytes | None:
+    """The first name below a folder that is not UTF-8."""
+    for _, folders, names in os.walk(os.fsencode(folder)):
+        for name in sorted(folders + names):
+            try:
+                name.decode()
+            except UnicodeDecodeError:
+                return name
+    return None
 
 
 def is_off(stage: str, values: dict) -> bool:
@@ -173,7 +190,8 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
             offered[name] = wanted[name].annotation.model_validate(values[section][own])
         items = [value for value in arguments.values() if isinstance(value, str)]
         log.info("%s: from %s", "@".join([stage, *items[:1]]), ", ".join(map(str, list_inputs(arguments))))
-        result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})
+        with writing("what was finished before is kept"):
+            result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})
         log.info("%s: %s (%.1f s)", "@".join([stage, *items[:1]]), result, time.monotonic() - start)
         if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):
             leave()

@@ -1,6 +1,5 @@
 """Outputs that are complete or absent."""
 
-import errno
 import os
 import shutil
 import tempfile
@@ -9,12 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stages.core.compute import processes
+from stages.core.store import sums
+from stages.core.store.writing import writing
 
 
 @contextmanager
 def folder(output: Path, shared: bool = False) -> Iterator[Path]:
     """A fresh folder beside `output` that takes its place when the block ends well, and is removed when it does not.
 
+    It gets a list of its files' checksums, which whoever reads them compares.
     A process that is killed leaves `<output>.partial`, which DVC ignores (.dvcignore) and the next run removes.
     Of several processes the first one writes; what the others write is dropped, unless the folder is `shared`.
     """
@@ -27,16 +29,16 @@ def folder(output: Path, shared: bool = False) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
     try:
-        if shared:
-            processes.wait()
-        yield partial
-        if shared:
-            processes.wait()
-    except BaseException as error:
+        with writing(f"nothing was left at {output}"):
+            if shared:
+                processes.wait()
+            yield partial
+            if shared:
+                processes.wait()
+            if processes.rank() == 0:
+                sums.write(partial)
+    except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            message = f"the disk is full; nothing was left at {output}: free some space and run again"
-            raise OSError(errno.ENOSPC, message) from error
         raise
     if processes.rank() == 0:
         shutil.rmtree(output, ignore_errors=True)

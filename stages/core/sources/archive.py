@@ -7,11 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
+from stages.core.store.writing import FULL
+
 ENTRIES = 5_000_000
 ENTRY_BYTES = 256 * 2**20
 TOTAL_BYTES = 512 * 2**30
 RATIO = 200  # images hardly shrink: more than this is a bomb
 CHUNK = 2**20
+
+
+class Refused(ValueError):
+    """An archive that is in order, and holds what may not be unpacked."""
 
 
 def refuse(entry: zipfile.ZipInfo) -> str | None:
@@ -20,6 +26,8 @@ def refuse(entry: zipfile.ZipInfo) -> str | None:
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if name.is_absolute() or ".." in name.parts or "\\" in entry.filename or ":" in entry.filename:
         return "its name leads outside the folder"
+    if not name.parts:
+        return "it has no name"
     if any(ord(letter) < 32 for letter in entry.filename):
         return "its name has a control character"
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
@@ -33,16 +41,14 @@ def refuse(entry: zipfile.ZipInfo) -> str | None:
 
 def check(archive: zipfile.ZipFile, file: Path) -> list[zipfile.ZipInfo]:
     """The entries to unpack. ValueError names the first that may not be, a name met twice, or a total too large."""
-    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    entries = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
     if len(entries) > ENTRIES or sum(entry.file_size for entry in entries) > TOTAL_BYTES:
-        raise ValueError(
-            f"{file} holds {len(entries):,} entries, or too many bytes: unpack it yourself, if you trust it"
-        )
+        raise Refused(f"{file} holds {len(entries):,} entries, or too many bytes: unpack it yourself, if you trust it")
     seen: set[str] = set()
     for entry in entries:
         reason = "it is there twice" if entry.filename in seen else refuse(entry)
         if reason:
-            raise ValueError(f"{file}: {entry.filename!r} is not unpacked, {reason}; nothing was: mend the archive")
+            raise Refused(f"{file}: {entry.filename!r} is not unpacked, {reason}; nothing was: mend the archive")
         seen.add(entry.filename)
     return entries
 
@@ -75,6 +81,10 @@ def opened(path: Path) -> Iterator[Path]:
             with zipfile.ZipFile(path) as archive:
                 for entry in check(archive, path):
                     write(archive, entry, root)
-        except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
+        except Refused:
+            raise
+        except Exception as error:  # damaged bytes make zipfile raise a dozen kinds
+            if getattr(error, "errno", None) in FULL:
+                raise  # nothing is wrong with the archive
             raise ValueError(f"{path} cannot be unpacked ({error}); download it again, or give a folder") from error
         yield root

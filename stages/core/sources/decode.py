@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from stages.core.store.square import Unreadable, square
+from stages.core.sources import png
+from stages.core.store.square import Unreadable, scale_key, square
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 TURNED = (5, 6, 7, 8)
@@ -64,11 +65,18 @@ def decode(file: Path, size: int, max_pixels: int) -> Picture:
                 width, height = image.size
                 if width * height > max_pixels:
                     raise Unreadable(f"{width} x {height} pixels, at most {max_pixels} are decoded")
+                if image.format == "TIFF":
+                    # Pillow gives the size of one as it will be turned, or as it is stored, by version.
+                    width, height = (image.tag_v2[tag] for tag in (ExifTags.Base.ImageWidth, ExifTags.Base.ImageLength))
+                scale_key(image)  # before what may load it
                 if image.getexif().get(ExifTags.Base.Orientation) in TURNED:
                     width, height = height, width
                 # libjpeg halves a large photograph several times while decoding; twice the side is left for Lanczos.
                 image.draft(None, (2 * size, 2 * size))
-                return Picture(square(image, size), width, height, length, digest)
+                pixels = square(image, size)
+                if image.format == "PNG":
+                    png.require_whole(image, stream)
+                return Picture(pixels, width, height, length, digest)
     except (Unreadable, MemoryError):
         raise
     except UnidentifiedImageError:

@@ -9,16 +9,23 @@ from pathlib import Path
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
+from stages.core.store import sums
+
 # What readers raise on a file that is not there, was cut short, or holds something else; pyarrow's and pydantic's own
 # errors are among them.
-DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError, csv.Error, SafetensorError)
+DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, csv.Error, SafetensorError)
 SHOWN = 3
 
 
 @contextmanager
 def reading(file: Path | str, remedy: str) -> Iterator[None]:
-    """A block that reads the file: what goes wrong in it becomes a ValueError that ends with the remedy."""
+    """A block that reads the file: what goes wrong in it becomes a ValueError that ends with the remedy.
+
+    Before the block a file is compared with the list of checksums in its folder, where there is one.
+    """
     try:
+        if isinstance(file, Path):
+            sums.require(file)
         yield
     except DAMAGE as error:
         raise ValueError(f"{file} is missing or damaged ({reason(error)}); {remedy}") from error

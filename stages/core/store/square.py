@@ -4,6 +4,9 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageOps
 
+# What Pillow multiplies grey values of 2 and 4 bits by.
+PACKED = {"L;2": 85, "L;4": 17}
+
 
 class Unreadable(ValueError):
     """An image that is left out; the message is the reason, without the file's name."""
@@ -11,6 +14,7 @@ class Unreadable(ValueError):
 
 def square(image: Image.Image, size: int) -> UInt8[np.ndarray, "size size 3"]:
     """The centre square of an opened image, upright, in RGB, scaled to `size`."""
+    scale_key(image)
     image = on_white(ImageOps.exif_transpose(image))
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
@@ -19,12 +23,24 @@ def square(image: Image.Image, size: int) -> UInt8[np.ndarray, "size size 3"]:
     return np.asarray(image.resize((size, size), Image.Resampling.LANCZOS, box))
 
 
+def scale_key(image: Image.Image) -> None:
+    """Brings the transparent grey of a PNG that was just opened to the 8 bits its pixels will have; Pillow does not."""
+    packed = image.tile[0].args if image.format == "PNG" and image.tile else None
+    if packed == "RGB;16B" and "transparency" in image.info:
+        raise Unreadable("a transparent colour of 16-bit channels; convert it to 8 bits")
+    if packed in PACKED and "transparency" in image.info:
+        image.info["transparency"] *= PACKED[packed]
+        image.load()  # so that a second call finds nothing to do
+
+
 def on_white(image: Image.Image) -> Image.Image:
     """The image in 8-bit RGB; 16-bit values are scaled, transparency is laid over white."""
     if image.mode.startswith("I"):
         values = np.asarray(image).astype(np.int64)
         if values.min() < 0 or values.max() > 65535:
             raise Unreadable(f"values {values.min()} to {values.max()}; convert it to 8 or 16 bits")
+        if image.has_transparency_data:
+            values[values == image.info["transparency"]] = 65535
         return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")
     if image.mode == "F":
         raise Unreadable("floating-point pixels; convert it to 8 or 16 bits")

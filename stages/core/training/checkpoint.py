@@ -13,13 +13,12 @@ import sys
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from stages.core.compute import processes
 from stages.core.store.reading import reading
-from stages.core.store.tensors import settled
+from stages.core.store.sums import digest
+from stages.core.store.tensors import load, settled, write_tensors
 
 log = logging.getLogger(__name__)
 WORK = Path(".work")
@@ -46,12 +45,6 @@ def loaded_sources() -> dict[str, Path]:
     return {file.relative_to(STAGES).as_posix(): file for file in sorted(inside)}
 
 
-def digest(file: Path) -> str:
-    """The SHA-256 of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def pack(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Everything that changes in training, as named tensors."""
     tensors = {f"module.{name}": tensor for name, tensor in module.state_dict().items()}
@@ -62,33 +55,24 @@ def pack(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tenso
     return settled(tensors)
 
 
-def checksum(tensors: dict[str, Tensor]) -> str:
-    total = hashlib.sha256()
-    for name in sorted(tensors):
-        total.update(name.encode())
-        total.update(tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data)
-    return total.hexdigest()
-
-
 def replace(file: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Writes tensors in place of a file; a kill at any moment leaves the old or the new one, whole."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(".new")
-    save_file(tensors, fresh, metadata=metadata | {"sha256": checksum(tensors)})
-    with fresh.open("rb") as stream:
-        os.fsync(stream.fileno())
+    try:
+        write_tensors(tensors, fresh, metadata)
+        with fresh.open("rb") as stream:
+            os.fsync(stream.fileno())
+    except BaseException:
+        fresh.unlink(missing_ok=True)  # half a checkpoint would only keep a full disk full
+        raise
     os.replace(fresh, file)
 
 
 def read(file: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and metadata of `replace`; ValueError names the file if it is missing or damaged."""
     with reading(file, remedy):
-        with safe_open(file, "pt") as stream:
-            metadata = stream.metadata()
-            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
-        if checksum(tensors) != metadata["sha256"]:
-            raise ValueError("its checksum does not match")
-    return tensors, metadata
+        return load(file)
 
 
 def save_best(folder: Path, module: nn.Module) -> None:

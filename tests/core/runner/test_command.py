@@ -115,6 +115,18 @@ def test_check__what_a_stage_makes_need_not_be_there(tmp_path, values):
         check(write(tmp_path, values))
 
 
+def test_check__a_name_that_dvc_cannot_track(tmp_path, values):
+    values["tasks"]["own"] = {"source": "folder", "path": "raw"}
+    (tmp_path / "raw/a").mkdir(parents=True)
+    (tmp_path / "raw/a/\r\u202e.png").touch()
+    check(write(tmp_path, values))
+    (tmp_path / "raw/a/caf\udce9.png").touch()
+    with pytest.raises(
+        ValueError, match=r"tasks.own.path: raw holds b'caf\\xe9.png', a name that is not UTF-8.*rename"
+    ):
+        check(write(tmp_path, values))
+
+
 def test_check_once__checks_again_when_the_file_changes(tmp_path, values, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path, values)

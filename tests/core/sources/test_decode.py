@@ -197,3 +197,60 @@ def test_decode_all__keeps_the_order(tmp_path: Path) -> None:
         else:
             assert outcome.startswith("not readable")
     assert i == 299
+
+
+def png(width: int, height: int, depth: int, colour: int, rows: bytes, key: bytes = b"", interlaced: int = 0) -> bytes:
+    """A PNG of these filtered rows, whether or not they are as many as it says; `key` is its transparent colour."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced)
+    transparent = chunk(b"tRNS", key) if key else b""
+    parts = [chunk(b"IHDR", head), transparent, chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize(("kind", "options"), [("TIFF", {}), ("TIFF", {"compression": "tiff_lzw"}), ("JPEG", {})])
+def test_decode__size_is_that_of_the_upright_image(tmp_path, quarters, orientation, kind, options):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(quarters[:, :40]).save(tmp_path / "file", kind, exif=exif, **options)
+    picture = decode(tmp_path / "file", SIZE, LIMIT)
+    assert (picture.width, picture.height) == ((64, 40) if orientation >= 5 else (40, 64))
+
+
+@pytest.mark.parametrize(
+    ("depth", "row", "key"),
+    [(16, struct.pack(">2H", 300, 300), 300), (8, b"\5\5", 5), (4, b"\x33", 3), (2, b"\x50", 1), (1, b"\x00", 0)],
+)
+def test_decode__a_transparent_grey_lies_on_white(tmp_path, depth, row, key):
+    (tmp_path / "a.png").write_bytes(png(2, 2, depth, 0, 2 * (b"\0" + row), struct.pack(">H", key)))
+    assert (decode(tmp_path / "a.png", SIZE, LIMIT).pixels == 255).all()
+    (tmp_path / "a.png").write_bytes(png(2, 2, depth, 0, 2 * (b"\0" + row)))
+    assert not (decode(tmp_path / "a.png", SIZE, LIMIT).pixels == 255).any()
+
+
+def test_decode__a_transparent_colour_of_16_bits_is_refused(tmp_path):
+    (tmp_path / "a.png").write_bytes(png(1, 1, 16, 2, b"\0" + bytes(6), bytes(6)))
+    assert "16-bit channels" in reason(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("interlaced", [0, 1])
+@pytest.mark.parametrize("colour", [0, 2, 4, 6])
+@pytest.mark.parametrize("depth", [8, 16])
+def test_decode__a_png_whose_pixels_end_early_is_refused(tmp_path, interlaced, colour, depth):
+    channels = {0: 1, 2: 3, 4: 2, 6: 4}[colour] * depth // 8
+    # The passes of 9 x 7 pixels, or the only one.
+    sizes = ((2, 1), (1, 1), (3, 1), (2, 2), (5, 2), (4, 4), (9, 3)) if interlaced else ((9, 7),)
+    rows = b"".join(high * (b"\0" + bytes([7]) * wide * channels) for wide, high in sizes)
+    file = tmp_path / "a.png"
+    file.write_bytes(png(9, 7, depth, colour, rows, interlaced=interlaced))
+    assert decode(file, SIZE, LIMIT)[1:3] == (9, 7)
+    for kept in (0, 1, len(rows) // 2, len(rows) - 1):
+        file.write_bytes(png(9, 7, depth, colour, rows[:kept], interlaced=interlaced))
+        assert reason(file)
+    dark = bytes(len(rows))  # as what is missing would look
+    file.write_bytes(png(9, 7, depth, colour, dark, interlaced=interlaced))
+    assert decode(file, SIZE, LIMIT)[1:3] == (9, 7)

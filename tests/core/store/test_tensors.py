@@ -1,8 +1,12 @@
+import errno
+
 import pytest
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import nn
 
-from stages.core.store.tensors import read_tensors, settled, write_weights
+from stages.core.store.tensors import read_tensors, settled, write_tensors, write_weights
 
 
 def test_write_weights__gives_all_back_and_the_same_bytes_in_any_order(tmp_path):
@@ -28,3 +32,59 @@ def test_read_tensors__names_a_damaged_file_and_the_remedy(tmp_path):
         read_tensors(file)
     with pytest.raises(ValueError, match=r"w.safetensors is missing or damaged .*; give another$"):
         read_tensors(file, "give another")
+
+
+def write(folder, **changes):
+    """A file with its checksum, and its tensors under other names, shapes, types or values."""
+    file = folder / "w.safetensors"
+    write_tensors({"a": torch.arange(6.0).view(2, 3), "b": torch.ones(3)} | changes, file, {"history": "[1, 2]"})
+    return file
+
+
+def test_write_tensors__safetensors_reads_it_and_two_runs_write_the_same_bytes(tmp_path):
+    content = write(tmp_path).read_bytes()
+    assert load_file(tmp_path / "w.safetensors")["a"].shape == (2, 3)
+    assert write(tmp_path).read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"F32","shape":[2,3]', b'"F32","shape":[3,2]'),
+        (b'"dtype":"F32"', b'"dtype":"I32"'),
+        (b"[1, 2]", b"[1, 3]"),
+        (b'"b":', b'"c":'),
+        (b"\x00\x00\x80\x3f", b"\x00\x00\x80\x3e"),
+        (b"\x00\x00\x80\x3f", b"\x00\x00\xc0\x7f"),
+    ],
+)
+def test_read_tensors__one_changed_byte_anywhere_is_found(tmp_path, old, new):
+    file = write(tmp_path)
+    content = file.read_bytes()
+    assert old in content
+    file.write_bytes(content.replace(old, new, 1))
+    with pytest.raises(ValueError, match=r"w.safetensors is missing or damaged .*(checksum|sha256)"):
+        read_tensors(file)
+
+
+def test_read_tensors__a_file_from_elsewhere_has_no_checksum_and_is_taken(tmp_path):
+    save_file({"a": torch.ones(2)}, tmp_path / "w.safetensors")
+    assert torch.equal(read_tensors(tmp_path / "w.safetensors")["a"], torch.ones(2))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_read_tensors__refuses_what_is_not_finite(tmp_path, value, dtype):
+    save_file({"a": torch.tensor([1.0, value]).to(dtype)}, tmp_path / "w.safetensors")
+    with pytest.raises(ValueError, match="1 of 2 values of a are NaN or infinite"):
+        read_tensors(tmp_path / "w.safetensors")
+
+
+def test_write_tensors__a_full_disk_is_an_oserror_with_its_number(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("stages.core.store.tensors.save_file", full)
+    with pytest.raises(OSError) as raised:
+        write(tmp_path)
+    assert raised.value.errno == errno.ENOSPC and raised.value.filename == str(tmp_path / "w.safetensors")

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from stages.core.grappa.report import scores
 from stages.core.report import figures, heat_maps
 from stages.core.report.figures import Line
+from stages.core.store import sums
+from stages.core.store.tables import read_parquet
 
 LEVELS = ("encoder", "average", "augmentation", "neighbour", scores.CHOSEN)
 STYLED = (*LEVELS, "static", "supervised")  # by the page's style sheet; another fusion is drawn grey
@@ -82,8 +83,8 @@ def attention_maps(evaluation: Path, fusions: Iterable[str], tasks: Iterable[str
     for model in fusions:
         file = evaluation / model / "attention.parquet"
         # The average attends to all alike.
-        if model != "average" and file.exists():
-            attending[model] = pq.read_table(file).to_pylist()
+        if model != "average" and sums.expects(file):
+            attending[model] = read_parquet(file).to_pylist()
     entries = [entry for fusion in attending.values() for entry in fusion]
     names = sorted({entry["adaptor"] for entry in entries}, key=lambda name: (len(name), name))
     if len(names) < 2:

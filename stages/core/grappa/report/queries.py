@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from jaxtyping import Int
 
 from stages.core.report.pictures import pictured
 from stages.core.store import arrays
+from stages.core.store.tables import read_parquet
 
 SHOWN = 5
 
 
 def read_queries(evaluation: Path, model: str) -> dict[str, dict[int, dict]]:
     """The queries of a model that have a relevant image: {task: {row: {row, r_precision, nearest}}}."""
-    table = pq.read_table(evaluation / model / "queries.parquet", columns=["task", "row", "r_precision", "nearest"])
+    table = read_parquet(evaluation / model / "queries.parquet", ["task", "row", "r_precision", "nearest"])
     found: dict[str, dict[int, dict]] = {}
     for entry in table.to_pylist():
         if entry["r_precision"] is not None and math.isfinite(entry["r_precision"]):

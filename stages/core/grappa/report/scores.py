@@ -3,11 +3,12 @@
 Everything is in percent, rounded once to two decimals, so that every place that shows a number shows the same one.
 """
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from stages.core.store.reading import read_json, reading, remedy_for
 
 METRICS = ("r_precision", "map_at_r", "recall_at_1")
 MEAN = "mean"
@@ -97,14 +98,10 @@ def is_finished(model: str) -> bool:
 
 
 def read_metrics(file: Path) -> dict[str, dict]:
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+    values = read_json(file)
+    with reading(file, remedy_for(file.parent)):
         for entry in values.values():
             percent(entry), int(entry["queries"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{file} is missing or holds no metrics ({error!r}); delete its folder and run again"
-        ) from error
     return values
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int, Int16, Int64
 from pydantic import Field
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -19,7 +18,7 @@ from stages.core.losses import metric
 from stages.core.losses.zero_shot import zero_shot_loss
 from stages.core.runner.schema import Section
 from stages.core.store import arrays
-from stages.core.store.tensors import write_weights
+from stages.core.store.tensors import write_tensors, write_weights
 
 Values = dict[str, float | int | bool | None]
 START = 1024  # images whose averages the prototypes are chosen from, as in the reference
@@ -161,6 +160,5 @@ def write_pictures(
     shown = firsts[np.unique(np.linspace(0, len(firsts) - 1, min(count, len(firsts))).round().astype(int))]
     weights, nearest = look(embedder, maps, shown)
     tensors = {"rows": torch.from_numpy(shown), "weights": torch.from_numpy(weights)}
-    save_file(
-        tensors | ({} if nearest is None else {"nearest": torch.from_numpy(nearest)}), folder / "pictures.safetensors"
-    )
+    tensors |= {} if nearest is None else {"nearest": torch.from_numpy(nearest)}
+    write_tensors(tensors, folder / "pictures.safetensors")

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Float
-from safetensors.numpy import load_file, save_file
 
 from stages.core.compute.principal import largest, principal_components
 from stages.core.store.reading import reading, remedy_for
+from stages.core.store.tensors import read_tensors, write_tensors
 
 
 class Reduction(NamedTuple):
@@ -36,11 +37,12 @@ def fit(descriptors: Float[np.ndarray, "row dim"], components: int) -> Reduction
 
 def save(reductions: list[Reduction], file: Path) -> None:
     """Several reductions in one safetensors file."""
-    save_file({name: np.stack([getattr(one, name) for one in reductions]) for name in Reduction._fields}, file)
+    parts = {name: np.stack([getattr(one, name) for one in reductions]) for name in Reduction._fields}
+    write_tensors({name: torch.from_numpy(part) for name, part in parts.items()}, file)
 
 
 def load(file: Path) -> list[Reduction]:
     """What `save` wrote."""
+    tensors = {name: tensor.numpy() for name, tensor in read_tensors(file).items()}
     with reading(file, remedy_for(file.parent)):
-        tensors = load_file(file)
         return [Reduction(*parts) for parts in zip(*(tensors[name] for name in Reduction._fields), strict=True)]

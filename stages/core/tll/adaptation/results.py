@@ -1,15 +1,13 @@
 """What a study of visual analogies found, as `tll_report` reads it from the tables that `tables` describes."""
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from jaxtyping import Float, Int
 
-from stages.core.store.reading import reading, remedy_for
+from stages.core.store.tables import read_csv, read_parquet
 
 DRAWS = 2000
 
@@ -101,10 +99,8 @@ class Comparison:
 
 def read(folder: Path) -> Comparison:
     """The tables of one study; ValueError where one is missing or damaged."""
-    with reading(folder, remedy_for(folder)):
-        recall, ranks = (pq.read_table(folder / f"{name}.parquet").to_pydict() for name in ("recall", "ranks"))
-        with (folder / "history.csv").open(newline="", encoding="utf-8") as lines:
-            history = list(csv.DictReader(lines))
+    recall, ranks = (read_parquet(folder / f"{name}.parquet").to_pydict() for name in ("recall", "ranks"))
+    history = read_csv(folder / "history.csv")
     values: dict[tuple[str, str], dict[int, list[float]]] = {}
     for row, at, run, value in zip(*(recall[name] for name in ("row", "at", "run", "recall")), strict=True):
         values.setdefault((row, at), {}).setdefault(run, []).append(100 * value)

@@ -59,7 +59,7 @@ def test_read__names_a_damaged_file_and_a_task_called_mean(tmp_path):
     with pytest.raises(ValueError, match="rename it"):
         scores.read(tmp_path, ["encoder"], [], ["mean"])
     (tmp_path / "encoder" / "metrics.json").write_text("{")
-    with pytest.raises(ValueError, match=r"metrics.json is missing or holds no metrics"):
+    with pytest.raises(ValueError, match=r"metrics.json is missing or damaged"):
         scores.read(tmp_path, ["encoder"], [], ["a"])
 
 
