@@ -15,9 +15,11 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stages.core.compute import device
+from stages.core.encoder import networks
+from stages.core.encoder.arguments import Arguments
 from stages.core.encoder.config import Config
 from stages.core.encoder.model import save
 from stages.core.encoder.views import Augmentation
@@ -39,9 +41,14 @@ PIXEL_MEAN = PIXEL_STD = (0.5, 0.5, 0.5)
 class Network(schema.Section):
     """The network of runs that start at random."""
 
-    architecture: str = Field(description="a timm name")
-    kwargs: dict[str, int | float | bool | str] = Field(description="further arguments of its constructor")
-    side: int = Field(ge=8, description="side of the input, px")
+    architecture: networks.Architecture = Field(description="a timm name")
+    kwargs: Arguments = Field(description="further arguments of its constructor")
+    side: schema.Side = Field(description="side of the input, px")
+
+    @model_validator(mode="after")
+    def can_be_built(self) -> "Network":
+        networks.require_buildable(self.architecture, self.kwargs)
+        return self
 
 
 class Params(schema.Section):
