@@ -24,12 +24,12 @@ from stages.core.tll.extractors.published import published
 
 
 class Params(schema.Section):
-    batch: int = Field(ge=1, description="images per forward pass")
+    batch: schema.BatchSize = Field(description="images per forward pass")
     precision: device.Precision
     flips: bool = Field(
         description="train on mirrored pairs too, as the published code does; letters must not be mirrored"
     )
-    extractors: dict[str, Extractor] = Field(
+    extractors: dict[schema.Text, Extractor] = Field(
         description="beside the published ones of stages/core/tll/extractors/extractors.csv"
     )
 

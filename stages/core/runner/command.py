@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML, YAMLError
 
 from stages.core.compute import processes
-from stages.core.runner import compose, lists, merging, schema
+from stages.core.runner import compose, document, lists, merging, schema
 from stages.core.runner.lists import Lists
 from stages.core.runner.schema import Section
 
 log = logging.getLogger("stages")
 STAGES = Path(__file__).parents[2]
+SHOWN = 200  # letters of a wrong value
 
 
 def complaints(error: ValidationError, where: str) -> list[str]:
@@ -32,17 +32,24 @@ def complaints(error: ValidationError, where: str) -> list[str]:
     lines = []
     for item in error.errors():
         key = ".".join([where, *map(str, item["loc"])] if where else map(str, item["loc"]))
-        met = "" if item["type"] in ("missing", "extra_forbidden") or not item["loc"] else f" (met {item['input']!r})"
+        met = (
+            ""
+            if item["type"] in ("missing", "extra_forbidden") or not item["loc"]
+            else f" (met {shown(item['input'])})"
+        )
         message = {"missing": "is missing", "extra_forbidden": "is not a known key"}.get(item["type"], item["msg"])
         lines.append(f"  {key or 'lists'}: {message}{met}")
     return lines
 
 
+def shown(value: object) -> str:
+    """A value met, not more of it than helps to find it."""
+    return text if len(text := repr(value)) <= SHOWN else f"{text[:SHOWN]} ..."
+
+
 def read_params(file: Path) -> dict:
-    try:
-        values = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
-    except (OSError, YAMLError) as error:
-        raise ValueError(f"{file} cannot be read as YAML: {error}") from error
+    """The sections of params.yaml; ValueError names the file where it is none, or not fit to be read."""
+    values = document.values(document.text(file), str(file))
     if not isinstance(values, dict):
         raise ValueError(f"{file} holds no sections")
     return values
@@ -78,9 +85,9 @@ def check(file: Path) -> None:
     compose.require(file)
     values = read_params(file)
     stages = sorted(path.stem for path in STAGES.glob("*.py") if path.stem != "__init__")
-    wrong = []
+    wrong, listed = [], None
     try:
-        Lists(**{key: value for key, value in values.items() if key not in stages})
+        listed = Lists(**{key: value for key, value in values.items() if key not in stages})
     except ValidationError as error:
         wrong += complaints(error, "")
     for stage in stages:
@@ -90,9 +97,13 @@ def check(file: Path) -> None:
         if stage not in values and is_off(stage, values):
             continue
         try:
-            params.model_validate(values.get(stage, {}))
+            section = params.model_validate(values.get(stage, {}))
+            if listed is not None and hasattr(section, "fits"):
+                section.fits(listed)
         except ValidationError as error:
             wrong += complaints(error, stage)
+        except ValueError as error:
+            wrong.append(f"  {error}")
     wrong += [f"  {key}: DVC's run cache does not see a key of this name; choose another" for key in dropped(values)]
     # What a stage makes (a pretrained encoder, say) need not be there yet.
     given = [(key, path) for key, path in paths(values) if not path.startswith(tuple(f"data/{s}/" for s in stages))]
@@ -110,9 +121,12 @@ def is_off(stage: str, values: dict) -> bool:
 
 def stamp(file: Path) -> Path:
     """What is there once this very file has passed under these very sources, composed from these very values."""
-    sources = [*sorted(STAGES.glob("*.py")), *(Path(module.__file__) for module in (schema, lists, compose, merging))]
-    sources = [file, *compose.sources(file), *sources, Path(__file__)]
-    state = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    sources = [
+        *sorted(STAGES.glob("*.py")),
+        *(Path(module.__file__) for module in (schema, lists, compose, merging, document)),
+    ]
+    given = [document.text(path).encode() for path in (file, *compose.sources(file))]
+    state = hashlib.sha256(b"".join([*given, *(path.read_bytes() for path in (*sources, Path(__file__)))])).hexdigest()
     return file.parent / ".work/checked" / state[:16]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from stages.core.runner import merging
+from stages.core.runner import document, merging
 from stages.core.runner.lists import Lists
 
 FROM = "from"
@@ -37,7 +37,7 @@ def layers(profile: Path) -> list[tuple[Path, dict[str, Any]]]:
         if file in [met for met, _ in found]:
             circle = " from ".join([*(met.parent.name for met, _ in found), folder.name])
             raise ValueError(f"profiles go round in a circle: {circle}; take out one `from:`")
-        values = merging.parse(file.read_text(encoding="utf-8"), seen(file))
+        values = merging.parse(document.text(file, seen(file)), seen(file))
         other = values.pop(FROM, None)
         found.append((file, values))
         if other is None:
@@ -94,7 +94,7 @@ def compose(profile: Path) -> str:
     """The text of the profile's params.yaml; ValueError says what is wrong with a values.yaml."""
     profile = profile.resolve()
     root, laid = root_of(profile), layers(profile)
-    values = merging.tree((root / "params.yaml").read_text(encoding="utf-8"))
+    values = merging.tree(document.text(root / "params.yaml", "params.yaml"))
     values = {key: rebased(item, root, profile, key == "tll") for key, item in values.items()}
     for file, over in laid:
         if "root" in over:
@@ -136,7 +136,7 @@ def renew(profile: Path) -> bool:
         require(file)
         return False
     text = compose(profile)
-    met = file.read_text(encoding="utf-8") if file.exists() else None
+    met = document.text(file) if file.exists() else None
     if met == text:
         return False
     if met is not None and not met.startswith(MARK):
@@ -167,12 +167,15 @@ def renew_missing(root: Path) -> None:
 def require(params: Path) -> None:
     """ValueError for a params.yaml that is not, or no longer, what the values.yaml beside it composes to."""
     profile = params.resolve().parent
-    met = params.read_text(encoding="utf-8") if params.exists() else ""
+    met = document.text(params) if params.exists() else ""
     if (profile / "values.yaml").exists():
         if met != compose(profile):
             state = "is not what values.yaml beside it composes to" if met else "has not been composed yet"
             raise ValueError(f"{params} {state}: renew it with `make compose PROFILE={profile.name}`")
-    elif met.startswith(MARK):
+        return
+    if met:
+        document.values(met, str(params))
+    if met.startswith(MARK):
         raise ValueError(
             f"{params} was composed, and the values.yaml beside it is gone: bring that back, or take out the first "
             "lines to keep this file as one that is written by hand"

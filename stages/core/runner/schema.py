@@ -27,7 +27,7 @@ MOST_SIDE = 4096  # px
 Epochs = Annotated[int, Field(ge=1, le=MOST_EPOCHS)]
 Warmup = Annotated[float, Field(ge=0, le=MOST_EPOCHS)]
 Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
-Batch = Annotated[int, Field(ge=1, le=MOST_BATCH)]
+BatchSize = Annotated[int, Field(ge=1, le=MOST_BATCH)]
 Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
 Side = Annotated[int, Field(ge=8, le=MOST_SIDE)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]  # of things that are looked at one by one
@@ -38,6 +38,7 @@ Weight = Annotated[float, Field(ge=0, le=1e6)]  # of a part of a loss
 Factor = Annotated[float, Field(gt=0, le=1e6)]  # on logits or on a loss
 # exp(1 / 0.001) is where float32 ends twelve times over; at 100 all cosines count the same.
 Temperature = Annotated[float, Field(ge=0.001, le=100)]
+Share = Annotated[float, Field(gt=0, le=1)]
 Mean = Annotated[float, Field(ge=0, le=1)]  # of a channel in 0..1
 Deviation = Annotated[float, Field(ge=0.001, le=1)]  # what the input is divided by; in 0..1 none is above 1
 
