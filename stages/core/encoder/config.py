@@ -11,7 +11,7 @@ from stages.core.store.reading import reading
 from stages.core.store.untrusted import read_text, require_plain
 
 Fusion = Literal["average", "attention"]
-Pixels = Annotated[int, Field(ge=1, le=MOST_SIDE)]
+Pixels = Annotated[int, Field(ge=1, le=MOST_SIDE, strict=True)]
 # A model's folder may be of a stage or a user's own, which nobody should be told to delete.
 WHOLE_FOLDER = "run the stage that writes it, or name a folder with a model's config.json and weights.safetensors"
 

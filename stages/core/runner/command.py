@@ -56,12 +56,12 @@ def read_params(file: Path) -> dict:
 
 
 def paths(values: dict, prefix: str = "") -> list[tuple[str, str]]:
-    """Every value named `path`, with its full key."""
+    """Every value that is a path, with its full key: those named `path`, and the weights of a study."""
     found = []
     for key, value in values.items():
         if isinstance(value, dict):
             found += paths(value, f"{prefix}{key}.")
-        elif key == "path" and isinstance(value, str):
+        elif isinstance(value, str) and (key == "path" or (key == "weights" and prefix.startswith("tll."))):
             found.append((f"{prefix}{key}", value))
     return found
 
@@ -202,13 +202,16 @@ def list_inputs(arguments: dict[str, Path | str]) -> list[Path]:
     return [value for name, value in arguments.items() if isinstance(value, Path) and name != "output"]
 
 
+def prepare(file: Path) -> None:
+    """Before a run: composes what is composed, and checks; what passes here needs no second look by its first stage."""
+    folder = file.resolve().parent
+    compose.renew(folder)
+    compose.renew_missing(folder if (folder / "profiles").is_dir() else compose.root_of(folder))
+    check_and_stamp(file)
+
+
 if __name__ == "__main__":
     try:
-        # Before a run: what passes here needs no second look by its first stage.
-        params = Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml")
-        folder = params.resolve().parent
-        compose.renew(folder)
-        compose.renew_missing(folder if (folder / "profiles").is_dir() else compose.root_of(folder))
-        check_and_stamp(params)
+        prepare(Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml"))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")

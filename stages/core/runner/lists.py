@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from stages.core.runner.schema import Count, Name, Section, Text, Weight
 from stages.core.sources.names import KNOWN
@@ -75,10 +75,15 @@ class Collage(Section):
 
     targets: Text = Field(description="the task whose classes are to be told apart")
     backgrounds: Text = Field(description="the task of the three pictures beside")
-    background_classes: list[Text] = Field(
-        max_length=100_000, description="empty: all classes of the backgrounds' task"
-    )
+    background_classes: list[Text] = Field(max_length=10_000, description="empty: all classes of the backgrounds' task")
     copies: Count = Field(description="collages of each training target, with other backgrounds")
+
+    @field_validator("background_classes")
+    @classmethod
+    def no_class_is_there_twice(cls, classes: list[str]) -> list[str]:
+        if twice := sorted({name for name in classes if classes.count(name) > 1})[:3]:
+            raise ValueError(f"{', '.join(twice)}: named more than once")
+        return classes
 
 
 class Run(Section):
@@ -94,10 +99,12 @@ class Run(Section):
 class Lists(Section):
     """What params.yaml says before its sections: the items that stages are repeated for."""
 
-    root: Text = Field(description="where stages/ lies, seen from params.yaml")
+    root: Annotated[str, StringConstraints(pattern=r"^(\.|\.\.(/\.\.)*)$")] = Field(
+        description="where stages/ lies, seen from params.yaml"
+    )
     seed: int = Field(ge=0, lt=2**31, description="of everything that is drawn, save the embedded images")
     tasks: dict[Name, Task] = Field(min_length=1, description="one retrieval task each")
-    granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]*$")], str] = Field(
+    granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]{0,8}$")], str] = Field(
         min_length=1, description="k of k-means, pseudo-labels and one adaptor set each (k64: adaptor/k64)"
     )
     fusions: dict[Literal[tuple(FUSIONS)], str] = Field(

@@ -36,11 +36,12 @@ Rate = Annotated[float, Field(gt=0, le=1000)]
 Decay = Annotated[float, Field(ge=0, le=1)]  # 1 times a rate of 1 leaves nothing of a weight after one step
 Weight = Annotated[float, Field(ge=0, le=1e6)]  # of a part of a loss
 Factor = Annotated[float, Field(gt=0, le=1e6)]  # on logits or on a loss
-# exp(1 / 0.001) is where float32 ends twelve times over; at 100 all cosines count the same.
+# Of cosines in a softmax: below 0.001 it is a maximum, at 100 all count the same.
 Temperature = Annotated[float, Field(ge=0.001, le=100)]
 Share = Annotated[float, Field(gt=0, le=1)]
-Mean = Annotated[float, Field(ge=0, le=1)]  # of a channel in 0..1
-Deviation = Annotated[float, Field(ge=0.001, le=1)]  # what the input is divided by; in 0..1 none is above 1
+# Of a channel in 0..1. The input is divided by the deviation.
+Mean = Annotated[float, Field(ge=0, le=1, strict=True)]
+Deviation = Annotated[float, Field(ge=0.001, le=1, strict=True)]
 
 
 def check_values(values: Mapping[str, object], kinds: Mapping[str, Any]) -> None:

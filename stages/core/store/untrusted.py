@@ -26,6 +26,7 @@ def require_regular(mode: int) -> None:
 
 def read_text(file: Path, most: int = MOST_BYTES) -> str:
     """The text of a plain file, or of one that a link leads to; ValueError says what it is instead of short UTF-8."""
+    require_regular(os.stat(file).st_mode)
     # Looked at once more when it is open, and opened without waiting: a pipe may have taken the file's place.
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with open(descriptor, "rb") as stream:

@@ -38,7 +38,7 @@ class Extractor(BaseModel):
     kwargs: Annotated[Values, AfterValidator(safe)] = Field(
         description="further arguments of the network's constructor"
     )
-    side: int | None = Field(ge=8, le=MOST_SIDE, description="side of the input, px; null for encoder")
+    side: int | None = Field(ge=8, le=MOST_SIDE, strict=True, description="side of the input, px; null for encoder")
     mean: tuple[Mean, Mean, Mean] | None = Field(description="of the input's channels, in 0..1; null for encoder")
     std: tuple[Deviation, Deviation, Deviation] | None = Field(
         description="of the input's channels, in 0..1; null for encoder"
