@@ -46,8 +46,8 @@ class Ended(NamedTuple):
     escapes: list[str]
 
 
-def contained(work: Callable[[], object], own: Path, seconds: float = 30, memory: int = 2**30) -> Ended:
-    """Forked, so that all that is imported here is there at once. `own` is the folder whose files it may open."""
+def contained(work: Callable[[], object], *own: Path, seconds: float = 30, memory: int = 2**30) -> Ended:
+    """Forked, so that all that is imported here is there at once. `own` are the folders whose files it may open."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -60,7 +60,7 @@ def contained(work: Callable[[], object], own: Path, seconds: float = 30, memory
     try:
         with open(reading, encoding="utf-8") as stream:
             # The limit is of the processor's time; a busy machine may need several times as long.
-            ready = select.select([stream], [], [], 10 * seconds)[0]
+            ready = select.select([stream], [], [], 3 * seconds)[0]
             text = stream.read() if ready else ""
     finally:
         os.kill(child, signal.SIGKILL)
@@ -68,10 +68,10 @@ def contained(work: Callable[[], object], own: Path, seconds: float = 30, memory
     return Ended(*json.loads(text)) if text else Ended("killed", f"no end within {seconds} s", seconds, [])
 
 
-def watched(work: Callable[[], object], own: Path, seconds: float, memory: int) -> Ended:
+def watched(work: Callable[[], object], own: tuple[Path, ...], seconds: float, memory: int) -> Ended:
     """In the child."""
     escapes: list[str] = []
-    home = os.path.realpath(own)
+    home = tuple(os.path.realpath(path) for path in own)
 
     def look(event: str, arguments: tuple) -> None:
         if event in WRITTEN:
@@ -83,7 +83,7 @@ def watched(work: Callable[[], object], own: Path, seconds: float, memory: int) 
             escapes.append(f"{event} {arguments}"[:300])
         elif event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
             path = os.path.realpath(os.fsdecode(arguments[0]))
-            if not path.startswith((home, *INSTALLED)):
+            if not path.startswith((*home, *INSTALLED)):
                 escapes.append(f"open {path}")
 
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))

@@ -63,7 +63,7 @@ def run(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
 
 
 def judge(case: str, folder: Path) -> Outcome:
-    ended = contained(lambda: use(folder), folder, SECONDS, MEMORY)
+    ended = contained(lambda: use(folder), folder, seconds=SECONDS, memory=MEMORY)
     if ended.escapes:
         return Outcome(case, "escape", "; ".join(ended.escapes)[:300])
     if ended.kind == "killed":
@@ -76,6 +76,7 @@ def judge(case: str, folder: Path) -> Outcome:
 
 
 def use(folder: Path) -> None:
+    torch.set_num_threads(1)  # the threads of the process that was forked are not here
     loaded = model.load(folder)
     embedding = loaded(torch.zeros(1, 3, loaded.config.size, loaded.config.size, dtype=torch.uint8))
     assert torch.isfinite(embedding).all() and abs(float(embedding.norm()) - 1) < 1e-3, "no unit vector"

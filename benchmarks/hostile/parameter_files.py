@@ -224,7 +224,7 @@ def judge(case: str, kind: str, write: Write, folder: Path) -> Outcome:
     if place == profile:
         shutil.copy(ROOT / "params.yaml", folder)
     write(place / kind)
-    ended = contained(lambda: (os.chdir(place), prepare(Path("params.yaml"))), folder, seconds=10)
+    ended = contained(lambda: (os.chdir(place), prepare(Path("params.yaml"))), folder, Path("/proc"), seconds=10)
     shutil.rmtree(folder)
     if ended.kind == "killed":
         return Outcome(case, "hang", ended.said)

@@ -40,8 +40,11 @@ def read_shapes(file: Path) -> Shapes:
     """The shape of every tensor in a safetensors file, from its header alone."""
     with reading(file, WHOLE_FOLDER):
         require_plain(file)
-        with safe_open(file, "pt") as tensors:
-            return {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+        try:
+            with safe_open(file, "pt") as tensors:
+                return {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+        except MemoryError as error:
+            raise ValueError(f"it is larger than the memory: {error}") from error
 
 
 def shapes(module: nn.Module) -> Shapes:

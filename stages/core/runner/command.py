@@ -106,7 +106,8 @@ def check(file: Path) -> None:
             wrong.append(f"  {error}")
     wrong += [f"  {key}: DVC's run cache does not see a key of this name; choose another" for key in dropped(values)]
     # What a stage makes (a pretrained encoder, say) need not be there yet.
-    given = [(key, path) for key, path in paths(values) if not path.startswith(tuple(f"data/{s}/" for s in stages))]
+    made = tuple(f"data/{stage}/" for stage in stages)
+    given = [(key, path) for key, path in paths(values) if not f"{path}/".startswith(made)]
     wrong += [f"  {key}: {path} does not exist" for key, path in given if not (file.parent / path).exists()]
     if wrong:
         raise ValueError("\n".join([f"{compose.named(file)} has {len(wrong)} wrong value(s):", *wrong]))
@@ -204,7 +205,7 @@ def list_inputs(arguments: dict[str, Path | str]) -> list[Path]:
 
 def prepare(file: Path) -> None:
     """Before a run: composes what is composed, and checks; what passes here needs no second look by its first stage."""
-    folder = file.resolve().parent
+    folder = file.parent.resolve()
     compose.renew(folder)
     compose.renew_missing(folder if (folder / "profiles").is_dir() else compose.root_of(folder))
     check_and_stamp(file)

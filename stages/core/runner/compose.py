@@ -64,8 +64,8 @@ def root_of(profile: Path) -> Path:
 
 def sources(params: Path) -> list[Path]:
     """The files that a profile's params.yaml is composed from; none for one that is written by hand, as the root's."""
-    profile = params.resolve().parent
-    if not (profile / "values.yaml").exists():
+    profile = params.parent.resolve()
+    if not os.path.lexists(profile / "values.yaml"):
         return []
     return [root_of(profile) / "params.yaml", *(file for file, _ in layers(profile))]
 
@@ -132,7 +132,7 @@ def renew(profile: Path) -> bool:
     A folder without values.yaml keeps the params.yaml that someone wrote there.
     """
     file = profile / "params.yaml"
-    if not (profile / "values.yaml").exists():
+    if not os.path.lexists(profile / "values.yaml"):
         require(file)
         return False
     text = compose(profile)
@@ -166,9 +166,9 @@ def renew_missing(root: Path) -> None:
 
 def require(params: Path) -> None:
     """ValueError for a params.yaml that is not, or no longer, what the values.yaml beside it composes to."""
-    profile = params.resolve().parent
+    profile = params.parent.resolve()
     met = document.text(params) if params.exists() else ""
-    if (profile / "values.yaml").exists():
+    if os.path.lexists(profile / "values.yaml"):
         if met != compose(profile):
             state = "is not what values.yaml beside it composes to" if met else "has not been composed yet"
             raise ValueError(f"{params} {state}: renew it with `make compose PROFILE={profile.name}`")
@@ -186,7 +186,7 @@ def main() -> None:
     folders = list(map(Path, sys.argv[1:])) or sorted(file.parent for file in Path("profiles").glob("*/values.yaml"))
     try:
         for folder in folders:
-            if not (folder / "values.yaml").exists() and not (folder / "params.yaml").exists():
+            if not os.path.lexists(folder / "values.yaml") and not (folder / "params.yaml").exists():
                 known = sorted({file.parent.name for file in folder.resolve().parent.glob("*/*.yaml")})
                 raise ValueError(f"there is no profile {folder.name}; known here: {', '.join(known) or 'none'}")
             if renew(folder):

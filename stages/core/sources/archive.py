@@ -1,8 +1,11 @@
 """A zip of images as a folder of images; the archive is taken for hostile until each entry has been looked at."""
 
+import lzma
 import stat
+import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -12,6 +15,8 @@ ENTRY_BYTES = 256 * 2**20
 TOTAL_BYTES = 512 * 2**30
 RATIO = 200  # images hardly shrink: more than this is a bomb
 CHUNK = 2**20
+# What the readers of the four compressions raise on a damaged stream.
+DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, struct.error, OverflowError)
 
 
 def refuse(entry: zipfile.ZipInfo) -> str | None:
@@ -64,10 +69,10 @@ def opened(path: Path) -> Iterator[Path]:
 
     ValueError for an archive that is damaged, or that holds an entry which may not be unpacked: then none is.
     """
-    if not path.is_file():
+    if path.is_dir() or not path.exists():
         yield path
         return
-    if not zipfile.is_zipfile(path):
+    if not path.is_file() or not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is neither a folder nor a zip of images: give one of these")
     with tempfile.TemporaryDirectory(prefix="polygrain-") as temporary:
         root = Path(temporary)
@@ -75,6 +80,10 @@ def opened(path: Path) -> Iterator[Path]:
             with zipfile.ZipFile(path) as archive:
                 for entry in check(archive, path):
                     write(archive, entry, root)
-        except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
+        except (*DAMAGE, OSError, RuntimeError) as error:
             raise ValueError(f"{path} cannot be unpacked ({error}); download it again, or give a folder") from error
-        yield root
+        try:
+            yield root
+        except ValueError as error:
+            # What is wrong with the content is said of the folder, which is gone by then.
+            raise ValueError(str(error).replace(temporary, str(path))) from error

@@ -55,7 +55,7 @@ def test_pool__maps_tokens_and_vectors():
 
 def test_layers__a_layer_that_does_not_exist_is_answered_with_those_that_do():
     with pytest.raises(ValueError, match=r"resnet10t has no layer 'layer9'; closest: .*upper layers: .*layer1.*layer"):
-        Layers(Extractor(**CONVOLUTIONS | {"layers": ["layer1", name]}))
+        Layers(Extractor(**CONVOLUTIONS | {"layers": ["layer1", "layer9"]}))
 
 
 @pytest.mark.parametrize(
