@@ -22,6 +22,7 @@ from stages.core.encoder.config import Config
 from stages.core.encoder.model import Model, load, save
 from stages.core.encoder.weights import fit_tensors
 from stages.core.runner import command, outputs, schema
+from stages.core.store.untrusted import require_regular
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ def classifiers(architecture: str) -> tuple[str, ...]:
 def read_backbone(file: Path, architecture: str) -> dict[str, Tensor]:
     """The backbone's tensors in a checkpoint: wrappers such as `teacher` or `state_dict` opened, heads dropped."""
     try:
+        require_regular(file.stat().st_mode)
         tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
     except Exception as error:  # the readers raise many types; whatever it was, this file is what must change
         raise ValueError(

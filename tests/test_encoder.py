@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -151,6 +153,12 @@ def test_read_tensors__names_a_file_that_is_damaged_or_no_table(tmp_path):
     torch.save([torch.zeros(2)], tmp_path / "list.pth")
     with pytest.raises(ValueError, match="holds no table of tensors"):
         read_backbone(tmp_path / "list.pth", "vit_tiny_patch16_224")
+
+
+def test_read_backbone__does_not_wait_for_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "weights.pth")
+    with pytest.raises(ValueError, match=r"weights.pth cannot be read as weights \(it is a pipe"):
+        read_backbone(tmp_path / "weights.pth", "vit_tiny_patch16_224")
 
 
 def test_params__name_similar_architectures():

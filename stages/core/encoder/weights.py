@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from stages.core.encoder.config import WHOLE_FOLDER
 from stages.core.store.reading import reading
 from stages.core.store.tensors import read_tensors
-from stages.core.store.untrusted import require_plain
+from stages.core.store.untrusted import require_plain, require_regular
 
 Shapes = dict[str, tuple[int, ...]]
 Built = TypeVar("Built", bound=nn.Module)
@@ -53,6 +53,8 @@ def shapes(module: nn.Module) -> Shapes:
 
 def load_weights(module: nn.Module, file: Path, prefix: str = "") -> None:
     """Fills the module from a safetensors file, strictly: all its tensors, no others, same shapes."""
+    with reading(file, WHOLE_FOLDER):
+        require_regular(file.stat().st_mode)
     tensors = read_tensors(file, WHOLE_FOLDER)
     fit_tensors(module, {prefix + name: tensor for name, tensor in tensors.items()}, str(file))
 

@@ -19,6 +19,7 @@ def require_plain(file: Path) -> None:
 
 
 def require_regular(mode: int) -> None:
+    """ValueError for the mode of a folder, a pipe, a socket or a device."""
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
         raise ValueError(f"it is a {kinds.get(stat.S_IFMT(mode), 'device')}, no plain file")
