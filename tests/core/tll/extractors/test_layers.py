@@ -61,10 +61,10 @@ def test_layers__a_layer_that_does_not_exist_is_answered_with_those_that_do():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"network": "resnet10x"}, "timm cannot build 'resnet10x' .* similar: .*resnet10t"),
+        ({"network": "resnet10x"}, "timm does not know 'resnet10x'; similar names: .*resnet10t"),
         (
             {"library": "torchvision", "network": "resnet19"},
-            "torchvision cannot build 'resnet19' .* similar: .*resnet1",
+            "torchvision does not know 'resnet19'; similar names: .*resnet1",
         ),
     ],
 )
