@@ -22,11 +22,14 @@ ROOT = Path(__file__).parent.parent
 
 
 def copy_repository(target: Path) -> None:
-    """What git knows or would know, as it is now, with the cache of the original."""
+    """What git knows or would know, as it is now, with the cache of the original; the profiles without their graphs.
+
+    DVC reads every graph that it finds, and those of profiles want a params.yaml, which git ignores.
+    """
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0"):
         source = ROOT / name
-        if name and source.exists():
+        if name and source.exists() and not re.fullmatch(r"profiles/.*/dvc\.yaml", name):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target / name, follow_symlinks=False)
     subprocess.run(["git", "init", "-q"], cwd=target, check=True)

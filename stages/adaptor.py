@@ -14,7 +14,7 @@ from torch import nn
 from stages.core.encoder.config import AdaptorConfig
 from stages.core.encoder.model import Model, load, save
 from stages.core.grappa import classification
-from stages.core.runner import command, outputs
+from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.selection.criterion import CriterionSettings, Reference
 from stages.core.selection.watch import watcher
@@ -25,7 +25,7 @@ from stages.core.training.history import write_history
 
 
 class Params(classification.ClassifierSettings):
-    width: int = Field(ge=1, description="hidden units D' of each bottleneck")
+    width: schema.Width = Field(description="hidden units D' of each bottleneck")
 
 
 def add_adaptors(model: Model, granularity: str, width: int, seed: int) -> nn.ModuleList:

@@ -35,18 +35,18 @@ from stages.core.training.loop import AdamSettings, Batch, Loader, Schedule, fit
 class Tldr(twins.TwinSettings):
     """A linear reduction of the encoder's features, learnt from pairs of neighbours as TLDR does."""
 
-    dim: int = Field(ge=1, description="dimensions kept")
-    neighbours: int = Field(ge=1, description="the partner is drawn from this many nearest ones")
+    dim: schema.Width = Field(description="dimensions kept")
+    neighbours: schema.Count = Field(description="the partner is drawn from this many nearest ones")
 
 
 class Linear(AdamSettings):
     """A linear map of the encoder's features, learnt from the finest pseudo-labels with the norm-softmax loss."""
 
-    gamma: float = Field(gt=0, description="scale of the cosines in the softmax")
+    gamma: schema.Factor = Field(description="scale of the cosines in the softmax")
 
 
 class Params(schema.Section):
-    width: int = Field(ge=1, description="hidden units D' of each bottleneck")
+    width: schema.Width = Field(description="hidden units D' of each bottleneck")
     one_set: twins.Pairs = Field(description="one random adaptor set")
     many_sets: twins.Pairs = Field(description="a random adaptor set for each granularity, with their fusion")
     tldr: Tldr

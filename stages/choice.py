@@ -45,17 +45,23 @@ class Params(schema.Section):
     criterion: criterion.CriterionSettings
     reference: criterion.Reference = Field(description="whose neighbours should be kept")
     first_strength: float = Field(gt=0, le=1, description="share of what adaptors add at which all models are compared")
-    strengths: list[Annotated[float, Field(gt=0)]] = Field(description="at which the finalists are measured, too")
-    finalists: int = Field(ge=1, description="models, the best by the criterion, that are looked at further")
-    layers: list[Literal["half", "full"]] = Field(description="whitenings tried behind each model")
-    dims: list[Annotated[int, Field(ge=1)]] = Field(description="to which they reduce")
-    scales: list[Annotated[float, Field(gt=0)]] = Field(
-        description="sides of the finalists' input, in sides of the encoder's own"
+    strengths: list[Annotated[float, Field(gt=0, le=10)]] = Field(
+        max_length=20, description="at which the finalists are measured, too"
+    )
+    finalists: schema.Count = Field(description="models, the best by the criterion, that are looked at further")
+    layers: list[Literal["half", "full"]] = Field(max_length=2, description="whitenings tried behind each model")
+    dims: list[schema.Width] = Field(max_length=20, description="to which they reduce")
+    scales: list[criterion.Scale] = Field(
+        max_length=20, description="sides of the finalists' input, in sides of the encoder's own"
     )
     mirrored: bool = Field(description="try the mean with the mirror image's embedding, where the cost allows")
-    cost: float = Field(ge=1, description="the most an embedding may cost, in passes of the encoder at its own side")
-    errors: float = Field(ge=0, description="standard errors within which candidates count as equal: the gentlest wins")
-    guard: float = Field(ge=0, description="standard errors by which no task may fall below the encoder")
+    cost: float = Field(
+        ge=1, le=10_000, description="the most an embedding may cost, in passes of the encoder at its own side"
+    )
+    errors: float = Field(
+        ge=0, le=100, description="standard errors within which candidates count as equal: the gentlest wins"
+    )
+    guard: float = Field(ge=0, le=100, description="standard errors by which no task may fall below the encoder")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from stages.core.encoder.config import AdaptorConfig
 from stages.core.encoder.model import Model, load, save
 from stages.core.encoder.views import Augmentation, augment
 from stages.core.retrieval import whitening
-from stages.core.runner import command, outputs
+from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.selection import criterion
 from stages.core.selection.watch import watcher
@@ -38,7 +38,7 @@ from stages.core.training.loop import AdamSettings, Batch, Loader, Schedule, Wat
 
 class Params(AdamSettings):
     target: criterion.Reference = Field(description="the careful look that is learnt")
-    width: int = Field(ge=1, description="hidden units of the bottlenecks that a plain encoder gets")
+    width: schema.Width = Field(description="hidden units of the bottlenecks that a plain encoder gets")
     precision: device.Precision
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 

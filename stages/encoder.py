@@ -5,7 +5,6 @@ Reads   a model folder (the weights that ship), a weights file (.safetensors, or
 Writes  weights.safetensors, config.json
 """
 
-import difflib
 import logging
 from pathlib import Path
 from typing import Literal
@@ -16,12 +15,15 @@ from pydantic import Field, model_validator
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor
 
+from stages.core.encoder import networks
+from stages.core.encoder.arguments import Arguments
 from stages.core.encoder.config import Config
 from stages.core.encoder.model import Model, load, save
 from stages.core.encoder.weights import fit_tensors
 from stages.core.runner import command, outputs, schema
 from stages.core.store.reading import reading
 from stages.core.store.tensors import read_tensors, require_finite
+from stages.core.store.untrusted import require_regular
 
 log = logging.getLogger(__name__)
 READABLE = "give a safetensors file or plain tensors, all values finite"
@@ -31,22 +33,24 @@ class Params(schema.Section):
     source: Literal["folder", "timm", "file"] = Field(
         description="a model folder, timm's published weights (fetched once), or a file of weights"
     )
-    path: str = Field(description="the folder or file; for timm the lock file that pins timm's version")
-    architecture: str | None = Field(description="a timm name; null where the folder's config says it")
-    side: int | None = Field(
-        ge=8, description="side of the encoder's input, px; null where the folder's config says it"
+    path: schema.Text = Field(description="the folder or file; for timm the lock file that pins timm's version")
+    architecture: networks.Architecture | None = Field(
+        description="a timm name; null where the folder's config says it"
     )
-    resize: int = Field(ge=8, description="side of the square before the centre crop, px: images.side")
-    crop: int | None = Field(
-        ge=8, description="side of the centre crop, px, scaled to the encoder's input; null: the input's own side"
+    side: schema.Side | None = Field(
+        description="side of the encoder's input, px; null where the folder's config says it"
     )
-    kwargs: dict[str, int | float | bool | str] = Field(
+    resize: schema.Side = Field(description="side of the square before the centre crop, px: images.side")
+    crop: schema.Side | None = Field(
+        description="side of the centre crop, px, scaled to the encoder's input; null: the input's own side"
+    )
+    kwargs: Arguments = Field(
         description="arguments of timm's constructor (timm and file), such as pad_type: same for weights of TensorFlow"
     )
-    mean: list[float] | None = Field(
+    mean: list[schema.Mean] | None = Field(
         min_length=3, max_length=3, description="of the input's channels, in 0..1; null: as timm has it"
     )
-    std: list[float] | None = Field(
+    std: list[schema.Deviation] | None = Field(
         min_length=3, max_length=3, description="of the input's channels, in 0..1; null: as timm has it"
     )
 
@@ -61,6 +65,8 @@ class Params(schema.Section):
         for name, value in (("crop", self.crop), ("side", None if self.crop else self.side)):
             if value is not None and value > self.resize:
                 raise ValueError(f"{name} {value} is larger than resize {self.resize}")
+        if self.architecture is not None:
+            networks.require_buildable(self.architecture, self.kwargs)
         return self
 
 
@@ -72,6 +78,8 @@ def classifiers(architecture: str) -> tuple[str, ...]:
 
 def read_backbone(file: Path, architecture: str) -> dict[str, Tensor]:
     """The backbone's tensors in a checkpoint: wrappers such as `teacher` or `state_dict` opened, heads dropped."""
+    with reading(file, READABLE):
+        require_regular(file.stat().st_mode)
     if file.suffix == ".safetensors":
         tensors = read_tensors(file, READABLE)
     else:
@@ -97,9 +105,6 @@ def read_backbone(file: Path, architecture: str) -> dict[str, Tensor]:
 def describe(params: Params) -> Config:
     """The config of a timm architecture: its own normalisation, our sizes."""
     known = timm.get_pretrained_cfg(params.architecture, allow_unregistered=True)
-    if known is None:
-        similar = ", ".join(difflib.get_close_matches(params.architecture, timm.list_models(), 5, 0))
-        raise ValueError(f"encoder.architecture: timm does not know {params.architecture!r}; similar names: {similar}")
     return Config(
         architecture=params.architecture,
         # A CNN takes any size; a ViT is built for one.

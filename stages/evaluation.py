@@ -30,9 +30,11 @@ NEAREST = 5
 
 
 class Params(schema.Section):
-    whitened_dim: int = Field(ge=1, description="dimensions kept by PCA-whitening (fewer where the data allow fewer)")
+    whitened_dim: schema.Width = Field(
+        description="dimensions kept by PCA-whitening (fewer where the data allow fewer)"
+    )
     precision: device.Precision
-    batch: int = Field(ge=1, description="images per forward pass")
+    batch: schema.BatchSize = Field(description="images per forward pass")
 
 
 def raw_pixels(pixels: arrays.Reader, rows: np.ndarray) -> np.ndarray:

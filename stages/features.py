@@ -21,7 +21,7 @@ from stages.core.store import arrays, shards
 class Params(schema.Section):
     dtype: Literal["float16", "float32"] = Field(description="in which the features are stored")
     precision: device.Precision
-    batch: int = Field(ge=1, description="images per forward pass")
+    batch: schema.BatchSize = Field(description="images per forward pass")
 
 
 def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params) -> str:

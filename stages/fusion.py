@@ -32,7 +32,7 @@ from stages.core.training.history import write_history
 class Supervised(classification.ClassifierSettings):
     """An upper bound: Q and K learn from true labels."""
 
-    start_std: float = Field(gt=0, description="standard deviation of Q and K at the start")
+    start_std: float = Field(gt=0, le=10, description="standard deviation of Q and K at the start")
 
 
 class Params(schema.Section):

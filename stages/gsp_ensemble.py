@@ -34,9 +34,11 @@ Rows = list[dict[str, str | float]]
 
 
 class Params(schema.Section):
-    recall_at: list[int] = Field(description="K of the reported Recall@K")
-    splits: int = Field(ge=0, description="random halves of the classes to try the attributes on; 0: none")
-    ridge: float = Field(gt=0, description="ridge regularisation of the predictor that is tried there")
+    recall_at: list[schema.Count] = Field(min_length=1, max_length=100, description="K of the reported Recall@K")
+    splits: int = Field(
+        ge=0, le=1_000_000, description="random halves of the classes to try the attributes on; 0: none"
+    )
+    ridge: schema.Factor = Field(description="ridge regularisation of the predictor that is tried there")
     thumbnail: int = Field(ge=16, le=512, description="side of the report's pictures, px")
 
 

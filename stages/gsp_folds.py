@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from stages.core.compute import device
@@ -38,6 +38,8 @@ from stages.core.gsp.folds.embedder import (
 )
 from stages.core.gsp.folds.images import Images, read_images
 from stages.core.gsp.folds.maps import Maps
+from stages.core.gsp.poolings import build
+from stages.core.losses import metric
 from stages.core.retrieval.metrics import score
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists, Run
@@ -46,22 +48,49 @@ from stages.core.training import checkpoint
 
 
 class Params(schema.Section):
-    side: int = Field(ge=16, description="side of the network's input, px")
+    side: int = Field(ge=16, le=schema.MOST_SIDE, description="side of the network's input, px")
     backbone: trunk.Backbone
-    hidden: int = Field(ge=0, description="units of a layer between backbone and pooling; 0: none")
-    embedding: int = Field(ge=2, description="dimensions of the embedding")
+    hidden: int = Field(
+        ge=0, le=schema.MOST_WIDTH, description="units of a layer between backbone and pooling; 0: none"
+    )
+    embedding: int = Field(ge=2, le=schema.MOST_WIDTH, description="dimensions of the embedding")
     protocol: classes.Protocol
     stopping: early_stopping.Stopping = Field(description="of each fold")
-    losses: dict[str, LossParams] = Field(description="by their names in stages/core/losses/metric.py")
-    poolings: dict[str, Values] = Field(description="by their names in stages/core/gsp/poolings/build.py; their values")
-    ridge: float = Field(gt=0, description="ridge regularisation of the zero-shot loss's predictor")
-    scale: float = Field(gt=0, description="factor of the zero-shot loss's logits")
-    learning_rate: float = Field(gt=0, description="of Adam, for all but the proxies")
-    weight_decay: float = Field(ge=0, description="Adam's own (coupled) decay")
+    losses: dict[schema.Name, LossParams] = Field(description="by their names in stages/core/losses/metric.py")
+    poolings: dict[schema.Name, Values] = Field(
+        description="by their names in stages/core/gsp/poolings/build.py; their values"
+    )
+    ridge: schema.Factor = Field(description="ridge regularisation of the zero-shot loss's predictor")
+    scale: schema.Factor = Field(description="factor of the zero-shot loss's logits")
+    learning_rate: schema.Rate = Field(description="of Adam, for all but the proxies")
+    weight_decay: schema.Decay = Field(description="Adam's own (coupled) decay")
     precision: device.Precision
     augmentation: Augmentation | None = Field(description="of training images; null: the images as they are")
-    batch: int = Field(ge=1, description="images per forward pass of an evaluation")
-    pictures: int = Field(ge=1, description="test classes to show weights of")
+    batch: schema.BatchSize = Field(description="images per forward pass of an evaluation")
+    pictures: schema.Count = Field(description="test classes to show weights of")
+
+    @field_validator("losses")
+    @classmethod
+    def losses_exist(cls, losses: dict[str, LossParams]) -> dict[str, LossParams]:
+        for name, loss in losses.items():
+            metric.check(name, loss.values)
+        return losses
+
+    @field_validator("poolings")
+    @classmethod
+    def poolings_exist(cls, poolings: dict[str, Values]) -> dict[str, Values]:
+        for name, values in poolings.items():
+            build.check(name, values)
+        return poolings
+
+    def fits(self, lists: Lists) -> None:
+        """ValueError for a run of params.yaml with a loss, a pooling or values that are not here."""
+        for name, run in lists.gsp_runs.items():
+            _, _, values = configure(run, self)
+            try:
+                build.check(run.pooling, values)
+            except ValueError as error:
+                raise ValueError(f"gsp_runs.{name}.values: {error}") from error
 
 
 def configure(run: Run, params: Params) -> tuple[LossParams, Objective, dict]:

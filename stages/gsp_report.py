@@ -7,8 +7,9 @@ Writes  index.html     everything, self-contained
 """
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from stages.core.gsp.report import contents
 from stages.core.report import page
@@ -26,9 +27,14 @@ NOTE = (
 FORMS = (("single", "one fold"), ("mean", "folds averaged"), ("concat", "folds side by side"))
 
 
+Metric = Annotated[str, StringConstraints(pattern=r"^(map_at_r|r_precision|recall_at_[1-9][0-9]{0,5})$")]
+
+
 class Params(schema.Section):
     thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, px")
-    metrics: list[str] = Field(min_length=1, description="shown for each form: map_at_r, r_precision, recall_at_<k>")
+    metrics: list[Metric] = Field(
+        min_length=1, max_length=100, description="shown for each form: map_at_r, r_precision, recall_at_<k>"
+    )
 
 
 def read_curves(file: Path, runs: dict[str, Run]) -> list[dict]:

@@ -28,23 +28,25 @@ class Tokens(schema.Section):
     """Poolings over bags of tokens, half of which say nothing (Fig. 3a)."""
 
     world: World
-    dim: int = Field(ge=1, description="numbers of a token's vector")
-    per_class: int = Field(ge=2, description="bags of each class in a batch")
-    unseen: int = Field(ge=2, description="bags of each class to validate on, and as many to test on")
-    margin: float = Field(gt=0, description="distance that pairs of different classes should keep")
-    prototypes: int = Field(ge=1, description="trained prototypes of gsp")
+    dim: schema.Width = Field(description="numbers of a token's vector")
+    per_class: int = Field(ge=2, le=10_000, description="bags of each class in a batch")
+    unseen: int = Field(ge=2, le=100_000, description="bags of each class to validate on, and as many to test on")
+    margin: float = Field(gt=0, le=100, description="distance that pairs of different classes should keep")
+    prototypes: schema.Width = Field(description="trained prototypes of gsp")
     mu: float = Field(gt=0, le=1, description="share of a bag that gsp keeps")
-    epsilon: float = Field(gt=0, description="sharpness of the choice")
+    epsilon: schema.Factor = Field(description="sharpness of the choice")
     zero_shot: float = Field(gt=0, lt=1, description="share of the zero-shot loss in gsp-zs")
-    learning_rate: float = Field(gt=0, description="of Adam")
+    learning_rate: schema.Rate = Field(description="of Adam")
     stopping: early_stopping.Stopping = Field(description="of each pooling")
 
 
 class Toy(schema.Section):
     """A drawn map of colours: what a selection keeps of it (Fig. 2)."""
 
-    mu: list[float] = Field(min_length=1, description="shares of the map that are kept, a picture each")
-    epsilon: float = Field(gt=0, description="sharpness of the choice")
+    mu: list[schema.Share] = Field(
+        min_length=1, max_length=20, description="shares of the map that are kept, a picture each"
+    )
+    epsilon: schema.Factor = Field(description="sharpness of the choice")
 
 
 class Params(schema.Section):

@@ -34,9 +34,11 @@ BLOCK = 256
 class PerClass(schema.Section):
     """How many images the embedded tasks draw for each class."""
 
-    digits: int = Field(ge=2, description="images of each digit, at most (there are 174 to 183)")
-    glyphs: int = Field(ge=2, description="images of each character; every font is used once before one is used again")
-    patches: int = Field(ge=2, description="crops of each place")
+    digits: int = Field(ge=2, le=1_000_000, description="images of each digit, at most (there are 174 to 183)")
+    glyphs: int = Field(
+        ge=2, le=1_000_000, description="images of each character; every font is used once before one is used again"
+    )
+    patches: int = Field(ge=2, le=1_000_000, description="crops of each place")
 
 
 class Params(schema.Section):

@@ -17,7 +17,7 @@ from stages.core.store.collection import open_features, read_tables
 
 
 class Params(schema.Section):
-    neighbours: int = Field(ge=1, description="how many per image")
+    neighbours: schema.Count = Field(description="how many per image")
 
 
 def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists) -> str:

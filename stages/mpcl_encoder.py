@@ -15,9 +15,11 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stages.core.compute import device
+from stages.core.encoder import networks
+from stages.core.encoder.arguments import Arguments
 from stages.core.encoder.config import Config
 from stages.core.encoder.model import save
 from stages.core.encoder.views import Augmentation
@@ -39,30 +41,44 @@ PIXEL_MEAN = PIXEL_STD = (0.5, 0.5, 0.5)
 class Network(schema.Section):
     """The network of runs that start at random."""
 
-    architecture: str = Field(description="a timm name")
-    kwargs: dict[str, int | float | bool | str] = Field(description="further arguments of its constructor")
-    side: int = Field(ge=8, description="side of the input, px")
+    architecture: networks.Architecture = Field(description="a timm name")
+    kwargs: Arguments = Field(description="further arguments of its constructor")
+    side: schema.Side = Field(description="side of the input, px")
+
+    @model_validator(mode="after")
+    def can_be_built(self) -> "Network":
+        networks.require_buildable(self.architecture, self.kwargs)
+        return self
 
 
 class Params(schema.Section):
     images: dict[schema.Name, Part] | None = Field(description="tasks and their part; null: train of all")
     network: Network = Field(description="of runs that start at random; the others bring their own")
-    epochs: int = Field(ge=1, description="epochs over the chosen images")
-    batch: int = Field(ge=2, description="images, each in two views, over all devices together")
-    warmup: float = Field(ge=0, description="epochs in which the rate rises to its full value")
+    epochs: schema.Epochs = Field(description="epochs over the chosen images")
+    batch: int = Field(ge=2, le=schema.MOST_BATCH, description="images, each in two views, over all devices together")
+    warmup: schema.Warmup = Field(description="epochs in which the rate rises to its full value")
     precision: device.Precision
     views: list[Annotated[Augmentation, Field(description="what is drawn for that view")]] = Field(
         min_length=2, max_length=2, description="the first view of an image, and the second"
     )
-    epsilon: float = Field(
-        gt=0, description="temperature of the balance between heads; small ones follow the accuracies closely"
+    epsilon: schema.Factor = Field(
+        description="temperature of the balance between heads; small ones follow the accuracies closely"
     )
     dropout: float = Field(ge=0, lt=1, description="in the projectors, for the variant dropout")
-    orthogonal: float = Field(ge=0, description="weight of the heads' overlap, for the variant orthogonal")
+    orthogonal: schema.Weight = Field(description="weight of the heads' overlap, for the variant orthogonal")
     least_spread: float = Field(ge=0, le=1, description="features less spread than this have collapsed: training stops")
     moco_v2: MocoV2Params | None = Field(description="MoCo v2; null where no run takes it")
     moco_v3: MocoV3Params | None = Field(description="MoCo v3; null where no run takes it")
     barlow_twins: BarlowTwinsParams | None = Field(description="Barlow Twins; null where no run takes it")
+
+    def fits(self, lists: Lists) -> None:
+        """ValueError for a task that params.yaml does not list, and for a run whose framework is null here."""
+        if unknown := set(self.images or {}) - set(lists.tasks):
+            raise ValueError(
+                f"mpcl_encoder.images names {', '.join(sorted(unknown))}; known tasks: {', '.join(lists.tasks)}"
+            )
+        for run in lists.mpcl.values():
+            self.framework(run.framework)
 
     def framework(self, name: str) -> FrameworkParams:
         """The section of a framework; ValueError where it is null, or a queue that the batch does not divide."""

@@ -36,13 +36,22 @@ PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its
 class Params(schema.Section):
     tasks: list[schema.Name] | None = Field(description="null: every task that has labels")
     precision: device.Precision
-    batch: int = Field(ge=1, description="images per forward pass")
-    neighbours: int = Field(ge=1, description="nearest images that vote in k-NN")
-    temperature: float = Field(gt=0, description="of their votes, exp(cosine / temperature)")
+    batch: schema.BatchSize = Field(description="images per forward pass")
+    neighbours: schema.Count = Field(description="nearest images that vote in k-NN")
+    temperature: schema.Temperature = Field(description="of their votes, exp(cosine / temperature)")
     view: Augmentation = Field(description="alignment compares two such views of an image")
     linear: Recipe = Field(description="a classifier on the frozen encoder")
     fine_tuning: Recipe | None = Field(description="the encoder trains with its classifier; null leaves it out")
-    shares: list[float] = Field(description="of the labelled images of each class, one fine-tuning each")
+    shares: list[schema.Share] = Field(
+        max_length=100, description="of the labelled images of each class, one fine-tuning each"
+    )
+
+    def fits(self, lists: Lists) -> None:
+        """ValueError for a task that params.yaml does not list."""
+        if unknown := set(self.tasks or []) - set(lists.tasks):
+            raise ValueError(
+                f"mpcl_probe.tasks names {', '.join(sorted(unknown))}; known tasks: {', '.join(lists.tasks)}"
+            )
 
     @field_validator("linear")
     @classmethod
@@ -112,8 +121,7 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     # Dozens of small fits: a line for each of their epochs would bury the rest; progress speaks for the long ones.
     logging.getLogger("stages.core.training.loop").setLevel(logging.WARNING)
     tasks = list(lists.tasks)
-    if unknown := set(params.tasks or []) - set(tasks):
-        raise ValueError(f"mpcl_probe.tasks names {', '.join(sorted(unknown))}; known tasks: {', '.join(tasks)}")
+    params.fits(lists)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     asked = set(collection.tasks[~collection.is_train & (collection.labels >= 0)])
     labelled = [task for task in params.tasks or tasks if task in asked]

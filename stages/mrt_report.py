@@ -29,7 +29,13 @@ TOTAL = "all that train"
 
 
 class Params(schema.Section):
-    attention_of: str = Field(description="the fusion whose attention is summed up")
+    attention_of: schema.Name = Field(description="the fusion whose attention is summed up")
+
+    def fits(self, lists: Lists) -> None:
+        """ValueError for a fusion that params.yaml does not list, or that has no attention."""
+        known = [name for name in lists.fusions if name != "average"]
+        if lists.mrt and self.attention_of not in known:
+            raise ValueError(f"mrt_report.attention_of is {self.attention_of!r}; known here: {', '.join(known)}")
 
 
 def count_rows(images: Path, lists: Lists) -> list[dict]:

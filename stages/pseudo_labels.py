@@ -22,8 +22,10 @@ from stages.core.store.collection import open_features, read_tables
 
 
 class Params(schema.Section):
-    max_iterations: int = Field(ge=1, description="Lloyd stops earlier when no label changes")
-    exchanges: int = Field(ge=0, description="rounds of dissolving some clusters to split others; 0: plain k-means")
+    max_iterations: schema.Count = Field(description="Lloyd stops earlier when no label changes")
+    exchanges: int = Field(
+        ge=0, le=10_000, description="rounds of dissolving some clusters to split others; 0: plain k-means"
+    )
 
 
 def means(vectors: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:

@@ -23,8 +23,10 @@ from stages.core.store.collection import open_features, read_tables
 
 class Params(schema.Section):
     whitening: Literal["none", "half", "full"] = Field(description="of the features before they are clustered")
-    whitened_dim: int = Field(ge=1, description="dimensions kept by it (fewer where the data allow fewer)")
-    largest: int = Field(ge=1, description="how many seeds to draw (fewer images: all): no granularity is finer")
+    whitened_dim: schema.Width = Field(description="dimensions kept by it (fewer where the data allow fewer)")
+    largest: int = Field(
+        ge=1, le=100_000_000, description="how many seeds to draw (fewer images: all): no granularity is finer"
+    )
 
 
 def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists, seed: int) -> str:

@@ -27,8 +27,8 @@ from stages.core.training.history import write_history
 
 
 class Params(schema.Section):
-    width: int = Field(ge=1, description="hidden units D' of each bottleneck")
-    start_std: float = Field(gt=0, description="standard deviation of Q and K at the start")
+    width: schema.Width = Field(description="hidden units D' of each bottleneck")
+    start_std: float = Field(gt=0, le=10, description="standard deviation of Q and K at the start")
     full: classification.ClassifierSettings = Field(description="all weights of the encoder train")
     one: classification.ClassifierSettings = Field(description="one random adaptor set trains")
     many: classification.ClassifierSettings = Field(description="a random set for each granularity, with their fusion")

@@ -37,14 +37,16 @@ RESIDENT_BYTES = 2 * 2**30
 
 
 class Params(schema.Section):
-    hidden: int = Field(ge=1, description="rows of W: dimensions of the embedding")
+    hidden: schema.Width = Field(description="rows of W: dimensions of the embedding")
     sigmas: list[Annotated[float, Field(gt=0, le=LARGEST_SIGMA)]] = Field(
-        min_length=1, description="factors of the loss, a training each; the last is that of the model handed out"
+        min_length=1,
+        max_length=100,
+        description="factors of the loss, a training each; the last is that of the model handed out",
     )
-    learning_rate: float = Field(gt=0, description="of Adam")
-    steps: int = Field(ge=1, description="full-batch steps")
-    evaluate_every: int = Field(ge=1, description="steps between two evaluations on the test pairs")
-    largest_k: int = Field(ge=1, description="aR@k is computed for k = 1 to this")
+    learning_rate: schema.Rate = Field(description="of Adam")
+    steps: schema.Steps = Field(description="full-batch steps")
+    evaluate_every: schema.Steps = Field(description="steps between two evaluations on the test pairs")
+    largest_k: schema.Count = Field(description="aR@k is computed for k = 1 to this")
 
 
 def unit(vectors: Tensor) -> Tensor:

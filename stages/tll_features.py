@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from stages.core.compute import device
@@ -24,14 +24,28 @@ from stages.core.tll.extractors.published import published
 
 
 class Params(schema.Section):
-    batch: int = Field(ge=1, description="images per forward pass")
+    batch: schema.BatchSize = Field(description="images per forward pass")
     precision: device.Precision
     flips: bool = Field(
         description="train on mirrored pairs too, as the published code does; letters must not be mirrored"
     )
-    extractors: dict[str, Extractor] = Field(
+    extractors: dict[schema.Name, Extractor] = Field(
         description="beside the published ones of stages/core/tll/extractors/extractors.csv"
     )
+
+    @field_validator("extractors")
+    @classmethod
+    def can_be_built(cls, extractors: dict[str, Extractor]) -> dict[str, Extractor]:
+        for extractor in extractors.values():
+            if extractor.library != "encoder":
+                with torch.device("meta"):
+                    layers.build(extractor)
+        return extractors
+
+    def fits(self, lists: Lists) -> None:
+        """ValueError for a study of params.yaml with an extractor that is not known."""
+        for study in lists.tll.values():
+            chosen(self, study.extractor)
 
 
 def chosen(params: Params, name: str) -> Extractor:

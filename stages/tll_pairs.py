@@ -32,7 +32,7 @@ class Params(schema.Section):
     faces: Literal["keep", "drop", "only"] = Field(
         description="what to do with a folder's pairs that have a face on both sides; drop and only need OpenCV"
     )
-    per_character: int = Field(ge=1, description="embedded pairs of each character, in fonts of two families")
+    per_character: schema.Count = Field(description="embedded pairs of each character, in fonts of two families")
     places: int = Field(ge=1, le=70, description="places in each embedded photograph, one pair a rendition")
 
 

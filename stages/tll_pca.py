@@ -26,11 +26,11 @@ from stages.core.tll.adaptation import descriptors, reduction
 
 
 class Params(schema.Section):
-    components: int = Field(ge=1, description="dimensions kept")
+    components: schema.Width = Field(description="dimensions kept")
     fit: Literal["train", "all"] = Field(
         description="train: each run on its own training pairs; all: once, test pairs included, as published"
     )
-    runs: int = Field(ge=1, description="random splits, each with a training run of its own")
+    runs: int = Field(ge=1, le=10_000, description="random splits, each with a training run of its own")
     test_share: float = Field(gt=0, lt=1, description="of the pairs, tested in a run and not trained on")
 
 

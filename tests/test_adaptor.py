@@ -11,7 +11,8 @@ from tests.helpers.small import lists, write_encoder, write_images
 
 
 def params(**changes):
-    return adaptor.Params(width=8, **classifier(**changes))
+    # Copied in, so that a test may go beyond the bounds.
+    return adaptor.Params(width=8, **classifier()).model_copy(update=changes)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ SHARED = {
     "runner": ("compute", "sources", "store"),
     "clustering": ("compute",),
     "retrieval": ("compute",),
-    "losses": ("compute",),
+    "losses": ("compute", "runner"),
     "encoder": ("compute", "runner", "store"),
     "selection": ("compute", "encoder", "retrieval", "runner", "store"),
     "training": ("compute", "runner", "store"),
@@ -234,6 +234,8 @@ def test_stages__what_the_command_reads_is_a_dependency(stage):
 def test_stages__sources_that_read_a_list_depend_on_it(stage):
     """A stage that gathers items must rerun when the list changes: DVC sees a folder, not which names belong in it."""
     source = (ROOT / f"stages/{stage}.py").read_text()
+    # What refuses values before a run decides nothing about the run's results.
+    source = re.sub(r"    def fits\(self.*?(?=\n    (?:def |@)|\n\n\n)", "", source, flags=re.DOTALL)
     declared = set(map(str, body(stage)["params"]))
     for name in ("tasks", "fusions", "distillations", "supervised_models", "models", "mpcl", "tll", "mrt"):
         # One that reads only its own item depends on that item.

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -153,9 +155,15 @@ def test_read_tensors__names_a_file_that_is_damaged_or_no_table(tmp_path):
         read_backbone(tmp_path / "list.pth", "vit_tiny_patch16_224")
 
 
-def test_build__names_similar_architectures(tmp_path):
+def test_read_backbone__does_not_wait_for_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "weights.pth")
+    with pytest.raises(ValueError, match=r"weights.pth is missing or damaged \(it is a pipe"):
+        read_backbone(tmp_path / "weights.pth", "vit_tiny_patch16_224")
+
+
+def test_params__name_similar_architectures():
     with pytest.raises(ValueError, match=r"timm does not know 'vit_smal_patch16'; similar names: .*vit_small_patch16"):
-        build(params(source="timm", architecture="vit_smal_patch16", side=32), tmp_path)
+        params(source="timm", architecture="vit_smal_patch16", side=32)
 
 
 @pytest.mark.parametrize(

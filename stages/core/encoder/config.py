@@ -1,13 +1,17 @@
 """What it takes to build a model again: its `config.json`."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stages.core.encoder.arguments import Arguments
+from stages.core.runner.schema import MOST_SIDE, MOST_WIDTH, Deviation, Mean, Name, Width
 from stages.core.store.reading import reading
+from stages.core.store.untrusted import read_text, require_plain
 
 Fusion = Literal["average", "attention"]
+Pixels = Annotated[int, Field(ge=1, le=MOST_SIDE, strict=True)]
 # A model's folder may be of a stage or a user's own, which nobody should be told to delete.
 WHOLE_FOLDER = "run the stage that writes it, or name a folder with a model's config.json and weights.safetensors"
 
@@ -27,9 +31,11 @@ class Attention(BaseModel):
 class AdaptorConfig(BaseModel):
     """The adaptor sets behind every block, and how they are fused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    names: list[str] = Field(min_length=1, description="of the adaptor sets, in the order of their weights")
-    width: int = Field(ge=1, description="hidden units D' of each bottleneck")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    names: list[Name] = Field(
+        min_length=1, max_length=256, description="of the adaptor sets, in the order of their weights"
+    )
+    width: Width = Field(description="hidden units D' of each bottleneck")
     fusion: Fusion = Field(description="the sets' mean, or an attention that has learnt")
     attention: Attention = Field(Attention(), description="of the fusion `attention`")
 
@@ -37,22 +43,23 @@ class AdaptorConfig(BaseModel):
 class Config(BaseModel):
     """What it takes to build the model again: a timm architecture with its arguments, the input, the adaptors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    architecture: str = Field(description="a timm name")
-    kwargs: dict[str, int | float | bool | str] = Field({}, description="further arguments of its constructor")
-    size: int = Field(ge=1, description="side of the input, px")
-    resize: int = Field(
-        ge=1, description="side of the square an image is brought to first, px; the centre of it is the input"
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    architecture: str = Field(max_length=200, description="a timm name")
+    kwargs: Arguments = Field({}, description="further arguments of its constructor")
+    size: Pixels = Field(description="side of the input, px")
+    resize: Pixels = Field(
+        description="side of the square an image is brought to first, px; the centre of it is the input",
     )
-    scaled: int | None = Field(
-        None, ge=1, description="side to which the input is scaled for the network, px; null: it is taken as it is"
+    scaled: Pixels | None = Field(
+        None,
+        description="side to which the input is scaled for the network, px; null: it is taken as it is",
     )
     mirrored: bool = Field(False, description="the embedding is the mean of the input's and of its mirror image's")
-    mean: tuple[float, float, float] = Field(description="of the input's channels, in 0..1")
-    std: tuple[float, float, float] = Field(description="of the input's channels, in 0..1")
+    mean: tuple[Mean, Mean, Mean] = Field(description="of the input's channels, in 0..1")
+    std: tuple[Deviation, Deviation, Deviation] = Field(description="of the input's channels, in 0..1")
     adaptors: AdaptorConfig | None = Field(None, description="null for the plain encoder")
     reduced: int | None = Field(
-        None, ge=1, description="dimensions of a linear reduction behind the encoder; null: none"
+        None, ge=1, le=MOST_WIDTH, description="dimensions of a linear reduction behind the encoder; null: none"
     )
 
     @property
@@ -62,6 +69,16 @@ class Config(BaseModel):
 
 
 def read_config(folder: Path) -> Config:
+    """The config of a model's folder; ValueError names the file where it is missing, damaged or senseless."""
     file = folder / "config.json"
     with reading(file, WHOLE_FOLDER):
-        return Config.model_validate_json(file.read_text(encoding="utf-8"))
+        config = Config.model_validate_json(read_own(file))
+        if config.resize < config.size:
+            raise ValueError(f"resize is {config.resize}, smaller than size, {config.size}")
+        return config
+
+
+def read_own(file: Path) -> str:
+    """The text of a file that is to lie in a model's folder itself."""
+    require_plain(file)
+    return read_text(file)

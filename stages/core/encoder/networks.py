@@ -1,19 +1,52 @@
 """Networks by timm name: built without weights, and where their residual blocks stand."""
 
+import copy
+import difflib
 import re
+from typing import Annotated
 
 import timm
 import torch
+from pydantic import AfterValidator
 from torch import nn
 
+from stages.core.encoder import arguments
+
 SHORT = 128  # patches
+MOST_PARAMETERS = 20_000_000_000  # three times the largest network that timm has
+
+
+def known(architecture: str) -> str:
+    """The architecture as it is; ValueError with similar names where timm's own list does not have it.
+
+    timm would also take the name of a folder (`local-dir:`) or of a repository, which it would download (`hf-hub:`).
+    """
+    if not re.fullmatch(r"\w{1,100}(\.\w{1,100})?", architecture, re.ASCII) or not timm.is_model(architecture):
+        similar = ", ".join(difflib.get_close_matches(architecture[:100], timm.list_models(), 5, 0))
+        raise ValueError(f"timm does not know {architecture[:200]!r}; similar names: {similar}")
+    return architecture
+
+
+Architecture = Annotated[str, AfterValidator(known)]
+
+
+def require_buildable(architecture: str, kwargs: dict[str, int | float | bool | str]) -> None:
+    """ValueError for a network that cannot be built, or is larger than any there is. No memory is taken for weights."""
+    with torch.device("meta"):
+        count = sum(parameter.numel() for parameter in build_network(architecture, kwargs).parameters())
+    if count > MOST_PARAMETERS:
+        raise ValueError(
+            f"{architecture!r} with {kwargs} has {count:,} parameters; at most {MOST_PARAMETERS:,} are built"
+        )
 
 
 def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
     """The timm network without weights and classifier; ValueError where timm does not know it."""
+    known(architecture)
+    arguments.safe(kwargs)
     try:
         network = timm.create_model(architecture, pretrained=False, num_classes=0, **kwargs)
-    except (RuntimeError, TypeError, AssertionError) as error:
+    except Exception as error:  # the constructors raise what comes; whatever it was, these arguments must change
         similar = ", ".join([*timm.list_models("vit_*patch16_224*")[:8], "resnet50"])
         raise ValueError(
             f"timm cannot build {architecture!r} with {kwargs} ({error}); known are, say: {similar}"
@@ -58,17 +91,15 @@ def block_dims(backbone: nn.Module, size: int) -> list[int]:
     places = residual_blocks(backbone)
     if getattr(backbone, "cls_token", None) is not None:
         return [backbone.num_features] * len(places)
+    # Only shapes are asked for, so neither weights nor maps are computed: a copy that has none answers.
+    tensors = [*backbone.parameters(), *backbone.buffers()]
+    backbone = copy.deepcopy(backbone, {id(tensor): tensor.to("meta") for tensor in tensors})
+    places = residual_blocks(backbone)
     dims: dict[int, int] = {}
     channel = -1 if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else 1
-    hooks = [
+    for i, (parent, key) in enumerate(places):
         parent._modules[key].register_forward_hook(
             lambda _, __, output, i=i: dims.update({i: output.shape[channel if output.ndim == 4 else -1]})
         )
-        for i, (parent, key) in enumerate(places)
-    ]
-    was_training = backbone.training
-    backbone.eval().forward_features(torch.zeros(1, 3, size, size))
-    backbone.train(was_training)
-    for hook in hooks:
-        hook.remove()
+    backbone.eval().forward_features(torch.zeros(1, 3, size, size, device="meta"))
     return [dims[i] for i in range(len(places))]

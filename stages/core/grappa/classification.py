@@ -13,6 +13,7 @@ from stages.core.compute import device, processes
 from stages.core.encoder.model import Model
 from stages.core.encoder.views import Augmentation, augment
 from stages.core.losses.norm_softmax import norm_softmax
+from stages.core.runner.schema import Factor
 from stages.core.store import arrays
 from stages.core.training.loop import AdamSettings, Batch, Loader, Schedule, Watch, fit
 
@@ -20,7 +21,7 @@ from stages.core.training.loop import AdamSettings, Batch, Loader, Schedule, Wat
 class ClassifierSettings(AdamSettings):
     """Learning to tell classes apart with the norm-softmax loss."""
 
-    gamma: float = Field(gt=0, description="scale of the cosines in the softmax")
+    gamma: Factor = Field(description="scale of the cosines in the softmax")
     precision: device.Precision
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 

@@ -19,7 +19,7 @@ from stages.core.encoder.model import Model
 from stages.core.encoder.views import Augmentation, augment
 from stages.core.losses.barlow_twins import barlow_twins
 from stages.core.retrieval.neighbours import nearest
-from stages.core.runner.schema import Section
+from stages.core.runner.schema import MOST_BATCH, Count, Decay, Epochs, Factor, Rate, Section, Warmup, Weight, Width
 from stages.core.store import arrays
 from stages.core.training.loop import Batch, Loader, Read, Schedule, fit
 
@@ -27,22 +27,20 @@ from stages.core.training.loop import Batch, Loader, Read, Schedule, fit
 class TwinSettings(Section):
     """Learning from pairs with the Barlow Twins loss."""
 
-    epochs: int = Field(ge=1, description="epochs over the training images")
-    batch: int = Field(ge=2, description="pairs of a batch")
-    learning_rate: float = Field(gt=0, description="of LARS, for 256 pairs; scaled with batch / 256")
-    weight_decay: float = Field(ge=0, description="of matrices; biases and norms have none")
-    warmup: float = Field(ge=0, description="epochs in which the rate rises to its full value")
-    beta: float = Field(ge=0, description="weight of the off-diagonal correlations")
-    scale: float = Field(
-        gt=0, description="factor on the loss; LARS takes it out of Q and K, the projector's norms feel it"
-    )
-    projector: list[int] = Field(min_length=1, description="widths of the throw-away projector")
+    epochs: Epochs = Field(description="epochs over the training images")
+    batch: int = Field(ge=2, le=MOST_BATCH, description="pairs of a batch")
+    learning_rate: Rate = Field(description="of LARS, for 256 pairs; scaled with batch / 256")
+    weight_decay: Decay = Field(description="of matrices; biases and norms have none")
+    warmup: Warmup = Field(description="epochs in which the rate rises to its full value")
+    beta: Weight = Field(description="weight of the off-diagonal correlations")
+    scale: Factor = Field(description="factor on the loss; LARS takes it out of Q and K, the projector's norms feel it")
+    projector: list[Width] = Field(min_length=1, max_length=20, description="widths of the throw-away projector")
 
 
 class Pairs(TwinSettings):
     """Learning a fusion, or whole adaptor sets, from two views of each image as a pair."""
 
-    start_std: float = Field(gt=0, description="standard deviation of Q and K at the start")
+    start_std: float = Field(gt=0, le=10, description="standard deviation of Q and K at the start")
     precision: device.Precision
     augmented: Literal["both", "second"] = Field(description="which of a pair is augmented; the other is cropped only")
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
@@ -51,7 +49,7 @@ class Pairs(TwinSettings):
 class NeighbourPairs(Pairs):
     """Learning a fusion from pairs of an image and one of its nearest neighbours."""
 
-    neighbours: int = Field(ge=1, description="the partner is drawn from this many nearest ones")
+    neighbours: Count = Field(description="the partner is drawn from this many nearest ones")
     refresh: bool = Field(
         description="rebuild the graph before every epoch but the first; false keeps the encoder's (the static variant)"
     )

@@ -9,11 +9,15 @@ the library averages the active ones, and `xbm` builds on it.
 
 import inspect
 from collections.abc import Callable
+from typing import Annotated
 
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field
 from pytorch_metric_learning import distances, losses, miners
 from torch import Tensor, nn
+
+from stages.core.runner.schema import MOST_STEPS, Factor, Temperature, check_values
 
 SAME = 1 - 1e-5  # a cosine above it is an image met with itself
 
@@ -142,14 +146,42 @@ KNOWN: dict[str, Callable[..., nn.Module]] = {
 }
 
 
+Margin = Annotated[float, Field(ge=0, le=100)]
+# What each value of a loss may be; a value means the same wherever it is taken.
+VALUES = {
+    **dict.fromkeys(["margin", "positive_margin", "negative_margin"], Margin),
+    **dict.fromkeys(["alpha", "beta"], Factor),
+    "base": Annotated[float, Field(ge=-1, le=1)],  # a cosine
+    "epsilon": Margin | None,
+    "memory": Annotated[int, Field(ge=1, le=100_000_000)],
+    "normalise": bool,
+    "start": Annotated[int, Field(ge=0, le=MOST_STEPS)],
+    "temperature": Temperature,
+}
+
+
 def build(name: str, embedding_size: int, classes: int, **values: object) -> nn.Module:
     """The loss of that name: a module from (embeddings, labels) to a scalar.
 
     ValueError lists the known names, or the values that this loss takes.
     """
+    require(name, values)
+    return KNOWN[name](embedding_size, classes, **values)
+
+
+def check(name: str, values: dict[str, object]) -> None:
+    """ValueError where params.yaml has an unknown loss, values other than it takes, or out of their bounds."""
+    require(name, values)
+    try:
+        check_values(values, VALUES)
+    except ValueError as error:
+        raise ValueError(f"loss {name!r}: {error}") from error
+
+
+def require(name: str, values: dict[str, object]) -> None:
+    """ValueError for a name that is not known, or values other than this loss takes."""
     if name not in KNOWN:
         raise ValueError(f"no loss {name!r}; known: {', '.join(sorted(KNOWN))}")
     taken = list(inspect.signature(KNOWN[name]).parameters)[2:]
     if set(values) != set(taken):
         raise ValueError(f"loss {name!r} takes {', '.join(taken)}; met {', '.join(values) or 'none'}")
-    return KNOWN[name](embedding_size, classes, **values)

@@ -14,7 +14,7 @@ from stages.core.compute.blocks import blocks
 from stages.core.encoder.views import Augmentation, augment, centre_crop
 from stages.core.mpcl.trainable import TrainableEncoder
 from stages.core.retrieval.neighbours import nearest
-from stages.core.runner.schema import Section
+from stages.core.runner.schema import BatchSize, Decay, Epochs, Rate, Section
 from stages.core.store import arrays
 from stages.core.training.loop import Batch, Loader, Schedule, batches, fit
 
@@ -24,11 +24,13 @@ Labels = Int64[np.ndarray, " image"]
 class Recipe(Section):
     """How a linear classifier is fitted on an encoder, alone or together with it."""
 
-    epochs: int = Field(ge=1, description="epochs over the labelled images")
-    batch: int = Field(ge=1, description="images of a batch")
-    classifier_rate: float = Field(gt=0, description="learning rate of SGD with momentum 0.9; a cosine leads to 0")
-    encoder_rate: float = Field(ge=0, description="learning rate of the encoder; 0 leaves it as it is: a linear probe")
-    weight_decay: float = Field(ge=0, description="of all that trains")
+    epochs: Epochs = Field(description="epochs over the labelled images")
+    batch: BatchSize = Field(description="images of a batch")
+    classifier_rate: Rate = Field(description="learning rate of SGD with momentum 0.9; a cosine leads to 0")
+    encoder_rate: float = Field(
+        ge=0, le=1000, description="learning rate of the encoder; 0 leaves it as it is: a linear probe"
+    )
+    weight_decay: Decay = Field(description="of all that trains")
     augmentation: Augmentation | None = Field(description="null with a frozen encoder: its features are computed once")
 
 

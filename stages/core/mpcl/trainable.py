@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from stages.core.compute import device
 from stages.core.encoder.config import Config, read_config
 from stages.core.encoder.networks import build_network
-from stages.core.encoder.weights import load_weights
+from stages.core.encoder.weights import load_module
 
 
 class TrainableEncoder(nn.Module):
@@ -62,6 +62,6 @@ def fix_patches(network: TrainableEncoder) -> None:
 
 def load(folder: Path, precision: device.Precision = "float32") -> TrainableEncoder:
     """The network saved in a folder, its weights in float32, on the CPU, as `encoder/model.py` saved it."""
-    network = TrainableEncoder(read_config(folder), precision)
-    load_weights(network, folder / "weights.safetensors")
+    config = read_config(folder)
+    network = load_module(lambda: TrainableEncoder(config, precision), folder)
     return network.float().requires_grad_(True)

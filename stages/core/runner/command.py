@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML, YAMLError
 
 from stages.core.compute import processes
-from stages.core.runner import compose, lists, merging, schema, words
+from stages.core.runner import compose, document, lists, merging, schema, words
 from stages.core.runner.lists import Lists
 from stages.core.runner.schema import Section
 from stages.core.store.writing import writing
@@ -27,6 +26,7 @@ from stages.core.store.writing import writing
 log = logging.getLogger("stages")
 STAGES = Path(__file__).parents[2]
 GRAPH = STAGES.parent / "dvc.yaml"
+SHOWN = 200  # letters of a wrong value
 
 
 def complaints(error: ValidationError, where: str) -> list[str]:
@@ -34,29 +34,36 @@ def complaints(error: ValidationError, where: str) -> list[str]:
     lines = []
     for item in error.errors():
         key = ".".join([where, *map(str, item["loc"])] if where else map(str, item["loc"]))
-        met = "" if item["type"] in ("missing", "extra_forbidden") or not item["loc"] else f" (met {item['input']!r})"
+        met = (
+            ""
+            if item["type"] in ("missing", "extra_forbidden") or not item["loc"]
+            else f" (met {shown(item['input'])})"
+        )
         message = {"missing": "is missing", "extra_forbidden": "is not a known key"}.get(item["type"], item["msg"])
         lines.append(f"  {key or 'lists'}: {message}{met}")
     return lines
 
 
+def shown(value: object) -> str:
+    """A value met, not more of it than helps to find it."""
+    return text if len(text := repr(value)) <= SHOWN else f"{text[:SHOWN]} ..."
+
+
 def read_params(file: Path) -> dict:
-    try:
-        values = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
-    except (OSError, YAMLError) as error:
-        raise ValueError(f"{file} cannot be read as YAML: {error}") from error
+    """The sections of params.yaml; ValueError names the file where it is none, or not fit to be read."""
+    values = document.values(document.text(file), str(file))
     if not isinstance(values, dict):
         raise ValueError(f"{file} holds no sections")
     return values
 
 
 def paths(values: dict, prefix: str = "") -> list[tuple[str, str]]:
-    """Every value named `path`, with its full key."""
+    """Every value that is a path, with its full key: those named `path`, and the weights of a study."""
     found = []
     for key, value in values.items():
         if isinstance(value, dict):
             found += paths(value, f"{prefix}{key}.")
-        elif key == "path" and isinstance(value, str):
+        elif isinstance(value, str) and (key == "path" or (key == "weights" and prefix.startswith("tll."))):
             found.append((f"{prefix}{key}", value))
     return found
 
@@ -80,9 +87,9 @@ def check(file: Path) -> None:
     compose.require(file)
     values = read_params(file)
     stages = sorted(path.stem for path in STAGES.glob("*.py") if path.stem != "__init__")
-    wrong = []
+    wrong, listed = [], None
     try:
-        Lists(**{key: value for key, value in values.items() if key not in stages})
+        listed = Lists(**{key: value for key, value in values.items() if key not in stages})
     except ValidationError as error:
         wrong += complaints(error, "")
     for stage in stages:
@@ -92,13 +99,18 @@ def check(file: Path) -> None:
         if stage not in values and is_off(stage, values):
             continue
         try:
-            params.model_validate(values.get(stage, {}))
+            section = params.model_validate(values.get(stage, {}))
+            if listed is not None and hasattr(section, "fits"):
+                section.fits(listed)
         except ValidationError as error:
             wrong += complaints(error, stage)
+        except ValueError as error:
+            wrong.append(f"  {error}")
     wrong += words.wrong(words.read(GRAPH), values)
     wrong += [f"  {key}: DVC's run cache does not see a key of this name; choose another" for key in dropped(values)]
     # What a stage makes (a pretrained encoder, say) need not be there yet.
-    given = [(key, path) for key, path in paths(values) if not path.startswith(tuple(f"data/{s}/" for s in stages))]
+    made = tuple(f"data/{stage}/" for stage in stages)
+    given = [(key, path) for key, path in paths(values) if not f"{path}/".startswith(made)]
     wrong += [f"  {key}: {path} does not exist" for key, path in given if not (file.parent / path).exists()]
     wrong += [
         f"  {key}: {path} holds {name!r}, a name that is not UTF-8, which DVC cannot track; rename it"
@@ -131,10 +143,12 @@ def stamp(file: Path) -> Path:
     """What is there once this very file has passed under these very sources, composed from these very values."""
     sources = [
         *sorted(STAGES.glob("*.py")),
-        *(Path(module.__file__) for module in (schema, lists, compose, merging, words)),
+        *(Path(module.__file__) for module in (schema, lists, compose, merging, document, words)),
+        Path(__file__),
+        GRAPH,
     ]
-    sources = [file, *compose.sources(file), *sources, Path(__file__), GRAPH]
-    state = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    given = [document.text(path).encode() for path in (file, *compose.sources(file))]
+    state = hashlib.sha256(b"".join([*given, *(path.read_bytes() for path in sources)])).hexdigest()
     return file.parent / ".work/checked" / state[:16]
 
 
@@ -213,13 +227,16 @@ def list_inputs(arguments: dict[str, Path | str]) -> list[Path]:
     return [value for name, value in arguments.items() if isinstance(value, Path) and name != "output"]
 
 
+def prepare(file: Path) -> None:
+    """Before a run: composes what is composed, and checks; what passes here needs no second look by its first stage."""
+    folder = file.parent.resolve()
+    compose.renew(folder)
+    compose.renew_missing(folder if (folder / "profiles").is_dir() else compose.root_of(folder))
+    check_and_stamp(file)
+
+
 if __name__ == "__main__":
     try:
-        # Before a run: what passes here needs no second look by its first stage.
-        params = Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml")
-        folder = params.resolve().parent
-        compose.renew(folder)
-        compose.renew_missing(folder if (folder / "profiles").is_dir() else compose.root_of(folder))
-        check_and_stamp(params)
+        prepare(Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml"))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -19,7 +19,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from stages.core.runner import merging
+from stages.core.runner import document, merging
 from stages.core.runner.lists import Lists
 
 FROM = "from"
@@ -37,7 +37,7 @@ def layers(profile: Path) -> list[tuple[Path, dict[str, Any]]]:
         if file in [met for met, _ in found]:
             circle = " from ".join([*(met.parent.name for met, _ in found), folder.name])
             raise ValueError(f"profiles go round in a circle: {circle}; take out one `from:`")
-        values = merging.parse(file.read_text(encoding="utf-8"), seen(file))
+        values = merging.parse(document.text(file, seen(file)), seen(file))
         other = values.pop(FROM, None)
         found.append((file, values))
         if other is None:
@@ -64,8 +64,8 @@ def root_of(profile: Path) -> Path:
 
 def sources(params: Path) -> list[Path]:
     """The files that a profile's params.yaml is composed from; none for one that is written by hand, as the root's."""
-    profile = params.resolve().parent
-    if not (profile / "values.yaml").exists():
+    profile = params.parent.resolve()
+    if not os.path.lexists(profile / "values.yaml"):
         return []
     return [root_of(profile) / "params.yaml", *(file for file, _ in layers(profile))]
 
@@ -94,7 +94,7 @@ def compose(profile: Path) -> str:
     """The text of the profile's params.yaml; ValueError says what is wrong with a values.yaml."""
     profile = profile.resolve()
     root, laid = root_of(profile), layers(profile)
-    values = merging.tree((root / "params.yaml").read_text(encoding="utf-8"))
+    values = merging.tree(document.text(root / "params.yaml", "params.yaml"))
     values = {key: rebased(item, root, profile, key == "tll") for key, item in values.items()}
     for file, over in laid:
         if "root" in over:
@@ -132,11 +132,11 @@ def renew(profile: Path) -> bool:
     A folder without values.yaml keeps the params.yaml that someone wrote there.
     """
     file = profile / "params.yaml"
-    if not (profile / "values.yaml").exists():
+    if not os.path.lexists(profile / "values.yaml"):
         require(file)
         return False
     text = compose(profile)
-    met = file.read_text(encoding="utf-8") if file.exists() else None
+    met = document.text(file) if file.exists() else None
     if met == text:
         return False
     if met is not None and not met.startswith(MARK):
@@ -166,13 +166,16 @@ def renew_missing(root: Path) -> None:
 
 def require(params: Path) -> None:
     """ValueError for a params.yaml that is not, or no longer, what the values.yaml beside it composes to."""
-    profile = params.resolve().parent
-    met = params.read_text(encoding="utf-8") if params.exists() else ""
-    if (profile / "values.yaml").exists():
+    profile = params.parent.resolve()
+    met = document.text(params) if params.exists() else ""
+    if os.path.lexists(profile / "values.yaml"):
         if met != compose(profile):
             state = "is not what values.yaml beside it composes to" if met else "has not been composed yet"
             raise ValueError(f"{params} {state}: renew it with `make compose PROFILE={profile.name}`")
-    elif met.startswith(MARK):
+        return
+    if met:
+        document.values(met, str(params))
+    if met.startswith(MARK):
         raise ValueError(
             f"{params} was composed, and the values.yaml beside it is gone: bring that back, or take out the first "
             "lines to keep this file as one that is written by hand"
@@ -183,7 +186,7 @@ def main() -> None:
     folders = list(map(Path, sys.argv[1:])) or sorted(file.parent for file in Path("profiles").glob("*/values.yaml"))
     try:
         for folder in folders:
-            if not (folder / "values.yaml").exists() and not (folder / "params.yaml").exists():
+            if not os.path.lexists(folder / "values.yaml") and not (folder / "params.yaml").exists():
                 known = sorted({file.parent.name for file in folder.resolve().parent.glob("*/*.yaml")})
                 raise ValueError(f"there is no profile {folder.name}; known here: {', '.join(known) or 'none'}")
             if renew(folder):

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from stages.core.runner.schema import Name, Section
+from stages.core.runner.schema import Count, Name, Section, Text, Weight
 from stages.core.sources.names import KNOWN
 
 # Each with the folder that DVC has to follow for it, beside those of its stage.
@@ -24,7 +24,7 @@ class Task(Section):
     source: Literal[KNOWN] = Field(
         description="an embedded task, a folder (or zip) of images, ImageNet's splits, or a public data set"
     )
-    path: str = Field(description="of its images; for embedded ones the lock file that pins their packages")
+    path: Text = Field(description="of its images; for embedded ones the lock file that pins their packages")
     # The one value with a default, for few tasks have it.
     unseen: bool = Field(False, description="evaluated and never trained on")
 
@@ -39,24 +39,26 @@ class Pretraining(Section):
     heads: int = Field(ge=1, le=64, description="projectors over the encoder")
     projectors: Literal["shared", "same", "different"] = Field(description="one hidden layer for all heads, or its own")
     variant: Literal["plain", "dropout", "mixed", "orthogonal"] = Field(description="Table II's alternatives")
-    contrast: float = Field(ge=0, description="lambda of the projector contrastive regularisation")
+    contrast: Weight = Field(description="lambda of the projector contrastive regularisation")
     balance: Literal["none", "literal", "neutral"] = Field(
         description="projector training balance: none, as printed, or scaled to mean 1"
     )
     start: Literal["random", "folder"] = Field(description="of the encoder: drawn, or the weights in a folder")
-    path: str = Field(description="the folder of an encoder; for a random start the lock file that pins timm's version")
+    path: Text = Field(
+        description="the folder of an encoder; for a random start the lock file that pins timm's version"
+    )
 
 
 class Study(Section):
     """One study of visual analogies (`tll`)."""
 
     source: Literal["analogies", "folder"] = Field(description="embedded pairs, or a folder of pairs")
-    path: str = Field(description="the folder of the pairs; for embedded pairs the lock file that pins their packages")
-    listed: str | None = Field(
+    path: Text = Field(description="the folder of the pairs; for embedded pairs the lock file that pins their packages")
+    listed: Text | None = Field(
         description="a CSV in the folder that lists the pairs; null pairs left/ and right/ by name"
     )
-    extractor: str = Field(description="a name of tll_features.extractors, or a published one")
-    weights: str = Field(description="a model folder, a safetensors file, or for published weights the lock file")
+    extractor: Text = Field(description="a name of tll_features.extractors, or a published one")
+    weights: Text = Field(description="a model folder, a safetensors file, or for published weights the lock file")
 
 
 class SupervisedModel(Section):
@@ -71,29 +73,38 @@ class SupervisedModel(Section):
 class Collage(Section):
     """Pictures of one task beside pictures of another; where both are one task, its listed classes are background."""
 
-    targets: str = Field(description="the task whose classes are to be told apart")
-    backgrounds: str = Field(description="the task of the three pictures beside")
-    background_classes: list[str] = Field(description="empty: all classes of the backgrounds' task")
-    copies: int = Field(ge=1, description="collages of each training target, with other backgrounds")
+    targets: Text = Field(description="the task whose classes are to be told apart")
+    backgrounds: Text = Field(description="the task of the three pictures beside")
+    background_classes: list[Text] = Field(max_length=10_000, description="empty: all classes of the backgrounds' task")
+    copies: Count = Field(description="collages of each training target, with other backgrounds")
+
+    @field_validator("background_classes")
+    @classmethod
+    def no_class_is_there_twice(cls, classes: list[str]) -> list[str]:
+        if twice := sorted({name for name in classes if classes.count(name) > 1})[:3]:
+            raise ValueError(f"{', '.join(twice)}: named more than once")
+        return classes
 
 
 class Run(Section):
     """One configuration of metric learning: all its folds."""
 
-    images: str = Field(description="folder of its images: images/<task> or gsp_collage/<collages>")
-    loss: str = Field(description="a name of gsp_folds.losses")
-    pooling: str = Field(description="a name of gsp_folds.poolings")
+    images: Text = Field(description="folder of its images: images/<task> or gsp_collage/<collages>")
+    loss: Text = Field(description="a name of gsp_folds.losses")
+    pooling: Text = Field(description="a name of gsp_folds.poolings")
     zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss; 0: the metric loss alone")
-    values: dict[str, float | int] = Field(description="of the pooling, in place of those in gsp_folds.poolings")
+    values: dict[Name, float | int] = Field(description="of the pooling, in place of those in gsp_folds.poolings")
 
 
 class Lists(Section):
     """What params.yaml says before its sections: the items that stages are repeated for."""
 
-    root: str = Field(description="where stages/ lies, seen from params.yaml")
+    root: Annotated[str, StringConstraints(pattern=r"^(\.|\.\.(/\.\.)*)$")] = Field(
+        description="where stages/ lies, seen from params.yaml"
+    )
     seed: int = Field(ge=0, lt=2**31, description="of everything that is drawn, save the embedded images")
     tasks: dict[Name, Task] = Field(min_length=1, description="one retrieval task each")
-    granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]*$")], str] = Field(
+    granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]{0,8}$")], str] = Field(
         min_length=1, description="k of k-means, pseudo-labels and one adaptor set each (k64: adaptor/k64)"
     )
     fusions: dict[Literal[tuple(FUSIONS)], str] = Field(

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 from ruamel.yaml.scalarbool import ScalarBoolean
+
+from stages.core.runner import document
+from stages.core.runner.document import name
 
 EACH = "*"
 MERGED = "<<"
@@ -32,21 +34,16 @@ class Same(NamedTuple):
     place: tuple[str | int, ...]
 
 
-def name(place: tuple[str | int, ...]) -> str:
-    return ".".join(map(str, place))
-
-
 def parse(text: str, source: str) -> dict[str, Any]:
     """The mapping in a values.yaml, `!new` mappings as `New`; ValueError for anything that is none."""
-    try:
-        found = YAML().load(text)
-    except YAMLError as error:
-        raise ValueError(f"{source} cannot be read as YAML: {error}") from error
+    found = document.guarded(text, source, YAML().load)
     if found is None:
         return {}
-    if not isinstance(found, dict) or found.tag.value:
+    if not isinstance(found, CommentedMap) or found.tag.value:
         raise ValueError(f"{source} should be a mapping of sections, such as `adaptor: {{epochs: 3}}`")
-    return plain(found, source, ())
+    made = plain(found, source, ())
+    document.require_plain(made, source)
+    return made
 
 
 def plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
@@ -56,6 +53,8 @@ def plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
         raise ValueError(f"{source}: {name(place)} has the tag {tag}; known is !new, before a mapping such as {{a: 1}}")
     if isinstance(value, dict):
         # `items` of such a mapping holds what is merged into it by `<<`.
+        for key in value:
+            document.require_key(key, source, place)
         made = {str(key): plain(item, source, (*place, key)) for key, item in value.items()}
         return New(made) if tag else made
     if isinstance(value, list):
@@ -68,7 +67,10 @@ def plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
 
 def tree(text: str) -> dict[str, Any]:
     """The root's values, with `Same` where the file has an alias."""
-    return linked(YAML(typ="safe", pure=True).compose(text), YAML(typ="safe").load(text), {}, ())
+    values = document.values(text, "params.yaml")
+    if not isinstance(values, dict):
+        raise ValueError("params.yaml holds no sections")
+    return linked(YAML(typ="safe", pure=True).compose(text), values, {}, ())
 
 
 def linked(node: Node, value: Any, places: dict, place: tuple[str | int, ...]) -> Any:

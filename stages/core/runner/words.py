@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML, YAMLError
+from stages.core.runner import document
 
 PLACE = re.compile(r"\$\{([^}]*)\}")
 WORD = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./@+-]*")
@@ -59,7 +59,10 @@ def wrong(graph: dict, values: dict) -> list[str]:
 
 
 def read(file: Path) -> dict:
-    return YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8")) or {}
+    found = document.values(document.text(file), str(file)) or {}
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} holds no sections")
+    return found
 
 
 def main() -> None:
@@ -67,7 +70,7 @@ def main() -> None:
     try:
         if lines := wrong(read(params.with_name("dvc.yaml")), read(params)):
             raise ValueError("\n".join([f"{params} has {len(lines)} wrong value(s):", *lines]))
-    except (ValueError, OSError, YAMLError, RecursionError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
 
 

@@ -31,32 +31,37 @@ from stages.core.encoder.views import Augmentation, augment, centre_crop
 from stages.core.retrieval import whitening
 from stages.core.retrieval.neighbours import nearest
 from stages.core.runner.progress import progress
-from stages.core.runner.schema import Section
+from stages.core.runner.schema import BatchSize, Count, Section, Width
 from stages.core.store import arrays
 from stages.core.store.collection import Collection
+
+# An embedding at 16 times the side costs 256 passes: no look is that careful.
+Scale = Annotated[float, Field(ge=0.1, le=16)]
 
 
 class Reference(Section):
     """The encoder at its most careful."""
 
-    scales: list[Annotated[float, Field(gt=0)]] = Field(
-        min_length=1, description="sides of its inputs, in sides of the encoder's own"
+    scales: list[Scale] = Field(
+        min_length=1, max_length=20, description="sides of its inputs, in sides of the encoder's own"
     )
     mirrored: bool = Field(description="see the mirror image, too; false where left and right differ, as in text")
-    dim: int = Field(ge=1, description="dimensions kept by half whitening (fewer where the data allow fewer)")
+    dim: Width = Field(description="dimensions kept by half whitening (fewer where the data allow fewer)")
 
 
 class CriterionSettings(Section):
     """How candidates are compared without labels."""
 
-    images: int = Field(ge=2, description="training images drawn from each task, at most")
-    watched: int = Field(ge=2, description="of them, those looked at after each epoch of training")
-    fewest: int = Field(ge=2, description="a task with fewer training images cannot tell, and does not count")
+    images: int = Field(ge=2, le=1_000_000, description="training images drawn from each task, at most")
+    watched: int = Field(ge=2, le=1_000_000, description="of them, those looked at after each epoch of training")
+    fewest: int = Field(
+        ge=2, le=1_000_000, description="a task with fewer training images cannot tell, and does not count"
+    )
     trained: Augmentation = Field(description="what is drawn for two views as in training: adaptor.augmentation")
     recoloured: Augmentation = Field(description="what is drawn for one of the two views unlike those of training")
     coarse: float = Field(gt=0, lt=1, description="share of the side to which the other is reduced, and back")
-    neighbours: int = Field(ge=1, description="compared with those of the reference")
-    batch: int = Field(ge=1, description="images per forward pass")
+    neighbours: Count = Field(description="compared with those of the reference")
+    batch: BatchSize = Field(description="images per forward pass")
     precision: device.Precision
 
 

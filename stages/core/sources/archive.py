@@ -70,10 +70,10 @@ def opened(path: Path) -> Iterator[Path]:
 
     ValueError for an archive that is damaged, or that holds an entry which may not be unpacked: then none is.
     """
-    if not path.is_file():
+    if path.is_dir() or not path.exists():
         yield path
         return
-    if not zipfile.is_zipfile(path):
+    if not path.is_file() or not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is neither a folder nor a zip of images: give one of these")
     with tempfile.TemporaryDirectory(prefix="polygrain-") as temporary:
         root = Path(temporary)
@@ -87,4 +87,8 @@ def opened(path: Path) -> Iterator[Path]:
             if getattr(error, "errno", None) in FULL:
                 raise  # nothing is wrong with the archive
             raise ValueError(f"{path} cannot be unpacked ({error}); download it again, or give a folder") from error
-        yield root
+        try:
+            yield root
+        except ValueError as error:
+            # What is wrong with the content is said of the folder, which is gone by then.
+            raise ValueError(str(error).replace(temporary, str(path))) from error

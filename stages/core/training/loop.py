@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from stages.core.compute import processes
 from stages.core.compute.ahead import ahead
 from stages.core.runner.progress import progress
-from stages.core.runner.schema import Section
+from stages.core.runner.schema import MOST_BATCH, Decay, Epochs, Rate, Section, Warmup
 from stages.core.training import checkpoint
 
 log = logging.getLogger(__name__)
@@ -32,11 +32,11 @@ class Batch(NamedTuple):
 class AdamSettings(Section):
     """How long and how fast Adam learns; the learning rate follows a `Schedule`."""
 
-    epochs: int = Field(ge=1, description="epochs over the training images (the most, where the best one is kept)")
-    batch: int = Field(ge=2, description="images of a batch")
-    learning_rate: float = Field(gt=0, description="of Adam, at its highest")
-    weight_decay: float = Field(ge=0, description="Adam's own (coupled) decay")
-    warmup: float = Field(ge=0, description="epochs in which the rate rises to its full value")
+    epochs: Epochs = Field(description="epochs over the training images (the most, where the best one is kept)")
+    batch: int = Field(ge=2, le=MOST_BATCH, description="images of a batch")
+    learning_rate: Rate = Field(description="of Adam, at its highest")
+    weight_decay: Decay = Field(description="Adam's own (coupled) decay")
+    warmup: Warmup = Field(description="epochs in which the rate rises to its full value")
 
 
 Read = Callable[[Tensor], Tensor | None]

@@ -228,3 +228,25 @@ def test_reduce__puts_a_linear_map_behind_in_place_of_the_one_before(encoder, im
         expected = torch.nn.functional.normalize(embeddings @ weight.T + bias, dim=1)
         torch.testing.assert_close(encoder(images), expected)
         assert encoder.dim == encoder.config.reduced == dim
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"architecture": "hf-hub:timm/resnet18"}, "timm does not know 'hf-hub:timm/resnet18'"),
+        ({"architecture": "local-dir:/etc"}, "timm does not know"),
+        ({"kwargs": {"checkpoint_path": "/etc/passwd"}}, "'checkpoint_path' cannot be set"),
+        ({"std": [0.5, 0, 0.5]}, "std.1: Input should be greater than or equal to 0.001"),
+        ({"mean": [0.5, float("nan"), 0.5]}, "mean.1: "),
+        ({"size": 10**9}, "size: Input should be less than or equal to 4096"),
+        ({"size": 64, "resize": 32}, "resize is 32, smaller than size, 64"),
+        ({"reduced": 4096}, "does not fit the encoder: missing reduction"),
+    ],
+)
+def test_load__takes_the_folder_for_hostile(tmp_path, change, reason):
+    save(Model(CONFIG), tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(ValueError, match=reason) as caught:
+        load(tmp_path)
+    assert str(tmp_path) in str(caught.value)

@@ -1,3 +1,4 @@
+import inspect
 import math
 
 import pytest
@@ -5,7 +6,8 @@ import torch
 from pytorch_metric_learning import distances, losses, reducers
 from torch.nn.functional import normalize
 
-from stages.core.losses.metric import KNOWN, build
+from stages.core.losses.metric import KNOWN, build, check
+from stages.core.losses.metric import VALUES as KINDS
 
 VALUES = {
     "c1": {"margin": 0.5},
@@ -185,3 +187,14 @@ def test_build__lists_what_it_knows():
         build("c1", 6, CLASSES)
     with pytest.raises(ValueError, match="memory is 0"):
         made("xbm", memory=0)
+
+
+def test_check__knows_bounds_of_every_value_that_a_loss_takes():
+    taken = {name for loss in KNOWN.values() for name in inspect.signature(loss).parameters}
+    assert taken - {"embedding_size", "classes"} == set(KINDS)
+    check("proxy_nca_pp", {"temperature": 0.11})
+    for value in (-0.1, 0, math.inf, 10**30, "x"):
+        with pytest.raises(ValueError, match="loss 'proxy_nca_pp': temperature is "):
+            check("proxy_nca_pp", {"temperature": value})
+    with pytest.raises(ValueError, match="no loss 'best'; known: c1"):
+        check("best", {})

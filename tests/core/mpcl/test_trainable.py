@@ -51,5 +51,5 @@ def test_fix_patches__a_cnn_is_refused():
 
 
 def test_backbone__an_unknown_architecture_is_refused():
-    with pytest.raises(ValueError, match="timm cannot build 'resnet_fifty'"):
+    with pytest.raises(ValueError, match="timm does not know 'resnet_fifty'"):
         trainable.TrainableEncoder(RESNET.model_copy(update={"architecture": "resnet_fifty"}))

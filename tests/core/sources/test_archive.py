@@ -1,3 +1,4 @@
+import os
 import stat
 import struct
 import zipfile
@@ -90,4 +91,30 @@ def test_opened__a_damaged_archive_is_refused(tmp_path):
     content[100:110] = b"XXXXXXXXXX"
     file.write_bytes(bytes(content))
     with pytest.raises(ValueError, match="cannot be unpacked"), archive.opened(file):
+        pass
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_opened__a_damaged_stream_names_the_archive(tmp_path, method):
+    file = tmp_path / "a.zip"
+    with zipfile.ZipFile(file, "w", method) as target:
+        target.writestr("a.png", bytes(range(256)) * 40)
+    content = bytearray(file.read_bytes())
+    content[40:60] = b"\xff" * 20
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a.zip cannot be unpacked"), archive.opened(file):
+        raise AssertionError("it was opened")
+
+
+def test_opened__what_is_wrong_with_the_content_names_the_archive(tmp_path):
+    with (
+        pytest.raises(ValueError, match=r"^\S*/a.zip/x is empty$"),
+        archive.opened(packed(tmp_path / "a.zip", ("x/1.png", b"one"))) as folder,
+    ):
+        raise ValueError(f"{folder}/x is empty")
+
+
+def test_opened__a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.zip")
+    with pytest.raises(ValueError, match=r"a.zip is neither a folder nor a zip"), archive.opened(tmp_path / "a.zip"):
         pass

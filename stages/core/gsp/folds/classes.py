@@ -18,8 +18,8 @@ class Protocol(Section):
     """
 
     kind: Literal["fair", "conventional", "tuning"] = Field(description="which classes train, and which choose")
-    folds: int = Field(ge=1, description="class-disjoint parts of the training classes; 1 for `conventional`")
-    repeats: int = Field(ge=1, description="runs of each fold, from different seeds")
+    folds: int = Field(ge=1, le=1000, description="class-disjoint parts of the training classes; 1 for `conventional`")
+    repeats: int = Field(ge=1, le=1000, description="runs of each fold, from different seeds")
 
     @model_validator(mode="after")
     def folds_fit(self) -> "Protocol":

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from stages.core.runner.progress import progress
-from stages.core.runner.schema import Section
+from stages.core.runner.schema import Count, Section, Steps
 from stages.core.training import checkpoint
 
 log = logging.getLogger(__name__)
@@ -22,12 +22,12 @@ CLIP = 10.0
 class Stopping(Section):
     """When to validate, when to lower the learning rate, and when to stop."""
 
-    every: int = Field(ge=1, description="steps between two validations")
-    patience: int = Field(ge=1, description="validations without a gain before it stops")
-    least_gain: float = Field(ge=0, description="a smaller rise of MAP@R is no gain; a fraction")
-    plateau: int | None = Field(ge=1, description="validations without a gain before the rate falls; null: never")
+    every: Steps = Field(description="steps between two validations")
+    patience: Count = Field(description="validations without a gain before it stops")
+    least_gain: float = Field(ge=0, lt=1, description="a smaller rise of MAP@R is no gain; a fraction")
+    plateau: Count | None = Field(description="validations without a gain before the rate falls; null: never")
     factor: float = Field(gt=0, le=1, description="what the rate is multiplied with at a plateau")
-    longest: int = Field(ge=1, description="steps at most")
+    longest: Steps = Field(description="steps at most")
 
 
 def best(history: History, least_gain: float) -> int:

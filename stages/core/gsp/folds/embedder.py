@@ -16,7 +16,7 @@ from stages.core.gsp.poolings import build
 from stages.core.gsp.poolings.prototypes import Selection, costs
 from stages.core.losses import metric
 from stages.core.losses.zero_shot import zero_shot_loss
-from stages.core.runner.schema import Section
+from stages.core.runner.schema import MOST_STEPS, Factor, Section
 from stages.core.store import arrays
 from stages.core.store.tensors import write_tensors, write_weights
 
@@ -27,10 +27,10 @@ START = 1024  # images whose averages the prototypes are chosen from, as in the 
 class LossParams(Section):
     """A metric loss: its values, and the batches it wants."""
 
-    batch_classes: int = Field(ge=2, description="classes in a batch")
-    per_class: int = Field(ge=1, description="images of each")
-    proxy_rate: float = Field(gt=0, description="learning rate of the proxies, times the other one")
-    warmup: int = Field(ge=0, description="steps in which a backbone that trains stays as it is")
+    batch_classes: int = Field(ge=2, le=10_000, description="classes in a batch")
+    per_class: int = Field(ge=1, le=10_000, description="images of each")
+    proxy_rate: Factor = Field(description="learning rate of the proxies, times the other one")
+    warmup: int = Field(ge=0, le=MOST_STEPS, description="steps in which a backbone that trains stays as it is")
     values: Values = Field(description="of the loss, all that it takes")
 
 

@@ -10,8 +10,9 @@ from jaxtyping import Float, Num
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from stages.core.encoder import model, weights
-from stages.core.runner.schema import Section
+from stages.core.encoder import model, networks, weights
+from stages.core.encoder.arguments import Arguments
+from stages.core.runner.schema import Deviation, Mean, Section, Text
 
 
 class Backbone(Section):
@@ -20,18 +21,24 @@ class Backbone(Section):
     weights: Literal["encoder", "file", "pretrained", "random"] = Field(
         description="of the stage encoder, of a file, of timm (which may download), or a random start"
     )
-    path: str = Field(description="the weights for `file`; else any file that exists")
-    architecture: str | None = Field(description="a timm name; null for `encoder`")
-    arguments: dict[str, int | float | bool | str] = Field(description="more arguments for timm")
-    mean: list[float] | None = Field(min_length=3, max_length=3, description="of the input, in 0..1; null: timm's own")
-    std: list[float] | None = Field(min_length=3, max_length=3, description="of the input, in 0..1; null: timm's own")
-    depth: int | None = Field(ge=1, description="take the map behind this many blocks or stages; null: behind the last")
+    path: Text = Field(description="the weights for `file`; else any file that exists")
+    architecture: networks.Architecture | None = Field(description="a timm name; null for `encoder`")
+    arguments: Arguments = Field(description="more arguments for timm")
+    mean: list[Mean] | None = Field(min_length=3, max_length=3, description="of the input, in 0..1; null: timm's own")
+    std: list[Deviation] | None = Field(
+        min_length=3, max_length=3, description="of the input, in 0..1; null: timm's own"
+    )
+    depth: int | None = Field(
+        ge=1, le=256, description="take the map behind this many blocks or stages; null: behind the last"
+    )
     is_trained: bool = Field(description="false: the network is frozen, and only what follows it is trained")
 
     @model_validator(mode="after")
     def architecture_fits(self) -> "Backbone":
         if (self.architecture is None) != (self.weights == "encoder"):
             raise ValueError("architecture must be null for weights: encoder, and a timm name for all others")
+        if self.architecture is not None:
+            networks.require_buildable(self.architecture, self.arguments)
         return self
 
 

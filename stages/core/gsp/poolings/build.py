@@ -5,8 +5,10 @@ vector, attributes, weights = pool(maps)        # vector: pool.size numbers per 
 """
 
 import inspect
+from typing import Annotated
 
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor, nn
 
 from stages.core.gsp.poolings.cbam import CBAM
@@ -23,8 +25,9 @@ from stages.core.gsp.poolings.solar import SOLAR
 from stages.core.gsp.poolings.t_smk import NormWeighted
 from stages.core.gsp.poolings.tfm import Transformer
 from stages.core.gsp.poolings.weldon import WELDON
+from stages.core.runner.schema import Factor, Share, Width, check_values
 
-__all__ = ["KNOWN", "Head", "Pooled", "build", "start_prototypes"]
+__all__ = ["KNOWN", "Head", "Pooled", "build", "check", "start_prototypes"]
 
 KNOWN: dict[str, type[nn.Module]] = {
     "gap": Average,
@@ -46,6 +49,18 @@ KNOWN: dict[str, type[nn.Module]] = {
     "tfm": Transformer,
     "weldon": WELDON,
 }
+Few = Annotated[int, Field(ge=1, le=1024)]
+# What each value of a pooling may be; a value means the same wherever it is taken.
+VALUES = {
+    **dict.fromkeys(["attention", "centres", "hidden", "prototypes", "width"], Width),
+    **dict.fromkeys(["heads", "highest", "kernel", "layers", "reduction", "window"], Few),
+    **dict.fromkeys(["epsilon", "ridge"], Factor),
+    "grid": Annotated[int, Field(ge=1, le=64)],
+    "iterations": Annotated[int, Field(ge=1, le=10_000)],
+    "lowest": Annotated[int, Field(ge=0, le=1024)],
+    "mu": Share,
+    "p": Annotated[float, Field(gt=0, le=1000)],  # the mean is the maximum long before
+}
 # What a pooling reads where it is followed by a linear map: else the backbone's features, pooled and then mapped.
 EMBEDDED = {"gsp", "gsop", "weldon"}  # features already mapped
 BOTH = {"gemean_gsp", "gmp_gsp"}  # chooses places among mapped features, pools the backbone's
@@ -57,13 +72,27 @@ def build(name: str, channels: int, **values: object) -> nn.Module:
 
     ValueError lists the known names, or the values that this pooling takes.
     """
+    require(name, values)
+    return KNOWN[name](channels, **values)
+
+
+def check(name: str, values: dict[str, object]) -> None:
+    """ValueError where params.yaml has an unknown pooling, values that it does not take, or out of their bounds."""
+    require(name, values)
+    try:
+        check_values(values, VALUES)
+    except ValueError as error:
+        raise ValueError(f"pooling {name!r}: {error}") from error
+
+
+def require(name: str, values: dict[str, object]) -> None:
+    """ValueError for a name that is not known, or values other than this pooling takes."""
     if name not in KNOWN:
         raise ValueError(f"no pooling {name!r}; known: {', '.join(sorted(KNOWN))}")
     taken = {key: value for key, value in inspect.signature(KNOWN[name]).parameters.items() if key != "channels"}
     missing = [key for key, value in taken.items() if value.default is inspect.Parameter.empty and key not in values]
     if missing or set(values) - set(taken):
         raise ValueError(f"pooling {name!r} takes {', '.join(taken) or 'no values'}; met {', '.join(values) or 'none'}")
-    return KNOWN[name](channels, **values)
 
 
 class Head(nn.Module):

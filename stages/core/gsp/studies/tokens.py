@@ -22,12 +22,12 @@ LIMIT = 0.3  # of every coordinate of a token, as in the reference
 class World(Section):
     """The tokens there are, and how a bag is drawn from them."""
 
-    classes: int = Field(ge=2, description="classes of bags")
-    own: int = Field(ge=1, description="tokens of each class")
-    shared: int = Field(ge=1, description="tokens of all classes")
-    bag: int = Field(ge=2, description="tokens in a bag")
+    classes: int = Field(ge=2, le=10_000, description="classes of bags")
+    own: int = Field(ge=1, le=10_000, description="tokens of each class")
+    shared: int = Field(ge=1, le=10_000, description="tokens of all classes")
+    bag: int = Field(ge=2, le=10_000, description="tokens in a bag")
     mean_share: float = Field(gt=0, lt=1, description="share of a bag's tokens that are of its class, on average")
-    share_deviation: float = Field(ge=0, description="standard deviation of that share")
+    share_deviation: float = Field(ge=0, le=1, description="standard deviation of that share")
 
     @property
     def vocabulary(self) -> int:

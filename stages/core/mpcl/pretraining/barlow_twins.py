@@ -16,7 +16,7 @@ from stages.core.mpcl.pretraining.heads import Measured, ProjectorParams, View
 from stages.core.mpcl.pretraining.optimizer import OptimizerParams
 from stages.core.mpcl.pretraining.projectors import MultiProjector
 from stages.core.mpcl.trainable import TrainableEncoder
-from stages.core.runner.schema import Section
+from stages.core.runner.schema import Factor, Section, Weight
 
 
 class BarlowTwinsParams(Section):
@@ -24,8 +24,8 @@ class BarlowTwinsParams(Section):
 
     projector: ProjectorParams = Field(description="the heads' projectors")
     optimizer: OptimizerParams = Field(description="of encoder and heads alike")
-    beta: float = Field(ge=0, description="weight of the off-diagonal correlations")
-    scale: float = Field(gt=0, description="factor on the loss")
+    beta: Weight = Field(description="weight of the off-diagonal correlations")
+    scale: Factor = Field(description="factor on the loss")
 
 
 @torch.no_grad()

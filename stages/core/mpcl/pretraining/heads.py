@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from stages.core.mpcl.pretraining.projectors import MultiProjector, Norm
-from stages.core.runner.schema import Section
+from stages.core.runner.schema import MOST_WIDTH, Section, Width
 
 Reading = Literal["shared", "same", "different"]  # of "several projectors": one hidden layer, or one each
 Variant = Literal["plain", "dropout", "mixed", "orthogonal"]  # Table II
@@ -20,10 +20,12 @@ View = Float[Tensor, "batch 3 y x"]  # of a batch of images; every framework tak
 class ProjectorParams(Section):
     """The projectors of a framework: one for each head, dropped after the training."""
 
-    hidden: int = Field(ge=1, description="hidden units, where the hidden layer is shared or of the same size in all")
-    different: list[int] = Field(min_length=1, description="hidden units of each head where they differ, repeated")
-    out: int = Field(ge=2, description="dimensions that are compared")
-    layers: int = Field(ge=2, description="linear layers, ReLU between them")
+    hidden: Width = Field(description="hidden units, where the hidden layer is shared or of the same size in all")
+    different: list[Width] = Field(
+        min_length=1, max_length=64, description="hidden units of each head where they differ, repeated"
+    )
+    out: int = Field(ge=2, le=MOST_WIDTH, description="dimensions that are compared")
+    layers: int = Field(ge=2, le=20, description="linear layers, ReLU between them")
     norm: Norm = Field(description="batch norm: none (MoCo v2), between layers (Barlow Twins), behind all (MoCo v3)")
 
 

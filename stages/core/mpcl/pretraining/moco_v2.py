@@ -14,7 +14,7 @@ from stages.core.mpcl.pretraining.optimizer import OptimizerParams
 from stages.core.mpcl.pretraining.projectors import MultiProjector
 from stages.core.mpcl.pretraining.split_norm import has_batch_norm, shuffled, split_batch_norms
 from stages.core.mpcl.trainable import TrainableEncoder
-from stages.core.runner.schema import Section
+from stages.core.runner.schema import Section, Temperature
 
 
 class MocoV2Params(Section):
@@ -22,11 +22,11 @@ class MocoV2Params(Section):
 
     projector: ProjectorParams = Field(description="the heads' projectors")
     optimizer: OptimizerParams = Field(description="of encoder and heads alike")
-    queue: int = Field(ge=1, description="negatives of each head; a multiple of the batch")
-    temperature: float = Field(gt=0, description="what cosines are divided by in the softmax")
+    queue: int = Field(ge=1, le=100_000_000, description="negatives of each head; a multiple of the batch")
+    temperature: Temperature = Field(description="what cosines are divided by in the softmax")
     momentum: float = Field(ge=0, lt=1, description="of the momentum copies: the share they keep in a step")
     norm_splits: int = Field(
-        ge=1, description="parts of the batch, each normalised alone; 2 or more for an encoder with batch norm"
+        ge=1, le=1024, description="parts of the batch, each normalised alone; 2 or more for an encoder with batch norm"
     )
 
 

@@ -15,7 +15,7 @@ from stages.core.mpcl.pretraining.heads import Measured, ProjectorParams, View, 
 from stages.core.mpcl.pretraining.optimizer import OptimizerParams
 from stages.core.mpcl.pretraining.projectors import MultiProjector, build_mlp
 from stages.core.mpcl.trainable import TrainableEncoder, fix_patches
-from stages.core.runner.schema import Section
+from stages.core.runner.schema import Section, Temperature, Width
 
 
 class MocoV3Params(Section):
@@ -23,8 +23,8 @@ class MocoV3Params(Section):
 
     projector: ProjectorParams = Field(description="the heads' projectors")
     optimizer: OptimizerParams = Field(description="of encoder and heads alike")
-    predictor: int = Field(ge=1, description="hidden units of each head's predictor")
-    temperature: float = Field(gt=0, description="what cosines are divided by in the softmax")
+    predictor: Width = Field(description="hidden units of each head's predictor")
+    temperature: Temperature = Field(description="what cosines are divided by in the softmax")
     momentum: float = Field(
         ge=0, le=1, description="of the momentum copies at the start; a cosine leads to 1 at the end"
     )

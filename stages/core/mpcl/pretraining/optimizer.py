@@ -7,7 +7,7 @@ from pydantic import Field
 from timm.optim import Lars
 from torch import nn
 
-from stages.core.runner.schema import Section
+from stages.core.runner.schema import Decay, Rate, Section
 
 
 class OptimizerParams(Section):
@@ -16,10 +16,10 @@ class OptimizerParams(Section):
     name: Literal["sgd", "adamw", "lars"] = Field(
         description="as published: sgd for MoCo v2, adamw for MoCo v3 with a ViT, lars for Barlow Twins and ResNets"
     )
-    learning_rate: float = Field(gt=0, description="for 256 images a step; scaled with batch / 256")
-    weight_decay: float = Field(ge=0, description="of all weights; lars leaves biases and norms without it")
-    vector_rate: float | None = Field(
-        None, gt=0, description="of biases and norms, for 256 images a step, with lars; null: as of all else"
+    learning_rate: Rate = Field(description="for 256 images a step; scaled with batch / 256")
+    weight_decay: Decay = Field(description="of all weights; lars leaves biases and norms without it")
+    vector_rate: Rate | None = Field(
+        None, description="of biases and norms, for 256 images a step, with lars; null: as of all else"
     )
 
 

@@ -12,7 +12,9 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from stages.core.encoder.weights import fit_tensors, load_weights
+from stages.core.encoder.config import read_own
+from stages.core.encoder.weights import fit_tensors, load_module
+from stages.core.runner.schema import Width
 from stages.core.store.reading import reading
 from stages.core.store.square import square
 from stages.core.store.tensors import write_weights
@@ -24,11 +26,11 @@ from stages.core.tll.extractors.layers import Layers
 class AnalogyConfig(BaseModel):
     """What it takes to build the model again: its `config.json`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     extractor: Extractor = Field(description="the frozen network")
-    dim: int = Field(ge=1, description="dimensions of the concatenated layers")
-    components: int = Field(ge=1, description="dimensions that the reduction keeps")
-    hidden: int = Field(ge=1, description="rows of W: dimensions of the embedding")
+    dim: Width = Field(description="dimensions of the concatenated layers")
+    components: Width = Field(description="dimensions that the reduction keeps")
+    hidden: Width = Field(description="rows of W: dimensions of the embedding")
     sigma: float = Field(gt=0, description="the loss's factor that W was trained with")
 
 
@@ -78,7 +80,5 @@ def load(path: str | Path) -> AnalogyModel:
     """The model saved in a folder, frozen, on the CPU. Reads no pickle and needs no network."""
     file = Path(path) / "config.json"
     with reading(file, "run tll_adaptation, or name the folder `model` of its output"):
-        config = AnalogyConfig.model_validate_json(file.read_text(encoding="utf-8"))
-    model = AnalogyModel(config)
-    load_weights(model, Path(path) / "weights.safetensors")
-    return model
+        config = AnalogyConfig.model_validate_json(read_own(file))
+    return load_module(lambda: AnalogyModel(config), Path(path))

@@ -13,19 +13,20 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from stages.core.encoder import model
-from stages.core.encoder.weights import fit_tensors, load_weights
+from stages.core.encoder.config import read_own
+from stages.core.encoder.weights import fit_tensors, load_module
 from stages.core.store.reading import reading, remedy_for
 from stages.core.store.tensors import read_tensors, write_weights
-from stages.core.tll.extractors.config import Extractor
+from stages.core.tll.extractors.config import Extractor, classifiers
 
 
 class Layers(nn.Module):
     """A frozen network whose named layers are pooled, brought to unit length and concatenated."""
 
-    def __init__(self, config: Extractor) -> None:
+    def __init__(self, config: Extractor, network: nn.Module | None = None) -> None:
         super().__init__()
         self.config = config
-        self.network = build(config)
+        self.network = network or build(config)
         read = config.encoder or config
         self.size = config.encoder.size if config.encoder else config.side
         self.register_buffer("mean", torch.tensor(read.mean).view(3, 1, 1), persistent=False)
@@ -75,8 +76,8 @@ def build(config: Extractor) -> nn.Module:
         if config.library == "timm":
             return timm.create_model(config.network, pretrained=False, **({"num_classes": 0} | config.kwargs))
         return torchvision.models.get_model(config.network, weights=None, **config.kwargs)
-    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
-        known = timm.list_models() if config.library == "timm" else torchvision.models.list_models()
+    except Exception as error:  # the constructors raise what comes; whatever it was, these arguments must change
+        known = timm.list_models() if config.library == "timm" else classifiers()
         similar = ", ".join(difflib.get_close_matches(str(config.network), known, 5, 0))
         raise ValueError(f"{config.library} cannot build {config.network!r} ({error}); similar: {similar}") from error
 
@@ -124,7 +125,5 @@ def restore(folder: Path) -> Layers:
     """The network that `save` wrote, on the CPU."""
     file = folder / "config.json"
     with reading(file, remedy_for(folder)):
-        config = Extractor.model_validate_json(file.read_text(encoding="utf-8"))
-    layers = Layers(config)
-    load_weights(layers.network, folder / "weights.safetensors")
-    return layers
+        config = Extractor.model_validate_json(read_own(file))
+    return Layers(config, load_module(lambda: build(config), folder))

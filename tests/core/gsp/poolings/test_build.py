@@ -1,7 +1,10 @@
+import inspect
+
 import pytest
 import torch
 
-from stages.core.gsp.poolings.build import KNOWN, Head, build
+from stages.core.gsp.poolings.build import KNOWN, Head, build, check
+from stages.core.gsp.poolings.build import VALUES as KINDS
 
 TRANSPORT = {"prototypes": 4, "mu": 0.3, "epsilon": 5.0}
 VALUES: dict[str, dict] = {
@@ -81,3 +84,14 @@ def test_head__embeds_pooled_features_of_the_combinations():
     head = Head(8, 5, "gmp_gsp", **TRANSPORT)
     space = torch.einsum("ec,bcyx->beyx", head.project.weight, MAPS)
     assert torch.allclose(head(MAPS).vector, head.project(head.pool(MAPS, space).vector), atol=1e-6)
+
+
+def test_check__knows_bounds_of_every_value_that_a_pooling_takes():
+    taken = {name for pooling in KNOWN.values() for name in inspect.signature(pooling).parameters}
+    assert taken - {"channels", "space"} == set(KINDS)
+    check("gsp", {"prototypes": 64, "mu": 0.3, "epsilon": 5.0})
+    for name, value in (("prototypes", 0), ("mu", 1.1), ("epsilon", float("inf")), ("prototypes", 10**30)):
+        with pytest.raises(ValueError, match=f"pooling 'gsp': {name} is {value}"):
+            check("gsp", {"prototypes": 64, "mu": 0.3, "epsilon": 5.0} | {name: value})
+    with pytest.raises(ValueError, match="no pooling 'best'; known: cbam"):
+        check("best", {})
