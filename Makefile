@@ -67,8 +67,8 @@ $(READY): requirements.lock
 # The profiles that ship are linked to the graph when they are first wanted: a plain `dvc status` lists every graph it finds.
 profiles/%/dvc.yaml:
 	$(call checked,a profile,$*,$(LETTERS) $(DIGITS) _ -,small letters$(comma) digits$(comma) - and _ only)
-	$(if $(wildcard $(dir $@)values.yaml $(dir $@)params.yaml),,$(error there is no profile $*; known here: $(notdir \
-		$(patsubst %/,%,$(wildcard profiles/*/)))))
+	test -f $(dir $@)values.yaml || test -f $(dir $@)params.yaml || \
+		{ echo "error: there is no profile $*; known here: $$(ls profiles | tr '\n' ' ')" >&2; exit 1; }
 	ln -s ../../dvc.yaml $@
 
 compose: $(READY)

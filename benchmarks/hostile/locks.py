@@ -71,12 +71,14 @@ def run(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
     tmp = folder / ".dvc/tmp"
     tmp.mkdir(parents=True)
     gone = [dead(), os.getpid() + 2**21, 1]
-    command = [sys.executable, "-c", "input()", "-m", "dvc", "repro"]
+    # It says when it runs: a process that has just started has no name yet.
+    command = [sys.executable, "-c", "print(flush=True); input()", "-m", "dvc", "repro"]
     for number in range(count):
         is_held = number % 8 == 7
         found = drawn(draw, folder, gone)
         if is_held:
-            with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE) as living:
+            with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as living:
+                living.stdout.readline()
                 found["write"] = {str(folder / "data/a"): {"pid": living.pid, "cmd": "dvc repro"}}
                 name, text = torn(draw, json.dumps(found).encode())
                 (tmp / "rwlock").write_bytes(text)

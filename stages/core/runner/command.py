@@ -122,7 +122,9 @@ def check(file: Path) -> None:
 
 
 def first_foreign_name(folder: Path) -> bytes | None:
-    """The first name below a folder that is not UTF-8."""
+    """The first name below a folder that is not UTF-8; None where there is no such folder."""
+    if not folder.is_dir():
+        return None
     for _, folders, names in os.walk(os.fsencode(folder)):
         for name in sorted(folders + names):
             try:
