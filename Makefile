@@ -68,7 +68,7 @@ $(READY): requirements.lock
 profiles/%/dvc.yaml:
 	$(call checked,a profile,$*,$(LETTERS) $(DIGITS) _ -,small letters$(comma) digits$(comma) - and _ only)
 	test -f $(dir $@)values.yaml || test -f $(dir $@)params.yaml || \
-		{ echo "error: there is no profile $*; known here: $$(ls profiles | tr '\n' ' ')" >&2; exit 1; }
+		{ echo "error: there is no profile $*; known here: $$(cd profiles && echo */)" >&2; exit 1; }
 	ln -s ../../dvc.yaml $@
 
 compose: $(READY)
