@@ -96,11 +96,22 @@ def find(mark: str, role: str) -> psutil.Process | None:
 
 
 def make_command(folder: Path, target: str) -> list[str]:
-    """What runs the project's own Makefile on this toy; its values are checked by nothing, since it has no stages."""
+    """What runs the project's own Makefile on this toy: with this installation, and without the check of values, since
+    a toy has no stages."""
     lock = folder / "requirements.lock"
     lock.touch()
     os.utime(lock, (0, 0))
-    return ["make", "-f", str(toy.ROOT / "Makefile"), target, "CHECK=:", f"VENV={toy.ROOT / '.venv'}"]
+    text = (toy.ROOT / "Makefile").read_text()
+    for own, here in (
+        ("override VENV := $(CURDIR)/.venv", f"override VENV := {toy.ROOT / '.venv'}"),
+        ("override READY := .venv/ready", f"override READY := {toy.ROOT / '.venv/ready'}"),
+        ("python -m stages.core.runner.command params.yaml", "true"),
+    ):
+        assert text.count(own) == 1, own
+        text = text.replace(own, here)
+    file = folder.parent / f"{folder.name}.mk"
+    file.write_text(text)
+    return ["make", "-f", str(file), target]
 
 
 def wait_for_epoch(folder: Path, process: subprocess.Popen) -> None:
