@@ -105,7 +105,7 @@ def fill(project: Path, name: str, command: str, output: Path, share: float, sma
     same = again.code == 0 and contents(output) == whole
     said = done.said.strip().splitlines()[-1] if done.said.strip() else ""
     if not same:
-        return Outcome(case, "silent", f"other bytes afterwards: {again.said[-500:]}")
+        return Outcome(case, "silent", f"other bytes afterwards, ended with {again.code}: {again.said[-500:]}")
     if done.code == 0:
         return Outcome(case, "fine", "what it writes fits")
     if left:

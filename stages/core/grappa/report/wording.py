@@ -81,6 +81,7 @@ WORDS = {
     "mean": scores.MEAN,
     "oracle": scores.ORACLE,
     "chosen": scores.CHOSEN,
+    "at_best": scores.UNTRAINED,
 }
 
 
