@@ -19,7 +19,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
+import torch
 from ruamel.yaml import YAML
 
 import stages
@@ -53,6 +55,7 @@ def work(words: list[str], project: Path, scratch: Path, limit: int | None, stde
     os.dup2(stderr, 2)
     sys.stderr = open(2, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
     os.chdir(project)
+    torch.set_num_threads(1)
     tempfile.tempdir = str(scratch)
     if limit is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -118,7 +121,9 @@ def run(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
     for stage in (Path(stages.__file__).parent).glob("[!_]*.py"):
         importlib.import_module(f"stages.{stage.stem}")
     rng = random.Random(seed)
-    project = finished_project(folder / "project")
+    # With as many threads as a fork has: sums of other shares have other last digits.
+    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
+        project = finished_project(folder / "project")
     lock = YAML(typ="safe").load((project / "dvc.lock").read_text())["stages"]
     found = [(name, stage["cmd"], project / stage["outs"][0]["path"]) for name, stage in lock.items()]
     rng.shuffle(found)
