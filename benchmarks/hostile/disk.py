@@ -4,12 +4,9 @@ What a file may grow to is limited (RLIMIT_FSIZE), from nothing to nearly all of
 system lets us, a small file system of its own lies under the output instead.
 """
 
-import importlib
-import multiprocessing
 import os
 import random
 import resource
-import runpy
 import shlex
 import shutil
 import signal
@@ -19,12 +16,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-from unittest import mock
 
-import torch
 from ruamel.yaml import YAML
 
-import stages
 from benchmarks.hostile.outcome import Outcome
 from tests.helpers.finished import finished_project
 
@@ -49,20 +43,6 @@ def mounted(place: Path, size: int) -> bool:
     return os.geteuid() == 0 and subprocess.run(words, capture_output=True).returncode == 0
 
 
-def work(words: list[str], project: Path, scratch: Path, limit: int | None, stderr: int) -> None:
-    """Runs a stage as its command line would, in a process of its own."""
-    signal.alarm(SECONDS)
-    os.dup2(stderr, 2)
-    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
-    os.chdir(project)
-    torch.set_num_threads(1)
-    tempfile.tempdir = str(scratch)
-    if limit is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    sys.argv = words
-    runpy.run_module(f"stages.{words[0]}", run_name="__main__")
-
-
 class Done(NamedTuple):
     """How a stage ended, and what it said."""
 
@@ -71,19 +51,24 @@ class Done(NamedTuple):
 
 
 def start(command: str, project: Path, scratch: Path, limit: int | None) -> Done:
-    """Runs a stage's command to its end; no file of it may grow beyond the limit.
+    """Runs a stage's command to its end; no file of it may grow beyond the limit."""
 
-    It is forked from here, where all that it imports is loaded: most of a small stage's time is spent on importing.
-    """
-    reading, writing = os.pipe()
-    arguments = (shlex.split(command)[1:], project, scratch, limit, writing)
-    process = multiprocessing.get_context("fork").Process(target=work, args=arguments)
-    process.start()
-    os.close(writing)
-    with open(reading, encoding="utf-8") as stream:
-        said = stream.read()
-    process.join()
-    return Done(process.exitcode, said)
+    def limited() -> None:
+        signal.alarm(SECONDS)
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        shlex.split(command),
+        cwd=project,
+        env=os.environ | {"PATH": path, "TMPDIR": str(scratch)},
+        preexec_fn=limited,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return Done(done.returncode, done.stderr)
 
 
 def fill(project: Path, name: str, command: str, output: Path, share: float, small: bool) -> Outcome:
@@ -118,12 +103,8 @@ def fill(project: Path, name: str, command: str, output: Path, share: float, sma
 
 
 def run(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
-    for stage in (Path(stages.__file__).parent).glob("[!_]*.py"):
-        importlib.import_module(f"stages.{stage.stem}")
     rng = random.Random(seed)
-    # With as many threads as a fork has: sums of other shares have other last digits.
-    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
-        project = finished_project(folder / "project")
+    project = finished_project(folder / "project")
     lock = YAML(typ="safe").load((project / "dvc.lock").read_text())["stages"]
     found = [(name, stage["cmd"], project / stage["outs"][0]["path"]) for name, stage in lock.items()]
     rng.shuffle(found)
