@@ -8,7 +8,6 @@ looked up. What is left to its writer is which bytes these very outputs get.
 
 import copy
 import re
-from collections.abc import Iterable
 
 from dvc.schema import COMPILED_LOCK_FILE_STAGE_SCHEMA
 from dvc.stage.cache import _get_cache_hash
@@ -65,8 +64,3 @@ def weight(value: object, known: dict[int, int] | None = None) -> int:
             weight(item, known) for item in (value.values() if isinstance(value, dict) else value)
         )
     return known[id(value)]
-
-
-def outputs(entries: Iterable[dict]) -> dict[str, str]:
-    """{object: path} of all that the runs wrote."""
-    return {out["md5"]: out["path"] for entry in entries for out in entry.get("outs", [])}

@@ -13,6 +13,7 @@ import pickle
 import random
 import shutil
 import struct
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,7 @@ class Bomb:
     """What is run where it is unpickled."""
 
     def __reduce__(self) -> tuple:
-        return os.system, ("touch /tmp/polygrain-was-here",)
+        return os.system, (f"touch {tempfile.gettempdir()}/polygrain-was-here",)
 
 
 def torch_file() -> bytes:
@@ -201,7 +202,7 @@ def attacks() -> Iterator[tuple[str, Change]]:
         "features_only": True,
         "scriptable": True,
         "exportable": True,
-        "cache_dir": "/tmp",
+        "cache_dir": tempfile.gettempdir(),
         "no_jit": True,
         "kwargs_filter": "x",
         "out_indices": 3,

@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,13 +25,14 @@ from tests.pipeline import toy
 
 COUNT = 131
 SECONDS = 60
+PLANTED = Path(tempfile.gettempdir()) / "polygrain-planted"
 HOOK = "../../.git/hooks/post-checkout"
 PATHS = {
     "parents": HOOK,
     "one parent": "../planted",
     "parent inside": "a/../../planted",
-    "absolute": "/tmp/polygrain-planted",
-    "doubled slash": "//tmp/polygrain-planted",
+    "absolute": str(PLANTED),
+    "doubled slash": f"/{PLANTED}",
     "empty": "",
     "dot": ".",
     "two dots": "..",
@@ -54,7 +56,7 @@ PATHS = {
 }
 DIGESTS = {
     "parents": "../../../planted",
-    "absolute": "/tmp/polygrain-planted",
+    "absolute": str(PLANTED),
     "short": "0" * 31,
     "capitals": "A" * 32,
     "a folder": "0" * 32 + ".dir",
@@ -220,7 +222,7 @@ RUNS: dict[str, Callable[[Case], object]] = {
     "other outputs": lambda case: case.rewrite(outs(path="Makefile")),
     "outputs outside": lambda case: case.rewrite(outs(path="../planted"), names=False),
     "outputs in git": lambda case: case.rewrite(outs(path=".git/hooks"), names=False),
-    "absolute outputs": lambda case: case.rewrite(outs(path="/tmp/polygrain-planted"), names=False),
+    "absolute outputs": lambda case: case.rewrite(outs(path=str(PLANTED)), names=False),
     "more outputs": lambda case: case.rewrite(
         lambda run: run["outs"].append(run["outs"][0] | {"path": "stages"}), names=False
     ),
@@ -291,9 +293,8 @@ def around(case: Case) -> dict[str, str]:
     own = {case.clone / name for name in OWN}
     found = {path: path.lstat().st_mode for path in (case.folder / "place").rglob("*")}
     found = {path: mode for path, mode in found.items() if not own & {path, *path.parents}}
-    planted = Path("/tmp/polygrain-planted")
     return {str(path): f"{mode} {path.read_bytes() if path.is_file() else ''}" for path, mode in found.items()} | (
-        {str(planted): "there"} if planted.exists() else {}
+        {str(PLANTED): "there"} if PLANTED.exists() else {}
     )
 
 

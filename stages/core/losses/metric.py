@@ -172,10 +172,7 @@ def build(name: str, embedding_size: int, classes: int, **values: object) -> nn.
 def check(name: str, values: dict[str, object]) -> None:
     """ValueError where params.yaml has an unknown loss, values other than it takes, or out of their bounds."""
     require(name, values)
-    try:
-        check_values(values, VALUES)
-    except ValueError as error:
-        raise ValueError(f"loss {name!r}: {error}") from error
+    check_values(values, VALUES, f"loss {name!r}: ")
 
 
 def require(name: str, values: dict[str, object]) -> None:

@@ -44,12 +44,15 @@ Mean = Annotated[float, Field(ge=0, le=1, strict=True)]
 Deviation = Annotated[float, Field(ge=0.001, le=1, strict=True)]
 
 
-def check_values(values: Mapping[str, object], kinds: Mapping[str, Any]) -> None:
-    """ValueError for a value with a free name (an argument, say) whose name has no kind, or that is not of its kind."""
+def check_values(values: Mapping[str, object], kinds: Mapping[str, Any], where: str = "") -> None:
+    """ValueError for a value with a free name (an argument, say) whose name has no kind, or that is not of its kind.
+
+    The message begins with `where`.
+    """
     for name, value in values.items():
         if name not in kinds:
-            raise ValueError(f"{name!r} cannot be set; known are {', '.join(sorted(kinds)) or 'none'}")
+            raise ValueError(f"{where}{name!r} cannot be set; known are {', '.join(sorted(kinds)) or 'none'}")
         try:
             TypeAdapter(kinds[name], config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(value)
         except ValidationError as error:
-            raise ValueError(f"{name} is {value!r}: {error.errors()[0]['msg']}") from None
+            raise ValueError(f"{where}{name} is {value!r}: {error.errors()[0]['msg']}") from None

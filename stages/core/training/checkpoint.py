@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from stages.core.compute import processes
 from stages.core.store.reading import reading
 from stages.core.store.sums import digest
-from stages.core.store.tensors import load, settled, write_tensors
+from stages.core.store.tensors import CHECKSUM, load, settled, write_tensors
 
 log = logging.getLogger(__name__)
 WORK = Path(".work")
@@ -72,7 +72,10 @@ def replace(file: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) ->
 def read(file: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and metadata of `replace`; ValueError names the file if it is missing or damaged."""
     with reading(file, remedy):
-        return load(file)
+        tensors, metadata = load(file)
+        if CHECKSUM not in metadata:
+            raise ValueError("its metadata has no checksum")
+    return tensors, metadata
 
 
 def save_best(folder: Path, module: nn.Module) -> None:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import nn
 
+from stages.core.store.tensors import CHECKSUM
 from stages.core.training import checkpoint
 
 
@@ -52,6 +55,18 @@ def test_resume__names_a_damaged_checkpoint(tmp_path, damage):
         content[-3] ^= 1
     file.write_bytes({"flip": bytes(content), "cut": bytes(content[:200]), "foreign": b"PK\x03\x04 nonsense"}[damage])
     with pytest.raises(ValueError, match=r"checkpoint.safetensors is missing or damaged .*delete .* to start"):
+        checkpoint.resume(tmp_path, *new_run())
+
+
+def test_resume__refuses_a_checkpoint_without_checksum(tmp_path):
+    run = new_run()
+    checkpoint.save(tmp_path, *run, [])
+    file = tmp_path / "checkpoint.safetensors"
+    with safe_open(file, "pt") as stored:
+        metadata = {name: value for name, value in stored.metadata().items() if name != CHECKSUM}
+        tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118, it is no dictionary
+    save_file(tensors, file, metadata)
+    with pytest.raises(ValueError, match="no checksum"):
         checkpoint.resume(tmp_path, *new_run())
 
 

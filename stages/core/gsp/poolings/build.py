@@ -79,10 +79,7 @@ def build(name: str, channels: int, **values: object) -> nn.Module:
 def check(name: str, values: dict[str, object]) -> None:
     """ValueError where params.yaml has an unknown pooling, values that it does not take, or out of their bounds."""
     require(name, values)
-    try:
-        check_values(values, VALUES)
-    except ValueError as error:
-        raise ValueError(f"pooling {name!r}: {error}") from error
+    check_values(values, VALUES, f"pooling {name!r}: ")
 
 
 def require(name: str, values: dict[str, object]) -> None:
