@@ -117,8 +117,8 @@ docs: $(READY)
 	python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
 
 lock: $(READY)
-	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra flow --extra share --extra test \
-		--extra docs --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
+	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra flow --extra share --extra export \
+		--extra test --extra docs --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
 
 clean:
 	rm -rf .work

@@ -1,0 +1,8 @@
+"""Use a model that polygrain made, from any folder: what is named here is public and stays.
+
+model = load("profiles/shoes/data/choice")
+"""
+
+from stages.core.encoder.model import Model, load
+
+__all__ = ["Model", "load"]

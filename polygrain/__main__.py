@@ -1,0 +1,3 @@
+from polygrain.command import main
+
+main()

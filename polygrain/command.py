@@ -1,0 +1,32 @@
+"""The command line, `polygrain`: one command for each file of polygrain/commands.
+
+Exit codes: 0 done, 1 it could not be done (one line on stderr says why and what to do), 2 a wrong word on the line.
+"""
+
+import sys
+
+import typer
+
+from polygrain.commands.model import model
+
+app = typer.Typer(
+    name="polygrain",
+    help="Images from several domains, no labels, one frozen encoder: one embedding model that retrieves better.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (model,):
+    app.command()(command)
+
+
+def main() -> None:
+    try:
+        app(prog_name="polygrain")
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

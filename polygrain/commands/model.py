@@ -1,0 +1,30 @@
+"""`polygrain model`: what a model folder holds."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polygrain.commands.options import MODEL, Folder
+
+
+def model(folder: Annotated[Path, Folder] = Path(MODEL)) -> None:
+    """Say what a model folder holds: network, input, length and cost of an embedding, digest.
+
+    Example: polygrain model profiles/shoes/data/choice
+    """
+    from polygrain import load
+    from polygrain.digest import digest
+
+    found = load(folder)
+    config = found.config
+    lines = {
+        "network": f"{config.architecture}, {sum(p.numel() for p in found.parameters()):,} parameters",
+        "input": f"the middle {config.size} of a square of {config.resize} px, RGB"
+        + (f", scaled to {config.side}" if config.scaled else "")
+        + (", averaged with its mirror image" if config.mirrored else ""),
+        "adaptors": ", ".join(config.adaptors.names) if config.adaptors else "none",
+        "embedding": f"{found.dim} numbers of unit length",
+        "digest": digest(folder),
+    }
+    typer.echo("\n".join(f"{name + ':':<11}{text}" for name, text in lines.items()))
