@@ -11,7 +11,6 @@ from polygrain.commands.model import model
 
 app = typer.Typer(
     name="polygrain",
-    help="Images from several domains, no labels, one frozen encoder: one embedding model that retrieves better.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -19,6 +18,11 @@ app = typer.Typer(
 )
 for command in (model,):
     app.command()(command)
+
+
+@app.callback()
+def about() -> None:
+    """Images from several domains, no labels, one frozen encoder: one embedding model that retrieves better."""
 
 
 def main() -> None:
