@@ -109,7 +109,7 @@ def ui(name: str, folder: Path) -> Outcome:
 
 def look(folder: str) -> None:
     """Prints what a browser shows of the pages, and each address outside that they had it ask for."""
-    command = [sys.executable, "-m", "pipeline.server", "--port", str(server.free_port())]
+    command = [sys.executable, "-m", "polygrain", "ui", "--port", str(server.free_port())]
     log = Path(folder) / "net.json"
     with subprocess.Popen(traced(Path(folder) / "trace", command), stdout=subprocess.PIPE, text=True) as process:
         link = process.stdout.readline().split()[-1]
@@ -121,7 +121,7 @@ def look(folder: str) -> None:
             ]
             sys.stdout.writelines(f"\nasks: {url}" for url in away)
         for one in psutil.Process(process.pid).children(recursive=True) or [process]:
-            if "pipeline.server" in one.cmdline():
+            if one.cmdline()[2:4] == ["polygrain", "ui"]:
                 one.terminate()
 
 

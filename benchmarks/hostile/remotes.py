@@ -150,7 +150,7 @@ class World:
         toy.run(owner, "dvc", "repro")
         toy.commit(owner)
         self.remote, self.clone, self.folder = folder / "remote", folder / "clone", folder
-        toy.run(owner, sys.executable, "-m", "pipeline.share", "push", "--remote", str(self.remote))
+        toy.run(owner, sys.executable, "-m", "polygrain", "share", "--remote", str(self.remote))
         toy.run(folder, "git", "clone", "-q", str(owner), "clone")
         self.honest = toy.texts(owner)
         self.lock = YAML(typ="safe").load((owner / "dvc.lock").read_text())["stages"]
@@ -300,7 +300,7 @@ def around(case: Case) -> dict[str, str]:
 
 def fetch(case: Case) -> tuple[int | None, str]:
     """How `make fetch` ended, None if it did not, and what it said."""
-    command = [sys.executable, "-m", "pipeline.share", "fetch", "--remote", str(case.remote)]
+    command = [sys.executable, "-m", "polygrain", "fetch", "--remote", str(case.remote)]
     try:
         done = subprocess.run(
             command, cwd=case.clone, env=toy.ENVIRONMENT, capture_output=True, text=True, timeout=SECONDS

@@ -117,11 +117,11 @@ def world(folder: Path) -> Iterator[World]:
     api = f"http://127.0.0.1:{port}/api"
     start = partial(subprocess.Popen, cwd=clone, env=toy.ENVIRONMENT, start_new_session=True)
     with (folder / "log").open("w") as log:
-        started = [start([sys.executable, "-m", "pipeline.server", "--port", str(port)], stdout=log, stderr=log)]
+        started = [start([sys.executable, "-m", "polygrain", "ui", "--port", str(port)], stdout=log, stderr=log)]
         try:
             wait(lambda: server.find_own(clone, key))
             os.environ[secret.VARIABLE] = key
-            started.append(start([sys.executable, "-m", "pipeline.deployment"], stdout=log, stderr=log))
+            started.append(start([sys.executable, "-m", "polygrain", "serve"], stdout=log, stderr=log))
             wait(lambda: server.call(api, "/deployments/filter", {}))
             (found,) = server.call(api, "/deployments/filter", {})
             yield World(clone, api, key, found["id"], folder / "executed")
