@@ -11,8 +11,8 @@ from pathlib import Path
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MOVED = ("stages", "pipeline")
-IMPORT = re.compile(rf"^(\s*(?:from|import) )({'|'.join(MOVED)})(?=[. ])", re.MULTILINE)
-PLACE = re.compile(rf'": "({"|".join(MOVED)})\.')  # of a public name that is imported when it is asked for
+IMPORT = re.compile(r"^(\s*(?:from|import) )(stages|pipeline)(?=[. ])", re.MULTILINE)
+PLACE = re.compile(r'": "(stages|pipeline)\.')  # of a public name that is imported when it is asked for
 
 
 class OneName(BuildHookInterface):

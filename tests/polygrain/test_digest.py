@@ -20,5 +20,5 @@ def test_digest__of_weights_and_config_and_of_nothing_else(tmp_path):
 
 
 def test_digest__names_the_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match="config.json"):
+    with pytest.raises(FileNotFoundError, match=r"config\.json"):
         digest(tmp_path)
