@@ -97,14 +97,14 @@ def on_toy(target: str, folder: Path) -> Outcome:
 
 
 def ui(name: str, folder: Path) -> Outcome:
-    """The server of `make ui`, and its pages in a browser, of which only what a page asks for is counted."""
+    """The server of `polygrain ui`, and its pages in a browser, of which only what a page asks for is counted."""
     clone = toy.make(folder / "clone")
     program = "import sys; from benchmarks.hostile import network; network.look(*sys.argv[1:])"
     code, said = alone([sys.executable, "-c", program, str(folder)], clone, None)
     asked = [url for url in said.splitlines() if url.startswith("asks: ")]
     if asked:
-        return Outcome("make ui", "escape", f"its pages asked for {asked[:5]}")
-    return judged("make ui", code, said, folder / "trace", CHROMIUM is None or "Dashboard" in said)
+        return Outcome("polygrain ui", "escape", f"its pages asked for {asked[:5]}")
+    return judged("polygrain ui", code, said, folder / "trace", CHROMIUM is None or "Dashboard" in said)
 
 
 def look(folder: str) -> None:

@@ -1,4 +1,4 @@
-"""A remote that someone else has written to: objects, lists of files and runs that lie, read by `make fetch`.
+"""A remote that someone else has written to: objects, lists of files and runs that lie, read by `polygrain fetch`.
 
 Each attack changes a copy of an honest remote, and where it says so what the clone's dvc.lock records, as a commit or
 a run would. Then a fresh clone fetches and checks out what it has. Nothing but honest outputs may be in the clone
@@ -299,7 +299,7 @@ def around(case: Case) -> dict[str, str]:
 
 
 def fetch(case: Case) -> tuple[int | None, str]:
-    """How `make fetch` ended, None if it did not, and what it said."""
+    """How `polygrain fetch` ended, None if it did not, and what it said."""
     command = [sys.executable, "-m", "polygrain", "fetch", "--remote", str(case.remote)]
     try:
         done = subprocess.run(

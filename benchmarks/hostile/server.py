@@ -1,4 +1,4 @@
-"""Who may tell the server of `make ui` and `make serve` what to run: requests, sockets, users and real browser pages.
+"""Who may tell the server of `polygrain ui` and `serve` what to run: requests, sockets, users and real browser pages.
 
 Most of them want a shell command executed, by a deployment's steps, its file, or a work pool's command. The last three
 are honest: the pages open by their link, and a run that the user starts ends well.
@@ -108,7 +108,7 @@ def run(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
 
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
-    """`make ui` and `make serve` of a small clone in a folder that every user may enter."""
+    """`polygrain ui` and `polygrain serve` of a small clone in a folder that every user may enter."""
     folder.chmod(0o755)
     clone = toy.make(folder / "clone", first=1, second=1)
     (clone / "pipeline").symlink_to(toy.ROOT / "pipeline")
