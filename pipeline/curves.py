@@ -9,11 +9,12 @@ COLUMNS, MOST_PANELS = 3, 9
 WIDTH, HEIGHT = 300, 150
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 34, 22
 """Of a panel, in px: what stands around its curve."""
+# Seen on light pages and on dark ones.
 STYLE = """
-rect { fill: #fff; stroke: #e1e5ea } line { stroke: #eef0f3 }
-polyline { fill: none; stroke: #2563c9; stroke-width: 2; stroke-linejoin: round } circle { fill: #2563c9 }
-text { font: 11px system-ui, sans-serif; fill: #6b7480 } .name { font-weight: 600; font-size: 13px; fill: #1c2733 }
-.now { font-size: 13px; fill: #2563c9; text-anchor: end } .low, .high { text-anchor: end } .last { text-anchor: end }
+rect { fill: none; stroke: #808b99; stroke-opacity: .35 } line { stroke: #808b99; stroke-opacity: .25 }
+polyline { fill: none; stroke: #3f8cff; stroke-width: 2; stroke-linejoin: round } circle, .now { fill: #3f8cff }
+text { font: 11px system-ui, sans-serif; fill: #808b99 } .name, .now { font-size: 14px; font-weight: 600 }
+.now, .low, .high, .last { text-anchor: end }
 """
 
 

@@ -25,17 +25,17 @@ class Writer:
         self._folder, self._writer = folder / stage, None
 
     def add(self, values: dict[str, Point]) -> None:
-        """Values by name, as a line told them; they are on the disk when this returns."""
+        """Values by name, as a line told them; they are on the disk some seconds later."""
         if not values:
             return
         from tensorboardX import SummaryWriter
 
         if self._writer is None:
             # What an earlier run of the stage wrote from there on gives way.
-            self._writer = SummaryWriter(str(self._folder), purge_step=min(point.step for point in values.values()))
+            first = min(point.step for point in values.values())
+            self._writer = SummaryWriter(str(self._folder), purge_step=first, flush_secs=1)
         for name, point in values.items():
             self._writer.add_scalar(name.replace(" ", "/"), point.value, point.step)
-        self._writer.flush()
 
     def close(self) -> None:
         if self._writer is not None:

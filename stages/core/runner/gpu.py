@@ -23,4 +23,4 @@ def use() -> dict[str, float]:
         taken = pynvml.nvmlDeviceGetMemoryInfo(device).used
     except Exception:
         return {}
-    return {"gpu_percent": load, "gpu_gib": taken / 2**30}
+    return {"gpu_percent": float(load), "gpu_gib": taken / 2**30}

@@ -21,7 +21,7 @@ SECONDS_BETWEEN_LINES = 10
 SECONDS_BETWEEN_VALUES = 1
 """On a bar: to read a number makes the accelerator wait."""
 Item = TypeVar("Item")
-Measure = Callable[[int], Mapping[str, float]]
+Measure = Callable[[int], Mapping[str, int | float]]
 """Named numbers after so many items of a round."""
 
 
@@ -68,9 +68,10 @@ class Rounds:
         total = self._count and self._count * (self._rounds or 1)
         # No smoothing: between two rounds, too, time passes.
         looks = {"unit": self._unit, "leave": False, "dynamic_ncols": True, "smoothing": 0}
-        first = (self._count or 0) * self._before
-        with tqdm(total=total, initial=first, desc=self._title(number), **looks) as bar:
-            bar.n, shown = (self._count or 0) * number, 0.0
+        count, shown = self._count or 0, 0.0
+        with tqdm(total=total, initial=count * number, desc=self._title(number), **looks) as bar:
+            # Rate and time left are of all that this process did.
+            bar.initial = count * self._before
             bar.start_t -= time.monotonic() - self._start
             start = time.monotonic()
             for done, item in enumerate(items, 1):
@@ -82,7 +83,7 @@ class Rounds:
                     shown = now
                     bar.set_postfix_str(", ".join(spoken({**measure(done), **gpu.use()})), refresh=False)
 
-    def line(self, number: int, done: int | None = None, values: Mapping[str, float] | None = None) -> str:
+    def line(self, number: int, done: int | None = None, values: Mapping[str, int | float] | None = None) -> str:
         """What is known after `done` items of round `number`, after all of them without it."""
         done = self._count if done is None else done
         said = [f"{done} of {self._count}" if self._count else f"{done}"] if done is not None else []
@@ -97,7 +98,7 @@ class Rounds:
         return f"{self._name} {number + 1}/{self._rounds}" if self._rounds else self._name
 
 
-def spoken(values: Mapping[str, float]) -> list[str]:
+def spoken(values: Mapping[str, int | float]) -> list[str]:
     return [f"{name} {value:.4g}" for name, value in values.items()]
 
 

@@ -153,7 +153,7 @@ def means(totals: dict[str, Tensor], count: int, done: int) -> dict[str, float]:
     return {name: float(total) * processes.count() * count / done for name, total in totals.items()}
 
 
-def values_of(row: dict[str, int | float]) -> dict[str, float]:
+def values_of(row: dict[str, int | float]) -> dict[str, int | float]:
     """What an epoch measured."""
     return {name: value for name, value in row.items() if name != "epoch"}
 

@@ -57,7 +57,7 @@ def is_over(history: History, stopping: Stopping) -> bool:
     return history[-1]["step"] >= stopping.longest or waited >= stopping.patience
 
 
-def measured(row: dict[str, int | float]) -> dict[str, float]:
+def measured(row: dict[str, int | float]) -> dict[str, int | float]:
     return {name: row[name] for name in ("loss", "map_at_r")}
 
 
