@@ -73,9 +73,7 @@ class Run:
     def lacking(self, stage: Stage) -> list[str]:
         """What the stage reads from and this run did not make."""
         ended = {name: self.outcomes[name].result for name in stage.upstream if name in self.outcomes}
-        return [
-            name if result == "failed" else f"{name} ({result})" for name, result in ended.items() if result not in DONE
-        ]
+        return [f"{name} ({result})" for name, result in ended.items() if result not in DONE]
 
     def here(self, stage: Stage, hear: Callable[[str], None]) -> Outcome:
         return execution.reproduce(self.calls, self.folder, stage.name, int(stage.meta.get("gpu", 0)), hear)
