@@ -41,11 +41,11 @@ class Progress:
         number, total = (int(head[3]), max(int(head[4]), 1)) if head else (1, 1)
         items = (int(count[1]), max(int(count[2]), 1)) if count else (1, 1)
         rounds = number - 1 + min(items[0] / items[1], 1.0)
-        # What is counted between two rounds, the looks of a validation say, is a part of them.
-        if head is not None or not self._in_rounds:
-            self.share = min(rounds / total, 1.0)
-            self.text = line
-        self._in_rounds = (head is not None or self._in_rounds) and self.share < 1
+        if head is None and self._in_rounds:
+            # What is counted between two rounds, the looks of a validation say, is a part of them.
+            return {}
+        self.share, self.text = min(rounds / total, 1.0), line
+        self._in_rounds = head is not None and self.share < 1
         prefix = f"{head[1] if head else title} " if head is None or head[1] else ""
         found = {}
         for name, value in (met.groups() for met in map(VALUE.fullmatch, words) if met):

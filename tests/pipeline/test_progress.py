@@ -52,10 +52,11 @@ def test_hear__other_lines_say_nothing(line):
 def test_hear__a_count_between_two_epochs_is_a_part_of_them():
     """The criterion goes through a sample after each epoch; before and after all epochs a count speaks for itself."""
     progress, shares = Progress(), []
-    count = "sample: 1 of 2, 5.0 batch/s"
+    count = "sample: 1 of 2, 5.0 batch/s, gpu_percent 80"
     for line in (count, "epoch 1/2: loss 1", count, "epoch 2/2: loss 1"):
         progress.hear(line)
         shares.append(progress.share)
+    assert len(progress.curves["sample gpu_percent"]) == 1
     progress.hear(count)
     assert [*shares, progress.share] == [0.5, 0.5, 0.5, 1, 0.5]
 
