@@ -7,6 +7,7 @@ the results travel the runs, so that a colleague gets a stage by what went into 
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 from dvc.config import Config

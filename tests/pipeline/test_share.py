@@ -126,7 +126,7 @@ def on_a_terminal(folder: Path, *arguments: str) -> tuple[str, str]:
     """What a call writes, and what its user sees of it meanwhile."""
     ours, terminal = os.openpty()
     termios.tcsetwinsize(terminal, (40, 160))
-    command = [sys.executable, "-m", "pipeline.share", *arguments]
+    command = [sys.executable, "-m", "polygrain", *arguments]
     with subprocess.Popen(
         command, cwd=folder, env=toy.ENVIRONMENT | {"TERM": "xterm"}, stdout=subprocess.PIPE, stderr=terminal, text=True
     ) as process:
@@ -145,12 +145,12 @@ def on_a_terminal(folder: Path, *arguments: str) -> tuple[str, str]:
 def test_exchange__dvcs_progress_is_seen_on_a_terminal_only(owner, tmp_path):
     second = clone(owner, "second")
     url = f"--remote={tmp_path / 'remote'}"
-    said, seen = on_a_terminal(owner, "push", url)
+    said, seen = on_a_terminal(owner, "share", url)
     assert said.startswith("The results of 8 of 8 stages are on the remote") and "Pushing" in seen
     said, seen = on_a_terminal(second, "fetch", url)
     assert said.startswith("All 8 stages are up to date")
     assert re.search(r"Fetching from team.*\d+/\d+", seen)
-    assert call(owner, "push") == "The results of 8 of 8 stages are on the remote 'team'.\n"
+    assert call(owner, "share") == "The results of 8 of 8 stages are on the remote 'team'.\n"
 
 
 def test_reason__what_a_terminal_has_shown_is_not_said_again():
