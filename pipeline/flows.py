@@ -19,7 +19,7 @@ from prefect.artifacts import (
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
-from pipeline import artifacts, graph, guard, lockfile, order, pool, project, ready, secret, server, share
+from pipeline import artifacts, gate, graph, guard, lockfile, order, pool, project, ready, secret, server, share
 from pipeline import tensorboard as boards
 from pipeline.execution import Outcome
 from pipeline.graph import Stage
@@ -146,6 +146,8 @@ def main(
     server.use(api, key)
     Thread(target=server.end_without, args=[api, patience], daemon=True).start()
     sys.stdout.write(f"Watch this run at {server.link(api, key)}\n")
+    if server.is_own(api, key):
+        sys.stdout.write(f"Its curves, live, at {server.link(api, key, gate.LIVE)}\n")
     sys.stdout.flush()
     planned.set(stages)
     try:

@@ -8,7 +8,8 @@ whatever a deployment names. So this stands before it. It refuses
 - a call of the API without the secret, before its body is read;
 - a deployment, run or work pool that names any program but the project's own flows;
 
-and opens the pages by a link that works once (`enter`). The secret comes by the environment.
+and opens the pages by a link that works once (`enter`). It adds one page (pipeline/live.py). The secret comes by the
+environment.
 """
 
 import hmac
@@ -23,9 +24,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipeline import secret
+from pipeline import live, secret
 
-ENTER, PROOF = "/enter", "/proof"
+ENTER, PROOF, LIVE = "/enter", "/proof", "/live"
 TICKET_SECONDS = 3600
 OPEN = ("/api/health", "/api/ready")
 """They say whether the server runs, and nothing else."""
@@ -97,6 +98,8 @@ class Gate:
             await PlainTextResponse(secret.proof(self.key, self.host, words))(scope, receive, send)
         elif scope["path"] == ENTER:
             await self.enter(scope, receive, send)
+        elif scope["path"] == LIVE:
+            await live.page()(scope, receive, send)
         elif scope["path"].startswith("/api"):
             await self.call(scope, receive, send)
         else:
