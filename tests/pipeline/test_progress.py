@@ -81,9 +81,9 @@ def test_hear__understands_what_stages_log(monkeypatch, caplog):
     """The two files cannot import each other; this is what keeps them speaking the same language."""
     monkeypatch.setattr(logged, "SECONDS_BETWEEN_LINES", 0)
     monkeypatch.setattr(logged.gpu, "use", lambda: {"gpu_gib": 12.5})
-    rounds = logged.Rounds("epoch", 8, "batch", 2, before=1)
+    course = logged.Course("epoch", 8, "batch", 2, before=1)
     with caplog.at_level(logging.INFO):
-        list(rounds.over(range(8), 1, lambda done: {"loss": 2.0**-done, "criterion": -1 / 3}))
+        list(course.over(range(8), 1, lambda done: {"loss": 2.0**-done, "criterion": -1 / 3}))
     progress = Progress()
     found = [(progress.hear(record.getMessage()), progress.share) for record in caplog.records]
     assert [share for _, share in found] == pytest.approx([(8 + done) / 16 for done in range(1, 9)])

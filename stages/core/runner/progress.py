@@ -35,10 +35,10 @@ def progress(
     """The items, while rate, time left and what `measure` returns are shown on stderr."""
     if total is None and hasattr(items, "__len__"):
         total = len(items)
-    return Rounds(description, total, unit).over(items, 0, measure)
+    return Course(description, total, unit).over(items, 0, measure)
 
 
-class Rounds:
+class Course:
     """So many rounds over `count` items each, epochs for example; the first `before` of them an earlier process did.
 
     Without `rounds` there is one, which has no number; without `count` the time left is not known.
@@ -91,7 +91,7 @@ class Rounds:
         if self._count and passed > 0:
             seconds = (time.monotonic() - self._start) / passed
             said.append(f"{duration(seconds * max((self._rounds or 1) - self._before - passed, 0))} left")
-        said += [f"{self._rate:.1f} {self._unit}/s"] if self._rate else []
+        said += [f"{self._rate:.{1 if self._rate >= 1 else 3}f} {self._unit}/s"] if self._rate else []
         return f"{self._title(number)}: {', '.join(said + spoken(values or {}))}"
 
     def _title(self, number: int) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stages.core.compute import processes
 from stages.core.compute.ahead import ahead
-from stages.core.runner.progress import Rounds
+from stages.core.runner.progress import Course
 from stages.core.runner.schema import MOST_BATCH, Decay, Epochs, Rate, Section, Warmup
 from stages.core.training import checkpoint
 
@@ -109,16 +109,16 @@ def fit(
     rates = [group["lr"] for group in optimizer.param_groups]
     history = checkpoint.resume(folder, trained, optimizer)
     count = len(batches(loader.count, loader.batch, torch.Generator()))
-    rounds = Rounds("epoch", count, "batch", schedule.epochs, len(history))
+    course = Course("epoch", count, "batch", schedule.epochs, len(history))
     for row in history:
-        log.info("%s", rounds.line(int(row["epoch"]) - 1, values=values_of(row)))
+        log.info("%s", course.line(int(row["epoch"]) - 1, values=values_of(row)))
     for epoch in range(len(history), schedule.epochs):
         generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
         read = loader.prepare(epoch)
         totals: dict[str, Tensor] = {}
         pieces = batches(loader.count, loader.batch, generator)
         measure = partial(means, totals, count)
-        for i, (rows, content) in enumerate(rounds.over(ahead(pieces, read), epoch, measure)):
+        for i, (rows, content) in enumerate(course.over(ahead(pieces, read), epoch, measure)):
             factor = schedule.factor(epoch + i / len(pieces))
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
@@ -141,7 +141,7 @@ def fit(
                 checkpoint.save_best(folder, trained)
         if processes.rank() == 0:
             checkpoint.save(folder, trained, optimizer, history)
-        log.info("%s", rounds.line(epoch, values=values_of(history[-1])))
+        log.info("%s", course.line(epoch, values=values_of(history[-1])))
     if watch is not None:
         processes.wait()
         checkpoint.load_best(folder, trained)
