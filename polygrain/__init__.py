@@ -3,6 +3,8 @@
 model = load("profiles/shoes/data/choice")
 """
 
+from polygrain.embedding import embed
+from polygrain.gallery import Hit, search
 from stages.core.encoder.model import Model, load
 
-__all__ = ["Model", "load"]
+__all__ = ["Hit", "Model", "embed", "load", "search"]

@@ -7,7 +7,9 @@ import sys
 
 import typer
 
+from polygrain.commands.embed import embed
 from polygrain.commands.model import model
+from polygrain.commands.search import search
 
 app = typer.Typer(
     name="polygrain",
@@ -16,7 +18,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (model,):
+for command in (embed, model, search):
     app.command()(command)
 
 
