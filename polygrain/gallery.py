@@ -34,7 +34,7 @@ class Gallery:
     """Embeddings `row dim` of unit length, a path below `root` for each, and the digest of the model that made them.
 
     `recall`: None where every row is compared. Else the share of the 10 nearest that the index finds, measured here on
-    a sample of its rows.
+    a sample of its rows. `tasks`: for each row the number of its first folder among `task_names`.
     """
 
     def __init__(
@@ -53,8 +53,10 @@ class Gallery:
         else:
             self.index = lists_of(vectors)
             self.recall = self.widen(vectors)
-        names, self.tasks = np.unique([path.partition("/")[0] if "/" in path else "" for path in paths], True)[:2]
-        self.task_names: list[str] = names.tolist()
+        tasks = [path.partition("/")[0] if "/" in path else "" for path in paths]
+        self.task_names = sorted(set(tasks))
+        number = {name: i for i, name in enumerate(self.task_names)}
+        self.tasks = np.fromiter((number[task] for task in tasks), np.int64, len(tasks))
 
     def __len__(self) -> int:
         return len(self.paths)

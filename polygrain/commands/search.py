@@ -62,8 +62,8 @@ def search(
     sides = [Side("model", str(model), network, gallery_of(source, network, name, model))]
     if other is not None:
         key = digest(beside) if beside else f"{name}-encoder"
-        what = str(beside) if beside else "the model without its adaptors"
-        sides.insert(0, Side("encoder", what, other, same_images(sides[0].gallery, other, key)))
+        label, what = (beside.name, str(beside)) if beside else ("encoder", "the model without its adaptors")
+        sides.insert(0, Side(label, what, other, same_images(sides[0].gallery, other, key)))
     server.run(listening, sides)
 
 

@@ -62,6 +62,7 @@ class Page:
             "folder": str(gallery.root),
             "count": len(gallery),
             "tasks": tasks,
+            "folders": len({path.rpartition("/")[0] for path in gallery.paths}),
             "most_bytes": MOST_BYTES,
             "sides": [
                 {"name": side.name, "what": side.what, "digest": side.gallery.digest, "recall": side.gallery.recall}

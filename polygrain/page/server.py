@@ -49,6 +49,7 @@ def run(listening: socket.socket, sides: list[Side]) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         limit_concurrency=CONNECTIONS,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=1,

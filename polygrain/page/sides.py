@@ -30,16 +30,13 @@ class Side:
 
     def embed(self, square: UInt8[np.ndarray, "side side 3"]) -> Float32[np.ndarray, "1 dim"]:
         with self.passing:
-            return embedding.embed_squares(self.model, square[None])
+            return embedding.embed_squares(self.model, np.stack([square]))
 
     def listened(self, square: UInt8[np.ndarray, "side side 3"]) -> list[list[float]]:
         """The weight of each granularity in each layer, for one image."""
-        where = next(self.model.parameters()).device
+        images = torch.from_numpy(np.stack([square])).to(next(self.model.parameters()).device)
         with self.passing:
-            weights = self.model.attention(
-                centre_crop(torch.from_numpy(square[None]).to(where), self.model.config.size)
-            )
-        return weights[0].tolist()
+            return self.model.attention(centre_crop(images, self.model.config.size))[0].tolist()
 
 
 def encoder_of(model: Model) -> Model | None:
