@@ -15,7 +15,14 @@ from types import TracebackType
 
 from tests.helpers.browser import CHROMIUM
 
-OPTIONS = ("--headless", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars", "--no-first-run")
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--no-first-run",
+)
 KEYS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "/": 191}
 PATIENCE = 60  # seconds
 
@@ -150,7 +157,9 @@ class Driven:
         self.value("1")
         logged = [event["params"] for event in self.events if event.get("method") == "Log.entryAdded"]
         thrown = [event["params"] for event in self.events if event.get("method") == "Runtime.exceptionThrown"]
-        return [one["entry"]["text"] for one in logged if one["entry"]["level"] == "error"] + [str(one) for one in thrown]
+        return [one["entry"]["text"] for one in logged if one["entry"]["level"] == "error"] + [
+            str(one) for one in thrown
+        ]
 
 
 @contextmanager

@@ -75,7 +75,9 @@ def test_write__does_nothing_until_an_image_or_the_model_changes(fused: Path, ph
 def test_write__leaves_nothing_where_no_image_can_be_read(fused: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/a.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match=r"none of the 1 images of .*photos can be read; 1 left out, the first: a.png: not"):
+    with pytest.raises(
+        ValueError, match=r"none of the 1 images of .*photos can be read; 1 left out, the first: a.png: not"
+    ):
         write(load(fused), "abc", find(tmp_path / "photos"), tmp_path / "e.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
 
@@ -165,9 +167,13 @@ def test_write__killed_and_called_again_gives_the_same_bytes(fused: Path, shared
 def test_outcomes__hold_a_few_batches_at_a_time(fused: Path, shared_photos: Path, monkeypatch) -> None:
     """Two batches are decoded ahead of the one that is asked for, not more."""
     met, plain = [], embedding.decode_all
-    monkeypatch.setattr(embedding, "decode_all", lambda root, paths, *rest: met.append(len(paths)) or plain(root, paths, *rest))
+    monkeypatch.setattr(
+        embedding, "decode_all", lambda root, paths, *rest: met.append(len(paths)) or plain(root, paths, *rest)
+    )
     listing = find(shared_photos)
-    found = embedding.outcomes(load(fused), Listing(listing.root, listing.paths, {}), [slice(i, i + 2) for i in range(0, 24, 2)])
+    found = embedding.outcomes(
+        load(fused), Listing(listing.root, listing.paths, {}), [slice(i, i + 2) for i in range(0, 24, 2)]
+    )
     next(found)
     assert len(met) <= 3
     assert len(list(found)) == 23 and len(met) == 12

@@ -33,7 +33,10 @@ def test_embed__writes_both_files_and_says_so(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("photos", "-o", "e.parquet", "--model", "none"), "none/config.json is missing or damaged (there is no such file)"),
+        (
+            ("photos", "-o", "e.parquet", "--model", "none"),
+            "none/config.json is missing or damaged (there is no such file)",
+        ),
         (("none", "-o", "e.parquet"), "none does not exist: give a folder of images, or a CSV with a column path"),
         (("empty", "-o", "e.parquet"), "empty holds no image"),
         (("photos", "-o", "e.npy"), "e.npy is no name for the embeddings: let it end in .parquet"),

@@ -31,9 +31,7 @@ def test_search__a_table_for_each_query_and_a_folder_is_embedded_once(
     assert len(times) == 1
 
 
-def test_search__page_compares_with_the_encoder(
-    fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search__page_compares_with_the_encoder(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     met = []
     monkeypatch.setattr(server, "run", lambda listening, sides: met.append((listening.close(), sides)))
     beside = f"{fused}-encoder"

@@ -40,7 +40,11 @@ def pairs(hits: list[dict]) -> list[tuple[int, float]]:
 
 def test_files__nothing_comes_from_elsewhere(client: TestClient) -> None:
     pages = [client.get(path) for path in ("/", "/page.js", "/page.css")]
-    assert [page.headers["content-type"].split(";")[0] for page in pages] == ["text/html", "text/javascript", "text/css"]
+    assert [page.headers["content-type"].split(";")[0] for page in pages] == [
+        "text/html",
+        "text/javascript",
+        "text/css",
+    ]
     for page in pages:
         assert "http://" not in page.text and "https://" not in page.text
     # What would read a name as HTML, or run it.
@@ -151,5 +155,12 @@ def test_pictures__nothing_outside_the_folder(client: TestClient, sides: list[Si
     file.symlink_to(secret)
     for reply in (client.get("/image/5"), client.post("/preview?row=5"), client.post("/search?row=5")):
         assert reply.status_code == 404 and "leads outside the folder" in reply.json()["error"]
-    for path in ("/image/../../secret.png", "/image/%2e%2e%2fsecret.png", "/image/-1", "/image/99", "/app.py", "/door.py"):
+    for path in (
+        "/image/../../secret.png",
+        "/image/%2e%2e%2fsecret.png",
+        "/image/-1",
+        "/image/99",
+        "/app.py",
+        "/door.py",
+    ):
         assert client.get(path).status_code == 404

@@ -29,7 +29,9 @@ def test_door__lets_in_who_knows_the_secret(client: TestClient) -> None:
     assert reply.headers["cache-control"] == "no-store" and reply.headers["referrer-policy"] == "no-referrer"
 
 
-@pytest.mark.parametrize("path", ["/", "/image/3", f"/{SECRET}", f"/{SECRET[:-1]}/", f"/{SECRET[:-1]}x/image/3", f"/x/{SECRET}/"])
+@pytest.mark.parametrize(
+    "path", ["/", "/image/3", f"/{SECRET}", f"/{SECRET[:-1]}/", f"/{SECRET[:-1]}x/image/3", f"/x/{SECRET}/"]
+)
 def test_door__refuses_other_addresses(client: TestClient, path: str) -> None:
     reply = client.get(path)
     assert reply.status_code == 403 and reply.text.startswith("open the whole address")

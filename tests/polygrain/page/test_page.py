@@ -66,7 +66,9 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         assert len(found(browser, 0)) == len(found(browser, 1)) == 23
         assert browser.value("document.querySelector('#name').textContent") == "dots/class1/1.png"
         assert browser.value("document.querySelectorAll('.side:first-child .alike').length") == 3
-        scores = browser.value("[...document.querySelectorAll('.side:last-child .score')].map(s => Number(s.textContent))")
+        scores = browser.value(
+            "[...document.querySelectorAll('.side:last-child .score')].map(s => Number(s.textContent))"
+        )
         assert scores == sorted(scores, reverse=True) and scores[0] > 0.5
         browser.until("document.querySelectorAll('#weights td').length == 4")
 
@@ -97,9 +99,7 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         browser.until(QUERIED)
         browser.drag(browser.place("#asked", 0.1, 0.1), browser.place("#asked", 0.5, 0.9))
         browser.until("!document.querySelector('#uncrop').hidden")
-        width, height = browser.value(
-            "(box => [box.offsetWidth, box.offsetHeight])(document.querySelector('#box'))"
-        )
+        width, height = browser.value("(box => [box.offsetWidth, box.offsetHeight])(document.querySelector('#box'))")
         assert width == pytest.approx(height, abs=1) and width > 50
         assert status(browser).startswith("The nearest of 8 images")
         browser.key("Escape")
@@ -111,12 +111,12 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         # A file from outside, in a format that browsers do not show; then one that is no image.
         with Image.open(photos / "dots/class2/1.png") as image:
             image.save(tmp_path / "dropped.tif")
-        browser.drop("main", tmp_path / "dropped.tif")
+        browser.drop("header", tmp_path / "dropped.tif")
         browser.until(QUERIED)
         assert browser.value("document.querySelector('#name').textContent") == "dropped.tif"
         assert found(browser, 1)[0] == "dots/class2/1.png"
         (tmp_path / "note.png").write_text("no image")
-        browser.drop("main", tmp_path / "note.png")
+        browser.drop("header", tmp_path / "note.png")
         browser.until("document.querySelector('#status.wrong')")
         assert "not readable as" in status(browser)
         # The server's answers to what is no image are the only complaints.
