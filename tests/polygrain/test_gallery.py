@@ -109,7 +109,7 @@ def test_read__refuses_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch
 def test_read_of__refuses_the_embeddings_of_another_model(tmp_path: Path) -> None:
     file = write_file(tmp_path / "e.parquet", unit(1), ["a.png"])
     assert len(read_of(file, "abc", Path("model"))) == 1
-    said = r"e.parquet was made by model abc, data/choice is def: .*`polygrain embed /photos -o .*e.parquet --model data/choice`"
+    said = r"was made by model abc, data/choice is def: .*`polygrain embed /photos -o .*e.parquet --model data/choice`"
     with pytest.raises(ValueError, match=said):
         read_of(file, "def", Path("data/choice"))
 

@@ -66,7 +66,7 @@ def test_find__raises_where_there_is_no_image(tmp_path: Path, make: object, said
 
 def test_find__raises_on_a_csv_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("file\nb.png\n")
-    with pytest.raises(ValueError, match="its columns are file.*; give a CSV in UTF-8 with a column path"):
+    with pytest.raises(ValueError, match=r"its columns are file.*; give a CSV in UTF-8 with a column path"):
         find(tmp_path / "a.csv")
 
 

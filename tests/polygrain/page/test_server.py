@@ -18,7 +18,7 @@ def test_listen__refuses_what_others_can_reach(host: str) -> None:
 
 
 def test_listen__refuses_no_address_and_a_port_that_is_taken() -> None:
-    with pytest.raises(ValueError, match="host is 'here.example', which is no address: leave it at 127.0.0.1"):
+    with pytest.raises(ValueError, match="which is no address: leave it"):
         listen("here.example", 4300)
     with listen("127.0.0.1", 0) as first, pytest.raises(ValueError, match="is taken: choose another"):
         listen("127.0.0.1", first.getsockname()[1])
