@@ -36,7 +36,9 @@ async function answering(work) {
   try {
     await work(isLast);
   } catch (error) {
-    if (isLast()) say(error instanceof TypeError ? "The server does not answer: is `polygrain search` still running?" : error.message, true);
+    if (!isLast()) return;
+    $("sides").replaceChildren();
+    say(error instanceof TypeError ? "The server does not answer: is `polygrain search` still running?" : error.message, true);
   } finally {
     if (isLast()) document.body.classList.remove("busy");
   }
@@ -90,7 +92,7 @@ function search() {
     if (found.asked) $("name").textContent = found.asked.path;
     const recall = state.about.sides.filter((one) => one.recall !== null).map((one) => `; ${one.name}: ${(100 * one.recall).toFixed(1)} % of the ten nearest are found`);
     say(`The nearest of ${found.of.toLocaleString("en")} images, in ${Math.round(found.ms)} ms${recall.join("")}`);
-    listen(isLast);
+    await listen(isLast);
   });
 }
 

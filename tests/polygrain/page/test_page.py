@@ -117,8 +117,9 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         assert found(browser, 1)[0] == "dots/class2/1.png"
         (tmp_path / "note.png").write_text("no image")
         browser.drop("header", tmp_path / "note.png")
-        browser.until("document.querySelector('#status.wrong')")
+        browser.until("document.querySelector('#status').className == 'wrong'")
         assert "not readable as" in status(browser)
+        assert browser.value("document.querySelectorAll('.tile').length") == 0
         # The server's answers to what is no image are the only complaints.
         assert {re.sub(r".*(status of \d+).*", r"\1", one) for one in browser.complaints()} <= {"status of 422"}
 
