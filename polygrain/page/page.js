@@ -49,9 +49,10 @@ const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
 function tile(hit, only, alike) {
   const parts = hit.path.split("/"), file = parts.pop(), caption = parts.reverse().join(" · ") || file;
   const picture = make("img", { src: `image/${hit.row}`, alt: "", loading: "lazy", draggable: true });
-  const button = make("button", { className: only ? "tile only" : "tile", title: hit.path }, picture, make("span", { textContent: caption }));
+  const text = make("span", { textContent: caption });
+  if (hit.score !== undefined) text.prepend(make("b", { className: "score", textContent: hit.score.toFixed(3) }), " ");
+  const button = make("button", { className: only ? "tile only" : "tile", title: hit.path }, picture, text);
   button.dataset.row = hit.row;
-  if (hit.score !== undefined) button.append(make("span", { className: "score", textContent: hit.score.toFixed(3) }));
   if (alike) button.append(make("span", { className: "alike", textContent: "✓", title: "from the query's folder" }));
   button.addEventListener("click", () => go(hit.row));
   return button;
