@@ -8,6 +8,7 @@ import sys
 import typer
 
 from polygrain.commands.model import model
+from polygrain.commands.new import new
 
 app = typer.Typer(
     name="polygrain",
@@ -16,7 +17,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (model,):
+for command in (model, new):
     app.command()(command)
 
 

@@ -34,8 +34,8 @@ class Params(Origin):
         `folder`. What a stage is still to make is not asked."""
         if "images" in sections and sections["images"].side != self.resize:
             raise ValueError(
-                f"images.side is {sections['images'].side} and encoder.resize is {self.resize}: the encoder sees what is "
-                "stored, so give both the same value"
+                f"images.side is {sections['images'].side} and encoder.resize is {self.resize}: the encoder sees what "
+                "is stored, so give both the same value"
             )
         place = folder / self.path
         if self.source == "folder" and place.exists():

@@ -1,4 +1,4 @@
-"""A backbone from a checkpoint that someone else wrote: its wrapper opened, its names timm's, its classifier left out."""
+"""A backbone from someone else's checkpoint: its wrapper opened, its names timm's, its classifier left out."""
 
 import logging
 import sys

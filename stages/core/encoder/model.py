@@ -109,7 +109,7 @@ class Model(nn.Module):
     def features(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """The class token after the last norm, not normalised: z = LN(h^L)[class].
 
-        Of a network without one, what it pools its last map or tokens to: the mean, or with SigLIP its attention pooling.
+        Of a network without one, what it pools its last map or tokens to: their mean, or for SigLIP by attention.
         """
         x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
         if self.config.scaled:

@@ -24,7 +24,19 @@ def known(architecture: str) -> str:
     if not re.fullmatch(r"\w{1,100}(\.\w{1,100})?", architecture, re.ASCII) or not timm.is_model(architecture):
         similar = ", ".join(difflib.get_close_matches(architecture[:100], timm.list_models(), 5, 0))
         raise ValueError(f"timm does not know {architecture[:200]!r}; similar names: {similar}")
+    try:
+        timm.get_pretrained_cfg(architecture, allow_unregistered=True)
+    except RuntimeError as error:
+        names = ", ".join(full_names(architecture)) or "none"
+        raise ValueError(f"timm knows no weights {architecture!r}; known: {names}") from error
     return architecture
+
+
+def full_names(architecture: str) -> list[str]:
+    """The names of all weights that timm knows for an architecture, its own choice first."""
+    bare = architecture.split(".")[0]
+    first = timm.get_pretrained_cfg(bare, allow_unregistered=True).tag
+    return sorted(timm.list_pretrained(f"{bare}.*"), key=lambda name: (name != f"{bare}.{first}", name))
 
 
 Architecture = Annotated[str, AfterValidator(known)]
@@ -99,6 +111,13 @@ def patch_side(backbone: nn.Module) -> int:
     """The side of a ViT's patches, px: its input is a multiple of that; 1 for a CNN."""
     patch = getattr(getattr(backbone, "patch_embed", None), "patch_size", None)
     return 1 if patch is None else max(patch)
+
+
+def feature(network: nn.Module) -> str:
+    """What an image's embedding is taken from, in words; see `Model.features`."""
+    if getattr(network, "cls_token", None) is not None:
+        return "the class token"
+    return "the tokens pooled by attention" if getattr(network, "attn_pool", None) is not None else "the pooled map"
 
 
 def residual_blocks(backbone: nn.Module) -> list[tuple[nn.Module, str]]:

@@ -12,33 +12,34 @@ from stages.core.encoder.arguments import Arguments
 from stages.core.encoder.backbone import fill
 from stages.core.encoder.config import Config, Interpolation, read_config
 from stages.core.encoder.model import Model, load
-from stages.core.encoder.pretrained import WEIGHTS, full_names, is_hub, published, read_hub
+from stages.core.encoder.pretrained import WEIGHTS, is_hub, published, read_hub
 from stages.core.encoder.weights import fit_tensors
 from stages.core.runner import schema
 
 log = logging.getLogger(__name__)
 AS_KNOWN = "null: as timm or the folder has it"
 NAMES = 3
+TENSORFLOW = 1001  # ImageNet's classes and one for none of them
 
 
 class Origin(schema.Section):
     """Of the section `encoder`, what makes the network; what it sees of the stored squares is the stage's."""
 
     source: Literal["folder", "timm", "file"] = Field(
-        description="a model folder (of this project, or in the layout of timm's hub), timm's published weights (fetched "
-        "once), or a checkpoint, whose classifier is left out"
+        description="a model folder (of this project, or in the layout of timm's hub), timm's published weights "
+        "(fetched once), or a checkpoint, whose classifier is left out"
     )
     path: schema.Text = Field(description="the folder or file; for timm the lock file that pins timm's version")
     architecture: networks.Architecture | None = Field(
-        description="a timm name, with its tag (mobilenetv2_100.ra_in1k) that of published weights, whose input is known; "
-        "null where the folder's config says it"
+        description="a timm name; with a tag (mobilenetv2_100.ra_in1k) that of published weights, whose input is "
+        "known; null where the folder's config says it"
     )
     side: schema.Side | None = Field(
         description="side of the encoder's input, px; null where the folder's config says it"
     )
     kwargs: Arguments = Field(
-        description="arguments of timm's constructor, such as pad_type: same for weights of TensorFlow; not for a folder "
-        "of this project"
+        description="arguments of timm's constructor, such as pad_type: same for weights of TensorFlow; not for a "
+        "folder of this project"
     )
     mean: list[schema.Mean] | None = Field(
         min_length=3, max_length=3, description=f"of the input's channels, in 0..1; {AS_KNOWN}"
@@ -63,7 +64,7 @@ class Origin(schema.Section):
                 f"{self.side!r}"
             )
         if self.source == "file" and "." not in self.architecture and not (self.mean and self.std):
-            known = full_names(self.architecture)[:NAMES]
+            known = networks.full_names(self.architecture)[:NAMES]
             named = f"name the weights in full (architecture: {', or '.join(known)}), or " if known else ""
             raise ValueError(
                 f"no file says how its weights want the input, and {self.architecture!r} is of many: {named}give mean "
@@ -114,7 +115,13 @@ class Origin(schema.Section):
             return model
         known = read_hub(path).pretrained_cfg if self.source == "folder" else published(config.architecture)
         heads = (known.classifier,) if isinstance(known.classifier, str) else known.classifier or ()
-        fill(model.backbone, path / WEIGHTS if self.source == "folder" else path, heads)
+        dropped = fill(model.backbone, path / WEIGHTS if self.source == "folder" else path, heads)
+        if TENSORFLOW in {len(tensor) for tensor in dropped.values()} and "pad_type" not in config.kwargs:
+            log.warning(
+                "%s: its classifier has 1,001 classes, as weights of TensorFlow have; they may want kwargs "
+                "{pad_type: same}, and mean and std of 0.5",
+                path,
+            )
         return model
 
 

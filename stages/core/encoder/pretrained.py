@@ -1,4 +1,4 @@
-"""What is known of published weights beside their values: the input they were trained on, how their classifier is called.
+"""What is known of published weights beside their values: their input, and how their classifier is called.
 
 timm knows it by the full name of the weights, such as `mobilenetv2_100.ra_in1k`; a folder in the layout of timm's hub,
 `config.json` beside `model.safetensors`, says it itself.
@@ -47,14 +47,6 @@ class Hub(BaseModel):
 def published(architecture: str) -> Pretrained:
     """What timm knows of these weights; of those it takes itself where the name has no tag."""
     return Pretrained.model_validate(asdict(timm.get_pretrained_cfg(architecture, allow_unregistered=True)))
-
-
-def full_names(architecture: str) -> list[str]:
-    """The names of all weights that timm knows for an architecture, its own choice first."""
-    bare = architecture.split(".")[0]
-    first = timm.get_pretrained_cfg(bare, allow_unregistered=True).tag
-    tags = sorted(timm.list_pretrained(f"{bare}.*"), key=lambda name: name != f"{bare}.{first}")
-    return [name for name in tags if name.split(".")[0] == bare]
 
 
 def is_hub(folder: Path) -> bool:
