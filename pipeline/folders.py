@@ -23,6 +23,8 @@ class Folder(NamedTuple):
     """{class name: images}; the one class of a flat folder is "" """
     unreadable: int
     others: int
+    unseen: bool = False
+    """evaluated and never trained on"""
 
     @property
     def images(self) -> int:
@@ -30,20 +32,25 @@ class Folder(NamedTuple):
 
     @property
     def train_images(self) -> int:
-        """Images of the first half of the classes by name, rounded up; all images of a flat folder."""
+        """Images of the first half of the classes by name, rounded up; all images of a flat folder, none if unseen."""
+        if self.unseen:
+            return 0
         names = sorted(self.readable)
         return sum(self.readable[name] for name in names[: (len(names) + 1) // 2])
 
     def describe(self) -> str:
         kind = "unlabelled, so not evaluated" if "" in self.readable else f"{len(self.readable)} classes"
         return (
-            f"{self.images} images ({kind}), {self.train_images} of them to train on; "
+            f"{self.images} images ({kind}), {self.train_images or 'none'} of them to train on; "
             f"left out: {self.unreadable} unreadable, {self.others} other entries"
         )
 
 
-def look(path: Path) -> Folder:
-    """Counts `<path>/<class>/<image>`, or `<path>/<image>` where no folder has an image; ValueError if neither."""
+def look(path: Path, unseen: bool = False) -> Folder:
+    """Counts `<path>/<class>/<image>`, or `<path>/<image>` where no folder has an image; ValueError if neither.
+
+    One that is unseen must have classes, for it is only evaluated.
+    """
     if not path.is_dir():
         raise ValueError(f"{path} {'is not a folder' if path.exists() else 'does not exist'}: give a folder of images")
     if UNSAFE.search(str(path)):
@@ -66,9 +73,14 @@ def look(path: Path) -> Folder:
     else:
         readable[""] = sum(map(has_header, beside))
         unreadable = len(beside) - readable[""]
-    found = Folder(path, readable, unreadable, others)
+    found = Folder(path, readable, unreadable, others, unseen)
     if not found.images:
         raise ValueError(f"{path} holds no readable image: {unreadable} unreadable, {others} other entries")
+    if unseen and "" in readable:
+        raise ValueError(
+            f"{path} is unlabelled, and an unseen folder is only evaluated: give it with --images to train on, or sort "
+            "its images into folders, one for each class"
+        )
     return found
 
 

@@ -1,15 +1,17 @@
-"""A profile for one's own images: `python -m pipeline.new NAME --images DIR [--images DIR2 ...]`.
+"""A profile for one's own images, which `polygrain new` asks for.
 
 Writes profiles/NAME/values.yaml, what differs from the root's params.yaml with one task per folder, composes the
 profile's params.yaml from it, and links the one dvc.yaml.
 """
 
-import argparse
+import json
+import math
 import os
 import re
 import shutil
-import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 
@@ -21,38 +23,33 @@ ROOT = Path(__file__).resolve().parent.parent
 # way. Adaptors also take longer to learn from them.
 VALUES = """\
 # {name}: your images, and the values that suit photographs. All others are as in params.yaml at the root, and any of
-# them may be set here in the same way. After a change: make repro PROFILE={name}
+# them may be set here in the same way. After a change: polygrain run --profile {name}
 tasks:       # a folder each; to test one only, add `unseen: true`
 {tasks}
 granularities:           # k of k-means, fitted to {train_images} images to train on; one adaptor set each
 {granularities}
 seeds: {{largest: {largest}}}     # the largest k
 
-images: {{side: 96}}       # twice what the encoder sees: a careful look sees more of the image
-encoder: {{resize: 96, crop: 96}}
-adaptor:                 # of its epochs the criterion keeps the best
-  epochs: 6
-  batch: 64
+images: {{side: {stored}}}       # {times:g} times what the encoder sees: a careful look sees more of the image
+{encoder}
+{seeing}adaptor:                 # of its epochs the criterion keeps the best
+  epochs: {adaptor_epochs}
+  batch: {adaptor_batch}
   learning_rate: 0.003
   # Mirrored, cut down to a fifth, never bold. A task whose left and right differ, such as text, needs `flip: 0`.
   augmentation: {{smallest_crop: 0.2, turn: 15, flip: 0.5, stroke: 0, jitter: 0.1, tint: 0, grey: 0, blur: 0.3}}
 fusion:                  # the same for pairs of views, here and below
-  augmentation: {{augmentation: &views {{smallest_crop: 0.2, flip: 0.5, stroke: 0, tint: 0}}}}
-  neighbour: &learning {{augmentation: {{<<: *views, jitter: 0.2}}}}
+  augmentation: {{augmentation: &views {{smallest_crop: 0.2, flip: 0.5, stroke: 0, tint: 0}}{fusion}}}
+  neighbour: &learning {{augmentation: {{<<: *views, jitter: 0.2}}{fusion}}}
   supervised: *learning
 supervised_model: {{full: *learning, one: *learning}}
 distillation:            # photographs may be mirrored; a task whose left and right differ needs `mirrored: false`
   target: &careful {{mirrored: true}}
   augmentation: {{flip: 0.5}}
-choice:
+{distillation}choice:
   reference: *careful
-  cost: 2.25             # the chosen model may see 1.5 times the side, at 2.25 times the cost; 1: as cheap as now
-
-# For another encoder, which timm fetches once:
-# images: {{side: 336}}    # as `resize` and `crop`: 1.5 times what it sees
-# encoder: {{source: timm, path: ../../requirements.lock, architecture: vit_small_patch16_224.dino, side: 224,
-#   resize: 336, crop: 336}}
-
+  cost: {cost:g}             # the chosen model may see 1.5 times the side, at so many times the cost; 1: as cheap
+{criterion}
 # Off: pretraining, visual analogies, metric learning with labels. params.yaml at the root has an example of each.
 mpcl: {{}}
 mpcl_encoder:            # its views of photographs, for when it is on
@@ -63,6 +60,57 @@ gsp_runs: {{}}
 gsp: {{}}
 gsp_studies: {{}}
 """
+
+
+class Settings(NamedTuple):
+    """What suits the encoder and the machine, beside the images; the defaults are for the encoder that ships."""
+
+    encoder: Mapping[str, Any] = {}
+    """Values of the section `encoder` where they are not the root's; `path` as it is seen from anywhere."""
+    side: int = 48
+    """of the encoder's input, px"""
+    stored: int = 96
+    """side of the stored squares, px"""
+    cost: float = 2.25
+    """passes that the chosen model may take"""
+    epochs: int | None = None
+    """of the adaptors and of distillation; the fusions take half of them, rounded up. None: 6, and as the root"""
+    batches: Mapping[str, int] = {}
+    """of `adaptor`, `fusion`, `distillation`, and `features` without training, where they are smaller than usual"""
+
+
+def described(settings: Settings) -> dict[str, Any]:
+    """What VALUES wants to know of the encoder, epochs and batches."""
+    lines = [f"  {key}: {'!new ' * (key == 'kwargs')}{plain(value)}" for key, value in settings.encoder.items()]
+    sizes = [f"resize: {settings.stored}", f"crop: {settings.stored}"]
+    epochs, batches = settings.epochs, settings.batches
+
+    def sized(part: str, count: int | None) -> list[str]:
+        known = {"epochs": count, "batch": batches.get(part)}
+        return [f"{key}: {value}" for key, value in known.items() if value is not None]
+
+    seeing = sized("features", None)
+    return {
+        "stored": settings.stored,
+        "times": round(settings.stored / settings.side, 2),
+        "encoder": "\n".join(["encoder:", *lines, *(f"  {item}" for item in sizes)])
+        if lines
+        else f"encoder: {{{', '.join(sizes)}}}",
+        "adaptor_epochs": epochs or 6,
+        "adaptor_batch": batches.get("adaptor", 64),
+        "fusion": "".join(f", {item}" for item in sized("fusion", epochs and math.ceil(epochs / 2))),
+        "distillation": "".join(f"  {item}\n" for item in sized("distillation", epochs)),
+        "seeing": "".join(f"{section}: {{{item}}}\n" for section in ("features", "evaluation") for item in seeing),
+        "criterion": "".join(f"  criterion: {{{item}}}\n" for item in seeing),
+        "cost": settings.cost,
+    }
+
+
+def plain(value: Any) -> str:
+    """A value in YAML's flow style; single quotes keep a path, which has none in it, as it is."""
+    if isinstance(value, Path):
+        return f"'{value}'"
+    return quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
 def ladder(train_images: int, rungs: int) -> list[int]:
@@ -99,10 +147,11 @@ def quoted(text: str) -> str:
     return text if YAML(typ="safe").load(text) == text else f"'{text}'"
 
 
-def written(name: str, found: dict[str, Folder], ks: list[int], train_images: int) -> str:
+def written(name: str, found: dict[str, Folder], ks: list[int], train_images: int, settings: Settings) -> str:
     """The text of the profile's values.yaml."""
     tasks = [
-        f"  {quoted(task)}: {{source: folder, path: '{folder.path}'}}    # {folder.describe().partition(';')[0]}"
+        f"  {quoted(task)}: {{source: folder, path: '{folder.path}'{', unseen: true' * folder.unseen}}}"
+        f"    # {folder.describe().partition(';')[0]}"
         for task, folder in found.items()
     ]
     return VALUES.format(
@@ -111,31 +160,40 @@ def written(name: str, found: dict[str, Folder], ks: list[int], train_images: in
         train_images=train_images,
         granularities="\n".join(f"  k{k}: adaptor/k{k}" for k in ks),
         largest=max(ks),
+        **described(settings),
     )
 
 
-def require_as_meant(params: Path, tasks: dict[str, Path]) -> None:
+def require_as_meant(params: Path, tasks: dict[str, Path], settings: Settings) -> None:
     """ValueError where the composed values are not what this command meant."""
     values = YAML(typ="safe").load(params.read_text(encoding="utf-8"))
-    for task, path in tasks.items():
-        if values["tasks"][task]["path"] != str(path):
+    wanted = {values["tasks"][task]["path"]: path for task, path in tasks.items()}
+    if isinstance(settings.encoder.get("path"), Path):
+        wanted[values["encoder"]["path"]] = settings.encoder["path"]
+    for met, path in wanted.items():
+        if met != str(path):
             raise ValueError(f"{str(path)!r} has a character in it that YAML does not keep: rename the folder")
     adaptors = sorted(value for value in values["models"].values() if value.startswith("adaptor/"))
     if adaptors != sorted(values["granularities"].values()):
         raise ValueError("in params.yaml, `models` must take its adaptors from `<<: *granularities`")
 
 
-def create(root: Path, name: str, images: list[Path], choice: str = "ladder") -> list[str]:
-    """Writes the profile whole or not at all; returns what to tell the user, a line each."""
-    if not re.fullmatch(r"[a-z0-9_-]+", name):
-        raise ValueError(f"NAME is {name!r}: use small letters, digits, - and _ only")
-    profile = root / "profiles" / name
-    if os.path.lexists(profile):
-        raise ValueError(
-            f"{profile} exists: choose another name, or remove it and all its results with `rm -r {profile}`"
-        )
-    tasks = task_names([path.resolve() for path in images])
-    found = {task: look(path) for task, path in tasks.items()}
+def create(
+    root: Path,
+    name: str,
+    images: Sequence[Path],
+    choice: str = "ladder",
+    unseen: Sequence[Path] = (),
+    settings: Settings | None = None,
+) -> list[str]:
+    """Writes the profile whole or not at all; returns what to tell the user, a line each.
+
+    `unseen` are folders that are evaluated only. ValueError says which word is wrong.
+    """
+    profile = free(root, name)
+    settings = settings or Settings()
+    tasks = task_names([path.resolve() for path in (*images, *unseen)])
+    found = {task: look(path, place >= len(images)) for place, (task, path) in enumerate(tasks.items())}
     train_images = sum(folder.train_images for folder in found.values())
     rungs = len(YAML(typ="safe").load((root / "params.yaml").read_text(encoding="utf-8"))["granularities"])
     ks = granularities(choice, train_images, rungs)
@@ -144,10 +202,10 @@ def create(root: Path, name: str, images: list[Path], choice: str = "ladder") ->
     shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True)
-        (partial / "values.yaml").write_text(written(name, found, ks, train_images), encoding="utf-8")
+        (partial / "values.yaml").write_text(written(name, found, ks, train_images, settings), encoding="utf-8")
         (partial / "dvc.yaml").symlink_to("../../dvc.yaml")
         profiles.compose(partial)
-        require_as_meant(partial / "params.yaml", tasks)
+        require_as_meant(partial / "params.yaml", tasks, settings)
         (partial / "params.yaml").unlink()
         partial.rename(profile)
     finally:
@@ -155,28 +213,16 @@ def create(root: Path, name: str, images: list[Path], choice: str = "ladder") ->
     profiles.compose(profile)
     lines = [f"{task}: {folder.describe()}" for task, folder in found.items()]
     lines.append(f"granularities: k = {', '.join(map(str, ks))}, for {train_images} training images")
-    return [*lines, f"wrote {profile.relative_to(root)}/values.yaml; next: make repro PROFILE={name}"]
+    return [*lines, f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}"]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.new", description="A profile for your own images.")
-    parser.add_argument("name", metavar="NAME", help="small letters, digits, - and _")
-    parser.add_argument("--images", metavar="DIR", type=Path, action="append", required=True, help="one task each")
-    # DVC reads the list itself, so the choice is settled here, where the images are counted.
-    parser.add_argument(
-        "--granularities",
-        metavar="K,K,...",
-        default="ladder",
-        help="numbers of clusters; ladder (the default): three, the largest with 2 images each or more; auto: every "
-        "power of 4 from 256 to the images",
-    )
-    arguments = parser.parse_args()
-    try:
-        lines = create(ROOT, arguments.name, arguments.images, arguments.granularities)
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    sys.stdout.write("\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+def free(root: Path, name: str) -> Path:
+    """The folder of a new profile; ValueError where the name is none, or taken."""
+    if not re.fullmatch(r"[a-z0-9_-]+", name):
+        raise ValueError(f"NAME is {name!r}: use small letters, digits, - and _ only")
+    profile = root / "profiles" / name
+    if os.path.lexists(profile):
+        raise ValueError(
+            f"{profile} exists: choose another name, or remove it and all its results with `rm -r {profile}`"
+        )
+    return profile

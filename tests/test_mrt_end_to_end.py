@@ -69,6 +69,7 @@ def shrink(values: dict) -> None:
     values["images"] |= {"side": 48, "published_counts": False}
     values["encoder"] = {"source": "folder", "path": "../../encoders/vit48", "resize": 48}
     values["encoder"] |= {"architecture": None, "side": None, "crop": None, "kwargs": {}, "mean": None, "std": None}
+    values["encoder"]["interpolation"] = None
     values["choice"]["criterion"]["fewest"] = 8
     trained = [values["adaptor"], values["distillation"], *values["fusion"].values(), *values["baseline"].values()]
     for section in [*trained, *values["supervised_model"].values()]:

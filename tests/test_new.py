@@ -1,6 +1,4 @@
 import os
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -49,7 +47,7 @@ def test_create__labelled_and_flat(root: Path, tmp_path: Path) -> None:
         "my-cars: 120 images (3 classes), 80 of them to train on; left out: 1 unreadable, 1 other entries",
         "2024: 9 images (unlabelled, so not evaluated), 9 of them to train on; left out: 0 unreadable, 0 other entries",
         "granularities: k = 2, 8, 32, for 89 training images",
-        "wrote profiles/mine/values.yaml; next: make repro PROFILE=mine",
+        "wrote profiles/mine/values.yaml; next: polygrain run --profile mine",
     ]
     values = read(root / "profiles/mine/params.yaml")
     fitted = {f"k{k}": f"adaptor/k{k}" for k in (2, 8, 32)}
@@ -252,8 +250,37 @@ def test_create__raise_when_models_do_not_follow(root: Path, tmp_path: Path) -> 
     assert list((root / "profiles").iterdir()) == []
 
 
-def test_main__says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pipeline.new", "no-such-profile", "--images", str(tmp_path / "gone")]
-    ended = subprocess.run(command, cwd=new.ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
-    assert ended.stderr == f"error: {tmp_path / 'gone'} does not exist: give a folder of images\n"
+def test_create__an_unseen_folder_is_only_evaluated(root: Path, tmp_path: Path) -> None:
+    seen = paint(tmp_path / "seen", *[f"{i}.png" for i in range(40)])
+    unseen = paint(tmp_path / "unseen", *[f"{name}/{i}.png" for name in "ab" for i in range(9)])
+    lines = new.create(root, "mine", [seen], unseen=[unseen])
+    assert lines[1].startswith("unseen: 18 images (2 classes), none of them to train on; ")
+    assert "for 40 training images" in lines[2]
+    tasks = read(root / "profiles/mine/params.yaml")["tasks"]
+    assert (
+        tasks["unseen"] == {"source": "folder", "path": str(unseen), "unseen": True} and "unseen" not in tasks["seen"]
+    )
+    with pytest.raises(
+        ValueError, match="seen is unlabelled, and an unseen folder is only evaluated: give it with --im"
+    ):
+        new.create(root, "other", [unseen], unseen=[seen])
+
+
+def test_create__an_encoder_its_epochs_and_batches(root: Path, tmp_path: Path) -> None:
+    flat = paint(tmp_path / "flat", *[f"{i}.png" for i in range(40)])
+    weights = tmp_path / "my weights # 1.safetensors"
+    weights.touch()
+    encoder = {"source": "file", "path": weights, "architecture": "mobilenetv2_100", "side": 64}
+    encoder |= {"kwargs": {"pad_type": "same"}, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
+    batches = {"adaptor": 16, "fusion": 32, "distillation": 8, "features": 64}
+    settings = new.Settings(encoder, 64, 96, 2.25, 5, batches)
+    new.create(root, "mine", [flat], settings=settings)
+    values, before = read(root / "profiles/mine/params.yaml"), read(root / "params.yaml")
+    sizes = {"path": str(weights), "resize": 96, "crop": 96, "interpolation": None}
+    assert values["encoder"] == encoder | sizes and values["images"]["side"] == 96
+    assert (values["adaptor"]["epochs"], values["adaptor"]["batch"]) == (5, 16)
+    for name in ("augmentation", "neighbour", "static", "supervised"):
+        assert (values["fusion"][name]["epochs"], values["fusion"][name]["batch"]) == (3, 32), name
+    assert (values["distillation"]["epochs"], values["distillation"]["batch"]) == (5, 8)
+    assert values["features"]["batch"] == values["evaluation"]["batch"] == values["choice"]["criterion"]["batch"] == 64
+    assert values["features"] == before["features"] | {"batch": 64}

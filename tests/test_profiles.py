@@ -67,8 +67,18 @@ def adaptors(*ks: int) -> dict[str, str]:
     return {f"k{k}": f"adaptor/k{k}" for k in ks}
 
 
+LARGE = "gsp-cars* gsp-cub* gsp-inshop* gsp-products*"
+SQUARES = "no run uses the encoder; it has to fit the stored squares all the same, which is checked now"
+
 DIFFERENCES = [
-    *(Difference(f"gsp-* mrt {MPCL}", f"encoder.{n}", ABSENT, AS_ROOT, NEW) for n in ["crop", "kwargs", "mean", "std"]),
+    *(
+        Difference(f"gsp-* mrt {MPCL}", f"encoder.{n}", ABSENT, AS_ROOT, NEW)
+        for n in ["kwargs", "mean", "std", "interpolation"]
+    ),
+    Difference(f"{LARGE} mrt {MPCL}", "encoder.crop", ABSENT, AS_ROOT, NEW),
+    Difference("gsp-cifar*", "encoder.crop", ABSENT, 32, SQUARES),
+    Difference("gsp-cifar*", "encoder.resize", 48, 32, SQUARES),
+    Difference(LARGE, "encoder.resize", 48, 256, SQUARES),
     Difference(f"gsp-* mrt {MPCL}", "report.judgements", ABSENT, AS_ROOT, "new: a page to compare results blindly"),
     Difference(f"gsp-* {MPCL}", "seeds.whitening", ABSENT, AS_ROOT, HALF),
     Difference("mrt", "seeds.whitening", ABSENT, "none", "the paper clusters the features as they are"),

@@ -11,6 +11,7 @@ from stages.core.store.reading import reading
 from stages.core.store.untrusted import read_text, require_plain
 
 Fusion = Literal["average", "attention"]
+Interpolation = Literal["bicubic", "bilinear"]
 Pixels = Annotated[int, Field(ge=1, le=MOST_SIDE, strict=True)]
 # A model's folder may be of a stage or a user's own, which nobody should be told to delete.
 WHOLE_FOLDER = "run the stage that writes it, or name a folder with a model's config.json and weights.safetensors"
@@ -54,6 +55,7 @@ class Config(BaseModel):
         None,
         description="side to which the input is scaled for the network, px; null: it is taken as it is",
     )
+    interpolation: Interpolation = Field("bicubic", description="of that scaling, with antialiasing")
     mirrored: bool = Field(False, description="the embedding is the mean of the input's and of its mirror image's")
     mean: tuple[Mean, Mean, Mean] = Field(description="of the input's channels, in 0..1")
     std: tuple[Deviation, Deviation, Deviation] = Field(description="of the input's channels, in 0..1")

@@ -73,6 +73,8 @@ class Model(nn.Module):
         What lies behind the encoder (a reduction) was made for embeddings of the old input; it is taken over as it is.
         """
         scaled = None if side == self.config.size else side
+        if side != self.config.side and not self.takes_other_sides:
+            raise ValueError(f"{self.config.architecture} is built for inputs of {self.config.side} px, not of {side}")
         other = Model(self.config.model_copy(update={"scaled": scaled, "mirrored": mirrored}))
         other.load_state_dict(self.state_dict(), assign=True)
         return other.requires_grad_(False).eval()
@@ -105,11 +107,15 @@ class Model(nn.Module):
         return encoder
 
     def features(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
-        """The class token after the last norm, not normalised: z = LN(h^L)[class]; without one, the pooled map."""
+        """The class token after the last norm, not normalised: z = LN(h^L)[class].
+
+        Of a network without one, what it pools its last map or tokens to: their mean, or for SigLIP by attention.
+        """
         x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
         if self.config.scaled:
             side = [self.config.side] * 2
-            x = nn.functional.interpolate(x, side, mode="bicubic", antialias=True, align_corners=False).clamp(0, 1)
+            mode = self.config.interpolation
+            x = nn.functional.interpolate(x, side, mode=mode, antialias=True, align_corners=False).clamp(0, 1)
         tokens = self.backbone.forward_features((x - self.mean) / self.std)
         if getattr(self.backbone, "cls_token", None) is not None:
             return tokens[:, 0]
@@ -154,7 +160,9 @@ class Model(nn.Module):
 def save(model: nn.Module, folder: Path) -> None:
     """Writes `weights.safetensors` and `config.json` of a model, or of another module whose `config` is a `Config`."""
     write_weights(model, folder / "weights.safetensors")
-    text = json.dumps(model.config.model_dump(mode="json"), indent=1)
+    # A key that came later: where it says what was always done, it is left out, and old models keep their bytes.
+    unsaid = {"interpolation"} if model.config.interpolation == "bicubic" else None
+    text = json.dumps(model.config.model_dump(mode="json", exclude=unsaid), indent=1)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -24,20 +24,34 @@ def known(architecture: str) -> str:
     if not re.fullmatch(r"\w{1,100}(\.\w{1,100})?", architecture, re.ASCII) or not timm.is_model(architecture):
         similar = ", ".join(difflib.get_close_matches(architecture[:100], timm.list_models(), 5, 0))
         raise ValueError(f"timm does not know {architecture[:200]!r}; similar names: {similar}")
+    try:
+        timm.get_pretrained_cfg(architecture, allow_unregistered=True)
+    except RuntimeError as error:
+        names = ", ".join(full_names(architecture)) or "none"
+        raise ValueError(f"timm knows no weights {architecture!r}; known: {names}") from error
     return architecture
+
+
+def full_names(architecture: str) -> list[str]:
+    """The names of all weights that timm knows for an architecture, its own choice first."""
+    bare = architecture.split(".")[0]
+    first = timm.get_pretrained_cfg(bare, allow_unregistered=True).tag
+    return sorted(timm.list_pretrained(f"{bare}.*"), key=lambda name: (name != f"{bare}.{first}", name))
 
 
 Architecture = Annotated[str, AfterValidator(known)]
 
 
-def require_buildable(architecture: str, kwargs: dict[str, int | float | bool | str]) -> None:
-    """ValueError for a network that cannot be built, or is larger than any there is. No memory is taken for weights."""
+def require_buildable(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
+    """The network without values; ValueError where it cannot be built, or is larger than any there is."""
     with torch.device("meta"):
-        count = sum(parameter.numel() for parameter in build_network(architecture, kwargs).parameters())
+        network = build_network(architecture, kwargs)
+    count = sum(parameter.numel() for parameter in network.parameters())
     if count > MOST_PARAMETERS:
         raise ValueError(
             f"{architecture!r} with {kwargs} has {count:,} parameters; at most {MOST_PARAMETERS:,} are built"
         )
+    return network
 
 
 def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
@@ -64,9 +78,46 @@ def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]
 def build_backbone(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
     """The timm network without weights; ValueError where timm does not know it or it has no residual blocks."""
     backbone = build_network(architecture, kwargs)
-    if not residual_blocks(backbone):
-        raise ValueError(f"{architecture!r} has no residual blocks to adapt; choose a ViT, ConvNeXt or ResNet")
+    require_blocks(backbone, architecture)
     return backbone
+
+
+def require_blocks(network: nn.Module, architecture: str) -> None:
+    """ValueError for a network that adaptors cannot stand in."""
+    if not residual_blocks(network):
+        raise ValueError(f"{architecture!r} has no residual blocks to adapt; choose a ViT, ConvNeXt or ResNet")
+
+
+@torch.no_grad()
+def require_side(backbone: nn.Module, architecture: str, side: int) -> None:
+    """ValueError for an input of a side, px, that the network cannot take, or of which it would drop the border.
+
+    The network may be without values (on the device `meta`).
+    """
+    patch = patch_side(backbone)
+    if side % patch:
+        near = [multiple for multiple in (side // patch * patch, (side // patch + 1) * patch) if multiple]
+        raise ValueError(
+            f"side is {side}, and {architecture} cuts its input into patches of {patch} px: give a multiple of that, "
+            f"such as {' or '.join(map(str, near))}"
+        )
+    try:
+        backbone.eval().forward_features(torch.zeros(1, 3, side, side, device=next(backbone.parameters()).device))
+    except Exception as error:  # each family checks its input in its own way, at its own depth
+        raise ValueError(f"side is {side}, which {architecture} does not take ({error})") from error
+
+
+def patch_side(backbone: nn.Module) -> int:
+    """The side of a ViT's patches, px: its input is a multiple of that; 1 for a CNN."""
+    patch = getattr(getattr(backbone, "patch_embed", None), "patch_size", None)
+    return 1 if patch is None else max(patch)
+
+
+def feature(network: nn.Module) -> str:
+    """What an image's embedding is taken from, in words; see `Model.features`."""
+    if getattr(network, "cls_token", None) is not None:
+        return "the class token"
+    return "the tokens pooled by attention" if getattr(network, "attn_pool", None) is not None else "the pooled map"
 
 
 def residual_blocks(backbone: nn.Module) -> list[tuple[nn.Module, str]]:

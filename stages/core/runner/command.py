@@ -87,7 +87,7 @@ def check(file: Path) -> None:
     compose.require(file)
     values = read_params(file)
     stages = sorted(path.stem for path in STAGES.glob("*.py") if path.stem != "__init__")
-    wrong, listed = [], None
+    wrong, listed, sections = [], None, {}
     try:
         listed = Lists(**{key: value for key, value in values.items() if key not in stages})
     except ValidationError as error:
@@ -99,11 +99,17 @@ def check(file: Path) -> None:
         if stage not in values and is_off(stage, values):
             continue
         try:
-            section = params.model_validate(values.get(stage, {}))
+            section = sections[stage] = params.model_validate(values.get(stage, {}))
             if listed is not None and hasattr(section, "fits"):
                 section.fits(listed)
         except ValidationError as error:
             wrong += complaints(error, stage)
+        except ValueError as error:
+            wrong.append(f"  {error}")
+    for section in sections.values():
+        try:
+            if hasattr(section, "agrees"):
+                section.agrees(sections, file.parent)
         except ValueError as error:
             wrong.append(f"  {error}")
     wrong += words.wrong(words.read(GRAPH), values)

@@ -27,6 +27,7 @@ from stages.core.compute import device
 from stages.core.compute.blocks import blocks
 from stages.core.encoder.extract import embed
 from stages.core.encoder.model import Model
+from stages.core.encoder.networks import patch_side
 from stages.core.encoder.views import Augmentation, augment, centre_crop
 from stages.core.retrieval import whitening
 from stages.core.retrieval.neighbours import nearest
@@ -169,8 +170,7 @@ def round_side(side: float, model: Model) -> int:
     """
     if not model.takes_other_sides:
         return model.config.side
-    patch = getattr(getattr(model.backbone, "patch_embed", None), "patch_size", None)
-    step = max(patch) if patch is not None else 1
+    step = patch_side(model.backbone)
     return max(step, step * round(side / step))
 
 

@@ -20,8 +20,9 @@ def values():
 
 
 def write(tmp_path, values):
-    for path in ("requirements.lock", "encoders/vit48"):
-        (tmp_path / path).mkdir(parents=True, exist_ok=True)
+    (tmp_path / "requirements.lock").mkdir(parents=True, exist_ok=True)
+    if not (tmp_path / "encoders").exists():
+        (tmp_path / "encoders").symlink_to(ROOT / "encoders")
     file = tmp_path / "params.yaml"
     with file.open("w") as stream:
         YAML().dump(values, stream)
@@ -62,7 +63,12 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         (("sead",), 3, r"sead: is not a known key"),
         (("tasks", "digits", "path"), "no/where", r"tasks.digits.path: no/where does not exist"),
         (("encoder", "path"), "no/weights", r"encoder.path: no/weights does not exist"),
-        (("encoder", "side"), 48, r"architecture and side must be null for source: folder"),
+        (("encoder", "side"), 48, r"encoder.side is 48, which the config.json of .*vit48 says itself: give null"),
+        (("encoder", "kwargs"), {"depth": 2}, r"encoder.kwargs is {'depth': 2}, which the config.json .*: give {}"),
+        (("encoder", "architecture"), "resnet18", r"encoder: .*architecture must be null for source: folder"),
+        (("encoder", "resize"), 64, r"images.side is 48 and encoder.resize is 64: .*give both the same value"),
+        (("encoder", "crop"), 64, r"encoder: .*crop 64 is larger than resize 48"),
+        (("encoder", "path"), "requirements.lock", r"requirements.lock/config.json is missing or damaged"),
         (("gsp_collages", "collage", "targets"), "letters", r"gsp_collages.collage.targets is 'images/letters'; known"),
         (
             ("gsp_runs", "c2-gap", "images"),
