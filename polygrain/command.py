@@ -7,6 +7,7 @@ import sys
 
 import typer
 
+from polygrain.commands.export import export
 from polygrain.commands.model import model
 
 app = typer.Typer(
@@ -16,7 +17,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (model,):
+for command in (export, model):
     app.command()(command)
 
 
