@@ -186,6 +186,7 @@ def test_shared_rooms__stand_on_each_other_without_a_circle():
 def test_read_files__templates_that_a_template_extends_or_includes():
     found = read_files({ROOT / "stages/report.py"})
     assert {path.relative_to(CORE).as_posix() for path in found} == {
+        "grappa/report/advice.html.j2",
         "grappa/report/choice.html.j2",
         "grappa/report/report.html.j2",
         "grappa/report/report.md.j2",

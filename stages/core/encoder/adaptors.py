@@ -53,7 +53,7 @@ class Adaptors(nn.Module):
         The branch y that Algorithm 1 adds to every key is common to all adaptors and drops out of the softmax.
         """
         if self.fusion == "average":
-            logits = h.new_zeros(len(h), self.count, dtype=torch.float32)
+            logits = h.new_zeros(h.shape[0], self.count, dtype=torch.float32)  # len() would fix an exported batch
         else:
             kept = h.shape[1] - (0 if self.attention.class_token else self.prefix)
             bias = self.up_bias * (kept if self.attention.pooling == "sum" else 1)
@@ -81,7 +81,8 @@ class Adaptors(nn.Module):
         hidden = nn.functional.gelu(self.down(h)).unflatten(2, (self.count, self.width))
         if self.count > 1:
             alpha = self.attend(h, hidden)
-            self.weights = alpha.detach()
+            if not torch.compiler.is_exporting():
+                self.weights = alpha.detach()
             hidden = hidden * alpha.to(hidden.dtype)[:, None, :, None]
             bias = alpha @ self.up_bias
         else:
