@@ -16,7 +16,11 @@ from polygrain import command
 
 def row(parameter: TyperOption | TyperArgument) -> str:
     is_option = parameter.param_type_name == "option"
-    words = ", ".join(f"`{word}`" for word in parameter.opts) if is_option else f"`{parameter.metavar or parameter.name.upper()}`"
+    words = (
+        ", ".join(f"`{word}`" for word in parameter.opts)
+        if is_option
+        else f"`{parameter.metavar or parameter.name.upper()}`"
+    )
     default = parameter.default
     is_shown = default is not None and default is not False and not callable(default) and str(default)
     shown = f"`{' '.join(map(str, default)) if isinstance(default, tuple | list) else default}`" if is_shown else ""
