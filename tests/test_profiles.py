@@ -21,8 +21,9 @@ from stages.core.runner.command import check
 from tests.helpers.project import ROOT, copy_profile
 
 PROFILES = sorted(file.parent.name for file in (ROOT / "profiles").glob("*/values.yaml"))
+YOUNGER = {name for name in PROFILES if name.startswith("tll-obj")}  # they never held all their values themselves
 BEFORE = json.loads((ROOT / "tests/profiles_before.json").read_text())
-MOST_LINES = 800
+MOST_LINES = 900
 
 
 class Difference(NamedTuple):
@@ -99,6 +100,7 @@ DIFFERENCES = [
     Difference("mrt", "mpcl_encoder.views", [STROKES, STROKES], [PLAIN, PLAIN], DRIFT),
     Difference("mrt", "mpcl_probe.view", STROKES, PLAIN, DRIFT),
     Difference("mrt", "mpcl_encoder.moco_v3.optimizer.learning_rate", 0.008, 0.003, DRIFT),
+    Difference(f"mrt {MPCL}", "tll_pairs.shape", ABSENT, AS_ROOT, NEW),
     Difference(MPCL, "tll_pairs.max_megapixels", 89, 50, "meant for `images`; the pairs are off"),
     *(
         Difference(f"mrt {MPCL}", f"gsp_{n}", ABSENT, AS_ROOT, OFF)
@@ -145,7 +147,7 @@ def test_undo__takes_out_a_new_key() -> None:
     assert values == {"fusion": {"average": None}, "adaptor": {}}
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", sorted(set(PROFILES) - YOUNGER))
 def test_profiles__say_what_they_said_but_for_the_named_differences(profile: str) -> None:
     values = copy.deepcopy(composed(profile))
     for difference in DIFFERENCES:
@@ -162,7 +164,9 @@ def test_profiles__say_what_they_said_but_for_the_named_differences(profile: str
 
 def test_profiles__each_difference_is_of_a_profile() -> None:
     assert all(any(difference.is_of(profile) for profile in PROFILES) for difference in DIFFERENCES)
-    assert {name for met in BEFORE.values() for names in met.values() for name in names.split()} == set(PROFILES)
+    assert {name for met in BEFORE.values() for names in met.values() for name in names.split()} == set(
+        PROFILES
+    ) - YOUNGER
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -170,7 +174,8 @@ def test_profiles__only_the_data_are_missing(profile: str, tmp_path: Path) -> No
     with pytest.raises(ValueError) as caught:
         check(copy_profile(tmp_path, profile))
     wrong = str(caught.value).splitlines()[1:]
-    assert len(wrong) == len(composed(profile)["tasks"])
+    items = [item for name in ("tasks", "tll") for item in composed(profile)[name].values()]
+    assert len(wrong) == sum("data/raw/" in item["path"] for item in items) > 0
     assert all("data/raw/" in line and line.endswith("does not exist") for line in wrong), wrong
 
 

@@ -15,7 +15,7 @@ from jaxtyping import UInt8
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from stages.core.sources import png
-from stages.core.store.square import Unreadable, on_white, scale_key, square
+from stages.core.store.square import Shape, Unreadable, on_white, scale_key, square
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 TURNED = (5, 6, 7, 8)
@@ -32,12 +32,14 @@ class Picture(NamedTuple):
     sha256: str
 
 
-def decode_all(root: Path, paths: list[str], size: int, max_pixels: int) -> Iterator[Picture | str]:
+def decode_all(
+    root: Path, paths: list[str], size: int, max_pixels: int, shape: Shape = "crop"
+) -> Iterator[Picture | str]:
     """A picture, or the reason why there is none, for each path in turn; one block of them is in memory at a time."""
 
     def attempt(path: str) -> Picture | str:
         try:
-            return decode(root / path, size, max_pixels)
+            return decode(root / path, size, max_pixels, shape)
         except Unreadable as reason:
             return str(reason)
 
@@ -47,17 +49,18 @@ def decode_all(root: Path, paths: list[str], size: int, max_pixels: int) -> Iter
             yield from pool.map(attempt, paths[start : start + BLOCK])
 
 
-def decode(file: Path, size: int, max_pixels: int) -> Picture:
+def decode(file: Path, size: int, max_pixels: int, shape: Shape = "crop") -> Picture:
     """The first frame of an image file, upright, as the centre square whose side is scaled to `size` pixels.
 
-    Transparent parts lie on white. `max_pixels` is compared with the header, before anything is decoded.
+    `squash` scales the whole image to that square instead. Transparent parts lie on white. `max_pixels` is compared
+    with the header, before anything is decoded.
     Raises Unreadable for whatever the file is not, or lacks.
     """
     with doubted(), opened(file) as stream:
-        return picture(stream, size, max_pixels)
+        return picture(stream, size, max_pixels, shape)
 
 
-def picture(stream: BufferedIOBase, size: int, max_pixels: int) -> Picture:
+def picture(stream: BufferedIOBase, size: int, max_pixels: int, shape: Shape = "crop") -> Picture:
     """`decode` for the bytes of a file."""
     with doubted():
         length = stream.seek(0, 2)
@@ -77,7 +80,7 @@ def picture(stream: BufferedIOBase, size: int, max_pixels: int) -> Picture:
                 width, height = height, width
             # libjpeg halves a large photograph several times while decoding; twice the side is left for Lanczos.
             image.draft(None, (2 * size, 2 * size))
-            pixels = square(image, size)
+            pixels = square(image, size, shape)
             if image.format == "PNG":
                 png.require_whole(image, stream)
             return Picture(pixels, width, height, length, digest)
