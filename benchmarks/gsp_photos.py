@@ -78,7 +78,7 @@ def main(arguments: argparse.Namespace) -> None:
                 row = {"claim": "photographs, MAP@R in percent", "task": task, "run": name.removeprefix(f"{task}-")}
                 single = forms["single"]["map_at_r"]
                 row |= {"one fold": round(100 * single["mean"], 2), "spread over folds": round(100 * single["std"], 2)}
-                both = {form: round(100 * forms[form]["map_at_r"]["mean"], 2) for form in ("mean", "concat")}
+                both = {form: round(100 * forms[form]["map_at_r"]["mean"], 2) for form in ("concat", "mean_vector")}
                 print(json.dumps(row | both), flush=True)
 
 
