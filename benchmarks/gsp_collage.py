@@ -58,7 +58,9 @@ if __name__ == "__main__":
             for name, forms in scores.items():
                 print(json.dumps({"claim": "collage, MAP@R in percent", "seed": seed, "run": name} | forms), flush=True)
             for loss in ("c2", "pnca"):
-                gains.setdefault(loss, []).append(scores[f"{loss}-gsp-zs"]["separate"] - scores[f"{loss}-gap"]["separate"])
+                gains.setdefault(loss, []).append(
+                    scores[f"{loss}-gsp-zs"]["separate"] - scores[f"{loss}-gap"]["separate"]
+                )
     for loss, met in gains.items():
         row = {"claim": f"collage, {loss}: GSP with zero-shot loss above the mean in every seed", "holds": min(met) > 0}
         print(json.dumps(row | {"gains": [round(gain, 2) for gain in met]}), flush=True)

@@ -66,6 +66,7 @@ class Params(schema.Section):
     weight_decay: schema.Decay = Field(description="Adam's own (coupled) decay")
     precision: device.Precision
     augmentation: Augmentation | None = Field(description="of training images; null: the images as they are")
+    crop_ratio: float = Field(ge=1, le=4, description="largest ratio of a crop's sides in the augmentation; 1: squares")
     batch: schema.BatchSize = Field(description="images per forward pass of an evaluation")
     pictures: schema.Count = Field(description="test classes to show weights of")
 
@@ -160,7 +161,7 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     backbone = trunk.load(params.backbone, encoder, seed).to(device.best())
     start = copy.deepcopy(backbone.state_dict())
     pixels = arrays.open(images / "pixels.zarr")
-    maps = Maps(backbone, pixels, params.side, params.augmentation, params.precision, params.batch)
+    maps = Maps(backbone, pixels, params.side, params.augmentation, params.crop_ratio, params.precision, params.batch)
     given = {"encoder": encoder / "weights.safetensors", "file": Path(params.backbone.path)}.get(
         params.backbone.weights
     )

@@ -54,6 +54,7 @@ VALUES = {
     "weight_decay": 0.0,
     "precision": "float32",
     "augmentation": None,
+    "crop_ratio": 1,
     "batch": 16,
     "pictures": 2,
 }
@@ -126,7 +127,7 @@ def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, m
 def test_main__a_backbone_that_trains_is_saved_and_every_fold_starts_afresh(world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     losses = {"proxy_nca_pp": VALUES["losses"]["proxy_nca_pp"] | {"batch_classes": 2}}
-    changes = {"backbone": RESNET, "augmentation": SHAKE, "losses": losses}
+    changes = {"backbone": RESNET, "augmentation": SHAKE, "crop_ratio": 1.3333, "losses": losses}
     output = run(world, tmp_path / "out", "proxy_nca_pp", "gap", **changes)
     first, second = (load_file(output / f"{i}-0/weights.safetensors") for i in range(2))
     start = {name: tensor for name, tensor in first.items() if name.startswith("backbone.")}

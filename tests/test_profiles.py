@@ -156,6 +156,7 @@ DIFFERENCES = [
     Difference(f"{FAIR} {TUNING} {COLLAGE} {CIFAR10}", "gsp_folds.protocol.chosen_by", ABSENT, "map_at_r", SCORE),
     Difference(CONVENTIONAL, "gsp_folds.protocol.chosen_by", ABSENT, "recall_at_1", SCORE),
     Difference(CONVENTIONAL, "gsp_folds.side", 224, 227, "as printed"),
+    Difference("gsp-*", "gsp_folds.crop_ratio", ABSENT, 1.3333, "new: crops from 3/4 to 4/3, as printed"),
     Difference(
         f"{FAIR} {CONVENTIONAL} {TUNING}",
         "gsp_folds.backbone.architecture",
