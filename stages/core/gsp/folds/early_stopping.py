@@ -24,7 +24,7 @@ class Stopping(Section):
 
     every: Steps = Field(description="steps between two validations")
     patience: Count = Field(description="validations without a gain before it stops")
-    least_gain: float = Field(ge=0, lt=1, description="a smaller rise of MAP@R is no gain; a fraction")
+    least_gain: float = Field(ge=0, lt=1, description="a smaller rise of the validation score is no gain; a fraction")
     plateau: Count | None = Field(description="validations without a gain before the rate falls; null: never")
     factor: float = Field(gt=0, le=1, description="what the rate is multiplied with at a plateau")
     longest: Steps = Field(description="steps at most")
@@ -34,7 +34,7 @@ def best(history: History, least_gain: float) -> int:
     """The position of the row whose state is kept: the last one to beat the best before it by `least_gain`."""
     kept = 0
     for i, row in enumerate(history):
-        if row["map_at_r"] > history[kept]["map_at_r"] + least_gain:
+        if row["score"] > history[kept]["score"] + least_gain:
             kept = i
     return kept
 
@@ -72,7 +72,7 @@ def fit(
 ) -> History:
     """Takes a `step` at a time and leaves `current` in its best state by `validate`; one row per validation.
 
-    A step maps its number and a generator to a loss. Rows are {step, loss, map_at_r, rate}. Whether to stop and what
+    A step maps its number and a generator to a loss. Rows are {step, loss, score, rate}. Whether to stop and what
     rate to use follow from the rows alone, and each period draws from a generator of its own. So a run continued from
     the checkpoint in `folder` ends with the same bytes. The folder's name is the run's in messages. ValueError where
     the loss is not finite.
@@ -103,12 +103,12 @@ def fit(
         mean = float(total) / steps
         if not math.isfinite(mean):
             raise ValueError(f"the loss of {folder.name} became {mean} before step {done + steps}: lower the rate")
-        history.append({"step": done + steps, "loss": mean, "map_at_r": validate(), "rate": factor})
+        history.append({"step": done + steps, "loss": mean, "score": validate(), "rate": factor})
         if best(history, stopping.least_gain) == len(history) - 1:
             trained["best"].load_state_dict(current.state_dict())
         checkpoint.save(folder, trained, optimizer, history)
         log.info("%s", course.line(len(history) - 1, values=measured(history[-1])))
     top, last = history[best(history, stopping.least_gain)], history[-1]["step"]
-    log.info("%s: MAP@R %.2f %% at step %d of %d", folder.name, 100 * top["map_at_r"], top["step"], last)
+    log.info("%s: best %.2f %% at step %d of %d", folder.name, 100 * top["score"], top["step"], last)
     current.load_state_dict(trained["best"].state_dict())
     return history
