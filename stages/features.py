@@ -32,8 +32,8 @@ def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params
     pixels = arrays.open(images / "pixels.zarr")
     if not params.unit_length and (model.config.reduced or model.config.mirrored):
         raise ValueError(
-            f"features.unit_length is false, but {encoder} is no plain encoder: behind its class token is a reduction or "
-            "a mean of two views, which have no length of their own: set it to true, or give an encoder without them"
+            f"features.unit_length is false, but {encoder} is no plain encoder: behind its class token is a reduction "
+            "or a mean of two views, which have no length of their own: set it to true, or give another encoder"
         )
 
     raw = None if params.unit_length else model.features

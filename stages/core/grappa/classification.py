@@ -29,8 +29,8 @@ class ClassifierSettings(AdamSettings):
 def build_optimizer(trained: nn.ModuleDict, params: AdamSettings) -> torch.optim.Adam:
     """Adam for all of `trained`, the entry `classifier` without decay.
 
-    Only the direction of a class counts in a cosine, so decay says nothing about it; and Adam would divide it by its own
-    size: a class that few images pull at would lose its start within an epoch, entry by entry.
+    Only the direction of a class counts in a cosine, so decay says nothing about it. And Adam divides a gradient by its
+    size: a class that few images pull at would lose its start to the decay within an epoch, entry by entry.
     """
     classifier = list(trained["classifier"].parameters())
     others = [p for name, part in trained.items() if name != "classifier" for p in part.parameters()]
