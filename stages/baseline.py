@@ -48,6 +48,9 @@ class Linear(AdamSettings):
 
 class Params(schema.Section):
     width: schema.Width = Field(description="hidden units D' of each bottleneck")
+    up_std: float = Field(
+        ge=0, le=10, description="standard deviation of the up-projections at the start of random sets; 0: none"
+    )
     one_set: twins.Pairs = Field(description="one random adaptor set")
     many_sets: twins.Pairs = Field(description="a random adaptor set for each granularity, with their fusion")
     tldr: Tldr
@@ -136,8 +139,8 @@ def main(
         history = project(model, unit_rows(vectors[rows].astype(np.float32)), labels[:], chosen, seed, work)
     else:
         pixels = open_pixels(images, tasks)
-        work = checkpoint.work_folder("baseline", kind, *inputs, attention, pixels.digest)
-        parts = insert_random(model, count, params.width, attention, chosen.start_std, seed)
+        work = checkpoint.work_folder("baseline", kind, *inputs, attention, params.up_std, pixels.digest)
+        parts = insert_random(model, count, params.width, attention, chosen.start_std, seed, params.up_std)
         history = twins.train(model, parts, pixels, rows, None, chosen, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)

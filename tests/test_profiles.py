@@ -74,6 +74,8 @@ DIFFERENCES = [
     Difference("mrt", "seeds.whitening", ABSENT, "none", "the paper clusters the features as they are"),
     Difference(f"gsp-* mrt {MPCL}", "seeds.whitened_dim", ABSENT, AS_ROOT, HALF),
     Difference(f"gsp-* {MPCL}", "features.unit_length", ABSENT, AS_ROOT, NEW),
+    Difference(f"gsp-* {MPCL}", "baseline.up_std", ABSENT, AS_ROOT, "new, and off but where random sets are listed"),
+    Difference("mrt", "baseline.up_std", ABSENT, AS_ROOT, "from zero, the loss's scale would set their size for good"),
     Difference("mrt", "features.unit_length", ABSENT, False, "the paper clusters z itself"),
     Difference("mrt", "pseudo_labels.exchanges", 3, 0, "the paper has plain k-means"),
     *(Difference(f"gsp-* mrt {MPCL}", n, ABSENT, AS_ROOT, CHOICE) for n in ["distillations", "distillation"]),
