@@ -70,7 +70,7 @@ class Gallery:
             found = self.index.search(vectors[rows], DEPTH)[1]
             recall = np.mean([np.isin(*pair).mean() for pair in zip(expected, found, strict=True)])
             if recall >= RECALL or self.index.nprobe == self.index.nlist:
-                return float(recall)
+                return round(float(recall), 4)
             self.index.nprobe = min(2 * self.index.nprobe, self.index.nlist)
 
     def vectors(self, rows: list[int]) -> Float32[np.ndarray, "query dim"]:
@@ -84,17 +84,26 @@ class Gallery:
         k = min(k, len(self) if among is None else int(among.sum()))
         if k == 0:
             return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-        scores, rows = self.index.search(np.ascontiguousarray(queries), k, params=self.parameters(among))
+        # The fewer rows are chosen, the more lists hold the nearest of them.
+        share = 1 if among is None else among.mean()
+        queries, probes = np.ascontiguousarray(queries), round(self.probes / share)
+        scores, rows = self.index.search(queries, k, params=self.parameters(among, probes))
+        if (rows < 0).any():  # the lists looked into hold too few
+            scores, rows = self.index.search(queries, k, params=self.parameters(among, len(self)))
         order = np.lexsort((rows, -scores), axis=1)
         return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
 
-    def parameters(self, among: Bool[np.ndarray, " row"] | None) -> faiss.SearchParameters:
+    @property
+    def probes(self) -> int:
+        return 1 if self.recall is None else self.index.nprobe
+
+    def parameters(self, among: Bool[np.ndarray, " row"] | None, probes: int) -> faiss.SearchParameters:
         # Even where all rows are: for one query faiss is three times as fast with a choice as without.
         bits = None if among is None else np.packbits(among, bitorder="little")
         chosen = faiss.IDSelectorAll() if bits is None else faiss.IDSelectorBitmap(bits)
         if self.recall is None:
             return faiss.SearchParameters(sel=chosen)
-        return faiss.SearchParametersIVF(sel=chosen, nprobe=self.index.nprobe)
+        return faiss.SearchParametersIVF(sel=chosen, nprobe=min(probes, self.index.nlist))
 
 
 def lists_of(vectors: Float32[np.ndarray, "row dim"]) -> faiss.IndexIVFFlat:

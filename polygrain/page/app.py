@@ -32,6 +32,8 @@ HERE = Path(__file__).parent
 FILES = {"": "index.html", "page.js": "page.js", "page.css": "page.css"}
 MOST_BYTES = 32 * 2**20
 MOST_SHOWN = 60
+# More first folders than that are no choice for a person; names can still be filtered.
+MOST_TASKS = 1000
 THUMBNAIL, WHOLE = 224, 1024  # px, the longer side
 LEAST_BOX = 8  # px
 
@@ -61,7 +63,7 @@ class Page:
         return {
             "folder": str(gallery.root),
             "count": len(gallery),
-            "tasks": tasks,
+            "tasks": tasks if len(tasks) <= MOST_TASKS else [],
             "folders": len({path.rpartition("/")[0] for path in gallery.paths}),
             "most_bytes": MOST_BYTES,
             "sides": [
