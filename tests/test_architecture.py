@@ -294,3 +294,13 @@ def test_sources__no_pickle():
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {"torch.load", "np.load"}:
                 arguments = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
                 assert arguments.get("weights_only") is True or arguments.get("allow_pickle") is False, path
+
+
+def test_polygrain__stands_on_core_and_pipeline_and_under_nothing():
+    """What users import and type: it knows no stage, is under no stage, and its files read no pickle."""
+    for path in [*(ROOT / "stages").rglob("*.py"), *(ROOT / "pipeline").rglob("*.py")]:
+        assert "polygrain" not in {name.split(".")[0] for name in imports(path)}, path
+    for path in (ROOT / "polygrain").rglob("*.py"):
+        names = imports(path)
+        assert not names & {f"stages.{stage}" for stage in STAGES}, path
+        assert not {name for name in names if name.split(".")[0] in {"tests", "benchmarks", "pickle"}}, path

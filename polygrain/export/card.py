@@ -63,7 +63,7 @@ def text(model: Model, known: Known, differences: dict[str, float], uint8: bool)
     config, said = model.config, known.said
     start = (config.resize - config.size) // 2
     return Template(CARD.read_text(encoding="utf-8")).substitute(
-        name=plain(said.name) if said else f"A model of {config.architecture}",
+        name=plain(said.name) if said else f"A model of {plain(config.architecture)}",
         dim=model.dim,
         architecture=network(model),
         input=f"{config.size} x {config.size} px, RGB, {kind(uint8)}; normalised inside"
