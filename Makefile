@@ -1,12 +1,10 @@
-# make repro [PROFILE=name] [TARGETS="stage ..."]   the whole graph, or what these need; a second call runs nothing
-# make flow [PROFILE=] [JOBS=4] [TARGETS="..."]   the same, branches side by side, to watch in a browser
-# make ui [PORT=4200]         the pages to watch runs on; make serve [CRON="0 2 * * *"]: start runs from there
-# make share | fetch [REMOTE=/folder, ssh://user@host/path or s3://bucket/prefix]   results to and from the team
-# make worker [REMOTE=...]    this clone runs stages for others (`make flow WORKERS=1`)
-# make compose [PROFILE=name] profiles/NAME/params.yaml from values.yaml there; all that run something do so themselves
-# make test | test-slow       the quick suite | the end-to-end promises: cache, kill, same bytes
-# make lint | bench           style | one line of JSON per claim
-# make docs                   the site, offline: docs/_build/html/index.html
+# make repro [PROFILE=name] [TARGETS="stage ..."]   install, then `polygrain run`: what is stale in the graph
+# make test | test-slow    the quick suite | the end-to-end promises: cache, kill, same bytes
+# make install             into .venv, with the command `polygrain`: .venv/bin/polygrain --help
+# make flow | ui | serve | share | fetch | worker | docs   `polygrain flow`, ...; PROFILE TARGETS JOBS WORKERS PORT CRON REMOTE
+# make compose [PROFILE=name]   profiles/NAME/params.yaml from values.yaml there; all that run something do so themselves
+# make lint | bench        style | one line of JSON per claim
+# make help                these lines
 PYTHON ?= python3
 
 # Words from outside reach no shell as text. Make would expand a `$(shell ...)` in them, so each is taken literally; a
@@ -35,12 +33,7 @@ $(foreach word,$(PROFILE) $(TARGETS),$(if $(filter -%,$(word)),$(error $(word) b
 override UV_VERSION := 0.13.8
 override VENV := $(CURDIR)/.venv
 override READY := .venv/ready
-override GRAPH := $(if $(PROFILE),profiles/$(PROFILE)/dvc.yaml,dvc.yaml)
-# Composes a profile's params.yaml first, and mends what a kill has left.
-override define CHECK
-python -m pipeline.ready $(if $(PROFILE),--profile $(PROFILE))
-cd $(dir $(GRAPH)) && PYTHONPATH="$$ROOT" python -m stages.core.runner.command params.yaml
-endef
+override STAGES := $(TARGETS) $(if $(PROFILE),--profile $(PROFILE))
 # In the place of the recipe's shell, and told who make is: what runs ends with a make that is killed.
 override ALONE = exec env POLYGRAIN_STARTER=$$PPID
 
@@ -52,7 +45,7 @@ export DVC_SITE_CACHE_DIR := $(CURDIR)/.dvc/tmp/site
 export DO_NOT_TRACK := 1
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 
-.PHONY: install compose repro flow ui serve share fetch worker test test-slow lint bench docs lock clean
+.PHONY: install help compose repro flow ui serve share fetch worker test test-slow lint bench docs lock clean
 
 install: $(READY)
 
@@ -61,44 +54,36 @@ $(READY): requirements.lock
 	"$$PYTHON" -m venv .venv
 	.venv/bin/python -m pip install --quiet uv==$(UV_VERSION)
 	VIRTUAL_ENV=.venv .venv/bin/uv pip install --quiet --compile-bytecode --require-hashes -r requirements.lock
+	VIRTUAL_ENV=.venv .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	.venv/bin/python -m pipeline.ready
 	touch $@
 
-# The profiles that ship are linked to the graph when they are first wanted: a plain `dvc status` lists every graph it finds.
-profiles/%/dvc.yaml:
-	$(call checked,a profile,$*,$(LETTERS) $(DIGITS) _ -,small letters$(comma) digits$(comma) - and _ only)
-	test -f $(dir $@)values.yaml || test -f $(dir $@)params.yaml || \
-		{ echo "error: there is no profile $*; known here: $$(cd profiles && echo */)" >&2; exit 1; }
-	ln -s ../../dvc.yaml $@
+help:
+	@sed -n 's/^# make/make/p' Makefile
 
 compose: $(READY)
 	python -m stages.core.runner.compose $(if $(PROFILE),profiles/$(PROFILE))
 
-repro: $(READY) $(GRAPH)
-	$(CHECK)
-	exec python -m pipeline.guard $$PPID 20 dvc --wait-for-lock repro $(if $(TARGETS),$(addprefix $(GRAPH):,$(TARGETS)),$(GRAPH))
+repro: $(READY)
+	$(ALONE) python -m polygrain run $(STAGES)
 
-flow: $(READY) $(GRAPH)
-	$(CHECK)
-	$(ALONE) python -m pipeline.flows $(if $(PROFILE),--profile $(PROFILE)) $(if $(TARGETS),--targets $(TARGETS)) \
-		$(if $(JOBS),--jobs $(JOBS)) $(if $(WORKERS),--workers)
+flow: $(READY)
+	$(ALONE) python -m polygrain flow $(STAGES) $(if $(JOBS),--jobs $(JOBS)) $(if $(WORKERS),--workers)
 
 ui: $(READY)
-	$(ALONE) python -m pipeline.server $(if $(PORT),--port $(PORT))
+	$(ALONE) python -m polygrain ui $(if $(PORT),--port $(PORT))
 
 serve: $(READY)
-	$(ALONE) python -m pipeline.deployment $(if $(PROFILE),--profile $(PROFILE)) $(if $(TARGETS),--targets $(TARGETS)) \
-		$(if $(JOBS),--jobs $(JOBS)) $(if $(CRON),--cron "$$CRON")
+	$(ALONE) python -m polygrain serve $(STAGES) $(if $(JOBS),--jobs $(JOBS)) $(if $(CRON),--cron="$$CRON")
 
 share: $(READY)
-	python -m pipeline.share push $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote="$$REMOTE")
+	python -m polygrain share $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote="$$REMOTE")
 
 fetch: $(READY)
-	python -m pipeline.share fetch $(if $(PROFILE),--profile $(PROFILE)) $(if $(REMOTE),--remote="$$REMOTE") \
-		$(if $(TARGETS),--targets $(TARGETS))
+	python -m polygrain fetch $(STAGES) $(if $(REMOTE),--remote="$$REMOTE")
 
 worker: $(READY)
-	$(ALONE) python -m pipeline.worker $(if $(REMOTE),--remote="$$REMOTE")
+	$(ALONE) python -m polygrain worker $(if $(REMOTE),--remote="$$REMOTE")
 
 test: $(READY)
 	python -m pytest -q -m 'not slow'
@@ -114,7 +99,7 @@ bench: $(READY)
 	python -m benchmarks
 
 docs: $(READY)
-	python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
+	python -m polygrain docs
 
 lock: $(READY)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra flow --extra share --extra export \

@@ -17,6 +17,7 @@ extensions = [
     "docs.extensions.mathml",
     "docs.extensions.figures",
     "docs.extensions.params",
+    "docs.extensions.commands",
     "docs.extensions.api",
     "docs.extensions.offline",
 ]

@@ -1,12 +1,9 @@
 """The graph as a Prefect flow: one task per stage that is not up to date, edges from DVC alone.
 
-    python -m pipeline.flows [--profile P] [--targets STAGE ...] [--jobs N] [--workers]
-
 Prefect adds parallel branches, pages to watch, retries (`meta: retries`) and limits (`meta: gpu`). What is stale, what
 a stage reads and what a result is stays with DVC: tasks pass nothing on, and Prefect caches nothing.
 """
 
-import argparse
 import os
 import sys
 from collections import Counter
@@ -23,7 +20,7 @@ from prefect.artifacts import (
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
-from pipeline import artifacts, graph, guard, lockfile, order, pool, project, secret, server, share
+from pipeline import artifacts, graph, guard, lockfile, order, pool, project, ready, secret, server, share
 from pipeline.execution import Outcome
 from pipeline.graph import Stage
 from pipeline.tasks import Run, reported
@@ -110,46 +107,39 @@ def verdict(run: Run, todo: list[Stage]) -> State:
     return Failed(message=f"failed: {', '.join(failed)}{after}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.flows", description=reproduce.__doc__)
-    parser.add_argument("--profile", metavar="P", help="the graph of profiles/P; without it the repository's own")
-    parser.add_argument("--targets", metavar="STAGE", nargs="+", help="only these and what they read from")
-    parser.add_argument("--jobs", metavar="N", type=int, help=f"stages at once ({default_jobs()} on this machine)")
-    parser.add_argument("--workers", action="store_true", help="on the machines that run `python -m pipeline.worker`")
-    arguments = parser.parse_args()
+def main(
+    profile: str | None = None, targets: list[str] | None = None, jobs: int | None = None, workers: bool = False
+) -> None:
+    """Runs the flow and ends the process: 0 all is up to date, 1 a stage failed, 130 or 143 it was stopped.
+
+    ValueError, before anything runs, names an unknown profile or stage and each wrong value of params.yaml.
+    """
     guard.end_with_starter()
-    try:
-        if arguments.jobs is not None and arguments.jobs < 1:
-            raise ValueError(f"--jobs is {arguments.jobs}: give 1 or more")
-        folder = graph.folder_of(arguments.profile)
-        stages = graph.load(folder)
-        todo = graph.to_do(graph.closure(stages, arguments.targets) if arguments.targets else stages)
-        if arguments.workers:
-            pool.revision_of(folder)
-            share.use_remote(folder, None)
-        api = server.find(project(folder))
-        patience = server.GONE_SECONDS
-        if api is None and not todo:
-            sys.stdout.write("Everything is up to date.\n")
-            return
-        if api is None:
-            _, api = server.start(project(folder), server.free_port())
-            patience = server.OWN_GONE_SECONDS
-        key = secret.of(project(folder))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"--jobs is {jobs}: give 1 or more")
+    folder = ready.make_ready(profile)
+    stages = graph.load(folder)
+    todo = graph.to_do(graph.closure(stages, targets) if targets else stages)
+    if workers:
+        pool.revision_of(folder)
+        share.use_remote(folder, None)
+    api = server.find(project(folder))
+    patience = server.GONE_SECONDS
+    if api is None and not todo:
+        sys.stdout.write("Everything is up to date.\n")
+        return
+    if api is None:
+        _, api = server.start(project(folder), server.free_port())
+        patience = server.OWN_GONE_SECONDS
+    key = secret.of(project(folder))
     server.use(api, key)
     Thread(target=server.end_without, args=[api, patience], daemon=True).start()
     sys.stdout.write(f"Watch this run at {server.link(api, key)}\n")
     sys.stdout.flush()
     planned.set(stages)
     try:
-        state = reproduce(**vars(arguments), return_state=True)
+        state = reproduce(profile, targets, jobs, workers, return_state=True)
     except KeyboardInterrupt:
         sys.exit(130)
     sys.stdout.write(f"{state.name}: {state.message}\n")
     sys.exit(0 if state.is_completed() else 1)
-
-
-if __name__ == "__main__":
-    main()

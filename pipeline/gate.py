@@ -116,7 +116,7 @@ class Gate:
         word = Headers(scope=scope).get("authorization", "")
         expected = f"Basic {secret.basic(self.key)}"
         if scope["path"] not in OPEN and not hmac.compare_digest(word.encode(), expected.encode()):
-            hint = "open the pages by the link that `make ui` prints; processes read the secret in .prefect/secret\n"
+            hint = "open the link that `polygrain ui` prints; processes read the secret in .prefect/secret\n"
             return await self.refuse(401, f"this server wants its clone's secret: {hint}", scope, receive, send)
         if scope["method"] in ("POST", "PUT", "PATCH"):
             body = await Request(scope, receive).body()
@@ -137,7 +137,7 @@ class Gate:
         moment = secret.issued(self.key, word)
         is_fresh = moment is not None and max(self.started, time.time_ns() - TICKET_SECONDS * 10**9) < moment
         if not is_fresh or moment in self.used:
-            hint = f"a link works once, within {TICKET_SECONDS // 60} minutes; `make ui` prints another\n"
+            hint = f"a link works once, within {TICKET_SECONDS // 60} minutes; `polygrain ui` prints another\n"
             return await self.refuse(403, hint, scope, receive, send)
         self.used.add(moment)
         nonce = secrets.token_urlsafe(16)

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
@@ -101,9 +102,9 @@ def end_all(command: Command, patience: float) -> None:
         time.sleep(0.05)
 
 
-def popen(arguments: list[str]) -> psutil.Popen:
-    """The command, killed by the kernel should this process be."""
-    return psutil.Popen(arguments, preexec_fn=lambda: kernel(PR_SET_PDEATHSIG, signal.SIGKILL))
+def popen(arguments: list[str], folder: Path | None = None) -> psutil.Popen:
+    """The command, in the folder, killed by the kernel should this process be."""
+    return psutil.Popen(arguments, cwd=folder, preexec_fn=lambda: kernel(PR_SET_PDEATHSIG, signal.SIGKILL))
 
 
 def main(start: Callable[[], Command], patience: float, asked: Callable[[], bool] = lambda: False) -> int:

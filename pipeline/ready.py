@@ -1,17 +1,47 @@
-"""Before a run: `python -m pipeline.ready [--profile P]` mends what a kill or a stray write has left, and says so."""
+"""Before a run: what a kill or a stray write has left is mended, and every value of params.yaml looked at.
 
-import argparse
+`python -m pipeline.ready` only mends; the install does that.
+"""
+
+import os
+import subprocess
 import sys
+from pathlib import Path
 
-from pipeline import cache, graph
+from pipeline import cache, graph, project
+
+
+def make_ready(profile: str | None = None) -> Path:
+    """The folder of the graph, fit to be run by this program.
+
+    ValueError names an unknown profile, each wrong value, or the clone whose own program should run it.
+    """
+    root = project()
+    own = root / "pipeline" if root else None
+    if own and own.is_dir() and not own.samefile(Path(__file__).parent):
+        raise ValueError(f"{root} has a polygrain of its own: run {root}/.venv/bin/polygrain there (`make install`)")
+    folder = graph.folder_of(profile)
+    cache.mend(folder)
+    if (root / "stages/core/runner").is_dir():
+        check(root, folder)
+    return folder
+
+
+def check(root: Path, folder: Path) -> None:
+    """Has the stages look at params.yaml, in a process of its own since nothing here imports them."""
+    command = [sys.executable, "-m", "stages.core.runner.command", "params.yaml"]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+    )
+    if done.returncode:
+        raise ValueError(done.stderr.strip().removeprefix("error: "))
+    sys.stderr.write(done.stderr)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.ready", description=__doc__)
-    parser.add_argument("--profile", metavar="P")
-    arguments = parser.parse_args()
     try:
-        cache.mend(graph.folder_of(arguments.profile))
+        cache.mend(graph.folder_of())
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
 

@@ -71,7 +71,7 @@ def reached(folder: Path, name: str | None) -> Iterator["Remote"]:
             lines = "\n  ".join(dict.fromkeys(remote.wrong))
             raise ValueError(
                 f"the remote {remote.name!r} handed out what was not recorded, and nothing of it is used:\n  {lines}\n"
-                "Someone has written to it, or its disk fails. `make repro` computes what is missing here."
+                "Someone has written to it, or its disk fails. `polygrain run` computes what is missing here."
             )
 
 

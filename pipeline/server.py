@@ -1,10 +1,9 @@
-"""The Prefect server of this project: `python -m pipeline.server [--port 4200]`, or `make ui`.
+"""The Prefect server of this project, `polygrain ui`.
 
 It listens on 127.0.0.1 only and answers this user alone (pipeline/gate.py), keeps its history in .prefect/, and marks
 runs that give no sign of life as Crashed.
 """
 
-import argparse
 import hmac
 import importlib
 import json
@@ -74,7 +73,7 @@ def find(root: Path) -> str | None:
     if named:
         if not answers(named):
             raise ValueError(
-                f"no Prefect server answers at PREFECT_API_URL={named}: start one with `make ui`, or unset "
+                f"no Prefect server answers at PREFECT_API_URL={named}: start one with `polygrain ui`, or unset "
                 "PREFECT_API_URL to have one for this run alone"
             )
         use(named, key)
@@ -149,7 +148,7 @@ def start(root: Path, port: int) -> tuple[subprocess.Popen[bytes], str]:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise ValueError(f"port {port} is taken: choose another (`make ui PORT=4201`)") from error
+            raise ValueError(f"port {port} is taken: choose another (`polygrain ui --port 4201`)") from error
     home, key = private.own(root / ".prefect"), secret.of(root)
     api = f"http://127.0.0.1:{port}/api"
     log = home / "server.log"
@@ -225,24 +224,22 @@ def call(api: str, path: str, body: dict | None = None) -> list | dict | str:
         return json.load(reply)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.server", description="The pages to watch runs on.")
-    parser.add_argument("--port", type=int, default=4200)
-    arguments = parser.parse_args()
+def main(port: int = 4200) -> None:
+    """Serves the pages until it is stopped, and ends the process; where they are served already, prints a new link."""
     guard.end_with_starter()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    root = project()
+    if root is None:
+        raise ValueError(f"{Path.cwd()} is in no DVC repository: change to the project's folder")
+    key = secret.of(root)
+    if running := find_own(root, key):
+        sys.stdout.write(f"The server runs already. Open {link(running, key)}\n")
+        return
     try:
-        root = project()
-        if root is None:
-            raise ValueError(f"{Path.cwd()} is in no DVC repository: change to the project's folder")
-        key = secret.of(root)
-        if running := find_own(root, key):
-            sys.stdout.write(f"The server runs already. Open {link(running, key)}\n")
-            return
-        process, api = start(root, arguments.port)
+        process, api = start(root, port)
         address_file(root).write_text(api + "\n", encoding="utf-8")
         sys.stdout.write(f"Watch runs at {link(api, key)}\n")
-        sys.stdout.write("The link works once; `make ui` in another terminal prints another. Ctrl-C ends the server.\n")
+        sys.stdout.write("The link works once; `polygrain ui` in another terminal prints another. Ctrl-C ends this.\n")
         sys.stdout.flush()
         try:
             sys.exit(process.wait())
@@ -250,11 +247,5 @@ def main() -> None:
             address_file(root).unlink(missing_ok=True)
             process.terminate()
             process.wait()
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,12 @@
-"""Results for the team: `python -m pipeline.share push|fetch [--remote URL] [--profile P]`.
+"""Results for the team: `push` sends them, `fetch` brings them.
 
 The remote is a folder, ssh://user@host/path or s3://bucket/prefix; given once, it is kept in .dvc/config.local. With
 the results travel the runs, so that a colleague gets a stage by what went into it, even without its line in dvc.lock.
 """
 
-import argparse
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 from dvc.config import Config
@@ -40,7 +38,7 @@ def use_remote(folder: Path, url: str | None) -> str:
     """
     if url is not None:
         if UNSAFE.search(url):
-            raise ValueError(f"REMOTE is {url!r}: give /folder, ssh://user@host/path or s3://bucket/prefix")
+            raise ValueError(f"the remote is {url!r}: give /folder, ssh://user@host/path or s3://bucket/prefix")
         done = dvc(folder, "remote", "add", "--local", "--force", NAME, url)
         if done.returncode:
             raise ValueError(f"{url!r} cannot be a remote: {reason(done)}")
@@ -51,7 +49,7 @@ def use_remote(folder: Path, url: str | None) -> str:
     known = config["core"].get("remote") or (NAME if NAME in config["remote"] else None)
     if known is None:
         raise ValueError(
-            "no remote is known here: give REMOTE=/folder, ssh://user@host/path or s3://bucket/prefix once"
+            "no remote is known here: give --remote /folder, ssh://user@host/path or s3://bucket/prefix once"
         )
     return known
 
@@ -65,7 +63,7 @@ def push(folder: Path, url: str | None) -> str:
     if done.returncode:
         raise ValueError(
             f"the remote {remote!r} did not take everything: {reason(done)}\n{absent(folder, remote)}\n"
-            "All results are kept here; `make share` again sends the rest."
+            "All results are kept here; `polygrain share` again sends the rest."
         )
     lines = [f"The results of {len(stages) - len(stale)} of {len(stages)} stages are on the remote {remote!r}."]
     if stale:
@@ -105,8 +103,8 @@ def fetch(folder: Path, url: str | None, targets: list[str] | None = None) -> st
     if not stale:
         return f"All {len(stages)} stages are up to date: there is nothing to run."
     return (
-        f"{len(stages) - len(stale)} of {len(stages)} stages are up to date. `make repro` runs the rest, which nobody "
-        f"has shared as it would be here: {', '.join(stale)}"
+        f"{len(stages) - len(stale)} of {len(stages)} stages are up to date. `polygrain run` runs the rest, which "
+        f"nobody has shared as it would be here: {', '.join(stale)}"
     )
 
 
@@ -127,25 +125,3 @@ def pull(folder: Path, remote: str | None, names: set[str] | None = None, force:
     done = dvc(folder, "checkout", *(["--force"] if force else []), *targets)
     if done.returncode:
         raise ValueError(f"the remote {remote!r} did not give everything: {reason(done)}")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.share", description="Results for the team.")
-    parser.add_argument("what", choices=["push", "fetch"])
-    parser.add_argument("--remote", metavar="URL", help="a folder, ssh://user@host/path or s3://bucket/prefix")
-    parser.add_argument("--profile", metavar="P")
-    parser.add_argument("--targets", metavar="STAGE", nargs="+", help="fetch: only what these stages read")
-    arguments = parser.parse_args()
-    try:
-        folder = graph.folder_of(arguments.profile)
-        if arguments.what == "push":
-            said = push(folder, arguments.remote)
-        else:
-            said = fetch(folder, arguments.remote, arguments.targets)
-        sys.stdout.write(f"{said}\n")
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,48 +1,41 @@
-"""One machine more for the team's runs: `python -m pipeline.worker [--queues gpu cpu]`, in a clone of its own.
+"""One machine more for the team's runs, in a clone of its own.
 
 It asks the server for stages, one at a time, and exchanges data through this clone's DVC remote. A server on another
 machine is reached through a tunnel: `ssh -NL 4200:127.0.0.1:4200 that-machine`, and
 PREFECT_API_URL=http://127.0.0.1:4200/api; that clone's .prefect/secret, copied to this one's, lets it in.
 """
 
-import argparse
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from types import ModuleType
 
 from pipeline import graph, guard, project, secret, server, share
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.worker", description="Runs stages for others.")
-    parser.add_argument("--remote", metavar="URL", help="the remote that all share, if this clone does not know it yet")
-    parser.add_argument("--queues", nargs="+", choices=["gpu", "cpu"], default=["gpu", "cpu"])
-    parser.add_argument("--name", default=socket.gethostname())
-    arguments = parser.parse_args()
+def main(remote: str | None = None, queues: Sequence[str] = ("gpu", "cpu"), name: str = "") -> None:
+    """Works until it is stopped, and ends the process. ValueError: no remote is known, or no server is named."""
     guard.end_with_starter()
-    try:
-        root = project(graph.folder_of())
-        share.use_remote(root, arguments.remote)
-        api = server.find(root)
-        if api is None:
-            raise ValueError(
-                "no Prefect server is named: set PREFECT_API_URL to the one that runs are started on, "
-                "for example http://127.0.0.1:4200/api through a tunnel"
-            )
-        server.use(api, secret.of(root))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+    root = project(graph.folder_of())
+    share.use_remote(root, remote)
+    api = server.find(root)
+    if api is None:
+        raise ValueError(
+            "no Prefect server is named: set PREFECT_API_URL to the one that runs are started on, "
+            "for example http://127.0.0.1:4200/api through a tunnel"
+        )
+    server.use(api, secret.of(root))
     from pipeline import pool
 
     register(pool)
     paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ |= {pool.CLONE: str(root), "PYTHONPATH": os.pathsep.join(paths)}
-    queues = [word for queue in arguments.queues for word in ("--work-queue", queue)]
+    queues = [word for queue in queues for word in ("--work-queue", queue)]
     command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--pool", pool.POOL]
-    command += ["--name", f"{arguments.name}:{root}".replace("/", "_"), "--limit", "1", *queues]
+    command += ["--name", f"{name or socket.gethostname()}:{root}".replace("/", "_"), "--limit", "1", *queues]
     sys.stdout.write(f"Working for {api.removesuffix('/api')} in {root}\n")
     sys.stdout.flush()
     # Through the guard: what the worker has started ends with it.
@@ -78,7 +71,3 @@ def register(pool: ModuleType) -> None:
     )
     deployment._set_defaults_from_flow(pool.reproduce_here)
     deployment.apply()
-
-
-if __name__ == "__main__":
-    main()

@@ -7,8 +7,16 @@ import sys
 
 import typer
 
+from polygrain.commands.docs import docs
+from polygrain.commands.fetch import fetch
+from polygrain.commands.flow import flow
 from polygrain.commands.model import model
 from polygrain.commands.new import new
+from polygrain.commands.run import run
+from polygrain.commands.serve import serve
+from polygrain.commands.share import share
+from polygrain.commands.ui import ui
+from polygrain.commands.worker import worker
 
 app = typer.Typer(
     name="polygrain",
@@ -17,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (model, new):
+for command in (new, run, flow, ui, serve, share, fetch, worker, model, docs):
     app.command()(command)
 
 

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+from typer.main import get_command
 
+from polygrain import command
 from tests.helpers.docs_text import BLOCK, PAGES, ROOT, commands, inline, name
 
 GRAPH = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
-FOLDERS = ("stages", "pipeline", "profiles", "docs", "benchmarks", "encoders", "tests", "data")
+FOLDERS = ("polygrain", "stages", "pipeline", "profiles", "docs", "benchmarks", "encoders", "tests", "data")
 
 
 def made_profiles() -> set[str]:
     """Profiles that a command of some page makes."""
-    return {met for page in PAGES for line in commands(page) for met in re.findall(r"pipeline\.new (\S+)", line)}
+    return {met for page in PAGES for line in commands(page) for met in re.findall(r"polygrain new (\S+)", line)}
 
 
 def is_profile(profile: str) -> bool:
@@ -36,6 +38,19 @@ def test_commands__make_knows_them(page: Path) -> None:
             assert is_profile("".join(profile)), f"{line}: no such profile"
         targets = re.findall(r"TARGETS=(\S+)|dvc repro (?:--\S+ )*(?!profiles)(\w\S*)", line.replace('"', ""))
         assert {"".join(met).split("@")[0] for met in targets} <= set(GRAPH), f"{line}: no such stage"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands__polygrain_takes_their_words(page: Path) -> None:
+    known = get_command(command.app).commands
+    for line in commands(page):
+        words = shlex.split(line.rpartition("&&")[2])
+        if not words or Path(words[0]).name != "polygrain" or words[1:] in (["..."], ["--help"]):
+            continue
+        assert words[1] in known, f"{line}: no such command"
+        is_mention = "..." in words or len(words) == 2
+        given = known[words[1]].make_context(words[1], words[2:], resilient_parsing=is_mention).params
+        assert {stage.split("@")[0] for stage in given.get("stages") or ()} <= set(GRAPH), f"{line}: no such stage"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

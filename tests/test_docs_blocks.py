@@ -55,6 +55,8 @@ def test_blocks__run_as_they_stand(block: Block, tmp_path: Path, monkeypatch: py
         return
     copy_project(here)
     code = block.code.replace(".venv/bin/", f"{Path(sys.executable).parent}/").replace("/data/", f"{outside}/")
+    # The program of this copy, as its own install would put it first in the path.
+    code = f'polygrain() {{ "{sys.executable}" -m polygrain "$@"; }}\n{code}'
     done = subprocess.run(["bash", "-e", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -34,7 +34,7 @@ def test_make__metacharacters_in_every_variable(place, name):
 
 def test_variables__all_that_are_documented():
     text = (shell.ROOT / "Makefile").read_text()
-    assert {"PROFILE", "TARGETS", "JOBS", "PORT", "CRON", "REMOTE", "PYTHON", "CHECK", "PATH"} <= {
+    assert {"PROFILE", "TARGETS", "JOBS", "PORT", "CRON", "REMOTE", "PYTHON", "STAGES", "PATH"} <= {
         *shell.variables(text)
     }
 
@@ -55,21 +55,9 @@ def test_make__says_what_is_allowed(place, word, said):
     assert said in make(place, "repro", word)
 
 
-def test_make__a_goal_is_a_name_too(place):
-    make(place, "profiles/$(touch${IFS}planted)/dvc.yaml")
-    make(place, "profiles/x;touch${IFS}planted/dvc.yaml")
-    assert not list(place.rglob("planted"))
-
-
 def test_make__addresses_arrive_whole(place):
     address = "ssh://user@host:22/srv/a b;c$d'e\""
     make(place, "share", f"REMOTE={address}")
     called = (place / "called").read_text().split("\0")
     (place / "called").unlink()
     assert f"--remote={address}" in called
-
-
-def test_make__a_folder_of_profiles_is_a_name_too(place):
-    (place / "profiles/$(touch planted)").mkdir()
-    assert "there is no profile y; known here: " in make(place, "repro", "PROFILE=y")
-    assert not list(place.rglob("planted"))

@@ -1,4 +1,4 @@
-"""SIGKILL at a random moment, to every kind of process of `make repro` and `make flow`, on a small graph.
+"""SIGKILL at a random moment, to every kind of process of `make repro` and `polygrain flow`, on a small graph.
 
 What is promised: nothing of the run stays, and the same command again, with nothing mended by hand, ends with the bytes
 of a run that nobody disturbed.

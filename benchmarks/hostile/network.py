@@ -97,19 +97,19 @@ def on_toy(target: str, folder: Path) -> Outcome:
 
 
 def ui(name: str, folder: Path) -> Outcome:
-    """The server of `make ui`, and its pages in a browser, of which only what a page asks for is counted."""
+    """The server of `polygrain ui`, and its pages in a browser, of which only what a page asks for is counted."""
     clone = toy.make(folder / "clone")
     program = "import sys; from benchmarks.hostile import network; network.look(*sys.argv[1:])"
     code, said = alone([sys.executable, "-c", program, str(folder)], clone, None)
     asked = [url for url in said.splitlines() if url.startswith("asks: ")]
     if asked:
-        return Outcome("make ui", "escape", f"its pages asked for {asked[:5]}")
-    return judged("make ui", code, said, folder / "trace", CHROMIUM is None or "Dashboard" in said)
+        return Outcome("polygrain ui", "escape", f"its pages asked for {asked[:5]}")
+    return judged("polygrain ui", code, said, folder / "trace", CHROMIUM is None or "Dashboard" in said)
 
 
 def look(folder: str) -> None:
     """Prints what a browser shows of the pages, and each address outside that they had it ask for."""
-    command = [sys.executable, "-m", "pipeline.server", "--port", str(server.free_port())]
+    command = [sys.executable, "-m", "polygrain", "ui", "--port", str(server.free_port())]
     log = Path(folder) / "net.json"
     with subprocess.Popen(traced(Path(folder) / "trace", command), stdout=subprocess.PIPE, text=True) as process:
         link = process.stdout.readline().split()[-1]
@@ -121,7 +121,7 @@ def look(folder: str) -> None:
             ]
             sys.stdout.writelines(f"\nasks: {url}" for url in away)
         for one in psutil.Process(process.pid).children(recursive=True) or [process]:
-            if "pipeline.server" in one.cmdline():
+            if one.cmdline()[2:4] == ["polygrain", "ui"]:
                 one.terminate()
 
 

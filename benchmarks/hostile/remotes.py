@@ -1,4 +1,4 @@
-"""A remote that someone else has written to: objects, lists of files and runs that lie, read by `make fetch`.
+"""A remote that someone else has written to: objects, lists of files and runs that lie, read by `polygrain fetch`.
 
 Each attack changes a copy of an honest remote, and where it says so what the clone's dvc.lock records, as a commit or
 a run would. Then a fresh clone fetches and checks out what it has. Nothing but honest outputs may be in the clone
@@ -150,7 +150,7 @@ class World:
         toy.run(owner, "dvc", "repro")
         toy.commit(owner)
         self.remote, self.clone, self.folder = folder / "remote", folder / "clone", folder
-        toy.run(owner, sys.executable, "-m", "pipeline.share", "push", "--remote", str(self.remote))
+        toy.run(owner, sys.executable, "-m", "polygrain", "share", "--remote", str(self.remote))
         toy.run(folder, "git", "clone", "-q", str(owner), "clone")
         self.honest = toy.texts(owner)
         self.lock = YAML(typ="safe").load((owner / "dvc.lock").read_text())["stages"]
@@ -299,8 +299,8 @@ def around(case: Case) -> dict[str, str]:
 
 
 def fetch(case: Case) -> tuple[int | None, str]:
-    """How `make fetch` ended, None if it did not, and what it said."""
-    command = [sys.executable, "-m", "pipeline.share", "fetch", "--remote", str(case.remote)]
+    """How `polygrain fetch` ended, None if it did not, and what it said."""
+    command = [sys.executable, "-m", "polygrain", "fetch", "--remote", str(case.remote)]
     try:
         done = subprocess.run(
             command, cwd=case.clone, env=toy.ENVIRONMENT, capture_output=True, text=True, timeout=SECONDS

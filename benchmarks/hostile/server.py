@@ -1,4 +1,4 @@
-"""Who may tell the server of `make ui` and `make serve` what to run: requests, sockets, users and real browser pages.
+"""Who may tell the server of `polygrain ui` and `serve` what to run: requests, sockets, users and real browser pages.
 
 Most of them want a shell command executed, by a deployment's steps, its file, or a work pool's command. The last three
 are honest: the pages open by their link, and a run that the user starts ends well.
@@ -108,7 +108,7 @@ def run(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
 
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
-    """`make ui` and `make serve` of a small clone in a folder that every user may enter."""
+    """`polygrain ui` and `polygrain serve` of a small clone in a folder that every user may enter."""
     folder.chmod(0o755)
     clone = toy.make(folder / "clone", first=1, second=1)
     (clone / "pipeline").symlink_to(toy.ROOT / "pipeline")
@@ -117,11 +117,11 @@ def world(folder: Path) -> Iterator[World]:
     api = f"http://127.0.0.1:{port}/api"
     start = partial(subprocess.Popen, cwd=clone, env=toy.ENVIRONMENT, start_new_session=True)
     with (folder / "log").open("w") as log:
-        started = [start([sys.executable, "-m", "pipeline.server", "--port", str(port)], stdout=log, stderr=log)]
+        started = [start([sys.executable, "-m", "polygrain", "ui", "--port", str(port)], stdout=log, stderr=log)]
         try:
             wait(lambda: server.find_own(clone, key))
             os.environ[secret.VARIABLE] = key
-            started.append(start([sys.executable, "-m", "pipeline.deployment"], stdout=log, stderr=log))
+            started.append(start([sys.executable, "-m", "polygrain", "serve"], stdout=log, stderr=log))
             wait(lambda: server.call(api, "/deployments/filter", {}))
             (found,) = server.call(api, "/deployments/filter", {})
             yield World(clone, api, key, found["id"], folder / "executed")

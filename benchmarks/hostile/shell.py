@@ -69,7 +69,7 @@ PAYLOADS = (
 TARGETS = ("install", "compose", "repro", "flow", "ui", "serve", "share", "fetch", "worker", "lint", "docs", "clean")
 WHOLE = {
     **{(target, "REMOTE"): "--remote={}\0" for target in ("share", "fetch", "worker")},
-    ("serve", "CRON"): "--cron\0{}\0",
+    ("serve", "CRON"): "--cron={}\0",
 }
 """Where a value may hold more than a name's characters, and the words it arrives as."""
 STUB = """#!/bin/sh

@@ -33,5 +33,5 @@ def inline(page: Path) -> list[str]:
 def commands(page: Path) -> list[str]:
     """Lines of shell blocks, and inline code that is a command; comments at the end of a line taken off."""
     lines = [line for block in blocks(page) if not block.kind for line in block.code.replace("\\\n", " ").splitlines()]
-    lines += [code for code in inline(page) if re.match(r"make \S|(\.venv/bin/)?(python|dvc) ", code)]
+    lines += [code for code in inline(page) if re.match(r"(make|polygrain) \S|(\.venv/bin/)?(python|dvc) ", code)]
     return [re.sub(r"\s+#.*$", "", line).strip() for line in lines]

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = (
     "stages",
     "pipeline",
+    "polygrain",
     "encoders",
     "dvc.yaml",
     "params.yaml",

@@ -82,7 +82,10 @@ def role_of(process: psutil.Process) -> str:
         return "stage"
     if "pipeline.guard" in words or guard.__file__ in words:
         return "guard"
-    modules = {"pipeline.flows": "flow", "pipeline.gate": "server", "pipeline.forks": "forks"}
+    roles = {("polygrain", "run"): "guard", ("polygrain", "flow"): "flow"}
+    if (role := roles.get(tuple(words[2:4]))) is not None:
+        return role
+    modules = {"pipeline.gate": "server", "pipeline.forks": "forks"}
     return next((role for module, role in modules.items() if module in words), "")
 
 
@@ -96,8 +99,7 @@ def find(mark: str, role: str) -> psutil.Process | None:
 
 
 def make_command(folder: Path, target: str) -> list[str]:
-    """What runs the project's own Makefile on this toy: with this installation, and without the check of values, since
-    a toy has no stages."""
+    """What runs the project's own Makefile on this toy, with this installation."""
     lock = folder / "requirements.lock"
     lock.touch()
     os.utime(lock, (0, 0))
@@ -105,7 +107,6 @@ def make_command(folder: Path, target: str) -> list[str]:
     for own, here in (
         ("override VENV := $(CURDIR)/.venv", f"override VENV := {toy.ROOT / '.venv'}"),
         ("override READY := .venv/ready", f"override READY := {toy.ROOT / '.venv/ready'}"),
-        ("python -m stages.core.runner.command params.yaml", "true"),
     ):
         assert text.count(own) == 1, own
         text = text.replace(own, here)
@@ -128,7 +129,7 @@ def case(folder: Path, number: signal.Signals, target: str, api: str) -> dict[st
     held = {"CUDA_VISIBLE_DEVICES": "0,1", "POLYGRAIN_SLOTS": str(folder / ".work" / "slots")}
     environment = toy.ENVIRONMENT | held | {"TOY_MARK": mark, "PREFECT_API_URL": api}
     with (folder.parent / f"{folder.name}.log").open("w") as log:
-        command = [sys.executable, "-m", "pipeline.flows"]
+        command = [sys.executable, "-m", "polygrain", "flow"]
         flow = subprocess.Popen(
             command,
             cwd=folder,

@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from pipeline import deployment, server
+from pipeline import server
 from tests.pipeline import dying, toy
 
 
 def test_main__needs_a_server_and_a_known_graph(tmp_path, monkeypatch):
     folder = toy.make(tmp_path / "toy")
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    assert "start one with `make ui`" in toy.refusal(deployment.main, folder, monkeypatch)
-    assert "unknown target 'third'" in toy.refusal(deployment.main, folder, monkeypatch, "--targets", "third")
-    assert "unknown profile 'large'" in toy.refusal(deployment.main, folder, monkeypatch, "--profile", "large")
+    assert "start one with `polygrain ui`" in toy.refusal("serve", folder, monkeypatch)
+    assert "unknown target 'third'" in toy.refusal("serve", folder, monkeypatch, "third")
+    assert "unknown profile 'large'" in toy.refusal("serve", folder, monkeypatch, "--profile", "large")
 
 
 @pytest.mark.slow
@@ -23,7 +23,7 @@ def test_main__the_server_starts_a_run(api, tmp_path):
     """With parameters of its own, as the form on the pages sends them; a schedule is known to the server."""
     folder = toy.make(tmp_path / "toy", first=1, second=1)
     (folder / "pipeline").symlink_to(toy.ROOT / "pipeline")
-    command = [sys.executable, "-m", "pipeline.deployment", "--cron", "0 2 * * *", "--targets", "source"]
+    command = [sys.executable, "-m", "polygrain", "serve", "--cron", "0 2 * * *", "source"]
     environment = toy.ENVIRONMENT | {"PREFECT_API_URL": api, "TOY_MARK": str(tmp_path)}
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)

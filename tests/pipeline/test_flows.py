@@ -19,31 +19,28 @@ from tests.pipeline import dying, toy
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--targets", "third"], r"unknown target 'third'; known here: source, .*last"),
+        (["third"], r"unknown target 'third'; known here: source, .*last"),
         (["--profile", "large"], r"unknown profile 'large'; known here: none"),
         (["--jobs", "0"], r"--jobs is 0: give 1 or more"),
     ],
 )
 def test_main__bad_input_is_named_before_anything_starts(arguments, message, tmp_path, monkeypatch):
-    from pipeline import flows
 
-    said = toy.refusal(flows.main, toy.make(tmp_path / "toy"), monkeypatch, *arguments)
+    said = toy.refusal("flow", toy.make(tmp_path / "toy"), monkeypatch, *arguments)
     assert re.fullmatch(f"error: {message}", said)
 
 
 def test_main__no_repository(tmp_path, monkeypatch):
-    from pipeline import flows
 
-    assert re.match(r"error: .* is in no DVC repository", toy.refusal(flows.main, tmp_path, monkeypatch))
+    assert re.match(r"error: .* is in no DVC repository", toy.refusal("flow", tmp_path, monkeypatch))
 
 
 def test_main__a_server_that_does_not_answer(tmp_path, monkeypatch):
-    from pipeline import flows
 
     address = f"http://127.0.0.1:{server.free_port()}/api"
     monkeypatch.setenv("PREFECT_API_URL", address)
-    said = toy.refusal(flows.main, toy.make(tmp_path / "toy"), monkeypatch)
-    assert said.startswith(f"error: no Prefect server answers at PREFECT_API_URL={address}: start one with `make ui`")
+    said = toy.refusal("flow", toy.make(tmp_path / "toy"), monkeypatch)
+    assert said.startswith(f"error: no Prefect server answers at PREFECT_API_URL={address}: start one with `polygrain")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +145,7 @@ def test_flow__a_stage_that_fails(api, tmp_path):
     graph = folder / "dvc.yaml"
     graph.write_text(graph.read_text().replace("desc: what all read", "desc: what all read\n    meta: {retries: 1}"))
     process = subprocess.run(
-        [sys.executable, "-m", "pipeline.flows"],
+        [sys.executable, "-m", "polygrain", "flow"],
         cwd=folder,
         env=toy.ENVIRONMENT | {"PREFECT_API_URL": api},
         capture_output=True,
@@ -171,7 +168,7 @@ def test_flow__a_stage_that_fails(api, tmp_path):
 def start(folder: Path, api: str, mark: str) -> subprocess.Popen:
     """A flow under way, one of whose stages has finished an epoch."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.flows"],
+        [sys.executable, "-m", "polygrain", "flow"],
         cwd=folder,
         env=toy.ENVIRONMENT | {"PREFECT_API_URL": api, "TOY_MARK": mark},
         stdout=subprocess.DEVNULL,

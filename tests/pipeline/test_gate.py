@@ -81,7 +81,7 @@ def test_gate__a_foreign_host_or_origin(door, headers, kind):
 def test_gate__the_api_wants_the_secret(door, word):
     headers = {"host": WORD["host"]} | ({} if word is None else {"authorization": word})
     status, text, _ = ask(door, "/api/flows/filter", headers, "POST", b"{}")
-    assert status == 401 and "open the pages by the link that `make ui` prints" in text
+    assert status == 401 and "open the link that `polygrain ui` prints" in text
     assert ask(door, "/api/health", headers)[0] == 200
     assert ask(door, "/api/flows/filter", WORD, "POST", b'{"limit": 1}')[:2] == (200, '{"limit": 1}')
 

@@ -21,7 +21,7 @@ def pages(api: str, to: str) -> str:
 @pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
 def test_pages__show_every_stage_of_the_default_graph(api, tmp_path):
     project = new_project(tmp_path / "project")
-    toy.run(project, sys.executable, "-m", "pipeline.flows", PREFECT_API_URL=api, timeout=600)
+    toy.run(project, sys.executable, "-m", "polygrain", "flow", PREFECT_API_URL=api, timeout=600)
     assert graph.to_do(graph.load(project)) == []
     run = server.call(api, "/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})[0]
     only = {"artifacts": {"flow_run_id": {"any_": [run["id"]]}, "key": {"any_": ["stages"]}}}

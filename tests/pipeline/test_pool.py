@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pipeline import graph, pool, worker
+from pipeline import graph, pool
 from tests.pipeline import dying, toy
 
 
@@ -56,8 +56,8 @@ def test_check_out__the_commit_and_what_the_stage_reads(folder, tmp_path):
 def test_worker__needs_a_remote_and_a_server(tmp_path, monkeypatch):
     clone = toy.make(tmp_path / "clone")
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    assert toy.refusal(worker.main, clone, monkeypatch).startswith("error: no remote is known here")
-    said = toy.refusal(worker.main, clone, monkeypatch, "--remote", str(tmp_path / "remote"))
+    assert toy.refusal("worker", clone, monkeypatch).startswith("error: no remote is known here")
+    said = toy.refusal("worker", clone, monkeypatch, "--remote", str(tmp_path / "remote"))
     assert said.startswith("error: no Prefect server is named: set PREFECT_API_URL")
 
 
@@ -70,12 +70,12 @@ def test_workers__two_clones_share_the_stages(api, tmp_path):
     workers = []
     for name in ("one", "two"):
         toy.run(tmp_path, "git", "clone", "-q", str(owner), name)
-        command = [sys.executable, "-m", "pipeline.worker", "--name", name, "--remote", remote]
+        command = [sys.executable, "-m", "polygrain", "worker", "--name", name, "--remote", remote]
         # Each imports the pipeline of its own clone on another machine; here all three have the one under test.
         with (tmp_path / f"{name}.log").open("w") as log:
             workers.append(subprocess.Popen(command, cwd=tmp_path / name, env=environment, stdout=log, stderr=log))
     try:
-        said = toy.flow(owner, "--workers", "--targets", "first", PREFECT_API_URL=api, timeout=400)
+        said = toy.flow(owner, "--workers", "first", PREFECT_API_URL=api, timeout=400)
         assert "Completed: 3 ran" in said
         logs = said.splitlines()
         places = {

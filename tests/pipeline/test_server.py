@@ -88,7 +88,7 @@ def test_use__the_secret_goes_to_who_knows_it(answering, tmp_path, monkeypatch):
 
 def test_find__a_named_one_that_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{server.free_port()}/api")
-    with pytest.raises(ValueError, match=r"no Prefect server answers at .*: start one with `make ui`, or unset"):
+    with pytest.raises(ValueError, match=r"no Prefect server answers at .*: start one with `polygrain ui`, or unset"):
         server.find(tmp_path)
 
 
@@ -126,7 +126,7 @@ def test_settings__nothing_is_reported_and_nothing_listens_outside():
 
 
 def test_main__outside_a_repository(tmp_path, monkeypatch):
-    assert "no DVC repository" in toy.refusal(server.main, tmp_path, monkeypatch)
+    assert "no DVC repository" in toy.refusal("ui", tmp_path, monkeypatch)
 
 
 def test_end_without__ends_when_nobody_listens_any_more():
@@ -166,7 +166,7 @@ def test_settings__others_never_write_and_the_group_as_the_user_has_it(before, a
 
 @pytest.mark.slow
 def test_main__ends_with_the_make_that_started_it(tmp_path):
-    """And `make ui` again, while it runs, gives another link instead of another server."""
+    """And `polygrain ui` again, while it runs, gives another link instead of another server."""
     folder, mark = toy.make(tmp_path / "toy"), str(tmp_path)
     command = [*dying.make_command(folder, "ui"), f"PORT={server.free_port()}"]
     environment = toy.ENVIRONMENT | {"TOY_MARK": mark}

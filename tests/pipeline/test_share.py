@@ -29,7 +29,7 @@ def owner(made, tmp_path) -> Path:
 
 
 def call(folder: Path, what: str, *arguments: str, **options) -> str:
-    return toy.run(folder, sys.executable, "-m", "pipeline.share", what, *arguments, **options)
+    return toy.run(folder, sys.executable, "-m", "polygrain", what, *arguments, **options)
 
 
 def clone(owner: Path, name: str) -> Path:
@@ -49,7 +49,7 @@ def exchange(owner: Path, url: str, settings: dict[str, str] | None = None, **en
     config = "\n".join(["[core]", f"    remote = {share.NAME}", f"['remote \"{share.NAME}\"']", *lines, ""])
     for folder in (owner, second, third):
         (folder / ".dvc" / "config.local").write_text(config)
-    assert "The results of 8 of 8 stages are on the remote 'team'." in call(owner, "push", **environment)
+    assert "The results of 8 of 8 stages are on the remote 'team'." in call(owner, "share", **environment)
     assert call(second, "fetch", **environment) == "All 8 stages are up to date: there is nothing to run.\n"
     assert ran(toy.run(second, "dvc", "repro", **environment)) == []
     (third / "dvc.lock").unlink()
@@ -101,18 +101,18 @@ def test_exchange__s3(owner, s3):
 def test_fetch__partial_work_brings_only_what_it_reads(owner, tmp_path):
     """A change to a late stage fetches its direct inputs alone; also those that a folder gathers."""
     remote = str(tmp_path / "remote")
-    call(owner, "push", "--remote", remote)
+    call(owner, "share", "--remote", remote)
     second = clone(owner, "second")
     share.use_remote(second, remote)
     graph = second / "dvc.yaml"
     more = graph.read_text().replace("data/last/text;", "data/last/text; echo more >> data/last/text;")
     graph.write_text(more)
-    said = call(second, "fetch", "--targets", "last")
+    said = call(second, "fetch", "last")
     assert said.startswith("Brought second@s00, second@s01, second@s02, second@s03. Next: ")
     assert ran(toy.run(second, "dvc", "repro", "--allow-missing", "last")) == ["Running stage 'last':"]
     assert (second / "data/second/s00/text").exists() and not (second / "data/source").exists()
     graph.write_text(more.replace("${key}/text; ${extra.second}", "${key}/text; echo 2 >> data/second/${key}/text"))
-    assert call(second, "fetch", "--targets", "second@s03").startswith("Brought first@f1. Next: ")
+    assert call(second, "fetch", "second@s03").startswith("Brought first@f1. Next: ")
     said = toy.run(second, "dvc", "repro", "--allow-missing", "second@s03")
     assert ran(said) == ["Running stage 'second@s03':"]
     assert (second / "data/first/f1").exists() and not (second / "data/first/f0").exists()
@@ -120,9 +120,9 @@ def test_fetch__partial_work_brings_only_what_it_reads(owner, tmp_path):
 
 def test_push__without_a_remote_says_what_to_give(tmp_path, monkeypatch):
     folder = toy.make(tmp_path / "toy")
-    said = toy.refusal(share.main, folder, monkeypatch, "push")
+    said = toy.refusal("share", folder, monkeypatch)
     assert (
-        said == "error: no remote is known here: give REMOTE=/folder, ssh://user@host/path or s3://bucket/prefix once"
+        said == "error: no remote is known here: give --remote /folder, ssh://user@host/path or s3://bucket/prefix once"
     )
 
 
@@ -130,7 +130,7 @@ def test_push__without_a_remote_says_what_to_give(tmp_path, monkeypatch):
 def test_push__a_remote_that_refuses(owner):
     """What was not pushed is listed, and everything is still here."""
     before = toy.texts(owner)
-    said = call(owner, "push", "--remote", "/proc/nothing/here", check=False)
+    said = call(owner, "share", "--remote", "/proc/nothing/here", check=False)
     assert said.startswith("error: the remote 'team' did not take everything: ")
     (listed,) = [line for line in said.splitlines() if line.startswith("Not pushed: ")]
     assert len(listed.split(", ")) == 8 and "data/first/f1" in listed and "data/last" in listed
@@ -142,7 +142,7 @@ def test_push__a_remote_that_refuses(owner):
 def test_push__says_what_is_not_up_to_date(owner, tmp_path):
     params = owner / "params.json"
     params.write_text(params.read_text().replace('"s03"', '"s04"'))
-    said = call(owner, "push", "--remote", str(tmp_path / "remote"))
+    said = call(owner, "share", "--remote", str(tmp_path / "remote"))
     assert "Not up to date here, so not all of it is shared: second@s04, last" in said
     second = clone(owner, "second")
     (second / "params.json").write_text(params.read_text())

@@ -4,12 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipeline import secret
+from polygrain.command import main
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = """\
@@ -99,17 +99,17 @@ def run(folder: Path, *command: str, check: bool = True, timeout: float = 240, *
     return said
 
 
-def refusal(main: Callable[[], None], folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+def refusal(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
     """What a command says before it ends, run here and now in the folder, since a process of its own starts slowly."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["command", *arguments])
+    monkeypatch.setattr(sys, "argv", ["polygrain", command, *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
     return str(ended.value)
 
 
 def flow(folder: Path, *arguments: str, **options) -> str:
-    return run(folder, sys.executable, "-m", "pipeline.flows", *arguments, **options)
+    return run(folder, sys.executable, "-m", "polygrain", "flow", *arguments, **options)
 
 
 def texts(folder: Path) -> dict[str, bytes]:

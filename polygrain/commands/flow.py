@@ -1,0 +1,22 @@
+"""`polygrain flow`: the graph's branches side by side, to watch in a browser."""
+
+from typing import Annotated
+
+import typer
+
+from polygrain.commands.options import Jobs, Profile, Stages
+
+
+def flow(
+    stages: Stages = None,
+    profile: Profile = None,
+    jobs: Jobs = None,
+    workers: Annotated[bool, typer.Option("--workers", help="on the machines that run `polygrain worker`")] = False,
+) -> None:
+    """Run what is stale, branches side by side, and watch it in a browser.
+
+    Example: polygrain flow --profile shoes --jobs 2
+    """
+    from pipeline import flows
+
+    flows.main(profile, stages, jobs, workers)
