@@ -48,7 +48,8 @@ def test_commands__polygrain_takes_their_words(page: Path) -> None:
         if not words or Path(words[0]).name != "polygrain" or words[1:] in (["..."], ["--help"]):
             continue
         assert words[1] in known, f"{line}: no such command"
-        given = known[words[1]].make_context(words[1], words[2:], resilient_parsing="..." in words).params
+        is_mention = "..." in words or len(words) == 2
+        given = known[words[1]].make_context(words[1], words[2:], resilient_parsing=is_mention).params
         assert {stage.split("@")[0] for stage in given.get("stages") or ()} <= set(GRAPH), f"{line}: no such stage"
 
 

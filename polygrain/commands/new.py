@@ -41,12 +41,13 @@ def new(
 
     Example: polygrain new shoes --images data/raw/shoes --encoder vit_small_patch14_reg4_dinov2 --side 224
     """
+    from pipeline import project
     from pipeline.new import create, free
     from polygrain.encoder import Asked, choose
 
-    root = Path.cwd()
-    if not ((root / "dvc.yaml").is_file() and (root / "params.yaml").is_file()):
-        raise ValueError(f"{root} is no project of polygrain: go to the folder with dvc.yaml and params.yaml in it")
+    root = project()
+    if root is None or not (root / "params.yaml").is_file():
+        raise ValueError(f"{Path.cwd()} is in no clone of this project: go to the folder that holds its params.yaml")
     free(root, name)
     known = dict(word.split("=", 1) if "=" in word else (word, "") for word in kwargs or [])
     asked = Asked(

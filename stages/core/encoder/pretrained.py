@@ -23,7 +23,7 @@ HUB = "give a folder with timm's config.json and model.safetensors, or a model f
 Short = Annotated[str, Field(max_length=200)]
 
 
-class Pretrained(BaseModel):
+class Published(BaseModel):
     """The part of timm's `pretrained_cfg` that is used here; what else it holds is left alone."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -41,12 +41,12 @@ class Hub(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
     architecture: Architecture = Field(description="a timm name")
     model_args: Arguments = Field({}, description="arguments of its constructor")
-    pretrained_cfg: Pretrained
+    pretrained_cfg: Published
 
 
-def published(architecture: str) -> Pretrained:
+def published(architecture: str) -> Published:
     """What timm knows of these weights; of those it takes itself where the name has no tag."""
-    return Pretrained.model_validate(asdict(timm.get_pretrained_cfg(architecture, allow_unregistered=True)))
+    return Published.model_validate(asdict(timm.get_pretrained_cfg(architecture, allow_unregistered=True)))
 
 
 def is_hub(folder: Path) -> bool:

@@ -14,6 +14,7 @@ from tests.helpers.project import ROOT
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("params.yaml", "dvc.yaml", "requirements.lock", "encoders"):
         (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / ".dvc").mkdir()
     (tmp_path / "photos").mkdir()
     for i in range(9):
         Image.new("RGB", (8, 8)).save(tmp_path / f"photos/{i}.png")
@@ -61,7 +62,7 @@ def test_new__says_what_is_wrong_and_writes_nothing(project, words, message):
 
 def test_new__only_in_a_project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "is no project of polygrain: go to the folder with dvc.yaml" in str(run("mine", "--images", "x").exception)
+    assert "is in no clone of this project: go to the folder that" in str(run("mine", "--images", "x").exception)
 
 
 def test_channels__one_number_or_three():
