@@ -7,10 +7,9 @@ a stage reads and what a result is stays with DVC: tasks pass nothing on, and Pr
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 
 from prefect import flow, get_client, get_run_logger, runtime
 from prefect.artifacts import (
@@ -20,10 +19,12 @@ from prefect.artifacts import (
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
-from pipeline import artifacts, graph, guard, lockfile, order, pool, project, ready, secret, server, share
+from pipeline import artifacts, gate, graph, guard, lockfile, order, pool, project, ready, secret, server, share
+from pipeline import tensorboard as boards
 from pipeline.execution import Outcome
 from pipeline.graph import Stage
-from pipeline.tasks import Run, reported
+from pipeline.shown import reported
+from pipeline.tasks import DONE, Dispatch, Run
 
 
 class CancelledByUser(Exception):
@@ -56,10 +57,14 @@ planned: ContextVar[list[Stage] | None] = ContextVar("planned", default=None)
 
 @flow(name="polygrain", persist_result=False)
 def reproduce(
-    profile: str | None = None, targets: list[str] | None = None, jobs: int | None = None, workers: bool = False
+    profile: str | None = None,
+    targets: list[str] | None = None,
+    jobs: int | None = None,
+    workers: bool = False,
+    tensorboard: str | None = None,
 ) -> State:
     """Brings the graph up to date: the stages that are stale and all that follow from them, several at once."""
-    run = Run(graph.folder_of(profile))
+    run = Run(graph.folder_of(profile), board=boards.ready(Path(tensorboard)) if tensorboard else None)
     if workers:
         run.dispatch = to_workers(profile, run.folder)
     everything = planned.get() or graph.load(run.folder)
@@ -80,11 +85,11 @@ def reproduce(
     return verdict(run, todo)
 
 
-def to_workers(profile: str | None, folder: Path) -> Callable[[Stage, Event], State]:
+def to_workers(profile: str | None, folder: Path) -> Dispatch:
     """What hands a stage to the workers, once all that is recorded here is where they can read it."""
     revision = pool.revision_of(folder)
     get_run_logger().info("%s", share.push(folder, None).splitlines()[0])
-    return lambda stage, stopping: pool.dispatch(stage, profile, folder, revision, stopping)
+    return lambda stage, stopping, hear: pool.dispatch(stage, profile, folder, revision, stopping, hear)
 
 
 def default_jobs() -> int:
@@ -95,7 +100,7 @@ def default_jobs() -> int:
 def verdict(run: Run, todo: list[Stage]) -> State:
     """Completed, or Failed with the stages to blame, whose last lines are logged."""
     results = {stage.name: run.outcomes[stage.name].result for stage in todo}
-    failed = [name for name, result in results.items() if result not in ("ran", "cached", "not run")]
+    failed = [name for name, result in results.items() if result not in (*DONE, "not run")]
     not_run = [name for name, result in results.items() if result == "not run"]
     if not failed and not not_run:
         counts = Counter(results.values())
@@ -108,15 +113,21 @@ def verdict(run: Run, todo: list[Stage]) -> State:
 
 
 def main(
-    profile: str | None = None, targets: list[str] | None = None, jobs: int | None = None, workers: bool = False
+    profile: str | None = None,
+    targets: list[str] | None = None,
+    jobs: int | None = None,
+    workers: bool = False,
+    tensorboard: Path | None = None,
 ) -> None:
     """Runs the flow and ends the process: 0 all is up to date, 1 a stage failed, 130 or 143 it was stopped.
 
+    Curves are also written into the folder `tensorboard`, where one is given.
     ValueError, before anything runs, names an unknown profile or stage and each wrong value of params.yaml.
     """
     guard.end_with_starter()
     if jobs is not None and jobs < 1:
         raise ValueError(f"--jobs is {jobs}: give 1 or more")
+    board = str(boards.ready(tensorboard)) if tensorboard else None
     folder = ready.make_ready(profile)
     stages = graph.load(folder)
     todo = graph.to_do(graph.closure(stages, targets) if targets else stages)
@@ -135,10 +146,12 @@ def main(
     server.use(api, key)
     Thread(target=server.end_without, args=[api, patience], daemon=True).start()
     sys.stdout.write(f"Watch this run at {server.link(api, key)}\n")
+    if server.is_own(api, key):
+        sys.stdout.write(f"Its curves, live, at {server.link(api, key, gate.LIVE)}\n")
     sys.stdout.flush()
     planned.set(stages)
     try:
-        state = reproduce(profile, targets, jobs, workers, return_state=True)
+        state = reproduce(profile, targets, jobs, workers, board, return_state=True)
     except KeyboardInterrupt:
         sys.exit(130)
     sys.stdout.write(f"{state.name}: {state.message}\n")

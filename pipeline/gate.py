@@ -8,7 +8,8 @@ whatever a deployment names. So this stands before it. It refuses
 - a call of the API without the secret, before its body is read;
 - a deployment, run or work pool that names any program but the project's own flows;
 
-and opens the pages by a link that works once (`enter`). The secret comes by the environment.
+and opens the pages by a link that works once (`enter`). It adds one page (pipeline/live.py). The secret comes by the
+environment.
 """
 
 import hmac
@@ -23,9 +24,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipeline import secret
+from pipeline import live, secret
 
-ENTER, PROOF = "/enter", "/proof"
+ENTER, PROOF, LIVE = "/enter", "/proof", "/live"
 TICKET_SECONDS = 3600
 OPEN = ("/api/health", "/api/ready")
 """They say whether the server runs, and nothing else."""
@@ -74,6 +75,16 @@ def is_working_directory(step: object) -> bool:
     return isinstance(step, dict) and list(step) == [STEP] and list(step[STEP]) == ["directory"]
 
 
+def foreign(headers: Headers, host: str) -> str | None:
+    """What is wrong with where a request comes from or goes to, at the server that answers to this host."""
+    hosts, origins, own = headers.getlist("host"), headers.getlist("origin"), f"http://{host}"
+    if hosts != [host]:
+        return f"Host {', '.join(hosts)[:200]!r} is not this server's: it answers to {host} only\n"
+    if any(origin != own for origin in origins):
+        return f"Origin {', '.join(origins)[:200]!r} is not this server's: only pages of {own} may ask it\n"
+    return None
+
+
 class Gate:
     """Hands on to the app what comes from this user."""
 
@@ -87,7 +98,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
-        elif wrong := self.foreign(Headers(scope=scope)):
+        elif wrong := foreign(Headers(scope=scope), self.host):
             await self.refuse(403, wrong, scope, receive, send)
         elif scope["type"] == "websocket":
             # Prefect asks for the secret in a socket's first message.
@@ -97,19 +108,12 @@ class Gate:
             await PlainTextResponse(secret.proof(self.key, self.host, words))(scope, receive, send)
         elif scope["path"] == ENTER:
             await self.enter(scope, receive, send)
+        elif scope["path"] == LIVE:
+            await live.page()(scope, receive, send)
         elif scope["path"].startswith("/api"):
             await self.call(scope, receive, send)
         else:
             await self.app(scope, receive, self.with_policy(send))
-
-    def foreign(self, headers: Headers) -> str | None:
-        """What is wrong with where a request comes from or goes to."""
-        hosts, origins = headers.getlist("host"), headers.getlist("origin")
-        if hosts != [self.host]:
-            return f"Host {', '.join(hosts)[:200]!r} is not this server's: it answers to {self.host} only\n"
-        if any(origin != self.origin for origin in origins):
-            return f"Origin {', '.join(origins)[:200]!r} is not this server's: only pages of {self.origin} may ask it\n"
-        return None
 
     async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The API, for who has the secret."""

@@ -9,13 +9,19 @@ import os
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Event
+from uuid import UUID
 
 from httpx import HTTPError
 from prefect import flow, get_client, get_run_logger
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId, LogFilterTimestamp
 from prefect.client.schemas.objects import State
+from prefect.client.schemas.sorting import LogSort
 from prefect.deployments import run_deployment
 from prefect.states import Cancelling, Completed, Failed
 from ruamel.yaml import YAML, YAMLError
@@ -27,6 +33,7 @@ POOL = "polygrain"
 CLONE = "POLYGRAIN_CLONE"
 QUEUES = ("gpu", "cpu")
 SECONDS_BETWEEN_LOOKS = 1.0
+LATE, LOGS_AT_ONCE = timedelta(seconds=10), 200
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -59,8 +66,36 @@ def entries_of(folder: Path, names: tuple[str, ...], patience: float = 30) -> di
             time.sleep(0.1)
 
 
-def dispatch(stage: graph.Stage, profile: str | None, folder: Path, revision: str, stopping: Event) -> State:
-    """Has a worker run the stage, and returns the end state of its run; cancels it when asked to stop."""
+class Said:
+    """What a run elsewhere logs, read from the server as it comes in."""
+
+    def __init__(self, client: SyncPrefectClient, run: UUID) -> None:
+        self._client, self._run = client, LogFilterFlowRunId(any_=[run])
+        self._last: datetime | None = None
+        self._known: set[UUID] = set()
+
+    def news(self) -> list[str]:
+        """The lines that came since the last call."""
+        # What is written in one moment may arrive in two.
+        since = LogFilterTimestamp(after_=self._last - LATE) if self._last else None
+        wanted, found = LogFilter(flow_run_id=self._run, timestamp=since), []
+        while part := self._client.read_logs(wanted, LOGS_AT_ONCE, len(found), LogSort.TIMESTAMP_ASC):
+            found += part
+        fresh = [log for log in found if log.id not in self._known]
+        if found:
+            self._last, self._known = found[-1].timestamp, {log.id for log in found}
+        return [line for log in fresh for line in log.message.splitlines()]
+
+
+def dispatch(
+    stage: graph.Stage,
+    profile: str | None,
+    folder: Path,
+    revision: str,
+    stopping: Event,
+    hear: Callable[[str], None],
+) -> State:
+    """Has a worker run the stage, hands on what its run logs, and returns its end state; cancels it when asked to."""
     parameters = {
         "stage": stage.name,
         "profile": profile,
@@ -72,10 +107,13 @@ def dispatch(stage: graph.Stage, profile: str | None, folder: Path, revision: st
         f"stage/{POOL}", parameters=parameters, flow_run_name=stage.name, timeout=0, work_queue_name=queue
     )
     with get_client(sync_client=True) as client:
+        said = Said(client, made.id)
         while True:
             # A server that is restarted meanwhile is asked again; the worker goes on without it.
             with suppress(HTTPError):
                 state = client.read_flow_run(made.id).state
+                for line in said.news():
+                    hear(line)
                 if state is not None and state.is_final():
                     return state
             if stopping.wait(SECONDS_BETWEEN_LOOKS):

@@ -1,51 +1,67 @@
-"""How far a stage is, read from the lines that `stages/core/runner/progress.py` and `stages/core/training/loop.py`
-log."""
+"""How far a stage is and what it measured, read from the lines that `stages/core/runner/progress.py` logs."""
 
 import re
-import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-# "epoch 3/7: 120 of 400, 22 s left, 12.3 batch/s"; "images: 500 of 1000, ..."; "epoch 3/7: loss 0.1234"
-EPOCH = re.compile(r"\bepoch (\d+)/(\d+)\b")
-COUNT = re.compile(r"\b(\d+) of (\d+)\b")
-RATE = re.compile(r"\b[\d.]+ \S+/s\b")
-RESUMED = re.compile(r"\bcontinues after epoch (\d+)\b")
+# "epoch 3/7: 120 of 400, 4 min left, 12.3 batch/s, loss 0.5012"; "images: 500 of 1000, ..."; "epoch 3/7: loss 0.1234"
+HEAD = re.compile(r"(?:(.*), )?\b(\w+) (\d+)/(\d+)$")
+COUNT = re.compile(r"(\d+) of (\d+)")
+RATE = re.compile(r"[\d.]+ \S+/s")
+VALUE = re.compile(r"([A-Za-z_]\w*) (-?[\d.]+(?:e[+-]?\d+)?)")
+MOST_POINTS = 400
+"""Of a curve: beyond, every second one is dropped."""
+
+
+class Point(NamedTuple):
+    """A value, measured after so many rounds (epochs, a part of one counts as such) and `step` items of all rounds."""
+
+    rounds: float
+    step: int
+    value: float
 
 
 @dataclass
 class Progress:
-    """Share done, and a sentence with epoch, rate and time left, as lines come in."""
+    """Share done, the last line that told it, and every value measured so far, as lines come in."""
 
-    start: float = field(default_factory=time.monotonic)
     share: float = 0.0
     text: str = ""
-    resumed: int = 0
-    """Epochs that an earlier process finished; they cost this one no time."""
+    curves: dict[str, list[Point]] = field(default_factory=dict)
+    """By name; that of what is trained, where a stage trains several one after the other, stands before it."""
+    _in_rounds: bool = False
 
-    def hear(self, line: str, now: float | None = None) -> bool:
-        """Takes in a line; whether it told how far the stage is."""
-        if met := RESUMED.search(line):
-            self.resumed = int(met[1])
-        epoch, count, rate = EPOCH.search(line), COUNT.search(line), RATE.search(line)
-        if epoch is None and (count is None or rate is None):
-            return False
-        # A line with counts is from within its epoch; one with the epoch's loss is its end.
-        within = min(int(count[1]) / max(int(count[2]), 1), 1.0) if count else 1.0
-        number, total = (int(epoch[1]), max(int(epoch[2]), 1)) if epoch else (1, 1)
-        self.share = min((number - 1 + within) / total, 1.0)
-        words = [f"epoch {number} of {total}"] if epoch else []
-        words += [f"{count[1]} of {count[2]}"] if count else []
-        words += [rate[0]] if rate else []
-        elapsed = (time.monotonic() if now is None else now) - self.start
-        done = self.share - self.resumed / total
-        words += [f"{duration(elapsed * (1 - self.share) / done)} left"] if done > 0 else []
-        self.text = ", ".join(words)
-        return True
+    def hear(self, line: str) -> dict[str, Point] | None:
+        """Takes in a line; the values it told by name, None where it told nothing of how far the stage is."""
+        title, _, rest = line.partition(": ")
+        words, head = rest.split(", "), HEAD.search(title)
+        count = next(filter(None, map(COUNT.fullmatch, words)), None)
+        if head is None and (count is None or not any(map(RATE.fullmatch, words))):
+            return None
+        number, total = (int(head[3]), max(int(head[4]), 1)) if head else (1, 1)
+        items = (int(count[1]), max(int(count[2]), 1)) if count else (1, 1)
+        rounds = number - 1 + min(items[0] / items[1], 1.0)
+        if head is None and self._in_rounds:
+            # What is counted between two rounds, the looks of a validation say, is a part of them.
+            return {}
+        self.share, self.text = min(rounds / total, 1.0), line
+        self._in_rounds = head is not None and self.share < 1
+        prefix = f"{head[1] if head else title} " if head is None or head[1] else ""
+        found = {}
+        for name, value in (met.groups() for met in map(VALUE.fullmatch, words) if met):
+            try:
+                point = Point(rounds, (number - 1) * items[1] + items[0], float(value))
+            except ValueError:
+                continue
+            found[prefix + name] = point
+            self._add(prefix + name, point)
+        return found
 
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them: 45 s, 12 min, 3 h 05 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+    def _add(self, name: str, point: Point) -> None:
+        curve = self.curves.setdefault(name, [])
+        # A stage that is tried again begins anew.
+        while curve and curve[-1].rounds >= point.rounds:
+            curve.pop()
+        curve.append(point)
+        if len(curve) > MOST_POINTS:
+            del curve[1:-1:2]

@@ -15,6 +15,7 @@ from typing import Any
 
 from dvc.exceptions import DvcException
 from dvc.fs import LocalFileSystem
+from dvc.fs.callbacks import TqdmCallback
 from dvc.repo import Repo
 from dvc.stage.cache import _can_hash, _get_stage_hash
 from dvc_data.hashfile.db import get_odb
@@ -73,6 +74,13 @@ def reached(folder: Path, name: str | None) -> Iterator["Remote"]:
                 f"the remote {remote.name!r} handed out what was not recorded, and nothing of it is used:\n  {lines}\n"
                 "Someone has written to it, or its disk fails. `polygrain run` computes what is missing here."
             )
+
+
+class Bar(TqdmCallback):
+    """DVC's bar on a terminal, nothing elsewhere, over all files: each turn would set it to its own number."""
+
+    def set_size(self, size: int | None) -> None:
+        pass
 
 
 class Remote:
@@ -136,17 +144,18 @@ class Remote:
         """Brings the objects that are not here, in turns; `look` takes away a file that it refuses."""
         paths = {digest: self.odb.oid_to_path(digest) for digest in wanted if not cache.holds(self.cache, digest)}
         sound = self._plain(paths, wanted, most)
-        for start in range(0, len(sound), AT_ONCE):
-            some = sound[start : start + AT_ONCE]
-            with self._quarantine() as folder:
-                here = get_odb(LocalFileSystem(), str(folder), hash_name="md5")
-                here.add([paths[digest] for digest in some], self.fs, some, check_exists=False)
-                for digest in some:
-                    file = Path(here.oid_to_path(digest))
-                    if self._has_its_bytes(file, digest, wanted[digest]) and look is not None:
-                        look(file, wanted[digest])
-                    if file.exists():
-                        self.cache.add(str(file), LocalFileSystem(), digest, hardlink=True)
+        with Bar(len(sound), desc=f"Fetching from {self.name}", unit="file") as bar:
+            for start in range(0, len(sound), AT_ONCE):
+                some = sound[start : start + AT_ONCE]
+                with self._quarantine() as folder:
+                    here = get_odb(LocalFileSystem(), str(folder), hash_name="md5")
+                    here.add([paths[digest] for digest in some], self.fs, some, check_exists=False, callback=bar)
+                    for digest in some:
+                        file = Path(here.oid_to_path(digest))
+                        if self._has_its_bytes(file, digest, wanted[digest]) and look is not None:
+                            look(file, wanted[digest])
+                        if file.exists():
+                            self.cache.add(str(file), LocalFileSystem(), digest, hardlink=True)
 
     def _plain(self, paths: dict[str, str], owners: dict[str, str], most: int | None) -> list[str]:
         """Those that are there, as files: a pipe or device in a shared folder would never end."""

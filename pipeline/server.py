@@ -17,11 +17,13 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 from pipeline import gate, guard, private, project, secret
 
-START_SECONDS = 180
+START_SECONDS, SECONDS_BETWEEN_WORDS = 1800, 10
+"""How long a server may take that is alive, on a machine with much else to do, and how often it is said meanwhile."""
 AUTOMATION = "crash silent runs"
 SILENT_SECONDS = 90
 GONE_SECONDS, OWN_GONE_SECONDS = 60, 2
@@ -173,16 +175,31 @@ def start(root: Path, port: int) -> tuple[subprocess.Popen[bytes], str]:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    deadline = time.monotonic() + START_SECONDS
-    while not is_own(api, key):
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.terminate()
-            last = log.read_text(errors="replace").splitlines()[-5:]
-            raise ValueError("\n".join([f"the Prefect server did not start; {log} ends with:", *last]))
-        time.sleep(0.1)
+    try:
+        wait_for(process, lambda: is_own(api, key), log)
+    except BaseException:
+        process.terminate()
+        raise
     os.environ[secret.VARIABLE] = key
     watch_for_silence(api)
     return process, api
+
+
+def wait_for(process: subprocess.Popen[bytes], is_up: Callable[[], bool], log: Path) -> None:
+    """Returns once the server is up. It says what it waits for; ValueError when the process has ended, or at last."""
+    start = said = time.monotonic()
+    while not is_up():
+        now = time.monotonic()
+        if (code := process.poll()) is not None or now - start > START_SECONDS:
+            last = log.read_text(errors="replace").splitlines()[-5:]
+            why = f"it ended with {code}" if code is not None else f"no answer in {START_SECONDS // 60} minutes"
+            raise ValueError("\n".join([f"the Prefect server did not start, {why}; {log} ends with:", *last]))
+        if now - said >= SECONDS_BETWEEN_WORDS:
+            said = now
+            load = f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+            sys.stderr.write(f"Waiting for the Prefect server to answer, {now - start:.0f} s so far ({load}; {log})\n")
+            sys.stderr.flush()
+        time.sleep(0.1)
 
 
 def watch_for_silence(api: str) -> None:

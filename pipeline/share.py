@@ -7,6 +7,7 @@ the results travel the runs, so that a colleague gets a stage by what went into 
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 from dvc.config import Config
@@ -21,12 +22,17 @@ from pipeline.remote import NAME
 UNSAFE = re.compile(r"^$|^-|[\x00-\x1f\x7f\"'`$\\;&|<>]")
 
 
-def dvc(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*DVC, *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+def dvc(folder: Path, *arguments: str, bars: bool = False) -> subprocess.CompletedProcess[str]:
+    """A call of dvc; with `bars` its progress, and all else it has for stderr, goes to the terminal where one is."""
+    said = None if bars and sys.stderr.isatty() else subprocess.PIPE
+    command = [*DVC, *arguments]
+    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=said, text=True, stdin=subprocess.DEVNULL)
 
 
 def reason(done: subprocess.CompletedProcess[str]) -> str:
     """What dvc says went wrong, in its own words."""
+    if done.stderr is None:
+        return "dvc says above what went wrong"
     errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR")]
     return "; ".join(dict.fromkeys(errors)) or done.stderr.strip()[-500:] or f"exit code {done.returncode}"
 
@@ -59,7 +65,7 @@ def push(folder: Path, url: str | None) -> str:
     remote = use_remote(folder, url)
     stages = graph.load(folder)
     stale = [stage.name for stage in graph.to_do(stages)]
-    done = dvc(folder, "push", "--run-cache", "--remote", remote, "dvc.yaml")
+    done = dvc(folder, "push", "--run-cache", "--remote", remote, "dvc.yaml", bars=True)
     if done.returncode:
         raise ValueError(
             f"the remote {remote!r} did not take everything: {reason(done)}\n{absent(folder, remote)}\n"
@@ -122,6 +128,6 @@ def pull(folder: Path, remote: str | None, names: set[str] | None = None, force:
     """Puts the recorded outputs of these stages, of all without names, into the workspace, once each is checked."""
     remotes.bring(folder, remote, names)
     targets = ["--allow-missing", "dvc.yaml"] if names is None else sorted(names)
-    done = dvc(folder, "checkout", *(["--force"] if force else []), *targets)
+    done = dvc(folder, "checkout", *(["--force"] if force else []), *targets, bars=True)
     if done.returncode:
         raise ValueError(f"the remote {remote!r} did not give everything: {reason(done)}")

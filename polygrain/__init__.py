@@ -1,23 +1,35 @@
 """Use a model that polygrain made, from any folder: what is named here is public and stays.
 
 model = load("profiles/shoes/data/choice")
+embeddings = embed(model, ["a.jpg", "b.jpg"])
 """
 
 import importlib
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from stages.core.encoder.model import Model, load
-
-# Imported when first asked for: torch takes seconds, and `polygrain --help` needs none of it.
-PLACES = {
+# Where each name lives. It is imported when it is first asked for: torch alone takes seconds.
+HOMES = {
+    "Clusters": "stages.core.clustering.lloyd",
+    "GeneralizedSumPooling": "stages.core.gsp.poolings.generalized_sum",
+    "Hit": "polygrain.gallery",
     "Model": "stages.core.encoder.model",
+    "QueryMetrics": "stages.core.retrieval.metrics",
+    "embed": "polygrain.embedding",
+    "kmeans": "stages.core.clustering.lloyd",
     "load": "stages.core.encoder.model",
+    "projector_contrast": "stages.core.losses.projector_contrast",
+    "query_metrics": "stages.core.retrieval.metrics",
+    "retrieval_metrics": "stages.core.retrieval.metrics",
+    "search": "polygrain.gallery",
+    "zero_shot_loss": "stages.core.losses.zero_shot",
 }
-__all__ = ["Model", "load"]
+__all__ = sorted(HOMES)
 
 
 def __getattr__(name: str) -> object:
-    if name not in PLACES:
-        raise AttributeError(f"polygrain has no {name!r}; public are {', '.join(__all__)}")
-    return getattr(importlib.import_module(PLACES[name]), name)
+    if name not in HOMES:
+        raise AttributeError(f"polygrain has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

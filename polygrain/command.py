@@ -8,11 +8,14 @@ import sys
 import typer
 
 from polygrain.commands.docs import docs
+from polygrain.commands.embed import embed
+from polygrain.commands.export import export
 from polygrain.commands.fetch import fetch
 from polygrain.commands.flow import flow
 from polygrain.commands.model import model
 from polygrain.commands.new import new
 from polygrain.commands.run import run
+from polygrain.commands.search import search
 from polygrain.commands.serve import serve
 from polygrain.commands.share import share
 from polygrain.commands.ui import ui
@@ -25,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (new, run, flow, ui, serve, share, fetch, worker, model, docs):
+for command in (new, run, flow, ui, serve, share, fetch, worker, embed, search, export, model, docs):
     app.command()(command)
 
 

@@ -18,6 +18,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from stages.core.compute import device, processes
+from stages.core.compute.vectors import unit_rows
 from stages.core.encoder.config import Attention
 from stages.core.encoder.model import Model, load, save
 from stages.core.grappa import classification, twins
@@ -47,6 +48,9 @@ class Linear(AdamSettings):
 
 class Params(schema.Section):
     width: schema.Width = Field(description="hidden units D' of each bottleneck")
+    up_std: float = Field(
+        ge=0, le=10, description="standard deviation of the up-projections at the start of random sets; 0: none"
+    )
     one_set: twins.Pairs = Field(description="one random adaptor set")
     many_sets: twins.Pairs = Field(description="a random adaptor set for each granularity, with their fusion")
     tldr: Tldr
@@ -92,7 +96,7 @@ def project(
     nn.init.eye_(linear.weight)
     classifier = nn.ParameterList([nn.Parameter(classification.class_means(known, targets))])
     trained = nn.ModuleDict({"linear": linear, "classifier": classifier}).to(where)
-    optimizer = torch.optim.Adam(trained.parameters(), params.learning_rate, weight_decay=params.weight_decay)
+    optimizer = classification.build_optimizer(trained, params)
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
         mapped = linear(known[batch.rows].to(where))
@@ -127,16 +131,16 @@ def main(
     if kind == "tldr":
         graph, vectors = arrays.open(knn_graph / "neighbours.zarr"), open_features(features, tasks)
         work = checkpoint.work_folder("baseline", kind, *inputs, graph.digest, vectors.digest)
-        model, history = reduce(model, vectors[rows].astype(np.float32), graph[:], chosen, seed, work)
+        model, history = reduce(model, unit_rows(vectors[rows].astype(np.float32)), graph[:], chosen, seed, work)
     elif kind == "linear":
         finest = list(lists.sizes)[-1]
         labels, vectors = arrays.open(pseudo_labels / finest / "labels.zarr"), open_features(features, tasks)
         work = checkpoint.work_folder("baseline", kind, *inputs, labels.digest, vectors.digest)
-        history = project(model, vectors[rows].astype(np.float32), labels[:], chosen, seed, work)
+        history = project(model, unit_rows(vectors[rows].astype(np.float32)), labels[:], chosen, seed, work)
     else:
         pixels = open_pixels(images, tasks)
-        work = checkpoint.work_folder("baseline", kind, *inputs, attention, pixels.digest)
-        parts = insert_random(model, count, params.width, attention, chosen.start_std, seed)
+        work = checkpoint.work_folder("baseline", kind, *inputs, attention, params.up_std, pixels.digest)
+        parts = insert_random(model, count, params.width, attention, chosen.start_std, seed, params.up_std)
         history = twins.train(model, parts, pixels, rows, None, chosen, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)

@@ -4,7 +4,7 @@ Reads   images, encoder, every adaptor set, fusion and distillation
 Writes  weights.safetensors, config.json   the chosen model: strength folded in, whitening as its last layer
         README.md            its card
         criterion.csv        every candidate: its criterion on each task, its agreement and cost, where it falls
-        choice.json          what was chosen and why; criteria of encoder and chosen model with intervals
+        choice.json          what was chosen and why; criteria of encoder and chosen model with intervals; its images
         neighbours.parquet   sampled images: their nearest under the encoder and under the chosen model
         untrained/           the encoder in its best form by the same criterion: what adaptation has to beat
 
@@ -271,7 +271,8 @@ def main(
         save(model, folder)
         (folder / "untrained").mkdir()
         save(rival, folder / "untrained")
-        said = summary(trial, chosen, why, uncertain)
+        learnt = {"tasks": list(trained), "images": len(collection.train)}
+        said = summary(trial, chosen, why, uncertain) | {"learnt": learnt}
         (folder / "choice.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
         write_candidates(trial, decision, folder / "criterion.csv")
         pq.write_table(neighbour_table(trial, chosen, collection), folder / "neighbours.parquet")

@@ -1,7 +1,7 @@
 """Class-token features of the frozen encoder for every image of one task, training and test.
 
 Reads   images/<task>, encoder
-Writes  features.zarr   image x dim, unit length
+Writes  features.zarr   image x dim, unit length or as the encoder gives them
 """
 
 from collections.abc import Iterator
@@ -19,6 +19,9 @@ from stages.core.store import arrays, shards
 
 
 class Params(schema.Section):
+    unit_length: bool = Field(
+        description="keep directions only; false: the class token z itself, whose length then counts in the clusters"
+    )
     dtype: Literal["float16", "float32"] = Field(description="in which the features are stored")
     precision: device.Precision
     batch: schema.BatchSize = Field(description="images per forward pass")
@@ -27,10 +30,17 @@ class Params(schema.Section):
 def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params) -> str:
     model = load(encoder).to(device.best())
     pixels = arrays.open(images / "pixels.zarr")
+    if not params.unit_length and (model.config.reduced or model.config.mirrored):
+        raise ValueError(
+            f"features.unit_length is false, but {encoder} is no plain encoder: behind its class token is a reduction "
+            "or a mean of two views, which have no length of their own: set it to true, or give another encoder"
+        )
+
+    raw = None if params.unit_length else model.features
 
     def compute(part: slice) -> Iterator[np.ndarray]:
         rows = np.arange(part.start, part.stop)
-        blocks = extract(model, pixels, rows, params.batch, params.precision, task)
+        blocks = extract(model, pixels, rows, params.batch, params.precision, task, raw)
         return (block.astype(params.dtype) for block in blocks)
 
     with outputs.folder(output, shared=True) as folder:

@@ -1,8 +1,11 @@
 """What the folds of every run on one folder of images are worth: each alone, averaged, and side by side.
 
 Reads   the images' folder, gsp_folds/<run> of all runs on it
-Writes  metrics.json   {run: {single | mean | concat: {metric: {mean, std, min, max}}}}, fractions; std over folds and
-                       repeats for `single`, over all choices of one repeat per fold for the others
+Writes  metrics.json   {run: {single | separate | concat | mean_vector: {metric: {mean, std, min, max, best}}}}, in
+                       fractions; over folds and repeats for `single`, over all choices of one repeat per fold for the
+                       others. `separate` averages the metrics of the chosen folds: the paper's 128-D; `concat`: its
+                       512-D. `best` is of the row that is best by the metric that chose the state
+        settings.json  {run: {protocol, chosen_by, network, embedding, folds, values}}, how each was trained
         combinations.csv   run, form, combination (the repeat of each fold), metrics
         history.csv        run and the columns of the fold's own
         transfer.json      {run: {distance, cosine, accuracy, chance}}, how far attributes predict unmet classes
@@ -31,6 +34,7 @@ from stages.core.store.reading import read_json, reading, remedy_for
 from stages.core.store.tensors import read_tensors, write_tensors
 
 Rows = list[dict[str, str | float]]
+FORMS = ("single", "separate", "concat", "mean_vector")
 
 
 class Params(schema.Section):
@@ -43,7 +47,7 @@ class Params(schema.Section):
 
 
 def score_run(folder: Path, run: str, table: Images, recall_at: list[int]) -> Rows:
-    """One row per fold and repeat alone, and per combination of them, both averaged and side by side."""
+    """One row per fold and repeat alone, and in each form per combination of them."""
     config = read_json(folder / "config.json")
     rows = np.array(config["rows"])
     labels, splits = table.labels[rows], table.splits[rows]
@@ -54,31 +58,29 @@ def score_run(folder: Path, run: str, table: Images, recall_at: list[int]) -> Ro
         for fold in range(folds)
         for repeat in range(repeats)
     }
-    found: Rows = []
-    for (fold, repeat), single in vectors.items():
-        name = f"{fold}-{repeat}"
-        found.append({"run": run, "form": "single", "combination": name} | score(single, labels, splits, recall_at))
+    alone = {key: score(single, labels, splits, recall_at) for key, single in vectors.items()}
+    found: Rows = [
+        {"run": run, "form": "single", "combination": f"{fold}-{repeat}"} | metrics
+        for (fold, repeat), metrics in alone.items()
+    ]
     chosen = ensemble.combinations(folds, repeats)
     for combination in progress(chosen, f"combinations of {run}", unit="combination"):
-        parts = [vectors[fold, repeat] for fold, repeat in enumerate(combination)]
-        for form, joined in ensemble.combine(parts).items():
-            name = "-".join(map(str, combination))
-            found.append({"run": run, "form": form, "combination": name} | score(joined, labels, splits, recall_at))
+        parts = list(enumerate(combination))
+        scores = {"separate": ensemble.average([alone[part] for part in parts])}
+        for form, joined in ensemble.combine([vectors[part] for part in parts]).items():
+            scores[form] = score(joined, labels, splits, recall_at)
+        name = "-".join(map(str, combination))
+        found += [{"run": run, "form": form, "combination": name} | metrics for form, metrics in scores.items()]
     return found
 
 
-def summarise(rows: Rows) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
-    """{run: {form: {metric: {mean, std, min, max}}}}."""
-    metrics = [name for name in rows[0] if name not in ("run", "form", "combination")]
+def summarise(rows: Rows, chosen_by: str) -> dict[str, dict[str, float]]:
+    """{metric: {mean, std, min, max, best}} of one run in one form; `best`: of the row with the highest `chosen_by`."""
+    best = max(rows, key=lambda row: row[chosen_by])
     return {
-        run: {
-            form: {
-                metric: ensemble.summary_of([row[metric] for row in rows if (row["run"], row["form"]) == (run, form)])
-                for metric in metrics
-            }
-            for form in ("single", "mean", "concat")
-        }
-        for run in dict.fromkeys(row["run"] for row in rows)
+        metric: ensemble.summary_of([row[metric] for row in rows]) | {"best": best[metric]}
+        for metric in rows[0]
+        if metric not in ("run", "form", "combination")
     }
 
 
@@ -126,11 +128,20 @@ def join_histories(folds: Path, runs: list[str]) -> str:
 def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, lists: Lists, seed: int) -> str:
     runs = [run for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]]
     table = read_images(images)
-    rows = list(chain.from_iterable(score_run(folds / run, run, table, params.recall_at) for run in runs))
-    summary = summarise(rows)
+    settings = {run: read_json(folds / run / "config.json")["setting"] for run in runs}
+    found = {run: score_run(folds / run, run, table, params.recall_at) for run in runs}
+    rows = list(chain.from_iterable(found.values()))
+    summary = {
+        run: {
+            form: summarise([row for row in found[run] if row["form"] == form], settings[run]["chosen_by"])
+            for form in FORMS
+        }
+        for run in runs
+    }
     tensors, classes = gather_pictures(images, folds, runs, table, params.thumbnail)
     with outputs.folder(output) as folder:
         (folder / "metrics.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+        (folder / "settings.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
         with (folder / "combinations.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()

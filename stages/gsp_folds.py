@@ -4,9 +4,9 @@ Reads   one folder of images (a task's, or collages), encoder
 Writes  <fold>-<repeat>/weights.safetensors   all that was trained, in its best state
         <fold>-<repeat>/embeddings.zarr       `image dim`, unit length, of the evaluated images
         <fold>-<repeat>/attributes.zarr       `image prototype`, for poolings that have them
-        history.csv        fold, repeat, step, loss, map_at_r (validation), rate
+        history.csv        fold, repeat, step, loss, the validation score by its name (protocol.chosen_by), rate
         pictures.safetensors   rows; weights and strongest prototype of every place, from the first fold
-        config.json        the run, the evaluated rows' number and the training classes of every fold
+        config.json        the run, its setting, the evaluated rows' number and the training classes of every fold
 
 The folds of a configuration are one item: they share feature maps and one start of the process, and half of them are of
 no use alone. A killed run continues at its last validation.
@@ -66,6 +66,7 @@ class Params(schema.Section):
     weight_decay: schema.Decay = Field(description="Adam's own (coupled) decay")
     precision: device.Precision
     augmentation: Augmentation | None = Field(description="of training images; null: the images as they are")
+    crop_ratio: float = Field(ge=1, le=4, description="largest ratio of a crop's sides in the augmentation; 1: squares")
     batch: schema.BatchSize = Field(description="images per forward pass of an evaluation")
     pictures: schema.Count = Field(description="test classes to show weights of")
 
@@ -103,6 +104,20 @@ def configure(run: Run, params: Params) -> tuple[LossParams, Objective, dict]:
     return loss, objective, params.poolings[run.pooling] | run.values
 
 
+def setting_of(run: Run, params: Params) -> dict[str, str | int | dict]:
+    """What tells this run from another one of the same loss and pooling, for whoever compares them."""
+    _, _, values = configure(run, params)
+    protocol = params.protocol
+    return {
+        "protocol": protocol.kind,
+        "chosen_by": protocol.chosen_by,
+        "network": params.backbone.title,
+        "embedding": params.embedding,
+        "folds": 1 if protocol.kind == "tuning" else protocol.folds,
+        "values": values,
+    }
+
+
 def train(
     maps: Maps, fold: classes.Fold, table: Images, run: Run, params: Params, seed: int, work: Path
 ) -> tuple[Embedder, early_stopping.History]:
@@ -120,7 +135,7 @@ def train(
     if current.has_prototypes:
         some = torch.randperm(len(mine), generator=torch.Generator().manual_seed(seed))[:START].numpy()
         current.start(torch.cat(list(maps.plain(mine[some]))), seed)
-    groups = parameter_groups(current, params.learning_rate, loss.proxy_rate)
+    groups = parameter_groups(current, params.learning_rate * loss.rate, loss.proxy_rate)
     optimizer = torch.optim.Adam(groups, weight_decay=params.weight_decay)
 
     def step(number: int, generator: torch.Generator) -> Tensor:
@@ -129,7 +144,8 @@ def train(
         return current.loss_of(views, targets[drawn].to(maps.where))
 
     def validate() -> float:
-        return score(embed(current, maps, watched)[0], labels[watched], table.splits[watched])["map_at_r"]
+        scores = score(embed(current, maps, watched)[0], labels[watched], table.splits[watched])
+        return scores[params.protocol.chosen_by]
 
     return current, early_stopping.fit(current, optimizer, params.stopping, step, validate, seed, work)
 
@@ -145,13 +161,14 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     backbone = trunk.load(params.backbone, encoder, seed).to(device.best())
     start = copy.deepcopy(backbone.state_dict())
     pixels = arrays.open(images / "pixels.zarr")
-    maps = Maps(backbone, pixels, params.side, params.augmentation, params.precision, params.batch)
+    maps = Maps(backbone, pixels, params.side, params.augmentation, params.crop_ratio, params.precision, params.batch)
     given = {"encoder": encoder / "weights.safetensors", "file": Path(params.backbone.path)}.get(
         params.backbone.weights
     )
     weights = checkpoint.digest(given) if given else ""
     work = checkpoint.work_folder("gsp_folds", run, spec, params, seed, pixels.digest, weights)
-    lines, scores = ["fold,repeat,step,loss,map_at_r,rate"], []
+    chosen_by = params.protocol.chosen_by
+    lines, scores = [f"fold,repeat,step,loss,{chosen_by},rate"], []
     with outputs.folder(output) as folder:
         for i, fold in enumerate(folds):
             for repeat in range(params.protocol.repeats):
@@ -163,12 +180,13 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
                 if (i, repeat) == (0, 0):
                     write_pictures(folder, embedder, maps, rows, table.labels, params.pictures)
                 lines += [f"{i},{repeat}," + ",".join(f"{value:.6g}" for value in row.values()) for row in history]
-                scores.append(max(row["map_at_r"] for row in history))
+                scores.append(max(row["score"] for row in history))
         (folder / "history.csv").write_text("\n".join(lines) + "\n")
-        config = {"run": spec.model_dump(), "folds": [fold.train.tolist() for fold in folds], "rows": rows.tolist()}
+        config = {"run": spec.model_dump(), "setting": setting_of(spec, params), "rows": rows.tolist()}
+        config["folds"] = [fold.train.tolist() for fold in folds]
         (folder / "config.json").write_text(json.dumps(config) + "\n")
     checkpoint.clear(work)
-    return f"validation MAP@R {100 * np.mean(scores):.2f} % over {len(scores)} folds and repeats"
+    return f"validation {chosen_by} {100 * np.mean(scores):.2f} % over {len(scores)} folds and repeats"
 
 
 if __name__ == "__main__":

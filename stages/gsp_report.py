@@ -11,7 +11,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from stages.core.gsp.report import contents
+from stages.core.gsp.report import contents, published
+from stages.core.gsp.report.published import Claim
 from stages.core.report import page
 from stages.core.report.visible import visible
 from stages.core.runner import command, outputs, schema
@@ -21,10 +22,12 @@ from stages.core.store.tables import read_csv
 from stages.core.store.tensors import read_tensors
 
 NOTE = (
-    "In percent on images of unseen classes, mean ± standard deviation: of one fold over folds and repeats, of "
-    "averaged folds and folds side by side over all choices of one repeat per fold. Best of a column in bold."
+    "In percent on {images}, mean ± standard deviation over all choices of one repeat per fold. Folds apart: the "
+    "average of their metrics, {one}-D here, the paper's 128-D. Folds side by side: {all}-D here, the paper's 512-D. "
+    "The mean vector of the folds is {one}-D, too; the paper does not report it. Best of a column in bold. {network}"
 )
-FORMS = (("single", "one fold"), ("mean", "folds averaged"), ("concat", "folds side by side"))
+SHOWN = {"tuning": "held-out training classes (validation)"}
+FORMS = (("separate", "folds apart"), ("concat", "folds side by side"), ("mean_vector", "mean vector"))
 
 
 Metric = Annotated[str, StringConstraints(pattern=r"^(map_at_r|r_precision|recall_at_[1-9][0-9]{0,5})$")]
@@ -35,20 +38,29 @@ class Params(schema.Section):
     metrics: list[Metric] = Field(
         min_length=1, max_length=100, description="shown for each form: map_at_r, r_precision, recall_at_<k>"
     )
+    published: Claim | None = Field(description="the paper's numbers to stand beside ours; null: none")
 
 
-def read_curves(file: Path, runs: dict[str, Run]) -> list[dict]:
-    """A chart for each loss: validation MAP@R of the first fold of its runs."""
+def read_curves(file: Path, runs: dict[str, Run], metric: str) -> list[dict]:
+    """A chart for each loss: the validation score of the first fold of its runs."""
     rows = [row for row in read_csv(file) if (row["fold"], row["repeat"]) == ("0", "0")]
     charts = []
     for loss in dict.fromkeys(spec.loss for spec in runs.values()):
         histories = {
-            run: [(float(row["step"]), float(row["map_at_r"])) for row in rows if row["run"] == run]
+            run: [(float(row["step"]), float(row[metric])) for row in rows if row["run"] == run]
             for run, spec in runs.items()
             if spec.loss == loss
         }
-        charts += contents.curves(histories, f"First fold, {loss}")
+        charts += contents.curves(histories, f"First fold, {loss}", metric)
     return charts
+
+
+def describe(settings: dict[str, dict], claim: published.Claim | None) -> str:
+    """What the numbers of the table are, and whose network they are of."""
+    setting = next(iter(settings.values()))
+    one, images = setting["embedding"], SHOWN.get(setting["protocol"], "images of unseen classes")
+    network = published.about_networks(claim, settings)
+    return NOTE.format(images=images, one=one, all=one * setting["folds"], network=network)
 
 
 def pairs(runs: dict[str, Run]) -> list[tuple[str, str]]:
@@ -59,7 +71,7 @@ def pairs(runs: dict[str, Run]) -> list[tuple[str, str]]:
 
 def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: Lists) -> str:
     runs = {run: spec for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]}
-    metrics = read_json(ensemble / "metrics.json")
+    metrics, settings = read_json(ensemble / "metrics.json"), read_json(ensemble / "settings.json")
     known = sorted(next(iter(metrics.values()))["single"])
     if unknown := set(params.metrics) - set(known):
         raise ValueError(f"gsp_report.metrics names {min(unknown)!r}; known: {', '.join(known)}")
@@ -67,20 +79,21 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
         (form, metric, f"{contents.title_of(metric)}, {title}") for metric in params.metrics for form, title in FORMS
     ]
     columns, rows = contents.table(metrics, shown)
+    setting = next(iter(settings.values()))
+    rows_of_paper = published.claimed(params.published, Path(lists.gsp[name]).name) if params.published else []
     tensors = {name: tensor.numpy() for name, tensor in read_tensors(ensemble / "pictures.safetensors").items()}
     classes = [visible(name) for name in read_json(ensemble / "pictures.json")["classes"]]
     attributes = {run: tensors[f"attributes/{run}"] for run in runs if f"attributes/{run}" in tensors}
     content = {
         "title": name,
         "heading": f"{len(runs)} runs on {name}",
-        "sentences": contents.gains(metrics, pairs(runs), "mean"),
+        "sentences": contents.gains(metrics, pairs(runs), "separate"),
         "columns": columns,
         "rows": rows,
-        "note": NOTE,
-        "published": contents.published(
-            Path(lists.gsp[name]).name, {run: (spec.loss, spec.pooling) for run, spec in runs.items()}, metrics
-        ),
-        "charts": read_curves(ensemble / "history.csv", runs),
+        "note": describe(settings, params.published),
+        "published": published.compare(rows_of_paper, runs, settings, metrics),
+        "network": published.about_networks(params.published, settings),
+        "charts": read_curves(ensemble / "history.csv", runs, setting["chosen_by"]),
         "transfer": read_json(ensemble / "transfer.json"),
         "looks": contents.pictures(tensors, list(runs), classes, params.thumbnail),
         "attributes": contents.attribute_maps(attributes, classes),

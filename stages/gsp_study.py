@@ -86,7 +86,7 @@ def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str,
     learned = {how: learn(params, how, seed, work / f"tokens-{how}") for how in ("gap", "gsp", "gsp-zs")}
     metrics = {how: {"test": {"map_at_r": {"mean": score, "std": 0.0}}} for how, (score, _) in learned.items()}
     columns, rows = contents.table(metrics, [("test", "map_at_r", "MAP@R")])
-    curves = {how: [(float(row["step"]), row["map_at_r"]) for row in history] for how, (_, history) in learned.items()}
+    curves = {how: [(float(row["step"]), row["score"]) for row in history] for how, (_, history) in learned.items()}
     world = params.world
     note = (
         f"{world.classes} classes of {world.own} tokens each and {world.shared} tokens of all classes; bags of "
@@ -102,9 +102,7 @@ def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str,
         "charts": contents.curves(curves, "Validation bags"),
         "looks": None,
     }
-    lines = [
-        f"{how},{r['step']},{r['loss']:.6g},{r['map_at_r']:.6g}" for how, (_, rows) in learned.items() for r in rows
-    ]
+    lines = [f"{how},{r['step']},{r['loss']:.6g},{r['score']:.6g}" for how, (_, rows) in learned.items() for r in rows]
     return content, {how: {"map_at_r": round(100 * score, 4)} for how, (score, _) in learned.items()}, lines
 
 

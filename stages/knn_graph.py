@@ -23,7 +23,7 @@ class Params(schema.Section):
 def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists) -> str:
     train = read_tables(images, list(lists.tasks)).train
     vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
-    _, graph = nearest(vectors, vectors, params.neighbours, exclude_self=True)
+    _, graph = nearest(vectors, vectors, params.neighbours, metric="cosine", exclude_self=True)
     with outputs.folder(output) as folder:
         arrays.write(folder / "neighbours.zarr", graph.astype(np.int64))
     return f"{graph.shape[1]} neighbours of {len(graph):,} images"

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core.grappa.report import blind, charts, chosen, neighbours, queries, scores, wording
+from stages.core.grappa.report import advice, blind, charts, chosen, neighbours, queries, scores, wording
 from stages.core.report import page
 from stages.core.report.visible import visible
 from stages.core.runner import command, outputs, schema
@@ -191,6 +191,7 @@ def main(
         "place": wording.placement(ends),
         "has_encoder": "encoder" in table.rows,
         "choice": chosen_how,
+        "advice": advice.advise(chosen_how, table, list(lists.tasks), choice, Path(lists.root)),
         "place_criterion": wording.placement(criteria),
         "preferences": chosen.preferences(chosen_how, list(granularities), table),
         "changed": changed(images, unmeasured, found, params),

@@ -25,6 +25,7 @@ from stages.core.losses.symmetric_softmax import LARGEST_SIGMA
 from stages.core.runner import command, outputs, schema
 from stages.core.store import arrays
 from stages.core.store.reading import read_json
+from stages.core.store.square import Shape
 from stages.core.tll.adaptation import descriptors, model, reduction, training
 from stages.core.tll.adaptation.descriptors import Descriptors, Sides, originals, reduced
 from stages.core.tll.adaptation.reduction import Reduction
@@ -106,14 +107,13 @@ def final(known: Descriptors, fit: Reduction, params: Params, seed: int, key: st
     return trained("final", sides, [seed * 100_003 + 99_999], params.sigmas[-1], params, key).weights[0].detach().cpu()
 
 
-def main(features: Path, pca: Path, output: Path, *, study: str, params: Params, seed: int) -> str:
+def main(features: Path, pca: Path, output: Path, *, study: str, params: Params, seed: int, shape: Shape) -> str:
     known, fits = descriptors.read(features), reduction.load(pca / "pca.safetensors")
     splits = arrays.open(pca / "splits.zarr")
     key = f"{known.digest} {splits.digest} {checkpoint.digest(pca / 'pca.safetensors')}"
     tables = compare(known, fits, splits[:], params, seed, key)
-    assembled = model.assemble(
-        layers.restore(features / "network"), fits[-1], final(known, fits[-1], params, seed, key), params.sigmas[-1]
-    )
+    weights = final(known, fits[-1], params, seed, key)
+    assembled = model.assemble(layers.restore(features / "network"), fits[-1], weights, params.sigmas[-1], shape)
     with outputs.folder(output) as folder:
         tables.write(folder)
         (folder / "model").mkdir()
@@ -127,4 +127,4 @@ def main(features: Path, pca: Path, output: Path, *, study: str, params: Params,
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, shape="tll_pairs.shape")

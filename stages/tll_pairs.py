@@ -19,6 +19,7 @@ from stages.core.runner.lists import Lists
 from stages.core.runner.progress import progress
 from stages.core.sources.decode import Picture, decode_all
 from stages.core.store import arrays
+from stages.core.store.square import Shape
 from stages.core.store.tables import write_csv
 from stages.core.tll.pairs import faces, installed, pairing
 
@@ -28,6 +29,9 @@ TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right", "gr
 
 class Params(schema.Section):
     side: int = Field(ge=16, le=1024, description="side of the stored square images, pixels; the extractor's input")
+    shape: Shape = Field(
+        description="what becomes the square: crop: the centre one; squash: the whole image, its proportions lost"
+    )
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     faces: Literal["keep", "drop", "only"] = Field(
         description="what to do with a folder's pairs that have a face on both sides; drop and only need OpenCV"
@@ -47,17 +51,17 @@ def drawn(params: Params) -> dict[pairing.PathPair, Sides]:
 
 
 def decoded(
-    root: Path, pairs: list[pairing.PathPair], size: int, max_pixels: int
+    root: Path, pairs: list[pairing.PathPair], size: int, max_pixels: int, shape: Shape
 ) -> Iterator[tuple[Picture | str, Picture | str]]:
     """Both pictures of each pair, or the reason why there is none."""
     sides = [[getattr(pair, side) for pair in pairs] for side in ("left", "right")]
-    return zip(*(decode_all(root, paths, size, max_pixels) for paths in sides), strict=True)
+    return zip(*(decode_all(root, paths, size, max_pixels, shape) for paths in sides), strict=True)
 
 
 def with_faces(root: Path, pairs: list[pairing.PathPair], max_pixels: int) -> set[str]:
     """The names of the pairs with a face on both sides, which is how the published subset of faces is made."""
     has_face = faces.detector()
-    both = zip(pairs, decoded(root, pairs, FACE_SIZE, max_pixels), strict=True)
+    both = zip(pairs, decoded(root, pairs, FACE_SIZE, max_pixels, "crop"), strict=True)
     return {
         pair.name
         for pair, pictures in progress(both, "faces", len(pairs), "pair")
@@ -70,7 +74,7 @@ def readable(
 ) -> Iterator[tuple[pairing.PathPair, Sides]]:
     """The pairs of which both images can be decoded; the others go into `rejected` with the reason."""
     max_pixels = params.max_megapixels * 10**6
-    found = zip(pairs, decoded(root, pairs, params.side, max_pixels), strict=True)
+    found = zip(pairs, decoded(root, pairs, params.side, max_pixels, params.shape), strict=True)
     for pair, pictures in progress(found, "pairs", len(pairs), "pair"):
         reasons = [
             f"{path}: {picture}"

@@ -81,8 +81,7 @@ def studies(adaptation: Path, names: list[str]) -> list[dict]:
     lines = []
     for name in names:
         study, summary = results.read(adaptation / name), read_json(adaptation / name / "summary.json")
-        numbers = [spread.mean if (spread := study.spread(row, 1)) else None for row in study.rows]
-        lines.append({"study": name, "summary": summary, "numbers": dict(zip(study.rows, numbers, strict=True))})
+        lines.append({"study": name, "summary": summary, "spreads": {row: study.spread(row, 1) for row in study.rows}})
     return lines
 
 
@@ -119,6 +118,7 @@ def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Par
         "studies": studies(adaptation, list(lists.tll)),
         "published": published.rows(),
         "scores": published.SCORES,
+        "spreads": published.SPREADS,
     }
     with outputs.folder(output) as folder:
         page.write(folder, "tll/report/tll", content, metrics(known))

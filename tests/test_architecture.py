@@ -186,6 +186,7 @@ def test_shared_rooms__stand_on_each_other_without_a_circle():
 def test_read_files__templates_that_a_template_extends_or_includes():
     found = read_files({ROOT / "stages/report.py"})
     assert {path.relative_to(CORE).as_posix() for path in found} == {
+        "grappa/report/advice.html.j2",
         "grappa/report/choice.html.j2",
         "grappa/report/report.html.j2",
         "grappa/report/report.md.j2",
@@ -293,3 +294,13 @@ def test_sources__no_pickle():
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {"torch.load", "np.load"}:
                 arguments = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
                 assert arguments.get("weights_only") is True or arguments.get("allow_pickle") is False, path
+
+
+def test_polygrain__stands_on_core_and_pipeline_and_under_nothing():
+    """What users import and type: it knows no stage, is under no stage, and its files read no pickle."""
+    for path in [*(ROOT / "stages").rglob("*.py"), *(ROOT / "pipeline").rglob("*.py")]:
+        assert "polygrain" not in {name.split(".")[0] for name in imports(path)}, path
+    for path in (ROOT / "polygrain").rglob("*.py"):
+        names = imports(path)
+        assert not names & {f"stages.{stage}" for stage in STAGES}, path
+        assert not {name for name in names if name.split(".")[0] in {"tests", "benchmarks", "pickle"}}, path

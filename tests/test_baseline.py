@@ -6,6 +6,7 @@ from stages import baseline
 from stages.core.compute.vectors import as_vectors
 from stages.core.encoder.config import Attention
 from stages.core.encoder.model import load
+from stages.core.grappa import twins
 from stages.core.store import arrays
 from stages.core.store.collection import open_features, read_tables
 from tests.helpers.settings import classifier, pairs
@@ -16,7 +17,7 @@ def params(**changes):
     settings = {key: value for key, value in pairs().items() if key in baseline.Tldr.model_fields}
     tldr = baseline.Tldr(**settings | {"dim": 5, "neighbours": 3} | changes)
     linear = {key: value for key, value in classifier(epochs=20).items() if key in baseline.Linear.model_fields}
-    return baseline.Params(width=4, one_set=pairs(), many_sets=pairs(), tldr=tldr, linear=linear)
+    return baseline.Params(width=4, up_std=0.02, one_set=pairs(), many_sets=pairs(), tldr=tldr, linear=linear)
 
 
 @pytest.fixture
@@ -49,6 +50,19 @@ def test_main__random_sets_train_and_the_encoder_does_not(world, tmp_path, kind,
     assert len((tmp_path / "out/history.csv").read_text().splitlines()) == 3
     if names > 1:
         assert all(layer.key.weight.abs().sum() > 0 for layer in model.adaptors)
+
+
+@pytest.mark.parametrize(("up_std", "hangs"), [(0.02, False), (0.0, True)])
+def test_main__the_size_of_a_random_set_hangs_on_the_scale_of_the_loss_from_zero_only(
+    world, tmp_path, monkeypatch, up_std, hangs
+):
+    sizes = []
+    for scale in (0.024, 1.0):
+        changed = params().model_copy(update={"up_std": up_std, "one_set": twins.Pairs(**pairs(scale=scale))})
+        monkeypatch.setattr(f"{__name__}.params", lambda changed=changed: changed)
+        model = run(world, tmp_path / f"{scale}", "one_set")
+        sizes.append(torch.cat([layer.up.flatten() for layer in model.adaptors]).norm())
+    assert (sizes[1] > 5 * sizes[0]) if hangs else (0.8 < sizes[1] / sizes[0] < 1.25), sizes
 
 
 def test_main__tldr_is_linear_on_the_encoder_and_lowers_the_loss(world, tmp_path):

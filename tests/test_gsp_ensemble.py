@@ -8,10 +8,11 @@ from safetensors.numpy import load_file
 from stages import gsp_folds
 from stages.core.retrieval.metrics import score
 from stages.core.store import arrays
-from stages.gsp_ensemble import Params, main
+from stages.gsp_ensemble import Params, main, summarise
 from tests.helpers.small import lists
-from tests.test_gsp_folds import VALUES, world  # noqa: F401
+from tests.test_gsp_folds import FAIR, VALUES, world  # noqa: F401
 
+PAIRS = [(0.2, 0.9), (0.4, 0.1)]
 PARAMS = Params(recall_at=[1, 2], splits=5, ridge=0.05, thumbnail=16)
 RUNS = {
     name: {"images": "images/dots", "loss": "c2", "pooling": pooling, "zero_shot": 0.0, "values": {}}
@@ -25,7 +26,7 @@ def folds(world, tmp_path_factory):  # noqa: F811
     root = tmp_path_factory.mktemp("folds")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        params = gsp_folds.Params(**(VALUES | {"protocol": {"kind": "fair", "folds": 2, "repeats": 2}}))
+        params = gsp_folds.Params(**(VALUES | {"protocol": FAIR | {"repeats": 2}}))
         for run in RUNS:
             gsp_folds.main(*world, root / run, run=run, params=params, lists=LISTS, seed=0)
     return root
@@ -45,7 +46,31 @@ def test_main__scores_every_fold_alone_and_all_combinations(world, folds, tmp_pa
     metrics = json.loads((tmp_path / "out/metrics.json").read_text())
     values = [float(row["map_at_r"]) for row in rows if row["form"] == "concat"]
     found = metrics["c2-gsp"]["concat"]["map_at_r"]
+    assert found["best"] == max(values)
     assert found["mean"] == pytest.approx(np.mean(values)) and found["std"] == pytest.approx(np.std(values, ddof=1))
+
+
+def test_main__the_128_d_number_is_the_average_of_the_single_folds_metrics(world, folds, tmp_path):  # noqa: F811
+    """As the reference's `separate`: of the chosen folds' metrics, not of their vectors."""
+    main(world[0], folds, tmp_path / "out", name="dots", params=PARAMS, lists=LISTS, seed=0)
+    with (tmp_path / "out/combinations.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["run"] == "c2-gsp"]
+    met = {(row["form"], row["combination"]): float(row["map_at_r"]) for row in rows}
+    for choice in ("0-0", "0-1", "1-0", "1-1"):
+        parts = [met["single", f"{fold}-{repeat}"] for fold, repeat in enumerate(choice.split("-"))]
+        assert met["separate", choice] == pytest.approx(np.mean(parts))
+    metrics = json.loads((tmp_path / "out/metrics.json").read_text())["c2-gsp"]
+    assert list(metrics) == ["single", "separate", "concat", "mean_vector"]
+    assert metrics["separate"]["map_at_r"]["mean"] == pytest.approx(metrics["single"]["map_at_r"]["mean"])
+    assert metrics["separate"]["map_at_r"]["mean"] != pytest.approx(metrics["mean_vector"]["map_at_r"]["mean"])
+    setting = json.loads((tmp_path / "out/settings.json").read_text())["c2-gsp"]
+    assert (setting["embedding"], setting["folds"], setting["protocol"]) == (8, 2, "fair")
+
+
+def test_summarise__best_is_of_the_row_that_the_choosing_metric_prefers():
+    rows = [{"run": "a", "form": "single", "combination": str(i), "x": x, "y": y} for i, (x, y) in enumerate(PAIRS)]
+    found = summarise(rows, "x")
+    assert (found["x"]["best"], found["y"]["best"], found["y"]["max"]) == (0.4, 0.1, 0.9)
 
 
 def test_main__brings_pictures_histories_and_attributes_along(world, folds, tmp_path):  # noqa: F811

@@ -7,10 +7,12 @@ from safetensors.numpy import load_file
 
 from stages import gsp_folds
 from stages.core.gsp.folds import embedder
+from stages.core.retrieval.metrics import score
 from stages.core.store import arrays
-from stages.gsp_folds import Params, main
+from stages.gsp_folds import Params, main, setting_of
 from tests.helpers.small import SIZE, lists, write_encoder, write_images
 
+FAIR = {"kind": "fair", "folds": 2, "repeats": 1, "chosen_by": "map_at_r"}
 VALUES = {
     "side": SIZE,
     "backbone": {
@@ -25,12 +27,13 @@ VALUES = {
     },
     "hidden": 0,
     "embedding": 8,
-    "protocol": {"kind": "fair", "folds": 2, "repeats": 1},
+    "protocol": FAIR,
     "stopping": {"every": 2, "patience": 2, "least_gain": 0.0, "plateau": None, "factor": 0.5, "longest": 4},
     "losses": {
         "c2": {
             "batch_classes": 2,
             "per_class": 3,
+            "rate": 1.0,
             "proxy_rate": 1.0,
             "warmup": 0,
             "values": {"positive_margin": 0.0, "negative_margin": 0.5, "normalise": True},
@@ -38,6 +41,7 @@ VALUES = {
         "proxy_nca_pp": {
             "batch_classes": 3,
             "per_class": 1,
+            "rate": 1.0,
             "proxy_rate": 10.0,
             "warmup": 1,
             "values": {"temperature": 0.11},
@@ -50,6 +54,7 @@ VALUES = {
     "weight_decay": 0.0,
     "precision": "float32",
     "augmentation": None,
+    "crop_ratio": 1,
     "batch": 16,
     "pictures": 2,
 }
@@ -122,7 +127,7 @@ def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, m
 def test_main__a_backbone_that_trains_is_saved_and_every_fold_starts_afresh(world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     losses = {"proxy_nca_pp": VALUES["losses"]["proxy_nca_pp"] | {"batch_classes": 2}}
-    changes = {"backbone": RESNET, "augmentation": SHAKE, "losses": losses}
+    changes = {"backbone": RESNET, "augmentation": SHAKE, "crop_ratio": 1.3333, "losses": losses}
     output = run(world, tmp_path / "out", "proxy_nca_pp", "gap", **changes)
     first, second = (load_file(output / f"{i}-0/weights.safetensors") for i in range(2))
     start = {name: tensor for name, tensor in first.items() if name.startswith("backbone.")}
@@ -132,15 +137,43 @@ def test_main__a_backbone_that_trains_is_saved_and_every_fold_starts_afresh(worl
 
 def test_main__tuning_evaluates_the_held_out_training_classes(world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    output = run(world, tmp_path / "out", protocol={"kind": "tuning", "folds": 2, "repeats": 2})
+    output = run(world, tmp_path / "out", protocol=FAIR | {"kind": "tuning", "repeats": 2})
     config = json.loads((output / "config.json").read_text())
     assert config["rows"] == list(range(16, 32)) and (output / "0-1").is_dir() and not (output / "1-0").exists()
 
 
-def test_main__conventional_trains_on_all_training_classes(world, tmp_path, monkeypatch):
+def test_main__conventional_trains_on_all_training_classes_and_stops_by_the_score_it_names(
+    world, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    output = run(world, tmp_path / "out", protocol={"kind": "conventional", "folds": 1, "repeats": 1})
+    protocol = {"kind": "conventional", "folds": 1, "repeats": 1, "chosen_by": "recall_at_1"}
+    output = run(world, tmp_path / "out", protocol=protocol)
     assert json.loads((output / "config.json").read_text())["folds"] == [[0, 1, 2, 3]]
+    header, *lines = (output / "history.csv").read_text().splitlines()
+    assert header == "fold,repeat,step,loss,recall_at_1,rate"
+    best = max(float(line.split(",")[4]) for line in lines)
+    vectors = arrays.open(output / "0-0/embeddings.zarr")[:]
+    met = score(vectors, np.repeat(np.arange(4, 8), 8), np.array(["test"] * 32))
+    assert met["recall_at_1"] == pytest.approx(best, abs=1e-6)
+
+
+def test_main__a_loss_has_a_rate_of_its_own(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    slow = VALUES["losses"]["c2"] | {"rate": 0.5}
+    made = [
+        run(world, tmp_path / "own", losses={"c2": slow}),
+        run(world, tmp_path / "same", learning_rate=0.005),
+        run(world, tmp_path / "other"),
+    ]
+    own, same, other = (arrays.open(output / "0-0/embeddings.zarr")[:] for output in made)
+    assert np.array_equal(own, same) and not np.array_equal(own, other)
+
+
+def test_setting_of__tells_runs_of_one_loss_and_pooling_apart():
+    values = {"images": "images/dots", "loss": "c2", "pooling": "gsp", "zero_shot": 0.0, "values": {"mu": 1.0}}
+    setting = setting_of(lists(gsp_runs={"one": values}).gsp_runs["one"], Params(**VALUES))
+    assert setting["values"] == {"prototypes": 4, "mu": 1.0, "epsilon": 5.0} and setting["network"] == "the encoder"
+    assert (setting["protocol"], setting["embedding"], setting["folds"]) == ("fair", 8, 2)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +185,7 @@ def test_main__conventional_trains_on_all_training_classes(world, tmp_path, monk
         ({"values": {"mu": 1.5}}, r"mu is 1.5; the share of features to keep must be above 0 and at most 1"),
         ({"values": {"epsilon": 0.0}}, r"epsilon is 0.0; it must be above 0"),
         ({"values": {"colour": 1}}, r"pooling 'gsp' takes prototypes, mu, epsilon"),
-        ({"protocol": {"kind": "fair", "folds": 4, "repeats": 1}}, "4 training classes in 4 folds leave 1 in one"),
+        ({"protocol": FAIR | {"folds": 4}}, "4 training classes in 4 folds leave 1 in one"),
         ({"loss": "proxy_nca_pp"}, "a batch of 3 classes cannot be drawn from 2 training classes"),
     ],
 )

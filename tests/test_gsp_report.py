@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from stages.core.gsp.report.published import Claim
 from stages.gsp_report import Params, main, pairs
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.project import edit, new_project, outputs, repro
 from tests.helpers.small import lists
 from tests.test_architecture import STAGES, body
 
-PARAMS = Params(thumbnail=32, metrics=["map_at_r", "recall_at_2"])
+PARAMS = Params(thumbnail=32, metrics=["map_at_r", "recall_at_2"], published=None)
 
 
 def spec(loss, pooling, zero_shot=0.0):
@@ -23,6 +24,16 @@ LISTS = lists(
 )
 
 
+SETTING = {
+    "protocol": "fair",
+    "chosen_by": "map_at_r",
+    "network": "resnet50.tv_in1k",
+    "embedding": 128,
+    "folds": 4,
+    "values": {"prototypes": 64, "mu": 0.3, "epsilon": 5.0},
+}
+
+
 @pytest.fixture
 def ensemble(tmp_path):
     folder = tmp_path / "ensemble"
@@ -30,12 +41,13 @@ def ensemble(tmp_path):
     names = ("map_at_r", "r_precision", "recall_at_1", "recall_at_2")
     metrics = {
         run: {
-            form: {name: {"mean": 0.1 * (i + 1), "std": 0.01, "min": 0.0, "max": 0.5} for name in names}
-            for form in ("single", "mean", "concat")
+            form: {name: {"mean": 0.1 * (i + 1), "std": 0.01, "min": 0.0, "max": 0.5, "best": 0.5} for name in names}
+            for form in ("single", "separate", "concat", "mean_vector")
         }
         for i, run in enumerate(LISTS.gsp_runs)
     }
     (folder / "metrics.json").write_text(json.dumps(metrics))
+    (folder / "settings.json").write_text(json.dumps(dict.fromkeys(LISTS.gsp_runs, SETTING)))
     lines = [f"{run},0,0,{step},1.0,0.{step},1" for run in LISTS.gsp_runs for step in (10, 20)]
     (folder / "history.csv").write_text("\n".join(["run,fold,repeat,step,loss,map_at_r,rate", *lines]) + "\n")
     tensors = {"pixels": np.zeros((1, 16, 16, 3), np.uint8)}
@@ -62,6 +74,30 @@ def test_main__one_page_that_loads_nothing(ensemble, tmp_path):
     assert "| c2-gsp | 20.00 ± 1.00 |" in (tmp_path / "out/table.md").read_text()
     percent = json.loads((tmp_path / "out/metrics.json").read_text())
     assert percent["ms-gsp"]["concat"]["map_at_r"] == 30
+
+
+def test_main__names_the_papers_forms_and_the_network(ensemble, tmp_path):
+    main(ensemble, tmp_path / "out", name="dots", params=PARAMS, lists=LISTS)
+    for text in ((tmp_path / "out/index.html").read_text(), (tmp_path / "out/table.md").read_text()):
+        assert "MAP@R, folds apart" in text and "128-D here, the paper" in text and "512-D here" in text
+        assert "Network: resnet50.tv_in1k." in text and "Published beside ours" not in text
+
+
+def test_main__each_printed_number_beside_the_run_of_its_kind(ensemble, tmp_path):
+    claim = {"tables": [2], "network": "bn_inception"}
+    params = PARAMS.model_copy(update={"published": Claim(**claim)})
+    runs = {name: run.model_copy(update={"images": "images/cub"}) for name, run in LISTS.gsp_runs.items()}
+    found = LISTS.model_copy(update={"gsp_runs": runs, "gsp": {"birds": "images/cub"}})
+    main(ensemble, tmp_path / "out", name="birds", params=params, lists=found)
+    page = (tmp_path / "out/index.html").read_text()
+    assert page.count("the paper's is BN-Inception, another one") + page.count("the paper&#39;s is BN-Inception") == 2
+    assert page.count('<th scope="row">2</th><td>c2-gsp</td>') == 4  # two metrics of 128-D, two of 512-D
+    assert page.count('<th scope="row">2</th><td>none</td>') == 100 - 8
+    settings = dict.fromkeys(LISTS.gsp_runs, SETTING | {"protocol": "tuning"})
+    (ensemble / "settings.json").write_text(json.dumps(settings))
+    main(ensemble, tmp_path / "tuned", name="birds", params=params, lists=found)
+    page = (tmp_path / "tuned/index.html").read_text()
+    assert "<td>c2-gsp</td><td>fair" not in page and "held-out training classes (validation)" in page
 
 
 def test_main__two_runs_give_the_same_bytes(ensemble, tmp_path):
@@ -98,7 +134,7 @@ def shrink(values):
     run = {"images": "gsp_collage/both", "loss": "c2", "pooling": "gsp", "zero_shot": 0.1, "values": {"prototypes": 4}}
     values["gsp_runs"], values["gsp"] = {"c2-gsp": run}, {"both": "gsp_collage/both"}
     fold = values["gsp_folds"]
-    fold["protocol"] = {"kind": "conventional", "folds": 1, "repeats": 1}
+    fold["protocol"] = {"kind": "conventional", "folds": 1, "repeats": 1, "chosen_by": "recall_at_1"}
     fold["losses"]["c2"]["batch_classes"] = 2
     fold["stopping"] |= stopping
 

@@ -18,6 +18,20 @@ def test_main__equals_sorting_all_cosines(tmp_path):
     np.testing.assert_array_equal(graph, np.argsort(-cosines, 1, kind="stable")[:, :5])
 
 
+def test_main__lengths_of_features_play_no_part(tmp_path):
+    images = write_images(tmp_path / "images")
+    features = write_features(tmp_path / "features", images)
+    main(images, features, tmp_path / "graph", params=Params(neighbours=5), lists=lists())
+    for t, task in enumerate(TASKS):
+        vectors = arrays.open(features / task / "features.zarr")[:]
+        lengths = np.random.default_rng(t).uniform(0.2, 50, (len(vectors), 1)).astype(np.float32)
+        (tmp_path / "long" / task).mkdir(parents=True)
+        arrays.write(tmp_path / "long" / task / "features.zarr", vectors * lengths)
+    main(images, tmp_path / "long", tmp_path / "again", params=Params(neighbours=5), lists=lists())
+    graphs = [arrays.open(tmp_path / name / "neighbours.zarr")[:] for name in ("graph", "again")]
+    np.testing.assert_array_equal(*graphs)
+
+
 def test_main__more_neighbours_than_images(tmp_path):
     images = write_images(tmp_path / "images", classes=2, per_class=2)
     features = write_features(tmp_path / "features", images)

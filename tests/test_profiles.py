@@ -21,8 +21,10 @@ from stages.core.runner.command import check
 from tests.helpers.project import ROOT, copy_profile
 
 PROFILES = sorted(file.parent.name for file in (ROOT / "profiles").glob("*/values.yaml"))
+# They never held all their values themselves.
+YOUNGER = {name for name in PROFILES if name.startswith("tll-obj")} | {"gsp-cub-poolings"}
 BEFORE = json.loads((ROOT / "tests/profiles_before.json").read_text())
-MOST_LINES = 800
+MOST_LINES = 900
 
 
 class Difference(NamedTuple):
@@ -69,6 +71,55 @@ def adaptors(*ks: int) -> dict[str, str]:
 
 LARGE = "gsp-cars* gsp-cub* gsp-inshop* gsp-products*"
 SQUARES = "no run uses the encoder; it has to fit the stored squares all the same, which is checked now"
+FAIR = "gsp-cars gsp-cub gsp-inshop gsp-products"
+CONVENTIONAL = "gsp-cars-conventional gsp-cub-conventional gsp-inshop-conventional gsp-products-conventional"
+TUNING, COLLAGE, CIFAR10 = "gsp-cub-tuning", "gsp-cifar-collage", "gsp-cifar10"
+CLAIM = "new: the printed numbers that a page answers for"
+RATE = "new: a learning rate for each loss"
+SCORE = "new: the conventional protocol stops by P@1, the others by MAP@R as before"
+OF_CODE = (
+    "the Cifar Collage as GSP's code has it: super-classes, split by their classes; no augmentation; pixels less .5"
+)
+TWICE = "it stood there twice, under two names"
+TUNED = {"images": "images/cub", "loss": "c2", "pooling": "gsp", "zero_shot": 0.1}
+BACKGROUNDS = [
+    "bridge",
+    "castle",
+    "house",
+    "road",
+    "skyscraper",
+    "cloud",
+    "forest",
+    "mountain",
+    "plain",
+    "sea",
+    "maple_tree",
+    "oak_tree",
+    "palm_tree",
+    "pine_tree",
+    "willow_tree",
+    "orchid",
+    "poppy",
+    "rose",
+    "sunflower",
+    "tulip",
+]
+SUPER_BACKGROUNDS = ["flowers", "large_man-made_outdoor_things", "large_natural_outdoor_scenes", "trees"]
+FLIPPED = dict.fromkeys(["turn", "stroke", "jitter", "tint", "grey", "blur"], 0) | {"smallest_crop": 1, "flip": 0.5}
+CLAIMS = {
+    FAIR: {"tables": [1, 2], "network": "bn_inception"},
+    CONVENTIONAL: {"tables": [3, 4], "network": "resnet50"},
+    TUNING: {"tables": [7], "network": "bn_inception"},
+    COLLAGE: {"tables": [6], "network": "resnet20"},
+    CIFAR10: None,
+}
+LOSSES = {
+    FAIR: "c1 xbm c2 triplet multi_similarity proxy_nca_pp",
+    "gsp-cars gsp-cub gsp-inshop": "proxy_anchor",
+    CONVENTIONAL: "xbm",
+    f"{TUNING} {COLLAGE}": "c2 proxy_nca_pp",
+    CIFAR10: "proxy_nca_pp",
+}
 
 DIFFERENCES = [
     *(
@@ -83,6 +134,11 @@ DIFFERENCES = [
     Difference(f"gsp-* {MPCL}", "seeds.whitening", ABSENT, AS_ROOT, HALF),
     Difference("mrt", "seeds.whitening", ABSENT, "none", "the paper clusters the features as they are"),
     Difference(f"gsp-* mrt {MPCL}", "seeds.whitened_dim", ABSENT, AS_ROOT, HALF),
+    Difference(f"gsp-* {MPCL}", "features.unit_length", ABSENT, AS_ROOT, NEW),
+    Difference(f"gsp-* {MPCL}", "baseline.up_std", ABSENT, AS_ROOT, "new, and off but where random sets are listed"),
+    Difference("mrt", "baseline.up_std", ABSENT, AS_ROOT, "from zero, the loss's scale would set their size for good"),
+    Difference("mrt", "features.unit_length", ABSENT, False, "the paper clusters z itself"),
+    Difference("mrt", "pseudo_labels.exchanges", 3, 0, "the paper has plain k-means"),
     *(Difference(f"gsp-* mrt {MPCL}", n, ABSENT, AS_ROOT, CHOICE) for n in ["distillations", "distillation"]),
     Difference("gsp-*", "choice", ABSENT, AS_ROOT, CHOICE),
     Difference(f"mrt {MPCL}", "choice", ABSENT, ANY, "the same, but two of its views are drawn as the adaptors' are"),
@@ -99,10 +155,51 @@ DIFFERENCES = [
     Difference("mrt", "mpcl_encoder.views", [STROKES, STROKES], [PLAIN, PLAIN], DRIFT),
     Difference("mrt", "mpcl_probe.view", STROKES, PLAIN, DRIFT),
     Difference("mrt", "mpcl_encoder.moco_v3.optimizer.learning_rate", 0.008, 0.003, DRIFT),
+    Difference(f"mrt {MPCL}", "tll_pairs.shape", ABSENT, AS_ROOT, NEW),
     Difference(MPCL, "tll_pairs.max_megapixels", 89, 50, "meant for `images`; the pairs are off"),
     *(
         Difference(f"mrt {MPCL}", f"gsp_{n}", ABSENT, AS_ROOT, OFF)
         for n in ["collage", "folds", "ensemble", "report", "study"]
+    ),
+    *(Difference(names, "gsp_report.published", ABSENT, claim, CLAIM) for names, claim in CLAIMS.items()),
+    *(
+        Difference(names, f"gsp_folds.losses.{loss}.rate", ABSENT, 1, RATE)
+        for names, losses in LOSSES.items()
+        for loss in losses.split()
+    ),
+    Difference("gsp-products", "gsp_folds.losses.proxy_anchor.rate", ABSENT, 0.5, f"{RATE}; this is printed"),
+    Difference(f"{FAIR} {TUNING} {COLLAGE} {CIFAR10}", "gsp_folds.protocol.chosen_by", ABSENT, "map_at_r", SCORE),
+    Difference(CONVENTIONAL, "gsp_folds.protocol.chosen_by", ABSENT, "recall_at_1", SCORE),
+    Difference(CONVENTIONAL, "gsp_folds.side", 224, 227, "as printed"),
+    Difference("gsp-*", "gsp_folds.crop_ratio", ABSENT, 1.3333, "new: crops from 3/4 to 4/3, as printed"),
+    Difference(
+        f"{FAIR} {CONVENTIONAL} {TUNING}",
+        "gsp_folds.backbone.architecture",
+        "resnet50",
+        "resnet50.tv_in1k",
+        "named with its weights",
+    ),
+    Difference(CIFAR10, "gsp_folds.poolings.gsp.epsilon", 5.0, 0.5, "the paper's for proxy losses"),
+    Difference(CIFAR10, "gsp_runs.pnca-gsp-zs.zero_shot", 0.5, 0.1, "the paper's"),
+    *(
+        Difference(TUNING, f"gsp_runs.c2-{name}", TUNED | {"values": values}, ABSENT, TWICE)
+        for name, values in {
+            "mu30": {"mu": 0.3},
+            "grid-m16-eps0_5": {"prototypes": 16, "epsilon": 0.5},
+            "grid-m128-eps20_0": {"prototypes": 128, "epsilon": 20.0},
+        }.items()
+    ),
+    *(
+        Difference(COLLAGE, key, before, now, OF_CODE)
+        for key, before, now in (
+            ("tasks.cifar100.source", "cifar100", "cifar100_super"),
+            ("gsp_collages.cifar_collage.background_classes", BACKGROUNDS, SUPER_BACKGROUNDS),
+            ("gsp_folds.protocol.kind", "fair", "conventional"),
+            ("gsp_folds.protocol.folds", 4, 1),
+            ("gsp_folds.backbone.mean", None, [0.5, 0.5, 0.5]),
+            ("gsp_folds.backbone.std", None, [1.0, 1.0, 1.0]),
+            ("gsp_folds.augmentation", FLIPPED, None),
+        )
     ),
     *(Difference("gsp-*", f"mpcl_{n}", ABSENT, AS_ROOT, OFF) for n in ["encoder", "probe", "report"]),
     *(
@@ -145,14 +242,14 @@ def test_undo__takes_out_a_new_key() -> None:
     assert values == {"fusion": {"average": None}, "adaptor": {}}
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", sorted(set(PROFILES) - YOUNGER))
 def test_profiles__say_what_they_said_but_for_the_named_differences(profile: str) -> None:
     values = copy.deepcopy(composed(profile))
     for difference in DIFFERENCES:
         if difference.is_of(profile):
             undo(values, difference)
     before = {section: d for section, met in BEFORE.items() for d, names in met.items() if profile in names.split()}
-    assert before, f"{profile} is new: no test compares it, so take it out of this one"
+    assert before, f"{profile} is new: no test compares it, so name it in YOUNGER"
     now = {section: digest(value) for section, value in values.items()}
     differing = {
         section: values.get(section) for section in sorted(now | before) if now.get(section) != before.get(section)
@@ -162,7 +259,9 @@ def test_profiles__say_what_they_said_but_for_the_named_differences(profile: str
 
 def test_profiles__each_difference_is_of_a_profile() -> None:
     assert all(any(difference.is_of(profile) for profile in PROFILES) for difference in DIFFERENCES)
-    assert {name for met in BEFORE.values() for names in met.values() for name in names.split()} == set(PROFILES)
+    assert {name for met in BEFORE.values() for names in met.values() for name in names.split()} == set(
+        PROFILES
+    ) - YOUNGER
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -170,7 +269,8 @@ def test_profiles__only_the_data_are_missing(profile: str, tmp_path: Path) -> No
     with pytest.raises(ValueError) as caught:
         check(copy_profile(tmp_path, profile))
     wrong = str(caught.value).splitlines()[1:]
-    assert len(wrong) == len(composed(profile)["tasks"])
+    items = [item for name in ("tasks", "tll") for item in composed(profile)[name].values()]
+    assert len(wrong) == sum("data/raw/" in item["path"] for item in items) > 0
     assert all("data/raw/" in line and line.endswith("does not exist") for line in wrong), wrong
 
 

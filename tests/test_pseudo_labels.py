@@ -46,6 +46,24 @@ def test_main__says_when_more_seeds_are_needed(world, tmp_path):
         main(*world, tmp_path / "k16", granularity="k16", params=Params(max_iterations=9, exchanges=0), lists=wanted)
 
 
+def test_main__features_with_lengths_are_clustered_as_they_are(world, tmp_path):
+    """Two directions, two lengths: clusters of z part by length, clusters of directions cannot."""
+    images, _, _ = world
+    rng = np.random.default_rng(0)
+    for task in TASKS:
+        directions = np.eye(8)[:2][rng.integers(0, 2, 48)] + 0.01 * rng.normal(size=(48, 8))
+        vectors = directions * rng.choice([1.0, 20.0], (48, 1))
+        (tmp_path / "long" / task).mkdir(parents=True)
+        arrays.write(tmp_path / "long" / task / "features.zarr", vectors.astype(np.float32))
+    labels, centroids = cluster(tmp_path / "z", images, tmp_path / "long", "none")
+    known = open_features(tmp_path / "long", list(TASKS))[read_tables(images, list(TASKS)).train]
+    distances = ((known[:, None] - centroids[None]) ** 2).sum(2)
+    np.testing.assert_array_equal(labels, distances.argmin(1))
+    lengths = np.linalg.norm(known, axis=1)
+    for number in range(8):
+        assert np.ptp(lengths[labels == number]) < 2
+
+
 def cluster(folder, images, features, whitening):
     params = seeds.Params(whitening=whitening, whitened_dim=5, largest=12)
     seeds.main(images, features, folder / "seeds", params=params, lists=lists(), seed=0)

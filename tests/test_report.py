@@ -365,3 +365,20 @@ def test_main__odd_names_are_shown_as_escapes(world):
         assert re.search(r"\\(x1b|u202e|u200f|u2028|x85|n|r)", text)
     assert r"a\rb.jpg" in pages[0]
     assert len(read_csv(output / "curves.csv")) == len(world.lists.models) * 3
+
+
+def test_main__the_first_section_says_what_to_use_and_how(tmp_path):
+    """A task without labels stands in the same table, by its criterion."""
+    lists = lists_of(["one", "flat"], ["k4"], ["average"], ["encoder", "chosen"])
+    values = {"encoder": {"one": 0.4}, "chosen": {"one": 0.5}, "k4": {"one": 0.4}, "average": {"one": 0.4}}
+    text = page_of(World(tmp_path, lists, values, {"flat"}).draw()).text
+    start = text.index("Use the model R-Precision on one: the model 50.0 %, the encoder as it is 40.0 %.")
+    assert start < text.index("polygrain search --in IMAGES --page --model") < text.index("R-Precision on one rises")
+    assert "polygrain export " in text
+    assert "one 35.0 75.0 +40.0 40.0 50.0 +10.0 flat 35.0 75.0 +40.0 no labels" in text
+
+
+def test_main__class_names_are_shown_whole(world):
+    text = (world.draw() / "index.html").read_text(encoding="utf-8")
+    (style,) = re.findall(r"^\.label \{(.*?)\}", text, re.M)
+    assert "overflow-wrap: anywhere" in style and "ellipsis" not in style and "nowrap" not in style

@@ -81,7 +81,7 @@ def digests(folder):
 def test_main__same_numbers_whatever_fits_into_memory(data, tmp_path, monkeypatch, resident):
     monkeypatch.setattr(tll_adaptation, "RESIDENT_BYTES", resident)
     folders = (data / "tll_features/own", data / "tll_pca/own", tmp_path / "again")
-    tll_adaptation.main(*folders, study="own", params=ADAPTATION, seed=0)
+    tll_adaptation.main(*folders, study="own", params=ADAPTATION, seed=0, shape="crop")
     first, again = digests(data / "tll_adaptation/own"), digests(tmp_path / "again")
     assert first.keys() == again.keys()
     if resident > 1:
@@ -96,5 +96,7 @@ def test_main__the_published_fit_serves_all_runs(data, tmp_path):
     params = PCA.model_copy(update={"fit": "all", "runs": 2})
     tll_pca.main(data / "tll_features/own", tmp_path / "pca", study="own", params=params, seed=0)
     folders = (data / "tll_features/own", tmp_path / "pca", tmp_path / "out")
-    tll_adaptation.main(*folders, study="own", params=ADAPTATION.model_copy(update={"sigmas": [15.0]}), seed=0)
+    tll_adaptation.main(
+        *folders, study="own", params=ADAPTATION.model_copy(update={"sigmas": [15.0]}), seed=0, shape="crop"
+    )
     assert len(recalls(tmp_path / "out", "sigma_15")) == 2

@@ -35,7 +35,7 @@ def test_main__the_page_stands_alone_and_says_it_all(data, tmp_path):
         "chosen on test",
         "standard error",
         "clip_rn50x4",
-        "36 extractors",
+        "37 extractors",
     ):
         assert wanted in page, wanted
     assert_loads_nothing(page)

@@ -50,6 +50,7 @@ FILLED = {
     "gsp_folds.losses.xbm": {
         "batch_classes": 8,
         "per_class": 4,
+        "rate": 1,
         "proxy_rate": 1,
         "warmup": 0,
         "values": {"margin": 0.5, "memory": 800, "start": 1025},
@@ -57,6 +58,7 @@ FILLED = {
     "gsp_folds.losses.multi_similarity": {
         "batch_classes": 8,
         "per_class": 4,
+        "rate": 1,
         "proxy_rate": 1,
         "warmup": 0,
         "values": {"alpha": 2.0, "beta": 40.0, "base": 0.5, "epsilon": None},

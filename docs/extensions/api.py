@@ -1,6 +1,6 @@
 """Pages of the API from the sources: one per room, its modules in order, with signatures and docstrings.
 
-Nothing is imported: the text of the sources says it all, shapes such as `Float[Tensor, "image dim"]` included, and a
+No room is imported: the text of the sources says it all, shapes such as `Float[Tensor, "image dim"]` included, and a
 page can be built where torch is missing. The rooms are found on disk, so a new one needs no line here.
 """
 
@@ -12,9 +12,11 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
+import polygrain
 from docs.extensions.full_names import ROOT, FullNames, Function, all_classes, dotted
 
 PAGES = ROOT / "docs/reference/api"
+PUBLIC = PAGES / "public.inc"  # what docs/reference/api.md includes
 INDENT = "   "
 
 
@@ -107,18 +109,30 @@ def klass(node: ast.ClassDef, names: FullNames) -> str:
     )
 
 
-def module(file: Path, classes: set[str], line: str = "-") -> str:
-    """The module's docstring, then its public functions and classes in the order of the source."""
+def entries(file: Path, classes: set[str]) -> dict[str, str]:
+    """What a module defines for others, by name, in the order of the source."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
+    names = FullNames(tree, dotted(file), classes)
+    return {
+        node.name: klass(node, names) if isinstance(node, ast.ClassDef) else function(names.apply(node))
+        for node in tree.body
+        if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_")
+    }
+
+
+def module(file: Path, classes: set[str], line: str = "-") -> str:
+    """The module's docstring, then its public functions and classes."""
     name = dotted(file)
-    names = FullNames(tree, name, classes)
     title = name.removeprefix("stages.core.")
-    parts = [heading(title, line), f".. py:module:: {name}\n", to_rst(ast.get_docstring(tree))]
-    for node in tree.body:
-        if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_"):
-            is_class = isinstance(node, ast.ClassDef)
-            parts.append(klass(node, names) if is_class else function(names.apply(node)))
-    return "\n".join(parts)
+    said = to_rst(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))))
+    return "\n".join([heading(title, line), f".. py:module:: {name}\n", said, *entries(file, classes).values()])
+
+
+def public(classes: set[str]) -> str:
+    """What `from polygrain import ...` gives, each with its docstring."""
+    homes = polygrain.HOMES.items()
+    found = [entries(ROOT / f"{home.replace('.', '/')}.py", classes)[name] for name, home in homes]
+    return "\n".join([".. py:currentmodule:: polygrain\n", *found])
 
 
 def heading(title: str, line: str) -> str:
@@ -150,6 +164,7 @@ def write_all(app: Sphinx) -> None:
         "stages. Shapes stand in the signatures: ``Float[Tensor, 'image dim']`` is a tensor of floats with a row for "
         f"each image.\n\n.. toctree::\n   :maxdepth: 1\n\n{listed}\n"
     )
+    texts[PUBLIC] = public(classes)
     PAGES.mkdir(exist_ok=True)
     for stale in set(PAGES.iterdir()) - set(texts):
         stale.unlink()

@@ -28,8 +28,9 @@ def row(parameter: TyperOption | TyperArgument) -> str:
 
 
 def markdown(name: str, found: TyperCommand) -> str:
-    said, _, example = (found.help or "").partition("Example: ")
-    lines = [f"(command-{name})=", f"## polygrain {name}", "", said.strip(), "", "```", example.strip(), "```", ""]
+    said, *examples = (found.help or "").split("Example: ")
+    shown = [" ".join(example.split()) for example in examples]
+    lines = [f"(command-{name})=", f"## polygrain {name}", "", said.strip(), "", "```", *shown, "```", ""]
     given = [parameter for parameter in found.params if parameter.name != "help"]
     if given:
         lines += ["| word | without it | what it is |", "|---|---|---|", *map(row, given), ""]

@@ -1,5 +1,6 @@
 """`polygrain flow`: the graph's branches side by side, to watch in a browser."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,9 @@ def flow(
     profile: Profile = None,
     jobs: Jobs = None,
     workers: Annotated[bool, typer.Option("--workers", help="on the machines that run `polygrain worker`")] = False,
+    tensorboard: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="also write the curves there, for TensorBoard")
+    ] = None,
 ) -> None:
     """Run what is stale, branches side by side, and watch it in a browser.
 
@@ -19,4 +23,4 @@ def flow(
     """
     from pipeline import flows
 
-    flows.main(profile, stages, jobs, workers)
+    flows.main(profile, stages, jobs, workers, tensorboard)

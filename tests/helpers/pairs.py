@@ -13,7 +13,7 @@ from tests.helpers.small import SIZE, lists, write_encoder
 EXTRACTOR = Extractor(
     library="encoder", network=None, kwargs={}, side=None, mean=None, std=None, layers=["blocks.0", "blocks.1"]
 )
-PAIRS = tll_pairs.Params(side=SIZE, max_megapixels=1, faces="keep", per_character=1, places=2)
+PAIRS = tll_pairs.Params(side=SIZE, shape="crop", max_megapixels=1, faces="keep", per_character=1, places=2)
 FEATURES = tll_features.Params(batch=16, precision="float32", flips=False, extractors={"small": EXTRACTOR})
 PCA = tll_pca.Params(components=8, fit="train", runs=3, test_share=0.25)
 ADAPTATION = tll_adaptation.Params(
@@ -57,5 +57,5 @@ def run(data: Path, raw: Path, until: str = "tll_adaptation", **params: object) 
     if until == "tll_pca":
         return data
     folders = (data / "tll_features/own", data / "tll_pca/own", data / "tll_adaptation/own")
-    tll_adaptation.main(*folders, study="own", params=params.get("adaptation", ADAPTATION), seed=0)
+    tll_adaptation.main(*folders, study="own", params=params.get("adaptation", ADAPTATION), seed=0, shape="crop")
     return data

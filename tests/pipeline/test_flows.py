@@ -22,6 +22,7 @@ from tests.pipeline import dying, toy
         (["third"], r"unknown target 'third'; known here: source, .*last"),
         (["--profile", "large"], r"unknown profile 'large'; known here: none"),
         (["--jobs", "0"], r"--jobs is 0: give 1 or more"),
+        (["--tensorboard", "dvc.yaml"], r"--tensorboard dvc.yaml cannot be made a folder: File exists"),
     ],
 )
 def test_main__bad_input_is_named_before_anything_starts(arguments, message, tmp_path, monkeypatch):
@@ -116,6 +117,8 @@ def test_flow__what_the_pages_show(api, tmp_path):
     made = ask(api, "/artifacts/filter", artifacts={"flow_run_id": {"any_": [run["id"]]}}, limit=100)
     by_key = {artifact["key"]: artifact for artifact in made}
     assert by_key["progress-second-s00"]["data"] == 100
+    assert "epoch 2/2: loss 0.1\n\n![loss](data:image/svg+xml;base64," in by_key["curves-second-s00"]["data"]
+    assert "| loss | 0.1 | 0.1 | 0.5 |" in by_key["curves-second-s00"]["data"]
     rows = {row["stage"]: row for row in json.loads(by_key["stages"]["data"])}
     assert {row["result"] for row in rows.values()} == {"ran"} and rows["first@f0"]["seconds"] > 0
     assert by_key["results-last"]["data"].startswith("# Results")
@@ -160,6 +163,11 @@ def test_flow__a_stage_that_fails(api, tmp_path):
     states = {task["name"]: task["state_name"] for task in tasks}
     assert states.pop("second@s01") == "Failed" and states.pop("last") == "NotReady"
     assert set(states.values()) == {"Completed"} and len(states) == 6
+    # It is named by its stage; Prefect would do so by an id.
+    (last,) = [task for task in tasks if task["name"] == "last"]
+    why = "not run, since it reads from second@s01 (failed)"
+    assert last["state"]["message"] == why and why in said
+    assert last["start_time"] is None or not list(folder.glob("data/last/*"))
     assert {task["name"]: task["run_count"] for task in tasks}["source"] == 2
     left = [line for line in toy.run(folder, "dvc", "status").splitlines() if line and not line[0].isspace()]
     assert left == ["second@s01:", "last:"]

@@ -159,3 +159,15 @@ def test_call__what_serve_and_worker_send_passes(door):
 @pytest.mark.parametrize("body", [b"x", b"\xff\xfe\x00", b"[" * 100_000, b'{"a": '])
 def test_call__a_body_that_is_no_json(door, body):
     assert ask(door, "/api/deployments/", WORD, "POST", body)[0] == 400
+
+
+def test_live__holds_nothing_and_runs_nothing_but_itself(door):
+    """Its data come through the API, which wants the secret; scripts in them would lack the nonce."""
+    status, page, headers = ask(door, gate.LIVE, {"host": "127.0.0.1:4200"})
+    policy = headers["content-security-policy"]
+    (nonce,) = re.findall(r"script-src 'nonce-([\w-]+)'", policy)
+    assert status == 200 and "default-src 'none'" in policy and "unsafe" not in policy
+    assert page.count(f'nonce="{nonce}"') == 2 == page.count("nonce=")
+    assert KEY not in page and secret.basic(KEY) not in page and "innerHTML" not in page
+    assert nonce not in ask(door, gate.LIVE, {"host": "127.0.0.1:4200"})[1]
+    assert ask(door, gate.LIVE, {"host": "evil.example"})[0] == 403

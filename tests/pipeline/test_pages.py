@@ -52,3 +52,14 @@ def test_pages__open_by_a_link_once(api, tmp_path):
     assert "a link works once" in said and "Dashboard" not in said
     said = browse(api.removesuffix("/api"), "--dump-dom", f"--user-data-dir={tmp_path / 'second'}")
     assert "Dashboard" not in said and "Login" in said
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
+def test_pages__curves_are_followed_by_themselves(api, tmp_path):
+    toy.flow(toy.make(tmp_path / "toy", second=2), PREFECT_API_URL=api)
+    said = browse(pages(api, "/live"), "--dump-dom", f"--user-data-dir={tmp_path / 'browser'}")
+    assert "<h2>second@s01</h2><p>epoch 2/2: loss 0.1</p>" in said
+    assert 'alt="curves of second@s01"' in said and 'src="data:image/svg+xml;base64,' in said
+    said = browse(f"{api.removesuffix('/api')}/live", "--dump-dom", f"--user-data-dir={tmp_path / 'other'}")
+    assert "open it by a link that" in said and "second@" not in said

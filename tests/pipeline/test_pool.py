@@ -3,10 +3,13 @@
 import subprocess
 import sys
 import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
-from pipeline import graph, pool
+from pipeline import graph, pool, server
 from tests.pipeline import dying, toy
 
 
@@ -61,9 +64,39 @@ def test_worker__needs_a_remote_and_a_server(tmp_path, monkeypatch):
     assert said.startswith("error: no Prefect server is named: set PREFECT_API_URL")
 
 
+class Server:
+    """One that hands out logs as Prefect's does: those at or after a moment, so many at once."""
+
+    def __init__(self):
+        self.logs = []
+
+    def write(self, seconds, message):
+        moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+        self.logs.append(SimpleNamespace(id=uuid.uuid4(), timestamp=moment, message=message))
+
+    def read_logs(self, wanted, limit, offset, sort):
+        after = wanted.timestamp.after_ if wanted.timestamp else None
+        found = [log for log in self.logs if after is None or log.timestamp >= after]
+        return sorted(found, key=lambda log: log.timestamp)[offset : offset + limit]
+
+
+def test_said__every_line_once_also_those_that_come_late(monkeypatch):
+    monkeypatch.setattr(pool, "LOGS_AT_ONCE", 3)
+    server, heard = Server(), []
+    said = pool.Said(server, uuid.uuid4())
+    assert said.news() == []
+    for moment in range(60):
+        for line in range(moment % 5):
+            server.write(moment, f"{moment} {line}")
+        if moment > 10:
+            server.write(moment - 5, f"{moment} late\nin two lines")
+        heard += said.news()
+    assert sorted(heard) == sorted(line for log in server.logs for line in log.message.splitlines())
+
+
 @pytest.mark.slow
 def test_workers__two_clones_share_the_stages(api, tmp_path):
-    owner = toy.make(tmp_path / "owner", first=2, second=1, seconds=4)
+    owner = toy.make(tmp_path / "owner", 2, 1, seconds=4, then={"first": 'echo "epoch 1/1: loss 0.5"'})
     remote = str(tmp_path / "remote")
     toy.run(owner, "dvc", "remote", "add", "--local", "--default", "team", remote)
     environment = toy.ENVIRONMENT | {"PREFECT_API_URL": api, "TOY_MARK": str(tmp_path)}
@@ -78,6 +111,14 @@ def test_workers__two_clones_share_the_stages(api, tmp_path):
         said = toy.flow(owner, "--workers", "first", PREFECT_API_URL=api, timeout=400)
         assert "Completed: 3 ran" in said
         logs = said.splitlines()
+        # What the worker says is seen here, while it says it.
+        (told,) = [i for i, line in enumerate(logs) if "'first@f1' - epoch 1/1: loss 0.5" in line]
+        assert told < next(i for i, line in enumerate(logs) if "'first@f1' - worker: ran" in line)
+        run = server.call(
+            api, "/flow_runs/filter", {"sort": "START_TIME_DESC", "flows": {"name": {"any_": ["polygrain"]}}}
+        )[0]
+        made = server.call(api, "/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [run["id"]]}}})
+        assert {"progress-first-f1", "curves-first-f1"} <= {artifact["key"] for artifact in made}
         places = {
             stage: next(line for line in logs if f"'{stage}' - worker: ran" in line)
             for stage in ("first@f0", "first@f1")

@@ -2,6 +2,7 @@
 
 import http.server
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -111,8 +112,33 @@ def test_start__one_that_ends_at_once_shows_its_log(tmp_path, monkeypatch):
     monkeypatch.setattr(server.sys, "executable", str(tmp_path / "python"))
     (tmp_path / "python").write_text("#!/bin/sh\necho the reason; exit 1\n")
     (tmp_path / "python").chmod(0o755)
-    with pytest.raises(ValueError, match=r"did not start; .*server.log ends with:\nthe reason"):
+    with pytest.raises(ValueError, match=r"did not start, it ended with 1; .*server.log ends with:\nthe reason"):
         server.start(tmp_path, server.free_port())
+
+
+class Alive:
+    """A server's process that goes on."""
+
+    def poll(self):
+        return None
+
+
+def test_wait_for__a_slow_server_is_waited_for_and_it_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(server, "SECONDS_BETWEEN_WORDS", 0)
+    answers = iter([False, False, True])
+    server.wait_for(Alive(), lambda: next(answers), tmp_path / "log")
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert re.fullmatch(
+        r"Waiting for the Prefect server to answer, 0 s so far \(load \d+ on \d+ cores; .*log\)", said[0]
+    )
+
+
+def test_wait_for__not_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "START_SECONDS", 0)
+    (tmp_path / "log").write_text("what it did last\n")
+    with pytest.raises(ValueError, match=r"did not start, no answer in 0 minutes; .*log ends with:\nwhat it did last"):
+        server.wait_for(Alive(), lambda: False, tmp_path / "log")
 
 
 def test_settings__nothing_is_reported_and_nothing_listens_outside():

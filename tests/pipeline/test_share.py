@@ -1,11 +1,15 @@
 """Results go to the team and come back: a second clone runs nothing and has the same bytes."""
 
+import os
+import re
 import shutil
 import subprocess
 import sys
+import termios
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -116,6 +120,42 @@ def test_fetch__partial_work_brings_only_what_it_reads(owner, tmp_path):
     said = toy.run(second, "dvc", "repro", "--allow-missing", "second@s03")
     assert ran(said) == ["Running stage 'second@s03':"]
     assert (second / "data/first/f1").exists() and not (second / "data/first/f0").exists()
+
+
+def on_a_terminal(folder: Path, *arguments: str) -> tuple[str, str]:
+    """What a call writes, and what its user sees of it meanwhile."""
+    ours, terminal = os.openpty()
+    termios.tcsetwinsize(terminal, (40, 160))
+    command = [sys.executable, "-m", "polygrain", *arguments]
+    with subprocess.Popen(
+        command, cwd=folder, env=toy.ENVIRONMENT | {"TERM": "xterm"}, stdout=subprocess.PIPE, stderr=terminal, text=True
+    ) as process:
+        os.close(terminal)
+        seen = b""
+        with suppress(OSError):  # Linux's word for a terminal that nobody writes to any more
+            while part := os.read(ours, 4096):
+                seen += part
+        said = process.stdout.read()
+    os.close(ours)
+    assert process.returncode == 0
+    return said, seen.decode(errors="replace")
+
+
+@pytest.mark.slow
+def test_exchange__dvcs_progress_is_seen_on_a_terminal_only(owner, tmp_path):
+    second = clone(owner, "second")
+    url = f"--remote={tmp_path / 'remote'}"
+    said, seen = on_a_terminal(owner, "share", url)
+    assert said.startswith("The results of 8 of 8 stages are on the remote") and "Pushing" in seen
+    said, seen = on_a_terminal(second, "fetch", url)
+    assert said.startswith("All 8 stages are up to date")
+    assert re.search(r"Fetching from team.*\d+/\d+", seen)
+    assert call(owner, "share") == "The results of 8 of 8 stages are on the remote 'team'.\n"
+
+
+def test_reason__what_a_terminal_has_shown_is_not_said_again():
+    done = subprocess.CompletedProcess([], 1, "", None)
+    assert share.reason(done) == "dvc says above what went wrong"
 
 
 def test_push__without_a_remote_says_what_to_give(tmp_path, monkeypatch):

@@ -32,11 +32,13 @@ def test_commands__one_for_each_file():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help__says_what_it_does_and_shows_an_example_that_is_a_right_line(name):
     said = CliRunner().invoke(command.app, [name, "--help"]).output
-    (example,) = re.findall(r"^ *Example: polygrain (.*(?:\n {2,}\S.*)*)", said, re.M)
-    words = shlex.split(example)
-    assert words[0] == name
-    found = get_command(command.app).commands[name]
-    found.make_context(name, words[1:])  # refuses words that the command does not take
+    examples = re.findall(r"^ *Example: polygrain (.*(?:\n {2,}\S.*)*)", said, re.M)
+    assert examples
+    for example in examples:
+        words = shlex.split(example)
+        assert words[0] == name
+        found = get_command(command.app).commands[name]
+        found.make_context(name, words[1:])  # refuses words that the command does not take
 
 
 def test_help__of_a_wrong_word_exits_with_2_and_of_nothing_lists_the_commands():

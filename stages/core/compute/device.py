@@ -1,7 +1,7 @@
 """Where and in which precision a model runs."""
 
 import os
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Literal
 
 import numpy as np
@@ -38,3 +38,9 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     """Matrix products in bfloat16 or float32; `auto` takes bfloat16 where the hardware has it."""
     enabled = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+
+
+def uncast(device: torch.device) -> AbstractContextManager[None]:
+    """Matrix products in the type of what they get, also within `autocast`; for what bfloat16 would make too coarse."""
+    known = torch.amp.is_autocast_available(device.type)  # not of `meta`, where a model is built without values
+    return torch.autocast(device.type, enabled=False) if known else nullcontext()

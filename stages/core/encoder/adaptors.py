@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from stages.core.compute.device import uncast
 from stages.core.encoder.config import Attention, Fusion
 
 
@@ -41,9 +42,10 @@ class Adaptors(nn.Module):
         self.weights: Float[Tensor, "batch adaptor"] | None = None
 
     def pool(self, tokens: Tensor) -> Tensor:
-        """`batch token ...` to `batch ...`."""
+        """`batch token ...` to `batch ...`, in float32."""
         kept = tokens if self.attention.class_token else tokens[:, self.prefix :]
-        return kept.mean(1) if self.attention.pooling == "mean" else kept.sum(1)
+        pooled = kept.mean if self.attention.pooling == "mean" else kept.sum
+        return pooled(1, dtype=torch.float32)
 
     def attend(
         self, h: Float[Tensor, "batch token dim"], hidden: Float[Tensor, "batch token adaptor width"]
@@ -51,17 +53,24 @@ class Adaptors(nn.Module):
         """The weights alpha of each image (Eq. 3): softmax over i of <Q h, K b_i(h)> / sqrt(D), token means.
 
         The branch y that Algorithm 1 adds to every key is common to all adaptors and drops out of the softmax.
+        float32 whatever the model is, also under autocast: the logits of near adaptors differ by little.
         """
         if self.fusion == "average":
-            logits = h.new_zeros(len(h), self.count, dtype=torch.float32)
+            logits = h.new_zeros(h.shape[0], self.count, dtype=torch.float32)  # len() would fix an exported batch
         else:
-            kept = h.shape[1] - (0 if self.attention.class_token else self.prefix)
-            bias = self.up_bias * (kept if self.attention.pooling == "sum" else 1)
-            bottlenecks = torch.einsum("bnw,nwd->bnd", self.pool(hidden), self.up.to(hidden.dtype)) + bias
-            keys, queries = self.key(bottlenecks), self.query(self.pool(h))
-            logits = torch.einsum("bnd,bd->bn", keys.float(), queries.float())
-            logits = logits / self.dim**0.5 if self.attention.scaled else logits
+            with uncast(h.device):
+                logits = self.compare(self.pool(h), self.pool(hidden), h.shape[1])
         return logits.masked_fill(self.masked, -torch.inf).softmax(1)
+
+    def compare(
+        self, h: Float[Tensor, "batch dim"], hidden: Float[Tensor, "batch adaptor width"], tokens: int
+    ) -> Float[Tensor, "batch adaptor"]:
+        """The logits of the attention, from the pooled output of the block and the pooled hidden units."""
+        kept = tokens - (0 if self.attention.class_token else self.prefix)
+        bias = self.up_bias.float() * (kept if self.attention.pooling == "sum" else 1)
+        bottlenecks = torch.einsum("bnw,nwd->bnd", hidden, self.up.float()) + bias
+        logits = torch.einsum("bnd,bd->bn", in_float32(self.key, bottlenecks), in_float32(self.query, h))
+        return logits / self.dim**0.5 if self.attention.scaled else logits
 
     @torch.no_grad()
     def scale(self, strength: float) -> None:
@@ -81,12 +90,18 @@ class Adaptors(nn.Module):
         hidden = nn.functional.gelu(self.down(h)).unflatten(2, (self.count, self.width))
         if self.count > 1:
             alpha = self.attend(h, hidden)
-            self.weights = alpha.detach()
+            if not torch.compiler.is_exporting():
+                self.weights = alpha.detach()
             hidden = hidden * alpha.to(hidden.dtype)[:, None, :, None]
-            bias = alpha @ self.up_bias
+            bias = alpha.to(self.up_bias.dtype) @ self.up_bias
         else:
             bias = self.up_bias
         return h + hidden.flatten(2) @ self.up.flatten(0, 1).to(hidden.dtype) + bias[:, None].to(h.dtype)
+
+
+def in_float32(linear: nn.Linear, x: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows out"]:
+    """What `linear` makes of float32 `x`, computed in float32 whatever type its own parameters have."""
+    return nn.functional.linear(x, linear.weight.float(), None if linear.bias is None else linear.bias.float())
 
 
 class AdaptedBlock(nn.Module):

@@ -13,7 +13,8 @@ from jaxtyping import Float, Num
 from PIL import Image
 from torch import Tensor, nn
 
-from stages.core.encoder.adaptors import AdaptedBlock, Adaptors
+from stages.core.compute.device import uncast
+from stages.core.encoder.adaptors import AdaptedBlock, Adaptors, in_float32
 from stages.core.encoder.config import AdaptorConfig, Config, read_config
 from stages.core.encoder.networks import block_dims, build_backbone, residual_blocks
 from stages.core.encoder.weights import load_module
@@ -116,7 +117,9 @@ class Model(nn.Module):
             side = [self.config.side] * 2
             mode = self.config.interpolation
             x = nn.functional.interpolate(x, side, mode=mode, antialias=True, align_corners=False).clamp(0, 1)
-        tokens = self.backbone.forward_features((x - self.mean) / self.std)
+        # `model.half()` and its like change the network; an image is prepared in float32 all the same.
+        kind = next(self.backbone.parameters()).dtype
+        tokens = self.backbone.forward_features(((x - self.mean) / self.std).to(kind))
         if getattr(self.backbone, "cls_token", None) is not None:
             return tokens[:, 0]
         return self.backbone.forward_head(tokens, pre_logits=True)
@@ -127,7 +130,10 @@ class Model(nn.Module):
         if self.config.mirrored:
             mirrored = nn.functional.normalize(self.features(images.flip(3)).float(), dim=1)
             embeddings = nn.functional.normalize(embeddings + mirrored, dim=1)
-        return nn.functional.normalize(self.reduction(embeddings), dim=1) if self.config.reduced else embeddings
+        if not self.config.reduced:
+            return embeddings
+        with uncast(embeddings.device):
+            return nn.functional.normalize(in_float32(self.reduction, embeddings), dim=1)
 
     @torch.no_grad()
     def attention(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch layer adaptor"]:

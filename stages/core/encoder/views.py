@@ -38,19 +38,30 @@ def centre_crop(pixels: UInt8[Tensor, "batch y x channel"], size: int) -> Float[
 
 
 def augment(
-    pixels: UInt8[Tensor, "batch y x channel"], size: int, params: Augmentation, generator: torch.Generator
+    pixels: UInt8[Tensor, "batch y x channel"],
+    size: int,
+    params: Augmentation,
+    generator: torch.Generator,
+    ratio: float = 1.0,
 ) -> Float[Tensor, "batch 3 size size"]:
-    """One random view of each image, in 0..1. The generator lives on the CPU, so every device draws the same views."""
-    images = crop_and_flip(pixels, size, params, generator)
+    """One random view of each image, in 0..1. The generator lives on the CPU, so every device draws the same views.
+
+    `ratio` is the largest of a crop's sides to each other, before it is squeezed to a square; 1: squares.
+    """
+    images = crop_and_flip(pixels, size, params, generator, ratio)
     images = thicken(images, params, generator) if params.stroke else images
     images = change_colours(images, params, generator)
     return blur(images, params, generator) if params.blur else images
 
 
 def crop_and_flip(
-    pixels: UInt8[Tensor, "batch y x channel"], size: int, params: Augmentation, generator: torch.Generator
+    pixels: UInt8[Tensor, "batch y x channel"],
+    size: int,
+    params: Augmentation,
+    generator: torch.Generator,
+    ratio: float = 1.0,
 ) -> Float[Tensor, "batch 3 size size"]:
-    """A square crop of random area, place and angle, resampled bilinearly to size x size in one pass over the image."""
+    """A crop of random area, ratio, place and angle, resampled bilinearly to size x size in one pass over the image."""
     if params.smallest_crop == 1 and params.flip == 0 and params.turn == 0:
         return centre_crop(pixels, size)
     batch = len(pixels)
@@ -58,16 +69,31 @@ def crop_and_flip(
     side = (params.smallest_crop + (1 - params.smallest_crop) * area).sqrt()
     angle = (2 * turn - 1) * math.radians(params.turn)
     sign = torch.where(mirror < params.flip, -1.0, 1.0)
+    width, height = stretch(side, ratio, generator)
     theta = torch.zeros(batch, 2, 3)
-    theta[:, 0, 0] = sign * side * angle.cos()
-    theta[:, 0, 1] = -side * angle.sin()
-    theta[:, 1, 0] = sign * side * angle.sin()
-    theta[:, 1, 1] = side * angle.cos()
-    theta[:, 0, 2] = (2 * left - 1) * (1 - side)
-    theta[:, 1, 2] = (2 * top - 1) * (1 - side)
+    theta[:, 0, 0] = sign * width * angle.cos()
+    theta[:, 0, 1] = -height * angle.sin()
+    theta[:, 1, 0] = sign * width * angle.sin()
+    theta[:, 1, 1] = height * angle.cos()
+    theta[:, 0, 2] = (2 * left - 1) * (1 - width)
+    theta[:, 1, 2] = (2 * top - 1) * (1 - height)
     images = pixels.permute(0, 3, 1, 2).float() / 255
     grid = functional.affine_grid(theta.to(images.device), [batch, 3, size, size], align_corners=False)
     return functional.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+def stretch(
+    side: Float[Tensor, " batch"], ratio: float, generator: torch.Generator
+) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    """Width and height of crops of the area side^2, as parts of the image; nothing is drawn for a ratio of 1.
+
+    Their ratio is uniform in its logarithm from 1 / ratio to ratio, or as far as such an area fits into the image.
+    """
+    if ratio == 1:
+        return side, side
+    widest = (-2 * side.log()).clamp(max=math.log(ratio))
+    root = (0.5 * widest * (2 * torch.rand(len(side), generator=generator) - 1)).exp()
+    return side * root, side / root
 
 
 def thicken(

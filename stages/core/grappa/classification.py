@@ -26,6 +26,18 @@ class ClassifierSettings(AdamSettings):
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 
 
+def build_optimizer(trained: nn.ModuleDict, params: AdamSettings) -> torch.optim.Adam:
+    """Adam for all of `trained`, the entry `classifier` without decay.
+
+    Only the direction of a class counts in a cosine, so decay says nothing about it. And Adam divides a gradient by its
+    size: a class that few images pull at would lose its start to the decay within an epoch, entry by entry.
+    """
+    classifier = list(trained["classifier"].parameters())
+    others = [p for name, part in trained.items() if name != "classifier" for p in part.parameters()]
+    groups = [{"params": others}, {"params": classifier, "weight_decay": 0.0}]
+    return torch.optim.Adam(groups, params.learning_rate, weight_decay=params.weight_decay)
+
+
 def train(
     model: Model,
     parts: nn.Module,
@@ -46,7 +58,7 @@ def train(
     classifier = nn.ParameterList([nn.Parameter(start.clone())])
     trained = nn.ModuleDict({"adaptors": parts, "classifier": classifier}).requires_grad_(True).to(where)
     model.to(where)
-    optimizer = torch.optim.Adam(trained.parameters(), params.learning_rate, weight_decay=params.weight_decay)
+    optimizer = build_optimizer(trained, params)
 
     def read(batch: Tensor) -> Tensor:
         return device.staged(pixels[rows[batch].numpy()], where)

@@ -8,10 +8,13 @@ from stages.core.encoder.config import AdaptorConfig, Attention
 from stages.core.encoder.model import Model
 
 
-def insert_random(model: Model, count: int, width: int, attention: Attention, std: float, seed: int) -> nn.ModuleList:
+def insert_random(
+    model: Model, count: int, width: int, attention: Attention, std: float, seed: int, up_std: float = 0.0
+) -> nn.ModuleList:
     """Inserts `count` near-identity sets, fused by attention if there are several; returns all of them, layer by layer.
 
-    `std` is that of Q and K.
+    `std` is that of Q and K, `up_std` of the up-projections. What LARS trains must not start at zero: it would take the
+    first gradients as they are, and by the size that these give, scale of the loss and all, every later step is measured.
     """
     torch.manual_seed(seed)  # nn.Linear draws from the global generator; nothing else here does
     names = [f"random{i + 1}" for i in range(count)]
@@ -21,4 +24,5 @@ def insert_random(model: Model, count: int, width: int, attention: Attention, st
     generator = torch.Generator().manual_seed(seed)
     for layer in model.adaptors:
         start_attention(layer, generator, std)
+        nn.init.normal_(layer.up, 0, up_std, generator=generator)
     return nn.ModuleList(model.adaptors)

@@ -65,12 +65,15 @@ def build_projector(dim: int, widths: list[int]) -> nn.Sequential:
 
 
 def build_optimizer(trained: nn.Module, params: TwinSettings) -> Lars:
-    """LARS as Barlow Twins uses it: no decay and no layer-wise rate for biases and norms."""
+    """LARS as Barlow Twins uses it: no decay and no layer-wise rate for biases and norms.
+
+    All others have a layer-wise rate whatever the decay is; timm's LARS would be plain SGD at a decay of 0.
+    """
     # The biases of several adaptors are the rows of one array, so the number of dimensions does not tell a bias.
     plain = {name for name, p in trained.named_parameters() if name.endswith("bias") or p.ndim <= 1}
     weights = [p for name, p in trained.named_parameters() if name not in plain]
     others = [p for name, p in trained.named_parameters() if name in plain]
-    groups = [{"params": weights}, {"params": others, "weight_decay": 0.0}]
+    groups = [{"params": weights, "always_adapt": True}, {"params": others, "weight_decay": 0.0}]
     rate = params.learning_rate * params.batch / 256
     return Lars(groups, lr=rate, momentum=0.9, weight_decay=params.weight_decay, trust_coeff=1e-3)
 

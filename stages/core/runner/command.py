@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from stages.core.compute import processes
 from stages.core.runner import compose, document, lists, merging, schema, words
@@ -209,7 +209,7 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
             offered["params"] = params.model_validate(values[stage])
         for name, key in borrowed.items():
             section, _, own = key.partition(".")
-            offered[name] = wanted[name].annotation.model_validate(values[section][own])
+            offered[name] = TypeAdapter(wanted[name].annotation).validate_python(values[section][own])
         items = [value for value in arguments.values() if isinstance(value, str)]
         log.info("%s: from %s", "@".join([stage, *items[:1]]), ", ".join(map(str, list_inputs(arguments))))
         with writing("what was finished before is kept"):

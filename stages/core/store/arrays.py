@@ -34,7 +34,7 @@ class Declaration:
 ARRAYS = {
     "pixels": Declaration(("image", "y", "x", "channel"), ("uint8",), 1, "square RGB images"),
     "features": Declaration(
-        ("image", "dim"), ("float16", "float32"), 256, "embeddings of the frozen encoder, unit length"
+        ("image", "dim"), ("float16", "float32"), 256, "embeddings of the frozen encoder, unit length if so set"
     ),
     "descriptors": Declaration(
         ("image", "dim"), ("float32",), 64, "layers of a frozen network, each of unit length, side by side"

@@ -1,9 +1,12 @@
 """An image as the square that is stored: upright, in RGB, on white."""
 
+from typing import Literal
+
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageOps
 
+Shape = Literal["crop", "squash"]
 # What Pillow multiplies grey values of 2 and 4 bits by.
 PACKED = {"L;2": 85, "L;4": 17}
 
@@ -12,10 +15,13 @@ class Unreadable(ValueError):
     """An image that is left out; the message is the reason, without the file's name."""
 
 
-def square(image: Image.Image, size: int) -> UInt8[np.ndarray, "size size 3"]:
-    """The centre square of an opened image, upright, in RGB, scaled to `size`."""
+def square(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.ndarray, "size size 3"]:
+    """The centre square of an opened image, upright, in RGB, scaled to `size`; `squash`: all of it, as a square."""
     scale_key(image)
     image = on_white(ImageOps.exif_transpose(image))
+    if shape == "squash":
+        # Reduced first by whole factors: a strip, scaled along one axis and then the other, would take gigabytes.
+        return np.asarray(image.resize((size, size), Image.Resampling.LANCZOS, reducing_gap=3))
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
     # Only the square is scaled: a strip of 1 x 80,000,000 pixels, scaled by its short side, would take gigabytes.

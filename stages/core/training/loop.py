@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from stages.core.compute import processes
 from stages.core.compute.ahead import ahead
-from stages.core.runner.progress import progress
+from stages.core.runner.progress import Course
 from stages.core.runner.schema import MOST_BATCH, Decay, Epochs, Rate, Section, Warmup
 from stages.core.training import checkpoint
 
@@ -35,7 +36,7 @@ class AdamSettings(Section):
     epochs: Epochs = Field(description="epochs over the training images (the most, where the best one is kept)")
     batch: int = Field(ge=2, le=MOST_BATCH, description="images of a batch")
     learning_rate: Rate = Field(description="of Adam, at its highest")
-    weight_decay: Decay = Field(description="Adam's own (coupled) decay")
+    weight_decay: Decay = Field(description="Adam's own (coupled) decay; a throw-away classifier has none")
     warmup: Warmup = Field(description="epochs in which the rate rises to its full value")
 
 
@@ -107,13 +108,17 @@ def fit(
     """
     rates = [group["lr"] for group in optimizer.param_groups]
     history = checkpoint.resume(folder, trained, optimizer)
+    count = len(batches(loader.count, loader.batch, torch.Generator()))
+    course = Course("epoch", count, "batch", schedule.epochs, len(history))
+    for row in history:
+        log.info("%s", course.line(int(row["epoch"]) - 1, values=values_of(row)))
     for epoch in range(len(history), schedule.epochs):
         generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
         read = loader.prepare(epoch)
         totals: dict[str, Tensor] = {}
         pieces = batches(loader.count, loader.batch, generator)
-        shown = progress(ahead(pieces, read), f"epoch {epoch + 1}/{schedule.epochs}", len(pieces), unit="batch")
-        for i, (rows, content) in enumerate(shown):
+        measure = partial(means, totals, count)
+        for i, (rows, content) in enumerate(course.over(ahead(pieces, read), epoch, measure)):
             factor = schedule.factor(epoch + i / len(pieces))
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
@@ -136,12 +141,21 @@ def fit(
                 checkpoint.save_best(folder, trained)
         if processes.rank() == 0:
             checkpoint.save(folder, trained, optimizer, history)
-        shown_values = ", ".join(f"{name} {value:.4f}" for name, value in history[-1].items() if name != "epoch")
-        log.info("epoch %d/%d: %s", epoch + 1, schedule.epochs, shown_values)
+        log.info("%s", course.line(epoch, values=values_of(history[-1])))
     if watch is not None:
         processes.wait()
         checkpoint.load_best(folder, trained)
     return history
+
+
+def means(totals: dict[str, Tensor], count: int, done: int) -> dict[str, float]:
+    """The means after `done` of `count` batches; what other processes add is taken to be like this one's part."""
+    return {name: float(total) * processes.count() * count / done for name, total in totals.items()}
+
+
+def values_of(row: dict[str, int | float]) -> dict[str, int | float]:
+    """What an epoch measured."""
+    return {name: value for name, value in row.items() if name != "epoch"}
 
 
 def best(history: list[dict[str, int | float]]) -> int:

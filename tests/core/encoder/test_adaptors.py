@@ -133,6 +133,46 @@ def test_attend__each_option_as_written_out(x, change):
     assert expected.std() > 0.01
 
 
+KINDS = [torch.float16, torch.bfloat16, torch.float64]
+
+
+@pytest.mark.parametrize("change", [{}, {"pooling": "sum"}, {"bias": True}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_attend__is_float32_whatever_the_model_is(x, kind, change):
+    sets = [trained_set(seed) for seed in range(3)]
+    (layer,) = fuse(sets, "attention", torch.Generator().manual_seed(2), std=0.5, attention=Attention(**change))
+    layer.to(kind)
+    x = x.to(kind)
+    hidden = nn.functional.gelu(layer.down(x)).unflatten(2, (3, WIDTH))
+    weights = layer.attend(x, hidden)
+    assert weights.dtype == torch.float32
+    # the same numbers, held in float32, must give the same weights
+    torch.testing.assert_close(layer.float().attend(x.float(), hidden.float()), weights, rtol=1e-5, atol=1e-6)
+    assert weights.std() > 0.05
+
+
+@pytest.mark.parametrize("fusion", ["average", "attention"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_forward__keeps_the_type_of_the_model(x, kind, fusion):
+    sets = [trained_set(seed) for seed in range(3)]
+    (layer,) = fuse(sets, fusion, torch.Generator().manual_seed(2), std=0.5)
+    expected = layer(x)
+    adapted = layer.to(kind)(x.to(kind))
+    assert adapted.dtype == kind
+    torch.testing.assert_close(adapted.float(), expected, rtol=0.05, atol=0.1 if kind == torch.bfloat16 else 0.02)
+
+
+def test_attend__autocast_leaves_it_in_float32(x):
+    sets = [trained_set(seed) for seed in range(3)]
+    (layer,) = fuse(sets, "attention", torch.Generator().manual_seed(2), std=0.5)
+    hidden = nn.functional.gelu(layer.down(x)).unflatten(2, (3, WIDTH))
+    plain = layer.attend(x, hidden)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(layer.attend(x, hidden), plain)
+        layer(x)
+    torch.testing.assert_close(layer.weights, plain, rtol=0.05, atol=0.01)  # the hidden units are bfloat16's
+
+
 def test_adapted_block__a_feature_map_is_a_list_of_tokens():
     (layer,) = trained_set(1)
     maps = torch.randn(BATCH, DIM, 2, 3, generator=torch.Generator().manual_seed(0))

@@ -66,6 +66,25 @@ def test_forward__embeddings_have_unit_length_and_uint8_equals_floats(encoder, i
     torch.testing.assert_close(encoder(images.float() / 255), embeddings)
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_forward__a_model_of_another_type_gives_nearly_the_same_embeddings(fused, images, kind):
+    fused.reduce(torch.randn(8, 24, generator=torch.Generator().manual_seed(3)), torch.zeros(8))
+    expected = fused(images)
+    embeddings = fused.to(kind)(images)
+    assert embeddings.dtype == torch.float32
+    assert (embeddings * expected).sum(1).min() > 0.999
+
+
+def test_forward__is_float32_under_autocast(fused, images):
+    fused.reduce(torch.randn(8, 24, generator=torch.Generator().manual_seed(3)), torch.zeros(8))
+    expected = fused(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        embeddings = fused(images)
+    assert embeddings.dtype == torch.float32
+    assert (embeddings * expected).sum(1).min() > 0.999
+    torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(5))
+
+
 def test_features__are_the_class_token_after_the_last_norm(encoder, images):
     x = (images.float() / 255 - encoder.mean) / encoder.std
     backbone = encoder.backbone

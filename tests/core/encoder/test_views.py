@@ -60,6 +60,25 @@ def test_crop_and_flip__keeps_at_least_the_smallest_area():
     assert widths.min() > 47 and widths.max() < 100 and widths.std() > 5
 
 
+def test_crop_and_flip__crops_have_the_ratios_and_areas_asked_for():
+    """The red ramp runs along x, the green one along y: they tell how much of each a crop spans."""
+    ramp = torch.zeros(400, 100, 100, 3, dtype=torch.uint8)
+    ramp[..., 0], ramp[..., 1] = torch.arange(100), torch.arange(100)[:, None]
+    views = 255 * crop_and_flip(ramp, 50, params(smallest_crop=0.25), draw(), ratio=4 / 3)
+    width, height = (views[:, 0, 0, -1] - views[:, 0, 0, 0]) / 98, (views[:, 1, -1, 0] - views[:, 1, 0, 0]) / 98
+    ratios = width / height
+    assert 0.74 < ratios.min() < 0.78 and 1.28 < ratios.max() < 1.35 and abs(ratios.log().mean()) < 0.03
+    areas = width * height
+    assert 0.24 < areas.min() < 0.27 and 0.9 < areas.max() < 1.02 and width.max() < 1.01 and height.max() < 1.01
+
+
+def test_crop_and_flip__a_ratio_of_1_draws_nothing_more(pixels):
+    one, other = draw(), draw()
+    plain = crop_and_flip(pixels, 16, params(smallest_crop=0.3), one)
+    assert torch.equal(plain, crop_and_flip(pixels, 16, params(smallest_crop=0.3), other, ratio=1.0))
+    assert torch.equal(one.get_state(), other.get_state())
+
+
 def test_thicken__equals_one_pixel_at_a_time(pixels):
     images = centre_crop(pixels, 16)
     drawn = 1.6 * (2 * torch.rand(6, 1, 1, 1, generator=draw(4)) - 1)

@@ -1,7 +1,8 @@
 import torch
 
 from stages.core.encoder.model import load
-from stages.core.grappa.classification import ClassifierSettings, class_means, train
+from stages.core.grappa.classification import ClassifierSettings, build_optimizer, class_means, train
+from stages.core.losses.norm_softmax import norm_softmax
 from stages.core.store import arrays
 from tests.helpers.settings import classifier
 from tests.helpers.small import write_encoder, write_images
@@ -12,6 +13,41 @@ SETTINGS = ClassifierSettings(**classifier(epochs=6, learning_rate=0.001))
 def test_class_means__of_each_class():
     x = torch.tensor([[1.0, 0.0], [3.0, 2.0], [5.0, 5.0]])
     assert torch.equal(class_means(x, torch.tensor([0, 0, 1])), torch.tensor([[2.0, 1.0], [5.0, 5.0]]))
+
+
+DECAYING = ClassifierSettings(**classifier(learning_rate=0.001, weight_decay=0.001))
+
+
+def after_one_epoch(embeddings, decay):
+    """The share of rows told apart by a classifier that began at them, after an epoch of Adam in pairs."""
+    classifier = torch.nn.ParameterList([torch.nn.Parameter(embeddings.clone())])
+    optimizer = build_optimizer(torch.nn.ModuleDict({"classifier": classifier}), DECAYING)
+    optimizer.param_groups[1]["weight_decay"] += decay
+    for rows in torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(1)).split(2):
+        loss, _ = norm_softmax(embeddings[rows], classifier[0], rows, 23.0)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+    return norm_softmax(embeddings, classifier[0].detach(), torch.arange(len(embeddings)), 23.0)[1].item()
+
+
+def test_build_optimizer__decay_does_not_erase_where_a_fine_classifier_began():
+    """A class for each image, as at the finest granularity: the coupled decay that Adam has would undo the start."""
+    generator = torch.Generator().manual_seed(0)
+    embeddings = torch.randn(800, 64, generator=generator) + torch.randn(64, generator=generator)
+    embeddings = torch.nn.functional.normalize(embeddings, dim=1)
+    assert after_one_epoch(embeddings, 0.0) > 0.99
+    assert after_one_epoch(embeddings, DECAYING.weight_decay) < 0.93  # what this guards against
+
+
+def test_build_optimizer__all_else_decays():
+    trained = torch.nn.ModuleDict(
+        {"adaptors": torch.nn.Linear(2, 2), "classifier": torch.nn.ParameterList([torch.ones(3, 2)])}
+    )
+    optimizer = build_optimizer(trained, DECAYING)
+    others, kept = optimizer.param_groups
+    assert [group["weight_decay"] for group in (others, kept)] == [0.001, 0.0]
+    assert kept["params"] == [trained["classifier"][0]] and len(others["params"]) == 2
 
 
 def test_train__a_whole_encoder_learns_and_only_what_is_given_changes(tmp_path):

@@ -24,6 +24,15 @@ def test_insert_random__near_identity_and_reproducible(count, fusion):
     assert not torch.equal(*[layer.down.weight for layer in parts])
 
 
+def test_insert_random__starts_small_where_it_must_not_start_at_zero():
+    small, zero = (insert_random(Model(CONFIG), 2, 4, Attention(), 0.02, seed=7, up_std=std) for std in (0.01, 0.0))
+    ups = torch.stack([layer.up for layer in small])
+    assert 0.008 < ups.std() < 0.012 and not torch.equal(ups[0], ups[1])
+    assert all(torch.equal(layer.up, torch.zeros_like(layer.up)) for layer in zero)
+    # Q and K are those of a start at zero in the first layer, where nothing was drawn before them.
+    assert torch.equal(small[0].query.weight, zero[0].query.weight)
+
+
 def test_insert_random__attends_as_it_is_told():
     attention = Attention(class_token=False, pooling="sum", scaled=False, bias=True)
     model = Model(CONFIG)

@@ -31,6 +31,16 @@ def test_build_optimizer__norms_have_neither_decay_nor_adaptation():
     torch.testing.assert_close(module[0].weight, before[0] - rate * gradient, rtol=1e-3, atol=1e-7)
 
 
+def test_build_optimizer__without_decay_the_step_still_follows_the_size_of_a_matrix():
+    module = torch.nn.Linear(4, 4, bias=False)
+    optimizer = twins.build_optimizer(module, twins.Pairs(**pairs(batch=256, learning_rate=0.5, weight_decay=0.0)))
+    before = module.weight.detach().clone()
+    module.weight.grad = torch.full_like(before, 1000.0)
+    optimizer.step()
+    moved = (module.weight.detach() - before).norm()
+    torch.testing.assert_close(moved, 0.5 * 1e-3 * before.norm(), rtol=1e-3, atol=0)
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_build_optimizer__neither_have_the_biases_of_adaptors(count):
     layer = Adaptors(8, 4, count, "average" if count == 1 else "attention", Attention(bias=True))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.gsp.ensemble import class_means, combinations, combine, summary_of, transfer
+from stages.core.gsp.ensemble import average, class_means, combinations, combine, summary_of, transfer
 
 
 def world(seed=0, classes=10, linked=True):
@@ -51,9 +51,13 @@ def test_combine__means_and_rows_of_unit_length():
     parts = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in parts]
     joined = combine(parts)
     mean = (parts[0] + parts[1] + parts[2]) / 3
-    assert np.allclose(joined["mean"], mean / np.linalg.norm(mean, axis=1, keepdims=True), atol=1e-6)
+    assert np.allclose(joined["mean_vector"], mean / np.linalg.norm(mean, axis=1, keepdims=True), atol=1e-6)
     assert joined["concat"].shape == (5, 12)
     assert np.allclose(joined["concat"] @ joined["concat"].T, sum(x @ x.T for x in parts) / 3, atol=1e-6)
+
+
+def test_average__of_each_metric():
+    assert average([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 2.0}]) == {"a": 2.0, "b": 2.0}
 
 
 def test_spread__is_of_the_sample():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stages.core.sources.decode import FORMATS, decode, decode_all
+from stages.core.sources.decode import FORMATS, decode, decode_all, picture, upright
 from stages.core.store.square import Unreadable
 
 SIZE = 16
@@ -254,3 +254,30 @@ def test_decode__a_png_whose_pixels_end_early_is_refused(tmp_path, interlaced, c
     dark = bytes(len(rows))  # as what is missing would look
     file.write_bytes(png(9, 7, depth, colour, dark, interlaced=interlaced))
     assert decode(file, SIZE, LIMIT)[1:3] == (9, 7)
+
+
+def test_picture__the_bytes_as_the_file(tmp_path: Path, quarters: np.ndarray) -> None:
+    Image.fromarray(quarters).save(tmp_path / "a.jpg")
+    found, expected = (
+        picture(io.BytesIO((tmp_path / "a.jpg").read_bytes()), SIZE, LIMIT),
+        decode(tmp_path / "a.jpg", SIZE, LIMIT),
+    )
+    np.testing.assert_array_equal(found.pixels, expected.pixels)
+    assert found[1:] == expected[1:]
+
+
+def test_upright__whole_turned_and_on_white(tmp_path: Path) -> None:
+    image = Image.new("RGBA", (40, 20), (200, 0, 0, 0))
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    image.save(tmp_path / "a.png", exif=turned)
+    found = upright(io.BytesIO((tmp_path / "a.png").read_bytes()), LIMIT)
+    assert (found.size, found.mode, found.getpixel((5, 5))) == ((20, 40), "RGB", (255, 255, 255))
+
+
+@pytest.mark.parametrize("content", [b"", b"no image", png_header(1001, 1000), png_header(8, 8)])
+def test_upright__refuses_what_decode_refuses(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a").write_bytes(content)
+    reason(tmp_path / "a")
+    with pytest.raises(Unreadable):
+        upright(io.BytesIO(content), LIMIT)

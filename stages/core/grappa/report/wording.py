@@ -32,7 +32,7 @@ TITLES = {
     "tldr": ("TLDR-style reduction", "linear, from pairs of neighbours"),
     "linear": ("Linear map", "from the finest pseudo-labels"),
     "distilled_encoder": ("Distilled encoder", "gives in one pass what the encoder gives at larger inputs"),
-    "chosen": ("Chosen model", "the one to use, taken without labels"),
+    "chosen": ("Chosen model", "taken without labels"),
 }
 
 HOW = {"full": "all weights", "one": "one adaptor set", "many": "fused adaptor sets"}

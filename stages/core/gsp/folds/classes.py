@@ -20,6 +20,7 @@ class Protocol(Section):
     kind: Literal["fair", "conventional", "tuning"] = Field(description="which classes train, and which choose")
     folds: int = Field(ge=1, le=1000, description="class-disjoint parts of the training classes; 1 for `conventional`")
     repeats: int = Field(ge=1, le=1000, description="runs of each fold, from different seeds")
+    chosen_by: Literal["map_at_r", "recall_at_1"] = Field(description="the validation score of the state that is kept")
 
     @model_validator(mode="after")
     def folds_fit(self) -> "Protocol":

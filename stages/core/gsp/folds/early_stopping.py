@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core.runner.progress import progress
+from stages.core.runner.progress import Course
 from stages.core.runner.schema import Count, Section, Steps
 from stages.core.training import checkpoint
 
@@ -24,7 +24,7 @@ class Stopping(Section):
 
     every: Steps = Field(description="steps between two validations")
     patience: Count = Field(description="validations without a gain before it stops")
-    least_gain: float = Field(ge=0, lt=1, description="a smaller rise of MAP@R is no gain; a fraction")
+    least_gain: float = Field(ge=0, lt=1, description="a smaller rise of the validation score is no gain; a fraction")
     plateau: Count | None = Field(description="validations without a gain before the rate falls; null: never")
     factor: float = Field(gt=0, le=1, description="what the rate is multiplied with at a plateau")
     longest: Steps = Field(description="steps at most")
@@ -34,7 +34,7 @@ def best(history: History, least_gain: float) -> int:
     """The position of the row whose state is kept: the last one to beat the best before it by `least_gain`."""
     kept = 0
     for i, row in enumerate(history):
-        if row["map_at_r"] > history[kept]["map_at_r"] + least_gain:
+        if row["score"] > history[kept]["score"] + least_gain:
             kept = i
     return kept
 
@@ -57,6 +57,10 @@ def is_over(history: History, stopping: Stopping) -> bool:
     return history[-1]["step"] >= stopping.longest or waited >= stopping.patience
 
 
+def measured(row: dict[str, int | float]) -> dict[str, int | float]:
+    return {name: row[name] for name in ("loss", "map_at_r")}
+
+
 def fit(
     current: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -68,7 +72,7 @@ def fit(
 ) -> History:
     """Takes a `step` at a time and leaves `current` in its best state by `validate`; one row per validation.
 
-    A step maps its number and a generator to a loss. Rows are {step, loss, map_at_r, rate}. Whether to stop and what
+    A step maps its number and a generator to a loss. Rows are {step, loss, score, rate}. Whether to stop and what
     rate to use follow from the rows alone, and each period draws from a generator of its own. So a run continued from
     the checkpoint in `folder` ends with the same bytes. The folder's name is the run's in messages. ValueError where
     the loss is not finite.
@@ -76,6 +80,10 @@ def fit(
     trained = nn.ModuleDict({"current": current, "best": copy.deepcopy(current)})
     rates = [group["lr"] for group in optimizer.param_groups]
     history = checkpoint.resume(folder, trained, optimizer)
+    longest = math.ceil(stopping.longest / stopping.every)
+    course = Course(f"{folder.name}, validation", stopping.every, "step", longest, len(history))
+    for number, row in enumerate(history):
+        log.info("%s", course.line(number, values=measured(row)))
     while not is_over(history, stopping):
         done = int(history[-1]["step"]) if history else 0
         generator = torch.Generator().manual_seed(seed * 100_003 + len(history))
@@ -84,7 +92,7 @@ def fit(
             group["lr"] = rate * factor
         steps = min(stopping.every, stopping.longest - done)
         current.train()
-        for number in progress(range(done, done + steps), f"{folder.name}, step {done}", unit="step"):
+        for number in course.over(range(done, done + steps), len(history)):
             loss = step(number, generator)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -95,11 +103,12 @@ def fit(
         mean = float(total) / steps
         if not math.isfinite(mean):
             raise ValueError(f"the loss of {folder.name} became {mean} before step {done + steps}: lower the rate")
-        history.append({"step": done + steps, "loss": mean, "map_at_r": validate(), "rate": factor})
+        history.append({"step": done + steps, "loss": mean, "score": validate(), "rate": factor})
         if best(history, stopping.least_gain) == len(history) - 1:
             trained["best"].load_state_dict(current.state_dict())
         checkpoint.save(folder, trained, optimizer, history)
+        log.info("%s", course.line(len(history) - 1, values=measured(history[-1])))
     top, last = history[best(history, stopping.least_gain)], history[-1]["step"]
-    log.info("%s: MAP@R %.2f %% at step %d of %d", folder.name, 100 * top["map_at_r"], top["step"], last)
+    log.info("%s: best %.2f %% at step %d of %d", folder.name, 100 * top["score"], top["step"], last)
     current.load_state_dict(trained["best"].state_dict())
     return history

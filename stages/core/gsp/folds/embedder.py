@@ -29,6 +29,7 @@ class LossParams(Section):
 
     batch_classes: int = Field(ge=2, le=10_000, description="classes in a batch")
     per_class: int = Field(ge=1, le=10_000, description="images of each")
+    rate: Factor = Field(description="learning rate with this loss, times gsp_folds.learning_rate")
     proxy_rate: Factor = Field(description="learning rate of the proxies, times the other one")
     warmup: int = Field(ge=0, le=MOST_STEPS, description="steps in which a backbone that trains stays as it is")
     values: Values = Field(description="of the loss, all that it takes")

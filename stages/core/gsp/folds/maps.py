@@ -29,11 +29,12 @@ class Maps:
         pixels: arrays.Reader,
         size: int,
         augmentation: Augmentation | None,
+        ratio: float,
         precision: device.Precision,
         batch: int,
     ) -> None:
         self.backbone, self.pixels, self.size = backbone, pixels, size
-        self.augmentation, self.precision, self.batch = augmentation, precision, batch
+        self.augmentation, self.ratio, self.precision, self.batch = augmentation, ratio, precision, batch
         self.where = next(backbone.buffers()).device
         self.kept: Tensor | None = None
         self.shape = tuple(self.compute(np.zeros(1, np.int64), None).shape[1:])
@@ -52,7 +53,7 @@ class Maps:
         if generator is None or self.augmentation is None:
             views = centre_crop(images, self.size)
         else:
-            views = augment(images, self.size, self.augmentation, generator)
+            views = augment(images, self.size, self.augmentation, generator, self.ratio)
         with device.autocast(self.where, self.precision):
             return self.backbone(views).float()
 

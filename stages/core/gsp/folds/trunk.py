@@ -41,6 +41,12 @@ class Backbone(Section):
             networks.require_buildable(self.architecture, self.arguments)
         return self
 
+    @property
+    def title(self) -> str:
+        """The network as a table names it; the part behind a point of timm's names says which weights."""
+        starts = {"pretrained": "", "file": ", weights of a file", "random": ", random start"}
+        return "the encoder" if self.weights == "encoder" else f"{self.architecture}{starts[self.weights]}"
+
 
 class Trunk(nn.Module):
     """Images in 0..1 to `batch channel y x`. Batch norm stays as it was trained (GSP, 1.6.6: it is frozen)."""

@@ -28,9 +28,9 @@ class FusedTransport(torch.autograd.Function):
         cost.clamp_min_(SMALLEST_SQUARE).sqrt_()
         attraction, total, a = attract(cost, epsilon)
         check_finite(a)
-        u = newton_root(a, mu)
-        share = torch.sigmoid(u + a).to(a.dtype)
-        ctx.save_for_backward(features, centres, cost, attraction, total, scale, a, mu, u, share)
+        x = newton_root(a, mu) + a
+        share = torch.sigmoid(x).to(total.dtype)
+        ctx.save_for_backward(features, centres, cost, attraction, total, scale, x.to(total.dtype), share)
         ctx.epsilon = epsilon
         ctx.set_materialize_grads(False)
         part = (share / share.shape[1]).unsqueeze(2)
@@ -45,7 +45,7 @@ class FusedTransport(torch.autograd.Function):
         to_mass: Tensor | None,
         to_total: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, None]:
-        features, centres, cost, attraction, total, scale, a, mu, u, share = ctx.saved_tensors
+        features, centres, cost, attraction, total, scale, x, share = ctx.saved_tensors
         n = share.shape[1]
         to_mass = attraction.new_zeros(attraction.shape[:2]) if to_mass is None else to_mass / n
         through = torch.bmm(to_mass.unsqueeze(1), attraction).squeeze(1) / total
@@ -53,7 +53,7 @@ class FusedTransport(torch.autograd.Function):
         if to_total is not None:
             to_total = to_total / n
             to_a = to_a + torch.bmm(to_total.unsqueeze(1), features).squeeze(1)
-        to_a, to_mu = share_gradient(a, mu, u, to_a)
+        to_a, to_mu = share_gradient(x, to_a)
         # The gradient in the cost, then the same over the cost: a pull along the line from each prototype.
         factor = -ctx.epsilon / total
         rest = (factor * (to_a - share * through)).unsqueeze(1)

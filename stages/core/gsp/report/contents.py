@@ -1,9 +1,7 @@
 """What a page of the metric-learning branch shows, from the numbers and pictures of its runs."""
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +13,6 @@ from stages.core.report.pictures import pictured
 
 STYLES = ("encoder", "average", "neighbour", "augmentation", "k")
 TITLES = {"map_at_r": "MAP@R", "r_precision": "R-Precision", "recall_at_1": "P@1", "accuracy": "accuracy"}
-PUBLISHED = Path(__file__).with_name("gsp_published.csv")
 
 
 def title_of(metric: str) -> str:
@@ -38,8 +35,8 @@ def table(metrics: Mapping[str, Mapping], shown: Sequence[tuple[str, str, str]])
     return [column for _, _, column in shown], rows
 
 
-def curves(histories: Mapping[str, Sequence[tuple[float, float]]], title: str) -> list[dict]:
-    """One chart of validation MAP@R over steps; points are (step, fraction)."""
+def curves(histories: Mapping[str, Sequence[tuple[float, float]]], title: str, metric: str = "map_at_r") -> list[dict]:
+    """One chart of a validation metric over steps; points are (step, fraction)."""
     lines = [
         Line(name, f"s-{STYLES[i % len(STYLES)]}", [(x, 100 * y) for x, y in points])
         for i, (name, points) in enumerate(histories.items())
@@ -48,7 +45,7 @@ def curves(histories: Mapping[str, Sequence[tuple[float, float]]], title: str) -
     if not lines:
         return []
     label = f"{title}: " + ", ".join(f"{line.name} {max(y for _, y in line.points):.1f}" for line in lines)
-    drawn = figures.line_chart(label, lines, x_label="steps", y_label="validation MAP@R, %")
+    drawn = figures.line_chart(label, lines, x_label="steps", y_label=f"validation {title_of(metric)}, %")
     return [{"title": title, "drawing": drawn}]
 
 
@@ -90,23 +87,6 @@ def attribute_maps(
         drawn = heat_maps.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit)
         maps.append({"title": run, "drawing": drawn})
     return maps
-
-
-def published(images: str, runs: Mapping[str, tuple[str, str]], metrics: Mapping[str, Mapping]) -> list[dict]:
-    """The published numbers of these images for the losses and poolings that were run, with ours beside them.
-
-    `runs` maps a run to its loss and pooling. 128-D stands beside the mean of the folds, 512-D beside all in a row.
-    """
-    with PUBLISHED.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["images"] == images]
-    shown = []
-    for row in rows:
-        for run, pair in runs.items():
-            form = "concat" if row["dim"] == "512" else "mean"
-            if pair == (row["loss"], row["pooling"]) and row["metric"] in metrics[run][form]:
-                ours = 100 * metrics[run][form][row["metric"]]["mean"]
-                shown.append(row | {"percent": float(row["percent"]), "ours": ours, "metric": title_of(row["metric"])})
-    return shown
 
 
 def gains(metrics: Mapping[str, Mapping], pairs: Sequence[tuple[str, str]], form: str) -> list[dict]:

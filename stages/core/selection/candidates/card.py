@@ -23,13 +23,15 @@ embeddings is how alike their images are.
 ## Use it
 
 ```python
-from PIL import Image
 import torch
-from stages.core.encoder.model import load
+from PIL import Image
+from polygrain import load
 
 model = load("this folder")
 embedding = model(torch.stack([model.transform(Image.open("picture.jpg"))]))
 ```
+
+`polygrain embed`, `polygrain search` and `polygrain export` take this folder, too.
 
 The criterion of a choice without labels ranks candidates well on the mean and says little about a single task: where
 you have labels, test. What the model has not seen anything like (other kinds of images) it was not chosen for.

@@ -32,6 +32,12 @@ CALTECH = "https://data.caltech.edu/records/65de6-vp158"
 TORONTO = "https://www.cs.toronto.edu/~kriz"
 EUROSAT = "https://huggingface.co/datasets/torchgeo/eurosat/resolve/c877bcd43f099cd0196738f714544e355477f3fd"
 
+CIFAR100 = Source(
+    f"{TORONTO}/cifar.html",
+    inside("cifar-100-python", "train", "test", "meta"),
+    (Archive(f"{TORONTO}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
+)
+
 SOURCES = {
     "aircraft": Source(
         f"{VGG}/fgvc-aircraft",
@@ -107,9 +113,6 @@ SOURCES = {
         inside("cifar-10-batches-py", *(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"),
         (Archive(f"{TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
     ),
-    "cifar100": Source(
-        f"{TORONTO}/cifar.html",
-        inside("cifar-100-python", "train", "test", "meta"),
-        (Archive(f"{TORONTO}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
-    ),
+    "cifar100": CIFAR100,
+    "cifar100_super": CIFAR100._replace(is_disjoint=True),  # in the classes within each super-class
 }

@@ -16,6 +16,7 @@ from stages.core.sources.datasets.addresses import SOURCES
 READERS = {name: getattr(readers, name) for name in SOURCES if not name.startswith("cifar")} | {
     "cifar10": lambda root: readers.cifar(root, "10"),
     "cifar100": lambda root: readers.cifar(root, "100"),
+    "cifar100_super": readers.cifar100_super,
 }
 
 

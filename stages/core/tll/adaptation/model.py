@@ -16,7 +16,7 @@ from stages.core.encoder.config import read_own
 from stages.core.encoder.weights import fit_tensors, load_module
 from stages.core.runner.schema import Width
 from stages.core.store.reading import reading
-from stages.core.store.square import square
+from stages.core.store.square import Shape, square
 from stages.core.store.tensors import write_weights
 from stages.core.tll.adaptation.reduction import Reduction
 from stages.core.tll.extractors.config import Extractor
@@ -32,6 +32,7 @@ class AnalogyConfig(BaseModel):
     components: Width = Field(description="dimensions that the reduction keeps")
     hidden: Width = Field(description="rows of W: dimensions of the embedding")
     sigma: float = Field(gt=0, description="the loss's factor that W was trained with")
+    shape: Shape = Field("crop", description="how an image becomes a square; models before this value were cropped")
 
 
 class AnalogyModel(nn.Module):
@@ -53,17 +54,16 @@ class AnalogyModel(nn.Module):
 
     def transform(self, image: Image.Image) -> Num[Tensor, "3 y x"]:
         """One PIL image as the uint8 tensor the model expects, prepared exactly as the pipeline prepares its own."""
-        return torch.from_numpy(square(image, self.layers.size).copy()).permute(2, 0, 1)
+        return torch.from_numpy(square(image, self.layers.size, self.config.shape).copy()).permute(2, 0, 1)
 
 
 def assemble(
-    layers: Layers, reduction: Reduction, weights: Float[Tensor, "hidden component"], sigma: float
+    layers: Layers, reduction: Reduction, weights: Float[Tensor, "hidden component"], sigma: float, shape: Shape
 ) -> AnalogyModel:
     """The model of these parts."""
     components, dim = reduction.components.shape
-    made = AnalogyModel(
-        AnalogyConfig(extractor=layers.config, dim=dim, components=components, hidden=len(weights), sigma=sigma)
-    )
+    sizes = {"dim": dim, "components": components, "hidden": len(weights)}
+    made = AnalogyModel(AnalogyConfig(extractor=layers.config, sigma=sigma, shape=shape, **sizes))
     tensors = {"mean": torch.from_numpy(reduction.mean), "components": torch.from_numpy(reduction.components)}
     tensors |= {f"layers.network.{name}": tensor for name, tensor in layers.network.state_dict().items()}
     fit_tensors(made, tensors | {"weights": weights}, "the trained model")

@@ -157,7 +157,12 @@ def train(state: Training, train_sides: Sides, test: Sides, sigma: float, learni
     history = checkpoint.resume(folder, state, optimizer)
     saved = time.monotonic()
     with Lanes(state.weights.device) as lanes:
-        for step in progress(range(len(history), steps), f"sigma {sigma:g}", unit="step"):
+
+        def mean(done: int) -> dict[str, float]:
+            """The loss of the last step, over all runs."""
+            return {"loss": float(state.losses[len(history) - 1].mean())}
+
+        for step in progress(range(len(history), steps), f"sigma {sigma:g}", unit="step", measure=mean):
             losses, state.weights.grad = gradient(state.weights.detach(), train_sides, sigma, lanes)
             optimizer.step()
             state.losses[step] = losses

@@ -8,7 +8,7 @@ PARAMS = Stopping(every=2, patience=3, least_gain=0.01, plateau=2, factor=0.5, l
 
 
 def rows(*scores):
-    return [{"step": 2 * (i + 1), "loss": 1.0, "map_at_r": score, "rate": 1.0} for i, score in enumerate(scores)]
+    return [{"step": 2 * (i + 1), "loss": 1.0, "score": score, "rate": 1.0} for i, score in enumerate(scores)]
 
 
 def test_best__takes_the_first_of_what_is_hardly_better():
@@ -61,7 +61,7 @@ class Train:
 def test_fit__keeps_the_best_state_and_stops_by_patience(tmp_path):
     train = Train()
     history = train.run(tmp_path)
-    scores = [row["map_at_r"] for row in history]
+    scores = [row["score"] for row in history]
     assert train.validate() == pytest.approx(max(scores), abs=1e-6)
     assert len(history) == scores.index(max(scores)) + 1 + 3 and history[-1]["step"] < 100
     assert scores[-1] < max(scores)

@@ -30,7 +30,7 @@ def make(pixels, is_trained, augmentation):
         "std": None,
     }
     backbone = load(Backbone(**values, depth=3, is_trained=is_trained), Path(), 0)
-    return Maps(backbone, pixels, 64, augmentation, "float32", 4)
+    return Maps(backbone, pixels, 64, augmentation, 1.0, "float32", 4)
 
 
 def plain(maps, pixels):

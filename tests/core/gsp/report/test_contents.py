@@ -1,6 +1,3 @@
-import csv
-from collections import Counter
-
 import numpy as np
 import pytest
 
@@ -54,30 +51,6 @@ def test_attribute_maps__one_per_run():
     values[0, 0] = 0.4
     (chart,) = contents.attribute_maps({"a": values}, ["first", "second"])
     assert chart["title"] == "a" and "40.0" in chart["drawing"]
-
-
-def test_published__stands_beside_the_run_with_the_same_loss_and_pooling():
-    runs = {"c2-gap": ("c2", "gap"), "c2-gsp": ("c2", "gsp")}
-    rows = contents.published("cub", runs, METRICS)
-    pairs = {(row["table"], row["pooling"], row["dim"], row["metric"]): (row["percent"], row["ours"]) for row in rows}
-    assert pairs["2", "gsp", "512", "MAP@R"] == (27.12, 26) and pairs["2", "gap", "128", "MAP@R"] == (20.58, 20)
-    assert contents.published("glyphs", runs, METRICS) == []
-
-
-def test_published__the_tables_are_whole_and_agree_where_they_overlap():
-    with contents.PUBLISHED.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert Counter(row["table"] for row in rows) == {"1": 32, "2": 400, "3": 40, "4": 32, "5": 12, "6": 84, "7": 18}
-    assert all(0 < float(row["percent"]) < 100 for row in rows)
-
-    def numbers(table, pooling):
-        return {
-            (row["images"], row["dim"]): row["percent"]
-            for row in rows
-            if (row["table"], row["pooling"], row["loss"], row["metric"]) == (table, pooling, "c2", "map_at_r")
-        }
-
-    assert numbers("1", "gap") == numbers("2", "gap") and numbers("1", "gsp") == numbers("2", "gsp")
 
 
 @pytest.mark.parametrize("template", ["gsp/report/gsp.html.j2", "gsp/report/gsp.md.j2"])

@@ -1,5 +1,6 @@
 """Each reader against a small copy of its data set, in the published folders and formats."""
 
+import csv
 import hashlib
 from pathlib import Path
 
@@ -124,3 +125,19 @@ def test_cifar__arrays_with_names(tmp_path: Path, monkeypatch, version: str, kin
     assert records.splits.count("test") == int(version)
     assert records.class_names == [f"class {i}" for i in range(int(version))]
     assert np.bincount(records.labels).tolist() == [batches] * int(version)
+
+
+def test_cifar100_super__three_classes_of_each_train_and_two_are_tested(tmp_path: Path, monkeypatch) -> None:
+    with readers.SUPER_CLASSES.open() as lines:
+        above = {name: row["super_class"] for row in csv.DictReader(lines) for name in row["classes"].split()}
+    names = sorted(above)
+    pixels = np.arange(200, dtype=np.uint8).reshape(-1, 1, 1, 1)
+    paths = [Path(str(i)) for i in range(200)]
+    whole = readers.Records(paths, list(range(100)) * 2, names, ["train"] * 100 + ["test"] * 100, pixels)
+    monkeypatch.setattr(readers, "cifar", lambda root, version: whole)
+    found = readers.cifar100_super(tmp_path)
+    assert len(found.class_names) == 20 and np.bincount(found.labels).tolist() == [10] * 20
+    assert np.array_equal(found.pixels, pixels) and found.splits.count("train") == 2 * 60
+    of = {names[i]: (found.class_names[found.labels[i]], found.splits[i]) for i in range(100)}
+    assert of["beaver"] == ("aquatic_mammals", "train") and of["whale"] == ("aquatic_mammals", "test")
+    assert [name for name in names if of[name] == ("trees", "test")] == ["pine_tree", "willow_tree"]

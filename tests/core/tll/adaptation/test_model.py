@@ -15,7 +15,7 @@ def made(tmp_path):
     network = layers.load(EXTRACTOR, write_encoder(tmp_path / "encoder"))
     rows = np.random.default_rng(0).normal(size=(40, 48)).astype(np.float32)
     weights = torch.randn(10, 6, generator=torch.Generator().manual_seed(0))
-    return model.assemble(network, reduction.fit(rows, 6), weights, 15.0), rows
+    return model.assemble(network, reduction.fit(rows, 6), weights, 15.0, "crop"), rows
 
 
 def pictures(count: int = 4) -> list[Image.Image]:

@@ -1,0 +1,46 @@
+"""What a click on the search page takes, loaded and warm: 100,000 embeddings of 384 numbers on each of two sides.
+
+All that the server does is in it: both sides searched, filters, names and scores put together. `--full` adds 1,100,000
+embeddings of 128 numbers, which faiss keeps in lists, with the recall that the page shows.
+"""
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.measure import FULL
+from benchmarks.mixture import hierarchical_mixture
+from polygrain.gallery import Gallery
+from polygrain.page.app import Page, Query
+from polygrain.page.sides import Side
+
+SIZE, LARGE, SHOWN, CLICKS = (100_000, 384), (1_100_000, 128), 24, 100
+BAR_MS = 100
+
+
+def measure(root: Path, rows: int, dim: int) -> None:
+    """Prints one row for queries that are rows of the gallery; no model is asked about these."""
+    paths = [f"task{row % 5}/{row}.png" for row in range(rows)]
+    for task_name in {path.partition("/")[0] for path in paths}:
+        (root / task_name).mkdir(exist_ok=True)
+    gallery = Gallery(root, paths, hierarchical_mixture(rows, dim), "")
+    page = Page([Side(name, "", torch.nn.Module(), gallery) for name in ("encoder", "model")])
+    asked = np.random.default_rng(0).choice(rows, CLICKS, replace=False).tolist()
+    for row in asked:
+        (root / paths[row]).touch()
+    for kind, filters in {"all": (None, ""), "one task": ("task1", ""), "names with 99": (None, "99")}.items():
+        times = [page.search(Query(row, b"", None), *filters, SHOWN)["ms"] for row in asked]
+        fastest, median, slow = np.quantile(times, (0, 0.5, 0.95)).round(1)
+        found = {"claim": f"search page, {rows:,} rows, {kind}", "median_ms": median, "p95_ms": slow, "bar_ms": BAR_MS}
+        more = {"fastest_ms": fastest, "recall": gallery.recall, "bytes_of_embeddings": 2 * 4 * dim * rows}
+        print(json.dumps(found | more), flush=True)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Path(folder), *SIZE)
+        if FULL:
+            measure(Path(folder), *LARGE)

@@ -1,0 +1,287 @@
+// The page's state is its query: a row, or an uploaded file, and a box of it. Every request carries it whole.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const state = { about: null, row: null, file: null, box: null, task: null, text: "", start: 0, asking: 0 };
+const SHOWN = 24, BROWSED = 60, MOST_CHIPS = 7, LEAST_DRAG = 6, TALLEST = 340;
+
+// Names are text, whatever they hold: nothing here is ever read as HTML.
+function make(kind, attributes = {}, ...inside) {
+  const element = Object.assign(document.createElement(kind), attributes);
+  element.append(...inside);
+  return element;
+}
+
+async function ask(path, words, body) {
+  const query = new URLSearchParams(Object.entries(words).filter(([, value]) => value !== null && value !== ""));
+  const reply = await fetch(`${path}?${query}`, body === undefined ? {} : { method: "POST", body });
+  if (reply.ok) return reply;
+  const said = await reply.json().catch(() => ({ error: `the server answers ${reply.status}` }));
+  throw new Error(said.error);
+}
+
+const asked = () => ({ row: state.row, box: state.box && state.box.join(",") });
+const filters = () => ({ task: state.task, text: state.text });
+const body = () => state.file || "";
+
+function say(text, wrong = false) {
+  $("status").textContent = text;
+  $("status").classList.toggle("wrong", wrong);
+}
+
+// Answers of an older question come too late and are dropped.
+async function answering(work) {
+  const mine = ++state.asking, isLast = () => mine === state.asking;
+  document.body.classList.add("busy");
+  try {
+    await work(isLast);
+  } catch (error) {
+    if (!isLast()) return;
+    $("sides").replaceChildren();
+    say(error instanceof TypeError ? "The server does not answer: is `polygrain search` still running?" : error.message, true);
+  } finally {
+    if (isLast()) document.body.classList.remove("busy");
+  }
+}
+
+const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
+
+function tile(hit, only, alike) {
+  const parts = hit.path.split("/"), file = parts.pop(), caption = parts.reverse().join(" · ") || file;
+  const picture = make("img", { src: `image/${hit.row}`, alt: "", loading: "lazy", draggable: true });
+  const text = make("span", { textContent: caption });
+  if (hit.score !== undefined) text.prepend(make("b", { className: "score", textContent: hit.score.toFixed(3) }), " ");
+  const button = make("button", { className: only ? "tile only" : "tile", title: hit.path }, picture, text);
+  button.dataset.row = hit.row;
+  if (alike) button.append(make("span", { className: "alike", textContent: "✓", title: "from the query's folder" }));
+  button.addEventListener("click", () => go(hit.row));
+  return button;
+}
+
+// `others`: the rows of the side before it; `folder`: the query's.
+function side(name, what, hits, others = null, folder = "") {
+  const isOnly = (hit) => others !== null && !others.has(hit.row), isAlike = (hit) => folder !== "" && folderOf(hit.path) === folder;
+  const [only, alike] = [isOnly, isAlike].map((test) => hits.filter(test).length);
+  const title = make("h3", {}, name, make("span", { textContent: what, title: what }));
+  const said = [folder && `${alike} of ${hits.length} from its folder`, only && `${only} only here`].filter(Boolean);
+  title.append(make("em", { textContent: said.join(" · ") }));
+  const tiles = make("div", { className: "tiles" }, ...hits.map((hit) => tile(hit, isOnly(hit), isAlike(hit))));
+  return make("section", { className: "side" }, title, tiles);
+}
+
+function browse() {
+  return answering(async (isLast) => {
+    const words = { ...filters(), start: state.start, count: BROWSED };
+    const found = await (await ask("sample", words)).json();
+    if (!isLast()) return;
+    $("sides").replaceChildren(side("Images", "click one to search for it", found.rows));
+    $("more").hidden = found.of <= found.rows.length;
+    say(found.of ? `${found.rows.length} of ${found.of.toLocaleString("en")} images` : "No image has such a name.");
+  });
+}
+
+function search() {
+  return answering(async (isLast) => {
+    const found = await (await ask("search", { ...asked(), ...filters(), k: SHOWN }, body())).json();
+    if (!isLast()) return;
+    const rows = found.sides.map((hits) => new Set(hits.map((hit) => hit.row)));
+    // Where there are no folders, or one, an image says nothing by its own.
+    const folder = found.asked && !state.box && state.about.folders > 1 ? folderOf(found.asked.path) : "";
+    const sides = state.about.sides.map(({ name, what }, i) => side(name, what, found.sides[i], i ? rows[0] : null, folder));
+    $("sides").replaceChildren(...sides);
+    $("more").hidden = true;
+    if (found.asked) $("name").textContent = found.asked.path;
+    const recall = state.about.sides.filter((one) => one.recall !== null).map((one) => `; ${one.name}: ${(100 * one.recall).toFixed(1)} % of the ten nearest are found`);
+    say(`The nearest of ${found.of.toLocaleString("en")} images, in ${Math.round(found.ms)} ms${recall.join("")}`);
+    await listen(isLast);
+  });
+}
+
+async function listen(isLast) {
+  const names = state.about.granularities;
+  if (!names.length) return;
+  const { layers } = await (await ask("listened", asked(), body())).json();
+  if (!isLast()) return;
+  const row = (head, cells) => make("tr", {}, make("th", { textContent: head }), ...cells);
+  const head = row("layer", names.map((name) => make("th", { textContent: name, title: name })));
+  const lines = layers.map((weights, i) => row(i + 1, weights.map((weight) => {
+    const shade = make("i");
+    shade.style.opacity = weight;
+    return make("td", { className: weight > 0.55 ? "strong" : "" }, shade, make("b", { textContent: Math.round(100 * weight) + " %" }));
+  })));
+  $("weights").replaceChildren(head, ...lines);
+  $("heard").hidden = false;
+}
+
+// A query has an address, so that the browser's own Back and Forward work; an upload cannot have one.
+const go = (row) => { location.hash = row === null ? "" : `#${row}`; };
+
+function show() {
+  const row = /^#\d+$/.test(location.hash) ? Number(location.hash.slice(1)) : null;
+  if (location.hash !== "#upload") state.file = null;
+  else if (!state.file) return go(null);
+  Object.assign(state, { row, box: null });
+  refresh(true);
+  scrollTo(0, 0);
+}
+
+function refresh(fresh) {
+  const isQuery = state.row !== null || state.file !== null;
+  for (const id of ["query", "heard"]) $(id).hidden = !isQuery || (id === "heard" && (fresh || !state.about.granularities.length));
+  $("uncrop").hidden = !state.box;
+  $("hint").hidden = Boolean(state.box);
+  if (!state.box) $("box").hidden = true;
+  if (!isQuery) return browse();
+  if (fresh) preview();
+  return search();
+}
+
+async function preview() {
+  const { row, file } = state;
+  $("asked").removeAttribute("src");
+  $("name").textContent = state.file ? state.file.name || "pasted image" : "";
+  try {
+    const picture = await (await ask("preview", { row }, body())).blob();
+    if (row !== state.row || file !== state.file) return;
+    URL.revokeObjectURL($("asked").dataset.url);
+    $("asked").src = $("asked").dataset.url = URL.createObjectURL(picture);
+  } catch { /* the search says what is wrong with it */ }
+}
+
+function take(file) {
+  if (!file) return;
+  if (file.size > state.about.most_bytes) return say(`${file.name} has ${(file.size / 2 ** 20).toFixed(0)} MiB, at most ${state.about.most_bytes / 2 ** 20} are taken.`, true);
+  state.file = file;
+  if (location.hash === "#upload") show(); else location.hash = "#upload";
+}
+
+// A region is a square, since that is what a model sees of an image.
+function drag(down) {
+  if (!$("asked").naturalWidth || down.button) return;
+  const frame = $("asked").getBoundingClientRect(), stage = $("stage").getBoundingClientRect();
+  const inside = (value, most) => Math.min(Math.max(value, 0), most);
+  const x = inside(down.clientX - frame.left, frame.width), y = inside(down.clientY - frame.top, frame.height);
+  let box = null;
+  const move = (event) => {
+    const dx = event.clientX - frame.left - x, dy = event.clientY - frame.top - y;
+    const side = Math.min(Math.max(Math.abs(dx), Math.abs(dy)), dx < 0 ? x : frame.width - x, dy < 0 ? y : frame.height - y);
+    const left = dx < 0 ? x - side : x, top = dy < 0 ? y - side : y;
+    box = side < LEAST_DRAG ? null : [left / frame.width, top / frame.height, (left + side) / frame.width, (top + side) / frame.height];
+    $("box").hidden = !box;
+    const places = { left: left + frame.left - stage.left, top: top + frame.top - stage.top, width: side, height: side };
+    for (const [name, value] of Object.entries(places)) $("box").style[name] = `${value}px`;
+  };
+  const up = () => {
+    $("stage").removeEventListener("pointermove", move);
+    if (box || state.box) { state.box = box && box.map((place) => inside(place, 1)); refresh(false); }
+  };
+  $("stage").setPointerCapture(down.pointerId);
+  $("stage").addEventListener("pointermove", move);
+  $("stage").addEventListener("pointerup", up, { once: true });
+}
+
+// The tile that lies nearest in the direction of the arrow.
+function step(key) {
+  const tiles = [...document.querySelectorAll(".tile")], here = document.activeElement.closest(".tile");
+  if (!tiles.length) return;
+  if (!here) return tiles[0].focus();
+  const { left, top, width, height } = here.getBoundingClientRect(), along = key === "ArrowLeft" || key === "ArrowRight";
+  const sign = key === "ArrowLeft" || key === "ArrowUp" ? -1 : 1;
+  const [best] = tiles.map((other) => {
+    const place = other.getBoundingClientRect(), dx = place.left - left, dy = place.top - top;
+    const ahead = sign * (along ? dx : dy), aside = Math.abs(along ? dy : dx);
+    const isAhead = ahead > 2 && (along ? aside < height / 2 : true);
+    return [isAhead ? ahead + 4 * (along ? aside : Math.max(0, aside - width / 2)) : Infinity, other];
+  }).sort(([a], [b]) => a - b);
+  if (best && best[0] < Infinity) best[1].focus();
+}
+
+function back() {
+  if (document.activeElement === $("text")) return $("text").blur();
+  if (state.box) { state.box = null; return refresh(false); }
+  if (state.row !== null || state.file) return go(null);
+  if (state.text || state.task !== null) { $("text").value = state.text = ""; choose(null); }
+}
+
+function choose(task) {
+  state.task = task;
+  for (const input of $("tasks").querySelectorAll("input")) input.checked = (input.value === "all") === (task === null) && (task === null || input.dataset.task === task);
+  const select = $("tasks").querySelector("select");
+  if (select) select.selectedIndex = 1 + state.about.tasks.findIndex(({ name }) => name === task);
+  refresh(false);
+}
+
+function tasks() {
+  const all = state.about.tasks, named = ({ name }) => name || "(top)";
+  if (all.length < 2) return;
+  if (all.length > MOST_CHIPS) {
+    const select = make("select", {}, make("option", { textContent: `All ${all.length} folders` }), ...all.map((task) => make("option", { textContent: `${named(task)} · ${task.count}` })));
+    select.setAttribute("aria-label", "Folder");
+    select.addEventListener("change", () => choose(select.selectedIndex ? all[select.selectedIndex - 1].name : null));
+    return $("tasks").append(select);
+  }
+  const chip = (value, task, text, count) => {
+    const input = make("input", { type: "radio", name: "task", value, checked: task === null });
+    if (task !== null) input.dataset.task = task;
+    input.addEventListener("change", () => choose(task));
+    return make("label", {}, input, make("span", {}, text, " ", make("small", { textContent: count.toLocaleString("en") })));
+  };
+  $("tasks").append(chip("all", null, "All", state.about.count), ...all.map((task) => chip("one", task.name, named(task), task.count)));
+}
+
+// As large as its place allows, so that regions of small images can be drawn, too.
+function fit() {
+  const ratio = $("asked").naturalWidth / $("asked").naturalHeight;
+  $("asked").style.width = `${Math.min($("stage").clientWidth, TALLEST * ratio)}px`;
+}
+
+function wire() {
+  $("asked").addEventListener("load", fit);
+  addEventListener("hashchange", show);
+  $("home").addEventListener("click", () => { state.box = null; go(null); });
+  $("uncrop").addEventListener("click", back);
+  $("more").addEventListener("click", () => { state.start += 7; browse(); });
+  $("stage").addEventListener("pointerdown", drag);
+  $("upload").addEventListener("change", () => { take($("upload").files[0]); $("upload").value = ""; });
+  $("drop").addEventListener("keydown", (event) => { if (event.key === "Enter") $("upload").click(); });
+  let waiting;
+  $("text").addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => { state.text = $("text").value.trim(); refresh(false); }, 150);
+  });
+  addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dragging"); });
+  addEventListener("dragleave", () => document.body.classList.remove("dragging"));
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    document.body.classList.remove("dragging");
+    const { row } = document.querySelector(".tile.dragged")?.dataset ?? {};
+    if (event.dataTransfer.files.length && row === undefined) take(event.dataTransfer.files[0]);
+    else if (row !== undefined) go(Number(row));
+  });
+  addEventListener("dragstart", (event) => event.target.closest?.(".tile")?.classList.add("dragged"));
+  addEventListener("dragend", () => document.querySelector(".tile.dragged")?.classList.remove("dragged"));
+  addEventListener("paste", (event) => take(event.clipboardData.files[0]));
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const isTyping = document.activeElement === $("text"), isChoosing = document.activeElement.closest("#tasks");
+    if (event.key === "Escape") back();
+    else if (event.key === "/" && !isTyping) $("text").focus();
+    else if (isTyping && (event.key === "Enter" || event.key === "ArrowDown")) step("ArrowDown");
+    else if (event.key.startsWith("Arrow") && !isTyping && !isChoosing) step(event.key);
+    else return;
+    event.preventDefault();
+  });
+}
+
+async function begin() {
+  state.about = await (await ask("about", {})).json();
+  const { folder, count } = state.about;
+  $("folder").append(make("bdi", { textContent: `${count.toLocaleString("en")} images in ${folder}` }));
+  $("folder").title = folder;
+  tasks();
+  wire();
+  if (location.hash === "#upload") location.hash = "";
+  show();
+}
+
+begin().catch((error) => say(error.message, true));

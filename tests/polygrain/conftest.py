@@ -1,0 +1,22 @@
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.photos import write_fused, write_photos
+
+
+@pytest.fixture(scope="session")
+def fused(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder that no test changes."""
+    return write_fused(tmp_path_factory.mktemp("model") / "fused")
+
+
+@pytest.fixture(scope="session")
+def shared_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 24 images that no test changes."""
+    return write_photos(tmp_path_factory.mktemp("photos") / "photos")
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    return write_photos(tmp_path / "photos")
