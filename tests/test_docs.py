@@ -45,7 +45,7 @@ def test_commands__polygrain_takes_their_words(page: Path) -> None:
     known = get_command(command.app).commands
     for line in commands(page):
         words = shlex.split(line.rpartition("&&")[2])
-        if not words or Path(words[0]).name != "polygrain" or words[1:] in (["..."], ["--help"]):
+        if not words or Path(words[0]).name != "polygrain" or words[1].startswith(("...", "--")):
             continue
         assert words[1] in known, f"{line}: no such command"
         assert {word for word in words if word.startswith("--")} <= {

@@ -1,10 +1,10 @@
 """Numbers of the public code of Barlow Twins and TLDR, so that drift shows: the loss, its gradient, LARS.
 
-barlow_twins.npz was computed once, in float32, with main.py of facebookresearch/barlowtwins at
-8e8d284ca0bc02f88b92328e53f9b901e86b4a3c (its BarlowTwins without the backbone, its LARS) and with loss.py of naver/tldr at
-bcbd04397ec1b4907d40ace843143361a57eda9c, on inputs drawn with torch's generator from the seed 20220707: lambda .0051,
-five steps at rate .5 of the loss times .024. Without decay: the reference divides by the norm of gradient and decay
-together, timm's LARS, as its paper prints, by the sum of both norms.
+barlow_twins.npz was computed once, in float32, on inputs drawn with torch's generator from the seed 20220707: with
+main.py of facebookresearch/barlowtwins at 8e8d284ca0bc02f88b92328e53f9b901e86b4a3c (its BarlowTwins without the
+backbone, lambda .0051; five steps of its LARS at rate .5, of the loss times .024), and with loss.py of naver/tldr at
+bcbd04397ec1b4907d40ace843143361a57eda9c. The steps are without decay: there the reference divides by the norm of
+gradient and decay together, and timm's LARS, as its paper prints, by the sum of both norms.
 """
 
 from pathlib import Path
