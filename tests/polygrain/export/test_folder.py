@@ -104,6 +104,9 @@ def test_write__replaces_an_earlier_export_and_nothing_else(chosen, exported, tm
 
 
 def test_write__leaves_nothing_where_a_program_differs(chosen, tmp_path, monkeypatch):
+    monkeypatch.setattr(folder, "trace", lambda *_: b"a program")
+    monkeypatch.setattr(folder, "write_torch", lambda program, file: file.write_bytes(program))
+    monkeypatch.setattr(folder, "torch_runner", lambda file: file.read_bytes)
     monkeypatch.setattr(folder, "difference", lambda *_: 2e-4)
     with pytest.raises(ValueError, match=r"model.pt2 differs from the model by 2.0e-04"):
         list(folder.write(chosen, tmp_path / "exported"))

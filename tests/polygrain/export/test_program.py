@@ -51,6 +51,7 @@ def require_alike(case: tuple, folder, uint8: bool) -> None:
     assert difference(model, onnx_runner(folder / ONNX, 1), uint8) <= MOST
 
 
+@pytest.mark.slow
 def test_programs__of_uint8_images_give_what_the_model_gives(tmp_path):
     """`test_folder.py` has the other input, and an attention at another side."""
     require_alike(AVERAGE, tmp_path, True)
