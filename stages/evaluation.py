@@ -3,7 +3,8 @@
 Reads   images, the folder of one model (images themselves for `pixels`)
 Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1, queries}}, as it is and whitened
         queries.parquet               one row per test image: its metrics and its nearest images
-        attention.parquet             fusions only: mean weight per task, layer and adaptor
+        attention.parquet             fusions only: mean weight per task, layer and adaptor, and beside it the mean
+                                      entropy of the layer's weights, 1 where all are equal
 """
 
 import json
@@ -64,15 +65,21 @@ def evaluate(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -
 def measure_attention(
     model: Model, pixels: arrays.Reader, rows: np.ndarray, tasks: np.ndarray, params: Params
 ) -> list[dict]:
-    """The mean weight of every adaptor in every layer, for each task's test images."""
+    """The mean weight of every adaptor in every layer, for each task's test images, with the layer's mean entropy.
+
+    An entropy is a share of what equal weights have: 1 is the average fusion, 0 a choice of one adaptor.
+    """
     blocks = list(extract(model, pixels, rows, params.batch, params.precision, "attention", model.attention))
     weights, names = np.concatenate(blocks), model.config.adaptors.names
-    records = []
+    logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
+    entropies, records = -(weights * logs).sum(2) / np.log(len(names)), []
     for task in dict.fromkeys(tasks):
+        entropy = entropies[tasks == task].mean(0, dtype=np.float64)
         mean = weights[tasks == task].mean(0, dtype=np.float64)
         for layer, of_layer in enumerate(mean):
             for name, weight in zip(names, of_layer, strict=True):
-                records.append({"task": task, "layer": layer, "adaptor": name, "weight": float(weight)})
+                record = {"task": task, "layer": layer, "adaptor": name, "weight": float(weight)}
+                records.append(record | {"entropy": float(entropy[layer])})
     return records
 
 

@@ -3,6 +3,7 @@
 Reads   images, adaptor/<every granularity>, knn_graph (for `neighbour` and `static`)
 Writes  weights.safetensors, config.json   one model
         history.csv                        epoch, loss (no row for `average`, which has nothing to learn)
+        moved.csv                          layer, query, key: how far Q and K went, in shares of their start (likewise)
 
 It learns from pairs: two views of an image (`augmentation`), or an image and one of its nearest neighbours
 (`neighbour`). The graph of neighbours is the encoder's in the first epoch, and rebuilt from the model itself before
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from stages.core.compute import device
 from stages.core.encoder.adaptors import fuse
@@ -25,6 +26,7 @@ from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
 from stages.core.store.collection import open_pixels, read_tables
+from stages.core.store.tables import write_csv
 from stages.core.training import checkpoint
 from stages.core.training.history import write_history
 
@@ -84,6 +86,21 @@ def train(
     return classification.train(model, parts, start, pixels, torch.from_numpy(rows), labels, chosen, seed, work)
 
 
+def projections(model: Model) -> list[tuple[Tensor, Tensor]]:
+    """Copies of Q and K of each layer; empty without an attention."""
+    attending = [layer for layer in model.adaptors if layer.fusion == "attention"]
+    return [(layer.query.weight.detach().cpu().clone(), layer.key.weight.detach().cpu().clone()) for layer in attending]
+
+
+def moved(start: list[tuple[Tensor, Tensor]], end: list[tuple[Tensor, Tensor]]) -> list[list]:
+    """For each layer, from 0, |end - start| / |start| of Q and of K: near 0 the attention is as it was drawn."""
+    rows = []
+    for layer, pair in enumerate(zip(start, end, strict=True)):
+        shares = [((after - before).norm() / before.norm()).item() for before, after in zip(*pair, strict=True)]
+        rows.append([layer, *(float(f"{share:.6g}") for share in shares)])
+    return rows
+
+
 def main(
     images: Path,
     adaptor: Path,
@@ -101,7 +118,7 @@ def main(
     generator = torch.Generator().manual_seed(seed)
     fusion: Fusion = "average" if chosen is None else "attention"
     model = merge(sets, names, fusion, generator, chosen.start_std if chosen else 0.0, params.attention)
-    history, work = [], None
+    history, work, start = [], None, projections(model)
     if chosen is not None and len(names) > 1:
         needs_graph = isinstance(chosen, twins.NeighbourPairs)
         graph = arrays.open(knn_graph / "neighbours.zarr") if needs_graph else None
@@ -120,6 +137,7 @@ def main(
     with outputs.folder(output) as folder:
         save(model, folder)
         write_history(history, folder, ["epoch", "loss"])
+        write_csv(folder / "moved.csv", [["layer", "query", "key"], *moved(start, projections(model))])
     if work is not None:
         checkpoint.clear(work)
     learnt = f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}" if history else "nothing to learn"

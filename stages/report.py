@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core.grappa.report import advice, blind, charts, chosen, neighbours, queries, scores, wording
+from stages.core.grappa.report import advice, blind, charts, chosen, fusions, neighbours, queries, scores, wording
 from stages.core.report import page
 from stages.core.report.visible import visible
 from stages.core.runner import command, outputs, schema
@@ -190,6 +190,8 @@ def main(
         "best": wording.best_rows(table, [*lists.supervised_models, "supervised"]),
         "place": wording.placement(ends),
         "has_encoder": "encoder" in table.rows,
+        "fused": fusions.rows(fusion, evaluation, lists.fusions, table),
+        "headroom": fusions.headroom(table),
         "choice": chosen_how,
         "advice": advice.advise(chosen_how, table, list(lists.tasks), choice, Path(lists.root)),
         "place_criterion": wording.placement(criteria),

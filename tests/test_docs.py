@@ -45,11 +45,15 @@ def test_commands__polygrain_takes_their_words(page: Path) -> None:
     known = get_command(command.app).commands
     for line in commands(page):
         words = shlex.split(line.rpartition("&&")[2])
-        if not words or Path(words[0]).name != "polygrain" or words[1:] in (["..."], ["--help"]):
+        if not words or Path(words[0]).name != "polygrain" or words[1].startswith(("...", "--")):
             continue
         assert words[1] in known, f"{line}: no such command"
-        is_mention = "..." in words or len(words) == 2
-        given = known[words[1]].make_context(words[1], words[2:], resilient_parsing=is_mention).params
+        assert {word for word in words if word.startswith("--")} <= {
+            option for parameter in known[words[1]].params for option in parameter.opts
+        }, f"{line}: no such option"
+        if "..." in words or line in inline(page):  # the text may name a command without all that it takes
+            continue
+        given = known[words[1]].make_context(words[1], words[2:]).params
         assert {stage.split("@")[0] for stage in given.get("stages") or ()} <= set(GRAPH), f"{line}: no such stage"
 
 

@@ -9,7 +9,7 @@ from stages import fusion
 from stages.core.encoder.model import load
 from stages.core.store import arrays
 from stages.core.store.collection import read_tables
-from stages.evaluation import Params, main, raw_pixels
+from stages.evaluation import Params, main, measure_attention, raw_pixels
 from tests.helpers.small import TASKS, lists, write_encoder, write_images
 from tests.test_fusion import NAMES, world  # noqa: F401
 
@@ -80,6 +80,24 @@ def test_main__fusions_report_their_attention(world, tmp_path):  # noqa: F811
     rows = pq.read_table(tmp_path / "out" / "attention.parquet").to_pylist()
     assert len(rows) == len(TASKS) * 2 * len(NAMES)
     assert {row["adaptor"] for row in rows} == set(NAMES) and all(row["weight"] == 0.5 for row in rows)
+    assert all(row["entropy"] == pytest.approx(1) for row in rows)
+
+
+def test_measure_attention__entropy_is_the_mean_over_images(world):  # noqa: F811
+    images, adaptor, _ = world
+    sets = [load(adaptor / name) for name in NAMES]
+    model = fusion.merge(sets, NAMES, "attention", torch.Generator().manual_seed(0), 1.0)
+    pixels, rows = arrays.open(images / "dots" / "pixels.zarr"), np.arange(6)
+    records = measure_attention(model, pixels, rows, np.array(["dots"] * 4 + ["other"] * 2), PARAMS)
+    weights = model.attention(torch.from_numpy(pixels[:6]).permute(0, 3, 1, 2)).numpy().astype(float)
+    for record in records:
+        mine = weights[:4] if record["task"] == "dots" else weights[4:]
+        by_hand = [-sum(w * np.log(w) for w in image[record["layer"]] if w > 0) / np.log(2) for image in mine]
+        assert record["entropy"] == pytest.approx(np.mean(by_hand), abs=1e-5)
+        assert record["weight"] == pytest.approx(
+            mine[:, record["layer"], NAMES.index(record["adaptor"])].mean(), abs=1e-5
+        )
+    assert min(record["entropy"] for record in records) < 0.99
 
 
 def test_main__a_fusion_of_unlabelled_images(world, tmp_path):  # noqa: F811

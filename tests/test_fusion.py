@@ -8,6 +8,7 @@ from stages.core.encoder.config import AdaptorConfig, Attention
 from stages.core.encoder.model import load, save
 from stages.core.grappa import twins as pairs_module
 from stages.core.store import arrays
+from stages.core.store.tables import read_csv
 from tests.helpers.settings import NO_VIEWS, pairs
 from tests.helpers.small import lists, write_encoder, write_images
 
@@ -55,6 +56,23 @@ def world(tmp_path, monkeypatch):
 def run(world, output, how, **changes):
     fusion.main(*world, output, pairs=how, params=params(**changes), lists=lists(), seed=0)
     return load(output)
+
+
+def test_main__writes_how_far_query_and_key_moved(world, tmp_path):
+    run(world, tmp_path / "average", "average")
+    assert read_csv(tmp_path / "average/moved.csv") == []
+    model = run(world, tmp_path / "out", "augmentation")
+    start = fusion.merge(
+        [load(world[1] / name) for name in NAMES], NAMES, "attention", torch.Generator().manual_seed(0), 0.02
+    )
+    rows = read_csv(tmp_path / "out/moved.csv")
+    assert [row["layer"] for row in rows] == ["0", "1"]
+    for row, before, after in zip(rows, start.adaptors, model.adaptors, strict=True):
+        for name in ("query", "key"):
+            share = row[name]
+            a, b = (getattr(layer, name).weight.numpy().astype(float) for layer in (before, after))
+            assert float(share) == pytest.approx(np.sqrt(((b - a) ** 2).sum() / (a**2).sum()), rel=1e-4)
+            assert float(share) > 0.001
 
 
 @pytest.mark.parametrize("how", ["augmentation", "neighbour", "static", "supervised"])

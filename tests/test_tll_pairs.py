@@ -13,6 +13,7 @@ from tests.helpers.pairs import PAIRS, SIZE, paint, study
 
 
 def run(tmp_path, raw, params=PAIRS, **changes):
+    tmp_path.mkdir(exist_ok=True)
     main(raw, tmp_path / "pairs", study="own", params=params, lists=study(raw, **changes))
     folder = tmp_path / "pairs"
     with (folder / "rejected.csv").open(newline="") as lines:
@@ -37,6 +38,16 @@ def test_main__a_listed_pair_that_cannot_be_decoded_is_left_out(tmp_path):
     table, left, right, rejected = run(tmp_path, raw, listed="p.csv")
     assert [row["group"] for row in table] == ["g0", "g3"] and len(left) == len(right) == 2
     assert list(rejected) == ["left/2.png"] and rejected["left/2.png"].startswith("right/2.webp: not readable")
+
+
+def test_main__squash_keeps_what_a_crop_cuts_off(tmp_path):
+    raw = paint(tmp_path / "raw", 2)
+    wide = Image.new("RGB", (3 * SIZE, SIZE), "black")
+    wide.paste((255, 255, 255), (SIZE, 0, 2 * SIZE, SIZE))
+    wide.save(raw / "left/0.png")
+    for shape, darkest in (("crop", 255), ("squash", 0)):
+        _, left, *_ = run(tmp_path / shape, raw, PAIRS.model_copy(update={"shape": shape}))
+        assert left[0].min() == darkest and left[0].max() == 255
 
 
 @pytest.mark.parametrize(("how", "kept"), [("keep", "0123"), ("drop", "013"), ("only", "2")])

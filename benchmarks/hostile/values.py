@@ -72,6 +72,7 @@ FILLED = {
     "gsp_folds.poolings.netvlad": {"width": 8, "centres": 16},
     "gsp_folds.poolings.t_smk": {"window": 3},
     "gsp_folds.poolings.gemax": {"ridge": 1.0},
+    "gsp_report.published": {"tables": [1, 2], "network": "bn_inception"},
     "gsp_runs.c2-gsp.values": {"mu": 0.3},
     "mrt": {"tables": "evaluation"},
     "supervised_models": {"all-one": {"on": "all", "how": "one"}},

@@ -27,7 +27,7 @@ def run(stage: ModuleType, *paths: Path, **given: object) -> None:
 
 def main(images: Path, encoder: Path, output: Path) -> None:
     arrays.SHARD_BYTES = 1  # a shard per 256 rows
-    settings = features.Params(dtype="float32", precision="float32", batch=7)
+    settings = features.Params(unit_length=True, dtype="float32", precision="float32", batch=7)
     for task in TASKS:
         run(features, images / task, encoder, output / "features" / task, task=task, params=settings)
     found = images, output / "features"

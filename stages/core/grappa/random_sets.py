@@ -14,7 +14,7 @@ def insert_random(
     """Inserts `count` near-identity sets, fused by attention if there are several; returns all of them, layer by layer.
 
     `std` is that of Q and K, `up_std` of the up-projections. What LARS trains must not start at zero: it would take the
-    first gradients as they are, and by the size that these give, scale of the loss and all, every later step is measured.
+    first gradients as they are, and measure every later step by the size that these (so the scale of the loss) give.
     """
     torch.manual_seed(seed)  # nn.Linear draws from the global generator; nothing else here does
     names = [f"random{i + 1}" for i in range(count)]

@@ -175,3 +175,17 @@ def test_fit__names_a_best_epoch_that_is_damaged(tmp_path):
     (tmp_path / "best.safetensors").write_bytes(b"damaged")
     with pytest.raises(ValueError, match=r"best.safetensors is missing or damaged.*delete .* to start this stage"):
         train(tmp_path, 2, watched=scripted([], []))
+
+
+def test_fit__a_continued_run_tells_the_epochs_of_before(tmp_path, caplog):
+    """So that curves are whole: each line has the numbers of its epoch, to the digits that are shown."""
+    with caplog.at_level("INFO"):
+        with pytest.raises(Killed):
+            train(tmp_path, 4, at_call(13, kill))
+        first = [line.partition(": ")[2].rsplit(", ")[-1] for line in caplog.messages if line.startswith("epoch ")]
+        caplog.clear()
+        _, history = train(tmp_path, 4)
+    told = [line for line in caplog.messages if line.startswith("epoch ")]
+    assert [line.split(":")[0] for line in told] == ["epoch 1/4", "epoch 2/4", "epoch 3/4", "epoch 4/4"]
+    assert [line.rsplit(", ")[-1] for line in told] == [f"loss {row['loss']:.4g}" for row in history]
+    assert len(first) == 2 and first == [line.rsplit(", ")[-1] for line in told[:2]]

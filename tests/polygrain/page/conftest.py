@@ -10,14 +10,25 @@ from polygrain.page.sides import Side, encoder_of, same_images
 from stages.core.encoder.model import load
 
 
+def both(fused: Path, photos: Path, place: Path) -> list[Side]:
+    """The encoder and the model, over a folder of images."""
+    model = load(fused)
+    write(model, digest(fused), find(photos), place / "e.parquet")
+    gallery, encoder = read(place / "e.parquet"), encoder_of(model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
+        other = same_images(gallery, encoder, "plain")
+        return [Side("encoder", "plain", encoder, other), Side("model", "fused", model, gallery)]
+
+
+@pytest.fixture(scope="session")
+def shared_sides(fused: Path, shared_photos: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Side]:
+    """Sides that no test changes, over `shared_photos`."""
+    return both(fused, shared_photos, tmp_path_factory.mktemp("sides"))
+
+
 @pytest.fixture
 def sides(fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Side]:
-    """The encoder and the model, over a folder of the test's own."""
+    """Sides of the test's own, over `photos`."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    model = load(fused)
-    write(model, digest(fused), find(photos), tmp_path / "e.parquet")
-    gallery, encoder = read(tmp_path / "e.parquet"), encoder_of(model)
-    return [
-        Side("encoder", "plain", encoder, same_images(gallery, encoder, "plain")),
-        Side("model", "fused", model, gallery),
-    ]
+    return both(fused, photos, tmp_path)

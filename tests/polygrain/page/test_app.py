@@ -13,8 +13,8 @@ from polygrain.page.sides import Side
 
 
 @pytest.fixture
-def client(sides: list[Side]) -> TestClient:
-    return TestClient(build(sides))
+def client(shared_sides: list[Side]) -> TestClient:
+    return TestClient(build(shared_sides))
 
 
 def row_of(sides: list[Side], path: str) -> int:
@@ -51,28 +51,28 @@ def test_files__nothing_comes_from_elsewhere(client: TestClient) -> None:
     assert not any(word in pages[1].text for word in ("innerHTML", "insertAdjacentHTML", "document.write", "eval("))
 
 
-def test_about__folder_tasks_and_sides(client: TestClient, photos: Path) -> None:
+def test_about__folder_tasks_and_sides(client: TestClient, shared_photos: Path) -> None:
     met = client.get("/about").json()
-    assert (met["folder"], met["count"], met["folders"]) == (str(photos), 24, 6)
+    assert (met["folder"], met["count"], met["folders"]) == (str(shared_photos), 24, 6)
     assert met["tasks"] == [{"name": "bars", "count": 12}, {"name": "dots", "count": 12}]
     assert [side["name"] for side in met["sides"]] == ["encoder", "model"] and met["granularities"] == ["k4", "k8"]
 
 
-def test_search__a_row_by_both_models(client: TestClient, sides: list[Side], photos: Path) -> None:
-    row = row_of(sides, "dots/class1/2.png")
+def test_search__a_row_by_both_models(client: TestClient, shared_sides: list[Side], shared_photos: Path) -> None:
+    row = row_of(shared_sides, "dots/class1/2.png")
     met = client.post(f"/search?row={row}&k=5").json()
-    with Image.open(photos / "dots/class1/2.png") as image:
-        for side, hits in zip(sides, met["sides"], strict=True):
+    with Image.open(shared_photos / "dots/class1/2.png") as image:
+        for side, hits in zip(shared_sides, met["sides"], strict=True):
             assert pairs(hits) == expected(side, image, without=row)
     assert met["of"] == 23 and met["asked"]["path"] == "dots/class1/2.png"
 
 
-def test_search__an_upload_and_a_box_of_it(client: TestClient, sides: list[Side], photos: Path) -> None:
-    image = Image.open(photos / "bars/class2/0.png").convert("RGB")
+def test_search__an_upload_and_a_box_of_it(client: TestClient, shared_sides: list[Side], shared_photos: Path) -> None:
+    image = Image.open(shared_photos / "bars/class2/0.png").convert("RGB")
     whole = client.post("/search?k=5", content=png(image)).json()
     part = client.post("/search?k=5&box=0.25,0,0.75,0.5", content=png(image)).json()
-    of_row = client.post(f"/search?k=5&box=0.25,0,0.75,0.5&row={row_of(sides, 'bars/class2/0.png')}").json()
-    for i, side in enumerate(sides):
+    of_row = client.post(f"/search?k=5&box=0.25,0,0.75,0.5&row={row_of(shared_sides, 'bars/class2/0.png')}").json()
+    for i, side in enumerate(shared_sides):
         assert pairs(whole["sides"][i]) == expected(side, image)
         assert pairs(part["sides"][i]) == expected(side, image.crop((16, 0, 48, 24)))
         assert of_row["sides"][i] == part["sides"][i]
@@ -146,9 +146,9 @@ def test_queries__uploads_are_limited_and_may_be_anything(client: TestClient, mo
     assert client.post("/search", content=bytes(1001)).status_code == 413
 
 
-def test_pictures__nothing_outside_the_folder(client: TestClient, sides: list[Side], photos: Path) -> None:
+def test_pictures__nothing_outside_the_folder(sides: list[Side], photos: Path) -> None:
     """A file that became a link after it was embedded is not followed; nor is a path ever taken from a request."""
-    secret = photos.parent / "secret.png"
+    client, secret = TestClient(build(sides)), photos.parent / "secret.png"
     Image.new("RGB", (8, 8)).save(secret)
     file = photos / sides[1].gallery.paths[5]
     file.unlink()

@@ -10,13 +10,13 @@ import csv
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from stages.core.gsp.report.contents import title_of
 from stages.core.runner.lists import Run
-from stages.core.runner.schema import Section, Text
+from stages.core.runner.schema import Section
 
 FILE = Path(__file__).with_name("gsp_published.csv")
 NETWORKS = {"bn_inception": "BN-Inception", "resnet50": "ResNet-50", "resnet20": "ResNet-20"}
@@ -29,7 +29,7 @@ class Claim(Section):
     tables: list[Annotated[int, Field(ge=1, le=7)]] = Field(
         min_length=1, max_length=7, description="of the paper, whose rows on these images stand beside ours"
     )
-    network: Text = Field(description="the paper's network in those rows, by its name in gsp_published.csv")
+    network: Literal[tuple(NETWORKS)] = Field(description="the paper's network in those rows")
 
 
 def read() -> list[Row]:
@@ -77,7 +77,7 @@ def compare(
             measured = metrics[run][form_of(row, settings[run])].get(row["metric"], {})
             ours = 100 * measured.get(row["statistic"], math.nan)
         shown = {key: row[key] for key in ("table", "protocol", "dim", "statistic", "note")}
-        shown |= {"run": run, "metric": title_of(row["metric"]), "network": NETWORKS.get(row["network"], "")}
+        shown |= {"run": run, "metric": title_of(row["metric"]), "network": NETWORKS[row["network"]]}
         lines.append(shown | {"percent": float(row["percent"]), "ours": ours})
     return lines
 
@@ -87,6 +87,6 @@ def about_networks(claim: Claim | None, settings: Mapping[str, Mapping]) -> str:
     ours = ", ".join(sorted({setting["network"] for setting in settings.values()}))
     if claim is None:
         return f"Network: {ours}."
-    theirs = NETWORKS.get(claim.network, claim.network)
+    theirs = NETWORKS[claim.network]
     is_another = any(setting["network"].split(".")[0] != claim.network for setting in settings.values())
     return f"Network: {ours}; the paper's is {theirs}{', another one' if is_another else ''}."

@@ -4,6 +4,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import normalize
 
+from stages.core.store.square import square
 from stages.core.tll.adaptation import model, reduction
 from stages.core.tll.extractors import layers
 from tests.helpers.pairs import EXTRACTOR
@@ -37,6 +38,14 @@ def test_load__embeds_as_the_parts_do(made, tmp_path):
     torch.testing.assert_close(again(images), expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(again(images).norm(dim=1), torch.ones(4))
     assert again.config.sigma == 15.0 and not any(p.requires_grad for p in again.parameters())
+
+
+def test_transform__prepares_as_the_pairs_were(made):
+    whole, rows = made
+    squashing = model.assemble(whole.layers, reduction.fit(rows, 6), whole.weights, 15.0, "squash")
+    (image, *_) = pictures()
+    for known, shape in ((whole, "crop"), (squashing, "squash")):
+        assert np.array_equal(known.transform(image).permute(1, 2, 0), square(image, SIZE, shape))
 
 
 def test_load__raise_on_what_is_no_model(made, tmp_path):

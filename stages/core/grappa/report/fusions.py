@@ -1,0 +1,43 @@
+"""What each learned fusion did with its attention, and how much there was to gain: a table beside the fusions' rows."""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from stages.core.grappa.report import scores
+from stages.core.store import sums
+from stages.core.store.tables import read_csv, read_parquet
+
+
+def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Scores) -> list[dict]:
+    """Per learned fusion {name, gain, query, key, entropy}, where it was measured.
+
+    gain: mean R-Precision less that of the average fusion, in points. query, key: how far they moved from their start,
+    in percent of it, mean over layers. entropy: of the weights in each layer, in percent of that of equal ones, mean
+    over tasks.
+    """
+    found = []
+    for name in names:
+        moved, attention = fusion / name / "moved.csv", evaluation / name / "attention.parquet"
+        if name == "average" or not (sums.expects(moved) and sums.expects(attention)):
+            continue
+        steps, weights = read_csv(moved), read_parquet(attention).to_pylist()
+        if not steps or not weights or "entropy" not in weights[0]:
+            continue
+        layers = sorted({weight["layer"] for weight in weights})
+        of_layers = [100 * np.mean([w["entropy"] for w in weights if w["layer"] == layer]) for layer in layers]
+        shares = {side: 100 * np.mean([float(step[side]) for step in steps]) for side in ("query", "key")}
+        gain = difference(table, name, "average")
+        found.append({"name": name, "gain": gain, "entropy": [float(value) for value in of_layers], **shares})
+    return found
+
+
+def headroom(table: scores.Scores) -> float:
+    """Points that the best adaptor of each task, by test labels, has more than the average fusion; NaN if unknown."""
+    return difference(table, scores.ORACLE, "average")
+
+
+def difference(table: scores.Scores, row: str, base: str) -> float:
+    return table.differences(row, base)[scores.MEAN] if table.tasks else math.nan
