@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from polygrain import Model
+from stages.core.encoder.config import Interpolation
 
 TORCH, ONNX = "model.pt2", "model.onnx"
 INPUT, OUTPUT = "images", "embeddings"
@@ -18,14 +19,14 @@ INPUT, OUTPUT = "images", "embeddings"
 class Program(nn.Module):
     """The model's forward, with what depends on the side of its input worked out beforehand.
 
-    ONNX has no bicubic scaling with antialiasing. It is linear in the rows and in the columns, so two matrices do it.
+    ONNX has no such scaling with antialiasing. It is linear in the rows and in the columns, so two matrices do it.
     """
 
     def __init__(self, model: Model) -> None:
         super().__init__()
         config = model.config
         side = config.side
-        self.register_buffer("scaling", scaling(config.size, side) if config.scaled else None)
+        self.register_buffer("scaling", scaling(config.size, side, config.interpolation) if config.scaled else None)
         self.model = Model(config.model_copy(update={"size": side, "resize": side, "scaled": None}))
         self.model.load_state_dict(model.state_dict())
         for mine, own in zip(self.model.adaptors, model.adaptors, strict=True):
@@ -41,10 +42,10 @@ class Program(nn.Module):
         return self.model(x)
 
 
-def scaling(size: int, side: int) -> Float[Tensor, "side size"]:
-    """What scales a column of `size` pixels to `side`, as the model's own bicubic scaling does."""
+def scaling(size: int, side: int, mode: Interpolation = "bicubic") -> Float[Tensor, "side size"]:
+    """What scales a column of `size` pixels to `side`, as the model itself scales its input."""
     columns = torch.eye(size)[None, None]
-    return nn.functional.interpolate(columns, (side, size), mode="bicubic", antialias=True, align_corners=False)[0, 0]
+    return nn.functional.interpolate(columns, (side, size), mode=mode, antialias=True, align_corners=False)[0, 0]
 
 
 def trace(model: Model, uint8: bool) -> ExportedProgram:

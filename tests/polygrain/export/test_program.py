@@ -64,15 +64,16 @@ def test_programs__of_every_family(tmp_path, name):
 
 
 @pytest.mark.parametrize("size, side", [(32, 48), (48, 32), (31, 64)])
-def test_scaling__is_the_models_own_bicubic(size, side):
+@pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
+def test_scaling__is_the_models_own(size, side, mode):
     images = torch.rand(2, 3, size, size)
-    matrix = scaling(size, side)
-    wanted = torch.nn.functional.interpolate(images, (side, side), mode="bicubic", antialias=True, align_corners=False)
+    matrix = scaling(size, side, mode)
+    wanted = torch.nn.functional.interpolate(images, (side, side), mode=mode, antialias=True, align_corners=False)
     torch.testing.assert_close(matrix @ images @ matrix.T, wanted, rtol=0, atol=1e-5)
 
 
 def test_program__leaves_the_model_as_it_was():
-    model = drawn("vit_tiny_patch16_224", 32, VIT, **ALL).mask("b")
+    model = drawn("vit_tiny_patch16_224", 32, VIT, **ALL, interpolation="bilinear").mask("b")
     images, before = torch.rand(2, 3, 32, 32), model.state_dict()
     torch.testing.assert_close(Program(model)(images), model(images), rtol=0, atol=1e-5)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
