@@ -52,9 +52,7 @@ def bisected(cost: Tensor, mu: float, epsilon: float) -> tuple[Tensor, Tensor]:
     return (1 - share) / a.shape[-1], scores.softmax(-2) * share[..., None, :] / a.shape[-1]
 
 
-@pytest.mark.parametrize(
-    "epsilon", [5.0, 300.0, 3000.0, *(pytest.param(other, marks=pytest.mark.slow) for other in (0.5, 20.0, 100.0))]
-)
+@pytest.mark.parametrize("epsilon", [0.5, 5.0, 20.0, 100.0, 300.0, 3000.0])
 def test_weight_transport__meets_bisection_however_sharp(epsilon):
     """4 families x 4 mu x 200 seeds: 3,200 problems. Errors are of n p = (1 - n rho) / mu, and of n pi / mu."""
     for family, ((m, n), seeds) in itertools.product(FAMILIES, SEEDS.items()):
