@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def search(
-    query: Annotated[list[Path] | None, typer.Argument(metavar="[QUERY]...", help="image files")] = None,
+    query: Annotated[list[Path] | None, typer.Argument(metavar="QUERY", help="image files")] = None,
     source: Annotated[
         Path, typer.Option("--in", metavar="DIR|FILE", help="a folder of images, or what `polygrain embed` wrote")
     ] = ...,
