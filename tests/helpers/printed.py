@@ -4,6 +4,9 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
+from ruamel.yaml import YAML
+
+from tests.helpers.project import ROOT
 from tests.test_profiles import composed
 
 
@@ -14,7 +17,8 @@ def rows(file: Path) -> list[dict[str, str]]:
 
 
 def value_of(profile: str, key: str) -> object:
-    found = composed(profile)
+    """A value of a composed profile, by its full key; profile "-" is the root's params.yaml."""
+    found = YAML(typ="safe").load((ROOT / "params.yaml").read_text()) if profile == "-" else composed(profile)
     for name in key.split("."):
         assert isinstance(found, Mapping) and name in found, f"{profile} has no {key}"
         found = found[name]
@@ -23,7 +27,7 @@ def value_of(profile: str, key: str) -> object:
 
 def is_same(text: str, value: object) -> bool:
     """Whether a printed value is this one, numbers compared as numbers."""
-    if isinstance(value, (str, bool)):
+    if isinstance(value, str | bool):
         return text == str(value)
     try:
         return float(text) == value
