@@ -87,9 +87,11 @@ class Gallery:
         # The fewer rows are chosen, the more lists hold the nearest of them.
         share = 1 if among is None else among.mean()
         queries, probes = np.ascontiguousarray(queries), round(self.probes / share)
-        scores, rows = self.index.search(queries, k, params=self.parameters(among, probes))
+        # Once faiss.contrib.torch_utils is imported (pytorch-metric-learning does so), `search` takes no parameters.
+        search = getattr(self.index, "search_numpy", self.index.search)
+        scores, rows = search(queries, k, params=self.parameters(among, probes))
         if (rows < 0).any():  # the lists looked into hold too few
-            scores, rows = self.index.search(queries, k, params=self.parameters(among, len(self)))
+            scores, rows = search(queries, k, params=self.parameters(among, len(self)))
         order = np.lexsort((rows, -scores), axis=1)
         return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
 

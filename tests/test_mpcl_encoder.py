@@ -63,6 +63,7 @@ def test_main__the_output_is_an_encoder_that_the_pipeline_takes(images, tmp_path
         kwargs={},
         mean=None,
         std=None,
+        interpolation=None,
     )
     encoder_stage.main(output, tmp_path / "encoder", params=taken)
     header, *rows = (output / "history.csv").read_text().splitlines()

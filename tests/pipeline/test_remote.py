@@ -134,5 +134,5 @@ def test_use_remote__is_not_dvcs_default(case):
 
 @pytest.mark.parametrize("url", ["", "-x", "/x; touch P", "/x\n[core]", "$(touch P)", "'/x'"])
 def test_use_remote__refuses(case, url):
-    with pytest.raises(ValueError, match=r"REMOTE is .*: give /folder, ssh://"):
+    with pytest.raises(ValueError, match=r"the remote is .*: give /folder, ssh://"):
         share.use_remote(case.clone, url)

@@ -38,6 +38,13 @@ def test_search__ties_by_row() -> None:
     assert same.search(unit(1), 6)[1][0].tolist()[:3] == [0, 1, 2]
 
 
+def test_search__the_same_where_a_peer_has_replaced_the_search_of_faiss() -> None:
+    same = [gallery().search(unit(3, seed=1), 5)[1].tolist()]
+    import faiss.contrib.torch_utils  # noqa: F401
+
+    assert [gallery().search(unit(3, seed=1), 5)[1].tolist()] == same
+
+
 def test_gallery__many_rows_go_into_lists_whose_recall_is_measured() -> None:
     """The measured recall is near what other queries get, and a choice of few rows loses none of them."""
     many, exact = gallery(3000, exact=1000), gallery(3000)

@@ -58,7 +58,7 @@ def is_over(history: History, stopping: Stopping) -> bool:
 
 
 def measured(row: dict[str, int | float]) -> dict[str, int | float]:
-    return {name: row[name] for name in ("loss", "map_at_r")}
+    return {name: row[name] for name in ("loss", "score")}
 
 
 def fit(
