@@ -78,6 +78,8 @@ def role_of(process: psutil.Process) -> str:
     words = process.cmdline()
     if process.name() in ("dvc", "make"):
         return process.name()
+    if words[1:3] == ["-m", "dvc"]:
+        return "dvc"
     if words[1:2] == ["train.py"]:
         return "stage"
     if "pipeline.guard" in words or guard.__file__ in words:
