@@ -34,6 +34,7 @@ CLONE = "POLYGRAIN_CLONE"
 QUEUES = ("gpu", "cpu")
 SECONDS_BETWEEN_LOOKS = 1.0
 LATE, LOGS_AT_ONCE = timedelta(seconds=10), 200
+LAST_LINE = "Finished in state"
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -107,15 +108,20 @@ def dispatch(
         f"stage/{POOL}", parameters=parameters, flow_run_name=stage.name, timeout=0, work_queue_name=queue
     )
     with get_client(sync_client=True) as client:
-        said = Said(client, made.id)
+        said, ended = Said(client, made.id), None
         while True:
             # A server that is restarted meanwhile is asked again; the worker goes on without it.
             with suppress(HTTPError):
                 state = client.read_flow_run(made.id).state
-                for line in said.news():
+                news = said.news()
+                for line in news:
                     hear(line)
                 if state is not None and state.is_final():
-                    return state
+                    ended = ended or time.monotonic()
+                    # The worker sends its lines in bundles: the last ones may come after the state.
+                    is_told = any(line.startswith(LAST_LINE) for line in news)
+                    if is_told or stopping.is_set() or time.monotonic() - ended > LATE.total_seconds():
+                        return state
             if stopping.wait(SECONDS_BETWEEN_LOOKS):
                 client.set_flow_run_state(made.id, Cancelling(), force=False)
                 return Failed(message="stopped")

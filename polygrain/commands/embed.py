@@ -33,6 +33,7 @@ def embed(
     from stages.core.compute import device
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
     if output.suffix != ".parquet":
         raise ValueError(f"{output} is no name for the embeddings: let it end in .parquet")
     if not output.parent.is_dir():

@@ -42,6 +42,7 @@ def search(
     from stages.core.compute import device
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
     if bool(query) == page:
         raise ValueError("give image files to search for, or --page to search in the browser")
     network, name = load(model).to(device.best()), digest(model)

@@ -109,7 +109,7 @@ def test_workers__two_clones_share_the_stages(api, tmp_path):
             workers.append(subprocess.Popen(command, cwd=tmp_path / name, env=environment, stdout=log, stderr=log))
     try:
         said = toy.flow(owner, "--workers", "first", PREFECT_API_URL=api, timeout=400)
-        assert "Completed: 3 ran" in said
+        assert "Completed: 3 ran" in said, said
         logs = said.splitlines()
         # What the worker says is seen here, while it says it.
         (told,) = [i for i, line in enumerate(logs) if "'first@f1' - epoch 1/1: loss 0.5" in line]

@@ -9,6 +9,9 @@ from stages.core.grappa.report import scores
 from stages.core.grappa.report.chosen import CandidateRow
 from stages.core.report import figures
 
+LEAST_TRACK = 4.0
+"""What a track spans at least, in points: on a shorter one noise would look like a gain."""
+
 
 class Title(NamedTuple):
     """What a row of the tables is called, and a few words on what it is."""
@@ -97,7 +100,8 @@ def best_rows(table: scores.Scores, bounds: Collection[str] = ()) -> dict[str, l
 
 
 def placement(values: Iterable[float]) -> Callable[[float], str]:
-    """Where a value stands on a track from 0 to 100 %, so that all the values fit."""
+    """Where a value stands on a track from 0 to 100 %, so that all the values fit; a hair's difference stays one."""
     known = [value for value in values if not math.isnan(value)] or [0.0]
-    low, *_, high = figures.ticks(min(known), max(known), 4)
+    middle, half = (min(known) + max(known)) / 2, max(max(known) - min(known), LEAST_TRACK) / 2
+    low, *_, high = figures.ticks(middle - half, middle + half, 4)
     return lambda value: f"{3 + 94 * (0 if math.isnan(value) else value - low) / (high - low):.2f}"

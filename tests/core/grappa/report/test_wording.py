@@ -11,6 +11,11 @@ def test_placement__keeps_the_order_and_the_track():
     assert 0 <= float(place(12.0)) < float(place(20.0)) < float(place(30.0)) <= 100
 
 
+def test_placement__a_hair_is_no_distance():
+    place = wording.placement([57.1, 57.2])
+    assert 0 < float(place(57.2)) - float(place(57.1)) < 5
+
+
 def test_title_of__names_known_and_single_models():
     assert wording.title_of("neighbour").name == "Neighbour fusion"
     assert wording.title_of("k64") == ("Adaptor k64", "one granularity")
