@@ -10,6 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 from typer.main import get_command
 
+from docs.extensions import api, full_names
 from polygrain import command
 from tests.helpers.docs_text import BLOCK, PAGES, ROOT, commands, inline, name
 
@@ -155,3 +156,9 @@ def test_params_reference__describes_every_key() -> None:
     silent = [f"{table.title}.{row.key}" for table in [*own, *shared] for row in table.rows if not row.text]
     assert not silent, "give these fields a Field(description=...), or their class a docstring"
     assert all(table.text for table in [*own, *shared])
+
+
+def test_api__every_room_can_be_written() -> None:
+    """From its text alone: a description that is put together, say, is none that can be read."""
+    classes = full_names.all_classes()
+    assert all(api.page(title, folder, classes) for _, title, folder in api.rooms()) and api.public(classes)

@@ -17,7 +17,6 @@ from stages.core.encoder.weights import fit_tensors
 from stages.core.runner import schema
 
 log = logging.getLogger(__name__)
-AS_KNOWN = "null: as timm or the folder has it"
 NAMES = 3
 TENSORFLOW = 1001  # ImageNet's classes and one for none of them
 
@@ -42,14 +41,14 @@ class Origin(schema.Section):
         "folder of this project"
     )
     mean: list[schema.Mean] | None = Field(
-        min_length=3, max_length=3, description=f"of the input's channels, in 0..1; {AS_KNOWN}"
+        min_length=3, max_length=3, description="of the input's channels, in 0..1; null: as timm or the folder has it"
     )
     std: list[schema.Deviation] | None = Field(
-        min_length=3, max_length=3, description=f"of the input's channels, in 0..1; {AS_KNOWN}"
+        min_length=3, max_length=3, description="of the input's channels, in 0..1; null: as timm or the folder has it"
     )
     interpolation: Interpolation | None = Field(
         description="with which stored squares are scaled to the input; files are brought to these squares by Lanczos "
-        f"always; {AS_KNOWN}"
+        "always; null: as timm or the folder has it"
     )
 
     @model_validator(mode="after")
