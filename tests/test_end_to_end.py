@@ -16,6 +16,10 @@ from PIL import Image
 from tests.helpers.project import ENVIRONMENT, dvc, edit, new_project, outputs, repro
 
 
+# The whole graph is run for all of them; the quick suite leaves that to `make repro`.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory) -> Path:
     folder = new_project(tmp_path_factory.mktemp("project"))
@@ -58,7 +62,6 @@ assert "pickle" not in {m for m in sys.modules if m == "dill"}
     subprocess.run([sys.executable, "-c", program], cwd=reproduced, check=True, env=ENVIRONMENT | {"PYTHONPATH": "."})
 
 
-@pytest.mark.slow
 def test_cache__one_more_k_runs_only_what_is_new_and_what_gathers(project):
     def add(values):
         values["granularities"]["k4"] = values["models"]["k4"] = "adaptor/k4"
@@ -70,7 +73,6 @@ def test_cache__one_more_k_runs_only_what_is_new_and_what_gathers(project):
     assert ran == {"pseudo_labels@k4", "adaptor@k4", "evaluation@k4"} | gathers
 
 
-@pytest.mark.slow
 def test_cache__a_fusion_value_runs_that_fusion_and_what_follows(project):
     edit(project, lambda values: values["fusion"]["neighbour"].update(beta=0.01))
     assert set(repro(project)) == {"fusion@neighbour", "evaluation@neighbour", "choice", "report"}
@@ -78,7 +80,6 @@ def test_cache__a_fusion_value_runs_that_fusion_and_what_follows(project):
     assert repro(project) == ["fusion@augmentation", "choice", "report"]  # its training curve
 
 
-@pytest.mark.slow
 def test_cache__touched_bytes_rerun_from_the_images(project):
     file = project / "raw/shapes/class1/3.png"
     Image.open(file).rotate(90).save(file)
@@ -89,7 +90,6 @@ def test_cache__touched_bytes_rerun_from_the_images(project):
     assert repro(project) == []
 
 
-@pytest.mark.slow
 def test_repro__twice_from_nothing_gives_the_same_bytes(reproduced, tmp_path):
     again = new_project(tmp_path / "again")
     repro(again)
@@ -116,7 +116,6 @@ def kill_during(project: Path, stage: str, work: str) -> None:
     process.wait()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["adaptor@k6", "fusion@neighbour", "distillation@encoder"])
 def test_kill__the_next_run_continues_and_ends_with_the_same_bytes(project, stage):
     expected = outputs(project)
@@ -132,7 +131,6 @@ def test_kill__the_next_run_continues_and_ends_with_the_same_bytes(project, stag
     assert not list((project / ".work" / name).glob("*/checkpoint.safetensors"))
 
 
-@pytest.mark.slow
 def test_repro__a_tampered_output_is_named_by_the_stage_that_reads_it(project):
     shard = next((project / "data/images/shapes/pixels.zarr/c").rglob("0"))
     while shard.is_dir():
