@@ -15,7 +15,6 @@ from PIL import Image
 
 from tests.helpers.project import ENVIRONMENT, dvc, edit, new_project, outputs, repro
 
-
 # The whole graph is run for all of them; the quick suite leaves that to `make repro`.
 pytestmark = pytest.mark.slow
 
