@@ -1,9 +1,12 @@
 """A share of the campaign."""
 
+import pytest
+
 from benchmarks.hostile import remotes
 from benchmarks.hostile.outcome import FAILURES
 
 
+@pytest.mark.slow
 def test_run__nothing_gets_in(tmp_path):
     found = list(remotes.run(3, 1, tmp_path))
     assert len(found) == 3

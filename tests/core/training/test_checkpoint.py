@@ -85,6 +85,7 @@ def test_work_folder__depends_on_every_input():
     assert len({checkpoint.work_folder("adaptor", *values) for values in inputs}) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["checkout", "runner", "stages"])
 def test_work_folder__another_code_is_another_run_whatever_the_project_lies_in(tmp_path, name):
     """A folder called `runner` above the project once left every source out of the key."""
