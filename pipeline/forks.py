@@ -19,7 +19,8 @@ from typing import NoReturn
 
 import psutil
 
-from pipeline import guard
+from pipeline import guard, project
+from pipeline.warm import Warm
 
 # The flag waits for the repository's lock; without it, a stage that ends while another hashes is lost after 3 seconds.
 DVC = [sys.executable, "-m", "dvc", "--wait-for-lock"]
@@ -86,11 +87,12 @@ class Forks:
     def __init__(self, folder: Path) -> None:
         self._lock = Lock()
         self._socket, other = socket.socketpair()
+        self._stages = Warm(project(folder) or folder)
         with other:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.forks", str(other.fileno()), str(folder.resolve())],
                 cwd=Path(__file__).parents[1],
-                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                env=os.environ | {"PYTHONUNBUFFERED": "1"} | self._stages.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
@@ -121,6 +123,7 @@ class Forks:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._stages.close()
 
 
 class Forked(psutil.Process):

@@ -1,7 +1,11 @@
 """The graph, one stage after another, by `dvc repro`; nothing of it outlives this process, nor its starter."""
 
-from pipeline import guard, ready
+import os
+from contextlib import closing
+
+from pipeline import guard, project, ready
 from pipeline.forks import DVC
+from pipeline.warm import Warm
 
 
 def main(profile: str | None = None, stages: list[str] | None = None) -> int:
@@ -13,4 +17,6 @@ def main(profile: str | None = None, stages: list[str] | None = None) -> int:
     folder = ready.make_ready(profile)
     # With the file before it, no stage is taken for an option or an output.
     targets = [f"dvc.yaml:{stage}" for stage in stages or ()] or ["dvc.yaml"]
-    return guard.main(lambda: guard.popen([*DVC, "repro", *targets], folder), guard.RECORD_SECONDS)
+    with closing(Warm(project())) as warm:
+        os.environ.update(warm.environment)
+        return guard.main(lambda: guard.popen([*DVC, "repro", *targets], folder), guard.RECORD_SECONDS)
