@@ -1,7 +1,7 @@
 """One pretraining run on a page that opens offline: what its heads did, what it gained, and the paper's tables.
 
 Reads   mpcl_encoder/<every run>/history.csv, mpcl_probe/<every run>/metrics.json; the published tables (a CSV)
-Writes  index.html, table.md   this run's measures before and after, and all runs side by side
+Writes  index.html, table.md   this run's measures before and after; the untrained start and all runs, a row each
         metrics.json           {start | trained: {task or "mean": {measure: value}}}, in percent where fractions
 """
 
