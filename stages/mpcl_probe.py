@@ -2,7 +2,7 @@
 
 Reads   images, mpcl_encoder/<run> (the trained encoder and its start)
 Writes  metrics.json   {start | trained: {task: {r_precision, knn, linear, fine_<share>..., alignment, uniformity,
-                       images}}}; fractions, but alignment and uniformity
+                       effective_rank, images}}}; fractions, but the last four
 
 R-Precision needs no fitting: test images query each other. Classifiers are fitted on one part of the labelled images
 and tested on another (`core/mpcl/probe.py`); `fine_0.01` trains the whole encoder with 1 % of the labels, one or more
@@ -20,6 +20,7 @@ from pydantic import Field, field_validator
 from stages.core.compute import device
 from stages.core.encoder.views import Augmentation
 from stages.core.losses.alignment_uniformity import alignment, uniformity
+from stages.core.losses.effective_rank import effective_rank
 from stages.core.mpcl import probe, trainable
 from stages.core.mpcl.probe import Recipe
 from stages.core.mpcl.trainable import TrainableEncoder
@@ -67,12 +68,14 @@ class Params(schema.Section):
 def spread_of_views(
     network: TrainableEncoder, pixels: arrays.Reader, rows: np.ndarray, params: Params
 ) -> dict[str, float]:
-    """Alignment and uniformity of the features of two random views."""
+    """Alignment, uniformity and effective rank of the features of two random views."""
     # Evenly over all of them, which are in the order of their classes.
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), PAIRS)).round().astype(int)]
     generator = torch.Generator().manual_seed(0)
     first, second = (probe.embed(network, pixels, rows, params.batch, (params.view, generator)) for _ in range(2))
-    return {"alignment": float(alignment(first, second)), "uniformity": float(uniformity(first))}
+    found = {"alignment": alignment(first, second), "uniformity": uniformity(first)}
+    found["effective_rank"] = effective_rank(first)
+    return {name: float(value) for name, value in found.items()}
 
 
 def zero_shot(features: np.ndarray, labels: np.ndarray) -> float:

@@ -1,7 +1,7 @@
 """One pretraining run on a page that opens offline: what its heads did, what it gained, and the paper's tables.
 
 Reads   mpcl_encoder/<every run>/history.csv, mpcl_probe/<every run>/metrics.json; the published tables (a CSV)
-Writes  index.html, table.md   this run's measures before and after, and all runs side by side
+Writes  index.html, table.md   this run's measures before and after; the untrained start and all runs, a row each
         metrics.json           {start | trained: {task or "mean": {measure: value}}}, in percent where fractions
 """
 
@@ -18,13 +18,14 @@ from stages.core.store.reading import read_json
 from stages.core.training.history import read_history
 
 PUBLISHED = Path(__file__).parent / "core" / "mpcl" / "report" / "mpcl_published.csv"
-PLAIN = ("alignment", "uniformity", "images")
+PLAIN = ("alignment", "uniformity", "effective_rank", "images")
 TITLES = {
     "r_precision": "R-Precision, zero-shot",
     "knn": "k-NN accuracy",
     "linear": "linear probe accuracy",
     "alignment": "alignment (lower is closer)",
     "uniformity": "uniformity (lower is more even)",
+    "effective_rank": "effective rank (axes that vary)",
 }
 # What is measured here of the columns of the published tables.
 COLUMNS = {
@@ -93,6 +94,15 @@ def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures]) ->
     return list(tables.values())
 
 
+def gather_starts(found: dict[str, Measures]) -> dict[str, dict[str, float | int]]:
+    """{name: mean measures} of the untrained encoders: one row where all runs set out from the same, else one a run."""
+    starts = {name: measures["start"].get("mean", {}) for name, measures in found.items()}
+    first = next(iter(starts.values()))
+    if all(start == first for start in starts.values()):
+        return {"start": first}
+    return {f"start of {name}": start for name, start in starts.items()}
+
+
 def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params, lists: Lists) -> str:
     found = {name: read_probe(probes / name) for name in lists.mpcl}
     history, own = read_history(encoders / run), found[run]
@@ -106,6 +116,7 @@ def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params
         "history": history,
         "own": own,
         "found": found,
+        "starts": gather_starts(found),
         "tasks": tasks,
         "measures": measures,
         "plain": PLAIN,

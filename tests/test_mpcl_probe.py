@@ -50,12 +50,14 @@ def test_main__measures_both_encoders_on_every_task(world, tmp_path):
     metrics, message = run(world, tmp_path / "out")
     assert list(metrics) == ["start", "trained"]
     names = ["images", "r_precision", "knn", "linear", "fine_0.01", "fine_0.5", "alignment", "uniformity"]
+    names.append("effective_rank")
     for part in metrics.values():
         assert list(part) == list(TASKS)
         for values in part.values():
             assert list(values) == names and values["images"] == 12
             assert all(0 <= values[name] <= 1 for name in names[1:6])
             assert 0 <= values["alignment"] <= 4 and values["uniformity"] <= 0
+            assert 1 <= values["effective_rank"] <= 12
     assert metrics["start"] != metrics["trained"] and message.startswith("linear probe")
     assert metrics["trained"]["dots"]["knn"] > 0.5  # three classes that differ in colour and place
 

@@ -14,7 +14,9 @@ RUNS = {"one": pretraining(heads=1, framework="moco_v2"), "four": pretraining(he
 
 def measures(shift):
     names = ("r_precision", "knn", "linear", "fine_0.1")
-    return {"images": 9} | dict.fromkeys(names, 0.25 + shift) | {"alignment": 0.5, "uniformity": -1.5}
+    return (
+        {"images": 9} | dict.fromkeys(names, 0.25 + shift) | {"alignment": 0.5, "uniformity": -1.5, "effective_rank": 7}
+    )
 
 
 @pytest.fixture
@@ -51,6 +53,24 @@ def test_main__numbers_are_shown_with_their_change(world, tmp_path):
     assert metrics["trained"]["mean"]["alignment"] == pytest.approx(0.5)
     table = (tmp_path / "out" / "table.md").read_text()
     assert "| linear probe accuracy, trained | 35.0 | 45.0 | 40.0 |" in table and "| four | 40.0 |" in table
+
+
+def test_main__the_start_stands_above_the_runs(world, tmp_path):
+    text = run(world, tmp_path / "out")
+    rows = [line for line in (tmp_path / "out/table.md").read_text().splitlines() if line.startswith("| ")][-3:]
+    assert [row.split(" | ")[0] for row in rows] == ["| start", "| one", "| four"]
+    assert [float(row.split(" | ")[1]) for row in rows] == [30, 35, 40]
+    assert ">start</th>" in text and "start of" not in text
+
+
+def test_gather_starts__runs_of_other_starts_have_a_row_each(world):
+    found = {name: mpcl_report.read_probe(world[1] / name) for name in RUNS}
+    found["four"]["start"]["mean"]["linear"] += 1
+    starts = mpcl_report.gather_starts(found)
+    assert [(name, round(values["linear"])) for name, values in starts.items()] == [
+        ("start of one", 30),
+        ("start of four", 31),
+    ]
 
 
 def test_read_published__has_the_papers_tables_and_the_runs_of_their_kind(world, tmp_path):

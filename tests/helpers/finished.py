@@ -36,7 +36,8 @@ def shrink(values: dict) -> None:
     values["mpcl"] = {"heads": {"framework": "moco_v3", "heads": 2, "projectors": "shared", "variant": "plain"}}
     values["mpcl"]["heads"] |= {"contrast": 0.01, "balance": "neutral", "start": "random", "path": "requirements.lock"}
     values["mpcl_encoder"] |= {"epochs": 1, "batch": 8}
-    values["mpcl_encoder"]["network"] |= {"kwargs": CONFIG.kwargs, "side": SIZE}
+    network = {"architecture": CONFIG.architecture, "kwargs": CONFIG.kwargs, "side": SIZE}
+    values["mpcl_encoder"]["network"] = network
     values["mpcl_probe"] |= {"shares": [0.5]}
     values["mpcl_probe"]["linear"]["epochs"] = values["mpcl_probe"]["fine_tuning"]["epochs"] = 1
     values["tll"] = {"own": STUDY}
