@@ -22,6 +22,7 @@ from stages.core.retrieval.neighbours import nearest
 from stages.core.runner.schema import MOST_BATCH, Count, Decay, Epochs, Factor, Rate, Section, Warmup, Weight, Width
 from stages.core.store import arrays
 from stages.core.training.loop import Batch, Loader, Read, Schedule, fit
+from stages.core.training.whole_batch import whole
 
 
 class TwinSettings(Section):
@@ -113,11 +114,13 @@ def learn(
         if batch.content is not None:
             choice = torch.randint(batch.content.shape[1], (len(partners), 1), generator=generator)
             partners = batch.content.gather(1, choice).squeeze(1)
-        inputs = torch.cat([views(batch.rows, False, generator), views(partners, True, generator)])
+        # Every process draws the views of the whole batch, and takes its share of them through the model.
+        mine = processes.share(len(batch.rows))
+        inputs = torch.cat([views(batch.rows, False, generator)[mine], views(partners, True, generator)[mine]])
         features = encode(inputs)
         # Each half goes through the projector alone: its batch norm must not see both members of a pair at once.
-        first, second = (trained["projector"](half) for half in features.float().chunk(2))
-        # Every process computes the whole batch, so its part of their sum is one by their number.
+        first, second = (trained["projector"](whole(half)) for half in features.float().chunk(2))
+        # Every process has the loss of the whole batch, so its part of their sum is one by their number.
         return {"loss": params.scale * barlow_twins(first, second, params.beta) / processes.count()}
 
     loader, schedule = Loader(count, params.batch, prepare), Schedule(params.epochs, params.warmup, 0.001)
@@ -146,7 +149,10 @@ def train(
     def neighbours(epoch: int) -> Tensor:
         nonlocal table
         if params.refresh and epoch > 0:
-            embeddings = embed(model, pixels, rows, params.batch, params.precision, "graph")
+            mine = rows[processes.share(len(rows))]
+            embeddings = processes.gather_array(
+                embed(model, pixels, mine, params.batch, params.precision, "graph")
+            )
             table = torch.from_numpy(nearest(embeddings, embeddings, params.neighbours, exclude_self=True)[1])
         return table
 
