@@ -150,9 +150,7 @@ def train(
         nonlocal table
         if params.refresh and epoch > 0:
             mine = rows[processes.share(len(rows))]
-            embeddings = processes.gather_array(
-                embed(model, pixels, mine, params.batch, params.precision, "graph")
-            )
+            embeddings = processes.gather_array(embed(model, pixels, mine, params.batch, params.precision, "graph"))
             table = torch.from_numpy(nearest(embeddings, embeddings, params.neighbours, exclude_self=True)[1])
         return table
 

@@ -59,7 +59,9 @@ def test_stages__two_processes_give_the_results_of_one(tmp_path, monkeypatch):
             for folder in (alone, together)
         ]
         np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5, err_msg=name)
+        # Adam divides by the size of a gradient, which makes much of a little where that is small; LARS does not.
+        bound = 1e-5 if name in ("fusion/augmentation", "fusion/neighbour") else 1e-3
         weights = [load_file(folder / name / "weights.safetensors") for folder in (alone, together)]
         for part, tensor in weights[0].items():
-            assert (tensor - weights[1][part]).abs().max() < 1e-3, f"{name} {part}"
+            assert (tensor - weights[1][part]).abs().max() < bound, f"{name} {part}"
     assert not list(tmp_path.rglob("*.partial"))
