@@ -2,11 +2,11 @@
 
 Reads   images, the folder of one model (images themselves for `pixels`)
 Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1, queries}}, as it is and whitened
-        shared.json, shared_whitened.json   the same, of queries in one gallery with all tasks; {} where there is one task
+        shared.json, shared_whitened.json   the same of queries in one gallery of all tasks; {} where there is one task
         queries.parquet               one row per test image: its metrics and its nearest images
         attention.parquet             fusions only: mean weight per task, layer and adaptor, and beside it the mean
                                       entropy of the layer's weights, 1 where all are equal
-        random.json                   the average fusion only: {draw: metrics.json with weights drawn at random}, draws from 1
+        random.json                   the average fusion only: {draw from 1: metrics.json with random weights}
 """
 
 import json
@@ -140,7 +140,7 @@ def main(images: Path, folder: Path, output: Path, *, model: str, params: Params
         both = raw_pixels(pixels, np.concatenate([train, test]))
     else:
         both = embed(network, pixels, np.concatenate([train, test]), params.batch, params.precision, model)
-    found, records = dict.fromkeys(("metrics", "whitened", "shared", "shared_whitened"), {}), []
+    found, records = {name: {} for name in ("metrics", "whitened", "shared", "shared_whitened")}, []
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if len(test):
         known, asked = both[: len(train)], both[len(train) :]

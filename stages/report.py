@@ -7,7 +7,8 @@ Reads   images/<task>/{pixels.zarr, table.parquet, rejected.csv}, pseudo_labels/
 Writes  index.html    everything, self-contained
         blind.html    the encoder's and the chosen model's results side by side, for a person to judge
         table.md      the results table
-        metrics.json  {model: {task, "mean" or "one gallery": {r_precision, map_at_r, recall_at_1}}} in percent, and <model>_whitened
+        metrics.json  {model: {task, "mean" or "one gallery": {r_precision, map_at_r, recall_at_1}}} in percent, and
+                      <model>_whitened
         curves.csv    task,model,k,item,r_precision,map_at_r,recall_at_1,r_precision_whitened, a row per task and model
         training.csv  stage,epoch,loss,accuracy
 """

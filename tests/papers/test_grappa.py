@@ -1,4 +1,4 @@
-"""The profile `mrt` says what the paper prints (grappa.csv), or the row says why not; its runs meet the printed rows."""
+"""The profile `mrt` says what the paper prints (grappa.csv), or says why not; its runs meet the printed rows."""
 
 import csv
 from collections import Counter

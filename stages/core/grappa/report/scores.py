@@ -30,8 +30,8 @@ Numbers = dict[str, dict[str, float]]
 class Scores:
     """`rows[model][task or "mean"][metric]`, beside each model a row `<model>_whitened`; NaN where there is no query.
 
-    Rows have the column "one gallery", too, where that was measured. A model that `is_finished` has no such row. `choices[oracle row][task]` names the adaptor the oracle took;
-    `queries[task]` counts the queries that were asked.
+    A model that `is_finished` has no such row. `SHARED` is a column beside the mean where it was measured.
+    `choices[oracle row][task]` names the adaptor the oracle took; `queries[task]` counts the queries that were asked.
     """
 
     tasks: list[str]
