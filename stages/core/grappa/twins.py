@@ -92,6 +92,7 @@ def first_neighbours(graph: np.ndarray, count: int) -> Tensor:
 def learn(
     trained: nn.Module,
     encode: Callable[[Tensor], Tensor],
+    read: Callable[[Tensor], Tensor],
     views: Callable[[Tensor, bool, torch.Generator], Tensor],
     count: int,
     neighbours: Callable[[int], Tensor] | None,
@@ -101,22 +102,24 @@ def learn(
 ) -> list[dict[str, int | float]]:
     """Trains `trained["projector"]` and whatever else is in `trained`; returns the history.
 
-    `views` makes inputs of rows (second of a pair or not), `encode` features of inputs. `neighbours` gives the table
-    of partners for an epoch; without it an image is its own partner.
+    `read` gives what is stored of rows, `views` makes inputs of that (second of a pair or not), `encode` features of
+    inputs. `neighbours` gives the table of partners for an epoch; without it an image is its own partner.
     """
+    table: Tensor | None = None
 
     def prepare(epoch: int) -> Read:
+        nonlocal table
         table = None if neighbours is None else neighbours(epoch)
-        return lambda rows: None if table is None else table[rows]
+        return read
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        partners = batch.rows
-        if batch.content is not None:
-            choice = torch.randint(batch.content.shape[1], (len(partners), 1), generator=generator)
-            partners = batch.content.gather(1, choice).squeeze(1)
+        first = second = batch.content
+        if table is not None:
+            choice = torch.randint(table.shape[1], (len(batch.rows), 1), generator=generator)
+            second = read(table[batch.rows].gather(1, choice).squeeze(1))
         # Every process draws the views of the whole batch, and takes its share of them through the model.
         mine = processes.share(len(batch.rows))
-        inputs = torch.cat([views(batch.rows, False, generator)[mine], views(partners, True, generator)[mine]])
+        inputs = torch.cat([views(first, False, generator)[mine], views(second, True, generator)[mine]])
         features = encode(inputs)
         # Each half goes through the projector alone: its batch norm must not see both members of a pair at once.
         first, second = (trained["projector"](whole(half)) for half in features.float().chunk(2))
@@ -154,8 +157,11 @@ def train(
             table = torch.from_numpy(nearest(embeddings, embeddings, params.neighbours, exclude_self=True)[1])
         return table
 
-    def views(batch: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
-        images = torch.from_numpy(pixels[rows[batch.numpy()]]).to(where, non_blocking=True)
+    def read(batch: Tensor) -> Tensor:
+        return device.staged(pixels[rows[batch.numpy()]], where)
+
+    def views(stored: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
+        images = stored.to(where, non_blocking=True)
         changed = is_second or params.augmented == "both"
         return augment(images, model.config.size, params.augmentation if changed else plain, generator)
 
@@ -163,4 +169,5 @@ def train(
         with device.autocast(where, params.precision):
             return model.features(inputs)
 
-    return learn(trained, encode, views, len(rows), neighbours if graph is not None else None, params, seed, work)
+    partners = neighbours if graph is not None else None
+    return learn(trained, encode, read, views, len(rows), partners, params, seed, work)
