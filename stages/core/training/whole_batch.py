@@ -21,7 +21,7 @@ class Gathered(torch.autograd.Function):
         return total[processes.share(len(total))]
 
 
-def whole(part: Float[Tensor, "part *dims"]) -> Float[Tensor, "batch *dims"]:
+def whole(part: Float[Tensor, "part ..."]) -> Float[Tensor, "batch ..."]:
     """All rows of a batch, from the part that `processes.share` gives each process; the parts may differ in length.
 
     What the losses of all processes add up to is what gradients are of: each process gets its part of them.
