@@ -61,9 +61,9 @@ def run(folder: Path, seed: int) -> dict[str, dict[str, dict]]:
     environment = os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"}
     subprocess.run(["dvc", "repro", "-q", "report"], cwd=folder, env=environment, check=True)
     found = {}
-    for file in sorted((folder / "data" / "evaluation").glob("*/*.json")):
-        suffix = " whitened" if file.stem == "whitened" else ""
-        found[file.parent.name + suffix] = json.loads(file.read_text())
+    for result in sorted((folder / "data" / "evaluation").glob("*/")):
+        for form, file in (("", "metrics.json"), (" whitened", "whitened.json")):
+            found[result.name + form] = json.loads((result / file).read_text())
     return found
 
 

@@ -51,9 +51,10 @@ def evaluate(folder: Path, seed: int, models: list[str]) -> dict[str, dict[str, 
     targets = [f"dvc.yaml:evaluation@{name}" for name in ["encoder", *models]] if models else ["dvc.yaml:evaluation"]
     subprocess.run(["dvc", "repro", "-q", *targets], cwd=folder, env=environment, check=True)
     found = {}
-    for file in sorted((folder / "data/evaluation").glob("*/*.json")):
-        name = file.parent.name + (" whitened" if file.stem == "whitened" else "")
-        found[name] = {task: 100 * row["r_precision"] for task, row in json.loads(file.read_text()).items()}
+    for result in sorted((folder / "data/evaluation").glob("*/")):
+        for form, file in (("", "metrics.json"), (" whitened", "whitened.json")):
+            values = json.loads((result / file).read_text())
+            found[result.name + form] = {task: 100 * row["r_precision"] for task, row in values.items()}
     return found
 
 

@@ -75,10 +75,13 @@ def reduce(
     trained = nn.ModuleDict({"linear": linear, "projector": projector}).to(where)
     centred, table = torch.from_numpy(features - mean), twins.first_neighbours(graph, params.neighbours)
 
-    def views(batch: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
-        return centred[batch].to(where)
+    def read(batch: Tensor) -> Tensor:
+        return centred[batch]
 
-    history = twins.learn(trained, linear, views, len(centred), lambda epoch: table, params, seed, work)
+    def views(stored: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
+        return stored.to(where)
+
+    history = twins.learn(trained, linear, read, views, len(centred), lambda epoch: table, params, seed, work)
     with torch.no_grad():
         weight = linear.weight.cpu()
         reduced.reduction.weight.copy_(weight)

@@ -1,10 +1,12 @@
-"""How well one model retrieves: every test image queries all others of its task.
+"""How well one model retrieves: every test image queries all others of its task, then those of all tasks.
 
 Reads   images, the folder of one model (images themselves for `pixels`)
 Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1, queries}}, as it is and whitened
+        shared.json, shared_whitened.json   the same of queries in one gallery of all tasks; {} where there is one task
         queries.parquet               one row per test image: its metrics and its nearest images
         attention.parquet             fusions only: mean weight per task, layer and adaptor, and beside it the mean
                                       entropy of the layer's weights, 1 where all are equal
+        random.json                   the average fusion only: {draw from 1: metrics.json with random weights}
 """
 
 import json
@@ -13,15 +15,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from pydantic import Field
 
 from stages.core.compute import device
 from stages.core.compute.principal import largest
 from stages.core.encoder.extract import embed, extract
 from stages.core.encoder.model import Model, load
+from stages.core.grappa.random_weights import weigh_at_random
 from stages.core.retrieval import whitening
 from stages.core.retrieval.formulas import NAMES
-from stages.core.retrieval.metrics import query_metrics
+from stages.core.retrieval.metrics import UNLABELLED, QueryMetrics, query_metrics
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
@@ -36,6 +40,9 @@ class Params(schema.Section):
     )
     precision: device.Precision
     batch: schema.BatchSize = Field(description="images per forward pass")
+    random_draws: int = Field(
+        ge=0, le=100, description="times that the average fusion is measured with weights drawn at random in its place"
+    )
 
 
 def raw_pixels(pixels: arrays.Reader, rows: np.ndarray) -> np.ndarray:
@@ -45,21 +52,43 @@ def raw_pixels(pixels: arrays.Reader, rows: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
+def means(scores: QueryMetrics, mine: np.ndarray) -> dict[str, float | int]:
+    """The mean metrics of those of `mine` that have a relevant image, and their number; {} where none has."""
+    counted = mine & ~np.isnan(scores.r_precision)
+    if not counted.any():
+        return {}
+    found = {name: float(getattr(scores, name)[counted].mean(dtype=np.float64)) for name in NAMES}
+    return found | {"queries": int(counted.sum())}
+
+
 def evaluate(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> tuple[dict, list[dict]]:
     """Metrics of each task, and one record per query; queries without a relevant item are NaN and not averaged."""
     metrics, records = {}, []
     for task in dict.fromkeys(collection.tasks[rows]):
         mine = np.flatnonzero(collection.tasks[rows] == task)
         scores = query_metrics(embeddings[mine], collection.labels[rows[mine]], min(NEAREST, len(mine) - 1))
-        counted = ~np.isnan(scores.r_precision)
-        if counted.any():
-            metrics[task] = {name: float(getattr(scores, name)[counted].mean(dtype=np.float64)) for name in NAMES}
-            metrics[task]["queries"] = int(counted.sum())
+        if found := means(scores, np.ones(len(mine), dtype=bool)):
+            metrics[task] = found
         own = collection.rows[rows[mine]]
         for i, row in enumerate(own):
             values = {name: float(getattr(scores, name)[i]) for name in NAMES}
             records.append({"task": task, "row": int(row), **values, "nearest": own[scores.nearest[i]].tolist()})
     return metrics, records
+
+
+def evaluate_together(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> dict:
+    """Metrics of each task's queries in one gallery with the images of all tasks; {} where there is one task.
+
+    Classes of two tasks are never the same, so no query scores higher here than within its task.
+    """
+    tasks, labels = collection.tasks[rows], collection.labels[rows]
+    numbers = {task: i for i, task in enumerate(dict.fromkeys(tasks))}
+    if len(numbers) < 2:
+        return {}
+    owners = np.array([numbers[task] for task in tasks])
+    classes = np.where(labels < 0, UNLABELLED, owners * (labels.max() + 1) + labels)
+    scores = query_metrics(embeddings, classes, 0)
+    return {task: found for task, i in numbers.items() if (found := means(scores, owners == i))}
 
 
 def measure_attention(
@@ -83,6 +112,18 @@ def measure_attention(
     return records
 
 
+def measure_random(
+    folder: Path, pixels: arrays.Reader, rows: np.ndarray, collection: Collection, params: Params
+) -> dict[str, dict]:
+    """The metrics of a fusion whose weights are drawn at random for each image and layer, by draw from 1."""
+    model, found = load(folder).to(device.best()), {}
+    for draw in range(1, params.random_draws + 1):
+        weigh_at_random(model, torch.Generator().manual_seed(draw))
+        embeddings = embed(model, pixels, rows, params.batch, params.precision, f"random weights {draw}")
+        found[str(draw)], _ = evaluate(embeddings, rows, collection)
+    return found
+
+
 QUERIES = pa.schema(
     [("task", pa.string()), ("row", pa.int64())]
     + [(name, pa.float32()) for name in NAMES]
@@ -99,20 +140,26 @@ def main(images: Path, folder: Path, output: Path, *, model: str, params: Params
         both = raw_pixels(pixels, np.concatenate([train, test]))
     else:
         both = embed(network, pixels, np.concatenate([train, test]), params.batch, params.precision, model)
-    metrics, whitened, records = {}, {}, []
+    found, records = {name: {} for name in ("metrics", "whitened", "shared", "shared_whitened")}, []
+    is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if len(test):
-        metrics, records = evaluate(both[len(train) :], test, collection)
-        known = both[: len(train)]
+        known, asked = both[: len(train)], both[len(train) :]
+        found["metrics"], records = evaluate(asked, test, collection)
+        found["shared"] = evaluate_together(asked, test, collection)
         whitener = whitening.fit(known, min(params.whitened_dim, largest(known)))
-        whitened, _ = evaluate(whitening.apply(whitener, both[len(train) :]), test, collection)
+        asked = whitening.apply(whitener, asked)
+        found["whitened"], _ = evaluate(asked, test, collection)
+        found["shared_whitened"] = evaluate_together(asked, test, collection)
+    if is_fused and model == "average" and params.random_draws:
+        found["random"] = measure_random(folder, pixels, test, collection, params)
     with outputs.folder(output) as result:
-        (result / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
-        (result / "whitened.json").write_text(json.dumps(whitened, indent=1) + "\n")
+        for name, values in found.items():
+            (result / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
         pq.write_table(pa.Table.from_pylist(records, QUERIES), result / "queries.parquet")
-        if len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1:
+        if is_fused:
             weights = measure_attention(network, pixels, test, collection.tasks[test], params)
             pq.write_table(pa.Table.from_pylist(weights), result / "attention.parquet")
-    scores = ", ".join(f"{task} {value['r_precision']:.1%}" for task, value in metrics.items())
+    scores = ", ".join(f"{task} {value['r_precision']:.1%}" for task, value in found["metrics"].items())
     return f"R-Precision: {scores or 'no labelled test images'}"
 
 

@@ -8,6 +8,8 @@ Writes  weights.safetensors, config.json   one model
 It learns from pairs: two views of an image (`augmentation`), or an image and one of its nearest neighbours
 (`neighbour`). The graph of neighbours is the encoder's in the first epoch, and rebuilt from the model itself before
 every other; `static` keeps the encoder's. Or, as an upper bound, it learns from true labels (`supervised`, Table 5).
+
+Several devices: torchrun --nproc-per-node N -m stages.fusion IMAGES ADAPTOR KNN_GRAPH OUTPUT --pairs NAME
 """
 
 from pathlib import Path

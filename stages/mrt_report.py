@@ -71,7 +71,7 @@ def add(values: list[int | None]) -> int | None:
 
 def compare_all(table: scores.Scores, lists: Lists) -> list[published.PublishedTable]:
     """Tables 2 to 5. What the paper does not have (whitening, TLDR, the static graph) follows in Table 2."""
-    printed = published.read()
+    printed = {number: of_data_sets(rows, lists) for number, rows in published.read().items()}
     seen = [name for name in table.tasks if not lists.tasks[name].unseen]
     unseen = [name for name in table.tasks if lists.tasks[name].unseen]
     joint = [name for name, item in lists.supervised_models.items() if item.on == "all"]
@@ -88,6 +88,14 @@ def compare_all(table: scores.Scores, lists: Lists) -> list[published.PublishedT
         5: (seen, ["supervised"] if "supervised" in lists.models else []),
     }
     return [published.compare(number, printed[number], table, tasks, more) for number, (tasks, more) in wanted.items()]
+
+
+def of_data_sets(rows: dict[str, scores.Numbers], lists: Lists) -> dict[str, scores.Numbers]:
+    """Printed rows, less tasks of ours that bear a data set's name and hold other images: they stand beside nothing."""
+    others = {name for name, task in lists.tasks.items() if task.source != name}
+    return {
+        model: {task: numbers for task, numbers in row.items() if task not in others} for model, row in rows.items()
+    }
 
 
 def granularity_use(evaluation: Path, model: str, sizes: dict[str, int]) -> list[dict]:

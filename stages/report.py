@@ -1,12 +1,14 @@
 """The report: one HTML page that opens offline, and the same numbers for `dvc metrics` and `dvc plots`.
 
 Reads   images/<task>/{pixels.zarr, table.parquet, rejected.csv}, pseudo_labels/<k>/labels.zarr, history.csv of every
-        adaptor and fusion, evaluation/<model>/{metrics.json, whitened.json, queries.parquet, attention.parquet},
+        adaptor and fusion, evaluation/<model>/{metrics.json, whitened.json, shared.json, shared_whitened.json,
+        queries.parquet, attention.parquet, random.json},
         choice/{choice.json, criterion.csv, neighbours.parquet}; exactly the items that params.yaml lists.
 Writes  index.html    everything, self-contained
         blind.html    the encoder's and the chosen model's results side by side, for a person to judge
         table.md      the results table
-        metrics.json  {model: {task or "mean": {r_precision, map_at_r, recall_at_1}}} in percent, and <model>_whitened
+        metrics.json  {model: {task, "mean" or "one gallery": {r_precision, map_at_r, recall_at_1}}} in percent, and
+                      <model>_whitened
         curves.csv    task,model,k,item,r_precision,map_at_r,recall_at_1,r_precision_whitened, a row per task and model
         training.csv  stage,epoch,loss,accuracy
 """
@@ -192,6 +194,7 @@ def main(
         "has_encoder": "encoder" in table.rows,
         "fused": fusions.rows(fusion, evaluation, lists.fusions, table),
         "headroom": fusions.headroom(table),
+        "random_gains": fusions.random_gains(evaluation, table),
         "choice": chosen_how,
         "advice": advice.advise(chosen_how, table, list(lists.tasks), choice, Path(lists.root)),
         "place_criterion": wording.placement(criteria),

@@ -8,12 +8,12 @@ import torch
 from stages import fusion
 from stages.core.encoder.model import load
 from stages.core.store import arrays
-from stages.core.store.collection import read_tables
-from stages.evaluation import Params, main, measure_attention, raw_pixels
+from stages.core.store.collection import Collection, read_tables
+from stages.evaluation import Params, evaluate_together, main, measure_attention, raw_pixels
 from tests.helpers.small import TASKS, lists, write_encoder, write_images
 from tests.test_fusion import NAMES, world  # noqa: F401
 
-PARAMS = Params(whitened_dim=8, precision="float32", batch=16)
+PARAMS = Params(whitened_dim=8, precision="float32", batch=16, random_draws=2)
 
 
 def plain_r_precision(embeddings, labels):
@@ -48,6 +48,56 @@ def test_main__equals_the_plain_metric_per_task(tmp_path):
         assert {row for query in mine for row in query["nearest"]} <= set(collection.rows[rows].tolist())
     assert set(json.loads((tmp_path / "out" / "whitened.json").read_text())) == set(TASKS)
     assert not (tmp_path / "out" / "attention.parquet").exists()
+    assert not (tmp_path / "out" / "random.json").exists()
+
+
+def test_main__one_gallery_equals_the_plain_metric_over_all_tasks(tmp_path):
+    images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
+    main(images, encoder, tmp_path / "out", model="encoder", params=PARAMS, lists=lists())
+    alone, shared = (json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in ("metrics", "shared"))
+    collection, model = read_tables(images, list(TASKS)), load(encoder)
+    rows = np.flatnonzero(~collection.is_train)
+    pixels = np.concatenate([arrays.open(images / task / "pixels.zarr")[:] for task in TASKS])[rows]
+    embeddings = model(torch.from_numpy(pixels).permute(0, 3, 1, 2)).numpy()
+    # The labels of both tasks are the same numbers; a class is a pair of task and number.
+    expected = plain_r_precision(embeddings, [*zip(collection.tasks[rows], collection.labels[rows], strict=True)])
+    assert list(shared) == list(TASKS)
+    for task in TASKS:
+        mean = expected[collection.tasks[rows] == task].mean()
+        assert shared[task]["r_precision"] == pytest.approx(mean, abs=1e-6)
+        assert all(shared[task][name] <= alone[task][name] for name in ("r_precision", "map_at_r", "recall_at_1"))
+        assert shared[task]["queries"] == alone[task]["queries"]
+    assert sum(shared[task]["r_precision"] for task in TASKS) < sum(alone[task]["r_precision"] for task in TASKS)
+    assert set(json.loads((tmp_path / "out" / "shared_whitened.json").read_text())) == set(TASKS)
+
+
+def test_evaluate_together__unlabelled_images_are_in_the_way_and_no_query(tmp_path):
+    """Nearest to each image of `a` is an unlabelled one of `b`, whose -1 is no class."""
+    embeddings = np.array([[1, 0], [0, 1], [1, 0.1], [0.1, 1]], np.float32)
+    collection = Collection(
+        tasks=np.array(["a", "a", "b", "b"], dtype=object),
+        labels=np.array([0, 0, -1, -1]),
+        is_train=np.zeros(4, dtype=bool),
+        rows=np.array([0, 1, 0, 1]),
+    )
+    rows = np.arange(4)
+    found = {"r_precision": 0.0, "map_at_r": 0.0, "recall_at_1": 0.0, "queries": 2}
+    assert evaluate_together(embeddings, rows, collection) == {"a": found}
+    assert evaluate_together(embeddings[:2], rows[:2], collection) == {}
+
+
+def test_main__random_weights_of_the_average_are_measured(world, tmp_path):  # noqa: F811
+    none = fusion.Params.model_construct(average=None, attention=None)
+    fusion.main(*world, tmp_path / "f", pairs="average", params=none, lists=lists(), seed=0)
+    for name in ("a", "b"):
+        main(world[0], tmp_path / "f", tmp_path / name, model="average", params=PARAMS, lists=lists())
+    assert (tmp_path / "a/random.json").read_bytes() == (tmp_path / "b/random.json").read_bytes()
+    draws = json.loads((tmp_path / "a/random.json").read_text())
+    assert list(draws) == ["1", "2"] and all(list(draw) == list(TASKS) for draw in draws.values())
+    assert draws["1"] != draws["2"]
+    never = PARAMS.model_copy(update={"random_draws": 0})
+    main(world[0], tmp_path / "f", tmp_path / "c", model="average", params=never, lists=lists())
+    assert not (tmp_path / "c/random.json").exists()
 
 
 def test_main__pixels_need_no_model(tmp_path):

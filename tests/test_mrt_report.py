@@ -78,6 +78,8 @@ def test_main__every_table_with_ours_published_and_difference(world, tmp_path: P
     assert metrics["table 2"]["neighbour"]["cub"]["r_precision"] == 35.1
     assert metrics["table 2"]["oracle"]["cub"]["r_precision"] == 50.0
     assert metrics["table 2"]["encoder_whitened"]["cub"]["published_r_precision"] is None
+    assert metrics["table 3"]["encoder"]["cub"]["difference_r_precision"] == 0.0
+    assert metrics["table 5"]["neighbour"]["cub"]["difference_map_at_r"] == 0.0
     assert metrics["table 3"]["cub-one"]["cub"]["difference_map_at_r"] == 0.0
     assert metrics["table 4"]["all-full"]["dtd"]["difference_r_precision"] == 0.0
     assert "dtd" not in metrics["table 2"]["encoder"] and "cub" not in metrics["table 4"]["encoder"]
@@ -90,6 +92,17 @@ def test_main__every_table_with_ours_published_and_difference(world, tmp_path: P
     assert "Not measured: aircraft, cars, flowers, food101, products" in page
     assert "35.1 (35.1, ±0.0)" in table and "50.0 (–, –)" in table
     assert "| all that train | 3 (100, −97) | 24 (5,864, −5,840) |" in table and "all that train" in page
+
+
+def test_main__a_task_of_other_images_is_compared_with_nothing(world, tmp_path: Path) -> None:
+    images, evaluation, items = world
+    tasks = {"cub": {"source": "folder", "path": "x"}, "dtd": {"source": "dtd", "path": "x", "unseen": True}}
+    metrics = run((images, evaluation, lists(**items.model_dump() | {"tasks": tasks})), tmp_path / "out")
+    for number in (2, 3, 5):
+        cells = [row["cub"] for row in metrics[f"table {number}"].values()]
+        assert cells and all(cell["published_r_precision"] is None for cell in cells)
+    assert metrics["table 2"]["neighbour"]["cub"]["r_precision"] == 35.1
+    assert metrics["table 4"]["encoder"]["dtd"]["difference_r_precision"] == 0.0
 
 
 def test_main__figure_4_has_the_published_points_and_the_mean_over_seen_tasks(world, tmp_path: Path) -> None:

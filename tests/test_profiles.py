@@ -138,6 +138,9 @@ DIFFERENCES = [
     Difference("gsp-cifar*", "encoder.resize", 48, 32, SQUARES),
     Difference(LARGE, "encoder.resize", 48, 256, SQUARES),
     Difference(f"gsp-* mrt {MPCL}", "report.judgements", ABSENT, AS_ROOT, "new: a page to compare results blindly"),
+    Difference(
+        f"gsp-* mrt {MPCL}", "evaluation.random_draws", ABSENT, AS_ROOT, "new: what chance gains, beside a fusion"
+    ),
     Difference(f"gsp-* {MPCL}", "seeds.whitening", ABSENT, AS_ROOT, HALF),
     Difference("mrt", "seeds.whitening", ABSENT, "none", "the paper clusters the features as they are"),
     Difference(f"gsp-* mrt {MPCL}", "seeds.whitened_dim", ABSENT, AS_ROOT, HALF),

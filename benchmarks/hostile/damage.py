@@ -59,7 +59,8 @@ READERS: tuple[tuple[str, Read], ...] = (
         lambda file: model.load(file.parent),
     ),
     (r"(adaptor|fusion|mpcl_encoder)/[^/]+/history\.csv", lambda file: read_history(file.parent)),
-    (r"evaluation/[^/]+/(metrics|whitened)\.json", scores.read_metrics),
+    (r"evaluation/[^/]+/(metrics|whitened|shared|shared_whitened)\.json", scores.read_metrics),
+    (r"evaluation/[^/]+/random\.json", read_json),
     (r"evaluation/[^/]+/queries\.parquet", lambda file: queries.read_queries(file.parents[1], file.parent.name)),
     (
         r"evaluation/[^/]+/attention\.parquet",

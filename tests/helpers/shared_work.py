@@ -7,16 +7,28 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from stages import adaptor, features, knn_graph, pseudo_labels, seeds
+from stages import adaptor, features, fusion, knn_graph, pseudo_labels, seeds
 from stages.core.compute import processes
+from stages.core.encoder.config import Attention
 from stages.core.encoder.views import Augmentation
 from stages.core.store import arrays
-from tests.helpers.settings import classifier, criterion, reference
+from tests.helpers.settings import classifier, criterion, pairs, reference
 from tests.helpers.small import TASKS, lists
 
 VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, grey=0.1, blur=0, stroke=0)
 SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12)
 TRAINING = adaptor.Params(width=6, **classifier(epochs=2, batch=13, warmup=0.5, augmentation=VIEWS))
+
+FUSIONS = ("augmentation", "neighbour", "supervised")
+TWINS = pairs(batch=17, augmentation=VIEWS)  # an odd batch: the processes' parts differ in length
+FUSION = fusion.Params(
+    attention=Attention(),
+    average=None,
+    augmentation=TWINS,
+    neighbour=TWINS | {"neighbours": 3, "refresh": True},
+    static=TWINS | {"neighbours": 3, "refresh": False},
+    supervised=fusion.Supervised(**classifier(epochs=2, batch=13, augmentation=VIEWS), start_std=0.02),
+)
 
 
 def run(stage: ModuleType, *paths: Path, **given: object) -> None:
@@ -37,9 +49,14 @@ def main(images: Path, encoder: Path, output: Path) -> None:
         target = output / "pseudo_labels" / name
         run(pseudo_labels, *found, output / "seeds", target, granularity=name, params=params, lists=lists())
     run(knn_graph, *found, output / "knn_graph", params=knn_graph.Params(neighbours=4), lists=lists())
-    labels = output / "pseudo_labels" / "k4"
     given = {"params": TRAINING, "settings": criterion(), "reference": reference(), "lists": lists(), "seed": 0}
-    run(adaptor, images, encoder, labels, output / "adaptor", granularity="k4", **given)
+    for name in ("k4", "k8"):
+        labels, target = output / "pseudo_labels" / name, output / "adaptor" / name
+        run(adaptor, images, encoder, labels, target, granularity=name, **given)
+    parts = images, output / "adaptor", output / "knn_graph"
+    for pairs_of in FUSIONS:
+        target = output / "fusion" / pairs_of
+        run(fusion, *parts, target, pairs=pairs_of, params=FUSION, lists=lists(), seed=0)
 
 
 if __name__ == "__main__":

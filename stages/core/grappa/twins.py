@@ -22,6 +22,7 @@ from stages.core.retrieval.neighbours import nearest
 from stages.core.runner.schema import MOST_BATCH, Count, Decay, Epochs, Factor, Rate, Section, Warmup, Weight, Width
 from stages.core.store import arrays
 from stages.core.training.loop import Batch, Loader, Read, Schedule, fit
+from stages.core.training.whole_batch import whole
 
 
 class TwinSettings(Section):
@@ -91,6 +92,7 @@ def first_neighbours(graph: np.ndarray, count: int) -> Tensor:
 def learn(
     trained: nn.Module,
     encode: Callable[[Tensor], Tensor],
+    read: Callable[[Tensor], Tensor],
     views: Callable[[Tensor, bool, torch.Generator], Tensor],
     count: int,
     neighbours: Callable[[int], Tensor] | None,
@@ -100,24 +102,28 @@ def learn(
 ) -> list[dict[str, int | float]]:
     """Trains `trained["projector"]` and whatever else is in `trained`; returns the history.
 
-    `views` makes inputs of rows (second of a pair or not), `encode` features of inputs. `neighbours` gives the table
-    of partners for an epoch; without it an image is its own partner.
+    `read` gives what is stored of rows, `views` makes inputs of that (second of a pair or not), `encode` features of
+    inputs. `neighbours` gives the table of partners for an epoch; without it an image is its own partner.
     """
+    table: Tensor | None = None
 
     def prepare(epoch: int) -> Read:
+        nonlocal table
         table = None if neighbours is None else neighbours(epoch)
-        return lambda rows: None if table is None else table[rows]
+        return read
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        partners = batch.rows
-        if batch.content is not None:
-            choice = torch.randint(batch.content.shape[1], (len(partners), 1), generator=generator)
-            partners = batch.content.gather(1, choice).squeeze(1)
-        inputs = torch.cat([views(batch.rows, False, generator), views(partners, True, generator)])
+        first = second = batch.content
+        if table is not None:
+            choice = torch.randint(table.shape[1], (len(batch.rows), 1), generator=generator)
+            second = read(table[batch.rows].gather(1, choice).squeeze(1))
+        # Every process draws the views of the whole batch, and takes its share of them through the model.
+        mine = processes.share(len(batch.rows))
+        inputs = torch.cat([views(first, False, generator)[mine], views(second, True, generator)[mine]])
         features = encode(inputs)
         # Each half goes through the projector alone: its batch norm must not see both members of a pair at once.
-        first, second = (trained["projector"](half) for half in features.float().chunk(2))
-        # Every process computes the whole batch, so its part of their sum is one by their number.
+        first, second = (trained["projector"](whole(half)) for half in features.float().chunk(2))
+        # Every process has the loss of the whole batch, so its part of their sum is one by their number.
         return {"loss": params.scale * barlow_twins(first, second, params.beta) / processes.count()}
 
     loader, schedule = Loader(count, params.batch, prepare), Schedule(params.epochs, params.warmup, 0.001)
@@ -146,12 +152,16 @@ def train(
     def neighbours(epoch: int) -> Tensor:
         nonlocal table
         if params.refresh and epoch > 0:
-            embeddings = embed(model, pixels, rows, params.batch, params.precision, "graph")
+            mine = rows[processes.share(len(rows))]
+            embeddings = processes.gather_array(embed(model, pixels, mine, params.batch, params.precision, "graph"))
             table = torch.from_numpy(nearest(embeddings, embeddings, params.neighbours, exclude_self=True)[1])
         return table
 
-    def views(batch: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
-        images = torch.from_numpy(pixels[rows[batch.numpy()]]).to(where, non_blocking=True)
+    def read(batch: Tensor) -> Tensor:
+        return device.staged(pixels[rows[batch.numpy()]], where)
+
+    def views(stored: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
+        images = stored.to(where, non_blocking=True)
         changed = is_second or params.augmented == "both"
         return augment(images, model.config.size, params.augmentation if changed else plain, generator)
 
@@ -159,4 +169,5 @@ def train(
         with device.autocast(where, params.precision):
             return model.features(inputs)
 
-    return learn(trained, encode, views, len(rows), neighbours if graph is not None else None, params, seed, work)
+    partners = neighbours if graph is not None else None
+    return learn(trained, encode, read, views, len(rows), partners, params, seed, work)

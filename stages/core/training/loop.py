@@ -145,6 +145,7 @@ def fit(
     if watch is not None:
         processes.wait()
         checkpoint.load_best(folder, trained)
+        processes.wait()  # who is done first clears the folder
     return history
 
 

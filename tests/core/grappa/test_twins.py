@@ -129,5 +129,6 @@ def test_learn__the_first_loss_is_barlow_twins_of_the_projected_halves(tmp_path)
         **{key: value for key, value in given.items() if key in twins.TwinSettings.model_fields}
     )
     trained = torch.nn.ModuleDict({"linear": linear, "projector": projector})
-    history = twins.learn(trained, linear, lambda rows, *_: x[rows], 16, lambda epoch: table, chosen, 0, tmp_path)
+    given = x.__getitem__, lambda stored, *_: stored
+    history = twins.learn(trained, linear, *given, 16, lambda epoch: table, chosen, 0, tmp_path)
     assert history[0]["loss"] == pytest.approx(float(expected), rel=1e-4)

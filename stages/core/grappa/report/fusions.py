@@ -8,6 +8,7 @@ import numpy as np
 
 from stages.core.grappa.report import scores
 from stages.core.store import sums
+from stages.core.store.reading import read_json, reading, remedy_for
 from stages.core.store.tables import read_csv, read_parquet
 
 
@@ -32,6 +33,18 @@ def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Sco
         gain = difference(table, name, "average")
         found.append({"name": name, "gain": gain, "entropy": [float(value) for value in of_layers], **shares})
     return found
+
+
+def random_gains(evaluation: Path, table: scores.Scores) -> list[float]:
+    """Points of mean R-Precision of each draw of random weights less the average fusion; [] where none was measured."""
+    file = evaluation / "average" / "random.json"
+    if not sums.expects(file) or not table.tasks:
+        return []
+    draws = read_json(file)
+    with reading(file, remedy_for(file.parent)):
+        numbers = [{task: scores.percent(entry) for task, entry in draw.items()} for draw in draws.values()]
+    means = [scores.with_mean(draw, table.tasks)[scores.MEAN]["r_precision"] for draw in numbers]
+    return [round(mean - table.get("average", scores.MEAN), 2) for mean in means]
 
 
 def headroom(table: scores.Scores) -> float:

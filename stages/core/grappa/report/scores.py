@@ -8,10 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stages.core.store import sums
 from stages.core.store.reading import read_json, reading, remedy_for
 
 METRICS = ("r_precision", "map_at_r", "recall_at_1")
 MEAN = "mean"
+# The mean over tasks of queries that search the images of all tasks; no task is called so, for a name has no space.
+SHARED = "one gallery"
 ORACLE = "oracle"
 WHITENED = "_whitened"
 FUSIONS = ("neighbour", "augmentation", "average")
@@ -27,8 +30,8 @@ Numbers = dict[str, dict[str, float]]
 class Scores:
     """`rows[model][task or "mean"][metric]`, beside each model a row `<model>_whitened`; NaN where there is no query.
 
-    A model that `is_finished` has no such row. `choices[oracle row][task]` names the adaptor the oracle took;
-    `queries[task]` counts the queries that were asked.
+    A model that `is_finished` has no such row. `SHARED` is a column beside the mean where it was measured.
+    `choices[oracle row][task]` names the adaptor the oracle took; `queries[task]` counts the queries that were asked.
     """
 
     tasks: list[str]
@@ -36,14 +39,18 @@ class Scores:
     choices: dict[str, dict[str, str]]
     queries: dict[str, int]
 
+    @property
+    def columns(self) -> list[str]:
+        """The tasks, their mean, and the shared gallery of all of them where some row has it."""
+        return [*self.tasks, MEAN, *([SHARED] if any(SHARED in numbers for numbers in self.rows.values()) else [])]
+
     def get(self, row: str, column: str, metric: str = "r_precision") -> float:
         return self.rows.get(row, {}).get(column, NOTHING)[metric]
 
     def differences(self, row: str, base: str, metric: str = "r_precision") -> dict[str, float]:
-        """What `row` has more than `base`, in points, for each task and the mean."""
+        """What `row` has more than `base`, in points, for each of the columns."""
         return {
-            column: round(self.get(row, column, metric) - self.get(base, column, metric), 2)
-            for column in [*self.tasks, MEAN]
+            column: round(self.get(row, column, metric) - self.get(base, column, metric), 2) for column in self.columns
         }
 
     def over(self, tasks: Sequence[str]) -> "Scores":
@@ -105,6 +112,11 @@ def read_metrics(file: Path) -> dict[str, dict]:
     return values
 
 
+def read_shared(file: Path) -> Numbers:
+    """In percent, by task; {} where there is one task only, or nothing of the kind was measured."""
+    return {task: percent(entry) for task, entry in read_metrics(file).items()} if sums.expects(file) else {}
+
+
 def average(numbers: Numbers, tasks: Sequence[str]) -> dict[str, float]:
     """The plain mean over tasks; NaN where the model lacks one of them, for means over other tasks do not compare."""
     return {
@@ -128,11 +140,13 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
         raise ValueError(
             f"a task is named {MEAN!r}, which is the name of the mean over tasks; rename it in params.yaml"
         )
-    raw = {}
+    raw, shared = {}, {}
     for name in names:
         raw[name] = read_metrics(evaluation / name / "metrics.json")
+        shared[name] = read_shared(evaluation / name / "shared.json")
         if not is_finished(name):
             raw[name + WHITENED] = read_metrics(evaluation / name / "whitened.json")
+            shared[name + WHITENED] = read_shared(evaluation / name / "shared_whitened.json")
     queries = {task: entry["queries"] for row in raw.values() for task, entry in row.items()}
     exact = {row: {task: percent(entry) for task, entry in values.items()} for row, values in raw.items()}
     measured = [
@@ -151,6 +165,9 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
                     task: candidates[single][task] for task, single in choices[ORACLE + form].items()
                 }
     rows = {row: with_mean(numbers, measured) for row, numbers in ordered.items()}
+    for row, numbers in shared.items():
+        if numbers:
+            rows[row][SHARED] = with_mean(numbers, measured)[MEAN]
     return Scores(measured, rows, choices, queries)
 
 

@@ -82,6 +82,7 @@ WORDS = {
     "is_finished": scores.is_finished,
     "whitened": scores.WHITENED,
     "mean": scores.MEAN,
+    "shared": scores.SHARED,
     "oracle": scores.ORACLE,
     "chosen": scores.CHOSEN,
     "at_best": scores.UNTRAINED,
@@ -92,7 +93,7 @@ def best_rows(table: scores.Scores, bounds: Collection[str] = ()) -> dict[str, l
     """The rows of highest R-Precision of each column as shown; less the oracle and the `bounds`, which saw labels."""
     comparable = [row for row in table.rows if row.removesuffix(scores.WHITENED) not in (scores.ORACLE, *bounds)]
     best = {}
-    for column in [scores.MEAN, *table.tasks]:
+    for column in table.columns:
         shown = {row: round(table.get(row, column), 1) for row in comparable}
         highest = max((value for value in shown.values() if not math.isnan(value)), default=math.nan)
         best[column] = [row for row, value in shown.items() if value == highest]

@@ -5,11 +5,10 @@
 Without torchrun every function here is the identity. `core/compute/processes.py` knows who this process is and adds up.
 """
 
-import torch
 from torch import Tensor
-from torch.distributed.nn.functional import all_gather
 
 from stages.core.compute import processes
+from stages.core.training.whole_batch import whole
 
 
 def share(rows: Tensor) -> Tensor:
@@ -24,8 +23,7 @@ def gather(values: Tensor, dim: int) -> Tensor:
     """The values of all processes side by side along `dim`, in the order of `share`; gradients reach their owners."""
     if processes.count() == 1:
         return values
-    processes.join()
-    return torch.cat(all_gather(values.contiguous()), dim)
+    return whole(values.movedim(dim, 0)).movedim(0, dim)
 
 
 def mean(values: Tensor) -> Tensor:

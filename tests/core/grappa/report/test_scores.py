@@ -63,6 +63,27 @@ def test_read__names_a_damaged_file_and_a_task_called_mean(tmp_path):
         scores.read(tmp_path, ["encoder"], [], ["a"])
 
 
+def test_read__one_gallery_is_a_column_of_its_own(tmp_path):
+    for name in ("encoder", "k4"):
+        write(tmp_path / name, {"a": 0.30, "b": 0.50}, {"a": 0.35, "b": 0.49})
+    assert scores.read(tmp_path, ["encoder"], [], ["a", "b"]).columns == ["a", "b", "mean"]
+    full = {
+        task: {"r_precision": v, "map_at_r": v / 2, "recall_at_1": v, "queries": 7}
+        for task, v in (("a", 0.2), ("b", 0.4))
+    }
+    (tmp_path / "encoder/shared.json").write_text(json.dumps(full))
+    (tmp_path / "encoder/shared_whitened.json").write_text("{}")
+    table = scores.read(tmp_path, ["encoder", "k4"], ["k4"], ["a", "b"])
+    assert table.columns == ["a", "b", "mean", scores.SHARED]
+    assert table.get("encoder", scores.SHARED) == 30.0 and table.get("encoder", scores.SHARED, "map_at_r") == 15.0
+    assert table.get("encoder", "mean") == 40.0
+    # No model is the oracle's choice for all tasks at once.
+    for row in ("k4", "oracle", "encoder_whitened"):
+        assert math.isnan(table.get(row, scores.SHARED))
+    assert scores.SHARED in scores.as_json(table)["encoder"] and scores.SHARED not in scores.as_json(table)["oracle"]
+    assert table.over(["a"]).columns == ["a", "mean"]
+
+
 def test_headliner__prefers_the_neighbour_fusion(table):
     assert scores.headliner(table, ["k4", "k8"]) == "average"
     del table.rows["average"]
