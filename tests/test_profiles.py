@@ -22,7 +22,12 @@ from tests.helpers.project import ROOT, copy_profile
 
 PROFILES = sorted(file.parent.name for file in (ROOT / "profiles").glob("*/values.yaml"))
 # They never held all their values themselves.
-YOUNGER = {name for name in PROFILES if name.startswith("tll-obj")} | {"gsp-cub-poolings"}
+YOUNGER = {name for name in PROFILES if name.startswith("tll-obj")} | {
+    "gsp-cub-poolings",
+    "gsp-cifar-distilled",
+    "gsp-inshop-tuning",
+    "gsp-products-tuning",
+}
 BEFORE = json.loads((ROOT / "tests/profiles_before.json").read_text())
 MOST_LINES = 900
 
@@ -80,6 +85,7 @@ SCORE = "new: the conventional protocol stops by P@1, the others by MAP@R as bef
 OF_CODE = (
     "the Cifar Collage as GSP's code has it: super-classes, split by their classes; no augmentation; pixels less .5"
 )
+WHOLE = "crops are of the whole image, as printed: it is stored as a square, and seen in proportion"
 TWICE = "it stood there twice, under two names"
 TUNED = {"images": "images/cub", "loss": "c2", "pooling": "gsp", "zero_shot": 0.1}
 BACKGROUNDS = [
@@ -129,7 +135,14 @@ DIFFERENCES = [
     Difference(f"{LARGE} mrt {MPCL}", "encoder.crop", ABSENT, AS_ROOT, NEW),
     Difference("gsp-cifar*", "encoder.crop", ABSENT, 32, SQUARES),
     Difference("gsp-cifar*", "encoder.resize", 48, 32, SQUARES),
-    Difference(LARGE, "encoder.resize", 48, 256, SQUARES),
+    Difference(LARGE, "encoder.resize", 48, 342, SQUARES),
+    Difference(LARGE, "images.side", 256, 342, WHOLE),
+    Difference(LARGE, "images.shape", ABSENT, "squash", WHOLE),
+    Difference(LARGE, "gsp_folds.resize", ABSENT, 256, WHOLE),
+    Difference(
+        "gsp-cifar10 gsp-cifar-collage", "gsp_folds.resize", ABSENT, 256, "new: of gsp-cub; square images need none"
+    ),
+    Difference(f"gsp-cifar* mrt {MPCL}", "images.shape", ABSENT, AS_ROOT, NEW),
     Difference(f"gsp-* mrt {MPCL}", "report.judgements", ABSENT, AS_ROOT, "new: a page to compare results blindly"),
     Difference(f"gsp-* {MPCL}", "seeds.whitening", ABSENT, AS_ROOT, HALF),
     Difference("mrt", "seeds.whitening", ABSENT, "none", "the paper clusters the features as they are"),
