@@ -51,7 +51,7 @@ from stages.core.training import checkpoint
 class Params(schema.Section):
     side: int = Field(ge=16, le=schema.MOST_SIDE, description="side of the network's input, px")
     resize: schema.Side | None = Field(
-        description="shorter side of a whole image (images.shape: squash) before an evaluation's centre crop, px; null: side"
+        description="shorter side of a whole image (images.shape: squash) before the centre crop, px; null: side"
     )
     backbone: trunk.Backbone
     hidden: int = Field(

@@ -192,6 +192,7 @@ DIFFERENCES = [
         "resnet50.tv_in1k",
         "named with its weights",
     ),
+    Difference(f"{CIFAR10} {COLLAGE}", "gsp_folds.backbone.architecture", "resnet10t", "resnet20", "the paper's"),
     Difference(CIFAR10, "gsp_folds.poolings.gsp.epsilon", 5.0, 0.5, "the paper's for proxy losses"),
     Difference(CIFAR10, "gsp_runs.pnca-gsp-zs.zero_shot", 0.5, 0.1, "the paper's"),
     *(
