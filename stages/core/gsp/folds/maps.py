@@ -19,7 +19,7 @@ MEMORY = 4 * 2**30  # bytes
 
 
 class Whole(NamedTuple):
-    """Of whole images that are stored as squares: width over height of each, and what of the shorter side is evaluated."""
+    """Of whole images stored as squares: width over height of each, and the part of the shorter side to evaluate."""
 
     aspects: Float[Tensor, " image"]
     share: float

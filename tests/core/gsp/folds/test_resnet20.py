@@ -11,7 +11,7 @@ VALUES = {"path": "x", "architecture": "resnet20", "arguments": {}, "mean": [0.5
 
 
 def test_resnet20__has_the_published_number_of_parameters():
-    """269,722 (0.27 million in the paper) for ten classes, 650 of them to classify, and shortcuts without parameters."""
+    """269,722 (the paper's 0.27 million) for ten classes, 650 of them to classify; shortcuts without parameters."""
     network = ResNet20()
     shortcuts = [layer[0].downsample for layer in (network.layer2, network.layer3)]
     counts = [sum(p.numel() for part in parts for p in part.parameters()) for parts in ([network], shortcuts)]
