@@ -33,7 +33,16 @@ def run(folder: Path, values: dict, lists: Lists, seed: int) -> dict[str, dict]:
     params = gsp_folds.Params.model_validate(values["gsp_folds"])
     for name in lists.gsp_runs:
         encoder = ROOT / "encoders" / "vit48"
-        gsp_folds.main(own / "collage", encoder, own / "folds" / name, run=name, params=params, lists=lists, seed=seed)
+        gsp_folds.main(
+            own / "collage",
+            encoder,
+            own / "folds" / name,
+            run=name,
+            params=params,
+            lists=lists,
+            seed=seed,
+            shape="crop",
+        )
     ensemble = gsp_ensemble.Params.model_validate(values["gsp_ensemble"])
     gsp_ensemble.main(
         own / "collage", own / "folds", own / "ensemble", name="collage", params=ensemble, lists=lists, seed=seed

@@ -72,7 +72,9 @@ def main(arguments: argparse.Namespace) -> None:
             for run in RUNS:
                 name = f"{task}-{run}"
                 encoder = ROOT / "encoders" / "vit48"
-                gsp_folds.main(stored, encoder, root / "folds" / name, run=name, params=params, lists=lists, seed=0)
+                gsp_folds.main(
+                    stored, encoder, root / "folds" / name, run=name, params=params, lists=lists, seed=0, shape="crop"
+                )
             gsp_ensemble.main(stored, root / "folds", root / "found", name=task, params=ensemble, lists=lists, seed=0)
             for name, forms in json.loads((root / "found" / "metrics.json").read_text()).items():
                 row = {"claim": "photographs, MAP@R in percent", "task": task, "run": name.removeprefix(f"{task}-")}

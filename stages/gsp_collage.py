@@ -4,6 +4,7 @@ Reads   images/<task> of the targets and of the backgrounds
 Writes  pixels.zarr `image size size 3`, training rows first; table.parquet as `images` does; rejected.csv, empty;
         places.csv: row, cell of the target (0 to 3, row by row)
 
+Without backgrounds it is the target alone, `image cell cell 3`: what a pooling that ignores all of them would see.
 Training collages show training classes over training backgrounds, test collages test classes over test backgrounds,
 each test image once: a second copy would be easy to find.
 """
@@ -36,16 +37,17 @@ def rows_of(table: pa.Table, split: str, classes: list[str], is_in: bool) -> np.
 
 def choose(images: Path, spec: Collage, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the targets and rows of the backgrounds; ValueError where a split has neither."""
-    targets, backgrounds = (read_table(images / task) for task in (spec.targets, spec.backgrounds))
+    beside = spec.backgrounds or spec.targets
+    targets, backgrounds = (read_table(images / task) for task in (spec.targets, beside))
     listed = spec.background_classes
     unknown = sorted(set(listed) - set(backgrounds["class_name"].to_pylist()))
     if unknown:
-        raise ValueError(f"background_classes names {unknown[0]!r}, which is no class of {spec.backgrounds}")
+        raise ValueError(f"background_classes names {unknown[0]!r}, which is no class of {beside}")
     found = (
-        rows_of(targets, split, listed if spec.targets == spec.backgrounds else [], is_in=False),
+        rows_of(targets, split, listed if spec.targets == beside else [], is_in=False),
         rows_of(backgrounds, split, listed, is_in=bool(listed)),
     )
-    for rows, task in zip(found, (spec.targets, spec.backgrounds), strict=True):
+    for rows, task in zip(found, (spec.targets, beside), strict=True):
         if not len(rows):
             raise ValueError(f"{task} has no {split} image for the collages: name other tasks in gsp_collages")
     return found
@@ -53,9 +55,10 @@ def choose(images: Path, spec: Collage, split: str) -> tuple[np.ndarray, np.ndar
 
 def main(images: Path, output: Path, *, collages: str, params: Params, lists: Lists, seed: int) -> str:
     spec = lists.gsp_collages[collages]
-    readers = [arrays.open(images / task / "pixels.zarr") for task in (spec.targets, spec.backgrounds)]
+    tasks = (spec.targets, spec.backgrounds or spec.targets)
+    readers = [arrays.open(images / task / "pixels.zarr") for task in tasks]
     table, places, counts, columns = read_table(images / spec.targets), [], {}, []
-    size = 2 * params.cell
+    size = 2 * params.cell if spec.backgrounds else params.cell
     with outputs.folder(output) as folder:
         with arrays.create(folder / "pixels.zarr", (size, size, 3), "uint8") as writer:
             for number, (split, copies) in enumerate((("train", spec.copies), ("test", 1))):
@@ -64,7 +67,10 @@ def main(images: Path, output: Path, *, collages: str, params: Params, lists: Li
                     collage.resize(reader[part], params.cell)
                     for reader, part in zip(readers, (rows, backgrounds), strict=True)
                 ]
-                pixels, cell = collage.stitch(*cells, copies, np.random.default_rng([seed, number]))
+                if spec.backgrounds:
+                    pixels, cell = collage.stitch(*cells, copies, np.random.default_rng([seed, number]))
+                else:
+                    pixels, cell = cells[0], np.zeros(len(rows), np.int64)
                 writer.append(pixels)
                 counts[split] = len(pixels)
                 places += cell.tolist()

@@ -97,15 +97,15 @@ def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, 
 
 
 def gather_pictures(
-    images: Path, folds: Path, runs: list[str], table: Images, size: int
+    folds: Path, runs: list[str], table: Images, size: int
 ) -> tuple[dict[str, torch.Tensor], list[str]]:
     """Tensors by name (`pixels`, `weights/<run>`, `nearest/<run>`, `attributes/<run>`), and the shown classes."""
     shown = {run: read_tensors(folds / run / "pictures.safetensors") for run in runs}
     rows = shown[runs[0]]["rows"].numpy()
-    pixels = arrays.open(images / "pixels.zarr")[rows]
+    pixels = shown[runs[0]]["pixels"].numpy()
     tensors = {"pixels": torch.from_numpy(collage.resize(pixels, size) if pixels.shape[1] > size else pixels)}
     for run, found in shown.items():
-        tensors |= {f"{key}/{run}": tensor for key, tensor in found.items() if key != "rows"}
+        tensors |= {f"{key}/{run}": tensor for key, tensor in found.items() if key not in ("rows", "pixels")}
         file = folds / run / "0-0" / "attributes.zarr"
         if sums.expects(file):
             attributes, evaluated = arrays.open(file)[:], np.array(read_json(folds / run / "config.json")["rows"])
@@ -138,7 +138,7 @@ def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, 
         }
         for run in runs
     }
-    tensors, classes = gather_pictures(images, folds, runs, table, params.thumbnail)
+    tensors, classes = gather_pictures(folds, runs, table, params.thumbnail)
     with outputs.folder(output) as folder:
         (folder / "metrics.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
         (folder / "settings.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")

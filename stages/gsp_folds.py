@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from stages.core.compute import device
@@ -37,18 +37,22 @@ from stages.core.gsp.folds.embedder import (
     write_pictures,
 )
 from stages.core.gsp.folds.images import Images, read_images
-from stages.core.gsp.folds.maps import Maps
+from stages.core.gsp.folds.maps import Maps, Whole
 from stages.core.gsp.poolings import build
 from stages.core.losses import metric
 from stages.core.retrieval.metrics import score
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists, Run
 from stages.core.store import arrays
+from stages.core.store.square import Shape
 from stages.core.training import checkpoint
 
 
 class Params(schema.Section):
     side: int = Field(ge=16, le=schema.MOST_SIDE, description="side of the network's input, px")
+    resize: schema.Side | None = Field(
+        description="shorter side of a whole image (images.shape: squash) before the centre crop, px; null: side"
+    )
     backbone: trunk.Backbone
     hidden: int = Field(
         ge=0, le=schema.MOST_WIDTH, description="units of a layer between backbone and pooling; 0: none"
@@ -69,6 +73,12 @@ class Params(schema.Section):
     crop_ratio: float = Field(ge=1, le=4, description="largest ratio of a crop's sides in the augmentation; 1: squares")
     batch: schema.BatchSize = Field(description="images per forward pass of an evaluation")
     pictures: schema.Count = Field(description="test classes to show weights of")
+
+    @model_validator(mode="after")
+    def sees_no_more_than_there_is(self) -> "Params":
+        if self.resize is not None and self.resize < self.side:
+            raise ValueError(f"resize {self.resize} is smaller than side {self.side}; it must be {self.side} or more")
+        return self
 
     @field_validator("losses")
     @classmethod
@@ -150,7 +160,9 @@ def train(
     return current, early_stopping.fit(current, optimizer, params.stopping, step, validate, seed, work)
 
 
-def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int) -> str:
+def main(
+    images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int, shape: Shape
+) -> str:
     spec, table = lists.gsp_runs[run], read_images(images)
     folds = classes.folds(table.labels[table.splits == "train"], params.protocol)
     held = np.isin(table.labels, folds[0].validation) & (table.splits == "train")
@@ -161,7 +173,11 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     backbone = trunk.load(params.backbone, encoder, seed).to(device.best())
     start = copy.deepcopy(backbone.state_dict())
     pixels = arrays.open(images / "pixels.zarr")
-    maps = Maps(backbone, pixels, params.side, params.augmentation, params.crop_ratio, params.precision, params.batch)
+    whole = None
+    if shape == "squash" and spec.images.startswith("images/"):  # a collage is a square already
+        whole = Whole(torch.from_numpy(table.aspects), params.side / (params.resize or params.side))
+    augmentation = (params.augmentation, params.crop_ratio)
+    maps = Maps(backbone, pixels, params.side, *augmentation, params.precision, params.batch, whole)
     given = {"encoder": encoder / "weights.safetensors", "file": Path(params.backbone.path)}.get(
         params.backbone.weights
     )
@@ -190,4 +206,4 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, shape="images.shape")

@@ -26,6 +26,7 @@ from stages.core.sources.candidates import Candidates, by_class, in_splits, publ
 from stages.core.sources.decode import decode_all
 from stages.core.store import arrays
 from stages.core.store.collection import TABLE
+from stages.core.store.square import Shape
 from stages.core.store.tables import write_csv
 
 BLOCK = 256
@@ -43,6 +44,7 @@ class PerClass(schema.Section):
 
 class Params(schema.Section):
     side: int = Field(ge=16, le=1024, description="side of the stored square images, pixels")
+    shape: Shape = Field(description="crop: the centre square; squash: the whole image, out of proportion")
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")
@@ -66,12 +68,15 @@ def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
     if source == "folder":
         listing = folder.find(raw)
         return by_class(
-            listing.images, unseen, lambda paths: decode_all(raw, paths, params.side, limit), listing.rejected
+            listing.images,
+            unseen,
+            lambda paths: decode_all(raw, paths, params.side, limit, params.shape),
+            listing.rejected,
         )
     if source == "splits":
-        return in_splits(raw, params.side, limit)
+        return in_splits(raw, params.side, limit, params.shape)
     if source in names.PUBLIC:
-        return published(raw, source, unseen, params.side, limit, params.published_counts)
+        return published(raw, source, unseen, params.side, limit, params.published_counts, params.shape)
     drawn = draw(source, params)
     classes = {path: class_name for class_name, path in drawn}
     return by_class(classes, unseen, lambda paths: (drawn[classes[path], path] for path in paths), {})

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from stages.core.store import arrays
 from stages.core.store.collection import read_table
@@ -55,3 +56,24 @@ def test_main__raises_for_classes_that_are_not_there(tmp_path):
         run(tmp_path, background_classes=["tree"])
     with pytest.raises(ValueError, match="bars has no test image for the collages: name other tasks"):
         run(tmp_path, background_classes=["0"])
+
+
+def test_main__without_backgrounds_the_targets_stand_alone(tmp_path):
+    said, table, pixels, places = run(tmp_path, backgrounds=None, background_classes=["0", "5"], copies=1)
+    assert said == "16 training and 16 test collages of 8 px" and pixels.shape == (32, 8, 8, 3)
+    assert set(table["class_name"].to_pylist()) == {"1", "2", "3", "4"}
+    assert {line.split(",")[1] for line in places.splitlines()[1:]} == {"0"}
+    both = run(tmp_path / "again", backgrounds="dots", background_classes=["0", "5"], copies=1)
+    cells = [
+        pixels.reshape(2, 8, 2, 8, 3)[c // 2, :, c % 2] for pixels, c in zip(both[2], cell_of(both[3]), strict=True)
+    ]
+    assert np.array_equal(pixels, cells)
+
+
+def cell_of(places):
+    return [int(line.split(",")[1]) for line in places.splitlines()[1:]]
+
+
+def test_main__copies_of_targets_alone_are_refused(tmp_path):
+    with pytest.raises(ValidationError, match="copies is 2; without backgrounds all would be alike: set it to 1"):
+        run(tmp_path, backgrounds=None)

@@ -28,7 +28,7 @@ def folds(world, tmp_path_factory):  # noqa: F811
         patch.chdir(root)
         params = gsp_folds.Params(**(VALUES | {"protocol": FAIR | {"repeats": 2}}))
         for run in RUNS:
-            gsp_folds.main(*world, root / run, run=run, params=params, lists=LISTS, seed=0)
+            gsp_folds.main(*world, root / run, run=run, params=params, lists=LISTS, seed=0, shape="crop")
     return root
 
 

@@ -15,6 +15,7 @@ from tests.helpers.small import SIZE, lists, write_encoder, write_images
 FAIR = {"kind": "fair", "folds": 2, "repeats": 1, "chosen_by": "map_at_r"}
 VALUES = {
     "side": SIZE,
+    "resize": None,
     "backbone": {
         "weights": "encoder",
         "path": "x",
@@ -81,10 +82,10 @@ def world(tmp_path_factory):
     return write_images(root / "images", classes=8) / "dots", write_encoder(root / "encoder")
 
 
-def run(world, output, loss="c2", pooling="gsp", zero_shot=0.0, values=None, **changes):
+def run(world, output, loss="c2", pooling="gsp", zero_shot=0.0, values=None, shape="crop", **changes):
     spec = {"images": "images/dots", "loss": loss, "pooling": pooling, "zero_shot": zero_shot, "values": values or {}}
     params = Params(**(VALUES | changes))
-    main(*world, output, run="one", params=params, lists=lists(gsp_runs={"one": spec}), seed=0)
+    main(*world, output, run="one", params=params, lists=lists(gsp_runs={"one": spec}), seed=0, shape=shape)
     return output
 
 
@@ -103,6 +104,26 @@ def test_main__writes_every_fold_and_says_what_was_trained(world, tmp_path, monk
     assert arrays.open(output / "1-0/attributes.zarr").shape == (32, 4)
     assert (output / "history.csv").read_text().startswith("fold,repeat,step,loss,map_at_r,rate\n0,0,2,")
     assert not list((tmp_path / ".work").glob("gsp_folds/*"))
+
+
+def test_main__whole_images_are_seen_in_proportion(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outputs = {
+        "crop": run(world, tmp_path / "crop"),
+        "whole": run(world, tmp_path / "whole", shape="squash"),
+        "middle": run(world, tmp_path / "middle", shape="squash", resize=2 * SIZE),
+    }
+    pixels = {name: load_file(output / "pictures.safetensors")["pixels"] for name, output in outputs.items()}
+    assert np.array_equal(pixels["crop"], pixels["whole"])  # these are squares
+    assert np.ptp(pixels["middle"].astype(float), (1, 2)).max() > 0
+    vectors = {name: arrays.open(output / "0-0/embeddings.zarr")[:] for name, output in outputs.items()}
+    assert np.allclose(vectors["crop"], vectors["whole"], atol=1e-3)
+    assert not np.allclose(vectors["crop"], vectors["middle"], atol=1e-2)
+
+
+def test_params__resize_must_hold_the_input():
+    with pytest.raises(ValidationError, match=f"resize 8 is smaller than side {SIZE}; it must be {SIZE} or more"):
+        Params(**(VALUES | {"resize": 8}))
 
 
 def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, monkeypatch):

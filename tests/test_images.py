@@ -17,7 +17,12 @@ from stages.core.store.collection import TABLE
 from tests.helpers import layouts, small
 
 PARAMS = images.Params(
-    side=16, max_megapixels=1, per_class=images.PerClass(digits=4, glyphs=2, patches=3), places=4, published_counts=True
+    side=16,
+    shape="crop",
+    max_megapixels=1,
+    per_class=images.PerClass(digits=4, glyphs=2, patches=3),
+    places=4,
+    published_counts=True,
 )
 
 
@@ -233,6 +238,19 @@ def test_main__raise_on_missing_folder_and_unknown_source(tmp_path: Path) -> Non
 def test_params__raise_on_wrong_value(change: dict) -> None:
     with pytest.raises(ValidationError, match=next(iter(change))):
         images.Params.model_validate(PARAMS.model_dump() | change)
+
+
+@pytest.mark.parametrize(("shape", "blue"), [("crop", 0), ("squash", 0.5)])
+def test_main__a_whole_image_is_stored_out_of_proportion(tmp_path: Path, shape: str, blue: float) -> None:
+    """40 x 20 px with 10 blue ones at either end: none of them in the centre square, half of the whole."""
+    pixels = np.zeros((20, 40, 3), np.uint8)
+    pixels[:, :10, 2] = pixels[:, 30:, 2] = 255
+    for i, name in enumerate("ab"):
+        (tmp_path / "raw" / name).mkdir(parents=True)
+        Image.fromarray(pixels + np.array([i, 0, 0], np.uint8)).save(tmp_path / "raw" / name / "1.png")
+    stored, rows, _, _ = ingest(tmp_path / "raw", tmp_path / "out", params=PARAMS.model_copy(update={"shape": shape}))
+    assert (stored[..., 2] > 128).mean() == blue
+    assert (rows[0]["width"], rows[0]["height"]) == (40, 20)
 
 
 ODD = [*map(chr, range(1, 32)), "\x7f", "\x85", "\u2028", "\u202e", "\u200f", '"', "'", ",", "\\", "<b>", "&", " ", "é"]

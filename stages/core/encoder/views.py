@@ -37,18 +37,41 @@ def centre_crop(pixels: UInt8[Tensor, "batch y x channel"], size: int) -> Float[
     return pixels[:, start : start + size, start : start + size].permute(0, 3, 1, 2).float() / 255
 
 
+def centre_square(
+    pixels: UInt8[Tensor, "batch y x channel"], size: int, aspects: Float[Tensor, " batch"], share: float
+) -> Float[Tensor, "batch 3 size size"]:
+    """The middle of whole images that are stored as squares, in proportion again, channels first, in 0..1.
+
+    `aspects` are their widths over their heights; the square's side is this share of the shorter one.
+    """
+    theta = torch.zeros(len(pixels), 2, 3)
+    theta[:, 0, 0], theta[:, 1, 1] = share * (1 / aspects).clamp_max(1), share * aspects.clamp_max(1)
+    return resample(pixels, size, theta)
+
+
+def resample(
+    pixels: UInt8[Tensor, "batch y x channel"], size: int, theta: Float[Tensor, "batch 2 3"]
+) -> Float[Tensor, "batch 3 size size"]:
+    """Each image where its affine map says, bilinearly, channels first, in 0..1."""
+    images = pixels.permute(0, 3, 1, 2).float() / 255
+    grid = functional.affine_grid(theta.to(images.device), [len(pixels), 3, size, size], align_corners=False)
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
 def augment(
     pixels: UInt8[Tensor, "batch y x channel"],
     size: int,
     params: Augmentation,
     generator: torch.Generator,
     ratio: float = 1.0,
+    aspects: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, "batch 3 size size"]:
     """One random view of each image, in 0..1. The generator lives on the CPU, so every device draws the same views.
 
-    `ratio` is the largest of a crop's sides to each other, before it is squeezed to a square; 1: squares.
+    `ratio` is the largest of a crop's sides to each other, before it is squeezed to a square; 1: squares. `aspects` are
+    widths over heights of whole images that are stored as squares, on the CPU.
     """
-    images = crop_and_flip(pixels, size, params, generator, ratio)
+    images = crop_and_flip(pixels, size, params, generator, ratio, aspects)
     images = thicken(images, params, generator) if params.stroke else images
     images = change_colours(images, params, generator)
     return blur(images, params, generator) if params.blur else images
@@ -60,40 +83,43 @@ def crop_and_flip(
     params: Augmentation,
     generator: torch.Generator,
     ratio: float = 1.0,
+    aspects: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, "batch 3 size size"]:
     """A crop of random area, ratio, place and angle, resampled bilinearly to size x size in one pass over the image."""
-    if params.smallest_crop == 1 and params.flip == 0 and params.turn == 0:
+    if params.smallest_crop == 1 and params.flip == 0 and params.turn == 0 and aspects is None:
         return centre_crop(pixels, size)
     batch = len(pixels)
     area, left, top, mirror, turn = torch.rand(5, batch, generator=generator)
     side = (params.smallest_crop + (1 - params.smallest_crop) * area).sqrt()
     angle = (2 * turn - 1) * math.radians(params.turn)
     sign = torch.where(mirror < params.flip, -1.0, 1.0)
-    width, height = stretch(side, ratio, generator)
+    aspects = torch.ones(batch) if aspects is None else aspects
+    width, height = stretch(side, ratio, aspects, generator)
     theta = torch.zeros(batch, 2, 3)
     theta[:, 0, 0] = sign * width * angle.cos()
-    theta[:, 0, 1] = -height * angle.sin()
-    theta[:, 1, 0] = sign * width * angle.sin()
+    theta[:, 0, 1] = -height * angle.sin() / aspects
+    theta[:, 1, 0] = sign * width * angle.sin() * aspects
     theta[:, 1, 1] = height * angle.cos()
     theta[:, 0, 2] = (2 * left - 1) * (1 - width)
     theta[:, 1, 2] = (2 * top - 1) * (1 - height)
-    images = pixels.permute(0, 3, 1, 2).float() / 255
-    grid = functional.affine_grid(theta.to(images.device), [batch, 3, size, size], align_corners=False)
-    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+    return resample(pixels, size, theta)
 
 
 def stretch(
-    side: Float[Tensor, " batch"], ratio: float, generator: torch.Generator
+    side: Float[Tensor, " batch"], ratio: float, aspects: Float[Tensor, " batch"], generator: torch.Generator
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """Width and height of crops of the area side^2, as parts of the image; nothing is drawn for a ratio of 1.
 
     Their ratio is uniform in its logarithm from 1 / ratio to ratio, or as far as such an area fits into the image.
+    Where none does, in a strip, the largest crop is taken whose ratio is nearest to the strip's.
     """
-    if ratio == 1:
-        return side, side
-    widest = (-2 * side.log()).clamp(max=math.log(ratio))
-    root = (0.5 * widest * (2 * torch.rand(len(side), generator=generator) - 1)).exp()
-    return side * root, side / root
+    widest, strip, area = math.log(ratio), aspects.log(), 2 * side.log()
+    low, high = (strip + area).clamp(-widest, widest), (strip - area).clamp(-widest, widest)
+    drawn = torch.rand(len(side), generator=generator) if ratio > 1 else torch.zeros(len(side))
+    root = (0.5 * (torch.lerp(low, high, drawn) - strip)).exp()
+    width, height = side * root, side / root
+    over = torch.maximum(width, height).clamp_min(1)
+    return width / over, height / over
 
 
 def thicken(

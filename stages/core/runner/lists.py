@@ -71,10 +71,13 @@ class SupervisedModel(Section):
 
 
 class Collage(Section):
-    """Pictures of one task beside pictures of another; where both are one task, its listed classes are background."""
+    """Pictures of one task beside pictures of another; where both are one task, its listed classes are background.
+
+    Without backgrounds (GSP's distilled collages) each target stands alone; the listed classes are left out.
+    """
 
     targets: Text = Field(description="the task whose classes are to be told apart")
-    backgrounds: Text = Field(description="the task of the three pictures beside")
+    backgrounds: Text | None = Field(description="the task of the three pictures beside; null: none, the targets alone")
     background_classes: list[Text] = Field(max_length=10_000, description="empty: all classes of the backgrounds' task")
     copies: Count = Field(description="collages of each training target, with other backgrounds")
 
@@ -84,6 +87,12 @@ class Collage(Section):
         if twice := sorted({name for name in classes if classes.count(name) > 1})[:3]:
             raise ValueError(f"{', '.join(twice)}: named more than once")
         return classes
+
+    @model_validator(mode="after")
+    def alone_means_once(self) -> "Collage":
+        if self.backgrounds is None and self.copies != 1:
+            raise ValueError(f"copies is {self.copies}; without backgrounds all would be alike: set it to 1")
+        return self
 
 
 class Run(Section):
@@ -135,9 +144,8 @@ class Lists(Section):
         named = {f"gsp_runs.{name}.images": run.images for name, run in self.gsp_runs.items()}
         named |= {f"gsp.{name}": folder for name, folder in self.gsp.items()}
         for collages, spec in self.gsp_collages.items():
-            named |= {
-                f"gsp_collages.{collages}.{key}": f"images/{getattr(spec, key)}" for key in ("targets", "backgrounds")
-            }
+            tasks = {"targets": spec.targets, "backgrounds": spec.backgrounds or spec.targets}
+            named |= {f"gsp_collages.{collages}.{key}": f"images/{task}" for key, task in tasks.items()}
         for key, folder in named.items():
             if folder not in folders:
                 raise ValueError(f"{key} is {folder!r}; known here: {', '.join(sorted(folders))}")

@@ -10,7 +10,7 @@ from PIL import Image
 from stages.core.sources import folder, installed
 from stages.core.sources.datasets import counts, load
 from stages.core.sources.decode import Picture, decode_all
-from stages.core.store.square import square
+from stages.core.store.square import Shape, square
 
 
 class Assignment(NamedTuple):
@@ -51,7 +51,7 @@ def by_class(
     return Candidates(rows, outcomes(list(rows)), rejected)
 
 
-def in_splits(raw: Path, size: int, max_pixels: int) -> Candidates:
+def in_splits(raw: Path, size: int, max_pixels: int, shape: Shape = "crop") -> Candidates:
     """`<raw>/train/<class>/<image>` and `<raw>/val/<class>/<image>`, as ImageNet is laid out: split as it says.
 
     ValueError where the two do not hold the same classes.
@@ -69,20 +69,22 @@ def in_splits(raw: Path, size: int, max_pixels: int) -> Candidates:
         for path, name in sorted(listing.images.items(), key=lambda item: (item[1], item[0]))
     }
     rejected = {f"{places[s]}/{path}": why for s, listing in listings.items() for path, why in listing.rejected.items()}
-    return Candidates(rows, decode_all(raw, list(rows), size, max_pixels), rejected)
+    return Candidates(rows, decode_all(raw, list(rows), size, max_pixels, shape), rejected)
 
 
-def published(raw: Path, source: str, unseen: bool, size: int, max_pixels: int, check: bool) -> Candidates:
+def published(
+    raw: Path, source: str, unseen: bool, size: int, max_pixels: int, check: bool, shape: Shape = "crop"
+) -> Candidates:
     """A public data set: its own order of classes and, where it has them, its own splits (query, gallery)."""
     dataset = load.load(source, raw)
     if check:
         counts.check_counts(dataset)
     if dataset.pixels is None:
         paths = [Path(os.path.relpath(path, raw)).as_posix() for path in dataset.paths]
-        outcomes = decode_all(raw, paths, size, max_pixels)
+        outcomes = decode_all(raw, paths, size, max_pixels, shape)
     else:
         paths = [path.as_posix() for path in dataset.paths]
-        squares = (square(Image.fromarray(pixels), size) for pixels in dataset.pixels)
+        squares = (square(Image.fromarray(pixels), size, shape) for pixels in dataset.pixels)
         outcomes = (installed.picture(pixels, dataset.pixels.shape[1]) for pixels in squares)
     is_train = dataset.is_train & (not unseen)
     asked = [split if split in ("query", "gallery") else "test" for split in dataset.splits.tolist()]

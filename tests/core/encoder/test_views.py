@@ -2,7 +2,16 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.encoder.views import Augmentation, augment, blur, centre_crop, change_colours, crop_and_flip, thicken
+from stages.core.encoder.views import (
+    Augmentation,
+    augment,
+    blur,
+    centre_crop,
+    centre_square,
+    change_colours,
+    crop_and_flip,
+    thicken,
+)
 
 NOTHING = {"smallest_crop": 1.0, "turn": 0.0, "flip": 0.0, "stroke": 0.0}
 NOTHING |= {"jitter": 0.0, "tint": 0.0, "grey": 0.0, "blur": 0.0}
@@ -70,6 +79,65 @@ def test_crop_and_flip__crops_have_the_ratios_and_areas_asked_for():
     assert 0.74 < ratios.min() < 0.78 and 1.28 < ratios.max() < 1.35 and abs(ratios.log().mean()) < 0.03
     areas = width * height
     assert 0.24 < areas.min() < 0.27 and 0.9 < areas.max() < 1.02 and width.max() < 1.01 and height.max() < 1.01
+
+
+def ramps(count: int) -> torch.Tensor:
+    """Images whose red says how far to the right a place is, and whose green says how far down; in 0..99."""
+    ramp = torch.zeros(count, 100, 100, 3, dtype=torch.uint8)
+    ramp[..., 0], ramp[..., 1] = torch.arange(100), torch.arange(100)[:, None]
+    return ramp
+
+
+def spans(views: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The width and the height of what views of `ramps` show, as parts of the image."""
+    size = views.shape[-1]
+    wide, high = views[:, 0, 0, -1] - views[:, 0, 0, 0], views[:, 1, -1, 0] - views[:, 1, 0, 0]
+    return wide * 2.55 * size / (size - 1), high * 2.55 * size / (size - 1)
+
+
+def test_crop_and_flip__ratios_and_areas_are_those_of_the_whole_image():
+    """As for a plain draw of rectangles in an image of 4 to 3: they reach its sides, and their ratio counts pixels."""
+    aspects = torch.full((400,), 4 / 3)
+    width, height = spans(crop_and_flip(ramps(400), 50, params(smallest_crop=0.25), draw(), 4 / 3, aspects))
+    ratios, areas = width * 4 / (3 * height), width * height
+    assert 0.74 < ratios.min() < 0.78 and 1.28 < ratios.max() < 1.36
+    assert 0.24 < areas.min() < 0.28 and 0.9 < areas.max() < 1.03 and width.max() < 1.02 and height.max() < 1.02
+
+
+def test_crop_and_flip__of_a_strip_takes_the_nearest_ratio_that_fits():
+    aspects = torch.tensor([10.0, 0.1])
+    width, height = spans(crop_and_flip(ramps(2), 80, params(smallest_crop=0.99), draw(), 4 / 3, aspects))
+    torch.testing.assert_close(width, torch.tensor([4 / 30, 1.0]), atol=0.02, rtol=0)
+    torch.testing.assert_close(height, torch.tensor([1.0, 4 / 30]), atol=0.02, rtol=0)
+
+
+def test_crop_and_flip__turns_in_proportion():
+    """A disc of an image of 2 to 1 stays one, whatever the angle."""
+    y, x = torch.meshgrid(torch.linspace(-1, 1, 101), torch.linspace(-1, 1, 101), indexing="ij")
+    disc = (255 * (((2 * x) ** 2 + y**2) < 0.04)).to(torch.uint8).expand(200, 3, 101, 101).permute(0, 2, 3, 1)
+    views = crop_and_flip(disc, 101, params(turn=90.0, smallest_crop=1.0), draw(), 1.0, torch.full((200,), 2.0))[:, 0]
+    seen = (views > 0.5).double()
+    # The crop is the largest square. It may be beside the disc, or show some of it again beyond the image's edge.
+    sizes = seen.mean((1, 2))
+    whole = seen[(sizes - sizes.median()).abs() < 0.0005]
+    assert len(whole) > 50
+    mass = whole.sum((1, 2))
+    mean_x, mean_y = (((whole * axis).sum((1, 2)) / mass)[:, None, None] for axis in (x, y))
+    along, across = ((whole * (axis - mean) ** 2).sum((1, 2)) for axis, mean in ((x, mean_x), (y, mean_y)))
+    both = (whole * (x - mean_x) * (y - mean_y)).sum((1, 2))
+    assert (along / across).log().abs().max() < 0.2 and (both / across).abs().max() < 0.2
+
+
+def test_centre_square__is_the_middle_of_the_whole_image_in_proportion():
+    width, height = spans(centre_square(ramps(2), 40, torch.tensor([2.0, 0.5]), 0.8))
+    torch.testing.assert_close(width, torch.tensor([0.4, 0.8]), atol=0.01, rtol=0)
+    torch.testing.assert_close(height, torch.tensor([0.8, 0.4]), atol=0.01, rtol=0)
+
+
+def test_centre_square__of_a_square_is_its_centre_crop(pixels):
+    side = pixels.shape[1]
+    found = centre_square(pixels, side // 2, torch.ones(len(pixels)), 0.5)
+    torch.testing.assert_close(found, centre_crop(pixels, side // 2), atol=1e-4, rtol=0)
 
 
 def test_crop_and_flip__a_ratio_of_1_draws_nothing_more(pixels):

@@ -156,10 +156,11 @@ def write(folder: Path, embedder: Embedder, maps: Maps, rows: np.ndarray) -> Non
 def write_pictures(
     folder: Path, embedder: Embedder, maps: Maps, rows: np.ndarray, labels: np.ndarray, count: int
 ) -> None:
-    """Where the pooling looks, in the first image of each of some classes spread over all."""
+    """Where the pooling looks, in the first image of each of some classes spread over all, as the network sees it."""
     firsts = rows[np.unique(labels[rows], return_index=True)[1]]
     shown = firsts[np.unique(np.linspace(0, len(firsts) - 1, min(count, len(firsts))).round().astype(int))]
     weights, nearest = look(embedder, maps, shown)
-    tensors = {"rows": torch.from_numpy(shown), "weights": torch.from_numpy(weights)}
+    seen = (255 * maps.views(shown, None)).round().byte().permute(0, 2, 3, 1).cpu().contiguous()
+    tensors = {"rows": torch.from_numpy(shown), "pixels": seen, "weights": torch.from_numpy(weights)}
     tensors |= {} if nearest is None else {"nearest": torch.from_numpy(nearest)}
     write_tensors(tensors, folder / "pictures.safetensors")

@@ -4,17 +4,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float32, Int64
 
 from stages.core.store.collection import read_table
 
 
 class Images(NamedTuple):
-    """One entry per image: its class number and its split (train, test, query, gallery); `names` by class number."""
+    """One entry per image: its class number, its split (train, test, query, gallery), the width over the height of the
+    whole image; `names` by class number."""
 
     labels: Int64[np.ndarray, " image"]
     splits: np.ndarray
     names: list[str]
+    aspects: Float32[np.ndarray, " image"]
 
 
 def read_images(folder: Path) -> Images:
@@ -26,4 +28,5 @@ def read_images(folder: Path) -> Images:
     names = [""] * (int(labels.max()) + 1)
     for label, name in zip(labels.tolist(), table["class_name"].to_pylist(), strict=True):
         names[label] = name
-    return Images(labels, np.array(table["split"].to_pylist()), names)
+    aspects = table["width"].to_numpy() / table["height"].to_numpy()
+    return Images(labels, np.array(table["split"].to_pylist()), names, aspects.astype(np.float32))

@@ -1,6 +1,7 @@
 """Feature maps of stored images: kept where nothing about them changes, computed again where something does."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -9,12 +10,19 @@ from torch import Tensor
 
 from stages.core.compute import device
 from stages.core.compute.blocks import blocks
-from stages.core.encoder.views import Augmentation, augment, centre_crop
+from stages.core.encoder.views import Augmentation, augment, centre_crop, centre_square
 from stages.core.gsp.folds.trunk import Trunk
 from stages.core.runner.progress import progress
 from stages.core.store import arrays
 
 MEMORY = 4 * 2**30  # bytes
+
+
+class Whole(NamedTuple):
+    """Of whole images stored as squares: width over height of each, and the part of the shorter side to evaluate."""
+
+    aspects: Float[Tensor, " image"]
+    share: float
 
 
 class Maps:
@@ -32,9 +40,11 @@ class Maps:
         ratio: float,
         precision: device.Precision,
         batch: int,
+        whole: Whole | None = None,
     ) -> None:
         self.backbone, self.pixels, self.size = backbone, pixels, size
         self.augmentation, self.ratio, self.precision, self.batch = augmentation, ratio, precision, batch
+        self.whole = whole
         self.where = next(backbone.buffers()).device
         self.kept: Tensor | None = None
         self.shape = tuple(self.compute(np.zeros(1, np.int64), None).shape[1:])
@@ -49,13 +59,19 @@ class Maps:
         self.kept = kept
 
     def compute(self, rows: np.ndarray, generator: torch.Generator | None) -> Tensor:
-        images = torch.from_numpy(self.pixels[rows]).to(self.where, non_blocking=True)
-        if generator is None or self.augmentation is None:
-            views = centre_crop(images, self.size)
-        else:
-            views = augment(images, self.size, self.augmentation, generator, self.ratio)
+        views = self.views(rows, generator)
         with device.autocast(self.where, self.precision):
             return self.backbone(views).float()
+
+    def views(self, rows: np.ndarray, generator: torch.Generator | None) -> Float[Tensor, "image 3 y x"]:
+        """What the backbone sees, in 0..1: random views from this generator, or the middle of each image."""
+        images = torch.from_numpy(self.pixels[rows]).to(self.where, non_blocking=True)
+        aspects = None if self.whole is None else self.whole.aspects[torch.from_numpy(rows)]
+        if generator is not None and self.augmentation is not None:
+            return augment(images, self.size, self.augmentation, generator, self.ratio, aspects)
+        if aspects is None:
+            return centre_crop(images, self.size)
+        return centre_square(images, self.size, aspects, self.whole.share)
 
     def train(
         self, rows: Int[Tensor, " image"], generator: torch.Generator, is_frozen: bool

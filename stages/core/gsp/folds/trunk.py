@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from stages.core.encoder import model, networks, weights
 from stages.core.encoder.arguments import Arguments
+from stages.core.gsp.folds import resnet20  # noqa: F401  timm knows it from here on
 from stages.core.runner.schema import Deviation, Mean, Section, Text
 
 

@@ -73,6 +73,9 @@ class Given(Maps):
         for block in np.array_split(rows, 3):
             yield MAPS[torch.from_numpy(block)]
 
+    def views(self, rows, generator):
+        return torch.from_numpy(rows)[:, None, None, None].expand(-1, 3, 6, 6) / 255
+
 
 ROWS = np.arange(12)
 
@@ -117,3 +120,4 @@ def test_write_pictures__shows_the_first_image_of_classes_spread_over_all(tmp_pa
     write_pictures(tmp_path, make(), Given(), ROWS, labels, 3)
     found = load_file(tmp_path / "pictures.safetensors")
     assert found["rows"].tolist() == [0, 4, 10] and found["weights"].shape == (3, 3, 3)
+    assert found["pixels"].shape == (3, 6, 6, 3) and found["pixels"][:, 0, 0, 0].tolist() == [0, 4, 10]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.encoder.views import Augmentation, centre_crop
+from stages.core.encoder.views import Augmentation, augment, centre_crop, centre_square
 from stages.core.gsp.folds import maps as maps_module
-from stages.core.gsp.folds.maps import Maps
+from stages.core.gsp.folds.maps import Maps, Whole
 from stages.core.gsp.folds.trunk import Backbone, load
 from stages.core.store import arrays
 
@@ -20,7 +20,7 @@ def pixels(tmp_path):
     return arrays.open(tmp_path / "pixels.zarr")
 
 
-def make(pixels, is_trained, augmentation):
+def make(pixels, is_trained, augmentation, whole=None):
     values = {
         "weights": "random",
         "path": "x",
@@ -30,7 +30,7 @@ def make(pixels, is_trained, augmentation):
         "std": None,
     }
     backbone = load(Backbone(**values, depth=3, is_trained=is_trained), Path(), 0)
-    return Maps(backbone, pixels, 64, augmentation, 1.0, "float32", 4)
+    return Maps(backbone, pixels, 64, augmentation, 1.0, "float32", 4, whole)
 
 
 def plain(maps, pixels):
@@ -64,3 +64,13 @@ def test_train__augments_and_has_a_gradient_unless_frozen(pixels):
     assert views.requires_grad and not again.requires_grad and torch.allclose(views, again, atol=1e-5)
     assert not torch.allclose(views, plain(maps, pixels)[:4], atol=1e-2)
     assert not next(maps.plain(np.arange(2))).requires_grad
+
+
+def test_views__of_whole_images_have_each_its_own_proportion(pixels):
+    aspects = torch.linspace(0.5, 2, 10)
+    maps = make(pixels, True, SHAKE, Whole(aspects, 0.9))
+    rows = np.array([7, 0])
+    images = torch.from_numpy(pixels[rows])
+    assert torch.equal(maps.views(rows, None), centre_square(images, 64, aspects[rows], 0.9))
+    drawn, again = (torch.Generator().manual_seed(0) for _ in range(2))
+    assert torch.equal(maps.views(rows, drawn), augment(images, 64, SHAKE, again, 1.0, aspects[rows]))

@@ -22,6 +22,9 @@ ALONE = {
     "gsp-products": "c2-gsp-alone c2-gap-zs",
     "gsp-cifar-collage": "c2-gsp-alone c2-gap-zs pnca-gsp-alone pnca-gap-zs",
     "gsp-cifar10": "pnca-gsp pnca-gsp-zs",
+    "gsp-cifar-distilled": "c2-gap pnca-gap",
+    "gsp-inshop-tuning": "c2-m8 c2-m16 c2-m32 c2-m64 c2-m128",
+    "gsp-products-tuning": "c2-m8 c2-m16 c2-m32 c2-m64 c2-m128",
 }
 
 
