@@ -80,6 +80,8 @@ SCORE = "new: the conventional protocol stops by P@1, the others by MAP@R as bef
 OF_CODE = (
     "the Cifar Collage as GSP's code has it: super-classes, split by their classes; no augmentation; pixels less .5"
 )
+PHOTOGRAPHS = "imagenet100 imagenet100-barlow imagenet100-vit"
+PUBLISHED_CROP = "crops from 3/4 to 4/3 and, of the probe, from 8 % of the area, as in the public code"
 TWICE = "it stood there twice, under two names"
 TUNED = {"images": "images/cub", "loss": "c2", "pooling": "gsp", "zero_shot": 0.1}
 BACKGROUNDS = [
@@ -201,6 +203,20 @@ DIFFERENCES = [
             ("gsp_folds.augmentation", FLIPPED, None),
         )
     ),
+    Difference(f"gsp-* mrt vit48 {PHOTOGRAPHS}", "images.listed_shares", ABSENT, AS_ROOT, NEW),
+    Difference("imagenet", "images.listed_shares", ABSENT, [0.01, 0.1], "new: SimCLR's lists, as the paper's Table V"),
+    *(Difference("mrt vit48", f"mpcl_{n}.crop_ratio", ABSENT, AS_ROOT, NEW) for n in ["encoder", "probe.linear"]),
+    Difference("mrt", "mpcl_probe.fine_tuning.crop_ratio", ABSENT, AS_ROOT, NEW),
+    *(
+        Difference(f"imagenet {PHOTOGRAPHS}", f"mpcl_{n}.crop_ratio", ABSENT, 1.3333, PUBLISHED_CROP)
+        for n in ["encoder", "probe.linear"]
+    ),
+    Difference("imagenet", "mpcl_probe.fine_tuning.crop_ratio", ABSENT, 1.3333, PUBLISHED_CROP),
+    *(
+        Difference(names, f"mpcl_probe.{n}.augmentation.smallest_crop", 0.2, 0.08, PUBLISHED_CROP)
+        for names, n in ((f"imagenet {PHOTOGRAPHS}", "linear"), ("imagenet", "fine_tuning"))
+    ),
+    Difference("imagenet100-vit", "mpcl_encoder.batch", 2048, 4096, "that of five of the six rows of its runs"),
     *(Difference("gsp-*", f"mpcl_{n}", ABSENT, AS_ROOT, OFF) for n in ["encoder", "probe", "report"]),
     *(
         Difference("gsp-*", f"tll_{n}", ABSENT, AS_ROOT, OFF)

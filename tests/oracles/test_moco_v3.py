@@ -2,8 +2,8 @@
 
 moco_v3.npz was computed once, in float32, with moco/builder.py of facebookresearch/moco-v3 at
 c349e6e24f40d3fedb22d973f92defa4cedf37a7, in one process, on inputs drawn with torch's generator from the seed 20210405:
-its contrastive_loss on 24 vectors, and its MoCo_ViT (dim 8, mlp_dim 16, temperature .2, momentum .99) over a linear layer
-and a tanh in place of the ViT, with momentum copies that lie apart from the encoder.
+its contrastive_loss on 24 vectors, and its MoCo_ViT (dim 8, mlp_dim 16, temperature .2, momentum .99) over a linear
+layer and a tanh in place of the ViT, with momentum copies that lie apart from the encoder.
 """
 
 from pathlib import Path
@@ -65,7 +65,8 @@ def take(parameters, values):
 @pytest.fixture
 def moco(oracle):
     projectors = build_projectors(WIDTH, 1, "shared", "plain", PROJECTOR, 0.0)
-    found = MocoV3(Standin(), projectors, moco_v3(projector=PROJECTOR, predictor=16, momentum=0.99, fixed_patches=False))
+    params = moco_v3(projector=PROJECTOR, predictor=16, momentum=0.99, fixed_patches=False)
+    found = MocoV3(Standin(), projectors, params)
     take(named(found.encoder, found.projectors), part(oracle, "encoder"))
     take(named(found.slow_encoder, found.slow_projectors), part(oracle, "slow"))
     take(dict(found.predictors[0].named_parameters()), part(oracle, "predictor"))
