@@ -21,7 +21,9 @@ from stages.core.retrieval.metrics import retrieval_metrics
 from stages.core.store import arrays
 from stages.core.store.collection import read_table
 
-LINEAR = Recipe(epochs=50, batch=64, classifier_rate=0.3, encoder_rate=0, weight_decay=0, augmentation=None)
+LINEAR = Recipe(
+    epochs=50, batch=64, classifier_rate=0.3, encoder_rate=0, weight_decay=0, augmentation=None, crop_ratio=1
+)
 
 
 def choose(labels: np.ndarray, per_class: int) -> np.ndarray:

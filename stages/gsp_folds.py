@@ -22,7 +22,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from stages.core.compute import device
-from stages.core.encoder.views import Augmentation
+from stages.core.encoder.views import Augmentation, Ratio
 from stages.core.gsp.folds import classes, early_stopping, trunk
 from stages.core.gsp.folds.classes import ClassBatches
 from stages.core.gsp.folds.embedder import (
@@ -70,7 +70,7 @@ class Params(schema.Section):
     weight_decay: schema.Decay = Field(description="Adam's own (coupled) decay")
     precision: device.Precision
     augmentation: Augmentation | None = Field(description="of training images; null: the images as they are")
-    crop_ratio: float = Field(ge=1, le=4, description="largest ratio of a crop's sides in the augmentation; 1: squares")
+    crop_ratio: Ratio
     batch: schema.BatchSize = Field(description="images per forward pass of an evaluation")
     pictures: schema.Count = Field(description="test classes to show weights of")
 

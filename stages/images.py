@@ -2,7 +2,8 @@
 
 - pixels.zarr `image size size 3` uint8, training rows first;
 - table.parquet, a row per image: where it is from, its class and split, its original size and content hash;
-- rejected.csv, a row per file that was left out, with the reason.
+- rejected.csv, a row per file that was left out, with the reason;
+- shares/1percent.txt and so on, if `listed_shares` asks for them: the paths of the images that such a list names.
 
 Classes are sorted by name (public data sets: as published); the first half (rounded up) trains, without its labels, the
 other half is tested. All of an unseen task is tested. The images of a flat folder have no class (label -1), all train.
@@ -21,10 +22,11 @@ from pydantic import Field
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.runner.progress import progress
-from stages.core.sources import archive, folder, installed, names
+from stages.core.sources import archive, folder, installed, names, shares
 from stages.core.sources.candidates import Candidates, by_class, in_splits, published
 from stages.core.sources.decode import decode_all
-from stages.core.store import arrays
+from stages.core.store import arrays, room
+from stages.core.store import shares as stored_shares
 from stages.core.store.collection import TABLE
 from stages.core.store.square import Shape
 from stages.core.store.tables import write_csv
@@ -48,6 +50,10 @@ class Params(schema.Section):
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")
+    listed_shares: list[schema.Share] = Field(
+        max_length=100,
+        description="of `splits`: training images that a list beside train/ and val/ names, 1percent.txt for 0.01",
+    )
     published_counts: bool = Field(description="stop where a public data set does not have its published counts")
 
 
@@ -108,6 +114,12 @@ def write_pixels(
     return kept, rejected
 
 
+def read_shares(raw: Path, candidates: Candidates, wanted: list[float]) -> dict[float, list[str]]:
+    """{share: paths that its list names}; ValueError for a missing list, and for one of other images."""
+    training = [path for path, row in candidates.rows.items() if row.split == "train"]
+    return {share: shares.read(raw, share, training) for share in wanted}
+
+
 def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, rejected: dict[str, str]) -> None:
     """Raises ValueError if a split that had candidates has no image left, with counts and the first reasons."""
     splits = {path: row.split for path, row in candidates.rows.items()}
@@ -128,6 +140,9 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         outputs.folder(output) as partial,
     ):
         candidates = find(place, source, lists.tasks[task].unseen, params)
+        listed = read_shares(place, candidates, params.listed_shares if source == "splits" else [])
+        count, side = len(candidates.rows), params.side
+        room.require(output, count * side**2 * 3, f"{count:,} squares of {side} px")
         with arrays.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8") as writer:
             kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
         if is_public and unreadable and params.published_counts:
@@ -138,6 +153,8 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), TABLE, strict=True)]
         pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), partial / "table.parquet")
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected.items())])
+        for share, paths in listed.items():
+            stored_shares.write(partial, share, (path for path in paths if path in kept))
     train = sum(candidates.rows[path].split == "train" for path in kept)
     found = len({candidates.rows[path].class_name for path in kept} - {""})
     return f"{train} train and {len(kept) - train} test images of {found} classes, {len(rejected)} left out"

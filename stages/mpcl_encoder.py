@@ -22,7 +22,7 @@ from stages.core.encoder import networks
 from stages.core.encoder.arguments import Arguments
 from stages.core.encoder.config import Config
 from stages.core.encoder.model import save
-from stages.core.encoder.views import Augmentation
+from stages.core.encoder.views import Augmentation, Ratio
 from stages.core.mpcl import trainable
 from stages.core.mpcl.pretraining.barlow_twins import BarlowTwinsParams
 from stages.core.mpcl.pretraining.moco_v2 import MocoV2Params
@@ -61,6 +61,7 @@ class Params(schema.Section):
     views: list[Annotated[Augmentation, Field(description="what is drawn for that view")]] = Field(
         min_length=2, max_length=2, description="the first view of an image, and the second"
     )
+    crop_ratio: Ratio
     epsilon: schema.Factor = Field(
         description="temperature of the balance between heads; small ones follow the accuracies closely"
     )
@@ -149,7 +150,7 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
         dropout=params.dropout,
         orthogonal=params.orthogonal,
     )
-    plan = Plan(params.epochs, params.batch, params.warmup, params.least_spread, tuple(params.views))
+    plan = Plan(params.epochs, params.batch, params.warmup, params.least_spread, tuple(params.views), params.crop_ratio)
     weights = checkpoint.digest(start / "weights.safetensors") if chosen.start == "folder" else "random"
     work = checkpoint.work_folder("mpcl_encoder", run, chosen, params, seed, pixels.digest, weights)
     untrained = copy.deepcopy(encoder)

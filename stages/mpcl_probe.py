@@ -27,11 +27,12 @@ from stages.core.mpcl.trainable import TrainableEncoder
 from stages.core.retrieval.metrics import query_metrics
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
-from stages.core.store import arrays
-from stages.core.store.collection import Collection, open_pixels, read_tables
+from stages.core.store import arrays, shares
+from stages.core.store.collection import Collection, open_pixels, read_table, read_tables
 from stages.core.training import checkpoint
 
 PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
+TOP = 5  # the second accuracy of few labels, where there are more classes
 
 
 class Params(schema.Section):
@@ -65,6 +66,9 @@ class Params(schema.Section):
         return linear
 
 
+Shares = dict[float, np.ndarray]  # rows within a task
+
+
 def spread_of_views(
     network: TrainableEncoder, pixels: arrays.Reader, rows: np.ndarray, params: Params
 ) -> dict[str, float]:
@@ -84,10 +88,26 @@ def zero_shot(features: np.ndarray, labels: np.ndarray) -> float:
     return float(np.nanmean(scores)) if np.isfinite(scores).any() else float("nan")
 
 
+def read_shares(images: Path, params: Params) -> Shares:
+    """The rows within one task of each share that a list beside its images names (`images.listed_shares`)."""
+    lists = {share: shares.read(images, share) for share in params.shares}
+    if all(paths is None for paths in lists.values()):
+        return {}
+    stored = read_table(images)["path"].to_pylist()
+    return {share: probe.find_listed(stored, paths) for share, paths in lists.items() if paths is not None}
+
+
 def probe_task(
-    folder: Path, pixels: arrays.Reader, collection: Collection, task: str, params: Params, seed: int, work: Path
+    folder: Path,
+    pixels: arrays.Reader,
+    collection: Collection,
+    task: str,
+    few: Shares,
+    params: Params,
+    seed: int,
+    work: Path,
 ) -> dict[str, float | int]:
-    """All measures of one encoder on one task."""
+    """All measures of one encoder on one task; `few` has the rows of shares that lists name, others are drawn."""
     network = probe.placed(trainable.load(folder), params.precision)
     rows = np.flatnonzero(collection.tasks == task)
     labels, is_train = collection.labels[rows], collection.is_train[rows]
@@ -110,13 +130,16 @@ def probe_task(
         )
     found["linear"] = probe.accuracy(classifier, seen[asked], classes[asked])
     for share in params.shares if params.fine_tuning else []:
-        chosen = known[probe.draw_share(classes[known], share, seed)]
+        listed = few.get(share)
+        chosen = known[probe.draw_share(classes[known], share, seed)] if listed is None else listed
         tuned = probe.placed(trainable.load(folder), params.precision)
         classifier = probe.fine_tune(
             tuned, pixels, rows[chosen], classes[chosen], count, params.fine_tuning, seed, work / f"fine_{share:g}"
         )
         features = probe.embed(tuned, pixels, rows[asked], params.batch)
         found[f"fine_{share:g}"] = probe.accuracy(classifier, features, classes[asked])
+        if len(np.unique(classes[known])) > TOP:
+            found[f"fine_{share:g}_top{TOP}"] = probe.accuracy(classifier, features, classes[asked], TOP)
     return found | spread_of_views(network, pixels, rows[test], params)
 
 
@@ -128,13 +151,14 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     asked = set(collection.tasks[~collection.is_train & (collection.labels >= 0)])
     labelled = [task for task in params.tasks or tasks if task in asked]
+    few = {task: read_shares(images / task, params) for task in labelled}
     metrics: dict[str, dict] = {"start": {}, "trained": {}}
     works = []
     for name, folder in (("start", encoder / "start"), ("trained", encoder)):
         weights = checkpoint.digest(folder / "weights.safetensors")
         for task in labelled:
             work = checkpoint.work_folder("mpcl_probe", run, name, task, params, seed, pixels.digest, weights)
-            metrics[name][task] = probe_task(folder, pixels, collection, task, params, seed, work)
+            metrics[name][task] = probe_task(folder, pixels, collection, task, few[task], params, seed, work)
             works.append(work)
     with outputs.folder(output) as result:
         (result / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")

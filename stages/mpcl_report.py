@@ -6,7 +6,9 @@ Writes  index.html, table.md   this run's measures before and after; the untrain
 """
 
 import csv
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -17,6 +19,7 @@ from stages.core.runner.lists import Lists, Pretraining
 from stages.core.store.reading import read_json
 from stages.core.training.history import read_history
 
+Network = dict[str, Any]  # a section of another stage, which has checked it
 PUBLISHED = Path(__file__).parent / "core" / "mpcl" / "report" / "mpcl_published.csv"
 PLAIN = ("alignment", "uniformity", "effective_rank", "images")
 TITLES = {
@@ -31,10 +34,15 @@ TITLES = {
 COLUMNS = {
     "linear top-1": lambda measures: measures.get("linear"),
     "1 %, top-1": lambda measures: measures.get("fine_0.01"),
+    "1 %, top-5": lambda measures: measures.get("fine_0.01_top5"),
     "10 %, top-1": lambda measures: measures.get("fine_0.1"),
+    "10 %, top-5": lambda measures: measures.get("fine_0.1_top5"),
     "1 - alignment": lambda measures: 1 - measures["alignment"] if "alignment" in measures else None,
     "-uniformity": lambda measures: -measures["uniformity"] if "uniformity" in measures else None,
 }
+
+
+NUMBERS = ("heads", "contrast", "epochs", "batch")
 
 
 class Params(schema.Section):
@@ -53,44 +61,60 @@ def read_probe(folder: Path) -> Measures:
             task: {name: value if name in PLAIN else 100 * value for name, value in values.items()}
             for task, values in tasks.items()
         }
-        names = [name for name in next(iter(tasks.values()), {}) if name != "images"]
+        first = next(iter(tasks.values()), {})
+        names = [name for name in first if name != "images" and all(name in values for values in tasks.values())]
         if names:
             found[part]["mean"] = {name: sum(found[part][task][name] for task in tasks) / len(tasks) for name in names}
     return found
 
 
 def title_of(measure: str) -> str:
-    """A measure in words; `fine_0.1` is fine-tuning with 10 % of the labels."""
+    """A measure in words; `fine_0.1` is fine-tuning with 10 % of the labels, `fine_0.1_top5` its top-5 accuracy."""
     if measure.startswith("fine_"):
-        return f"fine-tuned with {100 * float(measure.removeprefix('fine_')):g} % of the labels"
+        _, share, *top = measure.split("_")
+        return f"fine-tuned with {100 * float(share):g} % of the labels" + (", top-5" if top else "")
     return TITLES[measure]
 
 
-def matches(row: dict[str, str], run: Pretraining) -> bool:
-    """Whether a published row is of the same kind as a run: framework, heads, reading, variant, PCR, PTB."""
-    kind = {"contrast": "yes" if run.contrast and run.heads > 1 else "no"}
-    kind |= {"framework": run.framework, "heads": str(run.heads), "variant": run.variant}
-    kind["balance"] = "no" if run.balance == "none" or run.heads == 1 else "yes"
-    asked = row["heads"] != "" and all(row[key] == value for key, value in kind.items())
-    return asked and row["reading"] in ("", run.projectors)
-
-
-def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures]) -> list[dict]:
-    """The paper's tables, each row with what the first run of its kind has in the same columns (mean over tasks)."""
-    tables: dict[str, dict] = {}
+def published_rows() -> list[dict[str, str]]:
+    """The printed numbers, one a row, with what they depend on; empty where no run here is of that kind."""
     with PUBLISHED.open(newline="", encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            table = tables.setdefault(
-                row["table"], {"name": row["table"], "data": row["data"], "columns": [], "rows": {}}
-            )
-            if row["column"] not in table["columns"]:
-                table["columns"].append(row["column"])
-            entry = table["rows"].setdefault(row["row"], {"values": {}, "run": None, "ours": {}})
-            entry["values"][row["column"]] = row["value"]
-            run = next((name for name, run in runs.items() if matches(row, run)), None)
-            if run is not None and row["column"] in COLUMNS:
-                entry["run"] = run
-                entry["ours"][row["column"]] = COLUMNS[row["column"]](probes[run]["trained"].get("mean", {}))
+        return list(csv.DictReader(lines))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all runs of a page have in common, of what a published row depends on."""
+
+    tasks: list[str]
+    architecture: str
+    epochs: int
+    batch: int
+
+
+def matches(row: dict[str, str], run: Pretraining, setting: Setting) -> bool:
+    """Whether a published row is of this very run: data, network, epochs, batch, and all values that the run has."""
+    met = {name: row[name] for name in ("framework", "projectors", "variant", "balance", "architecture")}
+    wanted = {name: getattr(run, name) for name in ("framework", "projectors", "variant", "balance")}
+    if met != wanted | {"architecture": setting.architecture} or setting.tasks != [row["task"]]:
+        return False
+    numbers = (run.heads, run.contrast, setting.epochs, setting.batch)
+    return run.start == "random" and numbers == tuple(float(row[key]) for key in NUMBERS)
+
+
+def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures], setting: Setting) -> list[dict]:
+    """The paper's tables, each row with what its run here has in the same columns."""
+    tables: dict[str, dict] = {}
+    for row in published_rows():
+        table = tables.setdefault(row["table"], {"name": row["table"], "data": row["data"], "columns": [], "rows": {}})
+        if row["column"] not in table["columns"]:
+            table["columns"].append(row["column"])
+        entry = table["rows"].setdefault(row["row"], {"values": {}, "run": None, "ours": {}})
+        entry["values"][row["column"]] = row["value"]
+        run = next((name for name, run in runs.items() if matches(row, run, setting)), None)
+        if run is not None and row["column"] in COLUMNS:
+            entry["run"] = run
+            entry["ours"][row["column"]] = COLUMNS[row["column"]](probes[run]["trained"].get("mean", {}))
     return list(tables.values())
 
 
@@ -103,11 +127,23 @@ def gather_starts(found: dict[str, Measures]) -> dict[str, dict[str, float | int
     return {f"start of {name}": start for name, start in starts.items()}
 
 
-def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params, lists: Lists) -> str:
+def main(
+    encoders: Path,
+    probes: Path,
+    output: Path,
+    *,
+    run: str,
+    params: Params,
+    lists: Lists,
+    network: Network,
+    epochs: int,
+    batch: int,
+) -> str:
     found = {name: read_probe(probes / name) for name in lists.mpcl}
     history, own = read_history(encoders / run), found[run]
     tasks = [task for task in own["trained"] if task != "mean"]
     measured = own["trained"].get("mean", {})
+    setting = Setting(list(lists.tasks), network["architecture"], epochs, batch)
     measures = {name: title_of(name) for name in measured if name in TITLES or name.startswith("fine_")}
     content = {
         "run": run,
@@ -121,7 +157,7 @@ def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params
         "measures": measures,
         "plain": PLAIN,
         "charts": charts.charts(history, lists.mpcl[run].heads),
-        "tables": read_published(lists.mpcl, found) if params.published else [],
+        "tables": read_published(lists.mpcl, found, setting) if params.published else [],
     }
     with outputs.folder(output) as folder:
         page.write(folder, "mpcl/report/mpcl", content, own)
@@ -129,4 +165,10 @@ def main(encoders: Path, probes: Path, output: Path, *, run: str, params: Params
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(
+        main,
+        Params,
+        network="mpcl_encoder.network",
+        epochs="mpcl_encoder.epochs",
+        batch="mpcl_encoder.batch",
+    )

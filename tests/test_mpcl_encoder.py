@@ -20,6 +20,7 @@ def params(**changes):
         "warmup": 0,
         "precision": "float32",
         "views": [VIEW, VIEW],
+        "crop_ratio": 1,
         "epsilon": 0.5,
         "dropout": 0.1,
         "orthogonal": 1.0,

@@ -7,13 +7,14 @@ import torch
 
 from stages import mpcl_probe
 from stages.core.encoder.model import save
-from stages.core.store import arrays
+from stages.core.store import arrays, shares
+from stages.core.store.collection import read_table
 from tests.helpers.pretraining_world import VIEW, network
 from tests.helpers.small import TASKS, lists, write_encoder, write_images
 
 
 def plain_linear():
-    return {"epochs": 5, "batch": 8, "classifier_rate": 0.3, "encoder_rate": 0, "weight_decay": 0}
+    return {"epochs": 5, "batch": 8, "classifier_rate": 0.3, "encoder_rate": 0, "weight_decay": 0, "crop_ratio": 1}
 
 
 def params(**changes):
@@ -75,6 +76,32 @@ def test_main__a_linear_probe_with_views_trains_on_them(world, tmp_path):
     )
     assert list(plain["trained"]) == ["dots"] and "fine_0.5" not in plain["trained"]["dots"]
     assert plain["trained"]["dots"]["r_precision"] == views["trained"]["dots"]["r_precision"]
+
+
+def test_main__images_that_a_list_names_are_taken_for_its_share(world, tmp_path, monkeypatch):
+    images, _ = world
+    paths = read_table(images / "dots")["path"].to_pylist()
+    is_test = [split == "test" for split in read_table(images / "dots")["split"].to_pylist()]
+    named = [path for path, test in zip(paths, is_test, strict=True) if test][::4]
+    shares.write(images / "dots", 0.5, named)
+    fitted, fine_tune = [], mpcl_probe.probe.fine_tune
+
+    def noted(network, pixels, rows, *given):
+        fitted.append(rows.tolist())
+        return fine_tune(network, pixels, rows, *given)
+
+    monkeypatch.setattr(mpcl_probe.probe, "fine_tune", noted)
+    run(world, tmp_path / "out", tasks=["dots"], shares=[0.01, 0.5])
+    wanted = [paths.index(path) for path in named]
+    drawn, listed = fitted[:2]
+    assert listed == wanted == fitted[3] and drawn != wanted and len(drawn) == 3
+
+
+def test_main__more_than_five_classes_have_a_top_5_accuracy(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(mpcl_probe, "TOP", 2)
+    metrics, _ = run(world, tmp_path / "out", tasks=["dots"], shares=[0.5])
+    for part in metrics.values():
+        assert part["dots"]["fine_0.5"] <= part["dots"]["fine_0.5_top2"] <= 1
 
 
 def test_main__tasks_without_labels_are_left_out(world, tmp_path):

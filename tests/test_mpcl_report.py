@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import pytest
@@ -9,14 +10,16 @@ from tests.helpers.page import assert_loads_nothing
 from tests.helpers.small import lists
 from tests.test_mpcl_encoder import pretraining
 
-RUNS = {"one": pretraining(heads=1, framework="moco_v2"), "four": pretraining(heads=4, framework="moco_v2")}
+RUNS = {
+    "one": pretraining(heads=1, framework="moco_v2", contrast=0, balance="none"),
+    "four": pretraining(heads=4, framework="moco_v2", contrast=0.01, balance="literal"),
+}
 
 
 def measures(shift):
     names = ("r_precision", "knn", "linear", "fine_0.1")
-    return (
-        {"images": 9} | dict.fromkeys(names, 0.25 + shift) | {"alignment": 0.5, "uniformity": -1.5, "effective_rank": 7}
-    )
+    spread = {"alignment": 0.5, "uniformity": -1.5, "effective_rank": 7}
+    return {"images": 9} | dict.fromkeys(names, 0.25 + shift) | {"fine_0.1_top5": 0.45 + shift} | spread
 
 
 @pytest.fixture
@@ -36,7 +39,10 @@ def world(tmp_path):
 
 def run(world, output, name="four", published=True):
     params = mpcl_report.Params(published=published)
-    mpcl_report.main(*world, output, run=name, params=params, lists=lists(mpcl=RUNS))
+    network = {"architecture": "resnet50"}
+    mpcl_report.main(
+        *world, output, run=name, params=params, lists=lists(mpcl=RUNS), network=network, epochs=200, batch=128
+    )
     return (output / "index.html").read_text()
 
 
@@ -73,9 +79,17 @@ def test_gather_starts__runs_of_other_starts_have_a_row_each(world):
     ]
 
 
-def test_read_published__has_the_papers_tables_and_the_runs_of_their_kind(world, tmp_path):
+SETTING = mpcl_report.Setting(["imagenet100"], "resnet50", 200, 128)
+
+
+def published(world, **changes):
     found = {name: mpcl_report.read_probe(world[1] / name) for name in RUNS}
-    tables = {t["name"]: t for t in mpcl_report.read_published(lists(mpcl=RUNS).mpcl, found)}
+    setting = dataclasses.replace(SETTING, **changes)
+    return {t["name"]: t for t in mpcl_report.read_published(lists(mpcl=RUNS).mpcl, found, setting)}
+
+
+def test_read_published__has_the_papers_tables_and_the_very_runs(world):
+    tables = published(world)
     assert list(tables) == ["I", "II", "III", "IV", "V", "VI", "VII"]
     rows = tables["III"]["rows"]
     assert rows["M = 4, PCR and PTB"]["values"] == {"parameters, M": "28.75", "linear top-1": "79.18"}
@@ -84,8 +98,25 @@ def test_read_published__has_the_papers_tables_and_the_runs_of_their_kind(world,
     }
     assert rows["M = 1"]["run"] == "one" and rows["M = 4, PCR"]["run"] is None
     assert tables["I"]["rows"]["one projector"]["ours"]["1 - alignment"] == pytest.approx(0.5)
-    assert tables["IV"]["rows"]["MoCo v2"]["run"] == "one" and tables["IV"]["rows"]["Align"]["run"] is None
-    assert "1 %, top-5" not in tables["V"]["rows"]["MoCo v2"]["ours"]  # not measured here
+    assert tables["IV"]["rows"]["MoCo v2"]["run"] is None and tables["IV"]["rows"]["Align"]["run"] is None
+    tables = published(world, tasks=["imagenet"], batch=256)
+    assert tables["IV"]["rows"]["MoCo v2"]["run"] == "one" and tables["III"]["rows"]["M = 1"]["run"] is None
+    few = tables["V"]["rows"]["MoCo v2"]["ours"]
+    assert few["10 %, top-1"] == pytest.approx(35) and few["10 %, top-5"] == pytest.approx(55)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"tasks": []}, {"tasks": ["imagenet100", "own"]}, {"architecture": "resnet18"}, {"epochs": 2}, {"batch": 64}],
+)
+def test_read_published__another_setting_stands_beside_no_number(world, change):
+    assert not any(row["run"] for table in published(world, **change).values() for row in table["rows"].values())
+
+
+def test_matches__a_run_from_other_weights_has_no_row():
+    rows = mpcl_report.published_rows()
+    runs = lists(mpcl={"one": RUNS["one"], "on": RUNS["one"] | {"start": "folder", "path": "encoder"}}).mpcl
+    assert [sum(mpcl_report.matches(row, run, SETTING) for row in rows) for run in runs.values()] == [6, 0]
 
 
 def test_main__published_tables_can_be_left_out(world, tmp_path):

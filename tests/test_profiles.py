@@ -93,6 +93,8 @@ OF_CODE = (
     "the Cifar Collage as GSP's code has it: super-classes, split by their classes; no augmentation; pixels less .5"
 )
 WHOLE = "crops are of the whole image, as printed: it is stored as a square, and seen in proportion"
+PHOTOGRAPHS = "imagenet100 imagenet100-barlow imagenet100-vit"
+PUBLISHED_CROP = "crops from 3/4 to 4/3 and, of the probe, from 8 % of the area, as in the public code"
 TWICE = "it stood there twice, under two names"
 TUNED = {"images": "images/cub", "loss": "c2", "pooling": "gsp", "zero_shot": 0.1}
 BACKGROUNDS = [
@@ -233,6 +235,22 @@ DIFFERENCES = [
             ("gsp_folds.augmentation", FLIPPED, None),
         )
     ),
+    Difference(f"gsp-* mrt vit48 {PHOTOGRAPHS}", "images.listed_shares", ABSENT, AS_ROOT, NEW),
+    Difference("imagenet", "images.listed_shares", ABSENT, [0.01, 0.1], "new: SimCLR's lists, as the paper's Table V"),
+    *(Difference("mrt vit48", f"mpcl_{n}.crop_ratio", ABSENT, AS_ROOT, NEW) for n in ["encoder", "probe.linear"]),
+    Difference("mrt", "mpcl_probe.fine_tuning.crop_ratio", ABSENT, AS_ROOT, NEW),
+    *(
+        Difference(f"imagenet {PHOTOGRAPHS}", f"mpcl_{n}.crop_ratio", ABSENT, 1.3333, PUBLISHED_CROP)
+        for n in ["encoder", "probe.linear"]
+    ),
+    Difference("imagenet", "mpcl_probe.fine_tuning.crop_ratio", ABSENT, 1.3333, PUBLISHED_CROP),
+    *(
+        Difference(names, f"mpcl_probe.{n}.augmentation.smallest_crop", 0.2, 0.08, PUBLISHED_CROP)
+        for names, n in ((f"imagenet {PHOTOGRAPHS}", "linear"), ("imagenet", "fine_tuning"))
+    ),
+    Difference("imagenet100-barlow", "mpcl_probe.linear.classifier_rate", 30, 0.3, "Barlow Twins' own, not MoCo's"),
+    Difference("imagenet100-barlow", "mpcl_probe.linear.weight_decay", 0, 0.000001, "Barlow Twins' own, not MoCo's"),
+    Difference("imagenet100-vit", "mpcl_encoder.batch", 2048, 4096, "as Table VII, but for two rows"),
     *(Difference("gsp-*", f"mpcl_{n}", ABSENT, AS_ROOT, OFF) for n in ["encoder", "probe", "report"]),
     *(
         Difference("gsp-*", f"tll_{n}", ABSENT, AS_ROOT, OFF)

@@ -28,7 +28,7 @@ def moco_v2(**changes):
 
 def moco_v3(**changes):
     values = {"predictor": 12, "temperature": 0.2, "momentum": 0.9, "fixed_patches": True}
-    return MocoV3Params(projector=projector("all"), optimizer=SGD, **(values | changes))
+    return MocoV3Params(**({"projector": projector("all"), "optimizer": SGD} | values | changes))
 
 
 def barlow(**changes):

@@ -1,6 +1,7 @@
 """Random views of a batch of images, drawn per image and computed on the batch, where the model runs."""
 
 import math
+from typing import Annotated
 
 import torch
 from jaxtyping import Float, UInt8
@@ -11,6 +12,9 @@ from torch.nn import functional
 from stages.core.runner.schema import Section
 
 GREY = (0.299, 0.587, 0.114)
+Ratio = Annotated[
+    float, Field(ge=1, le=4, description="largest ratio of a crop's sides in the augmentation; 1: squares")
+]
 
 
 class Augmentation(Section):
@@ -23,7 +27,9 @@ class Augmentation(Section):
     jitter: float = Field(ge=0, lt=1, description="largest relative change of brightness, contrast and saturation")
     tint: float = Field(ge=0, lt=1, description="largest relative change of each colour channel on its own")
     grey: float = Field(ge=0, le=1, description="probability to drop the colour")
-    blur: float = Field(ge=0, le=1, description="probability of a Gaussian blur, sigma up to 2 % of the side")
+    blur: float = Field(
+        ge=0, le=1, description="probability of a Gaussian blur, sigma up to 2 % of the side, 2 px at most"
+    )
 
 
 def centre_crop(pixels: UInt8[Tensor, "batch y x channel"], size: int) -> Float[Tensor, "batch 3 size size"]:
@@ -159,10 +165,13 @@ def change_colours(
 def blur(
     images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: torch.Generator
 ) -> Float[Tensor, "batch 3 y x"]:
-    """A separable Gaussian blur of some images, each with its own sigma."""
+    """A separable Gaussian blur of some images, each with its own sigma.
+
+    At 224 px the kernel has 23 px and sigma lies in 0.1 to 2 px, as SimCLR and all who follow it have them.
+    """
     batch, side = len(images), images.shape[-1]
     radius = max(1, round(0.05 * side))
-    sigma = 0.1 + (0.02 * side - 0.1) * torch.rand(batch, 1, generator=generator).clamp_min(0)
+    sigma = 0.1 + (min(0.02 * side, 2.0) - 0.1) * torch.rand(batch, 1, generator=generator).clamp_min(0)
     kernels = torch.exp(-0.5 * (torch.arange(-radius, radius + 1) / sigma).square())
     chosen = torch.rand(batch, 1, generator=generator) < params.blur
     identity = functional.one_hot(torch.tensor(radius), 2 * radius + 1).float()

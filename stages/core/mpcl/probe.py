@@ -1,5 +1,6 @@
 """How much an encoder knows: classifiers on its features, or on itself with few labels."""
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch.nn import functional
 
 from stages.core.compute import device, processes
 from stages.core.compute.blocks import blocks
-from stages.core.encoder.views import Augmentation, augment, centre_crop
+from stages.core.encoder.views import Augmentation, Ratio, augment, centre_crop
 from stages.core.mpcl.trainable import TrainableEncoder
 from stages.core.retrieval.neighbours import nearest
 from stages.core.runner.schema import BatchSize, Decay, Epochs, Rate, Section
@@ -32,6 +33,7 @@ class Recipe(Section):
     )
     weight_decay: Decay = Field(description="of all that trains")
     augmentation: Augmentation | None = Field(description="null with a frozen encoder: its features are computed once")
+    crop_ratio: Ratio
 
 
 def probe_split(
@@ -59,6 +61,15 @@ def draw_share(labels: Labels, share: float, seed: int) -> Int64[np.ndarray, " c
         rows = np.flatnonzero(labels == c)
         chosen.append(random.choice(rows, max(1, round(share * len(rows))), replace=False))
     return np.sort(np.concatenate(chosen))
+
+
+def find_listed(paths: Sequence[str], listed: Collection[str]) -> Int64[np.ndarray, " chosen"]:
+    """The rows of the listed images in ascending order; ValueError where one is not among the paths."""
+    wanted = set(listed)
+    rows = np.array([row for row, path in enumerate(paths) if path in wanted], dtype=np.int64)
+    if len(rows) != len(wanted) or not len(rows):
+        raise ValueError(f"of {len(wanted)} listed images {len(rows)} are stored: run the stage `images` again")
+    return rows
 
 
 def knn_accuracy(
@@ -132,7 +143,7 @@ def fine_tune(
         if recipe.augmentation is None:
             views = centre_crop(images, network.config.size)
         else:
-            views = augment(images, network.config.size, recipe.augmentation, generator)
+            views = augment(images, network.config.size, recipe.augmentation, generator, recipe.crop_ratio)
         loss = functional.cross_entropy(trained["classifier"](network(views)), targets[batch.rows.to(where)])
         # Every process computes the whole batch, so its part of their sum is one by their number.
         return {"loss": loss / processes.count()}
@@ -161,10 +172,11 @@ def embed(
     return torch.cat(found)
 
 
-def accuracy(classifier: nn.Linear, features: Float[Tensor, "image dim"], labels: Labels) -> float:
-    """The share of images that the classifier gets right."""
+def accuracy(classifier: nn.Linear, features: Float[Tensor, "image dim"], labels: Labels, top: int = 1) -> float:
+    """The share of images whose class is among the classifier's `top` first."""
     with torch.no_grad():
-        return float((classifier(features).argmax(1).cpu().numpy() == labels).mean())
+        guesses = classifier(features).topk(top, 1).indices.cpu().numpy()
+    return float((guesses == labels[:, None]).any(1).mean())
 
 
 def placed(network: TrainableEncoder, precision: device.Precision) -> TrainableEncoder:

@@ -187,6 +187,18 @@ def test_blur__certain_blur_keeps_the_mean_and_smooths(pixels):
     assert (blurred.std((2, 3)) < images.std((2, 3))).all()
 
 
+@pytest.mark.parametrize(("side", "largest", "size"), [(224, 2.0, 23), (48, 0.96, 5)])
+def test_blur__at_224_px_has_the_kernel_and_sigma_of_the_papers(side, largest, size):
+    """A point becomes the kernel: its second moment along x is sigma^2 (a little less, where the kernel ends early)."""
+    points = torch.zeros(300, 3, side, side)
+    points[:, :, side // 2, side // 2] = 1
+    profiles = blur(points, params(blur=1.0), draw())[:, 0].sum(1)
+    distances = torch.arange(side) - side // 2
+    sigmas = (profiles * distances.square()).sum(1).sqrt()
+    assert 0.9 * largest < sigmas.max() < largest and sigmas.min() < 0.25
+    assert int((profiles > 0).any(0).sum()) == size
+
+
 def test_blur__never_leaves_images_as_they_are(pixels):
     images = centre_crop(pixels, 16)
     torch.testing.assert_close(blur(images, params(blur=0.0), draw()), images)

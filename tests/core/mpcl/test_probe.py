@@ -9,6 +9,7 @@ from tests.helpers.pretraining_world import VIEW, network
 from tests.helpers.small import CONFIG
 
 RECIPE = {"epochs": 20, "batch": 8, "classifier_rate": 0.5, "encoder_rate": 0, "weight_decay": 0, "augmentation": None}
+RECIPE |= {"crop_ratio": 1}
 
 
 def recipe(**changes):
@@ -48,6 +49,20 @@ def test_draw_share__of_each_class_at_least_one(share, counts):
     labels = np.array([0] * 10 + [1] * 40)
     chosen = probe.draw_share(labels, share, 0)
     assert np.bincount(labels[chosen]).tolist() == counts and len(set(chosen)) == len(chosen)
+
+
+def test_find_listed__rows_in_ascending_order_and_all_of_them():
+    assert probe.find_listed(["a", "b", "c", "d"], ["d", "b"]).tolist() == [1, 3]
+    with pytest.raises(ValueError, match="of 2 listed images 1 are stored"):
+        probe.find_listed(["a"], ["a", "z"])
+
+
+def test_accuracy__the_right_class_among_the_first():
+    classifier = torch.nn.Linear(3, 3)
+    torch.nn.init.eye_(classifier.weight), torch.nn.init.zeros_(classifier.bias)
+    features, labels = torch.tensor([[3.0, 2, 1], [1, 2, 3], [3, 1, 2]]), np.array([0, 1, 1])
+    found = [probe.accuracy(classifier, features, labels, top) for top in (1, 2, 3)]
+    assert found == pytest.approx([1 / 3, 2 / 3, 1])
 
 
 def test_knn_accuracy__is_the_plain_weighted_vote():

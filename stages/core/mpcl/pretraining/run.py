@@ -46,6 +46,7 @@ class Plan:
     warmup: float
     least_spread: float
     views: tuple[Augmentation, Augmentation]
+    crop_ratio: float
 
 
 def build_framework(
@@ -100,7 +101,7 @@ def pretrain(
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
         own = own_generator(generator)
         images = batch.content.to(where, non_blocking=True)
-        first, second = (augment(images, encoder.config.size, view, own) for view in plan.views)
+        first, second = (augment(images, encoder.config.size, view, own, plan.crop_ratio) for view in plan.views)
         measured = framework(first, second, batch.number / steps, own)
         extra = heads.orthogonal * framework.projectors.overlap() if heads.variant == "orthogonal" else 0.0
         values = combine(measured, balance.weights.clone(), heads.contrast, extra)

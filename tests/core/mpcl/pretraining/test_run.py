@@ -25,7 +25,8 @@ def heads(**changes):
 
 
 def plan(**changes):
-    return run.Plan(**({"epochs": 2, "batch": 8, "warmup": 0.0, "least_spread": 0.0, "views": (VIEW, VIEW)} | changes))
+    values = {"epochs": 2, "batch": 8, "warmup": 0.0, "least_spread": 0.0, "views": (VIEW, VIEW), "crop_ratio": 1.0}
+    return run.Plan(**(values | changes))
 
 
 @pytest.fixture
