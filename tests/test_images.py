@@ -52,6 +52,49 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
+def lay_splits(root: Path, names: dict[str, int]) -> None:
+    for i, name in enumerate(names):
+        for part, shade in (("train", 0), ("val", 100)):
+            for j in range(names[name]):
+                (root / part / name).mkdir(parents=True, exist_ok=True)
+                pixels = np.full((16, 16, 3), shade + 10 * i + j, np.uint8)
+                Image.fromarray(pixels).save(root / part / name / f"{name}_{j}_{part}.png")
+
+
+def test_main__a_list_beside_the_parts_is_stored_less_what_was_left_out(tmp_path: Path) -> None:
+    lay_splits(tmp_path / "raw", {"a": 3, "b": 2})
+    (tmp_path / "raw/train/a/a_0_train.png").write_bytes(b"no image")
+    (tmp_path / "raw/50percent.txt").write_text("b_1_train.png\na_0_train.png\n")
+    params = PARAMS.model_copy(update={"listed_shares": [0.5]})
+    ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
+    assert (tmp_path / "out/shares/50percent.txt").read_text() == "train/b/b_1_train.png\n"
+
+
+@pytest.mark.parametrize("name", ["a_0_val.png", "c_0_train.png"])
+def test_main__a_list_of_other_images_leaves_nothing(tmp_path: Path, name: str) -> None:
+    lay_splits(tmp_path / "raw", {"a": 1, "b": 1})
+    (tmp_path / "raw/1percent.txt").write_text(f"{name}\n")
+    params = PARAMS.model_copy(update={"listed_shares": [0.01]})
+    with pytest.raises(ValueError, match=f"not one of the 2 training images each, the first: '{name}'"):
+        ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
+    assert not (tmp_path / "out").exists()
+
+
+def test_main__asks_for_room_before_it_decodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_splits(tmp_path / "raw", {"a": 3, "b": 2})
+    asked = []
+
+    def require(output: Path, needed: int, what: str) -> None:
+        asked.append((needed, what))
+        raise ValueError("no room")
+
+    monkeypatch.setattr(images.room, "require", require)
+    monkeypatch.setattr(images, "write_pixels", None)
+    with pytest.raises(ValueError, match="no room"):
+        ingest(tmp_path / "raw", tmp_path / "out", source="splits")
+    assert asked == [(10 * 16**2 * 3, "10 squares of 16 px")]
+
+
 def test_main__a_zip_is_taken_like_its_folder(tmp_path: Path) -> None:
     for i, path in enumerate(["b/2.png", "b/1.png", "c/1.png", "a/9.png"]):
         paint(tmp_path / "raw" / path, 20 * i)
@@ -238,49 +281,6 @@ def test_main__raise_on_missing_folder_and_unknown_source(tmp_path: Path) -> Non
 def test_params__raise_on_wrong_value(change: dict) -> None:
     with pytest.raises(ValidationError, match=next(iter(change))):
         images.Params.model_validate(PARAMS.model_dump() | change)
-
-
-def lay_splits(root: Path, names: dict[str, int]) -> None:
-    for i, name in enumerate(names):
-        for part, shade in (("train", 0), ("val", 100)):
-            for j in range(names[name]):
-                (root / part / name).mkdir(parents=True, exist_ok=True)
-                pixels = np.full((16, 16, 3), shade + 10 * i + j, np.uint8)
-                Image.fromarray(pixels).save(root / part / name / f"{name}_{j}_{part}.png")
-
-
-def test_main__a_list_beside_the_parts_is_stored_less_what_was_left_out(tmp_path: Path) -> None:
-    lay_splits(tmp_path / "raw", {"a": 3, "b": 2})
-    (tmp_path / "raw/train/a/a_0_train.png").write_bytes(b"no image")
-    (tmp_path / "raw/50percent.txt").write_text("b_1_train.png\na_0_train.png\n")
-    params = PARAMS.model_copy(update={"listed_shares": [0.5]})
-    ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
-    assert (tmp_path / "out/shares/50percent.txt").read_text() == "train/b/b_1_train.png\n"
-
-
-@pytest.mark.parametrize("name", ["a_0_val.png", "c_0_train.png"])
-def test_main__a_list_of_other_images_leaves_nothing(tmp_path: Path, name: str) -> None:
-    lay_splits(tmp_path / "raw", {"a": 1, "b": 1})
-    (tmp_path / "raw/1percent.txt").write_text(f"{name}\n")
-    params = PARAMS.model_copy(update={"listed_shares": [0.01]})
-    with pytest.raises(ValueError, match=f"not one of the 2 training images each, the first: '{name}'"):
-        ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
-    assert not (tmp_path / "out").exists()
-
-
-def test_main__asks_for_room_before_it_decodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lay_splits(tmp_path / "raw", {"a": 3, "b": 2})
-    asked = []
-
-    def require(output: Path, needed: int, what: str) -> None:
-        asked.append((needed, what))
-        raise ValueError("no room")
-
-    monkeypatch.setattr(images.room, "require", require)
-    monkeypatch.setattr(images, "write_pixels", None)
-    with pytest.raises(ValueError, match="no room"):
-        ingest(tmp_path / "raw", tmp_path / "out", source="splits")
-    assert asked == [(10 * 16**2 * 3, "10 squares of 16 px")]
 
 
 ODD = [*map(chr, range(1, 32)), "\x7f", "\x85", "\u2028", "\u202e", "\u200f", '"', "'", ",", "\\", "<b>", "&", " ", "é"]

@@ -69,6 +69,8 @@ def adaptors(*ks: int) -> dict[str, str]:
     return {f"k{k}": f"adaptor/k{k}" for k in ks}
 
 
+PHOTOGRAPHS = "imagenet100 imagenet100-barlow imagenet100-vit"
+PUBLISHED_CROP = "crops from 3/4 to 4/3 and, of the probe, from 8 % of the area, as in the public code"
 LARGE = "gsp-cars* gsp-cub* gsp-inshop* gsp-products*"
 SQUARES = "no run uses the encoder; it has to fit the stored squares all the same, which is checked now"
 FAIR = "gsp-cars gsp-cub gsp-inshop gsp-products"
@@ -80,8 +82,6 @@ SCORE = "new: the conventional protocol stops by P@1, the others by MAP@R as bef
 OF_CODE = (
     "the Cifar Collage as GSP's code has it: super-classes, split by their classes; no augmentation; pixels less .5"
 )
-PHOTOGRAPHS = "imagenet100 imagenet100-barlow imagenet100-vit"
-PUBLISHED_CROP = "crops from 3/4 to 4/3 and, of the probe, from 8 % of the area, as in the public code"
 TWICE = "it stood there twice, under two names"
 TUNED = {"images": "images/cub", "loss": "c2", "pooling": "gsp", "zero_shot": 0.1}
 BACKGROUNDS = [
