@@ -102,12 +102,12 @@ def probe_task(
     pixels: arrays.Reader,
     collection: Collection,
     task: str,
-    few: Shares,
     params: Params,
     seed: int,
     work: Path,
+    few: Shares | None = None,
 ) -> dict[str, float | int]:
-    """All measures of one encoder on one task; `few` has the rows of shares that lists name, others are drawn."""
+    """All measures of one encoder on one task; `few` has the rows of shares that lists name, the others are drawn."""
     network = probe.placed(trainable.load(folder), params.precision)
     rows = np.flatnonzero(collection.tasks == task)
     labels, is_train = collection.labels[rows], collection.is_train[rows]
@@ -130,7 +130,7 @@ def probe_task(
         )
     found["linear"] = probe.accuracy(classifier, seen[asked], classes[asked])
     for share in params.shares if params.fine_tuning else []:
-        listed = few.get(share)
+        listed = (few or {}).get(share)
         chosen = known[probe.draw_share(classes[known], share, seed)] if listed is None else listed
         tuned = probe.placed(trainable.load(folder), params.precision)
         classifier = probe.fine_tune(
@@ -158,7 +158,7 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
         weights = checkpoint.digest(folder / "weights.safetensors")
         for task in labelled:
             work = checkpoint.work_folder("mpcl_probe", run, name, task, params, seed, pixels.digest, weights)
-            metrics[name][task] = probe_task(folder, pixels, collection, task, few[task], params, seed, work)
+            metrics[name][task] = probe_task(folder, pixels, collection, task, params, seed, work, few[task])
             works.append(work)
     with outputs.folder(output) as result:
         (result / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")

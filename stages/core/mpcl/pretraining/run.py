@@ -46,7 +46,7 @@ class Plan:
     warmup: float
     least_spread: float
     views: tuple[Augmentation, Augmentation]
-    crop_ratio: float
+    crop_ratio: float = 1.0
 
 
 def build_framework(
