@@ -5,7 +5,7 @@
 
 Each run is the real graph up to `choice`, in a temporary copy of the repository that shares its DVC cache. Its tasks
 need labels: they are read here and by no stage. One JSON line per run and row, R-Precision in percent on the test
-images of each task: the encoder, its best form without training by the criterion at the same cost, that form with query
+images of each task: the encoder, its best form without training by the criterion at the same side, that form with query
 expansion and with database-side augmentation, and the chosen model with the bootstrap interval over queries of its
 difference to the encoder.
 
@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,7 @@ from stages.core.selection.candidates.forms import Form, finish, shape
 from stages.core.selection.criterion import neighbours, refer
 from stages.core.store.collection import Collection, open_pixels, read_tables
 
-ADAPTING = ("seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")
+ADAPTING = ("resolution", "seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")
 
 
 def set_values(params: Path, text: str, seed: int, unseen: str | None, distilled: bool, rivals: bool) -> None:
@@ -59,7 +60,7 @@ def set_values(params: Path, text: str, seed: int, unseen: str | None, distilled
     if distilled:
         first = min(values["granularities"], key=lambda name: int(name[1:]))
         values["granularities"] = {first: f"adaptor/{first}"}
-        values |= {"fusions": {"average": "adaptor"}, "distillations": {"encoder": "encoder"}}
+        values |= {"fusions": {"average": "adaptor"}, "distillations": {"encoder": "resolution"}}
         kept = ("pixels", "encoder", "untrained", first, "average", "distilled_encoder", "chosen")
         values["models"] = {name: folder for name, folder in values["models"].items() if name in kept}
     if rivals:
@@ -83,9 +84,14 @@ class Bench:
 
     def __init__(self, data: Path, tasks: list[str], models: dict[str, str], batch: int) -> None:
         self.folders, self.batch = {name: data / folder for name, folder in models.items()}, batch
+        self.resolution = data / "resolution"
         self.collection: Collection = read_tables(data / "images", tasks)
         self.pixels = open_pixels(data / "images", tasks)
         self.train, self.test = self.collection.train, np.flatnonzero(~self.collection.is_train)
+
+    def folder_of(self, form: Form) -> Path:
+        """Where the form's model lies; the encoder does at its own side, and at that at which all others see."""
+        return self.resolution if form.model == "encoder" and form != Form("encoder") else self.folders[form.model]
 
     def embed(self, model: Model, rows: np.ndarray) -> np.ndarray:
         return embed(model.to(device.best()), self.pixels, rows, self.batch, "auto", "bench")
@@ -131,12 +137,12 @@ def form_of(one: chosen_page.CandidateRow) -> Form:
 
 def embeddings_of(bench: Bench, wanted: list[Form]) -> Iterator[tuple[Form, np.ndarray]]:
     """Test embeddings of each form; what lies behind is fitted to the training images, as in the chosen model."""
-    for base in dict.fromkeys((form.model, form.strength, form.scale, form.mirrored) for form in wanted):
-        model = load(bench.folders[base[0]])
-        shaped = shape(model, Form(*base))
+    for base in dict.fromkeys(replace(form, layer="none", dim=None) for form in wanted):
+        model = load(bench.folder_of(base))
+        shaped = shape(model, base)
         train, test = (bench.embed(shaped, rows) for rows in (bench.train, bench.test))
-        for form in (f for f in wanted if (f.model, f.strength, f.scale, f.mirrored) == base):
-            behind = shape(model, Form(*base))
+        for form in (f for f in wanted if replace(f, layer="none", dim=None) == base):
+            behind = shape(model, base)
             finish(behind, model.reduction, form, train)
             vectors = behind.reduction(torch.from_numpy(test)).numpy()
             yield form, unit_rows(vectors)
@@ -144,14 +150,16 @@ def embeddings_of(bench: Bench, wanted: list[Form]) -> Iterator[tuple[Form, np.n
 
 def best_forms(bench: Bench, names: list[str], params: choice.Params, seed: int) -> list[Form]:
     """Each model's best form by the criterion, of the strengths and last layers that the choice tries."""
-    encoder = load(bench.folders["encoder"]).to(device.best())
-    sample = choice.tell(bench.collection, encoder, bench.pixels, params, seed)
-    looks = refer(encoder, bench.pixels, sample, params.reference, params.criterion)
+    encoder = load(bench.folders["encoder"])
+    sample = choice.tell(bench.collection, encoder.to(device.best()), bench.pixels, params, seed)
+    seeing = load(bench.resolution).to(device.best())
+    scale = seeing.config.side / encoder.config.side
+    looks = refer(seeing, bench.pixels, sample, params.reference, params.criterion)
     trial = choice.Trial(sample, neighbours(looks, sample, params.criterion.neighbours))
     for name in names:
         model = load(bench.folders[name])
         for strength in sorted({params.first_strength, *params.strengths}) if model.adaptors else [1.0]:
-            choice.measure(trial, model, Form(name, strength), bench.pixels, params)
+            choice.measure(trial, model, Form(name, strength, scale, cost=scale**2), bench.pixels, params)
     own = {name: [key for key, form in trial.forms.items() if form.model == name] for name in names}
     return [trial.forms[max(own[name], key=trial.value)] for name in names]
 
@@ -177,7 +185,8 @@ def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> 
         print(json.dumps(label | {"row": row} | means(kept) | more), flush=True)
 
     listed = chosen_page.read_candidates(folder / "data/choice/criterion.csv")
-    free = form_of(next(one for one in listed if one.model == "encoder"))  # the best stands first
+    scale = max(one.scale for one in listed)
+    free = form_of(next(one for one in listed if (one.model, one.scale) == ("encoder", scale)))  # the best stands first
     chosen = form_of(next(one for one in listed if one.is_chosen))
     known = dict(embeddings_of(bench, list(dict.fromkeys([Form("encoder"), free]))))
     plain = bench.per_query(known[Form("encoder")])

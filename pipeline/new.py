@@ -46,9 +46,10 @@ supervised_model: {{full: *learning, one: *learning}}
 distillation:            # photographs may be mirrored; a task whose left and right differ needs `mirrored: false`
   target: &careful {{mirrored: true}}
   augmentation: {{flip: 0.5}}
-{distillation}choice:
+{distillation}resolution:
+  cost: {cost:g}             # the model may see up to 1.5 times the side, at so many times the cost; 1: as cheap
+choice:
   reference: *careful
-  cost: {cost:g}             # the chosen model may see 1.5 times the side, at so many times the cost; 1: as cheap
 {criterion}
 # Off: pretraining, visual analogies, metric learning with labels. params.yaml at the root has an example of each.
 mpcl: {{}}

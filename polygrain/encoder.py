@@ -109,10 +109,11 @@ def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[
     stored = patch * math.ceil(STORED * side / patch)
     cost = math.ceil(100 * (stored / side) ** 2) / 100
     has, needs = memory.total(), memory.held(config.model_copy(update={"size": side, "resize": side, "scaled": None}))
+    training = math.ceil(cost * needs.training)  # at the largest side that may be chosen
     each = {
-        "adaptor": needs.training,
-        "fusion": 2 * needs.training,  # pairs
-        "distillation": needs.training,
+        "adaptor": training,
+        "fusion": 2 * training,  # pairs
+        "distillation": training,
         "features": math.ceil(cost * needs.seeing),
     }
     batches = {part: memory.fitting(wanted, each[part], has) for part, wanted in BATCHES.items()}
@@ -126,7 +127,7 @@ def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[
         f"input: {side} px; mean {shown(config.mean)}, std {shown(config.std)}, {given}",
         f"images: squares of {stored} px, {stored / side:.3g} times the input, so that a careful look sees more",
         "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()) + f"; an image in training takes "
-        f"{needs.training / 2**20:.0f} MiB of {has / 2**30:.1f} GiB",
+        f"up to {training / 2**20:.0f} MiB of {has / 2**30:.1f} GiB",
     ]
     if side > LARGE and values["source"] != "folder":
         smaller = round(224 / patch) * patch

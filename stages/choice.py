@@ -1,6 +1,6 @@
-"""ONE model, chosen without labels: which adaptors, how strong, which input, and what lies behind.
+"""ONE model, chosen without labels: which adaptors, how strong, and what lies behind.
 
-Reads   images, encoder, every adaptor set, fusion and distillation
+Reads   images, encoder, resolution, every adaptor set, fusion and distillation
 Writes  weights.safetensors, config.json   the chosen model: strength folded in, whitening as its last layer
         README.md            its card
         criterion.csv        every candidate: its criterion on each task, its agreement and cost, where it falls
@@ -12,8 +12,7 @@ The encoder is a candidate: where nothing is better, it is handed out. Where no 
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -51,12 +50,8 @@ class Params(schema.Section):
     finalists: schema.Count = Field(description="models, the best by the criterion, that are looked at further")
     layers: list[Literal["half", "full"]] = Field(max_length=2, description="whitenings tried behind each model")
     dims: list[schema.Width] = Field(max_length=20, description="to which they reduce")
-    scales: list[criterion.Scale] = Field(
-        max_length=20, description="sides of the finalists' input, in sides of the encoder's own"
-    )
-    mirrored: bool = Field(description="try the mean with the mirror image's embedding, where the cost allows")
-    cost: float = Field(
-        ge=1, le=10_000, description="the most an embedding may cost, in passes of the encoder at its own side"
+    mirrored: bool = Field(
+        description="try the mean with the mirror image's embedding, where resolution.cost allows it"
     )
     errors: float = Field(
         ge=0, le=100, description="standard errors within which candidates count as equal: the gentlest wins"
@@ -81,16 +76,6 @@ class Trial:
         return max(self.value(name) for name, form in self.forms.items() if form.model == model)
 
 
-def inputs(params: Params, model: Model) -> Iterator[tuple[float, bool, float]]:
-    """The (scale, mirrored, cost) that the budget allows beside the plain one."""
-    for scale in params.scales:
-        side = criterion.round_side(scale * model.config.side, model)
-        for mirrored in (False, True) if params.mirrored else (False,):
-            cost = (side / model.config.side) ** 2 * (1 + mirrored)
-            if 1 < cost <= params.cost:
-                yield side / model.config.side, mirrored, cost
-
-
 def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, params: Params) -> None:
     """Adds a model in one strength and input, with all that may lie behind it, to the trial."""
     seen = criterion.see(shape(model, form).to(device.best()), pixels, trial.sample, params.criterion)
@@ -101,26 +86,42 @@ def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, param
         trial.nearest[candidate.name] = found
 
 
-def compare(models: dict[str, Path], pixels: arrays.Reader, sample: criterion.Sample, params: Params) -> Trial:
-    """Measures every model in one strength, then the best of them in others and at other inputs, and so the encoder."""
-    encoder = load(models["encoder"]).to(device.best())
-    looks = criterion.refer(encoder, pixels, sample, params.reference, params.criterion)
+def compare(
+    encoder: Model,
+    models: dict[str, Path],
+    pixels: arrays.Reader,
+    sample: criterion.Sample,
+    params: Params,
+    cost: float,
+) -> Trial:
+    """Measures every model in one strength, then the best of them in others and with the mirror image.
+
+    `encoder` is the plain one; `models`, with the encoder among them, all see the side that was chosen before.
+    """
+    start = load(models["encoder"]).to(device.best())
+    looks = criterion.refer(start, pixels, sample, params.reference, params.criterion)
     trial = Trial(sample, criterion.neighbours(looks, sample, params.criterion.neighbours))
+    scale = start.config.side / encoder.config.side
+    at_side = Form("encoder", scale=scale, cost=scale**2)
+    with_mirror = [replace(at_side, mirrored=True, cost=2 * at_side.cost)] * params.mirrored
+    with_mirror = [form for form in with_mirror if form.cost <= cost]
+    if scale != 1:
+        measure(trial, encoder, ENCODER, pixels, params.model_copy(update={"layers": []}))
     for name, folder in models.items():
         model = load(folder)
-        measure(trial, model, Form(name, params.first_strength if model.adaptors else 1.0), pixels, params)
+        strength = params.first_strength if model.adaptors else 1.0
+        measure(trial, model, replace(at_side, model=name, strength=strength), pixels, params)
     others = sorted((name for name in models if name != "encoder"), key=trial.best_of, reverse=True)
     for name in others[: params.finalists]:
         model = load(models[name])
         for strength in params.strengths:
             if strength != params.first_strength:
-                measure(trial, model, Form(name, strength), pixels, params)
+                measure(trial, model, replace(at_side, model=name, strength=strength), pixels, params)
         best = max((n for n, form in trial.forms.items() if form.model == name), key=trial.value)
-        for scale, mirrored, cost in inputs(params, model):
-            form = Form(name, trial.forms[best].strength, scale, mirrored, cost=cost)
-            measure(trial, model, form, pixels, params)
-    for scale, mirrored, cost in inputs(params, encoder):
-        measure(trial, encoder.cpu(), Form("encoder", 1.0, scale, mirrored, cost=cost), pixels, params)
+        for form in with_mirror:
+            measure(trial, model, replace(form, model=name, strength=trial.forms[best].strength), pixels, params)
+    for form in with_mirror:
+        measure(trial, start.cpu(), form, pixels, params)
     return trial
 
 
@@ -162,8 +163,10 @@ def untold(sample: criterion.Sample) -> Trial:
 
 
 def untrained(trial: Trial) -> Form:
-    """The encoder's best form by the criterion, within the same cost."""
-    return trial.forms[max((n for n, form in trial.forms.items() if form.model == "encoder"), key=trial.value)]
+    """The encoder's best form by the criterion, at the same side."""
+    scale = max(form.scale for form in trial.forms.values())
+    own = [name for name, form in trial.forms.items() if (form.model, form.scale) == ("encoder", scale)]
+    return trial.forms[max(own, key=trial.value)]
 
 
 def reasons(trial: Trial, decision: Decision, errors: float) -> list[str]:
@@ -234,26 +237,29 @@ def summary(trial: Trial, chosen: str, why: list[str], uncertain: list[str]) -> 
 def main(
     images: Path,
     encoder: Path,
+    resolution: Path,
     adaptor: Path,
     fusion: Path,
     distillation: Path,
     output: Path,
     *,
     params: Params,
+    cost: float,
     lists: Lists,
     seed: int,
 ) -> str:
-    models = {"encoder": encoder} | {name: adaptor / name for name in lists.sizes}
+    models = {"encoder": resolution} | {name: adaptor / name for name in lists.sizes}
     models |= {name: fusion / name for name in lists.fusions if name != "supervised"}
     models |= {f"distilled_{name}": distillation / name for name in lists.distillations}
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     settings = params.criterion
-    sample = tell(collection, load(encoder).to(device.best()), pixels, params, seed)
+    plain = load(encoder).to(device.best())
+    sample = tell(collection, plain, pixels, params, seed)
     trained = dict.fromkeys(collection.tasks[collection.train])
     uncertain = [task for task in trained if task not in sample.parts()]
     if len(sample.rows):
-        trial = compare(models, pixels, sample, params)
+        trial = compare(plain.cpu(), models, pixels, sample, params, cost)
         decision = decide(trial.measured, ENCODER.name, sample, params.errors, params.guard)
         why = reasons(trial, decision, params.errors)
     else:
@@ -265,8 +271,8 @@ def main(
             f"{', '.join(uncertain)}."
         )
     chosen, form = decision.chosen, trial.forms[decision.chosen]
-    model = build(models[form.model], form, pixels, collection, params)
-    rival = build(encoder, untrained(trial), pixels, collection, params)
+    model = build(encoder if form == ENCODER else models[form.model], form, pixels, collection, params)
+    rival = build(resolution, untrained(trial), pixels, collection, params)
     with outputs.folder(output) as folder:
         save(model, folder)
         (folder / "untrained").mkdir()
@@ -282,4 +288,4 @@ def main(
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, cost="resolution.cost")

@@ -29,18 +29,17 @@ def params(**changes):
         "finalists": 1,
         "layers": ["half"],
         "dims": [8, 99],
-        "scales": [1.0, 1.5],
         "mirrored": True,
-        "cost": 2.25,
         "errors": 1.0,
         "guard": 1.0,
     }
     return choice.Params(**(values | changes))
 
 
-def write_models(folder, std=0.1):
+def write_models(folder, std=0.1, side=48):
     """The folders of all models, as their stages leave them; the more `std`, the less is left of the encoder."""
-    encoder = write_encoder(folder / "encoder")
+    write_encoder(folder / "encoder")
+    encoder = write_model(load(folder / "encoder").seen(side, False), folder / "resolution")
     for seed, name in enumerate(("k4", "k8")):
         write_model(adapted(encoder, [name], seed, std), folder / "adaptor" / name)
     for seed, name in enumerate(("average", "augmentation", "neighbour")):
@@ -49,7 +48,7 @@ def write_models(folder, std=0.1):
     taught, generator = adapted(encoder, ["distilled"], 5, std), torch.Generator().manual_seed(6)
     taught.reduce(torch.randn(6, 24, generator=generator), torch.randn(6, generator=generator))
     write_model(taught, folder / "distillation" / "encoder")
-    return [folder / name for name in ("encoder", "adaptor", "fusion", "distillation")]
+    return [folder / name for name in ("encoder", "resolution", "adaptor", "fusion", "distillation")]
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +56,8 @@ def models(tmp_path_factory):
     return write_models(tmp_path_factory.mktemp("models"))
 
 
-def run(images, models, output, **changes):
-    said = choice.main(images, *models, output, params=params(**changes), lists=lists(), seed=0)
+def run(images, models, output, cost=4.5, **changes):
+    said = choice.main(images, *models, output, params=params(**changes), cost=cost, lists=lists(), seed=0)
     assert sorted(path.name for path in output.iterdir()) == sorted([*FILES, *BESIDE])
     rows = list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
     assert said == f"{json.loads((output / 'choice.json').read_text())['name']}, of {len(rows)} candidates"
@@ -80,16 +79,15 @@ def test_main__lists_all_candidates_the_best_first(chosen):
     assert [row["name"] for row in rows if row["chosen"] == "1"] == [said["name"]]
     for row in rows:
         assert float(row["criterion"]) == pytest.approx(np.mean([float(row[task]) for task in TASKS]), abs=1e-5)
-        assert float(row["cost"]) <= 2.25 and float(row["cost"]) == pytest.approx(
-            float(row["scale"]) ** 2 * (1 + int(row["mirrored"]))
-        )
+        assert float(row["cost"]) == float(row["scale"]) ** 2 * (1 + int(row["mirrored"])) <= 4.5
+        assert row["scale"] == ("1.0" if row["name"] == "encoder" else "1.5")
     first = {row["model"] for row in rows if row["strength"] == "0.75" and row["layer"] == "none"}
     assert first == {"k4", "k8", "average", "augmentation", "neighbour", "distilled_encoder"}
     assert len({row["model"] for row in rows if row["strength"] == "0.5"}) == 1
     assert {(row["scale"], row["mirrored"]) for row in rows if row["model"] == "encoder"} == {
         ("1.0", "0"),
-        ("1.0", "1"),
         ("1.5", "0"),
+        ("1.5", "1"),
     }
     assert {row["dim"] for row in rows if row["layer"] == "half"} == {"8", "24"}
     assert {row["model"] for row in rows if row["layer"] == "own"} == {"distilled_encoder"}
@@ -121,7 +119,7 @@ def test_main__hands_out_the_chosen_form(chosen):
 
 def test_main__hands_out_the_encoder_at_its_best(chosen):
     _, output, _, rows = chosen
-    best = next(row for row in rows if row["model"] == "encoder")  # the best stands first
+    best = next(row for row in rows if row["model"] == "encoder" and row["scale"] == "1.5")  # the best stands first
     rival = load(output / "untrained")
     assert rival.config.adaptors is None and rival.dim == (int(best["dim"]) if best["dim"] else 24)
     assert rival.config.side == round(32 * float(best["scale"])) and rival.config.mirrored == bool(
@@ -156,31 +154,29 @@ def is_the_encoder(output, models):
 
 
 def test_main__hands_out_the_encoder_where_all_others_are_worse(tmp_path):
-    images, spoilt = write_images(tmp_path / "images"), write_models(tmp_path, std=30.0)
-    said, rows = run(images, spoilt, tmp_path / "out", layers=[], scales=[], strengths=[], mirrored=False)
+    images, spoilt = write_images(tmp_path / "images"), write_models(tmp_path, std=30.0, side=32)
+    said, rows = run(images, spoilt, tmp_path / "out", layers=[], strengths=[], mirrored=False)
     assert said["name"] == "encoder" and rows[0]["name"] == "encoder" and len(rows) > 5
     assert is_the_encoder(tmp_path / "out", spoilt)
 
 
-def test_inputs__what_the_cost_allows_beside_the_plain_one(models):
-    encoder = load(models[0])
-    found = list(choice.inputs(params(scales=[1.0, 1.5, 1.52, 2.0], cost=4.5), encoder))
-    assert found == [
-        (1.0, True, 2.0),
-        (1.5, False, 2.25),
-        (1.5, True, 4.5),
-        (1.5, False, 2.25),
-        (1.5, True, 4.5),
-        (2.0, False, 4.0),
-    ]
-    assert not list(choice.inputs(params(cost=1.0), encoder))
+def test_main__mirrors_only_what_the_budget_allows(chosen, models, tmp_path):
+    _, rows = run(chosen[0], models, tmp_path / "out", cost=4.4)
+    assert {row["mirrored"] for row in rows} == {"0"} and {row["cost"] for row in rows} == {"1", "2.25"}
+
+
+def test_main__at_the_encoders_own_side_it_is_measured_once(chosen, models, tmp_path):
+    same = [models[0], models[0], *write_models(tmp_path / "models", side=32)[2:]]
+    _, rows = run(chosen[0], same, tmp_path / "out", cost=1.0)
+    assert {row["cost"] for row in rows} == {"1"}
+    assert [row["layer"] for row in rows if row["model"] == "encoder"].count("none") == 1
 
 
 @pytest.mark.parametrize("form", [{}, {"layer": "half", "dim": 8}, {"layer": "full", "dim": 99}, {"layer": "own"}])
 def test_build__scales_the_adaptors_and_fits_the_whitening_to_all_training_images(chosen, models, form):
     name = "distillation/encoder" if form.get("layer") == "own" else "fusion/neighbour"
     collection, pixels = read_tables(chosen[0], list(TASKS)), open_pixels(chosen[0], list(TASKS))
-    wanted = choice.Form("x", 0.5, 1.5, True, **form)
+    wanted = choice.Form("x", 0.5, mirrored=True, **form)
     folder = models[0].parent / name
     found = choice.build(folder, wanted, pixels, collection, params())
     by_hand, own = load(folder), load(folder).reduction

@@ -121,14 +121,15 @@ def test_create__suits_photographs(root: Path, tmp_path: Path) -> None:
     assert values["distillation"] == taught | careful
     # The views of the criterion are those of the adaptors, and the reference is what is distilled.
     seen = {"criterion": choice["criterion"] | {"trained": crop}, "reference": choice["reference"] | {"mirrored": True}}
-    assert values["choice"] == choice | seen | {"cost": 2.25}
+    assert values["choice"] == choice | seen
+    assert values["resolution"] == before["resolution"] | {"cost": 2.25}
     assert values["choice"]["reference"] == values["distillation"]["target"]
     branches = ("mpcl", "tll", "gsp_collages", "gsp_runs", "gsp", "gsp_studies")
     assert {branch: values[branch] for branch in branches} == {branch: {} for branch in branches}
     changed = {section for section in values if values[section] != before[section]}
     lists = {"root", "tasks", "granularities", "models", *branches}
     assert changed - lists == {
-        *("images", "encoder", "seeds", "adaptor", "fusion", "distillation", "choice"),
+        *("images", "encoder", "resolution", "seeds", "adaptor", "fusion", "distillation", "choice"),
         *("baseline", "supervised_model", "mpcl_encoder", "mpcl_probe"),
         "gsp_folds",  # a path
     }

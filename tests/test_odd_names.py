@@ -25,7 +25,7 @@ NAMES += ["\U0001f600", "é", "=1+1", "-rf", "x" * 251]
 
 
 def few_models(values: dict) -> None:
-    values["fusions"], values["distillations"] = {"average": "adaptor"}, {"encoder": "encoder"}
+    values["fusions"], values["distillations"] = {"average": "adaptor"}, {"encoder": "resolution"}
     values["models"] = {"encoder": "encoder", "k3": "adaptor/k3", "chosen": "choice"}
     values["adaptor"]["epochs"] = values["distillation"]["epochs"] = 1
 

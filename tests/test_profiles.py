@@ -166,6 +166,7 @@ DIFFERENCES = [
     Difference("mrt", "pseudo_labels.exchanges", 3, 0, "the paper has plain k-means"),
     *(Difference(f"gsp-* mrt {MPCL}", n, ABSENT, AS_ROOT, CHOICE) for n in ["distillations", "distillation"]),
     Difference("gsp-*", "choice", ABSENT, AS_ROOT, CHOICE),
+    Difference(f"gsp-* mrt {MPCL}", "resolution", ABSENT, AS_ROOT, "new: the encoder's own side, as before"),
     Difference(f"mrt {MPCL}", "choice", ABSENT, ANY, "the same, but two of its views are drawn as the adaptors' are"),
     Difference(f"gsp-* mrt {MPCL}", "baseline.linear", ABSENT, AS_ROOT, "new: a baseline, off but where it is listed"),
     *(

@@ -7,6 +7,7 @@ from docs.figures.style import GREEN, GREY, SOFT, arrow, bare, box, panels, save
 PLACES = {
     "images": (0, 1.5),
     "encoder": (0, 0.2),
+    "resolution": (1.9, 0.2),
     "features": (1.9, 1.5),
     "seeds": (3.8, 2.4),
     "knn_graph": (3.8, 0.2),
@@ -20,7 +21,13 @@ PLACES = {
     "evaluation": (11.7, 2.0),
     "report": (13.4, 2.0),
 }
-EDGES = [("images", "features"), ("encoder", "features"), ("features", "seeds"), ("features", "knn_graph")]
+EDGES = [
+    ("images", "features"),
+    ("images", "resolution"),
+    ("encoder", "resolution"),
+    ("features", "seeds"),
+    ("features", "knn_graph"),
+]
 for _k in ("k64", "k128", "k512"):
     _labels, _adaptor = f"pseudo_labels\n@{_k}", f"adaptor\n@{_k}"
     EDGES += [("seeds", _labels), (_labels, _adaptor), (_adaptor, "fusion\n@neighbour")]
@@ -35,6 +42,7 @@ def draw(target: Path) -> None:
     for start, end in EDGES:
         (x, y), (u, v) = PLACES[start], PLACES[end]
         arrow(axes, (x + 0.72, y), (u - 0.74, v), GREEN if end in NEW else GREY)
+    arrow(axes, (1.9, 0.58), (1.9, 1.12))
     axes.plot([4.52, 9.8], [0.2, 0.2], color=GREEN, lw=1.1)
     arrow(axes, (9.8, 0.2), (9.8, 1.62), GREEN)
     for name, (x, y) in PLACES.items():

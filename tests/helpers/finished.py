@@ -18,7 +18,7 @@ def shrink(values: dict) -> None:
     values["images"]["side"] = SIZE
     values["models"] = {name: values["models"][name] for name in ("encoder", "k3", "neighbour")} | {"chosen": "choice"}
     values["fusions"] = {name: values["fusions"][name] for name in ("average", "neighbour")}
-    values["distillations"] = {"encoder": "encoder"}
+    values["distillations"] = {"encoder": "resolution"}
     values["adaptor"]["width"] = values["distillation"]["width"] = 4
     for section in (values["adaptor"], values["fusion"]["neighbour"], values["distillation"]):
         section["epochs"] = 1

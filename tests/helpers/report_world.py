@@ -30,7 +30,7 @@ def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], bas
         tasks={task: {"source": "folder", "path": task} for task in tasks},
         granularities=adaptors,
         fusions={name: FUSIONS[name] for name in fusions},
-        distillations={"encoder": "encoder"},
+        distillations={"encoder": "resolution"},
         **{name: {} for name in Lists.model_fields if name not in GIVEN},
         # A YAML merge puts the adaptors first; the report must not depend on that.
         models=adaptors | {name: known[name] for name in baselines} | {name: f"fusion/{name}" for name in fusions},

@@ -33,7 +33,7 @@ def lists(**changes: object) -> Lists:
         "tasks": {task: {"source": "folder", "path": task} for task in TASKS},
         "granularities": {"k4": "adaptor/k4", "k8": "adaptor/k8"},
         "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"},
-        "distillations": {"encoder": "encoder"},
+        "distillations": {"encoder": "resolution"},
         "baselines": {},
         "supervised_models": {},
         "mrt": {},

@@ -166,7 +166,7 @@ class Lists(Section):
             ("supervised_model", self.supervised_models),
         ):
             models |= {name: f"{stage}/{name}" for name in names}
-        taught = {"encoder": "encoder"} | {name: f"fusion/{name}" for name in self.fusions if name != "supervised"}
+        taught = {"encoder": "resolution"} | {name: f"fusion/{name}" for name in self.fusions if name != "supervised"}
         for title, met, allowed in (
             ("granularities", self.granularities, adaptors),
             ("fusions", self.fusions, FUSIONS),

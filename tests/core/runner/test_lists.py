@@ -35,7 +35,7 @@ def test_section__bends_no_type_and_has_no_default():
 @pytest.mark.parametrize(
     ("distillations", "message"),
     [
-        ({"encoder": "fusion/encoder"}, "distillations.encoder is 'fusion/encoder'; known here: encoder: encoder"),
+        ({"encoder": "fusion/encoder"}, "distillations.encoder is 'fusion/encoder'; known here: encoder: resolution"),
         ({"static": "fusion/static"}, "distillations.static is 'fusion/static'"),
         ({}, "at least 1 item"),
     ],

@@ -126,11 +126,11 @@ def candidate(row: dict[str, str], tasks: Sequence[str], values: Sequence[str]) 
 
 
 def common_forms(candidates: Iterable[CandidateRow], models: Sequence[str]) -> dict[str, CandidateRow]:
-    """Of each model its best form, all at the one strength and input at which the most models were compared.
+    """Of each model its best form, all at the one strength at which the most models were compared.
 
     A finalist was looked at in more forms than the others, which alone would make it look better.
     """
-    plain = [one for one in candidates if one.scale == 1 and not one.is_mirrored]
+    plain = [one for one in candidates if not one.is_mirrored]
     at = {model: {one.strength for one in plain if one.model == model} for model in models}
     common = set.intersection(*at.values()) if at else set()
     if not common:

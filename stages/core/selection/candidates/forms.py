@@ -22,8 +22,8 @@ class Form:
     """One candidate.
 
     `layer` is what lies behind the embedding: nothing, a half or full whitening to `dim` dimensions, or what the model
-    learnt with. `scale` is the side of the input in sides of the encoder's own, `cost` what that and the mirror image
-    cost, in passes of the encoder.
+    learnt with. `scale` is the side that the model sees, in sides of the encoder's own, `cost` what that and the mirror
+    image cost, in passes of the encoder.
     """
 
     model: str
@@ -49,13 +49,15 @@ class Form:
 
 
 def shape(model: Model, form: Form) -> Model:
-    """A model with its adaptors and input as the form has them, and nothing behind it. It shares no adaptor with it."""
+    """A model with its adaptors as strong as the form has them, its mirror image, and nothing behind it.
+
+    It shares no adaptor with it, and sees the same side.
+    """
     bare = Model(model.config.model_copy(update={"reduced": None}))
     bare.load_state_dict({name: t for name, t in model.state_dict().items() if not name.startswith("reduction.")})
     if bare.adaptors and form.strength != 1:
         bare.scale(form.strength)
-    side = round(form.scale * model.config.side)
-    return bare if (side, form.mirrored) == (model.config.side, False) else bare.seen(side, form.mirrored)
+    return bare.seen(bare.config.side, True) if form.mirrored else bare
 
 
 def behind(

@@ -51,13 +51,13 @@ def test_name__says_the_form_in_a_few_words(form, name):
     assert form.name == name
 
 
-def test_shape__scales_and_enlarges_a_copy_without_the_last_layer(fused):
+def test_shape__scales_a_copy_without_the_last_layer(fused):
     before = fused(images(4))
-    shaped = shape(fused, Form("x", 0.5, 1.5, True))
+    shaped = shape(fused, Form("x", 0.5, mirrored=True))
     by_hand = shape(fused, Form("x"))
     by_hand.scale(0.5)
-    torch.testing.assert_close(shaped(images(4)), by_hand.seen(48, True)(images(4)))
-    assert shaped.config.reduced is None and shaped.config.side == 48 and shaped.config.size == 32
+    torch.testing.assert_close(shaped(images(4)), by_hand.seen(32, True)(images(4)))
+    assert shaped.config.reduced is None and shaped.config.side == shaped.config.size == 32
     assert torch.equal(fused(images(4)), before)
 
 

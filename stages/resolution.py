@@ -1,0 +1,116 @@
+"""The side at which the encoder sees images, chosen without labels before anything trains at it.
+
+Reads   images, encoder
+Writes  weights.safetensors, config.json   the encoder for inputs of that side: what all else starts from
+        criterion.csv   each side within the budget: its cost, its criterion on each task
+
+A network often retrieves better at larger inputs than those it was trained on (Touvron et al., "Fixing the train-test
+resolution discrepancy", 2019), and adapts best at the side at which it is used. Trained models are not compared across
+sides: what one learnt at its own side would count against another.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from stages.core.compute import device
+from stages.core.encoder.model import Model, load, save
+from stages.core.retrieval import whitening
+from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Lists
+from stages.core.selection import criterion
+from stages.core.selection.candidates.decision import noise
+from stages.core.store import arrays
+from stages.core.store.collection import open_pixels, read_tables
+from stages.core.store.tables import write_csv
+
+
+class Params(schema.Section):
+    scales: list[criterion.Scale] = Field(
+        max_length=20, description="sides that are tried, in sides of the encoder's own, which always is"
+    )
+    cost: float = Field(
+        ge=1, le=10_000, description="the most an embedding may cost, in passes of the encoder at its own side"
+    )
+    errors: float = Field(
+        ge=0, le=100, description="standard errors within which sides count as equal: the largest wins"
+    )
+
+
+def sides(params: Params, encoder: Model) -> list[int]:
+    """The sides within the budget, ascending; the encoder's own is always one."""
+    own = encoder.config.side
+    tried = {criterion.round_side(scale * own, encoder) for scale in params.scales}
+    return sorted(side for side in tried | {own} if side == own or (side / own) ** 2 <= params.cost)
+
+
+def judge(
+    encoder: Model,
+    pixels: arrays.Reader,
+    sample: criterion.Sample,
+    tried: list[int],
+    settings: criterion.CriterionSettings,
+    reference: criterion.Reference,
+) -> dict[int, np.ndarray]:
+    """The criterion of each image of the sample at each side, half-whitened; the reference is one for all."""
+    encoder = encoder.to(device.best())
+    looks = criterion.refer(encoder, pixels, sample, reference, settings)
+    known = criterion.neighbours(looks, sample, settings.neighbours)
+    found = {}
+    for side in tried:
+        seen = criterion.see(encoder.seen(side, False).to(device.best()), pixels, sample, settings)
+        dim = min(reference.dim, whitening.largest(seen.plain))
+        if dim:
+            fitted = whitening.fit(seen.plain, dim, "half")
+            seen = seen.through(lambda x, fitted=fitted: whitening.apply(fitted, x))
+        nearest = criterion.neighbours(seen.plain, sample, settings.neighbours)
+        found[side] = criterion.score(seen, nearest, known, sample)[0]
+    return found
+
+
+def largest_of_the_best(judged: dict[int, np.ndarray], sample: criterion.Sample, errors: float) -> int:
+    """Of the sides that are as good as the best within `errors` standard errors, the largest: it sees the most."""
+    best = max(judged, key=lambda side: criterion.mean_over_tasks(judged[side], sample))
+
+    def is_near(side: int) -> bool:
+        difference = judged[best] - judged[side]
+        return criterion.mean_over_tasks(difference, sample) <= errors * noise(difference, sample)
+
+    return max(side for side in judged if side == best or is_near(side))
+
+
+def main(
+    images: Path,
+    encoder: Path,
+    output: Path,
+    *,
+    params: Params,
+    settings: criterion.CriterionSettings,
+    reference: criterion.Reference,
+    lists: Lists,
+    seed: int,
+) -> str:
+    model, tasks = load(encoder), list(lists.tasks)
+    own, tried = model.config.side, sides(params, model)
+    collection = read_tables(images, tasks)
+    sample = criterion.draw(collection, settings.images, settings.fewest, seed)
+    # With one side there is nothing to measure, and where no task can tell, nothing to measure by.
+    judged = {own: np.full(len(sample.rows), np.nan)}
+    if len(tried) > 1 and len(sample.rows):
+        judged = judge(model, open_pixels(images, tasks), sample, tried, settings, reference)
+    side = largest_of_the_best(judged, sample, params.errors) if len(judged) > 1 else own
+    parts = sample.parts()
+    rows = [["side", "cost", "criterion", *parts, "chosen"]]
+    for one, values in judged.items():
+        shares = [criterion.mean_over_tasks(values, sample), *(values[own].mean() for own in parts.values())]
+        row = [one, f"{(one / own) ** 2:g}", *("" if np.isnan(share) else f"{share:.6g}" for share in shares)]
+        rows.append([*row, int(one == side)])
+    with outputs.folder(output) as folder:
+        save(model.cpu().seen(side, model.config.mirrored), folder)
+        write_csv(folder / "criterion.csv", rows)
+    return f"{side} px of {', '.join(map(str, judged))}"
+
+
+if __name__ == "__main__":
+    command.run(main, Params, settings="choice.criterion", reference="choice.reference")

@@ -1,0 +1,102 @@
+import csv
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import sem
+
+from stages import resolution
+from stages.core.encoder.model import load
+from stages.core.selection.criterion import Sample
+from tests.helpers.settings import criterion, reference
+from tests.helpers.small import TASKS, lists, write_encoder, write_images
+
+
+def params(**changes):
+    return resolution.Params(**({"scales": [1, 1.5, 2], "cost": 2.25, "errors": 1} | changes))
+
+
+def run(images, encoder, output, said=None, **changes):
+    given = {"settings": said or criterion(), "reference": reference(), "lists": lists(), "seed": 0}
+    message = resolution.main(images, encoder, output, params=params(**changes), **given)
+    return message, list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("resolution")
+    return write_images(folder / "images"), write_encoder(folder / "encoder")
+
+
+def test_main__hands_out_the_encoder_at_one_of_the_sides(world, tmp_path):
+    images, encoder = world
+    message, rows = run(images, encoder, tmp_path / "out")
+    assert [(row["side"], row["cost"]) for row in rows] == [("32", "1"), ("48", "2.25")]
+    (taken,) = [row for row in rows if row["chosen"] == "1"]
+    assert message == f"{taken['side']} px of 32, 48"
+    for row in rows:
+        assert float(row["criterion"]) == pytest.approx(np.mean([float(row[task]) for task in TASKS]), abs=1e-5)
+        assert 0 < float(row["criterion"]) <= 1
+    before, after = load(encoder), load(tmp_path / "out")
+    assert after.config == before.seen(int(taken["side"]), False).config
+    for name, tensor in before.state_dict().items():
+        assert torch.equal(tensor, after.state_dict()[name])
+
+
+def test_main__two_runs_write_the_same_bytes(world, tmp_path):
+    for name in ("a", "b"):
+        run(*world, tmp_path / name)
+    for file in (path for path in (tmp_path / "a").iterdir() if path.is_file()):
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file
+
+
+@pytest.mark.parametrize(("changes", "said"), [({"cost": 1}, {}), ({"scales": []}, {}), ({}, {"fewest": 99})])
+def test_main__keeps_the_encoders_own_side_where_there_is_nothing_to_choose(
+    world, tmp_path, changes, said, monkeypatch
+):
+    monkeypatch.setattr(resolution, "judge", None)
+    message, rows = run(*world, tmp_path / "out", criterion(**said), **changes)
+    assert message == "32 px of 32" and [row["side"] for row in rows] == ["32"] and rows[0]["criterion"] == ""
+    weights = "weights.safetensors"
+    assert (tmp_path / "out" / weights).read_bytes() == (world[1] / weights).read_bytes()
+    assert load(tmp_path / "out").config == load(world[1]).config
+
+
+def test_sides__whole_patches_within_the_budget(world):
+    encoder = load(world[1])
+    assert resolution.sides(params(scales=[0.5, 1.5, 1.52, 2], cost=4), encoder) == [16, 32, 48, 64]
+    assert resolution.sides(params(scales=[2], cost=3.9), encoder) == [32]
+
+
+def plain_rule(judged, tasks, errors):
+    """Means and standard errors of each task by scipy, one task after the other."""
+    names = sorted(set(tasks))
+
+    def mean(values):
+        return np.mean([values[tasks == task].mean() for task in names])
+
+    best = max(judged, key=lambda side: mean(judged[side]))
+    near = [best]
+    for side, values in judged.items():
+        away = judged[best] - values
+        error = np.sqrt(sum(sem(away[tasks == task]) ** 2 for task in names)) / len(names)
+        if mean(away) <= errors * error:
+            near.append(side)
+    return max(near)
+
+
+@pytest.mark.parametrize("errors", [0.0, 0.5, 1.0, 3.0])
+def test_largest_of_the_best__as_the_plain_rule(errors):
+    rng, tasks = np.random.default_rng(0), np.repeat(["a", "b", "c"], [40, 10, 25])
+    sample, taken = Sample(np.arange(75), tasks), set()
+    for _ in range(50):
+        judged = {side: rng.random(75) + 0.05 * rng.normal() for side in (32, 48, 64)}
+        found = resolution.largest_of_the_best(judged, sample, errors)
+        assert found == plain_rule(judged, tasks, errors)
+        taken.add(found)
+    assert len(taken) > 1 or errors == 3.0
+
+
+def test_main__an_encoder_built_for_one_side_keeps_it(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(resolution.Model, "takes_other_sides", False)
+    assert run(*world, tmp_path / "out")[0] == "32 px of 32"
