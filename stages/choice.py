@@ -182,6 +182,9 @@ def reasons(trial: Trial, decision: Decision, errors: float) -> list[str]:
             f"; {decision.chosen} ({100 * trial.value(decision.chosen):.1f}) is as good within {errors:g} standard "
             "errors and keeps more of the reference's neighbours."
         )
+    scale = max(form.scale for form in trial.forms.values())
+    if scale != 1:
+        lines.append(f"All but the encoder as it is see images at {scale:g} times its side, which was chosen before.")
     return [*lines, f"The encoder as it is has {100 * trial.value(ENCODER.name):.1f}."]
 
 

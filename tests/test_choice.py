@@ -106,6 +106,7 @@ def test_main__says_what_was_chosen_with_intervals(chosen):
     card = (output / "README.md").read_text()
     assert said["name"] in card and all(line in card for line in said["why"])
     assert any(f"{len(rows)} candidates" in line for line in said["why"])
+    assert any("at 1.5 times its side" in line for line in said["why"])
 
 
 def test_main__hands_out_the_chosen_form(chosen):
