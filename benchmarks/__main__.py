@@ -1,13 +1,14 @@
 """Runs every claim, each in its own process, ours and the peer's side by side: one JSON line per row.
 
-Quick sizes without an argument; `--full` the sizes that the claims are about, which takes hours.
+Quick sizes without an argument; `--full` the sizes that the claims are about, which takes hours. `--gpu`: what a GPU
+does, and nothing else (benchmarks/gpu.py).
 """
 
 import subprocess
 import sys
 from pathlib import Path
 
-NO_CLAIM = {"__init__", "__main__", "growth", "measure", "mixture"}
+NO_CLAIM = {"__init__", "__main__", "gpu", "growth", "measure", "mixture"}
 NOT_QUICK = {
     "gain",
     "gsp_collage",
@@ -30,6 +31,9 @@ def run(claim: str) -> int:
 
 
 if __name__ == "__main__":
+    if "--gpu" in sys.argv:
+        gpu = [sys.executable, "-m", "benchmarks.gpu", *(word for word in sys.argv[1:] if word != "--gpu")]
+        sys.exit(subprocess.run(gpu).returncode)
     claims = sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - NO_CLAIM - NOT_QUICK)
     failed = [claim for claim in claims if run(claim)]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)

@@ -22,9 +22,9 @@ BATCH, CLASSES, EMBEDDING, PROTOTYPES = 32, 100, 128, 64
 class Learner(nn.Module):
     """TrainableEncoder, head and loss; for GSP the zero-shot loss too, with the study's share, ridge and scale."""
 
-    def __init__(self, backbone: nn.Module, pooling: str, **values: float) -> None:
+    def __init__(self, backbone: nn.Module, pooling: str, channels: int = 2048, **values: float) -> None:
         super().__init__()
-        self.backbone, self.head = backbone, Head(2048, EMBEDDING, pooling, **values)
+        self.backbone, self.head = backbone, Head(channels, EMBEDDING, pooling, **values)
         self.loss = metric.build("c2", EMBEDDING, CLASSES, positive_margin=0, negative_margin=0.3841, normalise=True)
         self.classes = nn.Parameter(torch.randn(CLASSES, EMBEDDING)) if pooling == "gsp" else None
 

@@ -70,7 +70,15 @@ class NoEncoder(nn.Module):
         return self.features
 
 
-def stepper(config: Config, heads: int, batch: int, hidden: int, queue: int, bare: bool = False):
+def stepper(
+    config: Config,
+    heads: int,
+    batch: int,
+    hidden: int,
+    queue: int,
+    bare: bool = False,
+    where: str | torch.device = "cpu",
+):
     """One training step of MoCo v2 on fixed views; `bare` leaves the encoder out."""
     torch.manual_seed(0)
     encoder = TrainableEncoder(config)
@@ -86,14 +94,14 @@ def stepper(config: Config, heads: int, batch: int, hidden: int, queue: int, bar
     )
     projectors = build_projectors(encoder.dim, heads, "shared", "plain", params.projector, 0.0)
     generator = torch.Generator().manual_seed(0)
-    framework = MocoV2(encoder, projectors, params, batch, generator).train()
+    framework = MocoV2(encoder, projectors, params, batch, generator).train().to(where)
     optimizer = build_optimizer(framework, params.optimizer, batch)
-    views = torch.rand(2, batch, 3, config.size, config.size)
+    views = torch.rand(2, batch, 3, config.size, config.size, device=where)
 
     def step() -> None:
         measured = framework(*views, 0.0, generator)
         optimizer.zero_grad(set_to_none=True)
-        combine(measured, torch.full((heads,), 1 / heads), 0.01)["loss"].backward()
+        combine(measured, torch.full((heads,), 1 / heads, device=where), 0.01)["loss"].backward()
         optimizer.step()
 
     return step

@@ -1,0 +1,39 @@
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from benchmarks import gpu
+from tests.helpers.project import ROOT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [part for part in gpu.PARTS if part not in ("graph", "fused")])
+def test_gpu__each_part_runs_without_one(part):
+    rows = list(gpu.PARTS[part](torch.device("cpu"), True))
+    assert rows and all(row["rate"] > 0 and row["what"] and row["unit"] for row in rows)
+    assert json.loads(json.dumps(rows)) or part == "encoder"
+
+
+def test_table__has_a_line_for_each_row_and_names_what_is_missing():
+    rows = [
+        {"what": "a", "rate": 1234.5, "unit": "images/s", "limit": 0.5, "peer": "b", "ratio": 0.97, "memory": math.nan},
+        {"what": "c", "rate": 2.0, "unit": "s"},
+    ]
+    text = gpu.table(rows, "A card", ["graph (failed)"])
+    assert "| a | 1234 | images/s | 50% | b | 0.97 |  |" in text and "| c | 2 | s |  |  |  |  |" in text
+    assert text.startswith("A card, torch ") and text.endswith("Not measured: graph (failed).\n")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_gpu__is_refused_without_one():
+    said = subprocess.run([sys.executable, "-m", "benchmarks", "--gpu"], cwd=ROOT, capture_output=True, text=True)
+    assert said.returncode == 1 and "there is no GPU here" in said.stderr and "--dry" in said.stderr
+
+
+def test_results__have_the_two_marks():
+    text = gpu.RESULTS.read_text(encoding="utf-8")
+    assert text.count(gpu.BEGIN) == text.count(gpu.END) == 1 and text.index(gpu.BEGIN) < text.index(gpu.END)
