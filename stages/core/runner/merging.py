@@ -39,7 +39,7 @@ class Same(NamedTuple):
 
 
 def parse(text: str, source: str) -> dict[str, Any]:
-    """The mapping in a values.yaml, `!new` mappings as `New`, `!more` as `More`; ValueError for anything that is none."""
+    """The mapping in a values.yaml, `!new` as `New`, `!more` as `More`; ValueError for anything that is none."""
     found = document.guarded(text, source, YAML().load)
     if found is None:
         return {}

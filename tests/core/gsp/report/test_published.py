@@ -114,7 +114,8 @@ def test_profiles__each_run_meets_its_own_row_and_each_claimed_row_one_run(profi
     settings = {name: gsp_folds.setting_of(run, folds) for name, run in lists.gsp_runs.items()}
     measured = {"map_at_r", *(f"recall_at_{k}" for k in values["gsp_ensemble"]["recall_at"])}
     (folder,) = lists.gsp.values()
-    rows = published.claimed(report.published, Path(folder).name) if report.published else []
+    losses = {run.loss for run in lists.gsp_runs.values()}
+    rows = published.claimed(report.published, Path(folder).name, losses) if report.published else []
     met = [[name for name, run in lists.gsp_runs.items() if published.is_of(row, run, settings[name])] for row in rows]
     assert not [(row, names) for row, names in zip(rows, met, strict=True) if len(names) != 1]
     assert {row["metric"] for row in rows} <= measured
@@ -130,6 +131,7 @@ def test_profiles__together_claim_every_row_that_is_not_open():
         values = composed(profile)
         if claim := values["gsp_report"]["published"]:
             (folder,) = values["gsp"].values()
-            claimed |= {tuple(row.values()) for row in published.claimed(Claim(**claim), Path(folder).name)}
+            losses = {run["loss"] for run in values["gsp_runs"].values()}
+            claimed |= {tuple(row.values()) for row in published.claimed(Claim(**claim), Path(folder).name, losses)}
     left = [row for row in published.read() if not row["open"] and tuple(row.values()) not in claimed]
     assert {(row["table"], row["network"]) for row in left} == {("3", "bn_inception")} and len(left) == 16
