@@ -19,7 +19,13 @@ from stages.core.runner.lists import Run
 from stages.core.runner.schema import Section
 
 FILE = Path(__file__).with_name("gsp_published.csv")
-NETWORKS = {"bn_inception": "BN-Inception", "resnet50": "ResNet-50", "resnet20": "ResNet-20"}
+NETWORKS = {
+    "bn_inception": "BN-Inception",
+    "resnet50": "ResNet-50",
+    "resnet20": "ResNet-20",
+    "resnet50v2": "ResNet50V2",
+    "efficientnetv2_b3": "EfficientNetV2-B3",
+}
 Row = dict[str, str]
 
 
