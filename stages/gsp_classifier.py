@@ -43,7 +43,7 @@ TOP = 5
 MOMENTUM = 0.9
 
 
-class Network(schema.Section):
+class Convolutional(schema.Section):
     """A convolutional network that starts at random."""
 
     architecture: networks.Architecture = Field(description="a timm name")
@@ -52,7 +52,7 @@ class Network(schema.Section):
 
 
 class Params(schema.Section):
-    networks: dict[schema.Name, Network] = Field(description="by the names that gsp_classifiers has for them")
+    networks: dict[schema.Name, Convolutional] = Field(description="by the names that gsp_classifiers has for them")
     poolings: dict[schema.Name, dict[str, float | int | bool | None]] = Field(
         description="by their names in stages/core/gsp/poolings/build.py; their values"
     )
