@@ -10,6 +10,7 @@ from stages import gsp_classifier
 from stages.core.gsp.classifier import PooledClassifier
 from stages.core.gsp.folds.images import read_images
 from stages.gsp_classifier import Params, beside_printed, main, split
+from tests.helpers.project import edit, new_project, repro
 from tests.helpers.small import SIZE, lists, write_images
 
 VALUES = {
@@ -131,3 +132,26 @@ def test_params__say_what_they_know(images, tmp_path):
         Params(**(VALUES | {"poolings": {"mean": {}}}))
     with pytest.raises(ValidationError, match=r"gsp_classifiers.one.images is 'images/none'; known here: images/bars"):
         spec(images="images/none")
+
+
+@pytest.mark.slow
+def test_repro__trains_each_classifier_on_images_laid_out_as_imagenets(tmp_path):
+    project = new_project(tmp_path / "project")
+    for file in sorted((project / "raw/shapes").glob("*/*.png")):
+        place = project / "raw/imagenet" / ("val" if file.stem in "67" else "train") / file.parent.name
+        place.mkdir(parents=True, exist_ok=True)
+        file.rename(place / file.name)
+
+    def change(values):
+        values["tasks"] = {"imagenet": {"source": "splits", "path": "raw/imagenet"}}
+        one = {"images": "images/imagenet", "network": "resnet50v2", "pooling": "gap", "zero_shot": 0}
+        values["gsp_classifiers"] = {"gap": one, "gsp": one | {"pooling": "gsp", "zero_shot": 0.1}}
+        small = {"resnet50v2": {"architecture": "test_resnet", "arguments": {}, "side": 32}}
+        values["gsp_classifier"] |= {"networks": small, "epochs": 2, "batch": 8, "precision": "float32"}
+
+    edit(project, change)
+    ran = repro(project, "gsp_classifier")
+    assert sorted(ran) == ["gsp_classifier@gap", "gsp_classifier@gsp", "images@imagenet"]
+    lines = (project / "data/gsp_classifier/gsp/table.md").read_text().splitlines()
+    assert lines[2].startswith("| accuracy | ") and lines[2].endswith(" | 76.53 |")
+    assert repro(project, "gsp_classifier") == []
