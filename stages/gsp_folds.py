@@ -14,7 +14,9 @@ no use alone. A killed run continues at its last validation.
 
 import copy
 import json
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -47,6 +49,8 @@ from stages.core.store import arrays
 from stages.core.store.square import Shape
 from stages.core.training import checkpoint
 
+OPTIMIZERS = {"adam": torch.optim.Adam, "radam": partial(torch.optim.RAdam, decoupled_weight_decay=True)}
+
 
 class Params(schema.Section):
     side: int = Field(ge=16, le=schema.MOST_SIDE, description="side of the network's input, px")
@@ -66,8 +70,9 @@ class Params(schema.Section):
     )
     ridge: schema.Factor = Field(description="ridge regularisation of the zero-shot loss's predictor")
     scale: schema.Factor = Field(description="factor of the zero-shot loss's logits")
-    learning_rate: schema.Rate = Field(description="of Adam, for all but the proxies")
-    weight_decay: schema.Decay = Field(description="Adam's own (coupled) decay")
+    optimizer: Literal[tuple(OPTIMIZERS)] = Field(description="of all that trains")
+    learning_rate: schema.Rate = Field(description="of the optimizer, for all but the proxies")
+    weight_decay: schema.Decay = Field(description="Adam's own (coupled) decay; with radam it stands apart (decoupled)")
     precision: device.Precision
     augmentation: Augmentation | None = Field(description="of training images; null: the images as they are")
     crop_ratio: Ratio
@@ -78,6 +83,14 @@ class Params(schema.Section):
     def sees_no_more_than_there_is(self) -> "Params":
         if self.resize is not None and self.resize < self.side:
             raise ValueError(f"resize {self.resize} is smaller than side {self.side}; it must be {self.side} or more")
+        return self
+
+    @model_validator(mode="after")
+    def heads_divide_the_embedding(self) -> "Params":
+        for name, loss in self.losses.items():
+            heads = loss.values.get("heads")
+            if heads and self.embedding % heads:
+                raise ValueError(f"losses.{name}.values.heads is {heads}; it must divide embedding, {self.embedding}")
         return self
 
     @field_validator("losses")
@@ -146,7 +159,7 @@ def train(
         some = torch.randperm(len(mine), generator=torch.Generator().manual_seed(seed))[:START].numpy()
         current.start(torch.cat(list(maps.plain(mine[some]))), seed)
     groups = parameter_groups(current, params.learning_rate * loss.rate, loss.proxy_rate)
-    optimizer = torch.optim.Adam(groups, weight_decay=params.weight_decay)
+    optimizer = OPTIMIZERS[params.optimizer](groups, weight_decay=params.weight_decay)
 
     def step(number: int, generator: torch.Generator) -> Tensor:
         drawn = batches.draw(generator)

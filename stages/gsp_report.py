@@ -80,7 +80,8 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
     ]
     columns, rows = contents.table(metrics, shown)
     setting = next(iter(settings.values()))
-    rows_of_paper = published.claimed(params.published, Path(lists.gsp[name]).name) if params.published else []
+    losses, images = {spec.loss for spec in runs.values()}, Path(lists.gsp[name]).name
+    rows_of_paper = published.claimed(params.published, images, losses) if params.published else []
     tensors = {name: tensor.numpy() for name, tensor in read_tensors(ensemble / "pictures.safetensors").items()}
     classes = [visible(name) for name in read_json(ensemble / "pictures.json")["classes"]]
     attributes = {run: tensors[f"attributes/{run}"] for run in runs if f"attributes/{run}" in tensors}

@@ -51,6 +51,7 @@ VALUES = {
     "poolings": {"gap": {}, "gsp": {"prototypes": 4, "mu": 0.5, "epsilon": 5.0}},
     "ridge": 0.05,
     "scale": 9.5,
+    "optimizer": "adam",
     "learning_rate": 0.01,
     "weight_decay": 0.0,
     "precision": "float32",
@@ -69,6 +70,8 @@ SHAKE = {
     "grey": 0.0,
     "blur": 0.0,
 }
+LIBC = {"batch_classes": 2, "per_class": 3, "rate": 1.0, "proxy_rate": 1.0, "warmup": 0}
+LIBC["values"] = {"steps": 1, "heads": 2, "temperature": 0.2, "smoothing": 0.1, "dropout": 0.1}
 RESNET = VALUES["backbone"] | {"weights": "random", "architecture": "test_resnet", "depth": 3, "is_trained": True}
 
 
@@ -104,6 +107,25 @@ def test_main__writes_every_fold_and_says_what_was_trained(world, tmp_path, monk
     assert arrays.open(output / "1-0/attributes.zarr").shape == (32, 4)
     assert (output / "history.csv").read_text().startswith("fold,repeat,step,loss,map_at_r,rate\n0,0,2,")
     assert not list((tmp_path / ".work").glob("gsp_folds/*"))
+
+
+def test_main__libc_trains_with_its_batch_and_hands_out_the_embedding_alone(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    poolings = {"gsp_gmp": VALUES["poolings"]["gsp"]}
+    changes = {"losses": {"libc": LIBC}, "poolings": poolings, "optimizer": "radam"}
+    made = [run(world, tmp_path / name, "libc", "gsp_gmp", 0.1, **changes) for name in ("first", "second")]
+    assert bytes_of(made[0]) == bytes_of(made[1])  # dropout draws the same
+    weights = load_file(made[0] / "0-0/weights.safetensors")
+    assert weights["loss.refined_classifier.weight"].shape == weights["loss.classifier.weight"].shape == (2, 8)
+    assert arrays.open(made[0] / "0-0/embeddings.zarr").shape == (32, 8)
+    other = run(world, tmp_path / "adam", "libc", "gsp_gmp", 0.1, **(changes | {"optimizer": "adam"}))
+    assert bytes_of(other) != bytes_of(made[0])
+
+
+def test_params__heads_must_divide_the_embedding():
+    values = LIBC | {"values": LIBC["values"] | {"heads": 3}}
+    with pytest.raises(ValidationError, match=r"losses.libc.values.heads is 3; it must divide embedding, 8"):
+        Params(**(VALUES | {"losses": {"libc": values}}))
 
 
 def test_main__whole_images_are_seen_in_proportion(world, tmp_path, monkeypatch):

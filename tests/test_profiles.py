@@ -24,6 +24,11 @@ PROFILES = sorted(file.parent.name for file in (ROOT / "profiles").glob("*/value
 # They never held all their values themselves.
 YOUNGER = {name for name in PROFILES if name.startswith("tll-obj")} | {
     "gsp-cub-poolings",
+    "gsp-cub-libc",
+    "gsp-cars-libc",
+    "gsp-inshop-libc",
+    "gsp-products-libc",
+    "gsp-imagenet",
     "gsp-cifar-distilled",
     "gsp-inshop-tuning",
     "gsp-products-tuning",
@@ -205,6 +210,11 @@ DIFFERENCES = [
     Difference(f"{FAIR} {TUNING} {COLLAGE} {CIFAR10}", "gsp_folds.protocol.chosen_by", ABSENT, "map_at_r", SCORE),
     Difference(CONVENTIONAL, "gsp_folds.protocol.chosen_by", ABSENT, "recall_at_1", SCORE),
     Difference(CONVENTIONAL, "gsp_folds.side", 224, 227, "as printed"),
+    Difference("gsp-*", "gsp_folds.optimizer", ABSENT, AS_ROOT, NEW),
+    *(
+        Difference(f"gsp-* mrt {MPCL}", n, ABSENT, AS_ROOT, "new: Table 5's classifiers, off but in gsp-imagenet")
+        for n in ["gsp_classifiers", "gsp_classifier"]
+    ),
     Difference("gsp-*", "gsp_folds.crop_ratio", ABSENT, 1.3333, "new: crops from 3/4 to 4/3, as printed"),
     Difference(
         f"{FAIR} {CONVENTIONAL} {TUNING}",

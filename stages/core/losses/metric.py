@@ -17,6 +17,7 @@ from pydantic import Field
 from pytorch_metric_learning import distances, losses, miners
 from torch import Tensor, nn
 
+from stages.core.losses.intra_batch import IntraBatch
 from stages.core.runner.schema import MOST_STEPS, Factor, Temperature, check_values
 
 SAME = 1 - 1e-5  # a cosine above it is an image met with itself
@@ -141,16 +142,27 @@ def xbm(embedding_size: int, classes: int, margin: float, memory: int, start: in
     return CrossBatchMemory(embedding_size, margin, memory, start)
 
 
+def libc(
+    embedding_size: int, classes: int, steps: int, heads: int, temperature: float, smoothing: float, dropout: float
+) -> nn.Module:
+    """Two classifiers, one of them behind a network that passes messages between the images of a batch."""
+    return IntraBatch(embedding_size, classes, steps, heads, temperature, smoothing, dropout)
+
+
 KNOWN: dict[str, Callable[..., nn.Module]] = {
-    loss.__name__: loss for loss in (c1, c2, triplet, multi_similarity, proxy_nca_pp, proxy_anchor, xbm)
+    loss.__name__: loss for loss in (c1, c2, triplet, multi_similarity, proxy_nca_pp, proxy_anchor, xbm, libc)
 }
 
 
 Margin = Annotated[float, Field(ge=0, le=100)]
+Part = Annotated[float, Field(ge=0, lt=1)]
+Few = Annotated[int, Field(ge=1, le=64)]
 # What each value of a loss may be; a value means the same wherever it is taken.
 VALUES = {
     **dict.fromkeys(["margin", "positive_margin", "negative_margin"], Margin),
     **dict.fromkeys(["alpha", "beta"], Factor),
+    **dict.fromkeys(["smoothing", "dropout"], Part),
+    **dict.fromkeys(["steps", "heads"], Few),
     "base": Annotated[float, Field(ge=-1, le=1)],  # a cosine
     "epsilon": Margin | None,
     "memory": Annotated[int, Field(ge=1, le=100_000_000)],

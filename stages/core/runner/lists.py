@@ -105,6 +105,15 @@ class Run(Section):
     values: dict[Name, float | int] = Field(description="of the pooling, in place of those in gsp_folds.poolings")
 
 
+class Classifier(Section):
+    """One classifier of known classes, trained from nothing (GSP, Table 5)."""
+
+    images: Text = Field(description="folder of its images, images/<task>, with training and test images of each class")
+    network: Name = Field(description="a name of gsp_classifier.networks")
+    pooling: Text = Field(description="a name of gsp_classifier.poolings")
+    zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss; 0: cross entropy alone")
+
+
 class Lists(Section):
     """What params.yaml says before its sections: the items that stages are repeated for."""
 
@@ -136,12 +145,16 @@ class Lists(Section):
     gsp_runs: dict[Name, Run] = Field(description="metric learning: a run trains all folds of its protocol")
     gsp: dict[Name, str] = Field(description="a page each: the folder of images whose runs it shows")
     gsp_studies: dict[Name, Literal["tokens", "toy"]] = Field(description="small experiments of GSP's paper")
+    gsp_classifiers: dict[Name, Classifier] = Field(
+        description="classifiers of known classes with GSP or another pooling; {} leaves them out"
+    )
 
     @model_validator(mode="after")
     def gsp_matches(self) -> "Lists":
         """Collages are of known tasks, runs and pages of known images, and each page has something to show."""
         folders = {f"images/{task}" for task in self.tasks} | {f"gsp_collage/{name}" for name in self.gsp_collages}
         named = {f"gsp_runs.{name}.images": run.images for name, run in self.gsp_runs.items()}
+        named |= {f"gsp_classifiers.{name}.images": item.images for name, item in self.gsp_classifiers.items()}
         named |= {f"gsp.{name}": folder for name, folder in self.gsp.items()}
         for collages, spec in self.gsp_collages.items():
             tasks = {"targets": spec.targets, "backgrounds": spec.backgrounds or spec.targets}

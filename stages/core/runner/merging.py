@@ -28,6 +28,10 @@ class New(dict):
     """A mapping that is not merged with what lies below it."""
 
 
+class More(dict):
+    """Rows of a list that join those below them."""
+
+
 class Same(NamedTuple):
     """Stands for the value at another place of the root's file."""
 
@@ -35,7 +39,7 @@ class Same(NamedTuple):
 
 
 def parse(text: str, source: str) -> dict[str, Any]:
-    """The mapping in a values.yaml, `!new` mappings as `New`; ValueError for anything that is none."""
+    """The mapping in a values.yaml, `!new` as `New`, `!more` as `More`; ValueError for anything that is none."""
     found = document.guarded(text, source, YAML().load)
     if found is None:
         return {}
@@ -49,14 +53,18 @@ def parse(text: str, source: str) -> dict[str, Any]:
 def plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
     """The value without what the reader of YAML adds to it."""
     tag = getattr(getattr(value, "tag", None), "value", None)
-    if tag and not (tag == "!new" and isinstance(value, CommentedMap)):
-        raise ValueError(f"{source}: {name(place)} has the tag {tag}; known is !new, before a mapping such as {{a: 1}}")
+    known = {"!new": New, "!more": More} if len(place) == 1 else {"!new": New}
+    if tag and not (tag in known and isinstance(value, CommentedMap)):
+        raise ValueError(
+            f"{source}: {name(place)} has the tag {tag}; known here: {' and '.join(known)}, before a mapping such as "
+            "{a: 1}"
+        )
     if isinstance(value, dict):
         # `items` of such a mapping holds what is merged into it by `<<`.
         for key in value:
             document.require_key(key, source, place)
         made = {str(key): plain(item, source, (*place, key)) for key, item in value.items()}
-        return New(made) if tag else made
+        return known[tag](made) if tag else made
     if isinstance(value, list):
         return [plain(item, source, (*place, index)) for index, item in enumerate(value)]
     if isinstance(value, ScalarBoolean):
@@ -131,6 +139,8 @@ def merge(values: dict[str, Any], over: dict[str, Any], lists: set[str], source:
     for key, item in over.items():
         if key not in values:
             raise ValueError(unknown(source, (key,), values))
+        if isinstance(item, More) and key not in lists:
+            raise ValueError(f"{source}: {key} is a section and no list, so !more says nothing: leave it out")
         if key in lists:
             made[key] = merge_list(values[key], item, values, (source, key))
         else:
@@ -144,11 +154,13 @@ def merge_list(below: Any, above: Any, values: dict[str, Any], where: tuple[str,
     if not isinstance(above, dict):
         return above
     rows = {row: item for row, item in above.items() if row != EACH}
-    if EACH in above and rows:
-        rows = {row: overlay(above[EACH], item) for row, item in rows.items()}
-    elif EACH in above:
-        rows = {row: item for row, item in below.items() if row != MERGED}
-        rows = {row: merge_value(item, above[EACH], values, source, (key, row)) for row, item in rows.items()}
+    kept = below if isinstance(above, More) or (EACH in above and not rows) else {}
+    kept = {row: item for row, item in kept.items() if row != MERGED}
+    if EACH in above:
+        kept = {row: merge_value(item, above[EACH], values, source, (key, row)) for row, item in kept.items()}
+        rows = {row: item if row in kept else overlay(above[EACH], item) for row, item in rows.items()}
+    changed = {row: merge_value(kept[row], rows[row], values, source, (key, row)) for row in kept if row in rows}
+    rows = kept | rows | changed
     follows = isinstance(below, dict) and MERGED in below and not isinstance(above, New)
     return {MERGED: below[MERGED]} | rows if follows else rows
 

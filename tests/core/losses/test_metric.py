@@ -17,6 +17,7 @@ VALUES = {
     "proxy_nca_pp": {"temperature": 0.11},
     "proxy_anchor": {"margin": 0.1, "alpha": 32.0},
     "xbm": {"margin": 0.5, "memory": 12, "start": 2},
+    "libc": {"steps": 1, "heads": 2, "temperature": 0.2, "smoothing": 0.0, "dropout": 0.0},
 }
 LABELS = torch.tensor([0, 1, 0, 2, 1, 2, 3, 0])
 EMBEDDINGS = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))

@@ -94,6 +94,20 @@ def test_merge__the_row_of_all_rows_gives_to_those_beside_it() -> None:
     }
 
 
+def test_merge__more_rows_join_those_that_are_there() -> None:
+    over = 'runs: !more {"*": {images: y}, two: {values: !new {nu: 2}}, three: {loss: c9, values: {}}}'
+    assert made(over)["runs"] == {
+        "one": {"images": "y", "loss": "c2", "values": {}},
+        "two": {"images": "y", "loss": "c3", "values": {"nu": 2}},
+        "three": {"images": "y", "loss": "c9", "values": {}},
+    }
+    assert made("rows: !more {c: rc, a: ra2}")["models"] == {"pixels": "images", "a": "ra2", "b": "rb", "c": "rc"}
+    with pytest.raises(ValueError, match=r"values.yaml: runs.two.los is not a known key; known here: images, loss"):
+        made("runs: !more {two: {los: c9}}")
+    with pytest.raises(ValueError, match=r"values.yaml: view is a section and no list, so !more says nothing"):
+        made("view: !more {crop: 1}")
+
+
 def test_merge__new_takes_the_place_and_its_keys_are_free() -> None:
     assert made("probe: {losses: !new {c9: {a: 1}}}")["probe"]["losses"] == {"c9": {"a": 1}}
     assert made("view: !new {x: 1}")["view"] == {"x": 1}
@@ -189,9 +203,10 @@ def test_merge__refuses_a_key_that_is_not_known(over: str, message: str) -> None
         ("!new {a: 1}", "v.yaml should be a mapping of sections"),
         ("a: [1,\n", "v.yaml cannot be read as YAML"),
         ("a: 1\na: 2\n", "(?s)v.yaml cannot be read as YAML.*duplicate key"),
-        ("a: {b: !new 3}", "v.yaml: a.b has the tag !new; known is !new, before a mapping"),
-        ("a: !new [1]", "v.yaml: a has the tag !new; known is !new, before a mapping"),
+        ("a: {b: !new 3}", "v.yaml: a.b has the tag !new; known here: !new, before a mapping"),
+        ("a: !new [1]", "v.yaml: a has the tag !new; known here: !new and !more, before a mapping"),
         ("a: !new", "v.yaml: a has the tag !new"),
+        ("a: {b: !more {c: 1}}", "v.yaml: a.b has the tag !more; known here: !new, before a mapping"),
         ("a: [{b: !old {}}]", "v.yaml: a.0.b has the tag !old"),
     ],
 )

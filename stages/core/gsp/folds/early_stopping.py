@@ -87,6 +87,7 @@ def fit(
     while not is_over(history, stopping):
         done = int(history[-1]["step"]) if history else 0
         generator = torch.Generator().manual_seed(seed * 100_003 + len(history))
+        torch.manual_seed(seed * 100_003 + len(history))  # dropout draws from the global generator
         factor, total = rate_factor(history, stopping), torch.zeros(())
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * factor

@@ -20,7 +20,7 @@ from stages.core.gsp.poolings.netvlad import NetVLAD
 from stages.core.gsp.poolings.otp import OTP
 from stages.core.gsp.poolings.plain import Average, AverageMaximum, GeneralisedMean, Maximum, Pooled
 from stages.core.gsp.poolings.prototypes import start_prototypes
-from stages.core.gsp.poolings.selected import SelectedMaximum, SelectedMean, SelectedSum
+from stages.core.gsp.poolings.selected import ScaledMaximum, SelectedMaximum, SelectedMean, SelectedSum
 from stages.core.gsp.poolings.solar import SOLAR
 from stages.core.gsp.poolings.t_smk import NormWeighted
 from stages.core.gsp.poolings.tfm import Transformer
@@ -38,6 +38,7 @@ KNOWN: dict[str, type[nn.Module]] = {
     "gsp": SelectedSum,
     "gemean_gsp": SelectedMean,
     "gmp_gsp": SelectedMaximum,
+    "gsp_gmp": ScaledMaximum,
     "cbam": CBAM,
     "crow": CroW,
     "delf": DeLF,
@@ -63,7 +64,7 @@ VALUES = {
 }
 # What a pooling reads where it is followed by a linear map: else the backbone's features, pooled and then mapped.
 EMBEDDED = {"gsp", "gsop", "weldon"}  # features already mapped
-BOTH = {"gemean_gsp", "gmp_gsp"}  # chooses places among mapped features, pools the backbone's
+BOTH = {"gemean_gsp", "gmp_gsp", "gsp_gmp"}  # chooses places among mapped features, pools the backbone's
 OWN = {"netvlad", "otp", "tfm"}  # has a linear map of its own; mapped again only where its size differs
 
 

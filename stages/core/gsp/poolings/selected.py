@@ -1,4 +1,4 @@
-"""GSP alone, before a generalised mean, and beside a maximum (GSP, 4.1, Alg. 2 and 5.2)."""
+"""GSP alone, before a generalised mean or a maximum, and beside a maximum (GSP, 4.1, Alg. 2 and 5.2)."""
 
 import torch
 from jaxtyping import Float
@@ -46,6 +46,16 @@ class SelectedMaximum(SelectedSum):
         self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
     ) -> Float[Tensor, "batch channel"]:
         return super().combine(maps, weights, total) + maps.amax((2, 3))
+
+
+class ScaledMaximum(SelectedSum):
+    """The maximum of the map whose places are scaled by n p_j, as GSP's public code pools for LIBC."""
+
+    def combine(
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
+    ) -> Float[Tensor, "batch channel"]:
+        scale = weights.unsqueeze(1) * weights[0].numel()
+        return (maps.to(scale) * scale).amax((2, 3)).to(maps.dtype)
 
 
 class SelectedMean(SelectedSum):

@@ -12,7 +12,13 @@ from stages.core.report.figures import Line
 from stages.core.report.pictures import pictured
 
 STYLES = ("encoder", "average", "neighbour", "augmentation", "k")
-TITLES = {"map_at_r": "MAP@R", "r_precision": "R-Precision", "recall_at_1": "P@1", "accuracy": "accuracy"}
+TITLES = {
+    "map_at_r": "MAP@R",
+    "r_precision": "R-Precision",
+    "recall_at_1": "P@1",
+    "accuracy": "accuracy",
+    "accuracy_top5": "accuracy, top 5",
+}
 
 
 def title_of(metric: str) -> str:

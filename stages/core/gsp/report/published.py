@@ -8,7 +8,7 @@ why no run can stand beside a number; `note`, what is odd about it.
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,7 +19,13 @@ from stages.core.runner.lists import Run
 from stages.core.runner.schema import Section
 
 FILE = Path(__file__).with_name("gsp_published.csv")
-NETWORKS = {"bn_inception": "BN-Inception", "resnet50": "ResNet-50", "resnet20": "ResNet-20"}
+NETWORKS = {
+    "bn_inception": "BN-Inception",
+    "resnet50": "ResNet-50",
+    "resnet20": "ResNet-20",
+    "resnet50v2": "ResNet50V2",
+    "efficientnetv2_b3": "EfficientNetV2-B3",
+}
 Row = dict[str, str]
 
 
@@ -27,7 +33,9 @@ class Claim(Section):
     """Which printed rows a page answers for."""
 
     tables: list[Annotated[int, Field(ge=1, le=7)]] = Field(
-        min_length=1, max_length=7, description="of the paper, whose rows on these images stand beside ours"
+        min_length=1,
+        max_length=7,
+        description="of the paper, whose rows on these images, with a loss of the page, stand beside ours",
     )
     network: Literal[tuple(NETWORKS)] = Field(description="the paper's network in those rows")
 
@@ -37,13 +45,14 @@ def read() -> list[Row]:
         return list(csv.DictReader(lines))
 
 
-def claimed(claim: Claim, images: str) -> list[Row]:
-    """The printed rows that this page answers for, without those that no run can meet."""
+def claimed(claim: Claim, images: str, losses: Collection[str]) -> list[Row]:
+    """The printed rows of these losses that this page answers for, without those that no run can meet."""
     return [
         row
         for row in read()
         if int(row["table"]) in claim.tables
         and (row["images"], row["network"]) == (images, claim.network)
+        and row["loss"] in losses
         and not row["open"]
     ]
 

@@ -77,6 +77,20 @@ def test_fit__continues_after_a_kill_with_the_same_bytes(tmp_path):
     assert torch.equal(resumed.current.weight, whole.current.weight)
 
 
+def test_fit__dropout_draws_the_same_after_a_kill(tmp_path):
+    def run(folder, fail_after=None):
+        train = Train(fail_after)
+        plain = train.step
+        train.step = lambda number, generator: plain(number, generator) * torch.rand(())  # of the global generator
+        return train.run(folder)
+
+    expected = run(tmp_path / "whole")
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", 9)
+    torch.rand(3)
+    assert run(tmp_path / "killed") == expected
+
+
 def test_fit__numbers_the_steps_on(tmp_path):
     train, met = Train(), []
     plain = train.step

@@ -1,7 +1,7 @@
 import torch
 
 from stages.core.gsp.poolings.plain import GeneralisedMean
-from stages.core.gsp.poolings.selected import SelectedMaximum, SelectedMean, SelectedSum
+from stages.core.gsp.poolings.selected import ScaledMaximum, SelectedMaximum, SelectedMean, SelectedSum
 
 VALUES = {"channels": 6, "prototypes": 4, "mu": 0.3, "epsilon": 5.0}
 MAPS = torch.randn(2, 6, 3, 5, generator=torch.Generator().manual_seed(0))
@@ -33,6 +33,17 @@ def test_selected_maximum__adds_the_maximum():
     assert torch.allclose(vector, (MAPS * weights[:, None]).sum((2, 3)) + MAPS.amax((2, 3)), atol=1e-6)
 
 
+def test_scaled_maximum__equals_a_loop_over_places():
+    vector, attributes, weights = ScaledMaximum(**VALUES)(MAPS)
+    expected = torch.full((2, 6), -torch.inf)
+    for y in range(3):
+        for x in range(5):
+            expected = torch.maximum(expected, 15 * weights[:, None, y, x] * MAPS[:, :, y, x])
+    assert torch.allclose(vector, expected, atol=1e-6) and attributes.shape == (2, 4)
+    plain = ScaledMaximum(**(VALUES | {"mu": 1.0}))(MAPS).vector
+    assert torch.allclose(plain, MAPS.amax((2, 3)), atol=1e-6)
+
+
 def test_selected_mean__scales_places_before_the_mean():
     pool = SelectedMean(**VALUES, p=3.0)
     vector, _, weights = pool(MAPS)
@@ -46,6 +57,7 @@ def test_selected_mean__is_the_generalised_mean_for_mu_1():
 
 
 def test_selected__all_parameters_learn():
-    for pool in (SelectedSum(**VALUES), SelectedMaximum(**VALUES), SelectedMean(**VALUES, p=3.0)):
+    poolings = [kind(**VALUES) for kind in (SelectedSum, SelectedMaximum, ScaledMaximum)]
+    for pool in (*poolings, SelectedMean(**VALUES, p=3.0)):
         pool(MAPS).vector.square().sum().backward()
         assert all(parameter.grad is not None and (parameter.grad != 0).any() for parameter in pool.parameters())

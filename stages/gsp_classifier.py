@@ -1,0 +1,216 @@
+"""A classifier of known classes trained from nothing, with one pooling before its last layer (GSP, Table 5).
+
+Reads   one task's images, whose training and test images are of the same classes (ImageNet: source `splits`)
+Writes  weights.safetensors   the network, the pooling and the last layer
+        history.csv           epoch, loss, accuracy
+        metrics.json          {accuracy, accuracy_top5, map_at_r, recall_at_1, ...} of the test images, fractions; the
+                              last ones by linear discriminants of the pooled features, fitted on the training images
+        table.md              the same in percent, each beside the number that the paper prints of such a run
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor
+from torch.nn import functional
+
+from stages.core.compute import device, processes
+from stages.core.compute.blocks import blocks
+from stages.core.encoder import networks
+from stages.core.encoder.arguments import Arguments
+from stages.core.encoder.views import Augmentation, Ratio, augment, centre_square
+from stages.core.gsp.classifier import PooledClassifier
+from stages.core.gsp.discriminant import Scatter
+from stages.core.gsp.folds.images import Images, read_images
+from stages.core.gsp.poolings import build
+from stages.core.gsp.report import published
+from stages.core.gsp.report.contents import title_of
+from stages.core.retrieval.metrics import score
+from stages.core.runner import command, outputs, schema
+from stages.core.runner.lists import Classifier, Lists, Run
+from stages.core.runner.progress import progress
+from stages.core.store import arrays
+from stages.core.store.tensors import write_weights
+from stages.core.training import checkpoint
+from stages.core.training.history import write_history
+from stages.core.training.loop import Batch, Loader, Schedule, fit
+
+TOP = 5
+MOMENTUM = 0.9
+
+
+class Convolutional(schema.Section):
+    """A convolutional network that starts at random."""
+
+    architecture: networks.Architecture = Field(description="a timm name")
+    arguments: Arguments = Field(description="further arguments of its constructor")
+    side: schema.Side = Field(description="side of the input, px")
+
+
+class Params(schema.Section):
+    networks: dict[schema.Name, Convolutional] = Field(description="by the names that gsp_classifiers has for them")
+    poolings: dict[schema.Name, dict[str, float | int | bool | None]] = Field(
+        description="by their names in stages/core/gsp/poolings/build.py; their values"
+    )
+    embedding: int = Field(ge=2, le=schema.MOST_WIDTH, description="linear discriminants of the retrieval scores")
+    epochs: schema.Epochs = Field(description="epochs over the training images")
+    batch: int = Field(ge=2, le=schema.MOST_BATCH, description="images of a batch")
+    learning_rate: schema.Rate = Field(description="of SGD with momentum 0.9, at its highest; a cosine leads to 0")
+    weight_decay: schema.Decay = Field(description="of all that trains")
+    warmup: schema.Warmup = Field(description="epochs in which the rate rises to its full value")
+    smoothing: float = Field(ge=0, lt=1, description="share of each target that is spread over all classes")
+    ridge: schema.Factor = Field(description="ridge regularisation of the zero-shot loss's predictor")
+    scale: schema.Factor = Field(description="factor of the zero-shot loss's logits")
+    precision: device.Precision
+    augmentation: Augmentation = Field(description="of training images")
+    crop_ratio: Ratio
+    centre: schema.Share = Field(description="part of a stored square's side that is seen in an evaluation")
+
+    @field_validator("poolings")
+    @classmethod
+    def poolings_exist(cls, poolings: dict[str, dict]) -> dict[str, dict]:
+        for name, values in poolings.items():
+            build.check(name, values)
+        return poolings
+
+    def fits(self, lists: Lists) -> None:
+        """ValueError for a classifier of params.yaml with a network or a pooling that is not here."""
+        for name, spec in lists.gsp_classifiers.items():
+            for title, met, known in (
+                ("networks", spec.network, self.networks),
+                ("poolings", spec.pooling, self.poolings),
+            ):
+                if met not in known:
+                    allowed = ", ".join(sorted(known))
+                    raise ValueError(f"gsp_classifiers.{name}: no gsp_classifier.{title}.{met}; known: {allowed}")
+
+
+def split(table: Images) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows to train on, rows to test on, and the class numbers of all rows, from 0 among the training classes."""
+    train, test = (np.flatnonzero((table.splits == "train") == is_train) for is_train in (True, False))
+    classes = np.unique(table.labels[train])
+    if unknown := set(table.labels[test].tolist()) - set(classes.tolist()):
+        raise ValueError(
+            f"{len(unknown)} classes have test images and none to train on ({table.names[min(unknown)]}): "
+            "a classifier knows its classes; take a task of source `splits`"
+        )
+    if not len(test) or len(classes) < 2:
+        raise ValueError(f"{len(classes)} classes and {len(test)} test images; needed are two classes, and test images")
+    return train, test, np.searchsorted(classes, table.labels)
+
+
+def train(
+    model: PooledClassifier,
+    pixels: arrays.Reader,
+    rows: np.ndarray,
+    labels: np.ndarray,
+    side: int,
+    params: Params,
+    seed: int,
+    work: Path,
+) -> list[dict[str, int | float]]:
+    """Trains the model in place; `labels` are those of the rows. Returns the history."""
+    where, targets = next(model.parameters()).device, torch.from_numpy(labels)
+    optimizer = torch.optim.SGD(model.parameters(), params.learning_rate, MOMENTUM, weight_decay=params.weight_decay)
+
+    def read(batch: Tensor) -> Tensor:
+        return device.staged(pixels[rows[batch.numpy()]], where)
+
+    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+        images = batch.content.to(where, non_blocking=True)
+        views = augment(images, side, params.augmentation, generator, params.crop_ratio)
+        asked = targets[batch.rows].to(where)
+        loss, accuracy = model.loss_of(views, asked, params.smoothing, params.ridge, params.scale)
+        # Every process computes the whole batch, so its part of their sum is one by their number.
+        return {"loss": loss / processes.count(), "accuracy": accuracy / processes.count()}
+
+    model.train()
+    loader = Loader(len(rows), params.batch, lambda epoch: read)
+    return fit(model, optimizer, Schedule(params.epochs, params.warmup, 0.0), loader, step, seed, work)
+
+
+def pooled(
+    model: PooledClassifier, pixels: arrays.Reader, rows: np.ndarray, side: int, params: Params, title: str
+) -> Iterator[tuple[slice, Tensor]]:
+    """The pooled features of the middle of each image, batch by batch, each with its place among the rows."""
+    where = next(model.parameters()).device
+    model.eval()
+    for part in progress(blocks(len(rows), params.batch), title, unit="batch"):
+        images = torch.from_numpy(pixels[rows[part]]).to(where)
+        yield part, model(centre_square(images, side, torch.ones(len(images)), params.centre)).vector
+
+
+@torch.no_grad()
+def measure(
+    model: PooledClassifier, pixels: arrays.Reader, table: Images, side: int, params: Params
+) -> dict[str, float]:
+    """Accuracies of the test images by the last layer, and how they retrieve each other by linear discriminants."""
+    known, asked, classes = split(table)
+    where, labels = next(model.parameters()).device, torch.from_numpy(classes)
+    scatter = Scatter(int(classes.max()) + 1, model.pool.size, where)
+    for part, features in pooled(model, pixels, known, side, params, "training images"):
+        scatter.add(features, labels[known[part]].to(where))
+    mean, axes = scatter.discriminants(params.embedding)
+    right, vectors = {1: 0, TOP: 0}, []
+    for part, features in pooled(model, pixels, asked, side, params, "test images"):
+        guesses = model.last(features).topk(min(TOP, len(scatter.counts)), 1).indices
+        hits = guesses == labels[asked[part]].to(where)[:, None]
+        right = {top: count + int(hits[:, :top].sum()) for top, count in right.items()}
+        vectors.append(functional.normalize((features - mean) @ axes, dim=1).cpu())
+    found = {"accuracy": right[1] / len(asked), f"accuracy_top{TOP}": right[TOP] / len(asked)}
+    return found | score(torch.cat(vectors).numpy(), classes[asked], np.full(len(asked), "test"))
+
+
+def printed_of(spec: Classifier, values: dict, embedding: int) -> list[published.Row]:
+    """The paper's numbers of such a classifier, by their full key."""
+    if spec.network not in published.NETWORKS:
+        return []
+    run = Run(images=spec.images, loss="softmax", pooling=spec.pooling, zero_shot=spec.zero_shot, values={})
+    setting = {"protocol": "classification", "embedding": embedding, "folds": 1, "values": values}
+    claim = published.Claim(tables=[5], network=spec.network)
+    rows = published.claimed(claim, Path(spec.images).name, {run.loss})
+    return [row for row in rows if published.is_of(row, run, setting)]
+
+
+def beside_printed(metrics: dict[str, float], spec: Classifier, values: dict, embedding: int) -> str:
+    """The metrics as a table in percent, each beside the paper's number where there is one."""
+    printed = {row["metric"]: row["percent"] for row in printed_of(spec, values, embedding)}
+    lines = ["| metric | here | the paper, Table 5 |", "|---|---|---|"]
+    lines += [f"| {title_of(name)} | {100 * value:.2f} | {printed.get(name, '')} |" for name, value in metrics.items()]
+    return "\n".join(lines) + "\n"
+
+
+def build_model(spec: Classifier, params: Params, classes: int, seed: int) -> PooledClassifier:
+    """The classifier at its start, on the CPU."""
+    network = params.networks[spec.network]
+    torch.manual_seed(seed)  # all layers draw their start from the global generator
+    whole = networks.build_network(network.architecture, network.arguments)
+    values = params.poolings[spec.pooling]
+    return PooledClassifier(whole, spec.pooling, values, classes, spec.zero_shot, params.embedding, params.precision)
+
+
+def main(images: Path, output: Path, *, name: str, params: Params, lists: Lists, seed: int) -> str:
+    params.fits(lists)
+    spec, table = lists.gsp_classifiers[name], read_images(images)
+    side, pixels = params.networks[spec.network].side, arrays.open(images / "pixels.zarr")
+    known, _, classes = split(table)
+    model = build_model(spec, params, int(classes.max()) + 1, seed).to(device.best())
+    work = checkpoint.work_folder("gsp_classifier", name, spec, params, seed, pixels.digest)
+    history = train(model, pixels, known, classes[known], side, params, seed, work)
+    metrics = measure(model, pixels, table, side, params)
+    with outputs.folder(output) as folder:
+        write_weights(model, folder / "weights.safetensors")
+        write_history(history, folder, ["epoch", "loss", "accuracy"])
+        (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
+        shown = beside_printed(metrics, spec, params.poolings[spec.pooling], params.embedding)
+        (folder / "table.md").write_text(shown, encoding="utf-8")
+    checkpoint.clear(work)
+    return f"accuracy {100 * metrics['accuracy']:.2f} %, MAP@R {100 * metrics['map_at_r']:.2f} %"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

@@ -1,0 +1,157 @@
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from stages import gsp_classifier
+from stages.core.gsp.classifier import PooledClassifier
+from stages.core.gsp.folds.images import read_images
+from stages.gsp_classifier import Params, beside_printed, main, split
+from tests.helpers.project import edit, new_project, repro
+from tests.helpers.small import SIZE, lists, write_images
+
+VALUES = {
+    "networks": {"small": {"architecture": "test_resnet", "arguments": {}, "side": SIZE}},
+    "poolings": {"gap": {}, "gsp": {"prototypes": 4, "mu": 0.5, "epsilon": 5.0}},
+    "embedding": 4,
+    "epochs": 6,
+    "batch": 8,
+    "learning_rate": 0.05,
+    "weight_decay": 0.0,
+    "warmup": 0.0,
+    "smoothing": 0.1,
+    "ridge": 0.05,
+    "scale": 9.5,
+    "precision": "float32",
+    "augmentation": dict.fromkeys(["turn", "flip", "stroke", "jitter", "tint", "grey", "blur"], 0.0)
+    | {"smallest_crop": 1.0},
+    "crop_ratio": 1.0,
+    "centre": 1.0,
+}
+
+
+class Killed(BaseException):
+    pass
+
+
+def spec(**changes):
+    values = {"images": "images/dots", "network": "small", "pooling": "gsp", "zero_shot": 0.1} | changes
+    return lists(gsp_classifiers={"one": values})
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Six classes with training and test images of each."""
+    folder = write_images(tmp_path_factory.mktemp("world") / "images") / "dots"
+    table = pq.read_table(folder / "table.parquet")
+    splits = ["test" if i % 4 == 3 else "train" for i in range(len(table))]
+    place = table.schema.get_field_index("split")
+    pq.write_table(table.set_column(place, table.schema.field("split"), pa.array(splits)), folder / "table.parquet")
+    return folder
+
+
+def run(images, output, changes=None, **values):
+    main(images, output, name="one", params=Params(**(VALUES | values)), lists=spec(**(changes or {})), seed=0)
+    return json.loads((output / "metrics.json").read_text())
+
+
+def bytes_of(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_main__learns_its_classes_and_writes_what_they_are_worth(images, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    metrics = run(images, tmp_path / "out")
+    assert list(metrics) == ["accuracy", "accuracy_top5", "map_at_r", "r_precision", "recall_at_1"]
+    assert metrics["accuracy"] > 0.5 and metrics["recall_at_1"] > 0.5  # 1/6 by chance
+    lines = (tmp_path / "out/history.csv").read_text().splitlines()
+    assert lines[0] == "epoch,loss,accuracy" and len(lines) == 7
+    assert not list((tmp_path / ".work").glob("gsp_classifier/*"))
+
+
+def test_main__average_pooling_without_the_zero_shot_loss(images, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert 0 <= run(images, tmp_path / "out", {"pooling": "gap", "zero_shot": 0.0}, epochs=1)["accuracy"] <= 1
+
+
+def test_main__two_runs_give_the_same_bytes_also_after_a_kill(images, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(images, tmp_path / "first", epochs=2)
+    real, left = PooledClassifier.loss_of, [6]
+
+    def dies(self, *batch):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        return real(self, *batch)
+
+    monkeypatch.setattr(PooledClassifier, "loss_of", dies)
+    with pytest.raises(Killed):
+        run(images, tmp_path / "second", epochs=2)
+    assert not (tmp_path / "second").exists()
+    left[0] = 5  # what is left: the first epoch of five batches is not trained again
+    run(images, tmp_path / "second", epochs=2)
+    assert bytes_of(tmp_path / "second") == bytes_of(tmp_path / "first")
+
+
+def test_beside_printed__only_where_all_of_the_key_is_the_same():
+    metrics = {"accuracy": 0.5, "accuracy_top5": 0.75, "map_at_r": 0.25}
+    known = {"images": "images/imagenet", "network": "resnet50v2", "pooling": "gsp", "zero_shot": 0.1}
+    classifier = gsp_classifier.Classifier(**known)
+    assert beside_printed(metrics, classifier, {}, 512).splitlines()[2:] == [
+        "| accuracy | 50.00 | 76.53 |",
+        "| accuracy, top 5 | 75.00 |  |",
+        "| MAP@R | 25.00 | 42.58 |",
+    ]
+    for change in ({"images": "images/cub"}, {"network": "small"}, {"zero_shot": 0.0}, {"pooling": "gmp"}):
+        other = gsp_classifier.Classifier(**(known | change))
+        assert "76.53" not in beside_printed(metrics, other, {}, 512)
+    assert "76.53" not in beside_printed(metrics, classifier, {}, 64)
+
+
+def test_split__wants_test_images_of_the_classes_it_trains_on(images, tmp_path):
+    table = read_images(images)
+    known, asked, classes = split(table)
+    assert len(known) == 36 and len(asked) == 12 and np.array_equal(classes, table.labels)
+    apart = write_images(tmp_path / "images") / "dots"
+    with pytest.raises(ValueError, match=r"3 classes have test images and none to train on \(3\): a classifier knows"):
+        split(read_images(apart))
+    with pytest.raises(ValueError, match="6 classes and 0 test images; needed are two classes, and test images"):
+        split(table._replace(splits=np.full(48, "train")))
+
+
+def test_params__say_what_they_know(images, tmp_path):
+    with pytest.raises(ValueError, match=r"gsp_classifiers.one: no gsp_classifier.networks.large; known: small"):
+        Params(**VALUES).fits(spec(network="large"))
+    with pytest.raises(ValueError, match=r"gsp_classifiers.one: no gsp_classifier.poolings.gmp; known: gap, gsp"):
+        Params(**VALUES).fits(spec(pooling="gmp"))
+    with pytest.raises(ValidationError, match="no pooling 'mean'; known: cbam"):
+        Params(**(VALUES | {"poolings": {"mean": {}}}))
+    with pytest.raises(ValidationError, match=r"gsp_classifiers.one.images is 'images/none'; known here: images/bars"):
+        spec(images="images/none")
+
+
+@pytest.mark.slow
+def test_repro__trains_each_classifier_on_images_laid_out_as_imagenets(tmp_path):
+    project = new_project(tmp_path / "project")
+    for file in sorted((project / "raw/shapes").glob("*/*.png")):
+        place = project / "raw/imagenet" / ("val" if file.stem in "67" else "train") / file.parent.name
+        place.mkdir(parents=True, exist_ok=True)
+        file.rename(place / file.name)
+
+    def change(values):
+        values["tasks"] = {"imagenet": {"source": "splits", "path": "raw/imagenet"}}
+        one = {"images": "images/imagenet", "network": "resnet50v2", "pooling": "gap", "zero_shot": 0}
+        values["gsp_classifiers"] = {"gap": one, "gsp": one | {"pooling": "gsp", "zero_shot": 0.1}}
+        small = {"resnet50v2": {"architecture": "test_resnet", "arguments": {}, "side": 32}}
+        values["gsp_classifier"] |= {"networks": small, "epochs": 2, "batch": 8, "precision": "float32"}
+
+    edit(project, change)
+    ran = repro(project, "gsp_classifier")
+    assert sorted(ran) == ["gsp_classifier@gap", "gsp_classifier@gsp", "images@imagenet"]
+    lines = (project / "data/gsp_classifier/gsp/table.md").read_text().splitlines()
+    assert lines[2].startswith("| accuracy | ") and lines[2].endswith(" | 76.53 |")
+    assert repro(project, "gsp_classifier") == []
