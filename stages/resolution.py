@@ -2,11 +2,12 @@
 
 Reads   images, encoder
 Writes  weights.safetensors, config.json   the encoder for inputs of that side: what all else starts from
-        criterion.csv   each side within the budget: its cost, its criterion on each task
+        recall.csv   each side within the budget: its cost, and on each task how often one view finds the other
 
 A network often retrieves better at larger inputs than those it was trained on (Touvron et al., "Fixing the train-test
 resolution discrepancy", 2019), and adapts best at the side at which it is used. Trained models are not compared across
-sides: what one learnt at its own side would count against another.
+sides: what one learnt at its own side would count against another. Nor does agreement with a careful look count here,
+the third part of the criterion: the sides of that look would decide.
 """
 
 from pathlib import Path
@@ -16,7 +17,6 @@ from pydantic import Field
 
 from stages.core.compute import device
 from stages.core.encoder.model import Model, load, save
-from stages.core.retrieval import whitening
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.selection import criterion
@@ -51,21 +51,12 @@ def judge(
     sample: criterion.Sample,
     tried: list[int],
     settings: criterion.CriterionSettings,
-    reference: criterion.Reference,
 ) -> dict[int, np.ndarray]:
-    """The criterion of each image of the sample at each side, half-whitened; the reference is one for all."""
-    encoder = encoder.to(device.best())
-    looks = criterion.refer(encoder, pixels, sample, reference, settings)
-    known = criterion.neighbours(looks, sample, settings.neighbours)
+    """Of the two pairs of views of each image, at each side, the share in which one finds the other."""
     found = {}
     for side in tried:
         seen = criterion.see(encoder.seen(side, False).to(device.best()), pixels, sample, settings)
-        dim = min(reference.dim, whitening.largest(seen.plain))
-        if dim:
-            fitted = whitening.fit(seen.plain, dim, "half")
-            seen = seen.through(lambda x, fitted=fitted: whitening.apply(fitted, x))
-        nearest = criterion.neighbours(seen.plain, sample, settings.neighbours)
-        found[side] = criterion.score(seen, nearest, known, sample)[0]
+        found[side] = np.mean([criterion.recall(first, second, sample) for first, second in seen.pairs], 0)
     return found
 
 
@@ -87,7 +78,6 @@ def main(
     *,
     params: Params,
     settings: criterion.CriterionSettings,
-    reference: criterion.Reference,
     lists: Lists,
     seed: int,
 ) -> str:
@@ -98,19 +88,19 @@ def main(
     # With one side there is nothing to measure, and where no task can tell, nothing to measure by.
     judged = {own: np.full(len(sample.rows), np.nan)}
     if len(tried) > 1 and len(sample.rows):
-        judged = judge(model, open_pixels(images, tasks), sample, tried, settings, reference)
+        judged = judge(model, open_pixels(images, tasks), sample, tried, settings)
     side = largest_of_the_best(judged, sample, params.errors) if len(judged) > 1 else own
     parts = sample.parts()
-    rows = [["side", "cost", "criterion", *parts, "chosen"]]
+    rows = [["side", "cost", "recall", *parts, "chosen"]]
     for one, values in judged.items():
         shares = [criterion.mean_over_tasks(values, sample), *(values[own].mean() for own in parts.values())]
         row = [one, f"{(one / own) ** 2:g}", *("" if np.isnan(share) else f"{share:.6g}" for share in shares)]
         rows.append([*row, int(one == side)])
     with outputs.folder(output) as folder:
         save(model.cpu().seen(side, model.config.mirrored), folder)
-        write_csv(folder / "criterion.csv", rows)
+        write_csv(folder / "recall.csv", rows)
     return f"{side} px of {', '.join(map(str, judged))}"
 
 
 if __name__ == "__main__":
-    command.run(main, Params, settings="choice.criterion", reference="choice.reference")
+    command.run(main, Params, settings="choice.criterion")

@@ -8,7 +8,7 @@ from scipy.stats import sem
 from stages import resolution
 from stages.core.encoder.model import load
 from stages.core.selection.criterion import Sample
-from tests.helpers.settings import criterion, reference
+from tests.helpers.settings import criterion
 from tests.helpers.small import TASKS, lists, write_encoder, write_images
 
 
@@ -17,9 +17,9 @@ def params(**changes):
 
 
 def run(images, encoder, output, said=None, **changes):
-    given = {"settings": said or criterion(), "reference": reference(), "lists": lists(), "seed": 0}
+    given = {"settings": said or criterion(), "lists": lists(), "seed": 0}
     message = resolution.main(images, encoder, output, params=params(**changes), **given)
-    return message, list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
+    return message, list(csv.DictReader((output / "recall.csv").read_text().splitlines()))
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def test_main__hands_out_the_encoder_at_one_of_the_sides(world, tmp_path):
     (taken,) = [row for row in rows if row["chosen"] == "1"]
     assert message == f"{taken['side']} px of 32, 48"
     for row in rows:
-        assert float(row["criterion"]) == pytest.approx(np.mean([float(row[task]) for task in TASKS]), abs=1e-5)
-        assert 0 < float(row["criterion"]) <= 1
+        assert float(row["recall"]) == pytest.approx(np.mean([float(row[task]) for task in TASKS]), abs=1e-5)
+        assert 0 < float(row["recall"]) <= 1
     before, after = load(encoder), load(tmp_path / "out")
     assert after.config == before.seen(int(taken["side"]), False).config
     for name, tensor in before.state_dict().items():
@@ -56,7 +56,7 @@ def test_main__keeps_the_encoders_own_side_where_there_is_nothing_to_choose(
 ):
     monkeypatch.setattr(resolution, "judge", None)
     message, rows = run(*world, tmp_path / "out", criterion(**said), **changes)
-    assert message == "32 px of 32" and [row["side"] for row in rows] == ["32"] and rows[0]["criterion"] == ""
+    assert message == "32 px of 32" and [row["side"] for row in rows] == ["32"] and rows[0]["recall"] == ""
     weights = "weights.safetensors"
     assert (tmp_path / "out" / weights).read_bytes() == (world[1] / weights).read_bytes()
     assert load(tmp_path / "out").config == load(world[1]).config
