@@ -52,7 +52,10 @@ def patience() -> float:
 
 
 def join() -> None:
-    """Joins the group that `torchrun` describes, once: nccl on GPUs, gloo on CPUs. TimeoutError names who is missing."""
+    """Joins the group that `torchrun` describes, once: nccl on GPUs, gloo on CPUs.
+
+    TimeoutError names who is missing.
+    """
     global store
     import torch
     import torch.distributed as dist
@@ -172,6 +175,29 @@ def add_up(tensors: "Sequence[Tensor]") -> None:
         dist.all_reduce(flat)
     for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
         tensor.detach().copy_(total.view_as(tensor))
+
+
+def total(n: int) -> int:
+    """The sum of a number over all processes."""
+    if count() == 1:
+        return n
+    import torch
+
+    number = torch.tensor([n])
+    add_up([number])
+    return int(number)
+
+
+def take(part: "Tensor", rows: "Tensor", n: int) -> "Tensor":
+    """Some of n rows by their numbers, in all processes, each from the one whose `part` holds its share of the rows."""
+    if count() == 1:
+        return part[rows]
+    import torch
+
+    mine, order = share(n), torch.argsort(rows, stable=True)
+    wanted = rows[order]
+    found = gather(part[wanted[(wanted >= mine.start) & (wanted < mine.stop)] - mine.start])
+    return torch.empty_like(found).index_copy_(0, order, found)
 
 
 def in_turn(state: "Tensor", go_on: "Callable[[Tensor], None]") -> None:

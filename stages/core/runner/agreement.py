@@ -12,6 +12,7 @@ from stages.core.compute import processes
 from stages.core.store import sums
 
 STAGES = Path(__file__).parents[2]
+LOADED = "the libraries"
 LIBRARIES = ("torch", "numpy", "timm", "faiss-cpu", "faiss-gpu-cu12", "zarr")
 
 
@@ -52,17 +53,14 @@ def require(stage: str, values: Mapping[str, object], inputs: Mapping[str, Path]
     """ValueError names the processes that differ from the first one, and in what; nothing is compared for one."""
     if processes.count() == 1:
         return
-    facts = {"the sources in stages/": sources(), "the libraries": libraries()}
+    facts = {"the sources in stages/": sources(), LOADED: libraries()}
     facts |= {f"the values of {stage}, {name}": digest_of(str(value)) for name, value in values.items()}
     facts |= {f"the input {name} ({path})": content(path) for name, path in inputs.items()}
     first, *others = (json.loads(words) for words in processes.told("facts", json.dumps(facts)))
     wrong = []
     for number, other in enumerate(others, 1):
-        apart = [name for name in {**first, **other} if first.get(name) != other.get(name)]
-        if apart:
-            shown = [
-                f"{name}: {other[name]}, there {first[name]}" if name == "the libraries" else name for name in apart
-            ]
-            wrong.append(f"{processes.named([number])} differs from {processes.named([0])} in {'; '.join(shown)}")
+        if apart := [name for name in {**first, **other} if first.get(name) != other.get(name)]:
+            pairs = [f"{name}: {other[name]}, there {first[name]}" if name == LOADED else name for name in apart]
+            wrong.append(f"{processes.named([number])} differs from {processes.named([0])} in {'; '.join(pairs)}")
     if wrong:
         raise ValueError("\n".join([*wrong, "give all machines the same commit, values and inputs, and start again"]))
