@@ -23,6 +23,8 @@ from stages.core.compute.vectors import CELLS, PAIRS, group_sums, squared_distan
 EXTRA = 6
 # Products held at once: they stay in the processor's cache, and a reduction over them costs little.
 TILE, COLUMNS = 2**21, 2048
+# Bytes of the rows in low precision that are kept; where they take more, each product rounds its rows anew.
+KEPT = 2**28
 
 
 @dataclass(frozen=True)
@@ -71,18 +73,22 @@ class Screen:
         self.start = processes.share(self.n).start
         self.everyone = torch.arange(len(x), device=x.device)
         self.shift = (group_sums(x, self.everyone, torch.zeros_like(self.everyone), 1)[0] / self.n).float()
-        self.rows = self.rounded(x, 1)
-        self.rows.halves[:, x.shape[1] : x.shape[1] + 3] = 1
+        d = x.shape[1]
+        self.width = -(-(d + EXTRA) // 8) * 8
+        self.kept = len(x) * self.width * self.dtype.itemsize <= KEPT
+        self.rows = self.rounded(x, 1, self.kept)
+        self.rows.halves[:, d : d + 3] = 1
 
-    def rounded(self, vectors: Float32[Tensor, "n d"], factor: int) -> Rounded:
-        """`factor` times the moved vectors; the augmenting columns are still zero."""
+    def rounded(self, vectors: Float32[Tensor, "n d"], factor: int, kept: bool = True) -> Rounded:
+        """`factor` times the moved vectors, if they are to be kept; the augmenting columns are still zero."""
         n, d = vectors.shape
-        halves = torch.zeros((n, -(-(d + EXTRA) // 8) * 8), dtype=self.dtype, device=vectors.device)
+        halves = torch.zeros((n if kept else 0, self.width), dtype=self.dtype, device=vectors.device)
         norms, lost = torch.empty((2, n), dtype=torch.float64, device=vectors.device)
         for part in blocks_within(n, d, PAIRS):
             moved = vectors[part] - self.shift
             half = moved.to(self.dtype)
-            halves[part, :d] = factor * half
+            if kept:
+                halves[part, :d] = factor * half
             norms[part] = moved.double().square_().sum(1)
             lost[part] = moved.sub_(half).double().square_().sum(1).sqrt_()
         return Rounded(halves, norms, lost)
@@ -98,7 +104,12 @@ class Screen:
     def augmented_rows(self, rows: Int64[Tensor, " row"], limits: Float64[Tensor, " row"]) -> Tensor:
         """The rows as the other side: x, three ones, |x|^2 - t in three columns."""
         d = self.x.shape[1]
-        block = self.rows.halves.index_select(0, rows)
+        if self.kept:
+            block = self.rows.halves.index_select(0, rows)
+        else:
+            block = torch.zeros((len(rows), self.width), dtype=self.dtype, device=rows.device)
+            block[:, :d] = self.x.index_select(0, rows).sub_(self.shift)
+            block[:, d : d + 3] = 1
         block[:, d + 3 : d + EXTRA] = split(self.rows.norms[rows] - limits, self.dtype)
         return block
 
@@ -111,7 +122,7 @@ class Screen:
         """
         k, halves = len(centroids), self.augmented_centroids(centroids).halves
         seconds, found = [labels[:0]], [self.rows.norms[:0]]
-        for part in blocks_within(len(labels), max(k, len(halves[0])), CELLS):
+        for part in blocks_within(len(labels), max(k, self.width), CELLS):
             rows = torch.arange(part.start, part.stop, device=labels.device)
             own = squared_distances(self.x, rows, centroids, labels[rows])
             tile = self.augmented_rows(rows, own) @ halves.T

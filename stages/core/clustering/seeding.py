@@ -16,11 +16,13 @@ from torch import Tensor
 
 from stages.core.clustering.screen import Screen
 from stages.core.compute import processes
-from stages.core.compute.blocks import blocks
+from stages.core.compute.blocks import blocks, blocks_within
 from stages.core.compute.vectors import as_vectors, check_count, group_sizes, squared_distances
 
 # Seeds drawn between two updates of D2: as many as there are already, within these limits.
 FIRST, BLOCK = 32, 1024
+# Pairs of a point and a new seed that are looked at together.
+PAIRS = 2**24
 # Records held at once beside those of the process's own points.
 RECORDS = 2**20
 
@@ -99,6 +101,14 @@ class SeedDistances:
         rows = torch.nonzero(self.squared)[:, 0]
         if not len(rows):
             return
+        added = [self.accept(rows[part], seeds, count) for part in blocks_within(len(rows), len(seeds), PAIRS)]
+        records = torch.cat(added)
+        self.records.append(records[torch.argsort(records[:, 1], stable=True)].cpu().numpy())
+
+    def accept(
+        self, rows: Int64[Tensor, " row"], seeds: Float32[Tensor, "seed d"], count: int
+    ) -> Int64[Tensor, "record 2"]:
+        """Takes in seeds for some points; returns their records, those of a point in order."""
         found = self.screen.within(rows, seeds, self.squared[rows])
         # A point's candidates are taken in the order of the seeds: all first ones, then all second ones, and so on.
         owners = rows[found.rows]
@@ -110,8 +120,7 @@ class SeedDistances:
             pairs = pairs[found.distances[pairs] < self.squared[owners[pairs]]]
             accepted[pairs] = True
             self.squared[owners[pairs]] = found.distances[pairs]
-        records = torch.stack([self.screen.start + owners, count + found.positions], 1)[accepted]
-        self.records.append(records[torch.argsort(records[:, 1], stable=True)].cpu().numpy())
+        return torch.stack([self.screen.start + owners, count + found.positions], 1)[accepted]
 
 
 def draw_block(
