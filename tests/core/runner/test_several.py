@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import time
 
 import numpy as np
@@ -16,7 +17,7 @@ from stages.core.runner.command import stamp
 from stages.core.store import arrays
 from tests.core.compute.test_processes import contents
 from tests.helpers import shared_work
-from tests.helpers.nodes import mirror, two_nodes
+from tests.helpers.nodes import ROOT, mirror, two_nodes
 from tests.helpers.settings import criterion, reference
 from tests.helpers.small import adapted, lists, write_encoder, write_images
 from tests.helpers.torchrun import torchrun
@@ -72,6 +73,14 @@ def test_call_nodes__names_the_missing_ones():
 @pytest.mark.parametrize("text", ["--standalone --nproc-per-node 2", "--nnodes 2 --rdzv-backend c10d --rdzv-id 1"])
 def test_call_nodes__nothing_to_wait_for(text):
     assert several.call_nodes(several.options(text, "seeds", [])) is None
+
+
+def test_stages_run__takes_words_that_no_shell_reads(tmp_path):
+    given = {"POLYGRAIN_TORCHRUN": "--nnodes 2; touch $(echo evil)", "POLYGRAIN_LAUNCH": "echo * ; touch `echo evil`"}
+    command = ["sh", str(ROOT / "stages/run"), "seeds", "data/a b"]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | given, capture_output=True, text=True, check=True)
+    assert done.stdout == "* ; touch `echo evil` python -m stages.core.runner.several seeds data/a b\n"
+    assert not list(tmp_path.iterdir())
 
 
 def write_tree(folder, images, encoder):
