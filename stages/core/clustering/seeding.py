@@ -7,7 +7,6 @@ ways beside each other. Of several processes each has the points of its share; a
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from stages.core.clustering.screen import Screen
 from stages.core.compute import processes
-from stages.core.compute.blocks import blocks, blocks_within
+from stages.core.compute.blocks import Rows, blocks, blocks_within
 from stages.core.compute.vectors import as_vectors, check_count, group_sizes, squared_distances
 
 # Seeds drawn between two updates of D2: as many as there are already, within these limits.
@@ -25,15 +24,6 @@ FIRST, BLOCK = 32, 1024
 PAIRS = 2**24
 # Records held at once beside those of the process's own points.
 RECORDS = 2**20
-
-
-@runtime_checkable
-class Records(Protocol):
-    """`record 2`, an array or a store's reader, read by slices."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: slice, /) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -49,14 +39,14 @@ class SeedOrder:
     records: Int64[np.ndarray, "record 2"]
 
 
-def nearest_seeds(records: Records, k: int, n: int) -> Int64[np.ndarray, " n"]:
+def nearest_seeds(records: Rows, k: int, n: int) -> Int64[np.ndarray, " n"]:
     """The position of the nearest among the first k seeds for every one of n points, from `SeedOrder.records`.
 
     Of several processes each gets those of its share of the points.
     """
     mine = processes.share(n)
     nearest = np.zeros(mine.stop - mine.start, np.int64)
-    for part in blocks(len(records), RECORDS):
+    for part in blocks(records.shape[0], RECORDS):
         points, positions = records[part].T
         known = (positions < k) & (points >= mine.start) & (points < mine.stop)
         nearest[points[known] - mine.start] = positions[known]  # of several records of a point the last counts

@@ -1,29 +1,18 @@
 """Principal components: the orthogonal axes along which rows vary most, strongest first."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
 import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from stages.core.compute import processes
-from stages.core.compute.blocks import blocks_within
+from stages.core.compute.blocks import Rows, blocks_within
 
 # Values that are centred at once, in float64.
 CELLS = 2**22
-
-
-@runtime_checkable
-class Rows(Protocol):
-    """`row dim`, an array or a store's reader, read by slices."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, part: slice, /) -> np.ndarray: ...
 
 
 Solver = Literal["blockwise", "scikit-learn"]
@@ -42,7 +31,7 @@ class Principal:
     shares: Float[np.ndarray, " component"]
 
 
-def largest(x: Rows | Tensor) -> int:
+def largest(x: Rows) -> int:
     """How many components rows `n d` can have: centred, they span one dimension less than there are rows."""
     return min(x.shape[0] - 1, x.shape[1])
 

@@ -12,6 +12,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from stages.core.compute import principal
+from stages.core.compute.blocks import Rows
 from stages.core.compute.vectors import as_vectors, unit_rows
 
 log = logging.getLogger(__name__)
@@ -37,19 +38,19 @@ class Whitening:
         return (-self.mean.astype(np.float64) @ self.projection).astype(np.float32)
 
 
-def checked(features: np.ndarray | Tensor | principal.Rows) -> principal.Rows:
+def checked(features: Rows) -> Rows:
     """The features as float32 rows; a store's are read, and then checked, by whoever takes them."""
     return as_vectors(features).cpu().numpy() if isinstance(features, np.ndarray | Tensor) else features
 
 
-def largest(features: np.ndarray | Tensor | principal.Rows) -> int:
+def largest(features: Rows) -> int:
     """The most dimensions to which features can be whitened; 0 where they are all equal, up to rounding."""
     x = checked(features)
     most = principal.largest(x)
     return most if most > 0 and principal.principal_components(x, 1).energies[0] > 0 else 0
 
 
-def fit(features: np.ndarray | Tensor | principal.Rows, dim: int, kind: Kind = "full") -> Whitening:
+def fit(features: Rows, dim: int, kind: Kind = "full") -> Whitening:
     """The whitening onto the `dim` axes of largest variance; the full one as scikit-learn's `PCA(whiten=True)`.
 
     Axes without variance (fewer independent features than `dim`) give zeros instead of amplified rounding, and a
