@@ -9,6 +9,7 @@ come, or is lost, is named.
 import atexit
 import io
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -104,11 +105,9 @@ def together() -> Iterator[ModuleType]:
     try:
         yield dist
     except RuntimeError as error:
-        raise ConnectionError(f"{epitaph()} ({first_line(error)}); start again: what was finished is kept") from error
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+        # The libraries' own words begin with a place in their sources, and go on with advice.
+        said = re.sub(r"^\[\S+:\d+\] ", "", str(error)).split("\n")[0].split(". ")[0]
+        raise ConnectionError(f"{epitaph()} ({said}); start again: what was finished is kept") from error
 
 
 def epitaph() -> str:

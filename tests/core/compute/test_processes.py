@@ -115,7 +115,7 @@ def test_together__says_who_was_lost(monkeypatch):
     monkeypatch.setattr(processes, "LAST_WORDS", 0.1)
     with pytest.raises(ConnectionError, match=r"^rank 1 of 2 was lost.*\(Connection closed\); start again"):  # noqa: SIM117
         with processes.together():
-            raise RuntimeError("Connection closed\nframe 1")
+            raise RuntimeError("[/a/pair.cc:5] Connection closed. Look elsewhere.\nframe 1")
 
 
 @pytest.mark.slow
