@@ -4,6 +4,7 @@ It reads DVC's objects: the command line has no way to print a stage's `meta`.
 """
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -118,6 +119,15 @@ def load(folder: Path | None = None, targets: Iterable[str] = ()) -> list[Stage]
             for stage in plan
         ]
     return closure(stages, targets) if targets else stages
+
+
+def command_of(folder: Path, name: str) -> list[str]:
+    """The words of a stage's command, as DVC would run it in the folder; ValueError lists the stages known."""
+    with opened(folder) as repo:
+        known = {name_of(stage, folder): stage.cmd for stage in repo.stage.collect(str(folder / "dvc.yaml"))}
+    if name not in known:
+        raise ValueError(f"unknown stage {name!r}; known here: {', '.join(sorted(known))}")
+    return shlex.split(known[name])
 
 
 def closure(stages: list[Stage], targets: Iterable[str]) -> list[Stage]:

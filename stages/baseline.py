@@ -21,6 +21,7 @@ from stages.core.compute import device, processes
 from stages.core.compute.vectors import unit_rows
 from stages.core.encoder.config import Attention
 from stages.core.encoder.model import Model, load, save
+from stages.core.encoder.views import ShareOfDraws
 from stages.core.grappa import classification, twins
 from stages.core.grappa.random_sets import insert_random
 from stages.core.losses.norm_softmax import norm_softmax
@@ -78,7 +79,7 @@ def reduce(
     def read(batch: Tensor) -> Tensor:
         return centred[batch]
 
-    def views(stored: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
+    def views(stored: Tensor, is_second: bool, drawn: ShareOfDraws) -> Tensor:
         return stored.to(where)
 
     history = twins.learn(trained, linear, read, views, len(centred), lambda epoch: table, params, seed, work)

@@ -23,7 +23,7 @@ from stages.core.compute import device, processes
 from stages.core.compute.principal import largest
 from stages.core.encoder.config import AdaptorConfig
 from stages.core.encoder.model import Model, load, save
-from stages.core.encoder.views import Augmentation, augment
+from stages.core.encoder.views import Augmentation, ShareOfDraws, augment
 from stages.core.retrieval import whitening
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
@@ -73,14 +73,14 @@ def train(
     optimizer = torch.optim.Adam(trained.parameters(), params.learning_rate, weight_decay=params.weight_decay)
 
     def read(batch: Tensor) -> Tensor:
-        return device.staged(pixels[rows[batch.numpy()]], where)
+        return device.staged(pixels[rows[batch[processes.share(len(batch))].numpy()]], where)
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        mine = processes.share(len(batch.rows))
+        mine, drawn = processes.share(len(batch.rows)), ShareOfDraws(generator, len(batch.rows))
         images = batch.content.to(where, non_blocking=True)
-        views = augment(images, model.config.size, params.augmentation, generator)
+        views = augment(images, model.config.size, params.augmentation, drawn)
         with device.autocast(where, params.precision):
-            embeddings = model(views[mine])
+            embeddings = model(views)
         wanted = targets[batch.rows][mine].to(where)
         return {"loss": (1 - cosine_similarity(embeddings.float(), wanted)).sum() / len(batch.rows)}
 

@@ -43,7 +43,7 @@ def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params
         blocks = extract(model, pixels, rows, params.batch, params.precision, task, raw)
         return (block.astype(params.dtype) for block in blocks)
 
-    with outputs.folder(output, shared=True) as folder:
+    with outputs.folder(output) as folder:
         shards.write(folder / "features.zarr", len(pixels), (model.dim,), params.dtype, compute)
     return f"{len(pixels):,} images x {model.dim}"
 

@@ -9,7 +9,7 @@ It learns from pairs: two views of an image (`augmentation`), or an image and on
 (`neighbour`). The graph of neighbours is the encoder's in the first epoch, and rebuilt from the model itself before
 every other; `static` keeps the encoder's. Or, as an upper bound, it learns from true labels (`supervised`, Table 5).
 
-Several devices: torchrun --nproc-per-node N -m stages.fusion IMAGES ADAPTOR KNN_GRAPH OUTPUT --pairs NAME
+Several processes share the work: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core.compute import device
+from stages.core.compute import device, processes
 from stages.core.encoder.adaptors import fuse
 from stages.core.encoder.config import AdaptorConfig, Attention, Fusion
 from stages.core.encoder.extract import embed
@@ -83,8 +83,9 @@ def train(
         return twins.train(model, parts, pixels, rows, graph, chosen, seed, work)
     labels = torch.from_numpy(collection.train_classes())
     model.to(device.best())
-    embeddings = torch.from_numpy(embed(model, pixels, rows, chosen.batch, chosen.precision, "class means"))
-    start = classification.class_means(embeddings, labels)
+    mine = rows[processes.share(len(rows))]
+    embeddings = processes.gather_array(embed(model, pixels, mine, chosen.batch, chosen.precision, "class means"))
+    start = classification.class_means(torch.from_numpy(embeddings), labels)
     return classification.train(model, parts, start, pixels, torch.from_numpy(rows), labels, chosen, seed, work)
 
 

@@ -13,7 +13,7 @@ from stages.core.retrieval.neighbours import nearest
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
-from stages.core.store.collection import open_features, read_tables
+from stages.core.store.collection import open_train_features, read_tables
 
 
 class Params(schema.Section):
@@ -21,8 +21,8 @@ class Params(schema.Section):
 
 
 def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists) -> str:
-    train = read_tables(images, list(lists.tasks)).train
-    vectors = open_features(features, list(lists.tasks))[train].astype(np.float32)
+    tasks = list(lists.tasks)
+    vectors = open_train_features(features, tasks, read_tables(images, tasks))
     _, graph = nearest(vectors, vectors, params.neighbours, metric="cosine", exclude_self=True)
     with outputs.folder(output) as folder:
         arrays.write(folder / "neighbours.zarr", graph.astype(np.int64))

@@ -10,15 +10,19 @@ import json
 from pathlib import Path
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
 
 from stages.core.clustering.lloyd import lloyd
 from stages.core.clustering.seeding import nearest_seeds
+from stages.core.compute import processes
+from stages.core.compute.vectors import group_sizes, group_sums
 from stages.core.retrieval import whitening
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
-from stages.core.store.collection import open_features, read_tables
+from stages.core.store.collection import open_train_features, read_tables
 
 
 class Params(schema.Section):
@@ -28,11 +32,10 @@ class Params(schema.Section):
     )
 
 
-def means(vectors: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
+def means(vectors: np.ndarray, labels: np.ndarray, sizes: Tensor) -> np.ndarray:
     """`cluster dim`: the mean of each cluster's vectors; every cluster has one or more."""
-    sums = np.zeros((k, vectors.shape[1]))
-    np.add.at(sums, labels, vectors)
-    return (sums / np.bincount(labels, minlength=k)[:, None]).astype(np.float32)
+    rows, owners = torch.arange(len(vectors)), torch.from_numpy(labels)
+    return (group_sums(torch.from_numpy(vectors), rows, owners, len(sizes)) / sizes[:, None]).float().numpy()
 
 
 def main(
@@ -43,29 +46,31 @@ def main(
         raise ValueError(
             f"granularity {granularity} needs {k} seeds, at most {len(order)} are there: raise seeds.largest"
         )
-    train = read_tables(images, list(lists.tasks)).train
-    known = open_features(features, list(lists.tasks))[train].astype(np.float32)
+    tasks = list(lists.tasks)
+    train = open_train_features(features, tasks, read_tables(images, tasks))
+    # Of several processes each holds its share of the images.
+    mine = processes.share(len(train))
     is_whitened = (seeds / "mean.zarr").exists()
     if is_whitened:
         parts = (arrays.open(seeds / f"{name}.zarr")[:] for name in ("mean", "projection"))
-        vectors = whitening.apply(whitening.Whitening(*parts), known)
+        vectors = whitening.apply(whitening.Whitening(*parts), train[mine])
     else:
-        vectors = known
-    start = vectors[order[:k]]
-    first = nearest_seeds(arrays.open(seeds / "records.zarr")[:], k, len(train))
+        vectors = train[mine]
+    start = processes.take(torch.from_numpy(vectors), torch.from_numpy(order[:k]), len(train))
+    first = nearest_seeds(arrays.open(seeds / "records.zarr"), k, len(train))
     clusters = lloyd(vectors, start, first, params.max_iterations, nearest=True, exchanges=params.exchanges)
-    sizes = np.bincount(clusters.labels, minlength=k)
+    sizes = group_sizes(torch.from_numpy(clusters.labels), k)
     # Whoever learns from the clusters sees the features as they are.
-    centroids = means(known, clusters.labels, k) if is_whitened else clusters.centroids
+    centroids = means(train[mine], clusters.labels, sizes) if is_whitened else clusters.centroids
     summary = {
         "k": k,
         "images": len(train),
         "inertia": float(clusters.inertia),
         "iterations": int(clusters.iterations),
-        "sizes": {"smallest": int(sizes.min()), "median": float(np.median(sizes)), "largest": int(sizes.max())},
+        "sizes": {"smallest": int(sizes.min()), "median": float(np.median(sizes.numpy())), "largest": int(sizes.max())},
     }
     with outputs.folder(output) as folder:
-        arrays.write(folder / "labels.zarr", clusters.labels)
+        arrays.write(folder / "labels.zarr", processes.gather_array(clusters.labels))
         arrays.write(folder / "centroids.zarr", centroids)
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return f"{k:,} clusters of {sizes.min()} to {sizes.max()} images, {clusters.iterations} iterations"

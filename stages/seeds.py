@@ -10,15 +10,15 @@ Writes  order.zarr     seed: training rows in the order they were drawn
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
-from stages.core.clustering.seeding import seed_order
+from stages.core.clustering.seeding import all_records, seed_order
+from stages.core.compute import processes
 from stages.core.retrieval import whitening
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
-from stages.core.store.collection import open_features, read_tables
+from stages.core.store.collection import open_train_features, read_tables
 
 
 class Params(schema.Section):
@@ -30,21 +30,25 @@ class Params(schema.Section):
 
 
 def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists, seed: int) -> str:
-    train = read_tables(images, list(lists.tasks)).train
+    tasks = list(lists.tasks)
+    train = open_train_features(features, tasks, read_tables(images, tasks))
     largest = max(lists.sizes.values())
     if largest > min(len(train), params.largest):
         raise ValueError(
             f"granularity k{largest} needs {largest} clusters; at most {min(len(train), params.largest)} are allowed "
             f"({len(train)} training images, seeds.largest {params.largest}): remove it or raise what limits it"
         )
-    vectors, whitener = open_features(features, list(lists.tasks))[train].astype(np.float32), None
-    if params.whitening != "none" and (dim := min(params.whitened_dim, whitening.largest(vectors))):
-        whitener = whitening.fit(vectors, dim, params.whitening)
+    # Of several processes each holds its share; what is fitted to all is read block by block.
+    vectors, whitener = train[processes.share(len(train))], None
+    if params.whitening != "none" and (dim := min(params.whitened_dim, whitening.largest(train))):
+        whitener = whitening.fit(train, dim, params.whitening)
         vectors = whitening.apply(whitener, vectors)
     seeds = seed_order(vectors, min(params.largest, len(train)), seed)
     with outputs.folder(output) as folder:
         arrays.write(folder / "order.zarr", seeds.order)
-        arrays.write(folder / "records.zarr", seeds.records)
+        with arrays.create(folder / "records.zarr", (2,), "int64") as writer:
+            for block in all_records(seeds):
+                writer.append(block)
         if whitener is not None:
             arrays.write(folder / "mean.zarr", whitener.mean)
             arrays.write(folder / "projection.zarr", whitener.projection)

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from docs.extensions import api, full_names
 from polygrain import command
-from tests.helpers.docs_text import BLOCK, PAGES, ROOT, commands, inline, name
+from tests.helpers.docs_text import BLOCK, PAGES, ROOT, blocks, commands, inline, name
 
 GRAPH = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
 FOLDERS = ("polygrain", "stages", "pipeline", "profiles", "docs", "benchmarks", "encoders", "tests", "data")
@@ -147,6 +147,20 @@ def test_params_reference__covers_every_key() -> None:
     assert all(row.kind for row in rows)
     (adaptor,) = [params.markdown(table) for table in own if table.title == "adaptor"]
     assert f"| `gamma` | `{values['adaptor']['gamma']}` | Number > 0" in adaptor
+
+
+def test_cluster__files_to_copy_are_what_they_say() -> None:
+    """No cluster is here: a shell can read the scripts, and the two objects of Kubernetes belong together."""
+    found = [block for block in blocks(ROOT / "docs/howto/cluster.md") if block.kind in ("sh", "yaml")]
+    assert [block.kind for block in found] == ["sh", "sh", "yaml"]
+    for block in found[:2]:
+        subprocess.run(["sh", "-n"], input=block.code, text=True, check=True)
+    service, job = YAML(typ="safe").load_all(found[2].code)
+    pod = job["spec"]["template"]["spec"]
+    assert service["metadata"]["name"] == pod["subdomain"] == service["spec"]["selector"]["job-name"]
+    values = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"]}
+    assert int(values["NODES"]) == job["spec"]["completions"] == job["spec"]["parallelism"]
+    assert int(values["GPUS"]) == pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
 
 
 def test_params_reference__describes_every_key() -> None:

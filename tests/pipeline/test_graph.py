@@ -31,6 +31,13 @@ def here(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
+def test_command_of__is_what_dvc_would_run(fresh):
+    stated = graph.command_of(fresh, "second@s03")
+    assert "s03" in " ".join(stated) and all(isinstance(word, str) for word in stated)
+    with pytest.raises(ValueError, match=r"unknown stage 'third'; known here: first@f0, .*source"):
+        graph.command_of(fresh, "third")
+
+
 def test_load__names_edges_and_needs(fresh):
     stages = {stage.name: stage for stage in graph.load(fresh)}
     first, second = ["first@f0", "first@f1"], ["second@s00", "second@s01", "second@s02", "second@s03"]

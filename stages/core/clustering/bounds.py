@@ -25,8 +25,7 @@ class HamerlyBounds:
         x = screen.x
         self.x, self.screen, self.labels = x, screen, labels
         self.centroids = centroids.clone()
-        self.everyone = torch.arange(len(x), device=x.device)
-        self.upper = squared_distances(x, self.everyone, centroids, labels).sqrt()
+        self.upper = squared_distances(x, screen.everyone, centroids, labels).sqrt()
         # All other centroids are at least as far as the nearest.
         self.lower = self.upper.clone() if nearest else torch.full_like(self.upper, -torch.inf)
 

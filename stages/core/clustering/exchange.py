@@ -16,8 +16,9 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from torch import Tensor
 
 from stages.core.clustering.screen import Screen
+from stages.core.compute import processes
 from stages.core.compute.blocks import blocks_within
-from stages.core.compute.vectors import PAIRS, group_sums, squared_distances
+from stages.core.compute.vectors import PAIRS, group_sizes, group_sums, squared_distances
 
 # Clusters of fewer points on average gain too little for comparing all points with all centroids.
 SMALLEST = 8
@@ -40,8 +41,25 @@ def beyond_middle(
     return nearer
 
 
+def largest_draws(draws: Float64[Tensor, " n"], labels: Int64[Tensor, " n"], start: int, k: int) -> Int64[Tensor, " k"]:
+    """The row with the largest draw in each cluster, the last of those that tie. Rows here count from `start` on."""
+
+    def last(draws: np.ndarray, owners: np.ndarray) -> Int64[np.ndarray, " k"]:
+        """The place of each cluster's largest draw, -1 where it has none."""
+        order, places = np.argsort(draws, kind="stable"), np.full(k, -1)
+        places[owners[order]] = order  # of several members of a cluster the last counts, which is the largest
+        return places
+
+    here = last(draws.numpy(), labels.cpu().numpy())
+    owners = np.flatnonzero(here >= 0)
+    offered = (draws.numpy()[here[owners]], owners, start + here[owners])
+    # Processes stand in the order of their rows, and so do draws that tie.
+    best, owners, rows = (processes.gather_array(values) for values in offered)
+    return torch.from_numpy(rows[last(best, owners)]).to(labels.device)
+
+
 def best_splits(
-    x: Float32[Tensor, "n d"],
+    screen: Screen,
     labels: Int64[Tensor, " n"],
     centroids: Float32[Tensor, "k d"],
     sizes: Int64[Tensor, " k"],
@@ -54,20 +72,19 @@ def best_splits(
     proportional to its squared distance. The other starts at that member's mirror image beyond the mean, so that the
     halves are of like size even where the data are noise.
     """
-    k, everyone = len(centroids), torch.arange(len(x), device=x.device)
-    far = squared_distances(x, everyone, centroids, labels).cpu()
+    x, k = screen.x, len(centroids)
+    far = squared_distances(x, screen.everyone, centroids, labels).cpu()
     # With u uniform in 0..1, the largest of u^(1/w) falls on each member with probability proportional to its w. Its
     # logarithm log(u) / w has the same order.
-    draws = torch.rand(len(x), generator=torch.Generator().manual_seed(seed), dtype=torch.float64).log() / far
-    order, drawn = torch.argsort(draws, stable=True).numpy(), np.zeros(k, np.int64)
-    drawn[labels.cpu().numpy()[order]] = order  # of several members of a cluster the last, which is the largest
-    second = x[torch.from_numpy(drawn).to(x.device)]
+    everyones = torch.rand(screen.n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    draws = everyones[screen.start : screen.start + len(x)].log() / far
+    second = processes.take(x, largest_draws(draws, labels, screen.start, k), screen.n)
     first, totals = 2 * centroids - second, centroids.double() * sizes[:, None]
     for _ in range(rounds):
         nearer = beyond_middle(x, labels, first, second)
         members = torch.nonzero(nearer)[:, 0]
         owners = labels[members]
-        sums, counts = group_sums(x, members, owners, k), torch.bincount(owners, minlength=k)
+        sums, counts = group_sums(x, members, owners, k), group_sizes(owners, k)
         second = (sums / counts.clamp_min(1)[:, None]).float()
         first = ((totals - sums) / (sizes - counts).clamp_min(1)[:, None]).float()
     everywhere = torch.arange(k, device=x.device)
@@ -85,13 +102,13 @@ def exchange(
     dissolved gives its number to the half split off.
     """
     x, k = screen.x, len(centroids)
-    if k < 3 or len(x) < SMALLEST * k:
+    if k < 3 or screen.n < SMALLEST * k:
         return labels
     second, loss = screen.runners_up(labels, centroids)
-    losses = torch.zeros(k, dtype=torch.float64, device=x.device).index_add_(0, labels, loss).cpu()
-    halves, gains = best_splits(x, labels, centroids, torch.bincount(labels, minlength=k), seed)
+    losses = group_sums(loss[:, None], screen.everyone, labels, k)[:, 0].cpu()
+    halves, gains = best_splits(screen, labels, centroids, group_sizes(labels, k), seed)
     # Heirs of a cluster are those that its points would go to.
-    pairs = torch.unique(labels * k + second).cpu()
+    pairs = torch.unique(processes.gather(torch.unique(labels * k + second))).cpu()
     heirs = (pairs % k).split(torch.bincount(pairs // k, minlength=k).tolist())
     given = matched(gains.cpu(), losses, heirs)
     dissolved = torch.zeros(k, dtype=torch.bool)

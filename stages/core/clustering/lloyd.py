@@ -1,6 +1,7 @@
 """k-means: k-means++ seeds, exact Lloyd iterations, and exchanges between clusters where Lloyd has come to rest.
 
-The labels are those of plain Lloyd, which the tests hold beside it.
+The labels are those of plain Lloyd, which the tests hold beside it. Of several processes each has the rows of its share
+and their labels; all have the centroids, and take the same steps.
 """
 
 import logging
@@ -15,7 +16,8 @@ from stages.core.clustering.bounds import HamerlyBounds
 from stages.core.clustering.exchange import exchange
 from stages.core.clustering.screen import Screen
 from stages.core.clustering.seeding import nearest_seeds, seed_order
-from stages.core.compute.vectors import as_vectors, check_count, group_sums, squared_distances
+from stages.core.compute import processes
+from stages.core.compute.vectors import as_vectors, check_count, group_sizes, group_sums, squared_distances
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,8 @@ class Clusters:
 
     @classmethod
     def of(cls, bounds: HamerlyBounds, c: Float32[Tensor, "k d"], iterations: int, converged: bool) -> "Clusters":
-        inertia = squared_distances(bounds.x, bounds.everyone, c, bounds.labels).sum().item()
+        far = squared_distances(bounds.x, bounds.screen.everyone, c, bounds.labels)
+        inertia = processes.gather(far).sum().item()
         return cls(bounds.labels.cpu().numpy().copy(), c.cpu().numpy(), inertia, iterations, converged)
 
 
@@ -59,41 +62,47 @@ def update_means(
     slots = changed.long().cumsum(0) - 1
     members = torch.nonzero(changed[labels])[:, 0]
     groups, count = slots[labels[members]], int(changed.sum())
-    sums, counts = group_sums(x, members, groups, count), torch.bincount(groups, minlength=count)
+    sums, counts = group_sums(x, members, groups, count), group_sizes(groups, count)
     means = centroids.clone()
     means[changed] = (sums / counts[:, None]).float()
     return means
 
 
 def fill_empty(
-    x: Float32[Tensor, "n d"], labels: Int64[Tensor, " n"], centroids: Float32[Tensor, "k d"]
+    screen: Screen, labels: Int64[Tensor, " n"], centroids: Float32[Tensor, "k d"]
 ) -> Int64[Tensor, " point"]:
-    """Gives every empty cluster a point, by changing labels and centroids in place; returns these points.
+    """Gives every empty cluster a point, by changing labels and centroids in place; returns those points that are here.
 
     Empty clusters are filled in ascending order. Each takes the point that is farthest from its own centroid, ties to
     the lowest index. A cluster never gives away its last point.
     """
-    sizes = torch.bincount(labels, minlength=len(centroids))
+    x, k = screen.x, len(centroids)
+    sizes = group_sizes(labels, k)
     empty = torch.nonzero(sizes == 0)[:, 0].tolist()
     if not empty:
         return labels[:0]
-    far = squared_distances(x, torch.arange(len(x), device=x.device), centroids, labels)
-    points, sizes, owners = [], sizes.tolist(), labels.tolist()
-    for point in torch.argsort(far, descending=True, stable=True).tolist():
-        if len(points) == len(empty) or far[point] == 0:
+    far = squared_distances(x, screen.everyone, centroids, labels)
+    # Whoever is passed over is its cluster's last point, so k points are enough.
+    here = torch.argsort(far, descending=True, stable=True)[:k]
+    rows, owners = processes.gather(screen.start + here), processes.gather(labels[here]).tolist()
+    far, points, sizes = processes.gather(far[here]), [], sizes.tolist()
+    for place in torch.argsort(far, descending=True, stable=True).tolist():
+        if len(points) == len(empty) or far[place] == 0:
             break
-        if sizes[owners[point]] > 1:
-            sizes[owners[point]] -= 1
-            points.append(point)
+        if sizes[owners[place]] > 1:
+            sizes[owners[place]] -= 1
+            points.append(place)
     if len(points) < len(empty):
-        k = len(centroids) - len(empty) + len(points)
+        k = k - len(empty) + len(points)
         raise ValueError(
             f"{len(centroids)} clusters, but the points are too much alike for more than {k}: ask for fewer"
         )
-    taken = torch.tensor(points, device=x.device)
-    labels[taken] = torch.tensor(empty, device=x.device)
-    centroids[labels[taken]] = x[taken]
-    return taken
+    taken, filled = rows[torch.tensor(points, device=x.device)], torch.tensor(empty, device=x.device)
+    centroids[filled] = processes.take(x, taken, screen.n)
+    inside = (taken >= screen.start) & (taken < screen.start + len(x))
+    mine = taken[inside] - screen.start
+    labels[mine] = filled[inside]
+    return mine
 
 
 def descend(
@@ -103,25 +112,23 @@ def descend(
 
     Returns the centroids, how many iterations were done, and whether no label would change any more.
     """
-    x, labels = bounds.x, bounds.labels
+    screen, labels = bounds.screen, bounds.labels
     for iterations in range(1, max_iterations + 1):
         before = labels.clone()
-        c = update_means(x, labels, c, changed)
+        c = update_means(screen.x, labels, c, changed)
         bounds.reassign(c)
-        bounds.forget(fill_empty(x, labels, c))
-        switched = labels != before
-        log.debug("iteration %d: %d of %d labels changed", iterations, int(switched.sum()), len(x))
-        if not switched.any():
-            return c, iterations, True
+        bounds.forget(fill_empty(screen, labels, c))
         changed = touched(labels, before, len(c))
+        log.debug("iteration %d: %d of %d clusters changed", iterations, int(changed.sum()), len(c))
+        if not changed.any():
+            return c, iterations, True
     return c, max_iterations, False
 
 
 def touched(labels: Int64[Tensor, " n"], before: Int64[Tensor, " n"], k: int) -> Bool[Tensor, " k"]:
-    """The clusters that won or lost a point."""
+    """The clusters that won or lost a point, in any process."""
     switched = labels != before
-    clusters = torch.cat([labels[switched], before[switched]])
-    return torch.zeros(k, dtype=torch.bool, device=labels.device).index_fill_(0, clusters, True)
+    return group_sizes(torch.cat([labels[switched], before[switched]]), k) > 0
 
 
 def lloyd(
@@ -147,9 +154,10 @@ def lloyd(
     labels = as_labels(assignment, len(x), len(c)).to(x.device)
     if max_iterations < 1:
         raise ValueError(f"max_iterations is {max_iterations}; allowed is 1 or more")
-    bounds = HamerlyBounds(screen or Screen(x), c, labels, nearest)
+    screen = screen or Screen(x)
+    bounds = HamerlyBounds(screen, c, labels, nearest)
     c = c.clone()
-    bounds.forget(fill_empty(x, labels, c))
+    bounds.forget(fill_empty(screen, labels, c))
     c, iterations, converged = descend(bounds, c, torch.ones(len(c), dtype=torch.bool, device=x.device), max_iterations)
     found = Clusters.of(bounds, c, iterations, converged)
     return improve(bounds, c, found, max_iterations, exchanges) if exchanges else found
@@ -184,7 +192,8 @@ def kmeans(
     screen = Screen(as_vectors(features))
     x = screen.x
     seeds = seed_order(x, k, seed, screen=screen)
-    start, nearest = x[torch.from_numpy(seeds.order).to(x.device)], nearest_seeds(seeds.records, k, len(x))
+    start = processes.take(x, torch.from_numpy(seeds.order).to(x.device), screen.n)
+    nearest = nearest_seeds(seeds.records, k, screen.n)
     return lloyd(x, start, nearest, max_iterations, nearest=True, exchanges=exchanges, screen=screen)
 
 
@@ -193,5 +202,5 @@ def as_pair(features: np.ndarray | Tensor, centroids: np.ndarray | Tensor) -> tu
     c = as_vectors(centroids, "centroids").to(x.device)
     if c.shape[1] != x.shape[1]:
         raise ValueError(f"centroids have {c.shape[1]} dimensions and features {x.shape[1]}; they must be the same")
-    check_count(len(c), len(x))
+    check_count(len(c), processes.total(len(x)))
     return x, c

@@ -6,7 +6,7 @@ One matrix product gives it for every pair: rows and centroids are augmented by 
 The product is in bfloat16, which is twice as fast as float32 on processors that have it. Its rounding error is bounded.
 A pair beyond the bound is ruled out; every other pair is a candidate, and its distance is computed anew from the
 difference x - c. So the answer is exact. It does not depend on the precision of the products, on the blocks, on the
-device, or on the number of threads and processes.
+device, or on the number of threads. Of several processes each screens the rows of its share.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,14 @@ from torch import Tensor
 
 from stages.core.compute import device, processes
 from stages.core.compute.blocks import blocks, blocks_within
-from stages.core.compute.vectors import CELLS, PAIRS, squared_distances
+from stages.core.compute.vectors import CELLS, PAIRS, group_sums, squared_distances
 
 # Augmenting columns. A number is split over three of them, since one half cannot hold it: |c|^2, then |x|^2 - t.
 EXTRA = 6
 # Products held at once: they stay in the processor's cache, and a reduction over them costs little.
 TILE, COLUMNS = 2**21, 2048
+# Bytes of the rows in low precision that are kept; where they take more, each product rounds its rows anew.
+KEPT = 2**28
 
 
 @dataclass(frozen=True)
@@ -57,26 +59,36 @@ def split(values: Float64[Tensor, " n"], dtype: torch.dtype) -> Tensor:
 
 
 class Screen:
-    """The rows x, prepared once for many products: moved so that their mean is zero, which makes products small."""
+    """The rows x, prepared once for many products: moved so that their mean is zero, which makes products small.
+
+    Of several processes each has its share of `n` rows, from row `start` on.
+    """
 
     def __init__(self, x: Float32[Tensor, "n d"], dtype: torch.dtype | None = None) -> None:
         # A GPU may add partial sums in bfloat16, and no bound is proven here for that.
         halved = x.device.type == "cpu" and device.has_bfloat16(x.device)
         self.x, self.dtype = x, dtype or (torch.bfloat16 if halved else torch.float32)
         self.rounding = 2.0**-8 if self.dtype == torch.bfloat16 else 2.0**-23
-        self.shift = x.mean(0)
-        self.rows = self.rounded(x, 1)
-        self.rows.halves[:, x.shape[1] : x.shape[1] + 3] = 1
+        self.n = processes.total(len(x))
+        self.start = processes.share(self.n).start
+        self.everyone = torch.arange(len(x), device=x.device)
+        self.shift = (group_sums(x, self.everyone, torch.zeros_like(self.everyone), 1)[0] / self.n).float()
+        d = x.shape[1]
+        self.width = -(-(d + EXTRA) // 8) * 8
+        self.kept = len(x) * self.width * self.dtype.itemsize <= KEPT
+        self.rows = self.rounded(x, 1, self.kept)
+        self.rows.halves[:, d : d + 3] = 1
 
-    def rounded(self, vectors: Float32[Tensor, "n d"], factor: int) -> Rounded:
-        """`factor` times the moved vectors; the augmenting columns are still zero."""
+    def rounded(self, vectors: Float32[Tensor, "n d"], factor: int, kept: bool = True) -> Rounded:
+        """`factor` times the moved vectors, if they are to be kept; the augmenting columns are still zero."""
         n, d = vectors.shape
-        halves = torch.zeros((n, -(-(d + EXTRA) // 8) * 8), dtype=self.dtype, device=vectors.device)
+        halves = torch.zeros((n if kept else 0, self.width), dtype=self.dtype, device=vectors.device)
         norms, lost = torch.empty((2, n), dtype=torch.float64, device=vectors.device)
         for part in blocks_within(n, d, PAIRS):
             moved = vectors[part] - self.shift
             half = moved.to(self.dtype)
-            halves[part, :d] = factor * half
+            if kept:
+                halves[part, :d] = factor * half
             norms[part] = moved.double().square_().sum(1)
             lost[part] = moved.sub_(half).double().square_().sum(1).sqrt_()
         return Rounded(halves, norms, lost)
@@ -92,7 +104,12 @@ class Screen:
     def augmented_rows(self, rows: Int64[Tensor, " row"], limits: Float64[Tensor, " row"]) -> Tensor:
         """The rows as the other side: x, three ones, |x|^2 - t in three columns."""
         d = self.x.shape[1]
-        block = self.rows.halves.index_select(0, rows)
+        if self.kept:
+            block = self.rows.halves.index_select(0, rows)
+        else:
+            block = torch.zeros((len(rows), self.width), dtype=self.dtype, device=rows.device)
+            block[:, :d] = self.x.index_select(0, rows).sub_(self.shift)
+            block[:, d : d + 3] = 1
         block[:, d + 3 : d + EXTRA] = split(self.rows.norms[rows] - limits, self.dtype)
         return block
 
@@ -103,10 +120,9 @@ class Screen:
 
         Both are as good as the screen's precision: nothing is computed anew.
         """
-        k, mine = len(centroids), processes.share(len(labels))
-        halves = self.augmented_centroids(centroids).halves
+        k, halves = len(centroids), self.augmented_centroids(centroids).halves
         seconds, found = [labels[:0]], [self.rows.norms[:0]]
-        for part in blocks_within(mine, max(k, len(halves[0])), CELLS):
+        for part in blocks_within(len(labels), max(k, self.width), CELLS):
             rows = torch.arange(part.start, part.stop, device=labels.device)
             own = squared_distances(self.x, rows, centroids, labels[rows])
             tile = self.augmented_rows(rows, own) @ halves.T
@@ -114,7 +130,7 @@ class Screen:
             least, position = tile.min(1)
             seconds.append(position)
             found.append(least.double().clamp_min(0))
-        return processes.gather(torch.cat(seconds)), processes.gather(torch.cat(found))
+        return torch.cat(seconds), torch.cat(found)
 
     def within(
         self,
@@ -127,15 +143,14 @@ class Screen:
     ) -> Survivors:
         """The centroids whose squared distance to x[rows] is at most the limit, but for the `skipped` one (or -1).
 
-        With `closest`, only those that may be the nearest of all are kept, ties among them. Each process compares a
-        part of the rows; all of them get the whole answer.
+        With `closest`, only those that may be the nearest of all are kept, ties among them.
         """
         k, d = centroids.shape
-        factors, mine = self.augmented_centroids(centroids), processes.share(len(rows))
+        factors = self.augmented_centroids(centroids)
         pairs = [torch.empty((2, 0), dtype=torch.int64, device=rows.device)]
         distances = [torch.empty(0, dtype=torch.float64, device=rows.device)]
         beyond = torch.full((len(rows),), torch.inf, dtype=torch.float64, device=rows.device)
-        for part in blocks_within(mine, max(min(k, COLUMNS), d), TILE):
+        for part in blocks_within(len(rows), max(min(k, COLUMNS), d), TILE):
             which, limit = rows[part], limits[part]
             block, error = self.augmented_rows(which, limit), self.error(which, limit, factors)
             for columns in blocks(k, COLUMNS):
@@ -150,10 +165,9 @@ class Screen:
                 beyond[part] = torch.minimum(beyond[part], least)
                 pairs.append(torch.stack([part.start + hits[inside], j[inside]]))
                 distances.append(exact[inside])
-        found = processes.gather(torch.cat(pairs, 1).T).T
+        found = torch.cat(pairs, 1)
         order = torch.argsort(found[0] * k + found[1])
-        beyond = processes.gather(beyond[mine]).clamp_min_(0)
-        return Survivors(found[0, order], found[1, order], processes.gather(torch.cat(distances))[order], beyond)
+        return Survivors(found[0, order], found[1, order], torch.cat(distances)[order], beyond.clamp_min_(0))
 
     def error(
         self, rows: Int64[Tensor, " row"], limits: Float64[Tensor, " row"], centroids: Rounded

@@ -1,4 +1,19 @@
-"""One way to cut rows into blocks."""
+"""Rows of any kind, and one way to cut them into blocks."""
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from torch import Tensor
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """An array, a tensor, or a store's reader: `row ...`, read by slices."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, rows: slice, /) -> np.ndarray | Tensor: ...
 
 
 def blocks(rows: int | slice, step: int) -> list[slice]:

@@ -5,13 +5,15 @@ from typing import Literal
 
 import numpy as np
 import scipy.linalg
+import torch
 from jaxtyping import Float
-from torch import Tensor
 
-from stages.core.compute.blocks import blocks_within
+from stages.core.compute import processes
+from stages.core.compute.blocks import Rows, blocks_within
 
 # Values that are centred at once, in float64.
 CELLS = 2**22
+
 
 Solver = Literal["blockwise", "scikit-learn"]
 
@@ -29,17 +31,18 @@ class Principal:
     shares: Float[np.ndarray, " component"]
 
 
-def largest(x: np.ndarray | Tensor) -> int:
+def largest(x: Rows) -> int:
     """How many components rows `n d` can have: centred, they span one dimension less than there are rows."""
     return min(x.shape[0] - 1, x.shape[1])
 
 
-def principal_components(x: Float[np.ndarray, "row dim"], components: int, solver: Solver = "blockwise") -> Principal:
+def principal_components(x: Rows, components: int, solver: Solver = "blockwise") -> Principal:
     """The `components` axes of largest variance, exactly; at most `largest` are allowed.
 
     `blockwise` sums in float64, never copies all rows, and computes only the axes asked for. An axis along which
-    nothing but rounding is left becomes zero, and so does its energy. `scikit-learn` is its `PCA` in the precision of
-    the rows: quicker for a few thousand of them, at the cost of a copy.
+    nothing but rounding is left becomes zero, and so does its energy. Several processes share the work; each can read
+    all rows. `scikit-learn` is its `PCA` in the precision of the rows: quicker for a few thousand of them, at the cost
+    of a copy.
 
     ValueError for another number of components.
     """
@@ -51,20 +54,42 @@ def principal_components(x: Float[np.ndarray, "row dim"], components: int, solve
     return blockwise(x, components) if solver == "blockwise" else by_scikit_learn(x, components)
 
 
-def blockwise(x: Float[np.ndarray, "row dim"], components: int) -> Principal:
+def mean_of(x: Rows) -> Float[np.ndarray, " dim"]:
+    """The mean row, summed in float64 in the order of the rows."""
+    n, d = x.shape
+    total = torch.zeros(d, dtype=torch.float64)
+
+    def add(total: torch.Tensor) -> None:
+        for part in blocks_within(processes.share(n), d, CELLS):
+            block = x[part]
+            total[:] = torch.from_numpy(np.concatenate([total.numpy()[None], block]).sum(0))
+
+    processes.in_turn(total, add)
+    return processes.from_last(total).numpy() / n
+
+
+def blockwise(x: Rows, components: int) -> Principal:
     """From the products of the dimensions or, where there are fewer rows than dimensions, from those of the rows."""
     n, d = x.shape
-    mean = x.mean(0, dtype=np.float64)
     wide = d > n
-    products = np.zeros((n, n) if wide else (d, d))
-    for part in blocks_within(d if wide else n, n if wide else d, CELLS):
+    x = x[:] if wide else x
+    mean = mean_of(x)
+
+    def products_of(part: slice) -> np.ndarray:
         block = x[:, part] - mean[part] if wide else (x[part] - mean).T
-        products += block @ block.T
+        return block @ block.T
+
+    products = np.zeros((n, n) if wide else (d, d))
+    for block in processes.dealt(blocks_within(d if wide else n, n if wide else d, CELLS), products_of):
+        products += block
+    # The first process has the sum of all, in their order.
+    products = np.frombuffer(processes.from_first(products.tobytes())).reshape(products.shape).copy()
     total, last = np.trace(products), len(products) - 1
+    squares = total / n + mean @ mean
     energies, axes = scipy.linalg.eigh(products, subset_by_index=(last - components + 1, last), overwrite_a=True)
     energies, axes = energies[::-1], axes[:, ::-1]
     # Rows come in float32, whatever their type is: what is smaller than that rounding is not variance.
-    floor = n * np.square(np.finfo(np.float32).eps) * max(np.square(x, dtype=np.float64).sum() / n, energies[0])
+    floor = n * np.square(np.finfo(np.float32).eps) * max(squares, energies[0])
     varied = energies > floor
     energies, axes = np.where(varied, energies, 0), np.where(varied, axes, 0)
     if wide:

@@ -2,10 +2,11 @@
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float, Float32, Float64, Int64
 from torch import Tensor
 
-from stages.core.compute.blocks import blocks_within
+from stages.core.compute import processes
+from stages.core.compute.blocks import blocks, blocks_within
 
 # The most distances held at once: 64 MiB of float32.
 CELLS = 2**24
@@ -15,6 +16,8 @@ LARGEST = 1e16
 PAIRS = 2**17
 # Values gathered at once to be summed.
 GATHERED = 2**21
+# Fewer dimensions of a row are slow to gather.
+COLUMNS = 32
 
 
 def as_vectors(rows: np.ndarray | Tensor, name: str = "features") -> Float32[Tensor, "n d"]:
@@ -53,13 +56,33 @@ def check_count(k: int, n: int) -> None:
 
 
 def group_sums(
-    x: Float32[Tensor, "n d"], rows: Int64[Tensor, " row"], groups: Int64[Tensor, " row"], count: int
+    x: Float[Tensor, "n d"], rows: Int64[Tensor, " row"], groups: Int64[Tensor, " row"], count: int
 ) -> Float64[Tensor, "count d"]:
-    """The sum of x[rows] over the rows of each group 0..count-1, in float64 and in the order of the rows."""
-    sums = torch.zeros((count, x.shape[1]), dtype=torch.float64, device=x.device)
-    for part in blocks_within(len(rows), x.shape[1], GATHERED):
-        sums.index_add_(0, groups[part], x.index_select(0, rows[part]).double())
-    return sums
+    """The sum of x[rows] over the rows of each group 0..count-1, in float64 and in the order of the rows.
+
+    Of several processes each has the rows of its share, and all get the sum, rounded as one process rounds it.
+    """
+    width = x.shape[1]
+    sums = torch.zeros((count, width), dtype=torch.float64, device=x.device)
+    # Several take a few dimensions at a time, so that all but the first few work at once.
+    slices = 4 * (processes.count() - 1) + 1
+    for columns in blocks(width, max(min(width, COLUMNS), -(-width // slices))):
+        total, values = sums[:, columns].contiguous(), x[:, columns]
+
+        def add(total: Tensor, values: Tensor = values) -> None:
+            for part in blocks_within(len(rows), values.shape[1], GATHERED):
+                total.index_add_(0, groups[part], values.index_select(0, rows[part]).double())
+
+        processes.in_turn(total, add)
+        sums[:, columns] = total
+    return processes.from_last(sums)
+
+
+def group_sizes(groups: Int64[Tensor, " row"], count: int) -> Int64[Tensor, " count"]:
+    """How many rows each group 0..count-1 has, in all processes together."""
+    sizes = torch.bincount(groups, minlength=count)
+    processes.add_up([sizes])
+    return sizes
 
 
 def squared_distances(

@@ -1,6 +1,7 @@
 """Random views of a batch of images, drawn per image and computed on the batch, where the model runs."""
 
 import math
+from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -9,6 +10,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from stages.core.compute import processes
 from stages.core.runner.schema import Section
 
 GREY = (0.299, 0.587, 0.114)
@@ -30,6 +32,29 @@ class Augmentation(Section):
     blur: float = Field(
         ge=0, le=1, description="probability of a Gaussian blur, sigma up to 2 % of the side, 2 px at most"
     )
+
+
+@dataclass(frozen=True)
+class ShareOfDraws:
+    """A generator that draws for a whole batch of which this process holds the images `mine`."""
+
+    generator: torch.Generator
+    batch: int
+
+    @property
+    def mine(self) -> slice:
+        return processes.share(self.batch)
+
+
+Draws = torch.Generator | ShareOfDraws
+
+
+def uniform(draws: Draws, *shape: int, dim: int = 0) -> Tensor:
+    """Numbers in 0..1, those of each image along `dim`."""
+    if isinstance(draws, torch.Generator):
+        return torch.rand(shape, generator=draws)
+    whole = (*shape[:dim], draws.batch, *shape[dim + 1 :])
+    return torch.rand(whole, generator=draws.generator).narrow(dim, draws.mine.start, shape[dim])
 
 
 def centre_crop(pixels: UInt8[Tensor, "batch y x channel"], size: int) -> Float[Tensor, "batch 3 size size"]:
@@ -68,11 +93,12 @@ def augment(
     pixels: UInt8[Tensor, "batch y x channel"],
     size: int,
     params: Augmentation,
-    generator: torch.Generator,
+    generator: Draws,
     ratio: float = 1.0,
     aspects: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, "batch 3 size size"]:
     """One random view of each image, in 0..1. The generator lives on the CPU, so every device draws the same views.
+    With a `ShareOfDraws` the images are one process's share of a batch, and get the views that they have in the batch.
 
     `ratio` is the largest of a crop's sides to each other, before it is squeezed to a square; 1: squares. `aspects` are
     widths over heights of whole images that are stored as squares, on the CPU.
@@ -87,7 +113,7 @@ def crop_and_flip(
     pixels: UInt8[Tensor, "batch y x channel"],
     size: int,
     params: Augmentation,
-    generator: torch.Generator,
+    generator: Draws,
     ratio: float = 1.0,
     aspects: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, "batch 3 size size"]:
@@ -95,7 +121,7 @@ def crop_and_flip(
     if params.smallest_crop == 1 and params.flip == 0 and params.turn == 0 and aspects is None:
         return centre_crop(pixels, size)
     batch = len(pixels)
-    area, left, top, mirror, turn = torch.rand(5, batch, generator=generator)
+    area, left, top, mirror, turn = uniform(generator, 5, batch, dim=1)
     side = (params.smallest_crop + (1 - params.smallest_crop) * area).sqrt()
     angle = (2 * turn - 1) * math.radians(params.turn)
     sign = torch.where(mirror < params.flip, -1.0, 1.0)
@@ -112,7 +138,7 @@ def crop_and_flip(
 
 
 def stretch(
-    side: Float[Tensor, " batch"], ratio: float, aspects: Float[Tensor, " batch"], generator: torch.Generator
+    side: Float[Tensor, " batch"], ratio: float, aspects: Float[Tensor, " batch"], generator: Draws
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """Width and height of crops of the area side^2, as parts of the image; nothing is drawn for a ratio of 1.
 
@@ -121,7 +147,7 @@ def stretch(
     """
     widest, strip, area = math.log(ratio), aspects.log(), 2 * side.log()
     low, high = (strip + area).clamp(-widest, widest), (strip - area).clamp(-widest, widest)
-    drawn = torch.rand(len(side), generator=generator) if ratio > 1 else torch.zeros(len(side))
+    drawn = uniform(generator, len(side)) if ratio > 1 else torch.zeros(len(side))
     root = (0.5 * (torch.lerp(low, high, drawn) - strip)).exp()
     width, height = side * root, side / root
     over = torch.maximum(width, height).clamp_min(1)
@@ -129,13 +155,13 @@ def stretch(
 
 
 def thicken(
-    images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: torch.Generator
+    images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: Draws
 ) -> Float[Tensor, "batch 3 y x"]:
     """Grey-scale dilation or erosion by up to `stroke` px: the same character in a bolder or a lighter hand.
 
     A share of a pixel blends linearly between two radii; whether light or dark grows is drawn: either may be ink.
     """
-    drawn = params.stroke * (2 * torch.rand(len(images), 1, 1, 1, generator=generator) - 1).to(images.device)
+    drawn = params.stroke * (2 * uniform(generator, len(images), 1, 1, 1) - 1).to(images.device)
     sign, left = drawn.sign(), drawn.abs()
     for _ in range(math.ceil(params.stroke)):
         padded = functional.pad(sign * images, [1] * 4, mode="replicate")
@@ -145,35 +171,33 @@ def thicken(
 
 
 def change_colours(
-    images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: torch.Generator
+    images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: Draws
 ) -> Float[Tensor, "batch 3 y x"]:
     """Brightness, contrast and saturation times 1 +- jitter, each channel times 1 +- tint, then grey by chance."""
     if not (params.jitter or params.tint or params.grey):
         return images
-    factors = 1 + params.jitter * (2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1)
+    factors = 1 + params.jitter * (2 * uniform(generator, 3, len(images), 1, 1, 1, dim=1) - 1)
     brightness, contrast, saturation = factors.to(images.device)
     weights = torch.tensor(GREY, device=images.device).view(1, 3, 1, 1)
-    channels = 1 + params.tint * (2 * torch.rand(len(images), 3, 1, 1, generator=generator) - 1)
+    channels = 1 + params.tint * (2 * uniform(generator, len(images), 3, 1, 1) - 1)
     images = images * brightness * channels.to(images.device)
     images = (images - images.mean((1, 2, 3), keepdim=True)) * contrast + images.mean((1, 2, 3), keepdim=True)
     grey = (images * weights).sum(1, keepdim=True)
-    drop = (torch.rand(len(images), 1, 1, 1, generator=generator) < params.grey).to(images.device)
+    drop = (uniform(generator, len(images), 1, 1, 1) < params.grey).to(images.device)
     saturation = torch.where(drop, 0.0, saturation)
     return (grey + (images - grey) * saturation).clamp(0, 1)
 
 
-def blur(
-    images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: torch.Generator
-) -> Float[Tensor, "batch 3 y x"]:
+def blur(images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: Draws) -> Float[Tensor, "batch 3 y x"]:
     """A separable Gaussian blur of some images, each with its own sigma.
 
     At 224 px the kernel has 23 px and sigma lies in 0.1 to 2 px, as SimCLR and all who follow it have them.
     """
     batch, side = len(images), images.shape[-1]
     radius = max(1, round(0.05 * side))
-    sigma = 0.1 + (min(0.02 * side, 2.0) - 0.1) * torch.rand(batch, 1, generator=generator).clamp_min(0)
+    sigma = 0.1 + (min(0.02 * side, 2.0) - 0.1) * uniform(generator, batch, 1).clamp_min(0)
     kernels = torch.exp(-0.5 * (torch.arange(-radius, radius + 1) / sigma).square())
-    chosen = torch.rand(batch, 1, generator=generator) < params.blur
+    chosen = uniform(generator, batch, 1) < params.blur
     identity = functional.one_hot(torch.tensor(radius), 2 * radius + 1).float()
     kernels = torch.where(chosen, kernels / kernels.sum(1, keepdim=True), identity)
     kernels = kernels.repeat_interleave(3, 0).to(images.device)

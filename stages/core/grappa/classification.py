@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from stages.core.compute import device, processes
 from stages.core.encoder.model import Model
-from stages.core.encoder.views import Augmentation, augment
+from stages.core.encoder.views import Augmentation, ShareOfDraws, augment
 from stages.core.losses.norm_softmax import norm_softmax
 from stages.core.runner.schema import Factor
 from stages.core.store import arrays
@@ -61,15 +61,15 @@ def train(
     optimizer = build_optimizer(trained, params)
 
     def read(batch: Tensor) -> Tensor:
-        return device.staged(pixels[rows[batch].numpy()], where)
+        return device.staged(pixels[rows[batch[processes.share(len(batch))]].numpy()], where)
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        # Every process draws the views of the whole batch, and takes its share of them through the model.
-        mine = processes.share(len(batch.rows))
+        # Every process draws the views of the whole batch, and reads and takes through the model its share of them.
+        mine, drawn = processes.share(len(batch.rows)), ShareOfDraws(generator, len(batch.rows))
         images = batch.content.to(where, non_blocking=True)
-        views = augment(images, model.config.size, params.augmentation, generator)
+        views = augment(images, model.config.size, params.augmentation, drawn)
         with device.autocast(where, params.precision):
-            tokens = model.features(views[mine])
+            tokens = model.features(views)
         targets = labels[batch.rows][mine].to(where)
         loss, accuracy = norm_softmax(tokens, trained["classifier"][0], targets, params.gamma)
         part = len(tokens) / len(batch.rows)

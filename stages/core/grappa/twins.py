@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from stages.core.compute import device, processes
 from stages.core.encoder.extract import embed
 from stages.core.encoder.model import Model
-from stages.core.encoder.views import Augmentation, augment
+from stages.core.encoder.views import Augmentation, ShareOfDraws, augment
 from stages.core.losses.barlow_twins import barlow_twins
 from stages.core.retrieval.neighbours import nearest
 from stages.core.runner.schema import MOST_BATCH, Count, Decay, Epochs, Factor, Rate, Section, Warmup, Weight, Width
@@ -93,7 +93,7 @@ def learn(
     trained: nn.Module,
     encode: Callable[[Tensor], Tensor],
     read: Callable[[Tensor], Tensor],
-    views: Callable[[Tensor, bool, torch.Generator], Tensor],
+    views: Callable[[Tensor, bool, ShareOfDraws], Tensor],
     count: int,
     neighbours: Callable[[int], Tensor] | None,
     params: TwinSettings,
@@ -110,16 +110,16 @@ def learn(
     def prepare(epoch: int) -> Read:
         nonlocal table
         table = None if neighbours is None else neighbours(epoch)
-        return read
+        return lambda batch: read(batch[processes.share(len(batch))])
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+        # Every process draws for the whole batch, and reads and takes through the model its share of the pairs.
+        mine, drawn = processes.share(len(batch.rows)), ShareOfDraws(generator, len(batch.rows))
         first = second = batch.content
         if table is not None:
             choice = torch.randint(table.shape[1], (len(batch.rows), 1), generator=generator)
-            second = read(table[batch.rows].gather(1, choice).squeeze(1))
-        # Every process draws the views of the whole batch, and takes its share of them through the model.
-        mine = processes.share(len(batch.rows))
-        inputs = torch.cat([views(first, False, generator)[mine], views(second, True, generator)[mine]])
+            second = read(table[batch.rows[mine]].gather(1, choice[mine]).squeeze(1))
+        inputs = torch.cat([views(first, False, drawn), views(second, True, drawn)])
         features = encode(inputs)
         # Each half goes through the projector alone: its batch norm must not see both members of a pair at once.
         first, second = (trained["projector"](whole(half)) for half in features.float().chunk(2))
@@ -160,10 +160,10 @@ def train(
     def read(batch: Tensor) -> Tensor:
         return device.staged(pixels[rows[batch.numpy()]], where)
 
-    def views(stored: Tensor, is_second: bool, generator: torch.Generator) -> Tensor:
+    def views(stored: Tensor, is_second: bool, drawn: ShareOfDraws) -> Tensor:
         images = stored.to(where, non_blocking=True)
         changed = is_second or params.augmented == "both"
-        return augment(images, model.config.size, params.augmentation if changed else plain, generator)
+        return augment(images, model.config.size, params.augmentation if changed else plain, drawn)
 
     def encode(inputs: Tensor) -> Tensor:
         with device.autocast(where, params.precision):

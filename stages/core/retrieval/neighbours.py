@@ -1,6 +1,6 @@
 """Exact nearest neighbours through faiss, in blocks of the gallery, which may be larger than memory."""
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import faiss
 import numpy as np
@@ -8,22 +8,12 @@ from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from stages.core.compute import processes
-from stages.core.compute.blocks import blocks
+from stages.core.compute.blocks import Rows, blocks
 from stages.core.compute.vectors import unit_rows
 
 ROWS = 65536
 
 Metric = Literal["inner_product", "cosine", "l2"]
-
-
-@runtime_checkable
-class Rows(Protocol):
-    """An array, a tensor, or a store's reader: `image dim`, read by slices."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, rows: slice, /) -> np.ndarray | Tensor: ...
 
 
 def read(rows: Rows, start: int, stop: int, metric: Metric, name: str) -> Float32[np.ndarray, "row dim"]:

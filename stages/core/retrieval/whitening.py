@@ -12,6 +12,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from stages.core.compute import principal
+from stages.core.compute.blocks import Rows
 from stages.core.compute.vectors import as_vectors, unit_rows
 
 log = logging.getLogger(__name__)
@@ -37,28 +38,33 @@ class Whitening:
         return (-self.mean.astype(np.float64) @ self.projection).astype(np.float32)
 
 
-def largest(features: np.ndarray | Tensor) -> int:
+def checked(features: Rows) -> Rows:
+    """The features as float32 rows; a store's are read, and then checked, by whoever takes them."""
+    return as_vectors(features).cpu().numpy() if isinstance(features, np.ndarray | Tensor) else features
+
+
+def largest(features: Rows) -> int:
     """The most dimensions to which features can be whitened; 0 where they are all equal, up to rounding."""
-    x = as_vectors(features).cpu().numpy()
+    x = checked(features)
     most = principal.largest(x)
     return most if most > 0 and principal.principal_components(x, 1).energies[0] > 0 else 0
 
 
-def fit(features: np.ndarray | Tensor, dim: int, kind: Kind = "full") -> Whitening:
+def fit(features: Rows, dim: int, kind: Kind = "full") -> Whitening:
     """The whitening onto the `dim` axes of largest variance; the full one as scikit-learn's `PCA(whiten=True)`.
 
     Axes without variance (fewer independent features than `dim`) give zeros instead of amplified rounding, and a
     warning. ValueError for NaN, for a dim beyond `principal.largest`, and for features that are all equal.
     """
-    x = as_vectors(features).cpu().numpy()
+    x = checked(features)
     found = principal.principal_components(x, dim)
     varied = found.energies > 0
     if not varied.any():
-        raise ValueError(f"all {len(x)} features are equal; whitening needs features that vary: fit on others")
+        raise ValueError(f"all {x.shape[0]} features are equal; whitening needs features that vary: fit on others")
     if not varied.all():
         span = varied.sum()
-        log.warning("whitening: the %d features span %d of %d dimensions; the others are zero", len(x), span, dim)
-    scales = ((len(x) - 1) / np.where(varied, found.energies, np.inf)) ** POWERS[kind]
+        log.warning("whitening: the %d features span %d of %d dimensions; the others are zero", x.shape[0], span, dim)
+    scales = ((x.shape[0] - 1) / np.where(varied, found.energies, np.inf)) ** POWERS[kind]
     return Whitening(found.mean.astype(np.float32), (found.axes * scales).astype(np.float32))
 
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 from pydantic import TypeAdapter, ValidationError
 
 from stages.core.compute import processes
-from stages.core.runner import compose, document, lists, merging, schema, words
+from stages.core.runner import agreement, compose, document, lists, merging, schema, words
 from stages.core.runner.lists import Lists
 from stages.core.runner.schema import Section
 from stages.core.store.writing import writing
@@ -210,7 +210,13 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
         for name, key in borrowed.items():
             section, _, own = key.partition(".")
             offered[name] = TypeAdapter(wanted[name].annotation).validate_python(values[section][own])
-        items = [value for value in arguments.values() if isinstance(value, str)]
+        named = {name: value for name, value in arguments.items() if isinstance(value, str)}
+        items = list(named.values())
+        agreement.require(
+            stage,
+            named | {name: value for name, value in offered.items() if name in wanted},
+            {name: value for name, value in arguments.items() if isinstance(value, Path) and name != "output"},
+        )
         log.info("%s: from %s", "@".join([stage, *items[:1]]), ", ".join(map(str, list_inputs(arguments))))
         with writing("what was finished before is kept"):
             result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})

@@ -13,33 +13,26 @@ from stages.core.store.writing import writing
 
 
 @contextmanager
-def folder(output: Path, shared: bool = False) -> Iterator[Path]:
+def folder(output: Path) -> Iterator[Path]:
     """A fresh folder beside `output` that takes its place when the block ends well, and is removed when it does not.
 
     It gets a list of its files' checksums, which whoever reads them compares.
     A process that is killed leaves `<output>.partial`, which DVC ignores (.dvcignore) and the next run removes.
-    Of several processes the first one writes; what the others write is dropped, unless the folder is `shared`.
+    Of several processes the first one writes; what the others write is dropped.
     """
-    if processes.rank() and not shared:
+    if processes.rank():
         with tempfile.TemporaryDirectory() as dropped:
             yield Path(dropped)
         return
     partial = output.with_name(output.name + ".partial")
-    if processes.rank() == 0:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
     try:
         with writing(f"nothing was left at {output}"):
-            if shared:
-                processes.wait()
             yield partial
-            if shared:
-                processes.wait()
-            if processes.rank() == 0:
-                sums.write(partial)
+            sums.write(partial)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    if processes.rank() == 0:
-        shutil.rmtree(output, ignore_errors=True)
-        os.replace(partial, output)
+    shutil.rmtree(output, ignore_errors=True)
+    os.replace(partial, output)

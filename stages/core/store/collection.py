@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages.core.store import arrays
+from stages.core.store.mapped_rows import Chosen
 from stages.core.store.reading import reading, remedy_for
 
 TABLE = pa.schema(
@@ -82,3 +83,8 @@ def open_pixels(images: Path, tasks: list[str]) -> arrays.Reader:
 def open_features(features: Path, tasks: list[str]) -> arrays.Reader:
     """The encoder's features of all tasks, rows as in `read_tables`."""
     return arrays.concatenate([arrays.open(features / task / "features.zarr") for task in tasks])
+
+
+def open_train_features(features: Path, tasks: list[str], collection: Collection) -> Chosen:
+    """The encoder's features of the training images, in float32; nothing is read yet."""
+    return Chosen(open_features(features, tasks), collection.train)

@@ -38,6 +38,19 @@ class Reader:
         return out
 
 
+class Chosen:
+    """Some rows of stored ones, in float32, read when they are asked for: `chosen[part]` copies those of a slice."""
+
+    def __init__(self, reader: Reader, rows: np.ndarray) -> None:
+        self.reader, self.rows, self.shape = reader, rows, (len(rows), *reader.shape[1:])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        return self.reader[self.rows[part]].astype(np.float32, copy=False)
+
+
 def map_shard(
     file: Path, rows: int, row_shape: tuple[int, ...], dtype: np.dtype, chunk_rows: int, chunks: int
 ) -> np.ndarray:

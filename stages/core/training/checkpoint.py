@@ -12,6 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -78,6 +79,15 @@ def read(file: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, metadata
 
 
+def read_for_all(file: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """`read` by the first of several processes, which hands it to the others: the file lies on its machine."""
+    if processes.count() == 1:
+        return read(file, remedy)
+    tensors, metadata = read(file, remedy) if processes.rank() == 0 else ({}, {})
+    content = processes.from_first(safetensors.torch.save(tensors))
+    return safetensors.torch.load(content), json.loads(processes.from_first(json.dumps(metadata).encode()))
+
+
 def save_best(folder: Path, module: nn.Module) -> None:
     """Keeps the module as it is now, beside the checkpoint, in place of what was best before."""
     replace(folder / "best.safetensors", settled(module.state_dict()), {})
@@ -85,7 +95,7 @@ def save_best(folder: Path, module: nn.Module) -> None:
 
 def load_best(folder: Path, module: nn.Module) -> None:
     """Brings the module back to what `save_best` kept last."""
-    tensors, _ = read(folder / "best.safetensors", f"delete {folder} to start this stage again")
+    tensors, _ = read_for_all(folder / "best.safetensors", f"delete {folder} to start this stage again")
     module.load_state_dict(tensors)
 
 
@@ -102,11 +112,11 @@ def resume(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) ->
     ValueError names the checkpoint if it was damaged.
     """
     file = folder / "checkpoint.safetensors"
-    if not file.exists():
+    if not processes.from_first(bytes([file.exists()]))[0]:
         return []
     remedy = f"delete {folder} to start this stage again"
-    tensors, metadata = read(file, remedy)
-    with reading(file, remedy):
+    tensors, metadata = read_for_all(file, remedy)
+    with reading(str(file), remedy):
         history = json.loads(metadata["history"])
         module.load_state_dict({n.removeprefix("module."): t for n, t in tensors.items() if n.startswith("module.")})
         load_optimizer(optimizer, {n: t for n, t in tensors.items() if n.startswith("optimizer.")})

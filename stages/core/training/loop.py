@@ -143,9 +143,7 @@ def fit(
             checkpoint.save(folder, trained, optimizer, history)
         log.info("%s", course.line(epoch, values=values_of(history[-1])))
     if watch is not None:
-        processes.wait()
         checkpoint.load_best(folder, trained)
-        processes.wait()  # who is done first clears the folder
     return history
 
 

@@ -63,7 +63,7 @@ def test_best_splits__gain_what_the_inertia_falls_by():
     labels = np.repeat([0, 1], 20)
     means = np.stack([points[labels == j].mean(0) for j in (0, 1)])
     sizes = torch.tensor([20, 20])
-    halves, gains = best_splits(as_vectors(points), torch.from_numpy(labels), as_vectors(means), sizes, 0)
+    halves, gains = best_splits(Screen(as_vectors(points)), torch.from_numpy(labels), as_vectors(means), sizes, 0)
     for j in (0, 1):
         split = np.where(labels == j, 2 + halves.numpy(), labels)
         assert gains[j].item() == pytest.approx(inertia(points, labels) - inertia(points, split), rel=1e-4)

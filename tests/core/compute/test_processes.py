@@ -39,6 +39,85 @@ def test_gather__of_one_process_is_the_part_itself():
     assert part.tolist() == [0, 1, 2]
 
 
+def test_exchanges__of_one_process_are_its_own_values():
+    x, rows = torch.randn(4, 2), torch.tensor([2, 0, 2])
+    assert torch.equal(processes.take(x, rows, 4), x[rows])
+    assert processes.total(7) == 7 and processes.from_first(b"ab") == b"ab" and processes.told("name", "x") == ["x"]
+    state = torch.zeros(2)
+    processes.in_turn(state, lambda state: state.add_(1))
+    assert processes.from_last(state).tolist() == [1, 1]
+    assert [array.tolist() for array in processes.dealt([1, 2], lambda item: np.full(item, item))] == [[1], [2, 2]]
+
+
+EXCHANGES = """
+import sys
+from pathlib import Path
+import numpy as np
+import torch
+from stages.core.compute import processes
+from stages.core.compute.principal import principal_components
+from stages.core.compute.vectors import group_sizes, group_sums
+
+n = 37
+x = torch.from_numpy(np.random.default_rng(0).normal(size=(n, 70)).astype(np.float32))
+groups = torch.arange(n) % 5
+rows = torch.tensor([36, 0, 17, 17, 3])
+mine = processes.share(n)
+here = x[mine]
+sums = group_sums(here, torch.arange(len(here)), groups[mine], 5)
+dealt = processes.dealt(range(7), lambda item: np.full((item, 2), item, np.int16))
+parts = {
+    "take": processes.take(here, rows, n).numpy(),
+    "sums": sums.numpy(),
+    "sizes": group_sizes(groups[mine], 5).numpy(),
+    "total": np.array(processes.total(len(here))),
+    "first": np.frombuffer(processes.from_first(bytes([processes.rank()] * 3)), np.uint8),
+    "axes": principal_components(x.numpy()[:, :20], 3).axes,
+}
+told = processes.told("who", str(processes.rank()))
+assert told == [str(rank) for rank in range(processes.count())]
+found = [array for array in dealt]
+if processes.rank() == 0:
+    parts["dealt"] = np.concatenate(found)
+    assert [len(array) for array in found] == list(range(7))
+else:
+    assert not found
+np.savez(Path(sys.argv[1]) / f"{processes.count()}-{processes.rank()}", **parts)
+"""
+
+
+@pytest.mark.slow
+def test_exchanges__three_processes_have_the_bytes_of_one(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(EXCHANGES)
+    for count in (1, 3):
+        torchrun(count, program, tmp_path)
+    one, *three = (np.load(tmp_path / f"{name}.npz", allow_pickle=False) for name in ("1-0", "3-0", "3-1", "3-2"))
+    assert one["total"] == 37
+    for found in three:
+        for name in found.files:
+            assert found[name].tobytes() == one[name].tobytes() and found[name].dtype == one[name].dtype, name
+
+
+def test_missing__names_those_who_did_not_come(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setattr(processes, "store", torch.distributed.HashStore())
+    assert processes.missing("here", 0.1) == [1, 2]
+    processes.store.set("here/2", "node-b")
+    assert processes.missing("here", 0.1) == [1]
+    assert processes.named([1, 2]) == "ranks 1, 2 (on node-b)" and processes.named([1]) == "rank 1"
+
+
+def test_together__says_who_was_lost(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(processes, "store", torch.distributed.HashStore())
+    monkeypatch.setattr(processes, "join", lambda: None)
+    monkeypatch.setattr(processes, "LAST_WORDS", 0.1)
+    with pytest.raises(ConnectionError, match=r"^rank 1 of 2 was lost.*\(Connection closed\); start again"):  # noqa: SIM117
+        with processes.together():
+            raise RuntimeError("[/a/pair.cc:5] Connection closed. Look elsewhere.\nframe 1")
+
+
 @pytest.mark.slow
 def test_stages__two_processes_give_the_results_of_one(tmp_path, monkeypatch):
     images = write_images(tmp_path / "images", classes=8, per_class=80)

@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 import torch
 
+from stages.core.compute import processes
 from stages.core.encoder.views import (
     Augmentation,
+    ShareOfDraws,
     augment,
     blur,
     centre_crop,
@@ -207,3 +209,18 @@ def test_blur__never_leaves_images_as_they_are(pixels):
 def test_centre_crop__says_what_to_set_when_the_store_is_too_small(pixels):
     with pytest.raises(ValueError, match=r"stored at 20 px, the encoder wants 24: set images.side"):
         centre_crop(pixels, 24)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_augment__a_share_of_a_batch_has_the_views_that_it_has_in_the_batch(monkeypatch, world):
+    pixels, whole = torch.randint(0, 256, (7, 24, 24, 3), dtype=torch.uint8), draw(2)
+    chosen = params(smallest_crop=0.4, turn=20.0, flip=0.5, stroke=1.5, jitter=0.3, tint=0.2, grey=0.5, blur=0.5)
+    expected = augment(pixels, 16, chosen, whole, ratio=4 / 3)
+    monkeypatch.setenv("WORLD_SIZE", str(world))
+    views = []
+    for rank in range(world):
+        monkeypatch.setenv("RANK", str(rank))
+        alone = draw(2)
+        views.append(augment(pixels[processes.share(7)], 16, chosen, ShareOfDraws(alone, 7), ratio=4 / 3))
+        assert torch.equal(alone.get_state(), whole.get_state())  # what is drawn next is the same, too
+    torch.testing.assert_close(torch.cat(views), expected)

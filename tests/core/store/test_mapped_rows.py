@@ -18,3 +18,13 @@ def test_getitem__large_rows_are_gathered_like_small_ones(tmp_path, monkeypatch)
     rows = np.random.default_rng(1).integers(0, 23, 40)
     assert images[0].nbytes > mapped_rows.LARGE_ROW and len(reader.shards) == 5
     np.testing.assert_array_equal(reader[rows], images[rows])
+
+
+def test_chosen__gives_some_rows_in_float32(tmp_path):
+    features = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float16)
+    arrays.write(tmp_path / "features.zarr", features)
+    rows = np.arange(3, 290, 2)
+    chosen = mapped_rows.Chosen(arrays.open(tmp_path / "features.zarr"), rows)
+    assert chosen.shape == (144, 4) and len(chosen) == 144 and chosen[5:9].dtype == np.float32
+    np.testing.assert_array_equal(chosen[5:9], features[rows[5:9]].astype(np.float32))
+    np.testing.assert_array_equal(chosen[:], features[rows])
