@@ -18,12 +18,12 @@ Metric = Literal["inner_product", "cosine", "l2"]
 
 @runtime_checkable
 class Rows(Protocol):
-    """An array, a tensor, or a store's reader: `image dim`, read by slices."""
+    """An array, a tensor, or a store's reader: `image dim`, read by slices (and, for an index, by row numbers)."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def __getitem__(self, rows: slice, /) -> np.ndarray | Tensor: ...
+    def __getitem__(self, rows: slice | np.ndarray, /) -> np.ndarray | Tensor: ...
 
 
 def read(rows: Rows, start: int, stop: int, metric: Metric, name: str) -> Float32[np.ndarray, "row dim"]:
@@ -105,6 +105,14 @@ def nearest(
         costs, indices = np.take_along_axis(costs, order, 1), np.take_along_axis(indices, order, 1)
     costs, indices = processes.gather_array(costs), processes.gather_array(indices)
     return costs if metric == "l2" else -costs, indices
+
+
+def without_self(
+    found: Int64[np.ndarray, "query more"], own: Int64[np.ndarray, " query"], k: int
+) -> Int64[np.ndarray, "query rank"]:
+    """The first k of k + 1 indices without the query's own, or where that is not among them without the last."""
+    order = np.argsort(found == own[:, None], axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(found, order, 1)
 
 
 def check(queries: Rows, gallery: Rows, k: int, metric: Metric, exclude_self: bool, rows: int) -> None:
