@@ -1,12 +1,13 @@
 """The nearest others of every row, by an index that compares a part of all pairs and says how much it misses.
 
-An inverted file (`ivf`) puts rows into cells, and compares a row with those of the nearest cells; a graph (`hnsw`) walks
-from row to row. Both are faiss's and keep rows in half precision. How many cells are looked into, or how wide the walk
-is, follows from what was asked for: the least with which drawn rows, compared with all rows as well, have the recall.
+An inverted file (`ivf`) puts rows into cells, and compares a row with those of the nearest cells; a graph (`hnsw`) is
+walked from row to row. Both are faiss's and keep rows in half precision. How many cells are looked into, or how wide
+the walk is, follows from the recall that is wanted: the least that reaches it on drawn rows, held against all rows.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -42,6 +43,8 @@ TRAINED = 39
 ROUNDS = 10
 # Links of a row in the graph, and rows that are looked at to find them.
 LINKS, BUILT = 32, 80
+# How wide a walk among the centres of cells is.
+WALK = 64
 # Two standard errors: the recall of all rows is rarely lower than that of the sample less so much.
 MARGIN = 2
 # Cosines as near as this are equal but for rounding.
@@ -52,8 +55,8 @@ ROUNDING = 1e-6
 class Graph:
     """Neighbours `row rank`, nearest first; how they were found.
 
-    `recall`: the share of the exact neighbours that were found for `asked` drawn rows, and its standard `error`.
-    `effort`: cells looked into (ivf), or the width of the walk where that is more than k (hnsw). All rows are asked, and the recall is 1, if exact.
+    `recall`: the share of the exact neighbours that were found for `asked` drawn rows, and its standard `error`; 1 if
+    exact. `effort`: cells looked into (ivf), or the width of the walk where that is more than k (hnsw).
     """
 
     neighbours: Int64[np.ndarray, "row rank"]
@@ -117,12 +120,12 @@ class Ivf:
     def __init__(self, rows: Rows, metric: Metric) -> None:
         (n, dim), count = rows.shape, cells(rows.shape[0])
         self.rows, self.metric, self.most = rows, metric, count
+        drawn = np.sort(np.random.default_rng(0).choice(n, min(n, TRAINED * count), replace=False))
+        centres = trained_centres(pick(rows, drawn, metric), count)
         self.index = faiss.IndexIVFScalarQuantizer(
-            faiss.IndexFlatIP(dim), dim, count, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False
+            centres, dim, count, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False
         )
-        self.index.cp.niter, self.index.cp.min_points_per_centroid = ROUNDS, 1
-        drawn = np.random.default_rng(0).choice(n, min(n, TRAINED * count), replace=False)
-        self.index.train(pick(rows, np.sort(drawn), metric))
+        self.index.train(pick(rows, drawn[:1], metric))
         self.index = on_gpu(self.index)
         for part in blocks(n, ROWS):
             self.index.add(read(rows, part.start, part.stop, metric, "features"))
@@ -150,13 +153,9 @@ class Hnsw:
         self.index = faiss.IndexHNSWSQ(dim, faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT)
         self.index.hnsw.efConstruction = BUILT
         self.index.train(read(rows, 0, 1, metric, "features"))
-        threads = faiss.omp_get_max_threads()
-        faiss.omp_set_num_threads(1)
-        try:
+        with one_thread():
             for part in blocks(n, ROWS):
                 self.index.add(read(rows, part.start, part.stop, metric, "features"))
-        finally:
-            faiss.omp_set_num_threads(threads)
 
     def search(self, queries: Float32[np.ndarray, "query dim"], k: int, effort: int) -> Int64[np.ndarray, "query rank"]:
         """The k best rows of each query, -1 where the walk met fewer."""
@@ -186,6 +185,35 @@ def others_of(
             f"the index finds fewer than {k} neighbours of row {own[short[0]]}: set index to exact or ask for fewer"
         )
     return without_self(found, own, k)
+
+
+def trained_centres(vectors: Float32[np.ndarray, "row dim"], count: int) -> faiss.Index:
+    """The centres of so many cells, found by a few rounds of k-means, behind an index of their own.
+
+    That is a graph: to compare every row with all centres would take longer than all the rest. A GPU compares them all.
+    """
+    dim = vectors.shape[1]
+    flat, clustering = faiss.IndexFlatIP(dim), faiss.Clustering(dim, count)
+    clustering.niter, clustering.min_points_per_centroid, clustering.spherical = ROUNDS, 1, True
+    clustering.train(vectors, flat)
+    if faiss.get_num_gpus():
+        return flat
+    graph = faiss.IndexHNSWFlat(dim, LINKS, faiss.METRIC_INNER_PRODUCT)
+    graph.hnsw.efConstruction, graph.hnsw.efSearch = BUILT, WALK
+    with one_thread():
+        graph.add(flat.reconstruct_n(0, count))
+    return graph
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """faiss works in one thread inside: several would link a graph's rows in an order that chance decides."""
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)
 
 
 def on_gpu(index: faiss.Index) -> faiss.Index:
@@ -243,3 +271,31 @@ def least_effort(suffices: Callable[[int], bool], most: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if suffices(middle) else (middle, high)
     return high
+
+
+class Centres:
+    """Centroids of clusters in cells: finds the nearest of many for each vector, nearly always.
+
+    `recall`: the share of the `asked` vectors that get their nearest one, or one as near.
+    """
+
+    def __init__(
+        self, centroids: Float32[np.ndarray, "k dim"], asked: Float32[np.ndarray, "query dim"], recall: float
+    ) -> None:
+        dim, most = centroids.shape[1], min(len(centroids), cells(len(centroids)))
+        self.index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dim), dim, most, faiss.METRIC_L2)
+        self.index.cp.niter, self.index.cp.min_points_per_centroid = ROUNDS, 1
+        self.index.train(centroids)
+        self.index.add(centroids)
+        last = nearest(asked, centroids, 1, metric="l2")[0][:, 0] + ROUNDING
+
+        def measure(effort: int) -> float:
+            self.index.nprobe = effort
+            return float((self.index.search(asked, 1)[0][:, 0] <= last).mean())
+
+        self.index.nprobe = least_effort(lambda effort: measure(effort) >= recall, most)
+        self.recall = measure(self.index.nprobe)
+
+    def near(self, vectors: Float32[np.ndarray, "row dim"]) -> Int64[np.ndarray, " row"]:
+        """The number of a centroid for each vector."""
+        return self.index.search(vectors, 1)[1][:, 0]

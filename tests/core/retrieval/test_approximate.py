@@ -7,6 +7,7 @@ import pytest
 
 from stages.core.retrieval import approximate
 from stages.core.retrieval.approximate import (
+    Centres,
     Hnsw,
     Ivf,
     choose,
@@ -154,7 +155,13 @@ def test_on_gpu__takes_the_index_where_faiss_knows_one(monkeypatch):
     assert on_gpu(index) is index
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
     monkeypatch.setattr(approximate.device, "best", lambda: SimpleNamespace(index=1))
-    monkeypatch.setattr(
-        faiss, "index_cpu_to_gpus_list", lambda index, gpus: moved.append(gpus) or there, raising=False
-    )
+    monkeypatch.setattr(faiss, "index_cpu_to_gpus_list", lambda index, gpus: moved.append(gpus) or there, raising=False)
     assert on_gpu(index) is there and moved == [[1]]
+
+
+def test_centres__give_most_vectors_the_nearest():
+    centroids, x = draw(1_200), draw(3_000, seed=1)
+    found = Centres(centroids, x[:500], 0.99)
+    nearest = np.array([((centroids - row) ** 2).sum(1).argmin() for row in x])
+    assert found.recall >= 0.99 and (found.near(x) == nearest).mean() >= 0.97
+    assert found.index.nprobe < found.index.nlist
