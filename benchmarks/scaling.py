@@ -3,7 +3,7 @@
     python -m benchmarks.scaling [--images 100000000] [--tasks 128] [--flops 200e12]
 
 A worker is 32 cores like the one that this runs on; every rate is measured here on one core, and cores are assumed to
-add up. Products may be given to an accelerator of `--flops`, which is then an assumption, and said to be one. Workers
+add up. A second table gives products to an accelerator of `--flops` in each worker, which is an assumption. Workers
 share one cache, so that nothing is pulled: a rank reads its own rows over a network of 10 Gbit/s while it computes.
 `images` and `features` are items, handed out whole; inside every other stage all workers are ranks of one run. What the
 ranks do alike (serial), what they send each other, and what is hashed by one of them does not get shorter.
@@ -146,17 +146,11 @@ def seconds_of(cost: Cost, workers: int, md5: float) -> float:
     return START + work + cost.serial + sends + cost.makes * md5
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=float, default=1e8)
-    parser.add_argument("--tasks", type=int, default=128)
-    parser.add_argument("--flops", type=float, help="of an accelerator in each worker; assumed, not measured")
-    parser.add_argument("--effort", type=int, default=16, help="cells of the graph that are looked into")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    claim, rates = {"claim": f"{arguments.images:,.0f} images, computed"}, measure()
-    print(json.dumps(claim | {"measured on one core": rates, "assumed flops": arguments.flops}))
-    graph = main_path(arguments.images, arguments.tasks, rates, arguments.flops, arguments.effort)
+def show(arguments: argparse.Namespace, rates: dict[str, float], flops: float | None) -> None:
+    """Prints the hours of every stage and of all, for each number of workers."""
+    products = f"{CORES} cores" if flops is None else f"{flops / 1e12:g} Tflop/s, assumed"
+    claim = {"claim": f"{arguments.images:,.0f} images, computed", "products": products}
+    graph = main_path(arguments.images, arguments.tasks, rates, flops, arguments.effort)
     totals = dict.fromkeys(WORKERS, 0.0)
     for stage, cost in graph.items():
         hours = {workers: seconds_of(cost, workers, rates["md5_byte_s"]) / 3600 for workers in WORKERS}
@@ -164,8 +158,22 @@ if __name__ == "__main__":
         made = cost.makes * max(1, cost.items) / 1e9
         print(
             json.dumps(
-                claim | {"stage": stage, "makes_gb": round(made, 1)} | {k: round(v, 2) for k, v in hours.items()}
+                claim | {"stage": stage, "makes_gb": round(made, 1)} | {str(k): round(v, 2) for k, v in hours.items()}
             )
         )
     for workers, total in totals.items():
         print(json.dumps(claim | {"workers": workers, "hours": round(total, 1), "faster": round(totals[1] / total, 1)}))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=float, default=1e8)
+    parser.add_argument("--tasks", type=int, default=128)
+    parser.add_argument("--flops", type=float, default=200e12, help="of an accelerator; assumed, not measured")
+    parser.add_argument("--effort", type=int, default=16, help="cells of the graph that are looked into")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    rates = measure()
+    print(json.dumps({"measured on one core": rates}), flush=True)
+    for flops in (None, arguments.flops):
+        show(arguments, rates, flops)

@@ -55,6 +55,12 @@ def main(images: Path, encoder: Path, output: Path) -> None:
         params=knn_graph.Params(neighbours=4, index="auto", recall=0.95),
         lists=lists(),
     )
+    few = output / "sampled"
+    run(seeds, *found, few / "seeds", params=SEEDS.model_copy(update={"sample": 200}), lists=lists(), seed=0)
+    params = pseudo_labels.Params(max_iterations=50, exchanges=0)
+    run(pseudo_labels, *found, few / "seeds", few / "k8", granularity="k8", params=params, lists=lists())
+    indexed = knn_graph.Params(neighbours=4, index="ivf", recall=0.9)
+    run(knn_graph, *found, output / "indexed", params=indexed, lists=lists())
     given = {"params": TRAINING, "settings": criterion(), "reference": reference(), "lists": lists(), "seed": 0}
     for name in ("k4", "k8"):
         labels, target = output / "pseudo_labels" / name, output / "adaptor" / name

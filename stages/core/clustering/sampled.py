@@ -129,15 +129,14 @@ def assign(
     nearest centroid of each vector. Held are a block, the sums, and two numbers for each row.
     """
     mine, centres = processes.share(n), torch.from_numpy(centroids)
-    labels, costs, sums = np.empty(mine.stop - mine.start, np.int64), np.empty(mine.stop - mine.start), None
+    labels, costs = np.empty(mine.stop - mine.start, np.int64), np.empty(mine.stop - mine.start)
+    sums = torch.zeros((len(centroids), read(slice(0, 1))[0].shape[1]), dtype=torch.float64)
     for part in blocks(mine, rows):
         known, vectors = (as_vectors(values) for values in read(part))
         found = torch.from_numpy(near(vectors.numpy()))
         own = slice(part.start - mine.start, part.stop - mine.start)
         everyone = torch.arange(len(found))
         labels[own], costs[own] = found.numpy(), squared_distances(vectors, everyone, centres, found).numpy()
-        if sums is None:
-            sums = torch.zeros((len(centroids), known.shape[1]), dtype=torch.float64)
         sums += group_sums(known, everyone, found, len(centroids))
     processes.add_up([sums])
     return Assigned(processes.gather_array(labels), processes.gather_array(costs), sums.numpy())
