@@ -1,126 +1,179 @@
-"""What 100 million images would take: the main path scheduled on 1, 4 and 16 workers, by calculation.
+"""What 100 million images would take: the main path on 1, 4, 16 and 64 workers, by calculation from measured rates.
 
-    python -m benchmarks.scaling [--images 100000000] [--tasks 100]
+    python -m benchmarks.scaling [--images 100000000] [--tasks 128] [--flops 200e12]
 
-Two rates are measured here (MD5, and decoding a photograph); those of accelerators and network are assumptions, printed
-in the first row. A stage costs: pull its inputs, compute, hash its outputs (dvc does so alone, under its lock), push.
+A worker is 32 cores like the one that this runs on; every rate is measured here on one core, and cores are assumed to
+add up. A second table gives products to an accelerator of `--flops` in each worker, which is an assumption. Workers
+share one cache, so that nothing is pulled: a rank reads its own rows over a network of 10 Gbit/s while it computes.
+`images` and `features` are items, handed out whole; inside every other stage all workers are ranks of one run. What the
+ranks do alike (serial), what they send each other, and what is hashed by one of them does not get shorter.
 """
 
 import argparse
 import hashlib
-import heapq
 import io
 import json
+import math
+import time
 from collections.abc import Callable
-from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 import numpy as np
+import timm
+import torch
 from PIL import Image
 
-from benchmarks.measure import seconds
+from benchmarks.mixture import hierarchical_mixture
+from stages.core.clustering.sampled import COARSE
+from stages.core.compute import device
+from stages.core.retrieval import approximate
+from stages.core.retrieval.neighbours import search
 
-SIDE, DIM, KS, EPOCHS, LLOYD = 224, 384, (1024, 4096, 16384, 65536), 1, 20
-PIXELS, FEATURE = SIDE * SIDE * 3, DIM * 2
-"""Bytes of a stored image (uint8) and of its feature (float16)."""
+SIDE, DIM, KS, SAMPLE, EPOCHS = 224, 384, (1024, 4096, 16384, 65536), 4_000_000, 1
+# Passes of all rows against all centroids that Lloyd takes, at most what benchmarks/README.md found for the eight k.
+PASSES = 11
 FORWARD = 4.6e9
 """Floating-point operations of ViT-S/16 on one image; training costs three times that."""
-ASSUMED = {"cores": 32, "gpu_flops": 200e12, "network_bytes_s": 1.25e9}
-"""A worker: 32 cores, one accelerator at 200 TFLOP/s sustained, 10 Gbit/s to the remote."""
+CORES, NETWORK, BATCH, START = 32, 1.25e9, 1024, 5.0
+"""Of a worker: cores, bytes a second, images of a training step; seconds that a stage takes to start."""
+TRAINED = 12 * 2 * DIM * 48
+"""Weights of an adaptor set; a classifier of k x DIM trains beside it."""
+WORKERS = (1, 4, 16, 64)
 
 
 class Cost(NamedTuple):
-    """What one stage pulls and makes, in bytes, and how long it computes, in seconds."""
+    """Seconds on one worker of a stage or an item: what is shared among ranks, what each rank does, what one hashes.
 
-    upstream: tuple[str, ...]
-    pulls: float
-    computes: float
-    makes: float
+    `reads`: bytes, shared as well. `sends`: bytes that each of several ranks sends and gets, in all.
+    """
+
+    shared: float
+    reads: float = 0
+    serial: float = 0
+    sends: float = 0
+    makes: float = 0
+    items: int = 0
 
 
-def main_path(images: float, tasks: int, decode_s: float) -> dict[str, Cost]:
-    """The stages of the main path at this scale; every stage pulls what dvc.yaml says it reads."""
-    flops, part = ASSUMED["gpu_flops"], images / tasks
-    graph = {}
-    for task in range(tasks):
-        graph[f"images@{task}"] = Cost((), 0, part * decode_s / ASSUMED["cores"], part * PIXELS)
-        graph[f"features@{task}"] = Cost((f"images@{task}",), part * PIXELS, part * FORWARD / flops, part * FEATURE)
-    gathered = tuple(f"features@{task}" for task in range(tasks))
-    graph["seeds"] = Cost(gathered, images * FEATURE, 2 * images * max(KS) * DIM / flops, max(KS) * 8)
+def processor_seconds(work: Callable[[], object], times: int) -> float:
+    """Of one core, so that others on the machine do not count."""
+    work()
+    start = time.process_time()
+    for _ in range(times):
+        work()
+    return (time.process_time() - start) / times
+
+
+def measure() -> dict[str, float]:
+    """Seconds on one core of what the stages do, and bytes of a stored square."""
+    rng, block = np.random.default_rng(0), bytes(64_000_000)
+    photograph, square = io.BytesIO(), io.BytesIO()
+    smooth = Image.fromarray(rng.integers(0, 256, (24, 32, 3), dtype=np.uint8)).resize((500, 375))
+    smooth.save(photograph, "JPEG", quality=90)
+    smooth.resize((SIDE, SIDE)).save(square, "JPEG", quality=90)
+
+    def decode() -> None:
+        Image.open(io.BytesIO(photograph.getvalue())).convert("RGB").resize((SIDE, SIDE)).save(io.BytesIO(), "JPEG")
+
+    model, batch = timm.create_model("vit_small_patch16_224").eval(), torch.rand(8, 3, SIDE, SIDE)
+
+    def forward() -> None:
+        with torch.inference_mode(), device.autocast(batch.device, "auto"):
+            model(batch)
+
+    rates = {
+        "md5_byte_s": processor_seconds(lambda: hashlib.md5(block).digest(), 2) / len(block),
+        "photograph_s": processor_seconds(decode, 30),
+        "square_s": processor_seconds(lambda: Image.open(io.BytesIO(square.getvalue())).convert("RGB"), 30),
+        "square_bytes": len(square.getvalue()),
+        "forward_s": processor_seconds(forward, 2) / len(batch),
+    }
+    return rates | measure_search()
+
+
+def measure_search(n: int = 50_000) -> dict[str, float]:
+    """Seconds of one pair of a row and a centroid, of putting a row into a cell, and of a row of a cell looked at."""
+    x = hierarchical_mixture(n, DIM)
+    pairs = processor_seconds(lambda: search(x[:4096], x[:4096], 1, "l2"), 2) / 4096**2
+    start = time.process_time()
+    built = approximate.Ivf(x, "cosine")
+    trained = approximate.TRAINED * approximate.ROUNDS * approximate.cells(n) ** 2 * pairs
+    add = max(time.process_time() - start - trained, 0) / n
+    few, many = (processor_seconds(lambda p=p: built.search(x[:4096], 6, p), 1) / 4096 for p in (8, 64))
+    return {"pair_s": pairs, "add_s": add, "scan_s": (many - few) / 56 / (n / built.most)}
+
+
+def main_path(images: float, tasks: int, rates: dict[str, float], flops: float | None, effort: int) -> dict[str, Cost]:
+    """The stages of the main path at this scale, and what each costs one worker."""
+    forward = rates["forward_s"] / CORES if flops is None else FORWARD / flops
+    pair = rates["pair_s"] / CORES if flops is None else 2 * DIM / flops
+    square, part, feature = rates["square_s"] / CORES, images / tasks, DIM * 2
+    pixels = images * rates["square_bytes"]
+    graph = {
+        "images": Cost(part * rates["photograph_s"] / CORES, makes=part * rates["square_bytes"], items=tasks),
+        "features": Cost(part * max(forward, square), part * rates["square_bytes"], makes=part * feature, items=tasks),
+        "seeds": Cost(SAMPLE * COARSE * pair, SAMPLE * feature, makes=COARSE * 8),
+    }
     for k in KS:
-        lloyd = LLOYD * 2 * images * k * DIM / flops
-        graph[f"pseudo_labels@{k}"] = Cost(("seeds", *gathered), images * FEATURE, lloyd, images * 4)
-        train = EPOCHS * images * 3 * FORWARD / flops
-        graph[f"adaptor@{k}"] = Cost((f"pseudo_labels@{k}",), images * PIXELS, train, 20e6)
-    graph["knn_graph"] = Cost(gathered, images * FEATURE, 2 * images**2 * DIM / flops, images * 5 * 4)
-    adaptors = tuple(f"adaptor@{k}" for k in KS)
-    graph["fusion"] = Cost((*adaptors, "knn_graph"), images * PIXELS, EPOCHS * images * 4 * FORWARD / flops, 100e6)
+        clusters = PASSES * SAMPLE * (k if k < COARSE else 2 * k**0.5) * pair
+        compared = k if k < COARSE else approximate.cells(k) + 16 * k / approximate.cells(k)
+        found = Cost(clusters + images * compared * pair, images * feature, 0, PASSES * SAMPLE * 8, images * 8)
+        graph[f"pseudo_labels, k = {k:,}"] = found
+        sent = 2 * 4 * (TRAINED + k * DIM)
+        graph[f"adaptor, k = {k:,}"] = training(images, 3 * forward, square, pixels, sent, 20e6)
+    cells = approximate.cells(int(images))
+    trained = approximate.TRAINED * approximate.ROUNDS * cells**2 * pair
+    found = images * (rates["add_s"] + effort * images / cells * rates["scan_s"]) / CORES
+    every = trained + images * rates["add_s"] / CORES
+    graph["knn_graph, ivf"] = Cost(found, 0, every + images * feature / NETWORK, images * 40, images * 40)
+    graph["fusion"] = training(images, 4 * forward, square, pixels, 2 * 4 * 12 * 2 * DIM**2, 100e6)
     return graph
 
 
-def duration(cost: Cost, md5: float) -> float:
-    """Seconds of one stage on one worker."""
-    return (cost.pulls + cost.makes) / ASSUMED["network_bytes_s"] + cost.computes + cost.makes / md5
+def training(images: float, step: float, square: float, pixels: float, sent: float, makes: float) -> Cost:
+    """`EPOCHS` of training at `step` seconds an image, with `sent` bytes of gradients after each step of all ranks."""
+    return Cost(EPOCHS * images * max(step, square), EPOCHS * pixels, 0, EPOCHS * images / BATCH * sent, makes)
 
 
-def schedule(graph: dict[str, Cost], workers: int, length: Callable[[Cost], float]) -> tuple[float, dict[str, float]]:
-    """Seconds until all is done when each free worker takes the next ready stage, and when each stage ended."""
-    sorter = TopologicalSorter({name: cost.upstream for name, cost in graph.items()})
-    sorter.prepare()
-    ready: list[str] = []
-    running: list[tuple[float, str]] = []
-    now, ends = 0.0, {}
-    while sorter.is_active():
-        ready += sorter.get_ready()
-        while ready and len(running) < workers:
-            name = ready.pop(0)
-            heapq.heappush(running, (now + length(graph[name]), name))
-        now, name = heapq.heappop(running)
-        ends[name] = now
-        sorter.done(name)
-    return now, ends
+def seconds_of(cost: Cost, workers: int, md5: float) -> float:
+    """Of a stage on so many workers; squares are read and decoded ahead, while the worker computes."""
+    if cost.items:
+        rounds = math.ceil(cost.items / workers)
+        return rounds * (START + max(cost.shared, cost.reads / NETWORK) + cost.makes * md5)
+    # Steps are shared: with w workers there is one w-th of them, each with one exchange.
+    sends = cost.sends / NETWORK / workers if workers > 1 else 0
+    work = max(cost.shared, cost.reads / NETWORK) / workers
+    return START + work + cost.serial + sends + cost.makes * md5
 
 
-def critical(graph: dict[str, Cost], ends: dict[str, float]) -> list[str]:
-    """The chain of stages that ends last, by kind, from first to last."""
-    name, chain = max(ends, key=ends.__getitem__), []
-    while True:
-        chain.append(name.split("@")[0])
-        if not graph[name].upstream:
-            return list(dict.fromkeys(reversed(chain)))
-        name = max(graph[name].upstream, key=ends.__getitem__)
-
-
-def decode_seconds() -> float:
-    """Seconds to decode and resize one photograph of 500 x 375 on one core."""
-    rng = np.random.default_rng(0)
-    smooth = Image.fromarray(rng.integers(0, 256, (24, 32, 3), dtype=np.uint8)).resize((500, 375))
-    smooth.save(buffer := io.BytesIO(), "JPEG", quality=90)
-
-    def work() -> None:
-        for _ in range(50):
-            Image.open(io.BytesIO(buffer.getvalue())).convert("RGB").resize((SIDE, SIDE))
-
-    return seconds(work) / 50
+def show(arguments: argparse.Namespace, rates: dict[str, float], flops: float | None) -> None:
+    """Prints the hours of every stage and of all, for each number of workers."""
+    products = f"{CORES} cores" if flops is None else f"{flops / 1e12:g} Tflop/s, assumed"
+    claim = {"claim": f"{arguments.images:,.0f} images, computed", "products": products}
+    graph = main_path(arguments.images, arguments.tasks, rates, flops, arguments.effort)
+    totals = dict.fromkeys(WORKERS, 0.0)
+    for stage, cost in graph.items():
+        hours = {workers: seconds_of(cost, workers, rates["md5_byte_s"]) / 3600 for workers in WORKERS}
+        totals = {workers: totals[workers] + taken for workers, taken in hours.items()}
+        made = cost.makes * max(1, cost.items) / 1e9
+        print(
+            json.dumps(
+                claim | {"stage": stage, "makes_gb": round(made, 1)} | {str(k): round(v, 2) for k, v in hours.items()}
+            )
+        )
+    for workers, total in totals.items():
+        print(json.dumps(claim | {"workers": workers, "hours": round(total, 1), "faster": round(totals[1] / total, 1)}))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=float, default=1e8)
-    parser.add_argument("--tasks", type=int, default=100)
+    parser.add_argument("--tasks", type=int, default=128)
+    parser.add_argument("--flops", type=float, default=200e12, help="of an accelerator; assumed, not measured")
+    parser.add_argument("--effort", type=int, default=16, help="cells of the graph that are looked into")
     arguments = parser.parse_args()
-    block, claim = bytes(256_000_000), {"claim": "100 million images, computed"}
-    md5, decode_s = len(block) / seconds(lambda: hashlib.md5(block).digest()), decode_seconds()
-    print(json.dumps(claim | {"measured": {"md5_bytes_s": md5, "decode_s": decode_s}, "assumed": ASSUMED}))
-    graph = main_path(arguments.images, arguments.tasks, decode_s)
-    kinds: dict[str, list[float]] = {}
-    for name, cost in graph.items():
-        parts = (cost.pulls / ASSUMED["network_bytes_s"], cost.computes, cost.makes / md5, cost.makes / 1e9)
-        kinds[name.split("@")[0]] = [a + b for a, b in zip(kinds.get(name.split("@")[0], [0] * 4), parts, strict=True)]
-    for kind, (pull, compute, hashing, made) in kinds.items():
-        hours = {"pull_h": pull / 3600, "compute_h": compute / 3600, "hash_h": hashing / 3600, "makes_gb": made}
-        print(json.dumps(claim | {"stage": kind} | {key: round(value, 2) for key, value in hours.items()}))
-    for workers in (1, 4, 16):
-        total, ends = schedule(graph, workers, lambda cost: duration(cost, md5))
-        found = {"workers": workers, "hours": round(total / 3600, 1), "critical": critical(graph, ends)}
-        print(json.dumps(claim | found))
+    torch.set_num_threads(1)
+    rates = measure()
+    print(json.dumps({"measured on one core": rates}), flush=True)
+    for flops in (None, arguments.flops):
+        show(arguments, rates, flops)

@@ -6,8 +6,9 @@ Writes  weights.safetensors, config.json   one model
         moved.csv                          layer, query, key: how far Q and K went, in shares of their start (likewise)
 
 It learns from pairs: two views of an image (`augmentation`), or an image and one of its nearest neighbours
-(`neighbour`). The graph of neighbours is the encoder's in the first epoch, and rebuilt from the model itself before
-every other; `static` keeps the encoder's. Or, as an upper bound, it learns from true labels (`supervised`, Table 5).
+(`neighbour`). The graph of neighbours is the encoder's in the first epoch, and rebuilt from the model itself, with the
+same kind of index, before every other; `static` keeps the encoder's. Or, as an upper bound, it learns from true labels
+(`supervised`, Table 5).
 
 Several processes share the work: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines.
 """
@@ -28,6 +29,7 @@ from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
 from stages.core.store.collection import open_pixels, read_tables
+from stages.core.store.reading import read_json
 from stages.core.store.tables import write_csv
 from stages.core.training import checkpoint
 from stages.core.training.history import write_history
@@ -73,20 +75,36 @@ def merge(
 
 
 def train(
-    model: Model, images: Path, tasks: list[str], graph: arrays.Reader | None, chosen: Learning, seed: int, work: Path
+    model: Model,
+    images: Path,
+    tasks: list[str],
+    graph: arrays.Reader | None,
+    chosen: Learning,
+    seed: int,
+    work: Path,
+    search: tuple[str, float] = ("exact", 1.0),
 ) -> list[dict[str, int | float]]:
     """Trains Q and K of every layer, and nothing else that stays in the model; returns the history."""
     parts = nn.ModuleList([nn.ModuleList([layer.query, layer.key]) for layer in model.adaptors])
     pixels, collection = open_pixels(images, tasks), read_tables(images, tasks)
     rows = collection.train
     if isinstance(chosen, twins.Pairs):
-        return twins.train(model, parts, pixels, rows, graph, chosen, seed, work)
+        return twins.train(model, parts, pixels, rows, graph, chosen, seed, work, search)
     labels = torch.from_numpy(collection.train_classes())
     model.to(device.best())
     mine = rows[processes.share(len(rows))]
     embeddings = processes.gather_array(embed(model, pixels, mine, chosen.batch, chosen.precision, "class means"))
     start = classification.class_means(torch.from_numpy(embeddings), labels)
     return classification.train(model, parts, start, pixels, torch.from_numpy(rows), labels, chosen, seed, work)
+
+
+def search_of(knn_graph: Path) -> tuple[str, float]:
+    """The index that made a graph, and the recall that was wanted of it; an exact graph has no summary."""
+    file = knn_graph / "summary.json"
+    if not file.exists():
+        return "exact", 1.0
+    found = read_json(file)
+    return str(found["index"]), float(found["wanted"])
 
 
 def projections(model: Model) -> list[tuple[Tensor, Tensor]]:
@@ -125,18 +143,20 @@ def main(
     if chosen is not None and len(names) > 1:
         needs_graph = isinstance(chosen, twins.NeighbourPairs)
         graph = arrays.open(knn_graph / "neighbours.zarr") if needs_graph else None
+        search = search_of(knn_graph) if needs_graph else ("exact", 1.0)
         inputs = [
             chosen,
             params.attention,
             seed,
             open_pixels(images, tasks).digest,
             graph.digest if graph else "",
+            *search,
             *names,
         ]
         inputs += [checkpoint.digest(images / task / "table.parquet") for task in tasks]
         inputs += [checkpoint.digest(adaptor / name / "weights.safetensors") for name in names]
         work = checkpoint.work_folder("fusion", pairs, *inputs)
-        history = train(model, images, tasks, graph, chosen, seed, work)
+        history = train(model, images, tasks, graph, chosen, seed, work, search)
     with outputs.folder(output) as folder:
         save(model, folder)
         write_history(history, folder, ["epoch", "loss"])

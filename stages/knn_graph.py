@@ -2,14 +2,18 @@
 
 Reads   images (tables), features
 Writes  neighbours.zarr   image x rank: training rows, nearest first, the image itself left out
+        summary.json      only of an index that misses some: which, its recall of the exact neighbours of `asked` drawn
+                          images, what recall was wanted, and its effort (cells looked into, or width of the walk)
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
 from pydantic import Field
 
-from stages.core.retrieval.neighbours import nearest
+from stages.core.compute import processes
+from stages.core.retrieval.approximate import Graph, Index, Recall, choose, nearest_others
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
@@ -18,15 +22,35 @@ from stages.core.store.collection import open_train_features, read_tables
 
 class Params(schema.Section):
     neighbours: schema.Count = Field(description="how many per image")
+    index: Index
+    recall: Recall
+
+
+def summary(graph: Graph, wanted: float) -> dict[str, object]:
+    """What is told of an approximate graph; `fusion` reads `index` and `wanted` to rebuild it alike."""
+    images, neighbours = graph.neighbours.shape
+    found = {"index": graph.index, "images": images, "neighbours": neighbours, "wanted": wanted}
+    return found | {
+        "recall": round(graph.recall, 4),
+        "standard_error": round(graph.error, 4),
+        "asked": graph.asked,
+        "effort": graph.effort,
+    }
 
 
 def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists) -> str:
     tasks = list(lists.tasks)
     vectors = open_train_features(features, tasks, read_tables(images, tasks))
-    _, graph = nearest(vectors, vectors, params.neighbours, metric="cosine", exclude_self=True)
+    index = choose(params.index, len(vectors))
+    # Of several processes each reads all rows block by block; one alone passes over all pairs many times.
+    known = vectors[:] if index == "exact" and processes.count() == 1 else vectors
+    graph = nearest_others(known, params.neighbours, index, params.recall)
     with outputs.folder(output) as folder:
-        arrays.write(folder / "neighbours.zarr", graph.astype(np.int64))
-    return f"{graph.shape[1]} neighbours of {len(graph):,} images"
+        arrays.write(folder / "neighbours.zarr", graph.neighbours.astype(np.int64))
+        if index != "exact":
+            (folder / "summary.json").write_text(json.dumps(summary(graph, params.recall), indent=1) + "\n")
+    count = f"{params.neighbours} neighbours of {len(vectors):,} images"
+    return count if index == "exact" else f"{count}, {index} with a recall of {graph.recall:.1%}"
 
 
 if __name__ == "__main__":

@@ -3,7 +3,10 @@
 Reads   images (tables), features, seeds
 Writes  labels.zarr      image: cluster of each training row
         centroids.zarr   cluster x dim: the mean of its features, also where the clusters are of whitened ones
-        summary.json     k, inertia, iterations, cluster sizes
+        summary.json     k, inertia, iterations, cluster sizes; where clusters were sought in a sample (seeds.sample):
+                         inertia per row of the sample (with its standard error) and of all, the largest share of
+                         inertia lost by it (lost_at_most; null: unknown), and above 65,535 clusters how many coarse
+                         cells there were, and what share of rows get their nearest centroid (`nearest`)
 """
 
 import json
@@ -12,17 +15,22 @@ from pathlib import Path
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
 
-from stages.core.clustering.lloyd import lloyd
+from stages.core.clustering import sampled
+from stages.core.clustering.lloyd import Clusters, lloyd
 from stages.core.clustering.seeding import nearest_seeds
 from stages.core.compute import processes
 from stages.core.compute.vectors import group_sizes, group_sums
-from stages.core.retrieval import whitening
+from stages.core.retrieval import neighbours, whitening
+from stages.core.retrieval.approximate import SAMPLE, Centres
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
 from stages.core.store.collection import open_train_features, read_tables
+from stages.core.store.mapped_rows import Chosen
+
+# The share of rows that get their nearest centroid where not all are compared with all.
+NEAREST = 0.99
 
 
 class Params(schema.Section):
@@ -32,48 +40,109 @@ class Params(schema.Section):
     )
 
 
-def means(vectors: np.ndarray, labels: np.ndarray, sizes: Tensor) -> np.ndarray:
+def means(vectors: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
     """`cluster dim`: the mean of each cluster's vectors; every cluster has one or more."""
     rows, owners = torch.arange(len(vectors)), torch.from_numpy(labels)
-    return (group_sums(torch.from_numpy(vectors), rows, owners, len(sizes)) / sizes[:, None]).float().numpy()
+    sums = group_sums(torch.from_numpy(vectors), rows, owners, k)
+    return (sums / group_sizes(owners, k)[:, None]).float().numpy()
+
+
+def of_all(
+    train: Chosen, whitener: whitening.Whitening | None, seeds: Path, k: int, params: Params
+) -> tuple[np.ndarray, np.ndarray, dict]:
+    """Labels, the means of the features, and the summary, from all rows; each process holds its share of them."""
+    known = train[processes.share(len(train))]
+    vectors = known if whitener is None else whitening.apply(whitener, known)
+    order = torch.from_numpy(arrays.open(seeds / "order.zarr")[:k])
+    start = processes.take(torch.from_numpy(vectors), order, len(train))
+    first = nearest_seeds(arrays.open(seeds / "records.zarr"), k, len(train))
+    clusters = lloyd(vectors, start, first, params.max_iterations, nearest=True, exchanges=params.exchanges)
+    # Whoever learns from the clusters sees the features as they are.
+    centroids = clusters.centroids if whitener is None else means(known, clusters.labels, k)
+    summary = {"inertia": clusters.inertia, "iterations": clusters.iterations}
+    return processes.gather_array(clusters.labels), centroids, summary
+
+
+def of_sample(
+    known: Chosen, whitener: whitening.Whitening | None, seeds: Path, k: int, params: Params
+) -> tuple[np.ndarray, np.ndarray, dict]:
+    """The same from a sample, and one pass over all rows."""
+    sample = arrays.open(seeds / "sample.zarr")[:]
+    own = known[sample]
+    vectors = own if whitener is None else whitening.apply(whitener, own)
+    with processes.alone():  # a sample fits into every process
+        clusters, facts = sampled_clusters(vectors, sample, seeds, k, params), {}
+    if k < sampled.COARSE:
+
+        def near(rows: np.ndarray) -> np.ndarray:
+            return neighbours.search(rows, clusters.centroids, 1, "l2")[1][:, 0]
+    else:
+        centres = Centres(clusters.centroids, vectors[:SAMPLE], NEAREST)
+        near, facts = centres.near, {"cells": sampled.coarse_cells(k), "nearest": round(centres.recall, 4)}
+
+    def read(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        rows = known[part]
+        return rows, rows if whitener is None else whitening.apply(whitener, rows)
+
+    assigned = sampled.assign(read, len(known), clusters.centroids, near)
+    sizes = np.bincount(assigned.labels, minlength=k)
+    # A cluster that no row came to, as may be before Lloyd rests, has the mean of its part of the sample.
+    empty = sizes == 0
+    sums = assigned.sums / np.maximum(sizes, 1)[:, None]
+    with processes.alone():
+        centroids = np.where(empty[:, None], means(own, clusters.labels, k) if empty.any() else 0, sums)
+    lost = sampled.loss(assigned.costs, sample)
+    facts = {
+        "images": len(sample),
+        "inertia_per_image": lost.sample,
+        "standard_error": lost.error,
+        "inertia_per_image_of_all": lost.all_rows,
+        "lost_at_most": round(lost.at_most, 6) if np.isfinite(lost.at_most) else None,
+    } | facts
+    inertia = float(assigned.costs.sum())
+    summary = {"inertia": inertia, "iterations": clusters.iterations, "sample": facts}
+    return assigned.labels, centroids.astype(np.float32), summary
+
+
+def sampled_clusters(vectors: np.ndarray, sample: np.ndarray, seeds: Path, k: int, params: Params) -> Clusters:
+    """The clusters of the sample."""
+    order = np.searchsorted(sample, arrays.open(seeds / "order.zarr")[:])
+    count = min(len(order), k if k < sampled.COARSE else sampled.coarse_cells(k))
+    start, first = vectors[order[:count]], nearest_seeds(arrays.open(seeds / "records.zarr")[:], count, len(sample))
+    if k < sampled.COARSE:
+        return lloyd(vectors, start, first, params.max_iterations, nearest=True, exchanges=params.exchanges)
+    # What is drawn in the cells follows the first seed, which was drawn by the seed of all.
+    return sampled.two_stage(vectors, start, first, k, int(order[0]), params.max_iterations)
 
 
 def main(
     images: Path, features: Path, seeds: Path, output: Path, *, granularity: str, params: Params, lists: Lists
 ) -> str:
     k, order = lists.sizes[granularity], arrays.open(seeds / "order.zarr")
-    if k > len(order):
+    is_sampled, is_whitened = (seeds / "sample.zarr").exists(), (seeds / "mean.zarr").exists()
+    if k > len(order) and not (is_sampled and k >= sampled.COARSE):
         raise ValueError(
             f"granularity {granularity} needs {k} seeds, at most {len(order)} are there: raise seeds.largest"
         )
     tasks = list(lists.tasks)
     train = open_train_features(features, tasks, read_tables(images, tasks))
-    # Of several processes each holds its share of the images.
-    mine = processes.share(len(train))
-    is_whitened = (seeds / "mean.zarr").exists()
+    whitener = None
     if is_whitened:
-        parts = (arrays.open(seeds / f"{name}.zarr")[:] for name in ("mean", "projection"))
-        vectors = whitening.apply(whitening.Whitening(*parts), train[mine])
-    else:
-        vectors = train[mine]
-    start = processes.take(torch.from_numpy(vectors), torch.from_numpy(order[:k]), len(train))
-    first = nearest_seeds(arrays.open(seeds / "records.zarr"), k, len(train))
-    clusters = lloyd(vectors, start, first, params.max_iterations, nearest=True, exchanges=params.exchanges)
-    sizes = group_sizes(torch.from_numpy(clusters.labels), k)
-    # Whoever learns from the clusters sees the features as they are.
-    centroids = means(train[mine], clusters.labels, sizes) if is_whitened else clusters.centroids
+        whitener = whitening.Whitening(*(arrays.open(seeds / f"{name}.zarr")[:] for name in ("mean", "projection")))
+    labels, centroids, found = (of_sample if is_sampled else of_all)(train, whitener, seeds, k, params)
+    sizes = np.bincount(labels, minlength=k)
     summary = {
         "k": k,
         "images": len(train),
-        "inertia": float(clusters.inertia),
-        "iterations": int(clusters.iterations),
-        "sizes": {"smallest": int(sizes.min()), "median": float(np.median(sizes.numpy())), "largest": int(sizes.max())},
-    }
+        "inertia": float(found.pop("inertia")),
+        "iterations": int(found.pop("iterations")),
+        "sizes": {"smallest": int(sizes.min()), "median": float(np.median(sizes)), "largest": int(sizes.max())},
+    } | found
     with outputs.folder(output) as folder:
-        arrays.write(folder / "labels.zarr", processes.gather_array(clusters.labels))
+        arrays.write(folder / "labels.zarr", labels)
         arrays.write(folder / "centroids.zarr", centroids)
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
-    return f"{k:,} clusters of {sizes.min()} to {sizes.max()} images, {clusters.iterations} iterations"
+    return f"{k:,} clusters of {sizes.min()} to {sizes.max()} images, {summary['iterations']} iterations"
 
 
 if __name__ == "__main__":

@@ -4,14 +4,19 @@ Reads   images (tables), features
 Writes  order.zarr     seed: training rows in the order they were drawn
         records.zarr   record x 2: training row, position of a seed nearer to it than all before; they give the nearest
                        seed of every row for every k
+        sample.zarr    only where clusters are sought in a sample: its training rows, ascending. It alone is seeded and
+                       fits the whitening, the rows of the records are counted within it, and there are at most 65,535
+                       seeds: more clusters are sought inside coarse cells
         mean.zarr, projection.zarr   only where clusters are sought among whitened features: (x - mean) @ projection
 """
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
+from stages.core.clustering import sampled
 from stages.core.clustering.seeding import all_records, seed_order
 from stages.core.compute import processes
 from stages.core.retrieval import whitening
@@ -27,32 +32,47 @@ class Params(schema.Section):
     largest: int = Field(
         ge=1, le=100_000_000, description="how many seeds to draw (fewer images: all): no granularity is finer"
     )
+    sample: int | None = Field(
+        ge=1,
+        le=100_000_000,
+        description="clusters are sought among so many drawn images, and all images are then given to them; null: among"
+        " all. The summaries of `pseudo_labels` say what is lost",
+    )
 
 
 def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists, seed: int) -> str:
     tasks = list(lists.tasks)
     train = open_train_features(features, tasks, read_tables(images, tasks))
-    largest = max(lists.sizes.values())
-    if largest > min(len(train), params.largest):
+    largest, count = max(lists.sizes.values()), min(len(train), params.sample or len(train))
+    if largest > min(count, params.largest):
+        drawn = f", seeds.sample {params.sample}" if count < len(train) else ""
         raise ValueError(
-            f"granularity k{largest} needs {largest} clusters; at most {min(len(train), params.largest)} are allowed "
-            f"({len(train)} training images, seeds.largest {params.largest}): remove it or raise what limits it"
+            f"granularity k{largest} needs {largest} clusters; at most {min(count, params.largest)} are allowed "
+            f"({len(train)} training images, seeds.largest {params.largest}{drawn}): remove it or raise what limits it"
         )
-    # Of several processes each holds its share; what is fitted to all is read block by block.
-    vectors, whitener = train[processes.share(len(train))], None
-    if params.whitening != "none" and (dim := min(params.whitened_dim, whitening.largest(train))):
-        whitener = whitening.fit(train, dim, params.whitening)
-        vectors = whitening.apply(whitener, vectors)
-    seeds = seed_order(vectors, min(params.largest, len(train)), seed)
+    sample = sampled.draw(len(train), count, seed) if count < len(train) else None
+    wanted = min(params.largest, count if sample is None else min(count, sampled.COARSE - 1))
+    # Of several processes each holds its share of all images, but the whole of a sample; what is fitted to all is read
+    # block by block.
+    with nullcontext() if sample is None else processes.alone():
+        rows = train if sample is None else train[sample]
+        vectors, whitener = rows[processes.share(len(rows))], None
+        if params.whitening != "none" and (dim := min(params.whitened_dim, whitening.largest(rows))):
+            whitener = whitening.fit(rows, dim, params.whitening)
+            vectors = whitening.apply(whitener, vectors)
+        seeds = seed_order(vectors, wanted, seed)
     with outputs.folder(output) as folder:
-        arrays.write(folder / "order.zarr", seeds.order)
+        arrays.write(folder / "order.zarr", seeds.order if sample is None else sample[seeds.order])
         with arrays.create(folder / "records.zarr", (2,), "int64") as writer:
-            for block in all_records(seeds):
+            for block in all_records(seeds) if sample is None else [seeds.records]:
                 writer.append(block)
+        if sample is not None:
+            arrays.write(folder / "sample.zarr", sample)
         if whitener is not None:
             arrays.write(folder / "mean.zarr", whitener.mean)
             arrays.write(folder / "projection.zarr", whitener.projection)
-    return f"{len(seeds.order):,} seeds among {len(train):,} training images"
+    among = f"{len(train):,} training images"
+    return f"{len(seeds.order):,} seeds among {among if sample is None else f'{count:,} drawn of {among}'}"
 
 
 if __name__ == "__main__":

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -122,17 +124,21 @@ def test_main__two_runs_write_the_same_bytes(world, tmp_path):
 
 def test_train__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monkeypatch):
     calls = []
-    original = pairs_module.nearest
+    original = pairs_module.nearest_others
 
     def counted(*args, **kwargs):
-        calls.append(len(args[0]))
+        calls.append((len(args[0]), *args[2:]))
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(pairs_module, "nearest", counted)
+    monkeypatch.setattr(pairs_module, "nearest_others", counted)
     run(world, tmp_path / "a", "neighbour", epochs=4)
-    assert calls == [48] * 3
+    assert calls == [(48, "exact", 1.0)] * 3
     run(world, tmp_path / "b", "static", epochs=4)
-    assert calls == [48] * 3
+    assert calls == [(48, "exact", 1.0)] * 3
+    # Where the encoder's graph is approximate, so are those after it.
+    (world[2] / "summary.json").write_text(json.dumps({"index": "ivf", "wanted": 0.9, "recall": 0.93}))
+    run(world, tmp_path / "c", "neighbour", epochs=2)
+    assert calls[3:] == [(48, "ivf", 0.9)]
 
 
 def test_train__static_and_rebuilt_graphs_differ_after_the_first_epoch(world, tmp_path):

@@ -162,6 +162,8 @@ DIFFERENCES = [
         f"gsp-* mrt {MPCL}", "evaluation.random_draws", ABSENT, AS_ROOT, "new: what chance gains, beside a fusion"
     ),
     Difference(f"gsp-* {MPCL}", "seeds.whitening", ABSENT, AS_ROOT, HALF),
+    Difference(f"gsp-* mrt {MPCL}", "seeds.sample", ABSENT, AS_ROOT, NEW),
+    *(Difference(f"gsp-* mrt {MPCL}", f"knn_graph.{n}", ABSENT, AS_ROOT, NEW) for n in ["index", "recall"]),
     Difference("mrt", "seeds.whitening", ABSENT, "none", "the paper clusters the features as they are"),
     Difference(f"gsp-* mrt {MPCL}", "seeds.whitened_dim", ABSENT, AS_ROOT, HALF),
     Difference(f"gsp-* {MPCL}", "features.unit_length", ABSENT, AS_ROOT, NEW),

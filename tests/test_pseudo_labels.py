@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from stages import seeds
+from stages.core.clustering import sampled
+from stages.core.clustering.lloyd import lloyd
+from stages.core.clustering.seeding import nearest_seeds
 from stages.core.store import arrays
 from stages.core.store.collection import open_features, read_tables
 from stages.pseudo_labels import Params, main
@@ -64,8 +67,8 @@ def test_main__features_with_lengths_are_clustered_as_they_are(world, tmp_path):
         assert np.ptp(lengths[labels == number]) < 2
 
 
-def cluster(folder, images, features, whitening):
-    params = seeds.Params(whitening=whitening, whitened_dim=5, largest=12)
+def cluster(folder, images, features, whitening, sample=None):
+    params = seeds.Params(whitening=whitening, whitened_dim=5, largest=12, sample=sample)
     seeds.main(images, features, folder / "seeds", params=params, lists=lists(), seed=0)
     values = {"granularity": "k8", "params": Params(max_iterations=100, exchanges=2), "lists": lists()}
     main(images, features, folder / "seeds", folder / "k8", **values)
@@ -87,3 +90,51 @@ def test_main__clusters_whitened_features_and_gives_the_means_of_the_features(wo
     np.testing.assert_array_equal(labels, expected)
     for number in range(8):
         np.testing.assert_allclose(centroids[number], known[collection.train][labels == number].mean(0), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["none", "half"])
+@pytest.mark.parametrize("coarse", [False, True])
+def test_main__of_a_sample_gives_every_image_to_the_nearest_of_its_centroids(
+    world, tmp_path, kind, coarse, monkeypatch
+):
+    """Its clusters are those of the sample alone; where there are many, they are sought inside coarse cells."""
+    images, features, _ = world
+    if coarse:
+        monkeypatch.setattr(sampled, "COARSE", 8)
+    vectors = open_features(features, list(TASKS))[read_tables(images, list(TASKS)).train]
+    labels, centroids = cluster(tmp_path / "a", images, features, kind, 30)
+    sample, order, records = (
+        arrays.open(tmp_path / "a" / "seeds" / f"{name}.zarr")[:] for name in ("sample", "order", "records")
+    )
+    assert len(sample) == 30 and set(order) <= set(sample) and len(order) == (7 if coarse else 12)
+    known = vectors
+    if kind == "half":
+        mean, projection = (
+            arrays.open(tmp_path / "a" / "seeds" / f"{name}.zarr")[:] for name in ("mean", "projection")
+        )
+        known = (vectors - mean) @ projection
+        known /= np.linalg.norm(known, axis=1, keepdims=True)
+    count = 3 if coarse else 8
+    start, first = known[order[:count]], nearest_seeds(records, count, 30)
+    if coarse:
+        expected = sampled.two_stage(known[sample], start, first, 8, int(np.searchsorted(sample, order[0])), 100)
+    else:
+        expected = lloyd(known[sample], start, first, 100, nearest=True, exchanges=2)
+    distances = ((known[:, None] - expected.centroids[None]) ** 2).sum(2)
+    np.testing.assert_array_equal(labels, distances.argmin(1))
+    for number in range(8):
+        np.testing.assert_allclose(centroids[number], vectors[labels == number].mean(0), atol=1e-6)
+    summary = json.loads((tmp_path / "a" / "k8" / "summary.json").read_text())
+    assert summary["images"] == 48 and summary["inertia"] == pytest.approx(distances.min(1).sum(), rel=1e-5)
+    facts = summary["sample"]
+    assert facts["images"] == 30 and facts["inertia_per_image_of_all"] == pytest.approx(summary["inertia"] / 48)
+    assert facts["inertia_per_image"] == pytest.approx(distances.min(1)[sample].mean(), rel=1e-5)
+    assert facts.get("cells") == (3 if coarse else None)
+
+
+def test_main__a_sample_of_all_is_no_sample(world, tmp_path):
+    images, features, _ = world
+    whole, sampled_too = (cluster(tmp_path / str(count), images, features, "half", count) for count in (None, 48))
+    assert not (tmp_path / "48" / "seeds" / "sample.zarr").exists()
+    for before, after in zip(whole, sampled_too, strict=True):
+        np.testing.assert_array_equal(before, after)

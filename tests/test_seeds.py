@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from stages.core.clustering.seeding import seed_order
+from stages.core.retrieval import whitening
 from stages.core.store import arrays
 from stages.core.store.collection import open_features, read_tables
 from stages.seeds import Params, main
@@ -18,7 +19,7 @@ def world(tmp_path):
 
 
 def params(largest, **changes):
-    return Params(**({"whitening": "none", "whitened_dim": 8, "largest": largest} | changes))
+    return Params(**({"whitening": "none", "whitened_dim": 8, "largest": largest, "sample": None} | changes))
 
 
 def run(world, tmp_path, largest, **changes):
@@ -66,3 +67,23 @@ def test_main__equal_features_are_too_few_seeds_and_not_whitened(world, tmp_path
         arrays.write(world[1] / task / "features.zarr", np.full((48, 8), 8**-0.5, np.float32))
     with pytest.raises(ValueError, match="only 1 of the 48 points are distinct"):
         main(*world, tmp_path / "seeds", params=params(20, whitening="half"), lists=lists(), seed=0)
+
+
+def test_main__of_a_sample_draws_among_it_as_if_it_were_all(world, tmp_path):
+    main(*world, tmp_path / "seeds", params=params(20, whitening="half", sample=30), lists=lists(), seed=0)
+    names = ("sample", "order", "records", "mean", "projection")
+    sample, order, records, mean, projection = (arrays.open(tmp_path / "seeds" / f"{n}.zarr")[:] for n in names)
+    assert len(set(sample.tolist())) == 30 and (np.diff(sample) > 0).all() and sample.max() < 48
+    whitener = whitening.fit(known(world)[sample], min(8, whitening.largest(known(world)[sample])), "half")
+    np.testing.assert_array_equal(whitener.projection, projection)
+    expected = seed_order(whitening.apply(whitening.Whitening(mean, projection), known(world)[sample]), 20, 0)
+    np.testing.assert_array_equal(order, sample[expected.order])
+    np.testing.assert_array_equal(records, expected.records)
+
+
+def test_main__a_sample_smaller_than_the_clusters(world, tmp_path):
+    message = r"k12 needs 12 clusters; at most 10 are allowed .*seeds.largest 20, seeds.sample 10"
+    with pytest.raises(ValueError, match=message):
+        values = {"granularities": {"k12": "adaptor/k12"}, "models": {"encoder": "encoder"}}
+        main(*world, tmp_path / "seeds", params=params(20, sample=10), lists=lists(**values), seed=0)
+    assert not (tmp_path / "seeds").exists()

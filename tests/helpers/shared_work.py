@@ -16,7 +16,7 @@ from tests.helpers.settings import classifier, criterion, pairs, reference
 from tests.helpers.small import TASKS, lists
 
 VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, grey=0.1, blur=0, stroke=0)
-SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12)
+SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12, sample=None)
 TRAINING = adaptor.Params(width=6, **classifier(epochs=2, batch=13, warmup=0.5, augmentation=VIEWS))
 
 FUSIONS = ("augmentation", "neighbour", "supervised")
@@ -48,7 +48,19 @@ def main(images: Path, encoder: Path, output: Path) -> None:
         params = pseudo_labels.Params(max_iterations=50, exchanges=rounds)
         target = output / "pseudo_labels" / name
         run(pseudo_labels, *found, output / "seeds", target, granularity=name, params=params, lists=lists())
-    run(knn_graph, *found, output / "knn_graph", params=knn_graph.Params(neighbours=4), lists=lists())
+    run(
+        knn_graph,
+        *found,
+        output / "knn_graph",
+        params=knn_graph.Params(neighbours=4, index="auto", recall=0.95),
+        lists=lists(),
+    )
+    few = output / "sampled"
+    run(seeds, *found, few / "seeds", params=SEEDS.model_copy(update={"sample": 200}), lists=lists(), seed=0)
+    params = pseudo_labels.Params(max_iterations=50, exchanges=0)
+    run(pseudo_labels, *found, few / "seeds", few / "k8", granularity="k8", params=params, lists=lists())
+    indexed = knn_graph.Params(neighbours=4, index="ivf", recall=0.9)
+    run(knn_graph, *found, output / "indexed", params=indexed, lists=lists())
     given = {"params": TRAINING, "settings": criterion(), "reference": reference(), "lists": lists(), "seed": 0}
     for name in ("k4", "k8"):
         labels, target = output / "pseudo_labels" / name, output / "adaptor" / name

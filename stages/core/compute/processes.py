@@ -27,16 +27,28 @@ LAST_WORDS = 10.0
 """Seconds in which processes that outlive one find each other, to tell who is gone."""
 
 Item = TypeVar("Item")
+is_alone = False
 store: "torch.distributed.Store | None" = None
 """Where processes leave words for each other; it lives on the first machine."""
 
 
 def rank() -> int:
-    return int(os.environ.get("RANK", "0"))
+    return 0 if is_alone else int(os.environ.get("RANK", "0"))
 
 
 def count() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return 1 if is_alone else int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within, each process is the only one there is: it holds all rows, and all do the same work."""
+    global is_alone
+    before, is_alone = is_alone, True
+    try:
+        yield
+    finally:
+        is_alone = before
 
 
 def share(n: int) -> slice:

@@ -18,7 +18,7 @@ from stages.core.encoder.extract import embed
 from stages.core.encoder.model import Model
 from stages.core.encoder.views import Augmentation, ShareOfDraws, augment
 from stages.core.losses.barlow_twins import barlow_twins
-from stages.core.retrieval.neighbours import nearest
+from stages.core.retrieval.approximate import nearest_others
 from stages.core.runner.schema import MOST_BATCH, Count, Decay, Epochs, Factor, Rate, Section, Warmup, Weight, Width
 from stages.core.store import arrays
 from stages.core.training.loop import Batch, Loader, Read, Schedule, fit
@@ -139,8 +139,12 @@ def train(
     params: Pairs,
     seed: int,
     work: Path,
+    search: tuple[str, float] = ("exact", 1.0),
 ) -> list[dict[str, int | float]]:
-    """Trains the `parts` of a model (and a throw-away projector) on pairs of images. No graph: two views of each."""
+    """Trains the `parts` of a model (and a throw-away projector) on pairs of images. No graph: two views of each.
+
+    `search`: the index that rebuilds the graph, and the recall wanted of it.
+    """
     where = device.best()
     torch.manual_seed(seed)  # for the projector's start
     projector = build_projector(model.dim, params.projector)
@@ -154,7 +158,8 @@ def train(
         if params.refresh and epoch > 0:
             mine = rows[processes.share(len(rows))]
             embeddings = processes.gather_array(embed(model, pixels, mine, params.batch, params.precision, "graph"))
-            table = torch.from_numpy(nearest(embeddings, embeddings, params.neighbours, exclude_self=True)[1])
+            found = nearest_others(embeddings, params.neighbours, *search, metric="inner_product")
+            table = torch.from_numpy(found.neighbours)
         return table
 
     def read(batch: Tensor) -> Tensor:

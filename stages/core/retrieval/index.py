@@ -15,6 +15,9 @@ from stages.core.compute.vectors import CELLS
 from stages.core.retrieval.ranking import rank
 from stages.core.retrieval.shortlist import Shortlist
 
+# Products with fewer rows at once read all of x for little work: so many are ranked at once, as long as their scores
+# are no more than `MOST`, 1 GiB of float32. Memory never grows with the square of n.
+ROWS, MOST = 256, 2**28
 # Rankings to this share of all images begin with a shortlist.
 SHALLOW = 2**-8
 
@@ -24,7 +27,7 @@ class Index:
 
     def __init__(self, x: Float32[Tensor, "n d"]) -> None:
         n = len(x)
-        self.x, self.step = x, min(n, max(1, CELLS // n))
+        self.x, self.step = x, min(n, max(1, CELLS // n, min(ROWS, MOST // n)))
         # One array for all products: fresh memory costs as much as the products themselves.
         self.buffer = x.new_empty((0, n))
 

@@ -97,6 +97,14 @@ def nearest(
     return costs if metric == "l2" else -costs, indices
 
 
+def without_self(
+    found: Int64[np.ndarray, "query more"], own: Int64[np.ndarray, " query"], k: int
+) -> Int64[np.ndarray, "query rank"]:
+    """The first k of k + 1 indices without the query's own, or where that is not among them without the last."""
+    order = np.argsort(found == own[:, None], axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(found, order, 1)
+
+
 def check(queries: Rows, gallery: Rows, k: int, metric: Metric, exclude_self: bool, rows: int) -> None:
     q, g = tuple(queries.shape), tuple(gallery.shape)
     if len(q) != 2 or len(g) != 2 or q[1] != g[1] or 0 in q + g:

@@ -41,6 +41,7 @@ ARRAYS = {
     ),
     "splits": Declaration(("run", "pair"), ("bool",), 64, "whether a pair is tested in a run, not trained on"),
     "order": Declaration(("seed",), ("int64",), 4096, "training rows in k-means++ order"),
+    "sample": Declaration(("row",), ("int64",), 4096, "training rows among which clusters are sought, ascending"),
     "records": Declaration(("record", "pair"), ("int64",), 4096, "training row, and position of the seed then nearest"),
     "mean": Declaration(("dim",), ("float32",), 4096, "of the features that a whitening was fitted to"),
     "projection": Declaration(("dim", "component"), ("float32",), 4096, "whitened features: (x - mean) @ projection"),

@@ -39,7 +39,7 @@ class Reader:
 
 
 class Chosen:
-    """Some rows of stored ones, in float32, read when they are asked for: `chosen[part]` copies those of a slice."""
+    """Some rows of stored ones, in float32, read when they are asked for, by slices or by their own numbers."""
 
     def __init__(self, reader: Reader, rows: np.ndarray) -> None:
         self.reader, self.rows, self.shape = reader, rows, (len(rows), *reader.shape[1:])
@@ -47,7 +47,7 @@ class Chosen:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, part: slice) -> np.ndarray:
+    def __getitem__(self, part: slice | np.ndarray) -> np.ndarray:
         return self.reader[self.rows[part]].astype(np.float32, copy=False)
 
 

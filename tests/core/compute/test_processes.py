@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import load_file
 
 from stages.core.compute import processes
+from stages.core.store import arrays
 from tests.helpers import shared_work
 from tests.helpers.small import write_encoder, write_images
 from tests.helpers.torchrun import torchrun
@@ -127,8 +128,19 @@ def test_stages__two_processes_give_the_results_of_one(tmp_path, monkeypatch):
     for count, output in ((1, alone), (2, together)):
         torchrun(count, "-m", "tests.helpers.shared_work", images, encoder, output)
     assert shared_work.TRAINING.epochs == 2
-    for stage in ("features", "seeds", "pseudo_labels", "knn_graph"):
+    for stage in (
+        "features",
+        "seeds",
+        "pseudo_labels",
+        "knn_graph",
+        "indexed",
+        "sampled/seeds",
+        "sampled/k8/labels.zarr",
+    ):
         assert contents(alone / stage) == contents(together / stage), stage
+    # Each process sums the rows of its part.
+    centres = [arrays.open(folder / "sampled/k8/centroids.zarr")[:] for folder in (alone, together)]
+    np.testing.assert_allclose(*centres, atol=1e-6)
     # Sums over half batches round differently from sums over whole ones.
     assert shared_work.FUSION.augmentation.epochs == 2
     trained = [f"adaptor/{name}" for name in ("k4", "k8")] + [f"fusion/{name}" for name in shared_work.FUSIONS]

@@ -1,0 +1,301 @@
+"""The nearest others of every row, by an index that compares a part of all pairs and says how much it misses.
+
+An inverted file (`ivf`) puts rows into cells, and compares a row with those of the nearest cells; a graph (`hnsw`) is
+walked from row to row. Both are faiss's and keep rows in half precision. How many cells are looked into, or how wide
+the walk is, follows from the recall that is wanted: the least that reaches it on drawn rows, held against all rows.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import faiss
+import numpy as np
+import torch
+from jaxtyping import Float32, Float64, Int64
+from pydantic import Field
+
+from stages.core.compute import device, processes
+from stages.core.compute.blocks import blocks
+from stages.core.compute.vectors import inner_products
+from stages.core.retrieval.neighbours import ROWS, Metric, Rows, nearest, read, without_self
+
+log = logging.getLogger(__name__)
+
+Method = Literal["exact", "ivf", "hnsw"]
+Index = Annotated[
+    Literal["auto", "exact", "ivf", "hnsw"],
+    Field(description="exact compares all pairs; ivf and hnsw miss some, and are measured; auto: ivf where n is large"),
+]
+Recall = Annotated[
+    float,
+    Field(ge=0.5, le=0.999, description="least share of the exact neighbours that ivf and hnsw find, on drawn images"),
+]
+
+# To here all pairs are compared: minutes on a few cores.
+EXACT_ROWS = 200_000
+# Rows whose exact neighbours are sought as well.
+SAMPLE = 1_000
+# Rows that a cell's centre is trained on: faiss calls fewer than 39 too few.
+TRAINED = 39
+ROUNDS = 10
+# Links of a row in the graph, and rows that are looked at to find them.
+LINKS, BUILT = 32, 80
+# How wide a walk among the centres of cells is.
+WALK = 64
+# Two standard errors: the recall of all rows is rarely lower than that of the sample less so much.
+MARGIN = 2
+# Cosines as near as this are equal but for rounding.
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Neighbours `row rank`, nearest first; how they were found.
+
+    `recall`: the share of the exact neighbours that were found for `asked` drawn rows, and its standard `error`; 1 if
+    exact. `effort`: cells looked into (ivf), or the width of the walk where that is more than k (hnsw).
+    """
+
+    neighbours: Int64[np.ndarray, "row rank"]
+    index: Method
+    recall: float = 1.0
+    error: float = 0.0
+    asked: int = 0
+    effort: int = 0
+
+
+def choose(index: str, n: int) -> Method:
+    """What `auto` means for n rows, with its reason in the log; ValueError for more cells than rows."""
+    if index == "ivf" and n < cells(n):
+        raise ValueError(
+            f"index ivf puts {n} images into {cells(n)} cells; a cell needs one at least: set index to exact or auto"
+        )
+    if index != "auto":
+        return index
+    chosen = "exact" if n <= EXACT_ROWS else "ivf"
+    reason = "no more than" if chosen == "exact" else "more than"
+    log.info("index %s: %s images are %s %s", chosen, f"{n:,}", reason, f"{EXACT_ROWS:,}")
+    return chosen
+
+
+def cells(n: int) -> int:
+    """A row is compared with all centres and with the rows of some cells: with 16 of them, both cost the same."""
+    return max(1, round(4 * n**0.5))
+
+
+def nearest_others(
+    rows: Rows, k: int, index: str, recall: float, *, metric: Metric = "cosine", asked: int = SAMPLE
+) -> Graph:
+    """The k nearest other rows of every row by `index`, exact or with a recall of at least `recall` where it can.
+
+    The rows are read in blocks, and an index holds half precision, so that memory is 2 n dim bytes (hnsw: and 4 LINKS
+    2 n). Each process holds an index of all rows, and asks for its part of them. ValueError as `nearest` and `choose`.
+    """
+    n = rows.shape[0]
+    method = choose(index, n)
+    if method == "exact":
+        return Graph(nearest(rows, rows, k, metric=metric, exclude_self=True)[1], "exact")
+    if not 1 <= k < n:
+        raise ValueError(f"k = {k} neighbours among {n - 1} other rows; allowed is 1 to {n - 1}: ask for fewer")
+    built = Ivf(rows, metric) if method == "ivf" else Hnsw(rows, metric)
+    sample = np.sort(np.random.default_rng(0).choice(n, min(asked, n), replace=False))
+    measure = sampled_recall(rows, sample, k, metric, built)
+    shares = measure(effort := least_effort(lambda effort: lower_end(measure(effort)) >= recall, built.most))
+    found, error = float(shares.mean()), standard_error(shares)
+    if found - MARGIN * error < recall:
+        log.warning("%s with its largest effort of %d has a recall of %.4f, not %g", method, effort, found, recall)
+    log.info("%s, effort %d: recall %.4f +- %.4f on %d drawn rows", method, effort, found, error, len(sample))
+    mine = processes.share(n)
+    parts = [built.others(part, k, effort) for part in blocks(mine, ROWS)]
+    graph = processes.gather_array(np.concatenate(parts) if parts else np.empty((0, k), np.int64))
+    return Graph(graph, method, found, error, len(sample), effort)
+
+
+class Ivf:
+    """Rows in cells, each with the rows nearest to its centre."""
+
+    def __init__(self, rows: Rows, metric: Metric) -> None:
+        (n, dim), count = rows.shape, cells(rows.shape[0])
+        self.rows, self.metric, self.most = rows, metric, count
+        drawn = np.sort(np.random.default_rng(0).choice(n, min(n, TRAINED * count), replace=False))
+        centres = trained_centres(pick(rows, drawn, metric), count)
+        self.index = faiss.IndexIVFScalarQuantizer(
+            centres, dim, count, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False
+        )
+        self.index.train(pick(rows, drawn[:1], metric))
+        self.index = on_gpu(self.index)
+        for part in blocks(n, ROWS):
+            self.index.add(read(rows, part.start, part.stop, metric, "features"))
+
+    def search(self, queries: Float32[np.ndarray, "query dim"], k: int, effort: int) -> Int64[np.ndarray, "query rank"]:
+        """The k best rows of each query, -1 where the cells looked into hold fewer."""
+        self.index.nprobe = effort
+        return self.index.search(queries, k)[1]
+
+    def others(self, part: slice, k: int, effort: int) -> Int64[np.ndarray, "query rank"]:
+        """The k best of each row of the part, but itself."""
+        queries = read(self.rows, part.start, part.stop, self.metric, "features")
+        return others_of(self.search, queries, np.arange(part.start, part.stop), k, effort, self.most)
+
+
+class Hnsw:
+    """Rows linked with rows near them, on levels that grow sparse.
+
+    One thread builds it, so that it comes out the same twice.
+    """
+
+    def __init__(self, rows: Rows, metric: Metric) -> None:
+        n, dim = rows.shape
+        self.rows, self.metric, self.most = rows, metric, n
+        self.index = faiss.IndexHNSWSQ(dim, faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT)
+        self.index.hnsw.efConstruction = BUILT
+        self.index.train(read(rows, 0, 1, metric, "features"))
+        with one_thread():
+            for part in blocks(n, ROWS):
+                self.index.add(read(rows, part.start, part.stop, metric, "features"))
+
+    def search(self, queries: Float32[np.ndarray, "query dim"], k: int, effort: int) -> Int64[np.ndarray, "query rank"]:
+        """The k best rows of each query, -1 where the walk met fewer."""
+        self.index.hnsw.efSearch = max(effort, k)
+        return self.index.search(queries, k)[1]
+
+    others = Ivf.others
+
+
+def others_of(
+    search: Callable[[np.ndarray, int, int], np.ndarray],
+    queries: Float32[np.ndarray, "query dim"],
+    own: Int64[np.ndarray, " query"],
+    k: int,
+    effort: int,
+    most: int,
+) -> Int64[np.ndarray, "query rank"]:
+    """The k best rows of each query but its own; queries that are offered too few ask again, with more effort."""
+    found = search(queries, k + 1, effort)
+    short = np.flatnonzero((found < 0).any(1))
+    while len(short) and effort < most:
+        effort = min(2 * effort, most)
+        found[short] = search(queries[short], k + 1, effort)
+        short = short[(found[short] < 0).any(1)]
+    if len(short):
+        raise ValueError(
+            f"the index finds fewer than {k} neighbours of row {own[short[0]]}: set index to exact or ask for fewer"
+        )
+    return without_self(found, own, k)
+
+
+def trained_centres(vectors: Float32[np.ndarray, "row dim"], count: int) -> faiss.Index:
+    """The centres of so many cells, found by a few rounds of k-means, behind an index of their own.
+
+    That is a graph: to compare every row with all centres would take longer than all the rest. A GPU compares them all.
+    """
+    dim = vectors.shape[1]
+    flat, clustering = faiss.IndexFlatIP(dim), faiss.Clustering(dim, count)
+    clustering.niter, clustering.min_points_per_centroid, clustering.spherical = ROUNDS, 1, True
+    clustering.train(vectors, flat)
+    if faiss.get_num_gpus():
+        return flat
+    graph = faiss.IndexHNSWFlat(dim, LINKS, faiss.METRIC_INNER_PRODUCT)
+    graph.hnsw.efConstruction, graph.hnsw.efSearch = BUILT, WALK
+    with one_thread():
+        graph.add(flat.reconstruct_n(0, count))
+    return graph
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """faiss works in one thread inside: several would link a graph's rows in an order that chance decides."""
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)
+
+
+def on_gpu(index: faiss.Index) -> faiss.Index:
+    """The index on this process's GPU, where this build of faiss knows one."""
+    if not faiss.get_num_gpus():
+        return index
+    return faiss.index_cpu_to_gpus_list(index, gpus=[device.best().index or 0])
+
+
+def pick(rows: Rows, which: Int64[np.ndarray, " row"], metric: Metric) -> Float32[np.ndarray, "row dim"]:
+    """Some rows, as `read` gives them."""
+    return read(rows[which], 0, len(which), metric, "features")
+
+
+def sampled_recall(
+    rows: Rows, sample: Int64[np.ndarray, " query"], k: int, metric: Metric, built: Ivf | Hnsw
+) -> Callable[[int], Float64[np.ndarray, " query"]]:
+    """What measures, at an effort, the share of right ones among the k neighbours of each row of the sample.
+
+    Right is what is as near as the k-th exact neighbour: of rows that are equal any will do.
+    """
+    queries = pick(rows, sample, metric)
+    exact = without_self(nearest(queries, rows, min(k + 1, rows.shape[0]), metric=metric)[1], sample, k)
+
+    def scores(found: Int64[np.ndarray, "query rank"]) -> Float64[np.ndarray, "query rank"]:
+        which, places = np.unique(found, return_inverse=True)
+        offered = torch.from_numpy(pick(rows, which, metric))
+        asking = torch.arange(len(queries)).repeat_interleave(k)
+        places = torch.from_numpy(places.ravel())
+        return inner_products(torch.from_numpy(queries), asking, offered, places).view(-1, k).numpy()
+
+    last = scores(exact)[:, -1:] - ROUNDING
+
+    def measure(effort: int) -> Float64[np.ndarray, " query"]:
+        found = others_of(built.search, queries, sample, k, effort, built.most)
+        return (scores(found) >= last).mean(1)
+
+    return measure
+
+
+def standard_error(shares: Float64[np.ndarray, " query"]) -> float:
+    return float(shares.std() / len(shares) ** 0.5)
+
+
+def lower_end(shares: Float64[np.ndarray, " query"]) -> float:
+    return float(shares.mean()) - MARGIN * standard_error(shares)
+
+
+def least_effort(suffices: Callable[[int], bool], most: int) -> int:
+    """The least effort of 1 to `most` that suffices, where more effort never does worse; `most` if none does."""
+    low, high = 0, 1
+    while high < most and not suffices(high):
+        low, high = high, min(2 * high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
+class Centres:
+    """Centroids of clusters in cells: finds the nearest of many for each vector, nearly always.
+
+    `recall`: the share of the `asked` vectors that get their nearest one, or one as near.
+    """
+
+    def __init__(
+        self, centroids: Float32[np.ndarray, "k dim"], asked: Float32[np.ndarray, "query dim"], recall: float
+    ) -> None:
+        dim, most = centroids.shape[1], min(len(centroids), cells(len(centroids)))
+        self.index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dim), dim, most, faiss.METRIC_L2)
+        self.index.cp.niter, self.index.cp.min_points_per_centroid = ROUNDS, 1
+        self.index.train(centroids)
+        self.index.add(centroids)
+        last = nearest(asked, centroids, 1, metric="l2")[0][:, 0] + ROUNDING
+
+        def measure(effort: int) -> float:
+            self.index.nprobe = effort
+            return float((self.index.search(asked, 1)[0][:, 0] <= last).mean())
+
+        self.index.nprobe = least_effort(lambda effort: measure(effort) >= recall, most)
+        self.recall = measure(self.index.nprobe)
+
+    def near(self, vectors: Float32[np.ndarray, "row dim"]) -> Int64[np.ndarray, " row"]:
+        """The number of a centroid for each vector."""
+        return self.index.search(vectors, 1)[1][:, 0]
