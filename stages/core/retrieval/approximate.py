@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import faiss
 import numpy as np
@@ -68,7 +68,9 @@ class Graph:
 
 
 def choose(index: str, n: int) -> Method:
-    """What `auto` means for n rows, with its reason in the log; ValueError for more cells than rows."""
+    """What `auto` means for n rows, with its reason in the log; ValueError for other words and more cells than rows."""
+    if index not in get_args(get_args(Index)[0]):
+        raise ValueError(f"index {index!r}; allowed are {', '.join(get_args(get_args(Index)[0]))}")
     if index == "ivf" and n < cells(n):
         raise ValueError(
             f"index ivf puts {n} images into {cells(n)} cells; a cell needs one at least: set index to exact or auto"

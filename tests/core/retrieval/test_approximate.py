@@ -125,6 +125,11 @@ def test_choose__says_why(caplog, monkeypatch):
     assert "ivf: 101 images are more than 100" in caplog.text
 
 
+def test_choose__an_index_that_is_not_known():
+    with pytest.raises(ValueError, match="index 'pq'; allowed are auto, exact, ivf, hnsw"):
+        choose("pq", 10)
+
+
 def test_choose__fewer_rows_than_cells():
     with pytest.raises(ValueError, match=r"index ivf puts 12 images into 14 cells.* set index to exact or auto"):
         choose("ivf", 12)
