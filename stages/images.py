@@ -13,6 +13,7 @@ and its counts must be the published ones.
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,7 @@ from stages.core.sources.candidates import Candidates, by_class, in_splits, publ
 from stages.core.sources.decode import decode_all
 from stages.core.store import arrays, room
 from stages.core.store import shares as stored_shares
+from stages.core.store.coded import Coding
 from stages.core.store.collection import TABLE
 from stages.core.store.square import Shape
 from stages.core.store.tables import write_csv
@@ -50,11 +52,25 @@ class Params(schema.Section):
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")
+    stored: Literal["raw", "webp", "jpeg"] = Field(
+        description="raw squares; or coded, with some loss, at a tenth of the bytes or so, and decoded as they are read"
+    )
+    quality: int = Field(ge=1, le=100, description="of coded squares, as Pillow has it; raw ones have none")
     listed_shares: list[schema.Share] = Field(
         max_length=100,
         description="of `splits`: training images that a list beside train/ and val/ names, 1percent.txt for 0.01",
     )
     published_counts: bool = Field(description="stop where a public data set does not have its published counts")
+
+    @property
+    def coding(self) -> Coding | None:
+        """Of the squares; None where they are stored as they are."""
+        return None if self.stored == "raw" else Coding(self.stored, self.quality)
+
+    @property
+    def square_bytes(self) -> int:
+        """That a stored square takes, an estimate where it is coded."""
+        return self.coding.estimate(self.side) if self.coding else self.side**2 * 3
 
 
 def draw(source: str, params: Params) -> installed.Pictures:
@@ -142,8 +158,9 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         candidates = find(place, source, lists.tasks[task].unseen, params)
         listed = read_shares(place, candidates, params.listed_shares if source == "splits" else [])
         count, side = len(candidates.rows), params.side
-        room.require(output, count * side**2 * 3, f"{count:,} squares of {side} px")
-        with arrays.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8") as writer:
+        about = f", about {params.square_bytes:,} bytes each as {params.stored}," if params.coding else ""
+        room.require(output, count * params.square_bytes, f"{count:,} squares of {side} px{about}")
+        with arrays.create(partial / "pixels.zarr", (side, side, 3), "uint8", params.coding) as writer:
             kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
         if is_public and unreadable and params.published_counts:
             raise ValueError(f"{raw} differs from what {source} publishes: {folder.summary(unreadable)}")

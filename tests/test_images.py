@@ -22,6 +22,8 @@ PARAMS = images.Params(
     max_megapixels=1,
     per_class=images.PerClass(digits=4, glyphs=2, patches=3),
     places=4,
+    stored="raw",
+    quality=90,
     listed_shares=[],
     published_counts=True,
 )
