@@ -164,7 +164,7 @@ def test_open__places_beyond_the_shard_are_refused(tmp_path, squares, coding, pl
     index = np.full((20, 2), 2**64 - 1, "<u8")
     index[:2] = np.array(places, np.uint64)
     (path / "c/0/0/0/0").write_bytes(bytes(16) + coded.with_crc(index.tobytes()))
-    with pytest.raises(ValueError, match="shard 0 of 1 is missing or damaged .its squares are not stored one behind"):
+    with pytest.raises(ValueError, match=r"shard 0 of 1 is missing or damaged .its squares are not stored one behind"):
         arrays.open(path)
 
 
@@ -181,7 +181,7 @@ def test_open__another_codec_is_refused(tmp_path, squares, coding, change):
 
 
 def test_create__only_squares_are_coded(tmp_path, coding):
-    with pytest.raises(ValueError, match="features.zarr: only squares can be stored as"):
+    with pytest.raises(ValueError, match=r"features.zarr: only squares can be stored as"):
         arrays.Writer(tmp_path / "features.zarr", (4,), "float32", coding)
 
 
