@@ -14,7 +14,6 @@ unpacked: its rows are in the order of the stream, training rows among the other
 behind the last full shard.
 """
 
-import logging
 import shutil
 from contextlib import closing, nullcontext
 from itertools import islice
@@ -33,7 +32,7 @@ from stages.core.sources import archive, folder, installed, names, shares
 from stages.core.sources.candidates import Assignment, Candidates, assign, by_class, in_splits, published
 from stages.core.sources.decode import decode_all
 from stages.core.sources.streams import place, stream
-from stages.core.sources.streams.ingest import ingest
+from stages.core.sources.streams.ingest import ingest, resumed
 from stages.core.sources.streams.ledger import Ledger
 from stages.core.store import arrays, room, work
 from stages.core.store import shares as stored_shares
@@ -42,7 +41,6 @@ from stages.core.store.collection import TABLE
 from stages.core.store.square import Shape
 from stages.core.store.tables import write_csv
 
-log = logging.getLogger(__name__)
 BLOCK = 256
 TABLE_ROWS = 2**16
 
@@ -173,7 +171,7 @@ def streamed(raw: Path, output: Path, task: str, source: str, params: Params, li
     require_room(output, count, params, "about " if source == "tars" else "")
     kept = work.folder("images", task, source, spec.files, params, found.place.root, found.place.digest)
     with closing(Ledger(kept / "ledger.sqlite")) as ledger:
-        writer = resumed(kept / "pixels.zarr", ledger, params)
+        writer = resumed(kept / "pixels.zarr", ledger, params.side, params.coding)
         steps = ingest(found, writer, ledger, params.max_megapixels * 10**6, params.shape)
         left = max(0, count - writer.rows - ledger.rejected())
         for _ in progress(steps, f"images@{task}", left, "image"):
@@ -192,20 +190,6 @@ def streamed(raw: Path, output: Path, task: str, source: str, params: Params, li
     shutil.rmtree(kept)
     classes = len(assigned.keys() - {""})
     return f"{train} train and {writer.rows - train} test images of {classes} classes, {left_out} left out"
-
-
-def resumed(pixels: Path, ledger: Ledger, params: Params) -> arrays.Writer:
-    """A writer behind the shards that an earlier run has finished; where one of them is gone, from the start."""
-    shape, digests = (params.side, params.side, 3), ledger.reached.digests
-    if not all(arrays.shard_file(pixels, number, len(shape)).exists() for number in range(len(digests))):
-        ledger.clear()
-        digests = []
-    if not digests:
-        shutil.rmtree(pixels, ignore_errors=True)
-    writer = arrays.Writer(pixels, shape, "uint8", params.coding, digests)
-    if digests:
-        log.info("continues behind %d images (%s)", writer.rows, pixels.parent)
-    return writer
 
 
 def classes_of(raw: Path, ledger: Ledger, unseen: bool) -> dict[str, Assignment]:

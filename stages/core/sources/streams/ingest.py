@@ -1,10 +1,13 @@
 """A stream of images as squares in a store: decoded side by side in bounded memory, and resumable shard by shard."""
 
+import logging
 import os
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 
@@ -12,9 +15,11 @@ from stages.core.sources.decode import Picture, picture
 from stages.core.sources.streams.entry import Entry
 from stages.core.sources.streams.ledger import Ledger
 from stages.core.sources.streams.stream import Stream
-from stages.core.store.arrays import Writer
+from stages.core.store.arrays import Writer, shard_file
+from stages.core.store.coded import Coding
 from stages.core.store.square import Shape, Unreadable
 
+log = logging.getLogger(__name__)
 WAITING = 256
 WAITING_BYTES = 128 * 2**20
 BLOCK = 256
@@ -40,6 +45,19 @@ def decoded(entries: Iterator[Entry], attempt: Callable[[Entry], Outcome]) -> It
                 yield done, outcome.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def resumed(pixels: Path, ledger: Ledger, side: int, coding: Coding | None) -> Writer:
+    """A writer behind the shards that an earlier run has finished; where one of them is gone, from the start."""
+    shape, digests = (side, side, 3), ledger.reached.digests
+    if not all(shard_file(pixels, number, len(shape)).exists() for number in range(len(digests))):
+        ledger.clear()
+        digests = ()
+    if digests:
+        log.info("continues behind %d images (%s)", len(ledger), pixels.parent)
+    else:
+        shutil.rmtree(pixels, ignore_errors=True)
+    return Writer(pixels, shape, "uint8", coding, digests)
 
 
 def ingest(stream: Stream, writer: Writer, ledger: Ledger, max_pixels: int, shape: Shape) -> Iterator[Entry]:

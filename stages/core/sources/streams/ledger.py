@@ -77,6 +77,9 @@ class Ledger:
         found = self.tables.execute("select class_name from kept where number = 0").fetchone()
         return bool(found[0]) if found else None
 
+    def __len__(self) -> int:
+        return self.tables.execute("select count(*) from kept").fetchone()[0]
+
     def classes(self) -> dict[str, int]:
         """{class name: images kept}"""
         return dict(

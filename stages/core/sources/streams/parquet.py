@@ -6,8 +6,8 @@ Read a few rows at a time. The `path` of a row is never followed.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import IOBase
 from itertools import islice
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,15 +30,16 @@ def whole(name: str) -> Iterator[None]:
     except FileNotFoundError:
         raise  # it vanished, and is not damaged
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{name} is damaged or cut off ({str(error)[:200]}); {MEND}") from error
+        said = " ".join(str(error)[:200].split())
+        raise ValueError(f"{name} is damaged or cut off ({said}); {MEND}") from error
 
 
-def opened(stream: BinaryIO, name: str) -> pq.ParquetFile:
+def opened(stream: IOBase, name: str) -> pq.ParquetFile:
     with whole(name):
         return pq.ParquetFile(stream, buffer_size=PAGES, pre_buffer=False)
 
 
-def count(stream: BinaryIO, name: str) -> int:
+def count(stream: IOBase, name: str) -> int:
     """The rows that the file says it has, once it has columns to read."""
     file = opened(stream, name)
     columns(file.schema_arrow, name)
@@ -78,7 +79,7 @@ def class_names(schema: pa.Schema, label: str) -> list[str] | None:
         return None
 
 
-def read(stream: BinaryIO, name: str, number: int, skip: int = 0) -> Iterator[Entry]:
+def read(stream: IOBase, name: str, number: int, skip: int = 0) -> Iterator[Entry]:
     """The entries of a Parquet file, the file `number` of a stream, without the first `skip`.
 
     A row's path is the file's name and the row's number.

@@ -11,8 +11,9 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from io import IOBase
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from stages.core.store.untrusted import read_text
 
@@ -39,7 +40,7 @@ class Place(NamedTuple):
     def named(self, file: File) -> str:
         return f"{self.root}/{file.name}"
 
-    def open(self, file: File) -> BinaryIO:
+    def open(self, file: File) -> IOBase:
         """The bytes of a file; ValueError where it is gone, or no longer what was listed."""
         where = self.named(file)
         try:

@@ -7,8 +7,9 @@ so the end is compared with what an end must be, before the first image and behi
 import json
 import tarfile
 from collections.abc import Iterator
+from io import IOBase
 from pathlib import PurePosixPath
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from stages.core.sources.archive import strange
 from stages.core.sources.folder import SUFFIXES
@@ -28,7 +29,7 @@ MEND = "make or download it again"
 class Guarded:
     """What tarfile reads headers from: it asks for as many bytes as a header says, and gets no more than any needs."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: IOBase) -> None:
         self.stream, self.tell, self.seek = stream, stream.tell, stream.seek
 
     def read(self, count: int) -> bytes:
@@ -45,7 +46,7 @@ class Image(NamedTuple):
     size: int
 
 
-def require_end(stream: BinaryIO, name: str) -> None:
+def require_end(stream: IOBase, name: str) -> None:
     """ValueError where a tar has not the length or the end of one: it was cut off."""
     length = stream.seek(0, 2)
     stream.seek(max(0, length - BLOCK))
@@ -55,7 +56,7 @@ def require_end(stream: BinaryIO, name: str) -> None:
     stream.seek(0)
 
 
-def members(stream: BinaryIO, name: str) -> Iterator[tarfile.TarInfo]:
+def members(stream: IOBase, name: str) -> Iterator[tarfile.TarInfo]:
     """Every member in turn; ValueError where the tar is damaged or cut off."""
     length = stream.seek(0, 2)
     stream.seek(0)
@@ -76,7 +77,7 @@ def members(stream: BinaryIO, name: str) -> Iterator[tarfile.TarInfo]:
         raise ValueError(f"{name} is damaged or cut off{at} ({error}); {MEND}") from error
 
 
-def read(stream: BinaryIO, name: str, number: int, skip: int = 0) -> Iterator[Entry]:
+def read(stream: IOBase, name: str, number: int, skip: int = 0) -> Iterator[Entry]:
     """The entries of a tar, the file `number` of a stream, without the first `skip`, whose images are not read.
 
     An image's path is the tar's name and its own. Its label stands in a .cls or .json file of the same stem.
@@ -97,7 +98,7 @@ def read(stream: BinaryIO, name: str, number: int, skip: int = 0) -> Iterator[En
         index += 1
 
 
-def samples(stream: BinaryIO, name: str) -> Iterator[tuple[Image, str] | tuple[str, Unreadable]]:
+def samples(stream: IOBase, name: str) -> Iterator[tuple[Image, str] | tuple[str, Unreadable]]:
     """Every image with its label, unread, or a name and why nothing is read of it."""
     stem, images, label, others = None, [], "", []
 
@@ -149,7 +150,7 @@ def printable(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def read_label(stream: BinaryIO, member: tarfile.TarInfo, suffix: str) -> str | Unreadable:
+def read_label(stream: IOBase, member: tarfile.TarInfo, suffix: str) -> str | Unreadable:
     """The label that a .cls or .json file holds, "" where it holds none; Unreadable where it cannot be told."""
     if member.size > LABEL_BYTES:
         return Unreadable(f"its label has {member.size:,} bytes")
@@ -167,7 +168,7 @@ def read_label(stream: BinaryIO, member: tarfile.TarInfo, suffix: str) -> str | 
         return Unreadable(f"its label, a {suffix} file, cannot be read")
 
 
-def estimate(stream: BinaryIO, name: str, size: int) -> int:
+def estimate(stream: IOBase, name: str, size: int) -> int:
     """About how many images a tar of so many bytes holds, from its first ones."""
     count = end = 0
     for found in samples(stream, name):
