@@ -7,14 +7,14 @@ from typing import NamedTuple
 from stages.core.sources.archive import strange
 from stages.core.sources.folder import SUFFIXES
 from stages.core.sources.streams.entry import ENTRY_BYTES, Entry
-from stages.core.sources.streams.place import CHANGED, Place, gone
+from stages.core.sources.streams.place import CHANGED, Location, gone
 from stages.core.store.square import Unreadable
 
 FETCHED = 64
 FETCHED_BYTES = 64 * 2**20
 
 
-class Image(NamedTuple):
+class Listed(NamedTuple):
     """An object of a place by its number, with its class, or why it is left out unread."""
 
     number: int
@@ -22,7 +22,7 @@ class Image(NamedTuple):
     refused: str | None
 
 
-def find(place: Place) -> list[Image]:
+def find(place: Location) -> list[Listed]:
     """All objects as a folder would be taken: `<class>/<image>`, or `<image>` where no folder has one."""
     depths = [len(PurePosixPath(file.name).parts) for file in place.files]
     images = [PurePosixPath(file.name).suffix.lower() in SUFFIXES for file in place.files]
@@ -36,13 +36,13 @@ def find(place: Place) -> list[Image]:
             refused = "image beside the class folders"
         elif refused is None and file.size > ENTRY_BYTES:
             refused = f"it has {file.size:,} bytes, at most {ENTRY_BYTES:,} are read"
-        found.append(Image(number, file.name.split("/")[0] if labelled and depth == 2 else "", refused))
+        found.append(Listed(number, file.name.split("/")[0] if labelled and depth == 2 else "", refused))
     return [image for image in found if not PurePosixPath(place.files[image.number].name).name.startswith(".")]
 
 
-def read(place: Place, skip: int = 0) -> Iterator[Entry]:
+def read(place: Location, skip: int = 0) -> Iterator[Entry]:
     """The entries of all objects from the number `skip` on; ValueError where one has vanished or changed."""
-    block: list[Image] = []
+    block: list[Listed] = []
     for image in find(place):
         if image.number < skip:
             continue
@@ -53,7 +53,7 @@ def read(place: Place, skip: int = 0) -> Iterator[Entry]:
     yield from fetch(place, block)
 
 
-def fetch(place: Place, block: list[Image]) -> Iterator[Entry]:
+def fetch(place: Location, block: list[Listed]) -> Iterator[Entry]:
     """The entries of some objects, all in memory."""
     wanted = {image.number: place.named(place.files[image.number]) for image in block if image.refused is None}
     fetched = place.remote.cat(list(wanted.values()), on_error="return") if wanted else {}

@@ -5,9 +5,9 @@ Read a few rows at a time. The `path` of a row is never followed.
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import IOBase
-from itertools import islice
+from itertools import islice, repeat
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -99,8 +99,21 @@ def read(stream: IOBase, name: str, number: int, skip: int = 0) -> Iterator[Entr
             yield Entry(number, index, path, "", reason)
 
 
+def labels(stream: IOBase, name: str) -> Iterator[str]:
+    """The class of every row that has one, "" for all where the file has no labels; no image is read."""
+    file = opened(stream, name)
+    _, label = columns(file.schema_arrow, name)
+    if label is None:
+        yield from repeat("", file.metadata.num_rows)
+        return
+    names = class_names(file.schema_arrow, label)
+    for said, _ in cells(file, list(range(file.num_row_groups)), [label], name):
+        with suppress(Unreadable):
+            yield class_of(said, names)
+
+
 def cells(file: pq.ParquetFile, groups: list[int], wanted: list[str], name: str) -> Iterator[tuple]:
-    """(image, label) of every row in these row groups."""
+    """(image, label) of every row in these row groups, or what else is wanted."""
     for group in groups:
         said = file.metadata.row_group(group)
         mean = max(1, said.total_byte_size // max(1, said.num_rows))

@@ -30,7 +30,7 @@ class File(NamedTuple):
     tag: str
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where files lie, and which: `root` is a folder or an address, and `remote` the object store it is in."""
 
     root: str
@@ -74,7 +74,7 @@ def gone(where: str) -> ValueError:
     return ValueError(f"{where} was listed and is gone: {CHANGED}")
 
 
-def local(path: Path, suffix: str, pattern: str = "*") -> Place:
+def local(path: Path, suffix: str, pattern: str = "*") -> Location:
     """One file, or those of a folder with this suffix and names of this pattern, in order of their names.
 
     ValueError where there is none, or one that is a link out of the folder.
@@ -97,7 +97,7 @@ def local(path: Path, suffix: str, pattern: str = "*") -> Place:
             raise ValueError(f"{file}: link leads outside the folder; put the file itself there")
         status = file.stat()
         files.append(File(name, status.st_size, str(status.st_mtime_ns)))
-    return Place(str(folder), files)
+    return Location(str(folder), files)
 
 
 def require_address(url: str) -> str:
@@ -110,7 +110,7 @@ def require_address(url: str) -> str:
     return url.rstrip("/")
 
 
-def remote(url: str) -> Place:
+def remote(url: str) -> Location:
     """All objects below a prefix, in order of their names, as they are now; ValueError says why it cannot be listed."""
     url = require_address(url)
     try:
@@ -130,10 +130,10 @@ def remote(url: str) -> Place:
     ]
     if not files:
         raise ValueError(f"{url} holds no object: give a prefix with images, tars or Parquet files below it")
-    return Place(url, files, store)
+    return Location(url, files, store)
 
 
-def text_of(place: Place) -> str:
+def text_of(place: Location) -> str:
     """What a listing file says of a remote place."""
     said = {"url": place.root, "files": len(place.files), "bytes": place.bytes, "sha256": place.digest}
     return json.dumps(said, indent=1) + "\n"
@@ -148,14 +148,14 @@ def address_in(listing: Path) -> str:
     return require_address(str(url))
 
 
-def listed(listing: Path) -> Place:
+def listed(listing: Path) -> Location:
     """The remote place of a listing file; ValueError where it holds something else by now."""
     place = remote(address_in(listing))
     require_unchanged(listing, place)
     return place
 
 
-def require_unchanged(listing: Path, place: Place) -> None:
+def require_unchanged(listing: Path, place: Location) -> None:
     """ValueError where the listing file says anything else than the place that was just listed."""
     if read_text(listing) != text_of(place):
         raise ValueError(

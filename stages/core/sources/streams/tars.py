@@ -38,7 +38,7 @@ class Guarded:
         return self.stream.read(count)
 
 
-class Image(NamedTuple):
+class TarImage(NamedTuple):
     """An image of the sample in hand, unread."""
 
     name: str
@@ -98,11 +98,11 @@ def read(stream: IOBase, name: str, number: int, skip: int = 0) -> Iterator[Entr
         index += 1
 
 
-def samples(stream: IOBase, name: str) -> Iterator[tuple[Image, str] | tuple[str, Unreadable]]:
+def samples(stream: IOBase, name: str) -> Iterator[tuple[TarImage, str] | tuple[str, Unreadable]]:
     """Every image with its label, unread, or a name and why nothing is read of it."""
     stem, images, label, others = None, [], "", []
 
-    def gathered() -> Iterator[tuple[Image, str] | tuple[str, Unreadable]]:
+    def gathered() -> Iterator[tuple[TarImage, str] | tuple[str, Unreadable]]:
         if not images:
             yield from ((other, Unreadable("not an image")) for other in others)
         for place, image in enumerate(images):
@@ -125,7 +125,7 @@ def samples(stream: IOBase, name: str) -> Iterator[tuple[Image, str] | tuple[str
             yield from gathered()
             stem, images, label, others = (path.parent, beginning), [], "", []
         if path.suffix.lower() in SUFFIXES:
-            images.append(Image(member.name, member.offset_data, member.size))
+            images.append(TarImage(member.name, member.offset_data, member.size))
         elif path.suffix.lower() in LABELS and not label:
             label = read_label(stream, member, path.suffix.lower())
         else:
@@ -172,7 +172,7 @@ def estimate(stream: IOBase, name: str, size: int) -> int:
     """About how many images a tar of so many bytes holds, from its first ones."""
     count = end = 0
     for found in samples(stream, name):
-        if isinstance(found[0], Image):
+        if isinstance(found[0], TarImage):
             count, end = count + 1, found[0].offset + found[0].size
         if count == SAMPLED:
             return round(count * size / end)

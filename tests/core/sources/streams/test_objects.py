@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from stages.core.sources.streams import objects
-from stages.core.sources.streams.place import File, Place
+from stages.core.sources.streams.place import File, Location
 
 
 class Store(dict):
@@ -17,7 +17,7 @@ def placed(monkeypatch, **contents):
     contents = {name.replace("__", "/").replace("_", "."): content for name, content in contents.items()}
     monkeypatch.setattr(objects, "FETCHED", 2)
     store = Store({f"s3://b/x/{name}": content for name, content in contents.items()})
-    return Place("s3://b/x", [File(name, len(content), "") for name, content in sorted(contents.items())], store)
+    return Location("s3://b/x", [File(name, len(content), "") for name, content in sorted(contents.items())], store)
 
 
 def test_read__classes_by_folder_as_on_the_disk(monkeypatch):
@@ -57,6 +57,6 @@ def test_read__raise_on_an_object_that_vanished_or_changed(monkeypatch):
 
 
 def test_find__an_object_too_large_is_not_fetched():
-    found = Place("s3://b/x", [File("a.png", objects.ENTRY_BYTES + 1, "")], SimpleNamespace())
+    found = Location("s3://b/x", [File("a.png", objects.ENTRY_BYTES + 1, "")], SimpleNamespace())
     assert "at most" in objects.find(found)[0].refused
     assert "at most" in str(next(objects.read(found)).content)

@@ -1,7 +1,7 @@
 import pytest
 
 from stages.core.sources.streams import stream
-from stages.core.sources.streams.place import File, Place
+from stages.core.sources.streams.place import File, Location
 from tests.helpers import streams
 
 
@@ -33,7 +33,7 @@ def test_count__rows_of_parquet_files(tmp_path):
 
 def test_of_remote__tars_before_tables_before_images():
     def kind(*names):
-        found = stream.of_remote(Place("s3://b/x", [File(name, 1, "") for name in names]))
+        found = stream.of_remote(Location("s3://b/x", [File(name, 1, "") for name in names]))
         return found.kind, [file.name for file in found.place.files]
 
     assert kind("a.png", "b.tar", "c.parquet") == ("tars", ["b.tar"])
