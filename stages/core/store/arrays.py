@@ -9,6 +9,7 @@ a batch is decoded as it is read (`coded.py`), and nobody who reads sees a diffe
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -91,6 +92,7 @@ class Writer:
         self.digests = list(done)
         self.rows = len(done) * self.shard_rows
         if done:
+            remove_unfinished(path, len(done))
             self.array = zarr.open_array(path, mode="r+", config={"write_empty_chunks": True})
             self.array.resize((self.rows, *row_shape))
             return
@@ -141,6 +143,15 @@ class Writer:
     def close(self) -> None:
         self.flush()
         self.array.update_attributes({"sha256": self.digests, "complete": True})
+
+
+def remove_unfinished(path: Path, shards: int) -> None:
+    """Removes what a killed writer left behind so many shards, half-written files among it."""
+    for folder in (path / "c").iterdir():
+        if int(folder.name) >= shards:
+            shutil.rmtree(folder)
+    for file in path.rglob("*.partial"):
+        file.unlink()
 
 
 def shard_file(path: Path, number: int, axes: int) -> Path:
