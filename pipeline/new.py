@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ruamel.yaml import YAML
 
 from pipeline import profiles
-from pipeline.folders import Folder, look, task_names
+from pipeline.folders import Folder, is_address, look, task_names
 
 ROOT = Path(__file__).resolve().parent.parent
 # The root's characters must not be mirrored nor cut down to a stroke, but may be bold or tinted: photographs the other
@@ -148,13 +148,18 @@ def quoted(text: str) -> str:
     return text if YAML(typ="safe").load(text) == text else f"'{text}'"
 
 
+def path_of(task: str, folder: Folder) -> str:
+    """What stands in the profile for the images: an object store's listing lies beside it."""
+    return f"{task}.json" if folder.listing else str(folder.path)
+
+
 def written(name: str, found: dict[str, Folder], ks: list[int], train_images: int, settings: Settings) -> str:
     """The text of the profile's values.yaml."""
-    tasks = [
-        f"  {quoted(task)}: {{source: folder, path: '{folder.path}'{', unseen: true' * folder.unseen}}}"
-        f"    # {folder.describe().partition(';')[0]}"
-        for task, folder in found.items()
-    ]
+    tasks = []
+    for task, folder in found.items():
+        files = f", files: '{folder.files}'" if folder.files != "*" else ""
+        words = f"source: {folder.source}, path: '{path_of(task, folder)}'{files}{', unseen: true' * folder.unseen}"
+        tasks.append(f"  {quoted(task)}: {{{words}}}    # {folder.describe().partition(';')[0]}")
     return VALUES.format(
         name=name,
         tasks="\n".join(tasks),
@@ -165,7 +170,7 @@ def written(name: str, found: dict[str, Folder], ks: list[int], train_images: in
     )
 
 
-def require_as_meant(params: Path, tasks: dict[str, Path], settings: Settings) -> None:
+def require_as_meant(params: Path, tasks: Mapping[str, str], settings: Settings) -> None:
     """ValueError where the composed values are not what this command meant."""
     values = YAML(typ="safe").load(params.read_text(encoding="utf-8"))
     wanted = {values["tasks"][task]["path"]: path for task, path in tasks.items()}
@@ -182,18 +187,19 @@ def require_as_meant(params: Path, tasks: dict[str, Path], settings: Settings) -
 def create(
     root: Path,
     name: str,
-    images: Sequence[Path],
+    images: Sequence[Path | str],
     choice: str = "ladder",
-    unseen: Sequence[Path] = (),
+    unseen: Sequence[Path | str] = (),
     settings: Settings | None = None,
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
-    `unseen` are folders that are evaluated only. ValueError says which word is wrong.
+    `images` and `unseen`, which are evaluated only, are what `folders.look` takes. ValueError says which word is wrong.
     """
     profile = free(root, name)
     settings = settings or Settings()
-    tasks = task_names([path.resolve() for path in (*images, *unseen)])
+    given = [word if is_address(word) else Path(word).resolve() for word in (*images, *unseen)]
+    tasks = task_names(given)
     found = {task: look(path, place >= len(images)) for place, (task, path) in enumerate(tasks.items())}
     train_images = sum(folder.train_images for folder in found.values())
     rungs = len(YAML(typ="safe").load((root / "params.yaml").read_text(encoding="utf-8"))["granularities"])
@@ -203,10 +209,14 @@ def create(
     shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True)
+        for task, folder in found.items():
+            if folder.listing:
+                (partial / path_of(task, folder)).write_text(folder.listing, encoding="utf-8")
         (partial / "values.yaml").write_text(written(name, found, ks, train_images, settings), encoding="utf-8")
         (partial / "dvc.yaml").symlink_to("../../dvc.yaml")
         profiles.compose(partial)
-        require_as_meant(partial / "params.yaml", tasks, settings)
+        meant = {task: path_of(task, folder) for task, folder in found.items()}
+        require_as_meant(partial / "params.yaml", meant, settings)
         (partial / "params.yaml").unlink()
         partial.rename(profile)
     finally:

@@ -3,10 +3,12 @@
 How that is done the stages' runner knows; it is asked in a process of its own, since nothing here imports `stages`.
 """
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent.parent
 RUNNER = "stages/core/runner"
@@ -33,10 +35,28 @@ def require_words(folder: Path) -> None:
         ask("words", folder)
 
 
+def renew_listings(folder: Path) -> None:
+    """Lists anew what lies in an object store, where a task names one."""
+    if "remote" in (folder / "params.yaml").read_text(encoding="utf-8", errors="replace"):
+        ask("remotes", folder)
+
+
+def survey(kind: str, where: str, pattern: str) -> dict[str, Any]:
+    """What a stream of images holds; ValueError where it is none."""
+    return json.loads(call(HERE, "survey", kind, where, pattern))
+
+
 def ask(module: str, folder: Path) -> None:
     code = next((place for place in (folder.resolve(), *folder.resolve().parents) if (place / RUNNER).is_dir()), HERE)
-    command = [sys.executable, "-m", f"stages.core.runner.{module}", str(folder.resolve())]
+    call(code, module, str(folder.resolve()))
+
+
+def call(code: Path, module: str, *words: str) -> str:
+    """What a module of the stages' runner prints; ValueError with what it complains of, else it is passed on."""
+    command = [sys.executable, "-m", f"stages.core.runner.{module}", *words]
     environment = os.environ | {"PYTHONPATH": str(code)}
     done = subprocess.run(command, cwd=code, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise ValueError(done.stderr.strip().removeprefix("error: "))
+    sys.stderr.write(done.stderr)
+    return done.stdout

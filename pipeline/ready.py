@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline import cache, graph, project
+from pipeline import cache, graph, profiles, project
 
 
 def make_ready(profile: str | None = None) -> Path:
@@ -24,6 +24,7 @@ def make_ready(profile: str | None = None) -> Path:
     cache.mend(folder)
     if (root / "stages/core/runner").is_dir():
         check(root, folder)
+        profiles.renew_listings(folder)
     return folder
 
 

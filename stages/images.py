@@ -1,4 +1,5 @@
-"""One task's images, decoded once: reads a folder or zip of images, a public data set or an installed package, writes
+"""One task's images, decoded once: reads a folder, zip or stream of images, a public data set or an installed package,
+and writes
 
 - pixels.zarr `image size size 3` uint8, training rows first;
 - table.parquet, a row per image: where it is from, its class and split, its original size and content hash;
@@ -8,11 +9,16 @@
 Classes are sorted by name (public data sets: as published); the first half (rounded up) trains, without its labels, the
 other half is tested. All of an unseen task is tested. The images of a flat folder have no class (label -1), all train.
 `splits` is ImageNet's layout, train/ and val/, taken as split. A public data set is taken as it is: duplicates stay in,
-and its counts must be the published ones.
+and its counts must be the published ones. A stream (tars, parquet, an object store) is neither held in memory nor
+unpacked: its rows are in the order of the stream, training rows among the others, and a run that was killed goes on
+behind the last full shard.
 """
 
-from contextlib import nullcontext
+import shutil
+from contextlib import closing, nullcontext
+from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,15 +29,20 @@ from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.runner.progress import progress
 from stages.core.sources import archive, folder, installed, names, shares
-from stages.core.sources.candidates import Candidates, by_class, in_splits, published
+from stages.core.sources.candidates import Assignment, Candidates, assign, by_class, in_splits, published
 from stages.core.sources.decode import decode_all
-from stages.core.store import arrays, room
+from stages.core.sources.streams import place, stream
+from stages.core.sources.streams.ingest import ingest, resumed
+from stages.core.sources.streams.ledger import Ledger
+from stages.core.store import arrays, room, work
 from stages.core.store import shares as stored_shares
+from stages.core.store.coded import Coding
 from stages.core.store.collection import TABLE
 from stages.core.store.square import Shape
 from stages.core.store.tables import write_csv
 
 BLOCK = 256
+TABLE_ROWS = 2**16
 
 
 class PerClass(schema.Section):
@@ -50,11 +61,25 @@ class Params(schema.Section):
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")
+    stored: Literal["raw", "webp", "jpeg"] = Field(
+        description="raw squares; or coded, with some loss, at a tenth of the bytes or so, and decoded as they are read"
+    )
+    quality: int = Field(ge=1, le=100, description="of coded squares, as Pillow has it; raw ones have none")
     listed_shares: list[schema.Share] = Field(
         max_length=100,
         description="of `splits`: training images that a list beside train/ and val/ names, 1percent.txt for 0.01",
     )
     published_counts: bool = Field(description="stop where a public data set does not have its published counts")
+
+    @property
+    def coding(self) -> Coding | None:
+        """Of the squares; None where they are stored as they are."""
+        return None if self.stored == "raw" else Coding(self.stored, self.quality)
+
+    @property
+    def square_bytes(self) -> int:
+        """That a stored square takes, an estimate where it is coded."""
+        return self.coding.estimate(self.side) if self.coding else self.side**2 * 3
 
 
 def draw(source: str, params: Params) -> installed.Pictures:
@@ -132,8 +157,75 @@ def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, re
             )
 
 
+def require_room(output: Path, count: int, params: Params, about: str = "") -> None:
+    """Says what the squares take; ValueError where the disk has less."""
+    each = f", about {params.square_bytes:,} bytes each as {params.stored}," if params.coding else ""
+    room.require(output, count * params.square_bytes, f"{about}{count:,} squares of {params.side} px{each}")
+
+
+def streamed(raw: Path, output: Path, task: str, source: str, params: Params, lists: Lists) -> str:
+    """`main` for a stream: what is finished of it stays in `.work` until all is."""
+    spec = lists.tasks[task]
+    found = stream.find(raw, source, spec.files)
+    count = found.count()
+    require_room(output, count, params, "about " if source == "tars" else "")
+    kept = work.folder("images", task, source, spec.files, params, found.place.root, found.place.digest)
+    with closing(Ledger(kept / "ledger.sqlite")) as ledger:
+        writer = resumed(kept / "pixels.zarr", ledger, params.side, params.coding)
+        steps = ingest(found, writer, ledger, params.max_megapixels * 10**6, params.shape)
+        left = max(0, count - writer.rows - ledger.rejected())
+        for _ in progress(steps, f"images@{task}", left, "image"):
+            pass
+        writer.close()
+        if source == "remote":
+            place.require_unchanged(raw, place.remote(found.place.root))
+        assigned = classes_of(raw, ledger, spec.unseen)
+        with outputs.folder(output) as partial:
+            write_table(partial / "table.parquet", ledger, task, assigned)
+            write_csv(partial / "rejected.csv", [("path", "reason"), *ledger.rejections()])
+            # Last, so that a kill before it leaves them where the next start looks for them.
+            shutil.move(kept / "pixels.zarr", partial / "pixels.zarr")
+        train = sum(number for name, number in ledger.classes().items() if assigned[name].split == "train")
+        left_out = ledger.rejected()
+    shutil.rmtree(kept)
+    classes = len(assigned.keys() - {""})
+    return f"{train} train and {writer.rows - train} test images of {classes} classes, {left_out} left out"
+
+
+def classes_of(raw: Path, ledger: Ledger, unseen: bool) -> dict[str, Assignment]:
+    """The row of each class's images; numbers are sorted as such. ValueError for no image, or one class alone."""
+    names = sorted(
+        ledger.classes(), key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)
+    )
+    if not names:
+        raise ValueError(
+            f"{raw}: no image can be used; {folder.summary(dict(ledger.rejections(3)), count=ledger.rejected())}"
+        )
+    if len(names) == 1 and names != [""]:
+        raise ValueError(
+            f"{raw}: all images are of the class {names[0]!r}; a labelled task needs two classes or more, an "
+            "unlabelled one no label at all"
+        )
+    return assign(names, unseen)
+
+
+def write_table(file: Path, ledger: Ledger, task: str, assigned: dict[str, Assignment]) -> None:
+    """The table of the ledger's images, some rows at a time."""
+    rows = ledger.rows()
+    with pq.ParquetWriter(file, TABLE) as writer:
+        while part := [(path, task, *assigned[name], *measures) for path, name, *measures in islice(rows, TABLE_ROWS)]:
+            writer.write_table(table_of(part))
+
+
+def table_of(rows: list[tuple]) -> pa.Table:
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), TABLE, strict=True)]
+    return pa.Table.from_arrays(columns, schema=TABLE)
+
+
 def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: Lists) -> str:
-    """Ingests one task; `raw` is its folder or zip, for an embedded source the lock file that pins its package."""
+    """Ingests one task; `raw` is its folder, file or listing, for an embedded source its package's lock file."""
+    if source in names.STREAMS:
+        return streamed(raw, output, task, source, params, lists)
     is_public = source in names.PUBLIC
     with (
         archive.opened(raw) if source in ("folder", "splits") else nullcontext(raw) as place,
@@ -141,17 +233,15 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
     ):
         candidates = find(place, source, lists.tasks[task].unseen, params)
         listed = read_shares(place, candidates, params.listed_shares if source == "splits" else [])
-        count, side = len(candidates.rows), params.side
-        room.require(output, count * side**2 * 3, f"{count:,} squares of {side} px")
-        with arrays.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8") as writer:
+        require_room(output, len(candidates.rows), params)
+        with arrays.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8", params.coding) as writer:
             kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
         if is_public and unreadable and params.published_counts:
             raise ValueError(f"{raw} differs from what {source} publishes: {folder.summary(unreadable)}")
         rejected = candidates.rejected | unreadable
         require_images(raw, kept, candidates, rejected)
         rows = [(path, task, *candidates.rows[path], *measures) for path, measures in kept.items()]
-        columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), TABLE, strict=True)]
-        pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), partial / "table.parquet")
+        pq.write_table(table_of(rows), partial / "table.parquet")
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected.items())])
         for share, paths in listed.items():
             stored_shares.write(partial, share, (path for path in paths if path in kept))

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from stages import images
 from stages.core.runner.lists import Task
 from stages.core.sources.datasets import counts
+from stages.core.sources.streams import place
 from stages.core.store import arrays
 from stages.core.store.collection import TABLE
-from tests.helpers import layouts, small
+from tests.helpers import layouts, small, streams
 
 PARAMS = images.Params(
     side=16,
@@ -22,6 +23,8 @@ PARAMS = images.Params(
     max_megapixels=1,
     per_class=images.PerClass(digits=4, glyphs=2, patches=3),
     places=4,
+    stored="raw",
+    quality=90,
     listed_shares=[],
     published_counts=True,
 )
@@ -231,7 +234,10 @@ def test_main__raise_when_no_test_image_is_readable(tmp_path: Path) -> None:
 def test_main__raise_on_missing_folder_and_unknown_source(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="gone does not exist"):
         ingest(tmp_path / "gone", tmp_path / "out")
-    with pytest.raises(ValueError, match="source is 'web'; known: digits, glyphs, patches, folder, splits, aircraft"):
+    with pytest.raises(
+        ValueError,
+        match="source is 'web'; known: digits, glyphs, patches, folder, splits, tars, parquet, remote, aircraft",
+    ):
         ingest(tmp_path, tmp_path / "out", "web")
 
 
@@ -314,3 +320,84 @@ def test_main__odd_names_stand_in_the_tables_as_they_are(tmp_path: Path) -> None
         *(f"a/{odd}.png" for odd in ODD), "b\r\n\u202e/1.png", f"a/{long.name}"
     }  # fmt: skip
     assert rejected == {f"a/{odd}.txt": "not an image" for odd in ODD} | {r"a/caf\xe9.png": "name is not valid UTF-8"}
+
+
+def test_main__tars_and_parquet_give_what_a_folder_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same squares, classes and splits; only names and order are the stream's."""
+    monkeypatch.chdir(tmp_path)
+    for i in range(9):
+        (tmp_path / f"raw/{i % 3}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"raw/{i % 3}/{i}.png").write_bytes(streams.png(20 * i))
+    cells = [streams.png(20 * i) for i in range(9)]
+    members = [[(f"{i}.png", cells[i]), (f"{i}.cls", b"%d" % (i % 3))] for i in range(9)]
+    streams.tar(tmp_path / "tars/0.tar", *members[0], *members[1], *members[2], *members[3])
+    streams.tar(tmp_path / "tars/1.tar", *[member for pair in members[4:] for member in pair])
+    streams.parquet(tmp_path / "p.parquet", cells, [i % 3 for i in range(9)])
+    pixels, rows, _, message = ingest(tmp_path / "raw", tmp_path / "a")
+    columns = ["label", "class_name", "split", "width", "height", "bytes"]
+    known = {row["sha256"]: ([row[name] for name in columns], square) for row, square in zip(rows, pixels, strict=True)}
+    for source, raw in (("tars", tmp_path / "tars"), ("parquet", tmp_path / "p.parquet")):
+        pixels, rows, _, said = ingest(raw, tmp_path / source, source)
+        assert said == message == "6 train and 3 test images of 3 classes, 0 left out" and len(rows) == 9
+        for row, square in zip(rows, pixels, strict=True):
+            expected, there = known[row["sha256"]]
+            assert [row[name] for name in columns] == expected and np.array_equal(square, there)
+    assert not list((tmp_path / ".work/images").iterdir())
+
+
+def test_main__numbered_classes_are_sorted_as_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    streams.tar(tmp_path / "a.tar", *streams.samples(0, 12, classes=12))
+    _, rows, _, _ = ingest(tmp_path / "a.tar", tmp_path / "out", "tars")
+    assert [row["label"] for row in rows] == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (
+            [("1.png", b"x"), ("2.png", b"")],
+            r"no image can be used; 2 left out, the first: a\.tar/1\.png: not readable",
+        ),
+        (streams.samples(0, 3, classes=1), r"all images are of the class '0'; a labelled task needs two classes"),
+    ],
+)
+def test_main__a_stream_of_nothing_or_of_one_class_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: list, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        ingest(streams.tar(tmp_path / "a.tar", *members), tmp_path / "out", "tars")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_main__an_object_store_as_images_and_as_tars_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    listing = tmp_path / "shoes.json"
+    with streams.served(monkeypatch) as store:
+        store.pipe({f"pictures/shoes/{i % 2}/{i}.png": streams.png(20 * i) for i in range(8)})
+        listing.write_text(place.text_of(place.remote("s3://pictures/shoes")))
+        pixels, rows, _, _ = ingest(listing, tmp_path / "a", "remote")
+        assert [row["path"] for row in rows] == [f"{i % 2}/{i}.png" for i in (0, 2, 4, 6, 1, 3, 5, 7)]
+        assert pixels[:, 0, 0, 0].tolist() == [20 * i for i in (0, 2, 4, 6, 1, 3, 5, 7)]
+        store.rm("pictures/shoes/1/7.png")
+        with pytest.raises(ValueError, match=r"s3://pictures/shoes is no longer what .*shoes\.json says"):
+            ingest(listing, tmp_path / "b", "remote")
+        streams.tar(tmp_path / "t.tar", *streams.samples(0, 6))
+        store.put(str(tmp_path / "t.tar"), "pictures/shoes/t.tar")
+        listing.write_text(place.text_of(place.remote("s3://pictures/shoes")))
+        _, rows, _, _ = ingest(listing, tmp_path / "b", "remote")
+        assert [row["path"] for row in rows] == [f"t.tar/{i:05d}.png" for i in range(6)]
+
+
+def test_main__coded_squares_ask_for_less_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_splits(tmp_path / "raw", {"a": 3, "b": 2})
+    asked = []
+    monkeypatch.setattr(images.room, "require", lambda output, needed, what: asked.append((needed, what)))
+    params = PARAMS.model_copy(update={"stored": "webp", "side": 64})
+    pixels, _, _, _ = ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
+    assert pixels.shape == (10, 64, 64, 3) and abs(int(np.ptp(pixels[:, 0, 0, 0])) - 111) < 4
+    assert asked == [(10 * 2056, "10 squares of 64 px, about 2,056 bytes each as webp,")]

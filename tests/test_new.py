@@ -1,4 +1,5 @@
 import os
+import zipfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -6,9 +7,10 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipeline import folders, new
-from stages.core.runner import command
+from pipeline import folders, new, profiles
+from stages.core.runner import command, survey
 from stages.core.sources import decode, folder
+from tests.helpers import streams
 
 
 @pytest.fixture
@@ -285,3 +287,68 @@ def test_create__an_encoder_its_epochs_and_batches(root: Path, tmp_path: Path) -
     assert (values["distillation"]["epochs"], values["distillation"]["batch"]) == (5, 8)
     assert values["features"]["batch"] == values["evaluation"]["batch"] == values["choice"]["criterion"]["batch"] == 64
     assert values["features"] == before["features"] | {"batch": 64}
+
+
+def test_create__tars_parquet_zips_and_a_pattern_of_them(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiles, "survey", survey.survey)  # in this process, which is sooner
+    for number in range(2):
+        streams.tar(tmp_path / f"shards/train-{number}.tar", *streams.samples(9 * number, 9 * number + 9))
+    streams.tar(tmp_path / "shards/val.tar", *streams.samples(20, 24))
+    streams.parquet(tmp_path / "bags/0.parquet", [streams.png(i) for i in range(8)])
+    with zipfile.ZipFile(tmp_path / "hats.zip", "w") as packed:
+        for i in range(8):
+            packed.writestr(f"{'ab'[i % 2]}/{i}.png", streams.png(i))
+    given = [str(tmp_path / "shards/train-*.tar"), tmp_path / "bags", tmp_path / "hats.zip"]
+    lines = new.create(root, "mine", given, unseen=[tmp_path / "shards/val.tar"])
+    assert [line.partition(";")[0] for line in lines[:4]] == [
+        "train: 18 images (3 classes), 12 of them to train on",
+        "bags: 8 images (unlabelled, so not evaluated), 8 of them to train on",
+        "hats: 8 images (2 classes), 4 of them to train on",
+        "val: 4 images (3 classes), none of them to train on",
+    ]
+    assert read(root / "profiles/mine/params.yaml")["tasks"] == {
+        "train": {"source": "tars", "path": str(tmp_path / "shards"), "files": "train-*.tar"},
+        "bags": {"source": "parquet", "path": str(tmp_path / "bags")},
+        "hats": {"source": "folder", "path": str(tmp_path / "hats.zip")},
+        "val": {"source": "tars", "path": str(tmp_path / "shards/val.tar"), "unseen": True},
+    }
+
+
+def test_create__an_object_store_by_its_listing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"classes": {"a": 20, "b": 20}, "about": True, "others": 0, "listing": '{"url": "s3://b/shoes"}\n'}
+    monkeypatch.setattr(profiles, "survey", lambda kind, where, pattern: found)
+    lines = new.create(root, "mine", ["s3://b/shoes"])
+    assert lines[0].startswith("shoes: about 40 images (2 classes), 20 of them to train on")
+    assert read(root / "profiles/mine/params.yaml")["tasks"] == {"shoes": {"source": "remote", "path": "shoes.json"}}
+    assert (root / "profiles/mine/shoes.json").read_text() == found["listing"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("shards/{0..9}.tar", r"braces are not understood, write \* or \? instead"),
+        ("s3://key:secret@bucket/x", r"'bucket/x' is no s3://bucket/prefix"),
+        ("hats.zip", r"hats\.zip is no zip"),
+        ("cut.tar", r"cut\.tar is no whole tar: it has no end"),
+        ("empty/*.tar", r"holds no file like \*\.tar with the ending \.tar"),
+    ],
+)
+def test_create__raise_on_what_is_no_stream(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, message: str
+) -> None:
+    monkeypatch.setattr(profiles, "survey", survey.survey)
+    for name in ("hats.zip", "cut.tar"):
+        (tmp_path / name).write_bytes(bytes(100))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=message):
+        new.create(root, "mine", [given if "://" in given else str(tmp_path / given)])
+    assert not (root / "profiles/mine").exists()
+
+
+def test_survey__is_asked_in_a_process_of_its_own(tmp_path: Path) -> None:
+    file = streams.tar(tmp_path / "a.tar", *streams.samples(0, 3))
+    assert profiles.survey("tars", str(file), "*")["classes"] == {"0": 1, "1": 1, "2": 1}
+    with pytest.raises(ValueError, match=r"gone\.tar does not exist"):
+        profiles.survey("tars", str(tmp_path / "gone.tar"), "*")

@@ -249,6 +249,10 @@ DIFFERENCES = [
         )
     ),
     Difference(f"gsp-* mrt vit48 {PHOTOGRAPHS}", "images.listed_shares", ABSENT, AS_ROOT, NEW),
+    *(
+        Difference(f"gsp-* mrt vit48 imagenet {PHOTOGRAPHS}", f"images.{name}", ABSENT, AS_ROOT, "new, and off")
+        for name in ("stored", "quality")
+    ),
     Difference("imagenet", "images.listed_shares", ABSENT, [0.01, 0.1], "new: SimCLR's lists, as the paper's Table V"),
     *(Difference("mrt vit48", f"mpcl_{n}.crop_ratio", ABSENT, AS_ROOT, NEW) for n in ["encoder", "probe.linear"]),
     Difference("mrt", "mpcl_probe.fine_tuning.crop_ratio", ABSENT, AS_ROOT, NEW),

@@ -11,10 +11,14 @@ NUMBERS = "three numbers, or one for all channels"
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="of the profile: small letters, digits, - and _")],
     images: Annotated[
-        list[Path], typer.Option(metavar="DIR", help="a task of its own: class folders, or images without labels")
+        list[str],
+        typer.Option(
+            metavar="DIR|FILE|s3://...",
+            help="a task of its own: class folders, images without labels, a zip, or tars or Parquet files",
+        ),
     ],
     unseen: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="a task that is evaluated and never trained on")
+        list[str] | None, typer.Option(metavar="DIR|FILE|s3://...", help="the same, evaluated and never trained on")
     ] = None,
     encoder: Annotated[
         str | None, typer.Option(metavar="NAME|FILE|FOLDER", help="timm name, checkpoint, or model folder")

@@ -22,10 +22,12 @@ class Task(Section):
     """One set of images with classes of its own."""
 
     source: Literal[KNOWN] = Field(
-        description="an embedded task, a folder (or zip) of images, ImageNet's splits, or a public data set"
+        description="an embedded task, a folder (or zip) of images, ImageNet's splits, tars or parquet (a file, or a "
+        "folder of them), remote (an object store, by its listing), or a public data set"
     )
     path: Text = Field(description="of its images; for embedded ones the lock file that pins their packages")
-    # The one value with a default, for few tasks have it.
+    # The values with a default, for few tasks have them.
+    files: Text = Field("*", description="of tars, parquet and remote: those whose names have this pattern")
     unseen: bool = Field(False, description="evaluated and never trained on")
 
 

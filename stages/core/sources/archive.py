@@ -20,16 +20,23 @@ class Refused(ValueError):
     """An archive that is in order, and holds what may not be unpacked."""
 
 
+def strange(name: str) -> str | None:
+    """What is wrong with the name of an entry; None where nothing is."""
+    parts = PurePosixPath(name).parts
+    if PurePosixPath(name).is_absolute() or ".." in parts or "\\" in name or ":" in name:
+        return "its name leads outside the folder"
+    if not parts:
+        return "it has no name"
+    if any(ord(letter) < 32 for letter in name):
+        return "its name has a control character"
+    return None
+
+
 def refuse(entry: zipfile.ZipInfo) -> str | None:
     """Why an entry may not be unpacked; None where it may."""
-    name = PurePosixPath(entry.filename)
     kind = stat.S_IFMT(entry.external_attr >> 16)
-    if name.is_absolute() or ".." in name.parts or "\\" in entry.filename or ":" in entry.filename:
-        return "its name leads outside the folder"
-    if not name.parts:
-        return "it has no name"
-    if any(ord(letter) < 32 for letter in entry.filename):
-        return "its name has a control character"
+    if reason := strange(entry.filename):
+        return reason
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         return "it is a link or a device"
     if entry.flag_bits & 1:

@@ -69,7 +69,7 @@ def scan(root: Path, folder: Path) -> tuple[list[str], list[str], dict[str, str]
     return images, folders, rejected
 
 
-def summary(rejected: dict[str, str], first: int = 3) -> str:
-    """How many entries were left out, and the first few with their reasons."""
+def summary(rejected: dict[str, str], first: int = 3, count: int | None = None) -> str:
+    """How many entries were left out, `count` where these are only some, and the first few with their reasons."""
     shown = "; ".join(f"{path}: {reason}" for path, reason in sorted(rejected.items())[:first])
-    return f"{len(rejected)} left out" + (f", the first: {shown}" if shown else "")
+    return f"{len(rejected) if count is None else count} left out" + (f", the first: {shown}" if shown else "")

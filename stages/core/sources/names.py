@@ -4,5 +4,7 @@ from stages.core.sources.datasets.addresses import SOURCES
 
 # Drawn from installed packages, a function of `installed.py` each.
 INSTALLED = ("digits", "glyphs", "patches")
+# Read one behind the other: tars as WebDataset lays them, Parquet files, and an object store by its listing.
+STREAMS = ("tars", "parquet", "remote")
 PUBLIC = tuple(SOURCES)
-KNOWN = (*INSTALLED, "folder", "splits", *PUBLIC)
+KNOWN = (*INSTALLED, "folder", "splits", *STREAMS, *PUBLIC)

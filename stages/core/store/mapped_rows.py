@@ -6,13 +6,17 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
+from stages.core.store.coded import CodedShard, in_threads
+
 LARGE_ROW = 2048  # bytes
 
 
 class Reader:
     """Stored rows behind one index: `reader[rows]` copies the rows of a slice or an integer array."""
 
-    def __init__(self, row_shape: tuple[int, ...], dtype: np.dtype, shards: list[np.ndarray], digest: str) -> None:
+    def __init__(
+        self, row_shape: tuple[int, ...], dtype: np.dtype, shards: list[np.ndarray | CodedShard], digest: str
+    ) -> None:
         self.dtype, self.shards, self.digest = dtype, shards, digest
         self.starts = np.cumsum([0] + [len(shard) for shard in shards])
         self.shape = (int(self.starts[-1]), *row_shape)
@@ -27,7 +31,13 @@ class Reader:
         out = np.empty((len(rows), *self.shape[1:]), self.dtype)
         chosen = np.searchsorted(self.starts, rows, side="right") - 1
         offsets = rows - self.starts[chosen]
-        if out.nbytes >= LARGE_ROW * len(rows):
+        if any(isinstance(self.shards[shard], CodedShard) for shard in np.unique(chosen)):
+
+            def copy(i: int) -> None:
+                out[i] = self.shards[chosen[i]][int(offsets[i])]
+
+            in_threads(copy, len(rows))
+        elif out.nbytes >= LARGE_ROW * len(rows):
             # One copy per row: gathering a shard at a time would copy large rows twice.
             for i, (shard, offset) in enumerate(zip(chosen.tolist(), offsets.tolist(), strict=True)):
                 out[i] = self.shards[shard][offset]

@@ -20,7 +20,7 @@ def require(output: Path, needed: int, what: str) -> None:
     if needed > free:
         raise ValueError(
             f"{said}, and {free / 1e9:,.2f} GB are free there: free some space, or store less (a smaller images.side, "
-            "fewer images); DVC's cache takes as much again on a file system without reflinks"
+            "images.stored: jpeg, fewer images); DVC's cache takes as much again on a file system without reflinks"
         )
     if needed >= LARGE:
         log.info("%s, of %.2f GB free", said, free / 1e9)

@@ -1,15 +1,12 @@
 """Checkpoints that outlive a kill: one safetensors file per run, replaced as a whole after every epoch.
 
-They live in `.work/<stage>/<key>/`, outside DVC. The key is made of everything the run depends on: a run with other
-parameters, inputs or sources never picks up a foreign state, and going back to the old ones finds theirs.
+They live in `.work/<stage>/<key>/` (store/work.py), outside DVC.
 """
 
-import hashlib
 import json
 import logging
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import safetensors.torch
@@ -17,33 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from stages.core.compute import processes
+from stages.core.store import work
 from stages.core.store.reading import reading
-from stages.core.store.sums import digest
+from stages.core.store.sums import digest as digest  # of what a run depends on, for `work_folder`
 from stages.core.store.tensors import CHECKSUM, load, settled, write_tensors
 
 log = logging.getLogger(__name__)
-WORK = Path(".work")
-STAGES = Path(__file__).resolve().parents[2]
+WORK = work.WORK
 
 
 def work_folder(stage: str, *inputs: object) -> Path:
-    """The folder for a run with these inputs (parameters, digests of what it reads), under the sources loaded now."""
-    key = hashlib.sha256(json.dumps([torch.__version__, *map(str, inputs)]).encode())
-    for name, file in loaded_sources().items():
-        key.update(f"{name} {digest(file)}\n".encode())
-    return WORK / stage / key.hexdigest()[:16]
-
-
-def loaded_sources() -> dict[str, Path]:
-    """The project's modules that are loaded now, by their path below `stages`, in order of it.
-
-    How a stage is run (core/runner) is no dependency, here as in dvc.yaml. Paths are taken from `stages` on: the folder
-    that the project lies in may have any name.
-    """
-    modules = [module for name, module in sys.modules.items() if name.startswith("stages.") or name == "__main__"]
-    files = {Path(file).resolve() for module in modules if (file := getattr(module, "__file__", None))}
-    inside = [file for file in files if file.is_relative_to(STAGES) and not file.is_relative_to(STAGES / "core/runner")]
-    return {file.relative_to(STAGES).as_posix(): file for file in sorted(inside)}
+    """The folder for a run with these inputs (parameters, digests of what it reads), under torch and sources as now."""
+    return work.folder(stage, torch.__version__, *inputs)
 
 
 def pack(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

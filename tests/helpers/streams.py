@@ -1,0 +1,88 @@
+"""Tars, Parquet files and an object store of small images, for tests."""
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+BUCKET = "pictures"
+
+
+def png(number: int, size: tuple[int, int] = (30, 20)) -> bytes:
+    """An image of one colour, another for each number."""
+    sink = io.BytesIO()
+    Image.new("RGB", size, (number % 256, number // 256, 255 - number % 256)).save(sink, "png")
+    return sink.getvalue()
+
+
+def tar(file: Path, *members: tuple[str | tarfile.TarInfo, bytes]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(file, "w") as archive:
+        for name, content in members:
+            member = tarfile.TarInfo(name) if isinstance(name, str) else name
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file
+
+
+def samples(start: int, stop: int, classes: int = 3) -> list[tuple[str, bytes]]:
+    """Images with a label and a caption each, as WebDataset has them."""
+    parts = [
+        [(f"{i:05d}.png", png(i)), (f"{i:05d}.cls", str(i % classes).encode()), (f"{i:05d}.txt", b"a caption")]
+        for i in range(start, stop)
+    ]
+    return [member for part in parts for member in part]
+
+
+def parquet(
+    file: Path, cells: list[bytes | None], labels: list | None = None, names: list[str] | None = None, **options
+):
+    """Images as Hugging Face lays them; with names its ClassLabel."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    columns = {"image": pa.array([{"bytes": cell, "path": f"../{i}.png"} for i, cell in enumerate(cells)])}
+    if labels is not None:
+        columns["label"] = pa.array(labels)
+    table = pa.table(columns)
+    if names:
+        said = {"info": {"features": {"label": {"names": names, "_type": "ClassLabel"}}}}
+        table = table.replace_schema_metadata({"huggingface": json.dumps(said)})
+    pq.write_table(table, file, **options)
+    return file
+
+
+@contextmanager
+def served(monkeypatch) -> Iterator:
+    """An S3 stand-in on loopback, with a bucket, as s3fs sees it by the environment alone."""
+    import s3fs
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        values = {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+            "AWS_MAX_ATTEMPTS": "1",
+        }
+        for name, value in (values | {"AWS_DEFAULT_REGION": "us-east-1", "AWS_CONFIG_FILE": "/dev/null"}).items():
+            monkeypatch.setenv(name, value)
+        store = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+        store.mkdir(BUCKET)
+        yield store
+        store.rm(BUCKET, recursive=True)
+    finally:
+        server.stop()
+
+
+def colours(pixels: np.ndarray) -> list[int]:
+    """The numbers of stored `png` images."""
+    return (pixels[:, 0, 0, 0].astype(int) + 256 * pixels[:, 0, 0, 1].astype(int)).tolist()
