@@ -99,7 +99,8 @@ def encoder(where: torch.device, dry: bool) -> Iterator[Row]:
         yield {"what": f"extraction, batches of {batch}", "rate": count / spent, "limit": share, **more}
         if where.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        spent = seconds(lambda images=images: bare_training(build(), images, "auto"), 1)
+        steps = 1 if dry else 10
+        spent = seconds(lambda images=images, steps=steps: bare_training(build(), images, "auto", steps), 1) / steps
         row = {"what": f"a training step of adaptors, batches of {batch}", "rate": batch / spent, "unit": "images/s"}
         memory = torch.cuda.max_memory_allocated() / 2**30 if where.type == "cuda" else float("nan")
         yield row | {"limit": 3 * batch * flops / spent / rate, "memory": memory}
@@ -140,7 +141,7 @@ def vectors(where: torch.device, dry: bool) -> Iterator[Row]:
 
 def steps(where: torch.device, dry: bool) -> Iterator[Row]:
     """Training steps of what trains more than adaptors."""
-    batch, side = (4, 64) if dry else (32, 224)
+    batch, side = (8, 64) if dry else (32, 224)
     backbone = timm.create_model("resnet18" if dry else "resnet50", num_classes=0, global_pool="").to(where)
     images, labels = torch.randn(batch, 3, side, side, device=where), torch.arange(batch, device=where) // 4
     spent = {}

@@ -25,7 +25,7 @@ class Learner(nn.Module):
     def __init__(self, backbone: nn.Module, pooling: str, channels: int = 2048, **values: float) -> None:
         super().__init__()
         self.backbone, self.head = backbone, Head(channels, EMBEDDING, pooling, **values)
-        self.loss = metric.build("c2", EMBEDDING, CLASSES, positive_margin=0, negative_margin=0.3841, normalise=True)
+        self.loss = metric.build("c2", EMBEDDING, CLASSES, positive_margin=0.0, negative_margin=0.3841, normalise=True)
         self.classes = nn.Parameter(torch.randn(CLASSES, EMBEDDING)) if pooling == "gsp" else None
 
     def on_maps(self, maps: Tensor, labels: Tensor) -> Tensor:

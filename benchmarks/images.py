@@ -31,12 +31,12 @@ def build() -> Model:
     return Model(config).requires_grad_(False).eval().to(device.best())
 
 
-def bare_training(model: Model, images: torch.Tensor, precision: str) -> None:
+def bare_training(model: Model, images: torch.Tensor, precision: str, steps: int) -> None:
     """Forward and backward of the adapters on one batch that lies where the model is."""
     adaptors = add_adaptors(model, "k8", 48, 0).to(images.device)
     classifier = torch.randn(8, model.dim, device=images.device, requires_grad=True)
     labels = torch.arange(len(images), device=images.device) % 8
-    for _ in range(COUNT // len(images)):
+    for _ in range(steps):
         with device.autocast(images.device, precision):
             tokens = model.features(images)
         norm_softmax(tokens, classifier, labels, 23.0)[0].backward()
@@ -79,5 +79,5 @@ if __name__ == "__main__":
                 train(model, parts, centroids, pixels, torch.from_numpy(rows), labels, params, 0, Path(work))
 
         compare(f"adaptor training on {COUNT} images, ViT-S/16 at 224", training,
-                lambda: bare_training(build(), resident, precision), 3 if FULL else 1, warm=False,
+                lambda: bare_training(build(), resident, precision, COUNT // BATCH), 3 if FULL else 1, warm=False,
                 peer="bare forward + backward")  # fmt: skip
