@@ -24,7 +24,7 @@ def shrink(values: dict) -> None:
         section["epochs"] = 1
     target = {"scales": [1], "mirrored": False, "dim": 8}
     values["distillation"]["target"] = values["choice"]["reference"] = target
-    values["choice"] |= {"strengths": [1.0], "finalists": 1, "layers": ["half"], "dims": [8], "scales": [1]}
+    values["choice"] |= {"strengths": [1.0], "finalists": 1, "layers": ["half"], "dims": [8]}
     values["gsp_runs"] = {"c2-gsp": RUN}
     values["gsp"] = {"shapes": "images/shapes"}
     values["gsp_folds"] |= {"side": SIZE, "hidden": 16, "embedding": 8}

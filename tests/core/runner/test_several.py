@@ -89,7 +89,7 @@ def write_tree(folder, images, encoder):
         "features": {"unit_length": True, "dtype": "float32", "precision": "float32", "batch": 7},
         "seeds": shared_work.SEEDS.model_dump(),
         "pseudo_labels": {"max_iterations": 50, "exchanges": 2},
-        "knn_graph": {"neighbours": 4},
+        "knn_graph": {"neighbours": 4, "index": "exact", "recall": 0.95},
         "adaptor": shared_work.TRAINING.model_dump() | {"epochs": 6, "width": 4},
         "fusion": shared_work.FUSION.model_dump(),
         "choice": {"criterion": criterion().model_dump(), "reference": reference().model_dump()},
