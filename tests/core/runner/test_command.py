@@ -44,7 +44,7 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         (
             ("tasks", "digits", "source"),
             "web",
-            r"tasks.digits.source: .*'digits', 'glyphs', 'patches', 'folder', 'splits', 'tars', 'parquet', 'remote', 'air",
+            r"tasks.digits.source: .*'splits', 'tars', 'parquet', 'remote', 'aircraft'",
         ),
         (("granularities", "k128"), "adaptor/k17", r"granularities.k128 is 'adaptor/k17'; known here: k128: adaptor"),
         (("granularities", "sixteen"), "adaptor/x", r"granularities.sixteen.*pattern"),
