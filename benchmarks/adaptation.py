@@ -185,7 +185,7 @@ def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> 
         print(json.dumps(label | {"row": row} | means(kept) | more), flush=True)
 
     listed = chosen_page.read_candidates(folder / "data/choice/criterion.csv")
-    scale = max(one.scale for one in listed)
+    scale = next(one.scale for one in listed if one.name != "encoder")
     free = form_of(next(one for one in listed if (one.model, one.scale) == ("encoder", scale)))  # the best stands first
     chosen = form_of(next(one for one in listed if one.is_chosen))
     known = dict(embeddings_of(bench, list(dict.fromkeys([Form("encoder"), free]))))

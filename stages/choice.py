@@ -72,6 +72,11 @@ class Trial:
     def value(self, name: str) -> float:
         return criterion.mean_over_tasks(self.measured[name].score, self.sample)
 
+    @property
+    def scale(self) -> float:
+        """The side that all but the encoder as it is see, in sides of the encoder's own."""
+        return next((form.scale for form in self.forms.values() if form != ENCODER), ENCODER.scale)
+
     def best_of(self, model: str) -> float:
         return max(self.value(name) for name, form in self.forms.items() if form.model == model)
 
@@ -164,8 +169,7 @@ def untold(sample: criterion.Sample) -> Trial:
 
 def untrained(trial: Trial) -> Form:
     """The encoder's best form by the criterion, at the same side."""
-    scale = max(form.scale for form in trial.forms.values())
-    own = [name for name, form in trial.forms.items() if (form.model, form.scale) == ("encoder", scale)]
+    own = [name for name, form in trial.forms.items() if (form.model, form.scale) == ("encoder", trial.scale)]
     return trial.forms[max(own, key=trial.value)]
 
 
@@ -182,9 +186,10 @@ def reasons(trial: Trial, decision: Decision, errors: float) -> list[str]:
             f"; {decision.chosen} ({100 * trial.value(decision.chosen):.1f}) is as good within {errors:g} standard "
             "errors and keeps more of the reference's neighbours."
         )
-    scale = max(form.scale for form in trial.forms.values())
-    if scale != 1:
-        lines.append(f"All but the encoder as it is see images at {scale:g} times its side, which was chosen before.")
+    if trial.scale != 1:
+        lines.append(
+            f"All but the encoder as it is see images at {trial.scale:g} times its side, which was chosen before."
+        )
     return [*lines, f"The encoder as it is has {100 * trial.value(ENCODER.name):.1f}."]
 
 
@@ -274,8 +279,10 @@ def main(
             f"{', '.join(uncertain)}."
         )
     chosen, form = decision.chosen, trial.forms[decision.chosen]
-    model = build(encoder if form == ENCODER else models[form.model], form, pixels, collection, params)
-    rival = build(resolution, untrained(trial), pixels, collection, params)
+    model, rival = (
+        build(encoder if one == ENCODER else models[one.model], one, pixels, collection, params)
+        for one in (form, untrained(trial))
+    )
     with outputs.folder(output) as folder:
         save(model, folder)
         (folder / "untrained").mkdir()

@@ -166,6 +166,13 @@ def test_main__mirrors_only_what_the_budget_allows(chosen, models, tmp_path):
     assert {row["mirrored"] for row in rows} == {"0"} and {row["cost"] for row in rows} == {"1", "2.25"}
 
 
+def test_main__at_a_smaller_side_the_rival_sees_it_too(chosen, models, tmp_path):
+    smaller = [models[0], *write_models(tmp_path / "models", side=16)[1:]]
+    said, rows = run(chosen[0], smaller, tmp_path / "out", cost=1.0)
+    assert {row["scale"] for row in rows} == {"1.0", "0.5"} and load(tmp_path / "out/untrained").config.side == 16
+    assert any("at 0.5 times its side" in line for line in said["why"])
+
+
 def test_main__at_the_encoders_own_side_it_is_measured_once(chosen, models, tmp_path):
     same = [models[0], models[0], *write_models(tmp_path / "models", side=32)[2:]]
     _, rows = run(chosen[0], same, tmp_path / "out", cost=1.0)
