@@ -6,9 +6,10 @@ ENCODER is a model folder (`data/mpcl_encoder/<run>`, `encoders/vit48`). COCO ho
 `annotations/instances_val*.json` and a folder of images named like each (`train2017/`). Writes weights.safetensors,
 metrics.json (AP, AP50, AP75 of boxes and masks, in percent) and resumes from OUTPUT/checkpoint after a kill.
 
-A ResNet serves as C4: up to its third group as the map, the fourth as the head of boxes and masks (MPCL's Table VI; the
-default is its 1x schedule, without the batch norms across devices and in the head that its base code adds). A ViT gives
-its patch tokens as the map. Needs the extra `detection` (pycocotools).
+A ResNet serves as C4, as in MPCL's Table VI, whose 1x schedule is the default: up to its third group as the map, the
+fourth and one more batch norm as the head of boxes and masks. Batch norms train, over all devices together; before the
+evaluation their statistics are taken anew, of `--statistics` batches of training. A ViT gives its patch tokens as the
+map; it has no batch norms. Needs the extra `detection` (pycocotools).
 Several devices: torchrun --nproc-per-node N encoders/detection.py ...
 """
 
@@ -38,7 +39,9 @@ from stages.core.compute import device, processes
 from stages.core.encoder.config import read_config
 from stages.core.encoder.weights import load_weights
 from stages.core.mpcl.pretraining import data_parallel
+from stages.core.mpcl.pretraining.split_norm import has_batch_norm
 from stages.core.mpcl.trainable import TrainableEncoder
+from stages.core.mpcl.whole_norm import see_all_processes, statistics_anew
 from stages.core.runner.progress import progress
 from stages.core.sources.decode import FORMATS
 from stages.core.training import checkpoint
@@ -75,26 +78,53 @@ class TokenMap(nn.Module):
         return tokens.transpose(1, 2).unflatten(2, (height, width))
 
 
-class Pooled(nn.Module):
-    """A ResNet's fourth group on the map of a box, its mean as the box's feature."""
+class BoxMaps(MultiScaleRoIAlign):
+    """Boxes cut out of the map, each through a ResNet's fourth group and a batch norm.
 
-    def __init__(self, group: nn.Module) -> None:
-        super().__init__()
-        self.group = group
+    Keeps what it found while training: masks are learnt from maps that are there already (`MaskMaps`).
+    """
 
-    def forward(self, boxes: Tensor) -> Tensor:
-        return self.group(boxes).mean((2, 3))
+    def __init__(self, group: nn.Sequential, channels: int) -> None:
+        super().__init__(["0"], 14, 0)
+        self.group = nn.Sequential(*group, nn.BatchNorm2d(channels))
+        self.found: tuple[list[Tensor], Tensor] | None = None
+
+    def forward(self, features: dict[str, Tensor], boxes: list[Tensor], sides: list[tuple[int, int]]) -> Tensor:
+        maps = self.group(super().forward(features, boxes, sides))
+        self.found = (boxes, maps) if self.training else None
+        return maps
 
 
-class Same(nn.Module):
-    """Another part of the model, used a second time; its weights are saved there, not here."""
+class MaskMaps(MultiScaleRoIAlign):
+    """The maps of boxes for masks. While training these are some of the boxes that `BoxMaps` saw last, and their maps.
 
-    def __init__(self, part: nn.Module) -> None:
-        super().__init__()
-        self.part = [part]  # a list, which nn.Module does not look into
+    As in the base code, where the fourth group sees a batch once: batch norms would take other statistics from a
+    second time, of boxes that show something alone. Its weights are saved at `BoxMaps`, not here.
+    """
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.part[0](x)
+    def __init__(self, source: BoxMaps) -> None:
+        super().__init__(["0"], 14, 0)
+        self.source = [source]  # a list, which nn.Module does not look into
+
+    def forward(self, features: dict[str, Tensor], boxes: list[Tensor], sides: list[tuple[int, int]]) -> Tensor:
+        (source,) = self.source
+        if not self.training:
+            return source(features, boxes, sides)
+        (seen, maps), source.found = source.found, None
+        parts = zip(maps.split([*map(len, seen)]), boxes, seen, strict=True)
+        return torch.cat([part[rows(some, known)] for part, some, known in parts])
+
+
+def rows(some: Tensor, seen: Tensor) -> Tensor:
+    """At which rows of `seen` these boxes stand first; equal boxes have equal maps."""
+    return (some[:, None] == seen).all(2).int().argmax(1)
+
+
+class Mean(nn.Module):
+    """The mean of a box's map, as the box's feature."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return maps.mean((2, 3))
 
 
 def build(folder: Path, classes: int, short: tuple[int, ...], long: int) -> MaskRCNN:
@@ -111,11 +141,9 @@ def build(folder: Path, classes: int, short: tuple[int, ...], long: int) -> Mask
     if not is_vit and not hasattr(network, "layer4"):
         raise ValueError(f"{config.architecture!r} is neither a ResNet nor a ViT; choose an encoder that is")
     features = TokenMap(network) if is_vit else ResNetMap(network)
-    channels, pool = features.out_channels, 7 if is_vit else 14
+    channels = features.out_channels
     settings = {
         "rpn_anchor_generator": AnchorGenerator(((32, 64, 128, 256, 512),), ((0.5, 1.0, 2.0),)),
-        "box_roi_pool": MultiScaleRoIAlign(["0"], pool, 0),
-        "mask_roi_pool": MultiScaleRoIAlign(["0"], 14, 0),
         "min_size": short,
         "max_size": long,
         "image_mean": config.mean,
@@ -124,20 +152,25 @@ def build(folder: Path, classes: int, short: tuple[int, ...], long: int) -> Mask
     }
     if is_vit:
         settings |= {
-            "box_head": TwoMLPHead(channels * pool**2, 1024),
+            "box_roi_pool": MultiScaleRoIAlign(["0"], 7, 0),
+            "box_head": TwoMLPHead(channels * 7**2, 1024),
             "box_predictor": FastRCNNPredictor(1024, classes),
+            "mask_roi_pool": MultiScaleRoIAlign(["0"], 14, 0),
             "mask_head": MaskRCNNHeads(channels, (256,) * 4, 1),
             "mask_predictor": MaskRCNNPredictor(256, 256, classes),
         }
     else:
         wide = network.num_features
+        maps = BoxMaps(network.layer4, wide)
         settings |= {
-            "box_head": Pooled(network.layer4),
+            "box_roi_pool": maps,
+            "box_head": Mean(),
             "box_predictor": FastRCNNPredictor(wide, classes),
-            "mask_head": Same(network.layer4),
+            "mask_roi_pool": MaskMaps(maps),
+            "mask_head": nn.Identity(),
             "mask_predictor": MaskRCNNPredictor(wide, 256, classes),
         }
-    return MaskRCNN(features, **settings)
+    return see_all_processes(MaskRCNN(features, **settings))
 
 
 class Split:
@@ -193,6 +226,21 @@ def flip(pixels: Tensor, target: dict[str, Tensor]) -> tuple[Tensor, dict[str, T
     return pixels.flip(2), target | {"boxes": boxes, "masks": target["masks"].flip(2)}
 
 
+def drawn(
+    step: int, split: Split, images: list[int], batch: int, where: torch.device
+) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
+    """This process's part of a step's batch, half of it mirrored: images, and what they show."""
+    generator = torch.Generator().manual_seed(step)
+    # Anchors and scales are drawn from the global generator.
+    torch.manual_seed(step * processes.count() + processes.rank())
+    numbers = data_parallel.share(torch.randint(len(images), (batch,), generator=generator))
+    mirrored = data_parallel.share(torch.rand(batch, generator=generator) < 0.5)
+    pairs = [split.read(images[i]) for i in numbers.tolist()]
+    pairs = [flip(*pair) if turn else pair for pair, turn in zip(pairs, mirrored, strict=True)]
+    shown = [{name: tensor.to(where) for name, tensor in target.items()} for _, target in pairs]
+    return [pixels.to(where) for pixels, _ in pairs], shown
+
+
 def train(model: MaskRCNN, split: Split, arguments: argparse.Namespace, folder: Path) -> None:
     """SGD for `steps` steps, the rate divided by 10 at two thirds and at eight ninths, as in the 1x schedule."""
     where, images = device.best(), split.trainable()
@@ -205,17 +253,7 @@ def train(model: MaskRCNN, split: Split, arguments: argparse.Namespace, folder: 
     history = checkpoint.resume(folder, model, optimizer)
     warmup = Schedule(arguments.steps, min(1000, arguments.steps / 10), 1.0)
     for step in progress(range(len(history), arguments.steps), "train", unit="step"):
-        generator = torch.Generator().manual_seed(step)
-        # Anchors and scales are drawn from the global generator.
-        torch.manual_seed(step * processes.count() + processes.rank())
-        drawn = data_parallel.share(torch.randint(len(images), (arguments.batch,), generator=generator))
-        mirrored = data_parallel.share(torch.rand(arguments.batch, generator=generator) < 0.5)
-        pairs = [split.read(images[i]) for i in drawn.tolist()]
-        pairs = [flip(*pair) if turn else pair for pair, turn in zip(pairs, mirrored, strict=True)]
-        losses = model(
-            [pixels.to(where) for pixels, _ in pairs],
-            [{name: tensor.to(where) for name, tensor in target.items()} for _, target in pairs],
-        )
+        losses = model(*drawn(step, split, images, arguments.batch, where))
         loss = sum(losses.values())
         value = float(loss.detach())
         if not math.isfinite(value):
@@ -228,8 +266,24 @@ def train(model: MaskRCNN, split: Split, arguments: argparse.Namespace, folder: 
         processes.add_up([p.grad for p in learnt if p.grad is not None])
         optimizer.step()
         history.append({"loss": value})
-        if (step + 1) % STEPS_BETWEEN_CHECKPOINTS == 0 and processes.rank() == 0:
+        is_due = (step + 1) % STEPS_BETWEEN_CHECKPOINTS == 0 or step + 1 == arguments.steps
+        if is_due and processes.rank() == 0:
             checkpoint.save(folder, model, optimizer, history)
+
+
+@torch.no_grad()
+def renew_statistics(model: MaskRCNN, split: Split, arguments: argparse.Namespace) -> None:
+    """Statistics of batch norms by the weights as they are now, of the batches that training would see next.
+
+    A checkpoint of the last step is there, from which a killed run comes here again.
+    """
+    if not (arguments.statistics and has_batch_norm(model)):
+        return
+    images, where = split.trainable(), next(model.parameters()).device
+    steps = range(arguments.steps, arguments.steps + arguments.statistics)
+    with statistics_anew(model.train()):
+        for step in progress(steps, "statistics", unit="step"):
+            model(*drawn(step, split, images, arguments.batch, where))
 
 
 @torch.inference_mode()
@@ -269,6 +323,7 @@ def main(arguments: argparse.Namespace) -> dict[str, float]:
     model = build(arguments.encoder, len(splits["train"].categories) + 1, tuple(arguments.short), arguments.long)
     arguments.output.mkdir(parents=True, exist_ok=True)
     train(model, splits["train"], arguments, arguments.output / "checkpoint")
+    renew_statistics(model, splits["train"], arguments)
     metrics: dict[str, float] = {}
     if processes.rank() == 0:
         metrics = evaluate(model, splits["val"])
@@ -289,6 +344,12 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=0.02, help="for 16 images a step")
     parser.add_argument("--short", type=int, nargs="+", default=[640, 672, 704, 736, 768, 800], help="shorter sides")
     parser.add_argument("--long", type=int, default=1333, help="longest side")
+    parser.add_argument(
+        "--statistics",
+        type=int,
+        default=200,
+        help="batches that batch norms take theirs from anew; 0 keeps the running ones",
+    )
     return parser.parse_args(words)
 
 
