@@ -7,10 +7,30 @@ from PIL import Image
 
 from encoders import detection
 from stages.core.encoder.model import save
+from stages.core.mpcl.whole_norm import WholeBatchNorm2d
 from tests.helpers.pretraining_world import RESNET, network
 from tests.helpers.small import CONFIG
+from tests.helpers.torchrun import torchrun
 
-SMALL = ["--steps", "4", "--batch", "2", "--short", "64", "--long", "96", "--rate", "0.01"]
+SMALL = ["--steps", "4", "--batch", "2", "--short", "64", "--long", "96", "--rate", "0.01", "--statistics", "2"]
+PROGRAM = """
+import sys
+from pathlib import Path
+import torch
+from encoders import detection
+from stages.core.compute import processes
+
+encoder, coco, output = map(Path, sys.argv[1:4])
+arguments = detection.parse(sys.argv[1:])
+torch.manual_seed(0)
+model, split = detection.build(encoder, 3, (64,), 96), detection.Split(coco, "train")
+found = []
+for change in (lambda: detection.train(model, split, arguments, output / "checkpoint"),
+               lambda: detection.renew_statistics(model, split, arguments)):
+    change()
+    found.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+torch.save(found, output / f"{processes.count()}-{processes.rank()}")
+"""
 
 
 def write_coco(root, images=4, side=64):
@@ -94,6 +114,100 @@ def test_evaluate__perfect_answers_score_100_percent(coco):
     assert detection.evaluate(Oracle(), split) == pytest.approx(
         {f"{kind} {name}": 100.0 for kind in ("bbox", "segm") for name in detection.NAMES}
     )
+
+
+@pytest.fixture
+def head():
+    """The head's two ways to maps of boxes, and an image's map of few channels, boxes and sides to call them with."""
+    torch.manual_seed(0)
+    boxes = detection.BoxMaps(torch.nn.Sequential(torch.nn.Conv2d(3, 5, 3, stride=2), torch.nn.ReLU()), 5)
+    corners = [torch.tensor([[0.0, 0, 9, 9], [4, 4, 30, 20], [0, 8, 40, 60]]), torch.tensor([[2.0, 2, 50, 40]] * 2)]
+    return boxes, detection.MaskMaps(boxes), {"0": torch.randn(2, 3, 8, 8)}, corners, [(64, 64)] * 2
+
+
+def test_box_maps__one_more_norm_after_the_group(head):
+    boxes, masks, features, corners, sides = head
+    cut = detection.MultiScaleRoIAlign(["0"], 14, 0)(features, corners, sides)
+    before = boxes.group[1](boxes.group[0](cut))
+    plain = torch.nn.functional.batch_norm(before, None, None, training=True)
+    assert torch.equal(boxes(features, corners, sides), plain) and isinstance(boxes.group[2], torch.nn.BatchNorm2d)
+    assert not masks.state_dict() and not [*masks.parameters()]
+
+
+def test_mask_maps__are_rows_of_the_boxes_maps_while_training(head):
+    boxes, masks, features, corners, sides = head
+    maps, seen = boxes(features, corners, sides), boxes.group[2].num_batches_tracked.item()
+    chosen = masks(features, [corners[0][[2, 0]], corners[1][:0]], sides)
+    assert torch.equal(chosen, maps[[2, 0]]) and boxes.group[2].num_batches_tracked == seen
+    boxes(features, corners, sides)
+    assert masks(features, [corners[0][:0], corners[1][:0]], sides).shape == (0, 5, 6, 6)
+
+
+def test_mask_maps__of_other_boxes_in_evaluation(head):
+    boxes, masks, features, corners, sides = (
+        part.eval() if isinstance(part, torch.nn.Module) else part for part in head
+    )
+    maps = boxes(features, corners, sides)
+    moved = [corner.flip(0) for corner in corners]
+    torch.testing.assert_close(masks(features, moved, sides), maps[[2, 1, 0, 4, 3]])
+
+
+def test_build__all_norms_of_a_resnet_see_all_devices_and_a_vit_has_none(tmp_path):
+    resnet = detection.build(write_encoder(tmp_path / "resnet", RESNET), 3, (64,), 96)
+    norms = [part for part in resnet.modules() if isinstance(part, torch.nn.BatchNorm2d)]
+    assert norms and {type(part) for part in norms} == {WholeBatchNorm2d}
+    assert resnet.roi_heads.box_roi_pool.group[-1] in norms and len(norms) == len(plain_norms(RESNET)) + 1
+    vit = detection.build(write_encoder(tmp_path / "vit", CONFIG), 3, (64,), 96)
+    before = {name: tensor.clone() for name, tensor in vit.state_dict().items()}
+    detection.renew_statistics(vit, None, detection.parse(["", "", ""]))
+    assert all(torch.equal(before[name], tensor) for name, tensor in vit.state_dict().items())
+
+
+def plain_norms(config):
+    return [part for part in network(config).modules() if isinstance(part, torch.nn.BatchNorm2d)]
+
+
+@pytest.mark.slow
+def test_torchrun__two_processes_hold_the_same_and_see_the_images_of_one(coco, tmp_path):
+    """The image's norms come before the boxes, which each process draws, so after one step they are those of one."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    encoder, first = write_encoder(tmp_path / "encoder", RESNET), SMALL[2:]
+    for count in (1, 2):
+        torchrun(count, program, encoder, coco, tmp_path, "--steps", "1", *first)
+        detection.checkpoint.clear(tmp_path / "checkpoint")
+    one, *two = (torch.load(tmp_path / name, weights_only=True) for name in ("1-0", "2-0", "2-1"))
+    images = [name for name in one[0] if name.startswith("backbone") and "running" in name]
+    assert len(images) > 4
+    for trained, renewed in two:
+        for name in images:
+            torch.testing.assert_close(trained[name], one[0][name], rtol=1e-4, atol=1e-5)
+        assert any(not torch.equal(trained[name], renewed[name]) for name in images)
+    for ours, theirs in zip(*two, strict=True):
+        assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items())
+
+
+@pytest.mark.slow
+def test_main__a_run_killed_while_statistics_are_taken_does_not_train_again(coco, tmp_path, monkeypatch):
+    encoder = write_encoder(tmp_path / "encoder", RESNET)
+    words = [[str(encoder), str(coco), str(tmp_path / name), *SMALL] for name in ("whole", "killed")]
+    detection.main(detection.parse(words[0]))
+    anew, steps = detection.renew_statistics, []
+
+    def killed(*arguments):
+        anew(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(detection, "renew_statistics", killed)
+    with pytest.raises(KeyboardInterrupt):
+        detection.main(detection.parse(words[1]))
+    monkeypatch.setattr(detection, "renew_statistics", anew)
+    original = detection.drawn
+    monkeypatch.setattr(detection, "drawn", lambda step, *rest: steps.append(step) or original(step, *rest))
+    detection.main(detection.parse(words[1]))
+    assert steps == [4, 5]
+    contents = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("whole", "killed")]
+    assert contents[0] == contents[1]
 
 
 @pytest.mark.slow
