@@ -36,8 +36,6 @@ from stages.core.store.collection import Collection, open_pixels, read_tables
 from stages.core.store.tables import write_csv
 
 ENCODER = Form("encoder")
-# Of a task's images found by their views. Chance finds one, give or take one; this is three times as far off.
-CHANCE = 4
 
 
 class Params(schema.Section):
@@ -146,21 +144,6 @@ def build(folder: Path, form: Form, pixels: arrays.Reader, collection: Collectio
     return shaped
 
 
-def tell(collection: Collection, encoder: Model, pixels: arrays.Reader, params: Params, seed: int) -> criterion.Sample:
-    """The sample of those tasks that can tell: of which the encoder finds more by their views than chance does.
-
-    That shows in the few images that training watches; candidates are compared on more.
-    """
-    settings = params.criterion
-    few = criterion.draw(collection, settings.watched, settings.fewest, seed)
-    seen = criterion.see(encoder, pixels, few, settings)
-    hits = np.mean([criterion.recall(first, second, few) for first, second in seen.pairs], 0)
-    clear = [task for task, own in few.parts().items() if hits[own].sum() > CHANCE]
-    drawn = criterion.draw(collection, settings.images, settings.fewest, seed)
-    kept = np.isin(drawn.tasks, clear)
-    return criterion.Sample(drawn.rows[kept], drawn.tasks[kept])
-
-
 def untold(sample: criterion.Sample) -> Trial:
     """The trial where no task can tell: the encoder is its one candidate, and nothing is measured."""
     nothing = np.empty(0)
@@ -263,7 +246,7 @@ def main(
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     settings = params.criterion
     plain = load(encoder).to(device.best())
-    sample = tell(collection, plain, pixels, params, seed)
+    sample = criterion.tell(collection, plain, pixels, params.criterion, seed)
     trained = dict.fromkeys(collection.tasks[collection.train])
     uncertain = [task for task in trained if task not in sample.parts()]
     if len(sample.rows):

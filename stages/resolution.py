@@ -83,12 +83,15 @@ def main(
 ) -> str:
     model, tasks = load(encoder), list(lists.tasks)
     own, tried = model.config.side, sides(params, model)
-    collection = read_tables(images, tasks)
-    sample = criterion.draw(collection, settings.images, settings.fewest, seed)
+    collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     # With one side there is nothing to measure, and where no task can tell, nothing to measure by.
+    if len(tried) > 1:
+        sample = criterion.tell(collection, model.to(device.best()), pixels, settings, seed)
+    else:
+        sample = criterion.draw(collection, settings.images, settings.fewest, seed)
     judged = {own: np.full(len(sample.rows), np.nan)}
     if len(tried) > 1 and len(sample.rows):
-        judged = judge(model, open_pixels(images, tasks), sample, tried, settings)
+        judged = judge(model, pixels, sample, tried, settings)
     side = largest_of_the_best(judged, sample, params.errors) if len(judged) > 1 else own
     parts = sample.parts()
     rows = [["side", "cost", "recall", *parts, "chosen"]]

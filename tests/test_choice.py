@@ -1,6 +1,5 @@
 import csv
 import json
-import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,10 +10,9 @@ from stages import choice
 from stages.core.encoder.model import load
 from stages.core.retrieval import whitening
 from stages.core.selection.criterion import Sample
-from stages.core.store import arrays
 from stages.core.store.collection import open_pixels, read_tables
 from tests.helpers.settings import criterion, reference
-from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
+from tests.helpers.small import TASKS, adapted, lists, repeat, write_encoder, write_images, write_model
 
 FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json", "neighbours.parquet")
 BESIDE = ("SHA256SUMS", "untrained")
@@ -211,14 +209,6 @@ def keep_train(images, task, count):
     split = ["train" if i < count else "test" for i in range(len(table))]
     place = table.schema.get_field_index("split")
     pq.write_table(table.set_column(place, table.schema.field(place), [split]), file)
-
-
-def repeat(images, task, times):
-    """Makes runs of so many images of a task the same to the last pixel."""
-    file = images / task / "pixels.zarr"
-    pixels = arrays.open(file)[:]
-    shutil.rmtree(file)
-    arrays.write(file, pixels[np.arange(len(pixels)) // times * times])
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])

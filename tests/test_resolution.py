@@ -9,7 +9,7 @@ from stages import resolution
 from stages.core.encoder.model import load
 from stages.core.selection.criterion import Sample
 from tests.helpers.settings import criterion
-from tests.helpers.small import TASKS, lists, write_encoder, write_images
+from tests.helpers.small import TASKS, lists, repeat, write_encoder, write_images
 
 
 def params(**changes):
@@ -60,6 +60,21 @@ def test_main__keeps_the_encoders_own_side_where_there_is_nothing_to_choose(
     weights = "weights.safetensors"
     assert (tmp_path / "out" / weights).read_bytes() == (world[1] / weights).read_bytes()
     assert load(tmp_path / "out").config == load(world[1]).config
+
+
+def test_main__images_all_alike_cannot_tell_and_leave_the_side_as_it_is(world, tmp_path, monkeypatch):
+    images = write_images(tmp_path / "images")
+    for task in TASKS:
+        repeat(images, task, 48)
+    monkeypatch.setattr(resolution, "judge", None)
+    assert run(images, world[1], tmp_path / "out")[0] == "32 px of 32"
+
+
+def test_main__a_task_that_cannot_tell_leaves_the_side_to_the_others(world, tmp_path):
+    images = write_images(tmp_path / "images")
+    repeat(images, "dots", 48)
+    _, rows = run(images, world[1], tmp_path / "out")
+    assert len(rows) == 2 and set(rows[0]) == {"side", "cost", "recall", "bars", "chosen"}
 
 
 def test_sides__whole_patches_within_the_budget(world):

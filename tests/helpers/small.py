@@ -1,5 +1,6 @@
 """A small world that several tests share: drawn images of two tasks, a random ViT, and the stages' data folders."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,14 @@ def write_images(folder: Path, classes: int = 6, per_class: int = 8, labelled: b
         arrays.write(folder / task / "pixels.zarr", pixels)
         (folder / task / "rejected.csv").write_text("path,reason\n")
     return folder
+
+
+def repeat(images: Path, task: str, times: int) -> None:
+    """Makes runs of so many images of a task the same to the last pixel."""
+    file = images / task / "pixels.zarr"
+    pixels = arrays.open(file)[:]
+    shutil.rmtree(file)
+    arrays.write(file, pixels[np.arange(len(pixels)) // times * times])
 
 
 def write_encoder(folder: Path) -> Path:

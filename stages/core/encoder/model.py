@@ -119,7 +119,11 @@ class Model(nn.Module):
             x = nn.functional.interpolate(x, side, mode=mode, antialias=True, align_corners=False).clamp(0, 1)
         # `model.half()` and its like change the network; an image is prepared in float32 all the same.
         kind = next(self.backbone.parameters()).dtype
-        tokens = self.backbone.forward_features(((x - self.mean) / self.std).to(kind))
+        x = ((x - self.mean) / self.std).to(kind)
+        if not hasattr(self.backbone, "patch_embed"):
+            # Convolutions, and the adaptors between them, are faster where a pixel's channels lie side by side.
+            x = x.contiguous(memory_format=torch.channels_last)
+        tokens = self.backbone.forward_features(x)
         if getattr(self.backbone, "cls_token", None) is not None:
             return tokens[:, 0]
         return self.backbone.forward_head(tokens, pre_logits=True)

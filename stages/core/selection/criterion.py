@@ -67,6 +67,8 @@ class CriterionSettings(Section):
 
 
 AGREEMENT = 0.2  # its weight
+# Of a task's images found by their views. Chance finds one, give or take one; this is three times as far off.
+CHANCE = 4
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,22 @@ def see(model: Model, pixels: arrays.Reader, sample: Sample, settings: Criterion
                 embeddings.append(model(seen).float().cpu().numpy())
     plain, *four = (np.concatenate(embeddings) for embeddings in found)
     return Seen(plain, [(four[0], four[1]), (four[2], four[3])])
+
+
+def tell(
+    collection: Collection, encoder: Model, pixels: arrays.Reader, settings: CriterionSettings, seed: int
+) -> Sample:
+    """The sample of those tasks that can tell: of which the encoder finds more by their views than chance does.
+
+    That shows in the few images that training watches; candidates are compared on more.
+    """
+    few = draw(collection, settings.watched, settings.fewest, seed)
+    seen = see(encoder, pixels, few, settings)
+    hits = np.mean([recall(first, second, few) for first, second in seen.pairs], 0)
+    clear = [task for task, own in few.parts().items() if hits[own].sum() > CHANCE]
+    drawn = draw(collection, settings.images, settings.fewest, seed)
+    kept = np.isin(drawn.tasks, clear)
+    return Sample(drawn.rows[kept], drawn.tasks[kept])
 
 
 def refer(
