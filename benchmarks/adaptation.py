@@ -5,9 +5,9 @@
 
 Each run is the real graph up to `choice`, in a temporary copy of the repository that shares its DVC cache. Its tasks
 need labels: they are read here and by no stage. One JSON line per run and row, R-Precision in percent on the test
-images of each task: the encoder, its best form without training by the criterion at the same side, that form with query
-expansion and with database-side augmentation, and the chosen model with the bootstrap interval over queries of its
-difference to the encoder.
+images of each task: the encoder, its best form without training by the criterion at the same side, and the chosen model
+with the bootstrap interval over queries of its difference to the encoder; these two with query expansion and with
+database-side augmentation, too, which cost a search more and train nothing.
 
 `--without` leaves each of these tasks out of training in turn, and tests on it. `--distilled` leaves out all but the
 coarsest granularity and the distilled encoder, to save time. `--rivals` adds what else trains on the same images:
@@ -44,9 +44,10 @@ from stages.core.retrieval.metrics import query_metrics
 from stages.core.retrieval.neighbours import nearest
 from stages.core.selection.candidates.decision import interval
 from stages.core.selection.candidates.forms import Form, finish, shape
-from stages.core.selection.criterion import neighbours, refer
+from stages.core.selection.criterion import neighbours, refer, tell
 from stages.core.store.collection import Collection, open_pixels, read_tables
 
+NEAREST, ALPHA = 3, 3.0  # of query expansion: images that are added, and the power of their cosines
 ADAPTING = ("resolution", "seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")
 
 
@@ -105,23 +106,24 @@ class Bench:
             found[task] = 100 * values[~np.isnan(values)]
         return found
 
-    def widened(self, embeddings: np.ndarray, count: int = 3, alpha: float = 3.0) -> np.ndarray:
-        """Each image as the sum of itself and its nearest of the task, weighted by their cosines to the power alpha."""
-        wide = embeddings.copy()
-        for task in dict.fromkeys(self.collection.tasks[self.test]):
-            own = np.flatnonzero(self.collection.tasks[self.test] == task)
-            x = embeddings[own]
-            similar, places = nearest(x, x, min(count, len(own) - 1), exclude_self=True)
-            wide[own] += (np.maximum(similar, 0)[:, :, None] ** alpha * x[places]).sum(1)
-        return unit_rows(wide)
+    def expanded(self, embeddings: np.ndarray, gallery: bool) -> dict[str, np.ndarray]:
+        """`per_query` with alpha query expansion, and where asked with database-side augmentation of the gallery.
 
-    def asked_wider(self, embeddings: np.ndarray) -> dict[str, np.ndarray]:
-        """`per_query` where the queries alone are widened (alpha query expansion): ranked in full, by plain sorting."""
-        wide, found = self.widened(embeddings), {}
+        Each image becomes the sum of itself and its three nearest, weighted by the third power of their cosines. A
+        query is not in the gallery that it searches: where an image would lean on it, the next nearest takes its place.
+        """
+        found = {}
         for task in dict.fromkeys(self.collection.tasks[self.test]):
             own = np.flatnonzero(self.collection.tasks[self.test] == task)
-            labels = self.collection.labels[self.test[own]]
-            scores, relevant = wide[own] @ embeddings[own].T, labels[:, None] == labels[None]
+            x, labels = embeddings[own], self.collection.labels[self.test[own]]
+            cosines, places = nearest(x, x, min(NEAREST + 1, len(own) - 1), exclude_self=True)
+            parts = np.maximum(cosines, 0)[:, :, None] ** ALPHA * x[places]
+            wide = unit_rows(x + parts[:, :NEAREST].sum(1))
+            scores = wide @ (wide if gallery else x).T
+            for rank in range(min(NEAREST, places.shape[1]) if gallery else 0):
+                without = unit_rows(x + np.delete(parts, rank, 1).sum(1))
+                scores[places[:, rank], np.arange(len(own))] = (wide[places[:, rank]] * without).sum(1)
+            relevant = labels[:, None] == labels[None]
             np.fill_diagonal(scores, -np.inf)
             np.fill_diagonal(relevant, False)
             sizes = relevant.sum(1)
@@ -151,7 +153,7 @@ def embeddings_of(bench: Bench, wanted: list[Form]) -> Iterator[tuple[Form, np.n
 def best_forms(bench: Bench, names: list[str], params: choice.Params, seed: int) -> list[Form]:
     """Each model's best form by the criterion, of the strengths and last layers that the choice tries."""
     encoder = load(bench.folders["encoder"])
-    sample = choice.tell(bench.collection, encoder.to(device.best()), bench.pixels, params, seed)
+    sample = tell(bench.collection, encoder.to(device.best()), bench.pixels, params.criterion, seed)
     seeing = load(bench.resolution).to(device.best())
     scale = seeing.config.side / encoder.config.side
     looks = refer(seeing, bench.pixels, sample, params.reference, params.criterion)
@@ -193,21 +195,25 @@ def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> 
     show("encoder", plain)
     rival = bench.per_query(known[free])
     show("without training", rival, form=free.name)
-    show("query expansion", bench.asked_wider(known[free]), form=free.name)
-    show("database-side augmentation", bench.per_query(bench.widened(known[free])), form=free.name)
+    widened = {"query expansion": False, "database-side augmentation": True}
+    for row, gallery in widened.items():
+        show(row, bench.expanded(known[free], gallery), form=free.name)
     if values["baselines"]:
         forms = best_forms(
             bench, list(values["baselines"]), choice.Params.model_validate(values["choice"]), values["seed"]
         )
         for form, x in embeddings_of(bench, forms):
             show(form.model, bench.per_query(x), form=form.name)
-    final = bench.per_query(bench.embed(load(folder / "data/choice"), bench.test))
+    handed = bench.embed(load(folder / "data/choice"), bench.test)
+    final = bench.per_query(handed)
     kept = [unseen] if unseen else list(final)
     ours = {task: final[task] for task in kept}
     less = {"less encoder": difference(ours, {t: plain[t] for t in kept})}
     less["less without training"] = difference(ours, {t: rival[t] for t in kept})
     shares = {"choice takes": round(choosing / adapting, 3)} if adapting > 10 else {}
     show("chosen", final, form=chosen.name, **less, **shares)
+    for row, gallery in widened.items():
+        show(f"chosen, {row}", bench.expanded(handed, gallery), form=chosen.name)
     if candidates:
         scores = [
             (form, means(bench.per_query(x))) for form, x in embeddings_of(bench, [form_of(one) for one in listed])
