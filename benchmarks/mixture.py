@@ -3,7 +3,10 @@
 import numpy as np
 from jaxtyping import Float32
 
+from stages.core.compute.blocks import blocks
+
 PAPER = 133_339
+ROWS = 65_536  # drawn at once: ten million fit into memory
 SIZES = (256, 1_024, 4_096, 8_192, 16_384, 32_768, 65_536, 131_072)
 
 
@@ -15,8 +18,11 @@ def hierarchical_mixture(n: int, dim: int = 384, seed: int = 0) -> Float32[np.nd
         parents = rng.integers(len(centres), size=count)
         centres = centres[parents] + spread * rng.normal(size=(count, dim)) / dim**0.5
     leaves = rng.choice(len(centres), n, p=rng.dirichlet(np.full(len(centres), 2.0)))
-    points = centres[leaves] + 0.6 * rng.normal(size=(n, dim)) / dim**0.5
-    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+    found = np.empty((n, dim), np.float32)
+    for part in blocks(n, ROWS):
+        points = centres[leaves[part]] + 0.6 * rng.normal(size=(part.stop - part.start, dim)) / dim**0.5
+        found[part] = points / np.linalg.norm(points, axis=1, keepdims=True)
+    return found
 
 
 def scaled(n: int) -> list[int]:
