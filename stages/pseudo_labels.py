@@ -126,6 +126,7 @@ def main(
         )
     tasks = list(lists.tasks)
     train = open_train_features(features, tasks, read_tables(images, tasks))
+    processes.require(len(train), "training images")
     whitener = None
     if is_whitened:
         whitener = whitening.Whitening(*(arrays.open(seeds / f"{name}.zarr")[:] for name in ("mean", "projection")))

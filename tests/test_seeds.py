@@ -45,6 +45,13 @@ def test_main__names_the_largest_k_allowed(world, tmp_path):
         run(world, tmp_path, 6)
 
 
+def test_main__refuses_more_processes_than_training_images(world, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "49")
+    with pytest.raises(ValueError, match=r"48 training images for 49 processes.*start 48 at most"):
+        run(world, tmp_path, 20)
+    assert not (tmp_path / "seeds").exists()
+
+
 def known(world):
     return open_features(world[1], list(TASKS))[read_tables(world[0], list(TASKS)).train]
 

@@ -56,6 +56,12 @@ def share(n: int) -> slice:
     return slice(n * rank() // count(), n * (rank() + 1) // count())
 
 
+def require(n: int, what: str) -> None:
+    """ValueError where there are fewer rows than processes: one that holds none has nothing to add to a sum."""
+    if n < count():
+        raise ValueError(f"{n} {what} for {count()} processes; each needs one at least: start {max(n, 1)} at most")
+
+
 def patience() -> float:
     """Seconds that processes wait for each other; ValueError where the environment holds no such number."""
     text = os.environ.get(PATIENCE, "1800")

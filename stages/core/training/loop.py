@@ -105,7 +105,11 @@ def fit(
 
     `watch` says after each epoch how good `trained` is, the history's column `criterion`. At the end `trained` is as it
     was after the best epoch, the first of those that tie.
+
+    ValueError where a batch has fewer rows than there are processes.
     """
+    smallest = min(len(rows) for rows in batches(loader.count, loader.batch, torch.Generator()))
+    processes.require(smallest, "rows in the smallest batch")
     rates = [group["lr"] for group in optimizer.param_groups]
     history = checkpoint.resume(folder, trained, optimizer)
     count = len(batches(loader.count, loader.batch, torch.Generator()))

@@ -31,6 +31,14 @@ def test_share__parts_follow_each_other_and_miss_nothing(monkeypatch):
             assert rows == list(range(n))
 
 
+def test_require__refuses_fewer_rows_than_processes(monkeypatch):
+    processes.require(1, "images")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    processes.require(4, "images")
+    with pytest.raises(ValueError, match=r"3 images for 4 processes.*start 3 at most"):
+        processes.require(3, "images")
+
+
 def test_gather__of_one_process_is_the_part_itself():
     part = torch.arange(3)
     assert processes.gather(part) is part

@@ -108,6 +108,14 @@ def test_fit__a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_
     assert all(torch.isfinite(parameter).all() for parameter in module.parameters())
 
 
+def test_fit__refuses_a_batch_that_leaves_a_process_without_rows(tmp_path, monkeypatch):
+    """50 rows in batches of 8 end with one of 10: 8 is the smallest."""
+    monkeypatch.setenv("WORLD_SIZE", "9")
+    with pytest.raises(ValueError, match=r"8 rows in the smallest batch for 9 processes.*start 8 at most"):
+        train(tmp_path, 1)
+    assert not list(tmp_path.iterdir())
+
+
 def test_batches__cover_everything_once_without_a_tiny_rest():
     for count in range(1, 60):
         pieces = batches(count, 8, torch.Generator().manual_seed(count))
