@@ -34,6 +34,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.gain import copy_repository, graph_folder
 from benchmarks.rows import MORE
+from polygrain.expansion import NEAREST, shares
 from stages import choice
 from stages.core.compute import device
 from stages.core.compute.vectors import unit_rows
@@ -47,7 +48,6 @@ from stages.core.selection.candidates.forms import Form, finish, shape
 from stages.core.selection.criterion import neighbours, refer, tell
 from stages.core.store.collection import Collection, open_pixels, read_tables
 
-NEAREST, ALPHA = 3, 3.0  # of query expansion: images that are added, and the power of their cosines
 ADAPTING = ("resolution", "seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")
 
 
@@ -117,7 +117,7 @@ class Bench:
             own = np.flatnonzero(self.collection.tasks[self.test] == task)
             x, labels = embeddings[own], self.collection.labels[self.test[own]]
             cosines, places = nearest(x, x, min(NEAREST + 1, len(own) - 1), exclude_self=True)
-            parts = np.maximum(cosines, 0)[:, :, None] ** ALPHA * x[places]
+            parts = shares(cosines, x[places])
             wide = unit_rows(x + parts[:, :NEAREST].sum(1))
             scores = wide @ (wide if gallery else x).T
             for rank in range(min(NEAREST, places.shape[1]) if gallery else 0):

@@ -12,8 +12,11 @@ from PIL import Image
 
 from polygrain.digest import digest
 from polygrain.embedding import embed, schema
+from polygrain.expansion import NEAREST, expanded
+from stages.core.compute.blocks import blocks
 from stages.core.encoder.model import load
 from stages.core.retrieval.neighbours import nearest
+from stages.core.runner.progress import progress
 from stages.core.store.reading import reading
 
 # To here every row is compared. Beyond, the rows of the lists nearest to the query are.
@@ -34,7 +37,8 @@ class Gallery:
     """Embeddings `row dim` of unit length, a path below `root` for each, and the digest of the model that made them.
 
     `recall`: None where every row is compared. Else the share of the 10 nearest that the index finds, measured here on
-    a sample of its rows. `tasks`: for each row the number of its first folder among `task_names`.
+    a sample of its rows. `tasks`: for each row the number of its first folder among `task_names`. `plain`: the gallery
+    with the rows as they were, where these are mixed with their nearest (`augmented`).
     """
 
     def __init__(
@@ -44,8 +48,9 @@ class Gallery:
         vectors: Float32[np.ndarray, "row dim"],
         digest: str,
         exact: int = EXACT_ROWS,
+        plain: "Gallery | None" = None,
     ) -> None:
-        self.root, self.paths, self.digest = root, paths, digest
+        self.root, self.paths, self.digest, self.plain = root, paths, digest, plain
         self.recall: float | None = None
         if len(vectors) <= exact:
             self.index = faiss.IndexFlatIP(vectors.shape[1])
@@ -73,9 +78,19 @@ class Gallery:
                 return round(float(recall), 4)
             self.index.nprobe = min(2 * self.index.nprobe, self.index.nlist)
 
-    def vectors(self, rows: list[int]) -> Float32[np.ndarray, "query dim"]:
+    def vectors(self, rows: list[int] | Int64[np.ndarray, " query"]) -> Float32[np.ndarray, "query dim"]:
         """The embeddings of some rows."""
-        return np.stack([self.index.reconstruct(row) for row in rows])
+        return self.index.reconstruct_batch(np.asarray(rows, np.int64))
+
+    def expanded(self, queries: Float32[np.ndarray, "query dim"]) -> Float32[np.ndarray, "query dim"]:
+        """Embeddings from outside, as this gallery is searched: mixed with their nearest where its rows are."""
+        if self.plain is None:
+            return queries
+        cosines, places = self.plain.search(queries, NEAREST)
+        return expanded(queries, cosines, self.plain.neighbours(places))
+
+    def neighbours(self, places: Int64[np.ndarray, "query rank"]) -> Float32[np.ndarray, "query rank dim"]:
+        return self.vectors(places.ravel()).reshape(*places.shape, self.index.d)
 
     def search(
         self, queries: Float32[np.ndarray, "query dim"], k: int, among: Bool[np.ndarray, " row"] | None = None
@@ -106,6 +121,20 @@ class Gallery:
         if self.recall is None:
             return faiss.SearchParameters(sel=chosen)
         return faiss.SearchParametersIVF(sel=chosen, nprobe=min(probes, self.index.nlist))
+
+
+def augmented(plain: Gallery, exact: int = EXACT_ROWS) -> Gallery:
+    """The same images, each mixed with its nearest (polygrain/expansion.py); both galleries stay in memory."""
+    mixed = []
+    for part in progress(blocks(len(plain), ROWS_READ), "augment", unit="block"):
+        own = np.arange(part.start, part.stop)
+        rows = plain.vectors(own)
+        cosines, places = plain.search(rows, NEAREST + 1)
+        # Itself in the last place; of equal rows it may be missing, and then the last goes.
+        order = np.argsort(places == own[:, None], axis=1, kind="stable")[:, :-1]
+        cosines, places = np.take_along_axis(cosines, order, 1), np.take_along_axis(places, order, 1)
+        mixed.append(expanded(rows, cosines, plain.neighbours(places)))
+    return Gallery(plain.root, plain.paths, np.concatenate(mixed), plain.digest, exact, plain)
 
 
 def lists_of(vectors: Float32[np.ndarray, "row dim"]) -> faiss.IndexIVFFlat:
@@ -157,13 +186,19 @@ def read_of(file: Path, model: str, folder: Path) -> Gallery:
 
 
 def search(
-    query: str | Path | Image.Image, embeddings: str | Path, model: str | Path = "data/choice", k: int = 10
+    query: str | Path | Image.Image,
+    embeddings: str | Path,
+    model: str | Path = "data/choice",
+    k: int = 10,
+    augment: bool = False,
 ) -> list[Hit]:
     """The k images most like a query, nearest first, of those in a file that `polygrain embed` wrote by this model.
 
-    ValueError where the file is of another model, and where the query cannot be read.
+    `augment`: each image, and the query, is mixed with its nearest images first, which finds more and takes longer to
+    begin. ValueError where the file is of another model, and where the query cannot be read.
     """
     folder = Path(model)
     gallery = read_of(Path(embeddings), digest(folder), folder)
-    scores, rows = gallery.search(embed(load(folder), [query]), k)
+    gallery = augmented(gallery) if augment else gallery
+    scores, rows = gallery.search(gallery.expanded(embed(load(folder), [query])), k)
     return [Hit(float(score), gallery.paths[row]) for score, row in zip(scores[0], rows[0], strict=True)]

@@ -19,6 +19,9 @@ def search(
     ] = ...,
     model: Annotated[Path, typer.Option(metavar="FOLDER", help="a model folder")] = Path(MODEL),
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="images shown for each query")] = 10,
+    augment: Annotated[
+        bool, typer.Option("--augment", help="mix each image, and the query, with its nearest images first: finds more")
+    ] = False,
     page: Annotated[bool, typer.Option("--page", help="search in the browser")] = False,
     beside: Annotated[
         Path | None,
@@ -33,12 +36,13 @@ def search(
 
     Example: polygrain search query.jpg --in my/images
 
-    Example: polygrain search --page --in embeddings.parquet
+    Example: polygrain search --page --augment --in embeddings.parquet
     """
     import logging
 
     from polygrain import embedding, load
     from polygrain.digest import digest
+    from polygrain.gallery import augmented
     from stages.core.compute import device
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -49,7 +53,8 @@ def search(
     if not page:
         vectors = embedding.embed(network, query)
         gallery = gallery_of(source, network, name, model)
-        for file, scores, rows in zip(query, *gallery.search(vectors, k), strict=True):
+        gallery = augmented(gallery) if augment else gallery
+        for file, scores, rows in zip(query, *gallery.search(gallery.expanded(vectors), k), strict=True):
             typer.echo(f"{file}\nrank   score  path" if len(query) > 1 else "rank   score  path")
             for rank, (score, row) in enumerate(zip(scores, rows, strict=True), 1):
                 typer.echo(f"{rank:>4}  {score:6.3f}  {shown(gallery.paths[row])}")
@@ -65,6 +70,9 @@ def search(
         key = digest(beside) if beside else f"{name}-encoder"
         label, what = (beside.name, str(beside)) if beside else ("encoder", "the model without its adaptors")
         sides.insert(0, Side(label, what, other, same_images(sides[0].gallery, other, key)))
+    if augment:
+        for side in sides:
+            side.gallery = augmented(side.gallery)
     server.run(listening, sides)
 
 

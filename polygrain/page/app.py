@@ -120,7 +120,7 @@ class Page:
         if query.row is not None and query.box is None:
             return [side.gallery.vectors([query.row]) for side in self.sides]
         squares = self.squares(query)
-        return [side.embed(squares[side.model.config.resize]) for side in self.sides]
+        return [side.gallery.expanded(side.embed(squares[side.model.config.resize])) for side in self.sides]
 
     def among(self, task: str | None, text: str) -> Bool[np.ndarray, " row"] | None:
         """The rows of a task whose paths have a text in them; None for all."""

@@ -8,7 +8,7 @@ import pytest
 import polygrain
 from polygrain.digest import digest
 from polygrain.embedding import schema, write
-from polygrain.gallery import Gallery, read, read_of, search
+from polygrain.gallery import Gallery, augmented, read, read_of, search
 from polygrain.listing import find
 from stages.core.encoder.model import load
 
@@ -61,6 +61,30 @@ def test_gallery__many_rows_go_into_lists_whose_recall_is_measured() -> None:
     many.index.nprobe = 1
     assert (many.search(queries, 300)[1] >= 0).all()
     np.testing.assert_array_equal(many.vectors([7, 5]), unit(3000)[[7, 5]])
+
+
+@pytest.mark.parametrize(("rows", "exact"), [(50, 50), (50, 49), (3, 3), (1, 1)])
+def test_augmented__equals_a_loop_over_rows_sorted_by_cosine(rows: int, exact: int) -> None:
+    x, queries = unit(rows), unit(4, seed=1)
+
+    def mixed(row: np.ndarray, others: list[int]) -> np.ndarray:
+        nearest = sorted(others, key=lambda j: -(x[j] @ row))[:3]
+        total = row + sum(max(0, x[j] @ row) ** 3 * x[j] for j in nearest)
+        return total / np.linalg.norm(total)
+
+    # A list each for many rows, all of which are looked into: the recall of so few is 1.
+    found = augmented(gallery(rows, exact=exact), exact)
+    stored = np.array([mixed(x[i], [j for j in range(rows) if j != i]) for i in range(rows)])
+    np.testing.assert_allclose(found.vectors(np.arange(rows)), stored, atol=1e-6)
+    np.testing.assert_allclose(found.expanded(queries), [mixed(q, [*range(rows)]) for q in queries], atol=1e-6)
+    np.testing.assert_array_equal(found.plain.vectors(np.arange(rows)), x)
+    assert gallery().expanded(queries) is queries
+
+
+def test_augmented__equal_images_stay_equal() -> None:
+    """Six copies each: a row may be missing among its own nearest, and its copies are no other images' neighbours."""
+    same = augmented(Gallery(Path("/"), [f"{row}.png" for row in range(12)], np.repeat(unit(2), 6, 0), "abc"))
+    np.testing.assert_allclose(same.vectors(np.arange(12)), np.repeat(unit(2), 6, 0), atol=1e-6)
 
 
 def test_gallery__tasks_are_the_first_folders() -> None:
@@ -133,3 +157,5 @@ def test_search__finds_an_image_by_itself_and_then_its_class(fused: Path, shared
     assert hits[0].path == "dots/class2/1.png" and hits[0].score == pytest.approx(1, abs=1e-5)
     assert [hit.score for hit in hits] == sorted([hit.score for hit in hits], reverse=True)
     assert polygrain.search is search
+    more = search(shared_photos / "dots/class2/1.png", file, fused, k=3, augment=True)
+    assert more[0].score > 0.99 and more[1].score > hits[1].score  # what is mixed with its like is more like it

@@ -29,6 +29,8 @@ def test_search__a_table_for_each_query_and_a_folder_is_embedded_once(
         (file,) = cache.glob("*.parquet")
         times.add(file.stat().st_mtime_ns)
     assert len(times) == 1
+    assert run(monkeypatch, "search", query, "--in", photos, "--model", fused, "-k", 2, "--augment") == 0
+    assert capsys.readouterr().out.splitlines()[1].endswith("dots/class2/1.png")
 
 
 def test_search__page_compares_with_the_encoder(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +39,9 @@ def test_search__page_compares_with_the_encoder(fused: Path, photos: Path, monke
     beside = f"{fused}-encoder"
     assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused) == 0
     assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused, "--beside", beside) == 0
-    own, named = [sides for _, sides in met]
+    assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused, "--augment") == 0
+    own, named, mixed = [sides for _, sides in met]
+    assert all(side.gallery.plain is not None for side in mixed) and own[1].gallery.plain is None
     assert [side.name for side in own] == ["encoder", "model"] and named[0].what == beside
     assert own[0].model.adaptors == [] and own[0].gallery.paths == own[1].gallery.paths
     # Without its adaptors the model is that encoder.
