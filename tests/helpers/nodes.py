@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from s3fs import S3FileSystem
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,5 +74,13 @@ def two_nodes() -> Iterator[tuple[Node, Node]]:
 
 
 def mirror(source: Path, target: Path) -> None:
-    """What a pull from a remote would bring: the other machine's copy of what a stage has made."""
+    """The other machine's copy of what both begin with."""
     shutil.copytree(source, target, dirs_exist_ok=True)
+
+
+def carry(store: "S3FileSystem", bucket: str, source: Path, target: Path) -> None:
+    """Brings what a stage has made to the other machine as a remote would: one writes objects, the other reads them."""
+    store.put(str(source), f"{bucket}/{source.name}", recursive=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    store.get(f"{bucket}/{source.name}", str(target), recursive=True)
+    store.rm(f"{bucket}/{source.name}", recursive=True)

@@ -16,8 +16,8 @@ from stages.core.runner import several
 from stages.core.runner.command import stamp
 from stages.core.store import arrays
 from tests.core.compute.test_processes import contents
-from tests.helpers import shared_work
-from tests.helpers.nodes import ROOT, mirror, two_nodes
+from tests.helpers import shared_work, streams
+from tests.helpers.nodes import ROOT, carry, mirror, two_nodes
 from tests.helpers.settings import criterion, reference
 from tests.helpers.small import adapted, lists, write_encoder, write_images
 from tests.helpers.torchrun import torchrun
@@ -135,20 +135,22 @@ def alone(tree, *arguments):
 
 
 @pytest.mark.slow
-def test_two_machines__with_trees_of_their_own_give_the_results_of_one_process(tmp_path):
+def test_two_machines__with_trees_of_their_own_give_the_results_of_one_process(tmp_path, monkeypatch):
+    """What the first machine has made comes to the second through an object store."""
     images, encoder = write_images(tmp_path / "images", classes=8, per_class=80), write_encoder(tmp_path / "encoder")
     one, *two = (write_tree(tmp_path / name, images, encoder) for name in ("one", "a", "b"))
     for tree in (one, *two):
         alone(tree, "features", "data/images/bars", "data/encoder", "data/features/bars", "--task", "bars")
         (tree / "data/adaptor/k4").mkdir(parents=True)
         save(adapted(encoder, ["k4"], 0), tree / "data/adaptor/k4")
-    with two_nodes() as nodes:
+    with two_nodes() as nodes, streams.served(monkeypatch) as store:
         for output in STEPS:
             alone(one, *words(output))
             for said, code in ended(start(nodes, two, output, patience=120)):
                 assert code == 0, said
             assert not (two[1] / output).exists()
-            mirror(two[0] / output, two[1] / output)
+            carry(store, streams.BUCKET, two[0] / output, two[1] / output)
+            assert contents(two[0] / output) == contents(two[1] / output)
             trained = output.startswith(("data/adaptor", "data/fusion"))
             if not trained:
                 assert contents(one / output) == contents(two[0] / output), output
