@@ -7,6 +7,9 @@ Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1
         attention.parquet             fusions only: mean weight per task, layer and adaptor, and beside it the mean
                                       entropy of the layer's weights, 1 where all are equal
         random.json                   the average fusion only: {draw from 1: metrics.json with random weights}
+
+Several processes share the images that are embedded, and the queries: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on
+several machines. Each holds the gallery, the embeddings of all test images.
 """
 
 import json
@@ -18,14 +21,15 @@ import pyarrow.parquet as pq
 import torch
 from pydantic import Field
 
-from stages.core.compute import device
-from stages.core.compute.principal import largest
-from stages.core.encoder.extract import embed, extract
+from stages.core.compute import device, processes
+from stages.core.compute.distributed import Distributed
+from stages.core.compute.principal import largest, mean_of
+from stages.core.encoder.extract import embed_shares, extract, whole_batches
 from stages.core.encoder.model import Model, load
-from stages.core.grappa.random_weights import weigh_at_random
+from stages.core.grappa import random_weights
 from stages.core.retrieval import whitening
 from stages.core.retrieval.formulas import NAMES
-from stages.core.retrieval.metrics import UNLABELLED, QueryMetrics, query_metrics
+from stages.core.retrieval.metrics import UNLABELLED, QueryMetrics, shared_query_metrics
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.store import arrays
@@ -61,19 +65,26 @@ def means(scores: QueryMetrics, mine: np.ndarray) -> dict[str, float | int]:
     return found | {"queries": int(counted.sum())}
 
 
-def evaluate(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> tuple[dict, list[dict]]:
-    """Metrics of each task, and one record per query; queries without a relevant item are NaN and not averaged."""
-    metrics, records = {}, []
+def evaluate(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> tuple[dict, pa.Table]:
+    """Metrics of each task, and one row per query; queries without a relevant item are NaN and not averaged."""
+    metrics, tables = {}, [QUERIES.empty_table()]
     for task in dict.fromkeys(collection.tasks[rows]):
         mine = np.flatnonzero(collection.tasks[rows] == task)
-        scores = query_metrics(embeddings[mine], collection.labels[rows[mine]], min(NEAREST, len(mine) - 1))
+        scores = shared_query_metrics(embeddings[mine], collection.labels[rows[mine]], min(NEAREST, len(mine) - 1))
         if found := means(scores, np.ones(len(mine), dtype=bool)):
             metrics[task] = found
-        own = collection.rows[rows[mine]]
-        for i, row in enumerate(own):
-            values = {name: float(getattr(scores, name)[i]) for name in NAMES}
-            records.append({"task": task, "row": int(row), **values, "nearest": own[scores.nearest[i]].tolist()})
-    return metrics, records
+        tables.append(query_table(task, collection.rows[rows[mine]], scores))
+    return metrics, pa.concat_tables(tables).combine_chunks()
+
+
+def query_table(task: str, own: np.ndarray, scores: QueryMetrics) -> pa.Table:
+    """One row per query of a task, whose images have the numbers `own`; columns at once, for there may be millions."""
+    n, nearest = scores.nearest.shape
+    offsets = pa.array(np.arange(n + 1) * nearest, pa.int32())
+    columns = [pa.array([task], pa.string()).take(pa.array(np.zeros(n, np.int64))), own.astype(np.int64)]
+    columns += [getattr(scores, name).astype(np.float32) for name in NAMES]
+    columns.append(pa.ListArray.from_arrays(offsets, own[scores.nearest].ravel().astype(np.int64)))
+    return pa.Table.from_arrays([pa.array(column) for column in columns], schema=QUERIES)
 
 
 def evaluate_together(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> dict:
@@ -87,7 +98,7 @@ def evaluate_together(embeddings: np.ndarray, rows: np.ndarray, collection: Coll
         return {}
     owners = np.array([numbers[task] for task in tasks])
     classes = np.where(labels < 0, UNLABELLED, owners * (labels.max() + 1) + labels)
-    scores = query_metrics(embeddings, classes, 0)
+    scores = shared_query_metrics(embeddings, classes, 0)
     return {task: found for task, i in numbers.items() if (found := means(scores, owners == i))}
 
 
@@ -98,13 +109,16 @@ def measure_attention(
 
     An entropy is a share of what equal weights have: 1 is the average fusion, 0 a choice of one adaptor.
     """
-    blocks = list(extract(model, pixels, rows, params.batch, params.precision, "attention", model.attention))
-    weights, names = np.concatenate(blocks), model.config.adaptors.names
+    mine, names = whole_batches(len(rows), params.batch), model.config.adaptors.names
+    shape = len(model.adaptors), len(names)
+    found = extract(model, pixels, rows[mine], params.batch, params.precision, "attention", model.attention)
+    weights = np.concatenate([np.empty((0, *shape), np.float32), *found])
     logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
     entropies, records = -(weights * logs).sum(2) / np.log(len(names)), []
     for task in dict.fromkeys(tasks):
-        entropy = entropies[tasks == task].mean(0, dtype=np.float64)
-        mean = weights[tasks == task].mean(0, dtype=np.float64)
+        own = tasks[mine] == task
+        entropy = mean_of(Distributed(entropies[own]))
+        mean = mean_of(Distributed(weights.reshape(-1, np.prod(shape))[own])).reshape(shape)
         for layer, of_layer in enumerate(mean):
             for name, weight in zip(names, of_layer, strict=True):
                 record = {"task": task, "layer": layer, "adaptor": name, "weight": float(weight)}
@@ -117,10 +131,12 @@ def measure_random(
 ) -> dict[str, dict]:
     """The metrics of a fusion whose weights are drawn at random for each image and layer, by draw from 1."""
     model, found = load(folder).to(device.best()), {}
+    before = whole_batches(len(rows), params.batch).start // params.batch
     for draw in range(1, params.random_draws + 1):
-        weigh_at_random(model, torch.Generator().manual_seed(draw))
-        embeddings = embed(model, pixels, rows, params.batch, params.precision, f"random weights {draw}")
-        found[str(draw)], _ = evaluate(embeddings, rows, collection)
+        random_weights.weigh_at_random(model, torch.Generator().manual_seed(draw))
+        random_weights.skip(model, before, params.batch)
+        embeddings = embed_shares(model, pixels, rows, params.batch, params.precision, f"random weights {draw}")
+        found[str(draw)], _ = evaluate(embeddings[:], rows, collection)
     return found
 
 
@@ -135,16 +151,17 @@ def main(images: Path, folder: Path, output: Path, *, model: str, params: Params
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     train, test = collection.train, np.flatnonzero(~collection.is_train)
-    network = None if model == "pixels" else load(folder).to(device.best())
+    rows, network = np.concatenate([train, test]), None if model == "pixels" else load(folder).to(device.best())
     if network is None:
-        both = raw_pixels(pixels, np.concatenate([train, test]))
+        both = Distributed(raw_pixels(pixels, rows[processes.share(len(rows))]))
     else:
-        both = embed(network, pixels, np.concatenate([train, test]), params.batch, params.precision, model)
-    found, records = {name: {} for name in ("metrics", "whitened", "shared", "shared_whitened")}, []
+        both = embed_shares(network, pixels, rows, params.batch, params.precision, model)
+    found = {name: {} for name in ("metrics", "whitened", "shared", "shared_whitened")}
+    queries = QUERIES.empty_table()
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if len(test):
-        known, asked = both[: len(train)], both[len(train) :]
-        found["metrics"], records = evaluate(asked, test, collection)
+        known, asked = both.between(slice(0, len(train))), both[len(train) :]
+        found["metrics"], queries = evaluate(asked, test, collection)
         found["shared"] = evaluate_together(asked, test, collection)
         whitener = whitening.fit(known, min(params.whitened_dim, largest(known)))
         asked = whitening.apply(whitener, asked)
@@ -152,13 +169,13 @@ def main(images: Path, folder: Path, output: Path, *, model: str, params: Params
         found["shared_whitened"] = evaluate_together(asked, test, collection)
     if is_fused and model == "average" and params.random_draws:
         found["random"] = measure_random(folder, pixels, test, collection, params)
+    attention = measure_attention(network, pixels, test, collection.tasks[test], params) if is_fused else []
     with outputs.folder(output) as result:
         for name, values in found.items():
             (result / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
-        pq.write_table(pa.Table.from_pylist(records, QUERIES), result / "queries.parquet")
+        pq.write_table(queries, result / "queries.parquet")
         if is_fused:
-            weights = measure_attention(network, pixels, test, collection.tasks[test], params)
-            pq.write_table(pa.Table.from_pylist(weights), result / "attention.parquet")
+            pq.write_table(pa.Table.from_pylist(attention), result / "attention.parquet")
     scores = ", ".join(f"{task} {value['r_precision']:.1%}" for task, value in found["metrics"].items())
     return f"R-Precision: {scores or 'no labelled test images'}"
 

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from stages import adaptor, features, fusion, knn_graph, pseudo_labels, seeds
+from stages import adaptor, evaluation, features, fusion, knn_graph, pseudo_labels, seeds
 from stages.core.compute import processes
 from stages.core.encoder.config import Attention
 from stages.core.encoder.views import Augmentation
 from stages.core.store import arrays
 from tests.helpers.settings import classifier, criterion, pairs, reference
-from tests.helpers.small import TASKS, lists
+from tests.helpers.small import TASKS, adapted, lists, write_model
 
 VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, grey=0.1, blur=0, stroke=0)
 SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12, sample=None)
@@ -29,6 +29,7 @@ FUSION = fusion.Params(
     static=TWINS | {"neighbours": 3, "refresh": False},
     supervised=fusion.Supervised(**classifier(epochs=2, batch=13, augmentation=VIEWS), start_std=0.02),
 )
+EVALUATION = evaluation.Params(whitened_dim=12, precision="float32", batch=7, random_draws=2)
 
 
 def run(stage: ModuleType, *paths: Path, **given: object) -> None:
@@ -69,6 +70,13 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     for pairs_of in FUSIONS:
         target = output / "fusion" / pairs_of
         run(fusion, *parts, target, pairs=pairs_of, params=FUSION, lists=lists(), seed=0)
+    # A model that is the same in all runs: what is trained differs in the last digits.
+    if processes.rank() == 0:
+        write_model(adapted(encoder, ["k4", "k8"], 0, fusion="attention"), output / "drawn")
+    processes.wait()
+    for name, folder in (("pixels", images), ("encoder", encoder), ("average", output / "drawn")):
+        target = output / "evaluation" / name
+        run(evaluation, images, folder, target, model=name, params=EVALUATION, lists=lists())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from stages.core.compute import processes
 from stages.core.compute.blocks import Rows, blocks_within
+from stages.core.compute.distributed import dealt_blocks, share_of
 
 # Values that are centred at once, in float64.
 CELLS = 2**22
@@ -41,8 +42,8 @@ def principal_components(x: Rows, components: int, solver: Solver = "blockwise")
 
     `blockwise` sums in float64, never copies all rows, and computes only the axes asked for. An axis along which
     nothing but rounding is left becomes zero, and so does its energy. Several processes share the work; each can read
-    all rows. `scikit-learn` is its `PCA` in the precision of the rows: quicker for a few thousand of them, at the cost
-    of a copy.
+    all rows, or they are `Distributed`. `scikit-learn` is its `PCA` in the precision of the rows: quicker for a few
+    thousand of them, at the cost of a copy.
 
     ValueError for another number of components.
     """
@@ -57,11 +58,11 @@ def principal_components(x: Rows, components: int, solver: Solver = "blockwise")
 def mean_of(x: Rows) -> Float[np.ndarray, " dim"]:
     """The mean row, summed in float64 in the order of the rows."""
     n, d = x.shape
-    total = torch.zeros(d, dtype=torch.float64)
+    total, (mine, held) = torch.zeros(d, dtype=torch.float64), share_of(x)
 
     def add(total: torch.Tensor) -> None:
-        for part in blocks_within(processes.share(n), d, CELLS):
-            block = x[part]
+        for part in blocks_within(mine, d, CELLS):
+            block = held[part]
             total[:] = torch.from_numpy(np.concatenate([total.numpy()[None], block]).sum(0))
 
     processes.in_turn(total, add)
@@ -75,12 +76,15 @@ def blockwise(x: Rows, components: int) -> Principal:
     x = x[:] if wide else x
     mean = mean_of(x)
 
-    def products_of(part: slice) -> np.ndarray:
-        block = x[:, part] - mean[part] if wide else (x[part] - mean).T
+    def products_of(block: np.ndarray) -> np.ndarray:
         return block @ block.T
 
+    if wide:
+        found = processes.dealt(blocks_within(d, n, CELLS), lambda part: products_of(x[:, part] - mean[part]))
+    else:
+        found = dealt_blocks(x, blocks_within(n, d, CELLS), lambda block: products_of((block - mean).T))
     products = np.zeros((n, n) if wide else (d, d))
-    for block in processes.dealt(blocks_within(d if wide else n, n if wide else d, CELLS), products_of):
+    for block in found:
         products += block
     # The first process has the sum of all, in their order.
     products = np.frombuffer(processes.from_first(products.tobytes())).reshape(products.shape).copy()

@@ -237,9 +237,14 @@ def in_turn(state: "Tensor", go_on: "Callable[[Tensor], None]") -> None:
 
 def from_last(state: "Tensor") -> "Tensor":
     """The last process's tensor, in all; the others give one of its shape."""
+    return from_rank(state, count() - 1)
+
+
+def from_rank(state: "Tensor", source: int) -> "Tensor":
+    """The tensor of one process, in all; the others give one of its shape, which it replaces."""
     if count() > 1:
         with together() as dist:
-            dist.broadcast(state, count() - 1)
+            dist.broadcast(state, source)
     return state
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.core.compute import device
+from stages.core.compute import device, processes
 from stages.core.compute.ahead import ahead
 from stages.core.compute.blocks import blocks
+from stages.core.compute.distributed import Distributed
 from stages.core.encoder.model import Model
 from stages.core.encoder.views import centre_crop
 from stages.core.runner.progress import progress
@@ -47,3 +48,16 @@ def embed(
     """All of `extract` as one array `image dim`."""
     blocks = list(extract(model, pixels, rows, batch, precision, description))
     return np.concatenate(blocks) if blocks else np.empty((0, model.dim), np.float32)
+
+
+def whole_batches(n: int, batch: int) -> slice:
+    """This process's share of n rows, in whole batches: so each batch is one that a single process would have."""
+    mine = processes.share(-(-n // batch))
+    return slice(min(n, batch * mine.start), min(n, batch * mine.stop))
+
+
+def embed_shares(
+    model: Model, pixels: arrays.Reader, rows: np.ndarray, batch: int, precision: device.Precision, description: str
+) -> Distributed:
+    """The numbers of `embed`, where each process embeds and holds its share of the rows."""
+    return Distributed(embed(model, pixels, rows[whole_batches(len(rows), batch)], batch, precision, description))

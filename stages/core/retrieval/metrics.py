@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
+from stages.core.compute import processes
 from stages.core.compute.blocks import blocks, blocks_within
 from stages.core.compute.vectors import CELLS, as_vectors
 from stages.core.retrieval.formulas import NAMES, measure
@@ -52,6 +53,18 @@ def query_metrics(
     Unlabelled images (-1) stay in the gallery and are relevant to none.
     ValueError for NaN, for lengths that differ, and for more nearest images than there are others.
     """
+    with processes.alone():
+        return shared_query_metrics(embeddings, labels, nearest)
+
+
+def shared_query_metrics(
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5
+) -> QueryMetrics:
+    """`query_metrics` where several processes share the queries: all give all images, and get all numbers.
+
+    Where R is large, which of two images is nearer may differ by the number of processes, if their cosines are equal
+    but for rounding.
+    """
     x = torch.nn.functional.normalize(as_vectors(embeddings, "embeddings"), dim=1)
     n = len(x)
     classes, relevant = count_relevant(labels, n)
@@ -63,14 +76,18 @@ def query_metrics(
     gallery = Index(x)
     large = large_classes(gallery, classes, relevant)
     if large:
-        values, certain = measure_large(x, large)
-        queries = np.concatenate(large)[certain]
-        scores[:, queries], wanted[queries] = values[:, certain], 0
+        queries, values = np.empty(0, np.int64), np.empty((3, 0))
+        if mine := large[processes.rank() :: processes.count()]:
+            values, certain = measure_large(x, mine)
+            queries, values = np.concatenate(mine)[certain], values[:, certain]
+        queries = processes.gather_array(queries)
+        scores[:, queries], wanted[queries] = processes.gather_array(values.T).T, 0
     class_of = torch.from_numpy(classes).to(x.device)
     # Queries of similar R go together, so that few of them are ranked deeper than they need.
     order = np.argsort(wanted, kind="stable")
-    for part in blocks(n, gallery.step):
-        queries = order[part]
+    # Dealt out in turn, for the later blocks are ranked deeper.
+    parts = [order[part] for part in blocks(n, gallery.step)][processes.rank() :: processes.count()]
+    for queries in parts:
         depth = max(int(wanted[queries].max()), nearest)
         if depth == 0:
             continue
@@ -81,6 +98,10 @@ def query_metrics(
         ranked, rows, queries = ranked[measured], rows[measured], queries[measured]
         hits = class_of[ranked] == class_of[rows][:, None]
         scores[:, queries] = measure(hits, torch.from_numpy(wanted[queries]).to(x.device)).cpu().numpy()
+    mine = np.concatenate([np.empty(0, np.int64), *parts])
+    queries = processes.gather_array(mine)
+    scores[:, queries] = processes.gather_array(scores[:, mine].T).T
+    found[queries] = processes.gather_array(found[mine])
     return QueryMetrics(*scores, found)
 
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.encoder.extract import embed, extract
+from stages.core.compute.blocks import blocks
+from stages.core.encoder.extract import embed, embed_shares, extract, whole_batches
 from stages.core.encoder.model import load
 from stages.core.store import arrays
 from tests.helpers.small import write_encoder, write_images
@@ -30,3 +31,20 @@ def test_extract__another_computation_may_replace_the_forward(world):
     blocks = extract(*world, np.arange(5), 2, "float32", "x", lambda images: images.mean((1, 2, 3)))
     means = world[1][:5].reshape(5, -1).mean(1) / 255
     np.testing.assert_allclose(np.concatenate(list(blocks)), means, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [0, 1, 9, 10, 41])
+@pytest.mark.parametrize("world", [1, 2, 3, 7])
+def test_whole_batches__are_those_of_one_process(n, world, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", str(world))
+    met = []
+    for rank in range(world):
+        monkeypatch.setenv("RANK", str(rank))
+        met += [range(n)[part] for part in blocks(whole_batches(n, 4), 4)]
+    assert met == [range(n)[part] for part in blocks(n, 4)]
+
+
+def test_embed_shares__of_one_process_is_embed(world):
+    rows = np.array([5, 0, 31, 5])
+    found = embed_shares(*world, rows, 3, "float32", "x")
+    assert (found[:] == embed(*world, rows, 3, "float32", "x")).all()

@@ -5,6 +5,7 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
 from stages.core.retrieval import index, large_classes
 from stages.core.retrieval.metrics import query_gallery, query_metrics, retrieval_metrics, score
+from tests.helpers.torchrun import torchrun
 
 
 def draw(n, d, seed):
@@ -212,3 +213,35 @@ def test_score__raises_when_no_query_is_left():
         score(embeddings, np.arange(6), np.array(["test"] * 6))
     with pytest.raises(ValueError, match="there are queries and no gallery"):
         score(embeddings, np.zeros(6, np.int64), np.array(["query"] * 6))
+
+
+SHARED = """
+import sys
+from dataclasses import asdict
+from pathlib import Path
+import numpy as np
+from stages.core.compute import processes
+from stages.core.retrieval import index
+from stages.core.retrieval.metrics import query_metrics, shared_query_metrics
+
+index.CELLS = 5000  # blocks of 12 queries
+rng = np.random.default_rng(0)
+labels = np.concatenate([rng.integers(0, 30, 120), np.repeat([30, 31, 32], 90), np.full(10, -1)])
+rng.shuffle(labels)
+x = (rng.normal(size=(400, 12)) + 0.2 * labels[:, None] % 3).astype(np.float32)
+for name, rows, nearest in (("many", np.arange(400), 5), ("none", np.arange(400), 0), ("one", np.arange(1), 0)):
+    found = asdict(shared_query_metrics(x[rows], labels[rows], nearest))
+    alone = asdict(query_metrics(x[rows], labels[rows], nearest))
+    assert all(found[key].tobytes() == alone[key].tobytes() for key in alone), name
+if processes.rank():
+    query_metrics(x, labels)  # waits for nobody
+(Path(sys.argv[1]) / str(processes.rank())).touch()
+"""
+
+
+@pytest.mark.slow
+def test_shared_query_metrics__three_processes_have_the_numbers_of_one(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(SHARED)
+    torchrun(3, program, tmp_path)
+    assert all((tmp_path / str(rank)).exists() for rank in range(3))

@@ -92,6 +92,7 @@ def write_tree(folder, images, encoder):
         "knn_graph": {"neighbours": 4, "index": "exact", "recall": 0.95},
         "adaptor": shared_work.TRAINING.model_dump() | {"epochs": 6, "width": 4},
         "fusion": shared_work.FUSION.model_dump(),
+        "evaluation": shared_work.EVALUATION.model_dump(),
         "choice": {"criterion": criterion().model_dump(), "reference": reference().model_dump()},
     }
     folder.mkdir()
@@ -112,6 +113,7 @@ STEPS = {
     "data/knn_graph": ("knn_graph", "data/images", "data/features"),
     "data/adaptor/k8": ("adaptor", "data/images", "data/encoder", "data/pseudo_labels/k8", "--granularity", "k8"),
     "data/fusion/neighbour": ("fusion", "data/images", "data/adaptor", "data/knn_graph", "--pairs", "neighbour"),
+    "data/evaluation/encoder": ("evaluation", "data/images", "data/encoder", "--model", "encoder"),
 }
 
 
