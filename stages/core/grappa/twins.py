@@ -14,7 +14,7 @@ from timm.optim import Lars
 from torch import Tensor, nn
 
 from stages.core.compute import device, processes
-from stages.core.encoder.extract import embed
+from stages.core.encoder.extract import embed_shares
 from stages.core.encoder.model import Model
 from stages.core.encoder.views import Augmentation, ShareOfDraws, augment
 from stages.core.losses.barlow_twins import barlow_twins
@@ -156,8 +156,7 @@ def train(
     def neighbours(epoch: int) -> Tensor:
         nonlocal table
         if params.refresh and epoch > 0:
-            mine = rows[processes.share(len(rows))]
-            embeddings = processes.gather_array(embed(model, pixels, mine, params.batch, params.precision, "graph"))
+            embeddings = embed_shares(model, pixels, rows, params.batch, params.precision, "graph")
             found = nearest_others(embeddings, params.neighbours, *search, metric="inner_product")
             table = torch.from_numpy(found.neighbours)
         return table

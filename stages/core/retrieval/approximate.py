@@ -19,6 +19,7 @@ from pydantic import Field
 
 from stages.core.compute import device, processes
 from stages.core.compute.blocks import blocks
+from stages.core.compute.distributed import share_of
 from stages.core.compute.vectors import inner_products
 from stages.core.retrieval.neighbours import ROWS, Metric, Rows, nearest, read, without_self
 
@@ -110,7 +111,7 @@ def nearest_others(
     if found - MARGIN * error < recall:
         log.warning("%s with its largest effort of %d has a recall of %.4f, not %g", method, effort, found, recall)
     log.info("%s, effort %d: recall %.4f +- %.4f on %d drawn rows", method, effort, found, error, len(sample))
-    mine = processes.share(n)
+    mine, _ = share_of(rows)
     parts = [built.others(part, k, effort) for part in blocks(mine, ROWS)]
     graph = processes.gather_array(np.concatenate(parts) if parts else np.empty((0, k), np.int64))
     return Graph(graph, method, found, error, len(sample), effort)
@@ -121,7 +122,7 @@ class Ivf:
 
     def __init__(self, rows: Rows, metric: Metric) -> None:
         (n, dim), count = rows.shape, cells(rows.shape[0])
-        self.rows, self.metric, self.most = rows, metric, count
+        self.held, self.metric, self.most = share_of(rows)[1], metric, count
         drawn = np.sort(np.random.default_rng(0).choice(n, min(n, TRAINED * count), replace=False))
         centres = trained_centres(pick(rows, drawn, metric), count)
         self.index = faiss.IndexIVFScalarQuantizer(
@@ -139,7 +140,7 @@ class Ivf:
 
     def others(self, part: slice, k: int, effort: int) -> Int64[np.ndarray, "query rank"]:
         """The k best of each row of the part, but itself."""
-        queries = read(self.rows, part.start, part.stop, self.metric, "features")
+        queries = read(self.held, part.start, part.stop, self.metric, "features")
         return others_of(self.search, queries, np.arange(part.start, part.stop), k, effort, self.most)
 
 
@@ -151,7 +152,7 @@ class Hnsw:
 
     def __init__(self, rows: Rows, metric: Metric) -> None:
         n, dim = rows.shape
-        self.rows, self.metric, self.most = rows, metric, n
+        self.held, self.metric, self.most = share_of(rows)[1], metric, n
         self.index = faiss.IndexHNSWSQ(dim, faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT)
         self.index.hnsw.efConstruction = BUILT
         self.index.train(read(rows, 0, 1, metric, "features"))
@@ -250,7 +251,10 @@ def sampled_recall(
     last = scores(exact)[:, -1:] - ROUNDING
 
     def measure(effort: int) -> Float64[np.ndarray, " query"]:
-        found = others_of(built.search, queries, sample, k, effort, built.most)
+        # What is found is shared, so that all processes come to the same effort.
+        mine = processes.share(len(sample))
+        found = others_of(built.search, queries[mine], sample[mine], k, effort, built.most)
+        found = processes.gather_array(found)
         return (scores(found) >= last).mean(1)
 
     return measure

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from stages.core.compute import processes
 from stages.core.compute.blocks import Rows, blocks
+from stages.core.compute.distributed import share_of
 from stages.core.compute.vectors import unit_rows
 
 ROWS = 65536
@@ -75,17 +76,18 @@ def nearest(
 
     Scores are inner products (of unit vectors for `cosine`), or squared distances for `l2`. With `exclude_self`, query
     i is gallery row i and is left out by its index: other rows that equal it stay. At most `rows` rows are read at
-    once. ValueError for shapes that do not fit, values that are not finite, and k outside 1 to what the gallery offers.
+    once. Several processes share the queries; `Distributed` ones are asked by whoever holds them. ValueError for shapes
+    that do not fit, values that are not finite, and k outside 1 to what the gallery offers.
     """
     check(queries, gallery, k, metric, exclude_self, rows)
-    mine, wanted = processes.share(queries.shape[0]), k + exclude_self
+    (mine, held), wanted = share_of(queries), k + exclude_self
     n = mine.stop - mine.start
     costs = np.full((n, wanted), np.inf, np.float32)
     indices = np.full((n, wanted), gallery.shape[0], np.int64)
     for offered in blocks(gallery.shape[0], rows):
         block = read(gallery, offered.start, offered.stop, metric, "gallery")
         for part in blocks(n, rows):
-            asked = read(queries, mine.start + part.start, mine.start + part.stop, metric, "queries")
+            asked = read(held, mine.start + part.start, mine.start + part.stop, metric, "queries")
             more, positions = search(asked, block, wanted, metric)
             merged = sort(np.hstack([costs[part], more]), np.hstack([indices[part], positions + offered.start]))
             costs[part], indices[part] = (values[:, :wanted] for values in merged)

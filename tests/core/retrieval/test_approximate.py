@@ -18,6 +18,7 @@ from stages.core.retrieval.approximate import (
 )
 from stages.core.store import arrays
 from stages.core.store.mapped_rows import Chosen
+from tests.helpers.torchrun import torchrun
 
 
 def draw(n, dim=16, seed=0):
@@ -170,3 +171,34 @@ def test_centres__give_most_vectors_the_nearest():
     nearest = np.array([((centroids - row) ** 2).sum(1).argmin() for row in x])
     assert found.recall >= 0.99 and (found.near(x) == nearest).mean() >= 0.97
     assert found.index.nprobe < found.index.nlist
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import numpy as np
+from stages.core.compute import processes
+from stages.core.compute.distributed import Distributed
+from stages.core.retrieval.approximate import nearest_others
+from tests.core.retrieval.test_approximate import draw
+
+x, found = draw(900), {}
+edges = [0, 500, 500, 900] if processes.count() == 3 else [0, 900]
+rows = Distributed(x[slice(*edges[processes.rank() : processes.rank() + 2])])
+for index in ("exact", "ivf", "hnsw"):
+    for asked in (x, rows):
+        graph = nearest_others(asked, 5, index, 0.95)
+        kept = [graph.neighbours.tobytes(), graph.recall, graph.error, graph.effort]
+        assert found.setdefault(index, kept) == kept, index
+(Path(sys.argv[1]) / f"{processes.count()}-{processes.rank()}").write_text(repr(found))
+"""
+
+
+@pytest.mark.slow
+def test_nearest_others__three_processes_find_the_graph_of_one_wherever_the_rows_lie(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    for count in (1, 3):
+        torchrun(count, program, tmp_path)
+    one, *three = ((tmp_path / name).read_text() for name in ("1-0", "3-0", "3-1", "3-2"))
+    assert three == [one] * 3
