@@ -124,8 +124,9 @@ def main_path(images: float, tasks: int, rates: dict[str, float], flops: float |
     cells = approximate.cells(int(images))
     trained = approximate.TRAINED * approximate.ROUNDS * cells**2 * pair
     found = images * (rates["add_s"] + effort * images / cells * rates["scan_s"]) / CORES
-    every = trained + images * rates["add_s"] / CORES
-    graph["knn_graph, ivf"] = Cost(found, 0, every + images * feature / NETWORK, images * 40, images * 40)
+    # A rank holds its part of every cell, so it sees the queries of all and finds the cells that they look into.
+    every = trained + images * rates["add_s"] / CORES + images * 4 * DIM / NETWORK
+    graph["knn_graph, ivf"] = Cost(found, images * feature, every, images * 40, images * 40)
     graph["fusion"] = training(images, 4 * forward, square, pixels, 2 * 4 * 12 * 2 * DIM**2, 100e6)
     return graph
 

@@ -181,6 +181,19 @@ def gather_array(part: "np.ndarray") -> "np.ndarray":
     return gather(torch.from_numpy(part)).numpy()
 
 
+def gather_at(part: "np.ndarray", target: int) -> "list[np.ndarray]":
+    """The parts of all processes, which are of one shape and type, at one of them; the others get none."""
+    if count() == 1:
+        return [part]
+    import torch
+
+    mine = torch.from_numpy(part)
+    parts = [torch.empty_like(mine) for _ in range(count())] if rank() == target else None
+    with together() as dist:
+        dist.gather(mine, parts, target)
+    return [other.numpy() for other in parts or []]
+
+
 def add_up(tensors: "Sequence[Tensor]") -> None:
     """Replaces each tensor by its sum over all processes; all tensors travel in one message, and are of one type."""
     if count() == 1 or not tensors:

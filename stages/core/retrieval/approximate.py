@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Literal, get_args
 
 import faiss
@@ -19,7 +20,7 @@ from pydantic import Field
 
 from stages.core.compute import device, processes
 from stages.core.compute.blocks import blocks
-from stages.core.compute.distributed import share_of
+from stages.core.compute.distributed import Distributed, share_of
 from stages.core.compute.vectors import inner_products
 from stages.core.retrieval.neighbours import ROWS, Metric, Rows, nearest, read, without_self
 
@@ -95,7 +96,8 @@ def nearest_others(
     """The k nearest other rows of every row by `index`, exact or with a recall of at least `recall` where it can.
 
     The rows are read in blocks, and an index holds half precision, so that memory is 2 n dim bytes (hnsw: and 4 LINKS
-    2 n). Each process holds an index of all rows, and asks for its part of them. ValueError as `nearest` and `choose`.
+    2 n). Of several processes each has the cells of its part of the rows (hnsw: of all), and asks for its part.
+    ValueError as `nearest` and `choose`.
     """
     n = rows.shape[0]
     method = choose(index, n)
@@ -111,18 +113,23 @@ def nearest_others(
     if found - MARGIN * error < recall:
         log.warning("%s with its largest effort of %d has a recall of %.4f, not %g", method, effort, found, recall)
     log.info("%s, effort %d: recall %.4f +- %.4f on %d drawn rows", method, effort, found, error, len(sample))
-    mine, _ = share_of(rows)
-    parts = [built.others(part, k, effort) for part in blocks(mine, ROWS)]
-    graph = processes.gather_array(np.concatenate(parts) if parts else np.empty((0, k), np.int64))
-    return Graph(graph, method, found, error, len(sample), effort)
+    parts = [built.others(part, k, effort) for part in turns(share_of(rows)[0], n)]
+    return Graph(processes.gather_array(np.concatenate(parts)), method, found, error, len(sample), effort)
+
+
+def turns(mine: slice, n: int) -> Iterator[slice]:
+    """This process's rows in parts, as many in all processes, so that all search together: for about `ROWS` rows."""
+    count, length = -(-n // ROWS), mine.stop - mine.start
+    edges = [mine.start + length * i // count for i in range(count + 1)]
+    return (slice(*pair) for pair in pairwise(edges))
 
 
 class Ivf:
-    """Rows in cells, each with the rows nearest to its centre."""
+    """Rows in cells, each with the rows nearest to its centre; each process has those of its own share of the rows."""
 
     def __init__(self, rows: Rows, metric: Metric) -> None:
         (n, dim), count = rows.shape, cells(rows.shape[0])
-        self.held, self.metric, self.most = share_of(rows)[1], metric, count
+        (mine, self.held), self.metric, self.most = share_of(rows), metric, count
         drawn = np.sort(np.random.default_rng(0).choice(n, min(n, TRAINED * count), replace=False))
         centres = trained_centres(pick(rows, drawn, metric), count)
         self.index = faiss.IndexIVFScalarQuantizer(
@@ -130,13 +137,23 @@ class Ivf:
         )
         self.index.train(pick(rows, drawn[:1], metric))
         self.index = on_gpu(self.index)
-        for part in blocks(n, ROWS):
-            self.index.add(read(rows, part.start, part.stop, metric, "features"))
+        for part in blocks(mine, ROWS):
+            vectors = read(self.held, part.start, part.stop, metric, "features")
+            self.index.add_with_ids(vectors, np.arange(part.start, part.stop))
 
     def search(self, queries: Float32[np.ndarray, "query dim"], k: int, effort: int) -> Int64[np.ndarray, "query rank"]:
-        """The k best rows of each query, -1 where the cells looked into hold fewer."""
+        """The k best rows of each query, ties by index, -1 where the cells looked into hold fewer.
+
+        All processes ask at once, each for its own queries, and look for those of all among the rows that they hold.
+        """
         self.index.nprobe = effort
-        return self.index.search(queries, k)[1]
+        asked, own = Distributed(queries), processes.rank()
+        for owner, part in enumerate(pairwise(asked.edges)):
+            found = self.index.search(asked[slice(*part)], k)
+            offered = [processes.gather_at(values, owner) for values in found]
+            if owner == own:
+                scores, numbers = map(np.hstack, offered)
+        return np.take_along_axis(numbers, np.lexsort((numbers, -scores), axis=1)[:, :k], 1)
 
     def others(self, part: slice, k: int, effort: int) -> Int64[np.ndarray, "query rank"]:
         """The k best of each row of the part, but itself."""
@@ -176,10 +193,13 @@ def others_of(
     effort: int,
     most: int,
 ) -> Int64[np.ndarray, "query rank"]:
-    """The k best rows of each query but its own; queries that are offered too few ask again, with more effort."""
+    """The k best rows of each query but its own; queries that are offered too few ask again, with more effort.
+
+    All processes search as often as the one that does most.
+    """
     found = search(queries, k + 1, effort)
     short = np.flatnonzero((found < 0).any(1))
-    while len(short) and effort < most:
+    while effort < most and processes.total(len(short)):
         effort = min(2 * effort, most)
         found[short] = search(queries[short], k + 1, effort)
         short = short[(found[short] < 0).any(1)]

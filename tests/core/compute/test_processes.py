@@ -43,6 +43,7 @@ def test_gather__of_one_process_is_the_part_itself():
     part = torch.arange(3)
     assert processes.gather(part) is part
     assert processes.gather_array(part.numpy()).tolist() == [0, 1, 2]
+    assert [other.tolist() for other in processes.gather_at(part.numpy(), 0)] == [[0, 1, 2]]
     processes.add_up([part])
     processes.wait()
     assert part.tolist() == [0, 1, 2]
@@ -86,6 +87,10 @@ parts = {
 told = processes.told("who", str(processes.rank()))
 assert told == [str(rank) for rank in range(processes.count())]
 found = [array for array in dealt]
+target = processes.count() - 1
+gathered = processes.gather_at(np.full((2, 3), processes.rank()), target)
+expected = range(processes.count()) if processes.rank() == target else []
+assert [array.tolist() for array in gathered] == [[[rank] * 3] * 2 for rank in expected]
 if processes.rank() == 0:
     parts["dealt"] = np.concatenate(found)
     assert [len(array) for array in found] == list(range(7))

@@ -15,6 +15,7 @@ from stages.core.retrieval.approximate import (
     nearest_others,
     on_gpu,
     sampled_recall,
+    turns,
 )
 from stages.core.store import arrays
 from stages.core.store.mapped_rows import Chosen
@@ -173,15 +174,31 @@ def test_centres__give_most_vectors_the_nearest():
     assert found.index.nprobe < found.index.nlist
 
 
+def test_ivf__equal_rows_are_found_by_index():
+    x = np.repeat(draw(60), 10, 0)
+    found = Ivf(x, "cosine").search(x[::10] / np.linalg.norm(x[::10], axis=1, keepdims=True), 10, 8)
+    assert (found == np.arange(600).reshape(60, 10)).all()
+
+
+@pytest.mark.parametrize(("mine", "count"), [(slice(0, 10), 3), (slice(4, 4), 3), (slice(3, 5), 3), (slice(0, 30), 3)])
+def test_turns__are_as_many_in_all_processes(mine, count, monkeypatch):
+    monkeypatch.setattr(approximate, "ROWS", 10)
+    parts = list(turns(mine, 30))
+    assert len(parts) == count and all(part.stop - part.start <= 10 for part in parts)
+    assert [row for part in parts for row in range(30)[part]] == list(range(30)[mine])
+
+
 PROGRAM = """
 import sys
 from pathlib import Path
 import numpy as np
 from stages.core.compute import processes
 from stages.core.compute.distributed import Distributed
+from stages.core.retrieval import approximate
 from stages.core.retrieval.approximate import nearest_others
 from tests.core.retrieval.test_approximate import draw
 
+approximate.ROWS = 250
 x, found = draw(900), {}
 edges = [0, 500, 500, 900] if processes.count() == 3 else [0, 900]
 rows = Distributed(x[slice(*edges[processes.rank() : processes.rank() + 2])])
