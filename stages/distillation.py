@@ -7,6 +7,9 @@ Writes  weights.safetensors, config.json   the model: its adaptors, and half whi
 The target of an image is the model's own embedding at larger inputs, averaged with the mirror image's, half-whitened.
 The adaptors behind every block learn to reach it from the plain image, by the cosine; it takes no cluster and no label.
 A plain encoder gets one adaptor set; a fusion goes on with its own.
+
+Several processes share the work: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines. Each holds the targets
+of its share of the images.
 """
 
 import math
@@ -14,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from stages.core.compute import device, processes
+from stages.core.compute.distributed import Distributed
 from stages.core.compute.principal import largest
 from stages.core.encoder.config import AdaptorConfig
 from stages.core.encoder.model import Model, load, save
@@ -43,8 +46,8 @@ class Params(AdamSettings):
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 
 
-def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -> Float[Tensor, "image dim"]:
-    """The target of each row; the model gets the whitening that made it as its last layer.
+def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -> Distributed:
+    """The targets `image dim` of the rows; the model gets the whitening that made it as its last layer.
 
     The whitening is of all looks side by side. One look stands for each of them at the start, so its own map is their
     sum.
@@ -54,12 +57,14 @@ def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -
             f"the model to be taught has a reduction to {model.config.reduced} dimensions already, which distillation "
             "would replace: take it out of `distillations`, or give an encoder without a reduction"
         )
-    looks = criterion.look(model, pixels, rows, params.target, params.batch, params.precision, "target")
+    processes.require(len(rows), "training images")
+    mine = rows[processes.share(len(rows))]
+    looks = Distributed(criterion.look(model, pixels, mine, params.target, params.batch, params.precision, "target"))
     whitener = whitening.fit(looks, min(params.target.dim, largest(looks)), "half")
     count = len(params.target.scales)
     own = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)
     model.reduce(torch.from_numpy(own.T.copy()), torch.from_numpy(whitener.bias))
-    return torch.from_numpy(whitening.apply(whitener, looks))
+    return Distributed(whitening.apply(whitener, looks.part))
 
 
 def train(
@@ -81,7 +86,7 @@ def train(
         views = augment(images, model.config.size, params.augmentation, drawn)
         with device.autocast(where, params.precision):
             embeddings = model(views)
-        wanted = targets[batch.rows][mine].to(where)
+        wanted = torch.from_numpy(targets[batch.rows.numpy()][mine]).to(where)
         return {"loss": (1 - cosine_similarity(embeddings.float(), wanted)).sum() / len(batch.rows)}
 
     loader, schedule = Loader(len(rows), params.batch, lambda epoch: read), Schedule(params.epochs, params.warmup, 0.0)

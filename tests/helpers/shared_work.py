@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from stages import adaptor, evaluation, features, fusion, knn_graph, pseudo_labels, seeds
+from stages import adaptor, distillation, evaluation, features, fusion, knn_graph, pseudo_labels, seeds
 from stages.core.compute import processes
 from stages.core.encoder.config import Attention
 from stages.core.encoder.views import Augmentation
@@ -28,6 +28,17 @@ FUSION = fusion.Params(
     neighbour=TWINS | {"neighbours": 3, "refresh": True},
     static=TWINS | {"neighbours": 3, "refresh": False},
     supervised=fusion.Supervised(**classifier(epochs=2, batch=13, augmentation=VIEWS), start_std=0.02),
+)
+DISTILLATION = distillation.Params(
+    target=reference(),
+    width=6,
+    precision="float32",
+    augmentation=VIEWS,
+    epochs=2,
+    batch=13,
+    learning_rate=0.01,
+    weight_decay=0.0,
+    warmup=0.5,
 )
 EVALUATION = evaluation.Params(whitened_dim=12, precision="float32", batch=7, random_draws=2)
 
@@ -62,10 +73,20 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     run(pseudo_labels, *found, few / "seeds", few / "k8", granularity="k8", params=params, lists=lists())
     indexed = knn_graph.Params(neighbours=4, index="ivf", recall=0.9)
     run(knn_graph, *found, output / "indexed", params=indexed, lists=lists())
-    given = {"params": TRAINING, "settings": criterion(), "reference": reference(), "lists": lists(), "seed": 0}
+    given = {"settings": criterion(), "reference": reference(), "lists": lists(), "seed": 0}
     for name in ("k4", "k8"):
         labels, target = output / "pseudo_labels" / name, output / "adaptor" / name
-        run(adaptor, images, encoder, labels, target, granularity=name, **given)
+        run(adaptor, images, encoder, labels, target, granularity=name, params=TRAINING, **given)
+    run(
+        distillation,
+        images,
+        encoder,
+        encoder,
+        output / "distillation/encoder",
+        name="encoder",
+        params=DISTILLATION,
+        **given,
+    )
     parts = images, output / "adaptor", output / "knn_graph"
     for pairs_of in FUSIONS:
         target = output / "fusion" / pairs_of
