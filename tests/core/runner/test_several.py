@@ -92,6 +92,7 @@ def write_tree(folder, images, encoder):
         "knn_graph": {"neighbours": 4, "index": "exact", "recall": 0.95},
         "adaptor": shared_work.TRAINING.model_dump() | {"epochs": 6, "width": 4},
         "fusion": shared_work.FUSION.model_dump(),
+        "distillation": shared_work.DISTILLATION.model_dump(),
         "evaluation": shared_work.EVALUATION.model_dump(),
         "choice": {"criterion": criterion().model_dump(), "reference": reference().model_dump()},
     }
@@ -113,6 +114,7 @@ STEPS = {
     "data/knn_graph": ("knn_graph", "data/images", "data/features"),
     "data/adaptor/k8": ("adaptor", "data/images", "data/encoder", "data/pseudo_labels/k8", "--granularity", "k8"),
     "data/fusion/neighbour": ("fusion", "data/images", "data/adaptor", "data/knn_graph", "--pairs", "neighbour"),
+    "data/distillation/encoder": ("distillation", "data/images", *["data/encoder"] * 2, "--name", "encoder"),
     "data/evaluation/encoder": ("evaluation", "data/images", "data/encoder", "--model", "encoder"),
 }
 
@@ -153,7 +155,7 @@ def test_two_machines__with_trees_of_their_own_give_the_results_of_one_process(t
             assert not (two[1] / output).exists()
             carry(store, streams.BUCKET, two[0] / output, two[1] / output)
             assert contents(two[0] / output) == contents(two[1] / output)
-            trained = output.startswith(("data/adaptor", "data/fusion"))
+            trained = output.startswith(("data/adaptor", "data/fusion", "data/distillation"))
             if not trained:
                 assert contents(one / output) == contents(two[0] / output), output
                 continue
