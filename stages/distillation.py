@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
@@ -46,8 +47,8 @@ class Params(AdamSettings):
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 
 
-def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -> Distributed:
-    """The targets `image dim` of the rows; the model gets the whitening that made it as its last layer.
+def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -> Float[Tensor, "image dim"]:
+    """The target of each row that is this process's share; the model gets the whitening that made it as its last layer.
 
     The whitening is of all looks side by side. One look stands for each of them at the start, so its own map is their
     sum.
@@ -64,7 +65,7 @@ def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -
     count = len(params.target.scales)
     own = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)
     model.reduce(torch.from_numpy(own.T.copy()), torch.from_numpy(whitener.bias))
-    return Distributed(whitening.apply(whitener, looks.part))
+    return torch.from_numpy(whitening.apply(whitener, looks.part))
 
 
 def train(
@@ -86,7 +87,7 @@ def train(
         views = augment(images, model.config.size, params.augmentation, drawn)
         with device.autocast(where, params.precision):
             embeddings = model(views)
-        wanted = torch.from_numpy(targets[batch.rows.numpy()][mine]).to(where)
+        wanted = processes.take(targets, batch.rows, len(rows))[mine].to(where)
         return {"loss": (1 - cosine_similarity(embeddings.float(), wanted)).sum() / len(batch.rows)}
 
     loader, schedule = Loader(len(rows), params.batch, lambda epoch: read), Schedule(params.epochs, params.warmup, 0.0)

@@ -51,7 +51,7 @@ class Params(schema.Section):
 
 def raw_pixels(pixels: arrays.Reader, rows: np.ndarray) -> np.ndarray:
     """The images themselves as vectors, each centred and of unit length: a baseline without any network."""
-    vectors = pixels[rows].reshape(len(rows), -1).astype(np.float32)
+    vectors = pixels[rows].reshape(len(rows), np.prod(pixels.shape[1:])).astype(np.float32)
     vectors -= vectors.mean(1, keepdims=True)
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 

@@ -65,7 +65,7 @@ def test_aim__targets_are_the_half_whitened_look(world, scales, mirrored):
         seen = model.seen(round(32 * scale), mirrored)
         looks.append(seen(torch.from_numpy(pixels[collection.train]).permute(0, 3, 1, 2)).numpy())
     expected = whitened(np.concatenate(looks, 1), 8)
-    targets = distillation.aim(model, pixels, collection.train, settings)[:]
+    targets = distillation.aim(model, pixels, collection.train, settings).numpy()
     np.testing.assert_allclose(targets @ targets.T, expected @ expected.T, atol=1e-3)
 
 
@@ -74,7 +74,7 @@ def test_aim__a_look_at_the_own_side_alone_is_reached_from_the_start(world):
     model = load(world[2])
     targets = distillation.aim(model, pixels, collection.train, params(target=reference(scales=[1.0], mirrored=False)))
     found = model(torch.from_numpy(pixels[collection.train]).permute(0, 3, 1, 2))
-    torch.testing.assert_close(found, torch.from_numpy(targets[:]), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found, targets, atol=1e-4, rtol=1e-4)
 
 
 def test_aim__one_look_stands_for_all_of_them_at_the_start(world):

@@ -164,3 +164,4 @@ def test_raw_pixels__are_centred_unit_vectors(tmp_path):
     vectors = raw_pixels(pixels, np.array([3, 0]))
     np.testing.assert_allclose(vectors.mean(1), 0, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    assert raw_pixels(pixels, np.empty(0, np.int64)).shape == (0, 32 * 32 * 3)

@@ -1,6 +1,7 @@
 """Rows that no process holds alone: each has a part of them, and all can look at any of them together."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -12,7 +13,8 @@ from stages.core.compute.blocks import Rows
 class Distributed:
     """Rows `n ...`, the parts of all processes one behind the other; parts may differ in length, or be empty.
 
-    `rows[which]` is an exchange: all processes ask for the same rows, and all get them, in an array of their own.
+    `rows[which]` is an exchange: all processes ask for the same rows, by a slice or by their numbers, and all get them,
+    in an array of their own.
     """
 
     def __init__(self, part: np.ndarray, lengths: Sequence[int] | None = None) -> None:
@@ -31,25 +33,20 @@ class Distributed:
         return slice(*self.edges[processes.rank() : processes.rank() + 2])
 
     def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
-        if not isinstance(which, slice):
-            return self.take(which)
-        start, stop, _ = which.indices(len(self))
-        found = np.empty((max(stop - start, 0), *self.shape[1:]), self.part.dtype)
-        for owner in range(processes.count()):
-            first, last = np.clip(self.edges[owner : owner + 2], start, max(start, stop))
+        numbers = np.arange(*which.indices(len(self))) if isinstance(which, slice) else which
+        order = np.argsort(numbers, kind="stable")
+        wanted = numbers[order]
+        found = np.empty((len(wanted), *self.shape[1:]), self.part.dtype)
+        # In their order, the rows of one owner follow each other: each sends its own, and nothing is held twice.
+        for owner, (first, last) in enumerate(pairwise(np.searchsorted(wanted, self.edges))):
             if first == last:
                 continue
-            block = found[first - start : last - start]
+            block = found[first:last]
             if owner == processes.rank():
-                block[:] = self.part[first - self.own.start : last - self.own.start]
+                np.take(self.part, wanted[first:last] - self.own.start, 0, out=block, mode="clip")
             processes.from_rank(torch.from_numpy(block), owner)
-        return found
-
-    def take(self, numbers: np.ndarray) -> np.ndarray:
-        order = np.argsort(numbers, kind="stable")
-        wanted, own = numbers[order], self.own
-        here = wanted[(wanted >= own.start) & (wanted < own.stop)] - own.start
-        found = processes.gather_array(self.part[here])
+        if (wanted == numbers).all():
+            return found
         out = np.empty_like(found)
         out[order] = found
         return out
