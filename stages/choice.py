@@ -9,10 +9,13 @@ Writes  weights.safetensors, config.json   the chosen model: strength folded in,
         untrained/           the encoder in its best form by the same criterion: what adaptation has to beat
 
 The encoder is a candidate: where nothing is better, it is handed out. Where no task can tell, it is, too.
+
+Several processes share the images to which the whitening is fitted, and each compares on the whole sample:
+POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines.
 """
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,8 +25,8 @@ import pyarrow.parquet as pq
 from pydantic import Field
 from torch import nn
 
-from stages.core.compute import device
-from stages.core.encoder.extract import embed
+from stages.core.compute import device, processes
+from stages.core.encoder.extract import embed_shares
 from stages.core.encoder.model import Model, load, save
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
@@ -136,12 +139,18 @@ def build(folder: Path, form: Form, pixels: arrays.Reader, collection: Collectio
     if form.layer in ("half", "full"):
         shaped.to(device.best())
         batch, precision = params.criterion.batch, params.criterion.precision
-        known = embed(shaped, pixels, collection.train, batch, precision, "whitening")
+        known = embed_shares(shaped, pixels, collection.train, batch, precision, "whitening")
     else:
         known = np.empty((0, shaped.dim), np.float32)
     shaped.cpu()
     finish(shaped, own, form, known)
     return shaped
+
+
+def agreed(forms: list[Form]) -> list[Form]:
+    """The first process's forms, in all of them: each has compared for itself, and they build together."""
+    said = processes.from_first(json.dumps([asdict(form) for form in forms]).encode())
+    return [Form(**values) for values in json.loads(said)]
 
 
 def untold(sample: criterion.Sample) -> Trial:
@@ -246,25 +255,26 @@ def main(
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     settings = params.criterion
     plain = load(encoder).to(device.best())
-    sample = criterion.tell(collection, plain, pixels, params.criterion, seed)
+    with processes.alone():
+        sample = criterion.tell(collection, plain, pixels, params.criterion, seed)
+        trial = compare(plain.cpu(), models, pixels, sample, params, cost) if len(sample.rows) else untold(sample)
     trained = dict.fromkeys(collection.tasks[collection.train])
     uncertain = [task for task in trained if task not in sample.parts()]
     if len(sample.rows):
-        trial = compare(plain.cpu(), models, pixels, sample, params, cost)
         decision = decide(trial.measured, ENCODER.name, sample, params.errors, params.guard)
         why = reasons(trial, decision, params.errors)
     else:
-        trial, decision = untold(sample), Decision(ENCODER.name, ENCODER.name, {ENCODER.name: []})
+        decision = Decision(ENCODER.name, ENCODER.name, {ENCODER.name: []})
         why = ["No task can tell. This is the encoder as it is, the safest candidate."]
     if uncertain:
         why.append(
             f"Left out, for fewer than {settings.fewest} training images or images all alike cannot tell: "
             f"{', '.join(uncertain)}."
         )
-    chosen, form = decision.chosen, trial.forms[decision.chosen]
+    chosen = decision.chosen
+    forms = agreed([trial.forms[chosen], untrained(trial)])
     model, rival = (
-        build(encoder if one == ENCODER else models[one.model], one, pixels, collection, params)
-        for one in (form, untrained(trial))
+        build(encoder if one == ENCODER else models[one.model], one, pixels, collection, params) for one in forms
     )
     with outputs.folder(output) as folder:
         save(model, folder)

@@ -178,6 +178,11 @@ def test_main__at_the_encoders_own_side_it_is_measured_once(chosen, models, tmp_
     assert [row["layer"] for row in rows if row["model"] == "encoder"].count("none") == 1
 
 
+def test_agreed__forms_travel_whole():
+    forms = [choice.Form("k4", 0.7, 1.5, True, "half", 8, 4.5), choice.ENCODER]
+    assert choice.agreed(forms) == forms
+
+
 @pytest.mark.parametrize("form", [{}, {"layer": "half", "dim": 8}, {"layer": "full", "dim": 99}, {"layer": "own"}])
 def test_build__scales_the_adaptors_and_fits_the_whitening_to_all_training_images(chosen, models, form):
     name = "distillation/encoder" if form.get("layer") == "own" else "fusion/neighbour"

@@ -150,6 +150,7 @@ def test_stages__two_processes_give_the_results_of_one(tmp_path, monkeypatch):
         "sampled/seeds",
         "sampled/k8/labels.zarr",
         "evaluation",
+        "built",
     ):
         assert contents(alone / stage) == contents(together / stage), stage
     # Each process sums the rows of its part.

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import nn
 
+from stages.core.compute.blocks import Rows
 from stages.core.compute.vectors import unit_rows
 from stages.core.encoder.model import Model
 from stages.core.retrieval import whitening
@@ -78,7 +78,7 @@ def behind(
             yield replace(base, layer=layer, dim=dim), seen.through(partial(whitening.apply, fitted))
 
 
-def finish(shaped: Model, own: nn.Module, form: Form, known: np.ndarray) -> None:
+def finish(shaped: Model, own: nn.Module, form: Form, known: Rows) -> None:
     """Puts the form's last layer into a model of `shape`; whitenings are fitted to `known`, all training embeddings."""
     if form.layer == "own":
         shaped.reduce(own.weight, own.bias)
