@@ -14,8 +14,8 @@ CELLS = 2**24
 LARGEST = 1e16
 # Values of pairs worked on at once: they stay in the cache of the cores.
 PAIRS = 2**17
-# Values gathered at once to be summed.
-GATHERED = 2**21
+# Values gathered at once to be summed: they too, as float64, stay in the cache of a core.
+GATHERED = 2**18
 # Fewer dimensions of a row are slow to gather.
 COLUMNS = 32
 
