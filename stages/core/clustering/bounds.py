@@ -2,10 +2,11 @@
 
 Every point keeps an upper bound of the distance to its own centroid and a lower bound of the distance to all others.
 When centroids move, the bounds move by as much. A point whose upper bound stays below its lower one keeps its label.
+Where only some centroids moved, the screen's products with these settle most other points, and renew their bounds, too.
 """
 
 import torch
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 from torch import Tensor
 
 from stages.core.clustering.screen import Screen
@@ -13,6 +14,8 @@ from stages.core.compute.vectors import squared_distances
 
 # Distances come from differences in float32, and bounds are sums of them: one decides only by more than this share.
 SLACK = 1e-6
+# Moved centroids that are met by products before any distance is computed: with more, distances are the cheaper.
+FEW = 512
 
 
 class HamerlyBounds:
@@ -38,10 +41,14 @@ class HamerlyBounds:
         """Labels every point with its nearest centroid, ties to the lowest index."""
         clusters = torch.arange(len(centroids), device=self.x.device)
         drift = squared_distances(centroids, clusters, self.centroids, clusters).sqrt()
+        moved = torch.nonzero(drift)[:, 0]
         self.centroids = centroids.clone()
-        shrunk = self.lower - drift.max()
-        self.upper += drift[self.labels]
+        shrunk, before = self.lower - drift.max(), self.upper
+        self.upper = before + drift[self.labels]
         rows = torch.nonzero(self.upper * (1 + SLACK) >= shrunk)[:, 0]
+        if 0 < len(moved) <= FEW:
+            rows = self.screen.everyone if 2 * len(rows) > len(self.x) else rows  # all are read faster than picked
+            rows = rows[~self.settle(rows, before[rows], shrunk, centroids, moved)]
         own = squared_distances(self.x, rows, centroids, self.labels[rows])
         self.upper[rows] = own.sqrt()
         undecided = self.upper[rows] * (1 + SLACK) >= shrunk[rows]
@@ -50,7 +57,6 @@ class HamerlyBounds:
         # Centroids at rest are as far as before: `known` at least. They need no comparison where the own centroid is
         # nearer than that, or where it rests too, and so still wins. Other points meet all centroids again.
         all_again = (self.upper[rows] * (1 + SLACK) >= known) & ((drift[self.labels[rows]] > 0) | torch.isinf(known))
-        moved = torch.nonzero(drift)[:, 0]
         # Nothing is nearer than distance 0, so a point on its own centroid stays. A moved centroid may tie with a lower
         # index: only one that equals the point, which its first coordinate must do too.
         stays = ~all_again & (own == 0) & ~torch.isin(self.x[rows, 0], centroids[moved, 0])
@@ -59,6 +65,27 @@ class HamerlyBounds:
         unbounded = torch.full_like(known[all_again], torch.inf)
         self.compare(rows[all_again], own[all_again], centroids, clusters, unbounded)
         self.compare(rows[some_again], own[some_again], centroids, moved, known[some_again])
+
+    def settle(
+        self,
+        rows: Int64[Tensor, " row"],
+        before: Float64[Tensor, " row"],
+        shrunk: Float64[Tensor, " n"],
+        centroids: Float32[Tensor, "k d"],
+        moved: Int64[Tensor, " some"],
+    ) -> Bool[Tensor, " row"]:
+        """Which rows keep their labels by the screen's products with the `moved` centroids alone; sets their bounds.
+
+        `before`: the rows' distances to their own centroids before these moved. New lower bounds go to `shrunk`.
+        """
+        own, known = self.labels[rows], self.lower[rows]
+        places = torch.full((len(centroids),), -1, device=rows.device)
+        places[moved] = torch.arange(len(moved), device=rows.device)
+        near, far = self.screen.bracket(rows, centroids[moved], before.square(), places[own])
+        upper, lower = near.sqrt(), torch.minimum(far.sqrt(), known)
+        settled = upper * (1 + SLACK) < lower
+        self.upper[rows[settled]], shrunk[rows[settled]] = upper[settled], lower[settled]
+        return settled
 
     def compare(
         self,

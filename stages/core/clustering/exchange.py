@@ -62,6 +62,7 @@ def best_splits(
     screen: Screen,
     labels: Int64[Tensor, " n"],
     centroids: Float32[Tensor, "k d"],
+    far: Float64[Tensor, " n"],
     sizes: Int64[Tensor, " k"],
     seed: int,
     rounds: int = 4,
@@ -69,15 +70,14 @@ def best_splits(
     """Which half (0 or 1) of its own cluster each point falls into, and what splitting each cluster gains.
 
     This is k-means with k = 2 within every cluster at once. One centre starts at a member, drawn with probability
-    proportional to its squared distance. The other starts at that member's mirror image beyond the mean, so that the
-    halves are of like size even where the data are noise.
+    proportional to `far`, its squared distance. The other starts at that member's mirror image beyond the mean, so that
+    the halves are of like size even where the data are noise.
     """
     x, k = screen.x, len(centroids)
-    far = squared_distances(x, screen.everyone, centroids, labels).cpu()
     # With u uniform in 0..1, the largest of u^(1/w) falls on each member with probability proportional to its w. Its
     # logarithm log(u) / w has the same order.
     everyones = torch.rand(screen.n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    draws = everyones[screen.start : screen.start + len(x)].log() / far
+    draws = everyones[screen.start : screen.start + len(x)].log() / far.cpu()
     second = processes.take(x, largest_draws(draws, labels, screen.start, k), screen.n)
     first, totals = 2 * centroids - second, centroids.double() * sizes[:, None]
     for _ in range(rounds):
@@ -94,19 +94,23 @@ def best_splits(
 
 
 def exchange(
-    screen: Screen, labels: Int64[Tensor, " n"], centroids: Float32[Tensor, "k d"], seed: int
+    screen: Screen,
+    labels: Int64[Tensor, " n"],
+    centroids: Float32[Tensor, "k d"],
+    far: Float64[Tensor, " n"],
+    seed: int,
 ) -> Int64[Tensor, " n"]:
     """The labels after all exchanges that seem to lower the inertia; the same where none does.
 
-    `centroids` are the means of the labels, `seed` is that of the draws where clusters are split. A cluster that is
-    dissolved gives its number to the half split off.
+    `centroids` are the means of the labels, `far` the squared distances to them, `seed` is that of the draws where
+    clusters are split. A cluster that is dissolved gives its number to the half split off.
     """
     x, k = screen.x, len(centroids)
     if k < 3 or screen.n < SMALLEST * k:
         return labels
-    second, loss = screen.runners_up(labels, centroids)
+    second, loss = screen.runners_up(labels, centroids, far)
     losses = group_sums(loss[:, None], screen.everyone, labels, k)[:, 0].cpu()
-    halves, gains = best_splits(screen, labels, centroids, group_sizes(labels, k), seed)
+    halves, gains = best_splits(screen, labels, centroids, far, group_sizes(labels, k), seed)
     # Heirs of a cluster are those that its points would go to.
     pairs = torch.unique(processes.gather(torch.unique(labels * k + second))).cpu()
     heirs = (pairs % k).split(torch.bincount(pairs // k, minlength=k).tolist())

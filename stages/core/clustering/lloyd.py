@@ -19,6 +19,9 @@ from stages.core.clustering.seeding import nearest_seeds, seed_order
 from stages.core.compute import processes
 from stages.core.compute.vectors import as_vectors, check_count, group_sizes, group_sums, squared_distances
 
+# Between two rounds of exchanges the iterations go on until one changes no larger share of the labels.
+NEARLY = 0.01
+
 log = logging.getLogger(__name__)
 
 
@@ -31,12 +34,6 @@ class Clusters:
     inertia: float
     iterations: int
     converged: bool
-
-    @classmethod
-    def of(cls, bounds: HamerlyBounds, c: Float32[Tensor, "k d"], iterations: int, converged: bool) -> "Clusters":
-        far = squared_distances(bounds.x, bounds.screen.everyone, c, bounds.labels)
-        inertia = processes.gather(far).sum().item()
-        return cls(bounds.labels.cpu().numpy().copy(), c.cpu().numpy(), inertia, iterations, converged)
 
 
 def as_labels(assignment: np.ndarray | Tensor, n: int, k: int) -> Int64[Tensor, " n"]:
@@ -106,29 +103,31 @@ def fill_empty(
 
 
 def descend(
-    bounds: HamerlyBounds, c: Float32[Tensor, "k d"], changed: Bool[Tensor, " k"], max_iterations: int
-) -> tuple[Float32[Tensor, "k d"], int, bool]:
-    """Lloyd's iterations on the labels of `bounds`, whose `changed` clusters need new means.
+    bounds: HamerlyBounds, c: Float32[Tensor, "k d"], changed: Bool[Tensor, " k"], max_iterations: int, rest: int = 0
+) -> tuple[Float32[Tensor, "k d"], Bool[Tensor, " k"], int]:
+    """Lloyd's iterations on the labels of `bounds`, until one changes `rest` labels at most.
 
-    Returns the centroids, how many iterations were done, and whether no label would change any more.
+    Returns the centroids, the clusters that need new means (in the beginning `changed`, none once no label would change
+    any more), and how many iterations were done.
     """
-    screen, labels = bounds.screen, bounds.labels
-    for iterations in range(1, max_iterations + 1):
+    screen, labels, iterations = bounds.screen, bounds.labels, 0
+    while iterations < max_iterations and changed.any():
         before = labels.clone()
         c = update_means(screen.x, labels, c, changed)
         bounds.reassign(c)
         bounds.forget(fill_empty(screen, labels, c))
-        changed = touched(labels, before, len(c))
+        switches = switched(labels, before, len(c))
+        changed, iterations = switches > 0, iterations + 1
         log.debug("iteration %d: %d of %d clusters changed", iterations, int(changed.sum()), len(c))
-        if not changed.any():
-            return c, iterations, True
-    return c, max_iterations, False
+        if switches.sum() <= 2 * rest:
+            break
+    return c, changed, iterations
 
 
-def touched(labels: Int64[Tensor, " n"], before: Int64[Tensor, " n"], k: int) -> Bool[Tensor, " k"]:
-    """The clusters that won or lost a point, in any process."""
-    switched = labels != before
-    return group_sizes(torch.cat([labels[switched], before[switched]]), k) > 0
+def switched(labels: Int64[Tensor, " n"], before: Int64[Tensor, " n"], k: int) -> Int64[Tensor, " k"]:
+    """How many points each cluster won and lost, in all processes together."""
+    those = labels != before
+    return group_sizes(torch.cat([labels[those], before[those]]), k)
 
 
 def lloyd(
@@ -145,8 +144,8 @@ def lloyd(
 
     The first means are those of `assignment`. `nearest=True` promises that it names the nearest of `centroids` for each
     point, ties to the lowest index; this spares the first comparison of all points with all centroids. Once labels
-    stay, clusters are exchanged (exchange.py) up to `exchanges` times, and the iterations go on. No cluster is empty at
-    the end. `screen` is that of the features, for callers who have one already.
+    stay, clusters are exchanged (exchange.py) up to `exchanges` times, and the iterations go on until they stay again.
+    No cluster is empty at the end. `screen` is that of the features, for callers who have one already.
 
     ValueError for NaN, for arrays that do not fit together, and for points too much alike.
     """
@@ -158,31 +157,48 @@ def lloyd(
     bounds = HamerlyBounds(screen, c, labels, nearest)
     c = c.clone()
     bounds.forget(fill_empty(screen, labels, c))
-    c, iterations, converged = descend(bounds, c, torch.ones(len(c), dtype=torch.bool, device=x.device), max_iterations)
-    found = Clusters.of(bounds, c, iterations, converged)
-    return improve(bounds, c, found, max_iterations, exchanges) if exchanges else found
+    c, changed, iterations = descend(bounds, c, torch.ones(len(c), dtype=torch.bool, device=x.device), max_iterations)
+    if exchanges and not changed.any():
+        c, changed, more = improve(bounds, c, max_iterations - iterations, exchanges)
+        iterations += more
+    far = processes.gather(squared_distances(x, screen.everyone, c, labels))
+    return Clusters(
+        labels.cpu().numpy().copy(), c.cpu().numpy(), far.sum().item(), iterations, converged=not changed.any()
+    )
 
 
 def improve(
-    bounds: HamerlyBounds, c: Float32[Tensor, "k d"], best: Clusters, max_iterations: int, exchanges: int
-) -> Clusters:
-    """`best`, or what exchanges and further iterations make of it, as long as each round lowers the inertia."""
-    labels = bounds.labels
-    for number in range(exchanges):
-        if not best.converged or best.iterations >= max_iterations:
+    bounds: HamerlyBounds, c: Float32[Tensor, "k d"], max_iterations: int, exchanges: int
+) -> tuple[Float32[Tensor, "k d"], Bool[Tensor, " k"], int]:
+    """What rounds of exchanges make of labels at rest, as long as each lowers the inertia; returned as by `descend`.
+
+    Between two rounds the iterations need not come to rest: the next one stirs up far more than what they leave.
+    """
+    screen, labels = bounds.screen, bounds.labels
+    changed, iterations, least = torch.zeros(len(c), dtype=torch.bool, device=c.device), 0, np.inf
+    before, means, waiting = labels, c, changed
+    for number in range(exchanges + 1):
+        c = update_means(screen.x, labels, c, changed)
+        far = squared_distances(screen.x, screen.everyone, c, labels)
+        found = processes.gather(far).sum().item()
+        if found >= least:
+            bounds.forget(torch.nonzero(labels != before)[:, 0])
+            labels.copy_(before)
+            c, changed = means, waiting
             break
-        before = labels.clone()
-        labels.copy_(exchange(bounds.screen, before, c, number))
-        changed = touched(labels, before, len(c))
+        if number == exchanges or iterations == max_iterations:
+            break
+        before, means, waiting, least = labels.clone(), c, changed, found
+        labels.copy_(exchange(screen, before, c, far, number))
+        changed = switched(labels, before, len(c)) > 0
         if not changed.any():
+            changed = waiting
             break
         bounds.forget(torch.nonzero(labels != before)[:, 0])
-        c, more, converged = descend(bounds, c, changed, max_iterations - best.iterations)
-        found = Clusters.of(bounds, c, best.iterations + more, converged)
-        if found.inertia >= best.inertia:
-            break
-        best = found
-    return best
+        c, changed, more = descend(bounds, c, changed, max_iterations - iterations, int(NEARLY * screen.n))
+        iterations += more
+    c, changed, more = descend(bounds, c, changed, max_iterations - iterations)
+    return c, changed, iterations + more
 
 
 def kmeans(

@@ -101,36 +101,60 @@ class Screen:
         found.halves[:, d + 3 : d + EXTRA] = 1
         return found
 
-    def augmented_rows(self, rows: Int64[Tensor, " row"], limits: Float64[Tensor, " row"]) -> Tensor:
-        """The rows as the other side: x, three ones, |x|^2 - t in three columns."""
+    def augmented_rows(self, rows: Int64[Tensor, " row"] | slice, limits: Float64[Tensor, " row"]) -> Tensor:
+        """The rows as the other side: x, three ones, |x|^2 - t in three columns. It is valid until the next call."""
         d = self.x.shape[1]
         if self.kept:
-            block = self.rows.halves.index_select(0, rows)
+            block = picked(self.rows.halves, rows)
         else:
-            block = torch.zeros((len(rows), self.width), dtype=self.dtype, device=rows.device)
-            block[:, :d] = self.x.index_select(0, rows).sub_(self.shift)
+            block = torch.zeros((len(limits), self.width), dtype=self.dtype, device=limits.device)
+            block[:, :d] = picked(self.x, rows) - self.shift
             block[:, d : d + 3] = 1
         block[:, d + 3 : d + EXTRA] = split(self.rows.norms[rows] - limits, self.dtype)
         return block
 
     def runners_up(
-        self, labels: Int64[Tensor, " n"], centroids: Float32[Tensor, "k d"]
+        self, labels: Int64[Tensor, " n"], centroids: Float32[Tensor, "k d"], far: Float64[Tensor, " n"]
     ) -> tuple[Int64[Tensor, " n"], Float64[Tensor, " n"]]:
-        """Every row's nearest centroid but its own, and how much larger that squared distance is.
+        """Every row's nearest centroid but its own, and how much larger than `far`, its own, that squared distance is.
 
         Both are as good as the screen's precision: nothing is computed anew.
         """
         k, halves = len(centroids), self.augmented_centroids(centroids).halves
         seconds, found = [labels[:0]], [self.rows.norms[:0]]
         for part in blocks_within(len(labels), max(k, self.width), CELLS):
-            rows = torch.arange(part.start, part.stop, device=labels.device)
-            own = squared_distances(self.x, rows, centroids, labels[rows])
-            tile = self.augmented_rows(rows, own) @ halves.T
-            tile[rows - rows[0], labels[rows]] = torch.inf
+            tile = self.augmented_rows(part, far[part]) @ halves.T
+            tile[self.everyone[: len(tile)], labels[part]] = torch.inf
             least, position = tile.min(1)
             seconds.append(position)
             found.append(least.double().clamp_min(0))
         return torch.cat(seconds), torch.cat(found)
+
+    def bracket(
+        self,
+        rows: Int64[Tensor, " row"],
+        centroids: Float32[Tensor, "k d"],
+        limits: Float64[Tensor, " row"],
+        own: Int64[Tensor, " row"],
+    ) -> tuple[Float64[Tensor, " row"], Float64[Tensor, " row"]]:
+        """Each row's squared distance to its `own` centroid at most, and to the nearest of the others at least.
+
+        Where `own` is -1 the limit stands for it. Bounds are the closer, the closer the limits are to what they bound.
+        """
+        factors, found = self.augmented_centroids(centroids), []
+        for part in blocks_within(len(rows), max(centroids.shape), TILE):
+            which, limit = in_a_row(rows[part]), limits[part]
+            tile, error = factors.halves @ self.augmented_rows(which, limit).T, self.error(which, limit, factors)
+            near, here = limit.clone(), torch.nonzero(own[part] >= 0)[:, 0]
+            places = own[part][here]
+            value = tile[places, here].double()
+            near[here] += value + value.abs() * self.rounding + error[here]
+            tile[places, here] = torch.inf
+            least = tile.amin(0).double()
+            far = limit + torch.where(torch.isinf(least), least, least - least.abs() * self.rounding - error)
+            found.append(torch.stack([near, far]).clamp_min_(0))
+        near, far = torch.cat(found, 1) if found else limits.new_empty((2, 0))
+        return near, far
 
     def within(
         self,
@@ -170,7 +194,7 @@ class Screen:
         return Survivors(found[0, order], found[1, order], torch.cat(distances)[order], beyond.clamp_min_(0))
 
     def error(
-        self, rows: Int64[Tensor, " row"], limits: Float64[Tensor, " row"], centroids: Rounded
+        self, rows: Int64[Tensor, " row"] | slice, limits: Float64[Tensor, " row"], centroids: Rounded
     ) -> Float64[Tensor, " row"]:
         """How far a row's products may be from |x - c|^2 - t, before they are rounded themselves."""
         own, largest = self.rows.norms[rows], centroids.norms.max().sqrt()
@@ -203,6 +227,17 @@ class Screen:
         rest = chosen.amin(1).double()
         bound[rows] = torch.where(torch.isinf(rest), rest, rest - rest.abs() * self.rounding - error[rows])
         return rows[i], j, bound
+
+
+def in_a_row(rows: Int64[Tensor, " row"]) -> Int64[Tensor, " row"] | slice:
+    """Ascending rows as a slice where each follows the one before: what lies together need not be picked."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first + 1 == len(rows) else rows
+
+
+def picked(values: Tensor, rows: Int64[Tensor, " row"] | slice) -> Tensor:
+    """The values of these rows: of a slice themselves, of others a copy."""
+    return values[rows] if isinstance(rows, slice) else values.index_select(0, rows)
 
 
 def leave_out(tile: Tensor, columns: Int64[Tensor, " row"]) -> None:

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import torch
 
 from stages.core.clustering.bounds import HamerlyBounds
@@ -7,7 +8,9 @@ from stages.core.compute.vectors import as_vectors
 from tests.core.compute.test_vectors import draw, squared
 
 
-def test_reassign__follows_centroids_that_move_a_little_a_lot_and_not_at_all():
+@pytest.mark.parametrize("few", [0, 40])
+def test_reassign__follows_centroids_that_move_a_little_a_lot_and_not_at_all(few, monkeypatch):
+    monkeypatch.setattr("stages.core.clustering.bounds.FEW", few)
     rng = np.random.default_rng(0)
     for seed in range(4):
         points, centroids = draw(300, 5, seed), draw(40, 5, seed + 50)
@@ -42,3 +45,15 @@ def test_forget__makes_the_next_comparison_a_full_one():
     bounds.forget(torch.arange(20))
     bounds.reassign(as_vectors(centroids))
     np.testing.assert_array_equal(bounds.labels, nearest)
+
+
+def test_settle__leaves_few_rows_to_be_compared_exactly(monkeypatch):
+    points, centroids = draw(400, 5, 0), 4 * draw(20, 5, 1)
+    bounds = HamerlyBounds(
+        Screen(as_vectors(points)), as_vectors(centroids), torch.zeros(400, dtype=torch.int64), False
+    )
+    bounds.reassign(as_vectors(centroids))
+    compared = []
+    monkeypatch.setattr(bounds, "compare", lambda rows, *others: compared.append(len(rows)))
+    bounds.reassign(as_vectors(centroids + 0.01 * draw(20, 5, 2)))
+    assert sum(compared) < 0.1 * 400

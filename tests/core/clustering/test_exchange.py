@@ -5,7 +5,7 @@ import torch
 from stages.core.clustering.exchange import best_splits, exchange
 from stages.core.clustering.lloyd import kmeans, lloyd
 from stages.core.clustering.screen import Screen
-from stages.core.compute.vectors import as_vectors
+from stages.core.compute.vectors import as_vectors, squared_distances
 from tests.core.compute.test_vectors import draw
 
 
@@ -40,6 +40,19 @@ def test_exchange__never_raises_the_inertia_and_ends_where_lloyd_rests(seed):
     assert (again.labels == better.labels).all() and again.iterations == 1
 
 
+def test_exchange__that_raises_the_inertia_is_undone(monkeypatch):
+    points = groups(6, 20, 1)
+    plain = kmeans(points, 6, 0, exchanges=0)
+
+    def bad(screen, labels, *others):
+        return torch.where(labels == 1, 0, labels).index_fill(0, torch.nonzero(labels == 0)[:1, 0], 1)
+
+    monkeypatch.setattr("stages.core.clustering.lloyd.exchange", bad)
+    undone = kmeans(points, 6, 0, exchanges=3)
+    assert undone.converged and undone.iterations > plain.iterations
+    assert (undone.labels == plain.labels).all() and (undone.centroids == plain.centroids).all()
+
+
 def test_exchange__lowers_the_mean_inertia():
     gains = []
     for seed in range(8):
@@ -53,7 +66,8 @@ def test_exchange__leaves_small_clusters_and_a_good_clustering_alone():
     points = groups(5, 20, 1)
     labels = torch.from_numpy(np.repeat(np.arange(5), 20))
     means = as_vectors(np.stack([points[i : i + 20].mean(0) for i in range(0, 100, 20)]))
-    assert (exchange(Screen(as_vectors(points)), labels, means, 0) == labels).all()
+    far = squared_distances(as_vectors(points), torch.arange(100), means, labels)
+    assert (exchange(Screen(as_vectors(points)), labels, means, far, 0) == labels).all()
     few = lloyd(points, points[:30], np.arange(100) % 30, 100, exchanges=3)
     assert few.iterations == lloyd(points, points[:30], np.arange(100) % 30, 100).iterations
 
@@ -63,7 +77,9 @@ def test_best_splits__gain_what_the_inertia_falls_by():
     labels = np.repeat([0, 1], 20)
     means = np.stack([points[labels == j].mean(0) for j in (0, 1)])
     sizes = torch.tensor([20, 20])
-    halves, gains = best_splits(Screen(as_vectors(points)), torch.from_numpy(labels), as_vectors(means), sizes, 0)
+    x, owners, centroids = as_vectors(points), torch.from_numpy(labels), as_vectors(means)
+    far = squared_distances(x, torch.arange(40), centroids, owners)
+    halves, gains = best_splits(Screen(x), owners, centroids, far, sizes, 0)
     for j in (0, 1):
         split = np.where(labels == j, 2 + halves.numpy(), labels)
         assert gains[j].item() == pytest.approx(inertia(points, labels) - inertia(points, split), rel=1e-4)

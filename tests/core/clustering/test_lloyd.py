@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.clustering import screen
+from stages.core.clustering import bounds, screen
 from stages.core.clustering.lloyd import kmeans, lloyd
 from stages.core.clustering.seeding import nearest_seeds, seed_order
 from tests.core.compute.test_vectors import WORLD, draw, squared
@@ -41,6 +41,7 @@ def test_kmeans__raises_on_impossible_k(k):
 @pytest.mark.parametrize("nearest", [False, True])
 def test_lloyd__equals_plain_lloyd_label_for_label(seed, nearest, monkeypatch):
     monkeypatch.setattr(screen, "TILE", 30000)
+    monkeypatch.setattr(bounds, "FEW", (0, 40, 512)[seed // 4])
     n, d, k = [(300, 4, 8), (200, 2, 60), (150, 6, 140), (400, 10, 3)][seed % 4]
     points = draw(n, d, seed, levels=4 if seed % 3 == 0 else None) + (100 if seed % 3 == 1 else 0)
     k = min(k, len(np.unique(points, axis=0)))

@@ -71,8 +71,29 @@ def test_within__bounds_are_close_to_what_they_bound():
 def test_runners_up__are_about_the_second_nearest(kind):
     points, centroids, distances, _ = world(9)
     labels = distances.argmin(1)
-    second, loss = Screen(as_vectors(points), kind).runners_up(torch.from_numpy(labels), as_vectors(centroids))
+    far = torch.from_numpy(distances.min(1))
+    second, loss = Screen(as_vectors(points), kind).runners_up(torch.from_numpy(labels), as_vectors(centroids), far)
     ranked = np.sort(distances, 1)
     assert (second.numpy() != labels).all()
     np.testing.assert_allclose(loss, ranked[:, 1] - ranked[:, 0], atol=0.3)
     np.testing.assert_allclose(distances[np.arange(120), second], ranked[:, 1], atol=0.3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scale", [1, 1e12, 1e-12, 1e-30])
+@pytest.mark.parametrize("rows", [torch.arange(120), torch.arange(1, 120, 2)])
+def test_bracket__bounds_are_on_their_sides_and_close(kind, scale, rows, monkeypatch):
+    monkeypatch.setattr("stages.core.clustering.screen.TILE", 700)
+    points, centroids, distances, _ = world(11, scale)
+    own = np.arange(120) % 41 - 1  # -1: the limit stands for it
+    limits = np.where(own < 0, distances.min(1), distances[np.arange(120), own] * 1.1)
+    near, far = Screen(as_vectors(points), kind).bracket(
+        rows, as_vectors(centroids), torch.from_numpy(limits)[rows], torch.from_numpy(own)[rows]
+    )
+    exact = np.where(own < 0, limits, distances[np.arange(120), own])[rows]
+    others = np.where(np.arange(40) == own[:, None], np.inf, distances).min(1)[rows]
+    assert (near.numpy() >= exact).all() and (far.numpy() <= others).all()
+    close = 0.1 if kind == torch.bfloat16 else 1e-3
+    if scale == 1e-30:
+        return  # squares are too small to be normal numbers, and bounds not close
+    assert np.median(near.numpy() / exact) < 1 + close and np.median(far.numpy() / others) > 1 - close
