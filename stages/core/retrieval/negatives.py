@@ -64,7 +64,9 @@ class Negatives:
         (count, size), queries = own.shape, slice(first, first + len(own))
         places = np.arange(min(self.count[queries].max(), self.most[queries].max()))
         kept = self.scores.take(self.first[queries, None] + places, mode="clip")
-        kept = np.where(places < self.count[queries, None], kept, BELOW_ALL)
+        # Where scores were lost, room was left that nobody wrote to: what it holds may not even be a number.
+        complete = self.count[queries] <= self.most[queries]
+        kept = np.where(places < np.where(complete, self.count[queries], 0)[:, None], kept, BELOW_ALL)
         # Own keys are odd and negative keys are even: after the sort, the lowest bit tells which of the two each is.
         keys = np.concatenate([even_keys(own) + 1, even_keys(kept)], axis=1)
         keys[np.arange(count), np.arange(itself, itself + count)] = np.iinfo(np.int32).min
@@ -72,7 +74,7 @@ class Negatives:
         nearest = keys[:, : -size - 1 : -1]
         tied = (nearest[:, 1:] ^ nearest[:, :-1] == 1).any(1)
         enough = nearest[:, size - 2] >= even_keys(self.thresholds[queries])
-        return (nearest[:, :-1] & 1).astype(bool), enough & ~tied & (self.count[queries] <= self.most[queries])
+        return (nearest[:, :-1] & 1).astype(bool), enough & ~tied & complete
 
 
 def even_keys(scores: Float32[np.ndarray, "*shape"]) -> Int32[np.ndarray, "*shape"]:

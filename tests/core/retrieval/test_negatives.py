@@ -69,6 +69,7 @@ def test_hits__are_not_certain_below_a_bound_that_too_few_reach():
 
 def test_hits__are_not_certain_of_a_query_that_more_reached_than_were_allowed():
     negatives = Negatives(np.full(3, -1.5, np.float32), np.array([2, 1, 2]))
+    negatives.scores.view(np.uint32)[:] = 0x7F800001  # a NaN that warns when it is added to
     negatives.add_rows(np.array([[0.4, 0.3], [0.4, 0.3], [0.4, 0.3]], np.float32), 0)
     negatives.add_columns(np.array([[0.35]], np.float32), 0)
     own = np.concatenate([with_itself([0.5, 0.2], q) for q in range(3)])
