@@ -19,8 +19,8 @@ def measure(hits: Bool[Tensor, "query rank"], relevant: Int64[Tensor, " query"])
     """
     places = torch.arange(1, hits.shape[1] + 1, device=hits.device)
     counted = hits & (places <= relevant[:, None])
-    precision = counted.cumsum(1) / places.double()
-    r_precision = counted.sum(1) / relevant.double()
-    map_at_r = (precision * counted).sum(1) / relevant.double()
+    found = counted.cumsum(1, dtype=torch.float64)  # whole numbers, so nothing is rounded yet
+    r_precision = found[:, -1] / relevant
+    map_at_r = found.div_(places).mul_(counted).sum(1) / relevant
     recall_at_1 = torch.where(relevant > 0, hits[:, 0].double(), torch.nan)
     return torch.stack([r_precision, map_at_r, recall_at_1])
