@@ -116,8 +116,8 @@ class Bench:
         for task in dict.fromkeys(self.collection.tasks[self.test]):
             own = np.flatnonzero(self.collection.tasks[self.test] == task)
             x, labels = embeddings[own], self.collection.labels[self.test[own]]
-            cosines, places = nearest(x, x, min(NEAREST + 1, len(own) - 1), exclude_self=True)
-            parts = shares(cosines, x[places])
+            _, places = nearest(x, x, min(NEAREST + 1, len(own) - 1), exclude_self=True)
+            parts = shares(x, x[places])
             wide = unit_rows(x + parts[:, :NEAREST].sum(1))
             scores = wide @ (wide if gallery else x).T
             for rank in range(min(NEAREST, places.shape[1]) if gallery else 0):

@@ -15,16 +15,15 @@ NEAREST, ALPHA = 3, 3.0
 
 
 def shares(
-    cosines: Float32[np.ndarray, "row rank"], neighbours: Float32[np.ndarray, "row rank dim"]
+    rows: Float32[np.ndarray, "row dim"], neighbours: Float32[np.ndarray, "row rank dim"]
 ) -> Float32[np.ndarray, "row rank dim"]:
     """What each neighbour adds to its row: itself by cosine^alpha; nothing where the cosine is below 0."""
+    cosines = np.einsum("nd,nrd->nr", rows, neighbours)
     return np.maximum(cosines, 0)[:, :, None] ** np.float32(ALPHA) * neighbours
 
 
 def expanded(
-    rows: Float32[np.ndarray, "row dim"],
-    cosines: Float32[np.ndarray, "row rank"],
-    neighbours: Float32[np.ndarray, "row rank dim"],
+    rows: Float32[np.ndarray, "row dim"], neighbours: Float32[np.ndarray, "row rank dim"]
 ) -> Float32[np.ndarray, "row dim"]:
-    """Each row with its neighbours added, of unit length."""
-    return unit_rows(rows + shares(cosines, neighbours).sum(1))
+    """Each row with its neighbours added, of unit length; all come with unit length."""
+    return unit_rows(rows + shares(rows, neighbours).sum(1))

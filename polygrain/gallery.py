@@ -15,7 +15,7 @@ from polygrain.embedding import embed, schema
 from polygrain.expansion import NEAREST, expanded
 from stages.core.compute.blocks import blocks
 from stages.core.encoder.model import load
-from stages.core.retrieval.neighbours import nearest
+from stages.core.retrieval.neighbours import nearest, without_self
 from stages.core.runner.progress import progress
 from stages.core.store.reading import reading
 
@@ -86,10 +86,11 @@ class Gallery:
         """Embeddings from outside, as this gallery is searched: mixed with their nearest where its rows are."""
         if self.plain is None:
             return queries
-        cosines, places = self.plain.search(queries, NEAREST)
-        return expanded(queries, cosines, self.plain.neighbours(places))
+        _, places = self.plain.search(queries, NEAREST)
+        return expanded(queries, self.plain.neighbours(places))
 
     def neighbours(self, places: Int64[np.ndarray, "query rank"]) -> Float32[np.ndarray, "query rank dim"]:
+        """The embeddings of the rows that a search found."""
         return self.vectors(places.ravel()).reshape(*places.shape, self.index.d)
 
     def search(
@@ -129,11 +130,8 @@ def augmented(plain: Gallery, exact: int = EXACT_ROWS) -> Gallery:
     for part in progress(blocks(len(plain), ROWS_READ), "augment", unit="block"):
         own = np.arange(part.start, part.stop)
         rows = plain.vectors(own)
-        cosines, places = plain.search(rows, NEAREST + 1)
-        # Itself in the last place; of equal rows it may be missing, and then the last goes.
-        order = np.argsort(places == own[:, None], axis=1, kind="stable")[:, :-1]
-        cosines, places = np.take_along_axis(cosines, order, 1), np.take_along_axis(places, order, 1)
-        mixed.append(expanded(rows, cosines, plain.neighbours(places)))
+        _, places = plain.search(rows, NEAREST + 1)
+        mixed.append(expanded(rows, plain.neighbours(without_self(places, own, places.shape[1] - 1))))
     return Gallery(plain.root, plain.paths, np.concatenate(mixed), plain.digest, exact, plain)
 
 
