@@ -117,7 +117,9 @@ def main_path(images: float, tasks: int, rates: dict[str, float], flops: float |
     for k in KS:
         clusters = PASSES * SAMPLE * (k if k < COARSE else 2 * k**0.5) * pair
         compared = k if k < COARSE else approximate.cells(k) + 16 * k / approximate.cells(k)
-        found = Cost(clusters + images * compared * pair, images * feature, 0, PASSES * SAMPLE * 8, images * 8)
+        # Where a rank has the centroids of its cells alone, it sees everyone's rows.
+        every = 0 if k < COARSE else images * 4 * DIM / NETWORK
+        found = Cost(clusters + images * compared * pair, images * feature, every, PASSES * SAMPLE * 8, images * 8)
         graph[f"pseudo_labels, k = {k:,}"] = found
         sent = 2 * 4 * (TRAINED + k * DIM)
         graph[f"adaptor, k = {k:,}"] = training(images, 3 * forward, square, pixels, sent, 20e6)

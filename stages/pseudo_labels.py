@@ -10,6 +10,7 @@ Writes  labels.zarr      image: cluster of each training row
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def means(vectors: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
 
 def of_all(
     train: Chosen, whitener: whitening.Whitening | None, seeds: Path, k: int, params: Params
-) -> tuple[np.ndarray, np.ndarray, dict]:
+) -> tuple[np.ndarray, Iterator[np.ndarray], dict]:
     """Labels, the means of the features, and the summary, from all rows; each process holds its share of them."""
     known = train[processes.share(len(train))]
     vectors = known if whitener is None else whitening.apply(whitener, known)
@@ -60,37 +61,42 @@ def of_all(
     # Whoever learns from the clusters sees the features as they are.
     centroids = clusters.centroids if whitener is None else means(known, clusters.labels, k)
     summary = {"inertia": clusters.inertia, "iterations": clusters.iterations}
-    return processes.gather_array(clusters.labels), centroids, summary
+    return processes.gather_array(clusters.labels), iter([centroids]), summary
 
 
 def of_sample(
     known: Chosen, whitener: whitening.Whitening | None, seeds: Path, k: int, params: Params
-) -> tuple[np.ndarray, np.ndarray, dict]:
-    """The same from a sample, and one pass over all rows."""
+) -> tuple[np.ndarray, Iterator[np.ndarray], dict]:
+    """The same from a sample, and one pass over all rows; the means block by block, as no process may hold them all."""
     sample = arrays.open(seeds / "sample.zarr")[:]
-    own = known[sample]
-    vectors = own if whitener is None else whitening.apply(whitener, own)
-    with processes.alone():  # a sample fits into every process
-        clusters, facts = sampled_clusters(vectors, sample, seeds, k, params), {}
+    own = known.some(sample)
+    processes.require(len(own), "drawn training images")
+
+    def compared(rows: np.ndarray) -> np.ndarray:
+        return rows if whitener is None else whitening.apply(whitener, rows)
+
+    def read(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        return (rows := known[part]), compared(rows)
+
+    clusters = sampled_clusters(compared(own[processes.share(len(own))]), sample, seeds, k, params)
     if k < sampled.COARSE:
 
         def near(rows: np.ndarray) -> np.ndarray:
             return neighbours.search(rows, clusters.centroids, 1, "l2")[1][:, 0]
+
+        assigned, facts = sampled.assign(read, len(known), clusters.centroids, near), {}
     else:
-        centres = Centres(clusters.centroids, vectors[:SAMPLE], NEAREST)
-        near, facts = centres.near, {"cells": sampled.coarse_cells(k), "nearest": round(centres.recall, 4)}
-
-    def read(part: slice) -> tuple[np.ndarray, np.ndarray]:
-        rows = known[part]
-        return rows, rows if whitener is None else whitening.apply(whitener, rows)
-
-    assigned = sampled.assign(read, len(known), clusters.centroids, near)
-    sizes = np.bincount(assigned.labels, minlength=k)
+        centres = Centres(clusters.centroids, compared(own[:SAMPLE]), NEAREST)
+        assigned = sampled.assign_apart(read, len(known), clusters.centroids, centres.near)
+        facts = {"cells": sampled.coarse_cells(k), "nearest": round(centres.recall, 4)}
+    first, count = assigned.first, len(assigned.sums)
+    sizes = np.bincount(assigned.labels, minlength=k)[first : first + count]
+    centroids = assigned.sums / np.maximum(sizes, 1)[:, None]
     # A cluster that no row came to, as may be before Lloyd rests, has the mean of its part of the sample.
-    empty = sizes == 0
-    sums = assigned.sums / np.maximum(sizes, 1)[:, None]
-    with processes.alone():
-        centroids = np.where(empty[:, None], means(own, clusters.labels, k) if empty.any() else 0, sums)
+    labels = processes.gather_array(clusters.labels)
+    if len(rows := np.flatnonzero(np.isin(labels, first + np.flatnonzero(sizes == 0)))):
+        with processes.alone():
+            centroids[sizes == 0] = means(own[rows], labels[rows] - first, count)[sizes == 0]
     lost = sampled.loss(assigned.costs, sample)
     facts = {
         "images": len(sample),
@@ -101,14 +107,16 @@ def of_sample(
     } | facts
     inertia = float(assigned.costs.sum())
     summary = {"inertia": inertia, "iterations": clusters.iterations, "sample": facts}
-    return assigned.labels, centroids.astype(np.float32), summary
+    found = centroids.astype(np.float32)
+    return assigned.labels, iter([found]) if k < sampled.COARSE else processes.each_part(found), summary
 
 
 def sampled_clusters(vectors: np.ndarray, sample: np.ndarray, seeds: Path, k: int, params: Params) -> Clusters:
-    """The clusters of the sample."""
+    """The clusters of the sample, of which each process gives its share."""
     order = np.searchsorted(sample, arrays.open(seeds / "order.zarr")[:])
     count = min(len(order), k if k < sampled.COARSE else sampled.coarse_cells(k))
-    start, first = vectors[order[:count]], nearest_seeds(arrays.open(seeds / "records.zarr")[:], count, len(sample))
+    start = processes.take(torch.from_numpy(vectors), torch.from_numpy(order[:count]), len(sample))
+    first = nearest_seeds(arrays.open(seeds / "records.zarr"), count, len(sample))
     if k < sampled.COARSE:
         return lloyd(vectors, start, first, params.max_iterations, nearest=True, exchanges=params.exchanges)
     # What is drawn in the cells follows the first seed, which was drawn by the seed of all.
@@ -141,7 +149,9 @@ def main(
     } | found
     with outputs.folder(output) as folder:
         arrays.write(folder / "labels.zarr", labels)
-        arrays.write(folder / "centroids.zarr", centroids)
+        with arrays.create(folder / "centroids.zarr", train.shape[1:], "float32") as writer:
+            for block in centroids:
+                writer.append(block)
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return f"{k:,} clusters of {sizes.min()} to {sizes.max()} images, {summary['iterations']} iterations"
 

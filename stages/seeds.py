@@ -10,7 +10,6 @@ Writes  order.zarr     seed: training rows in the order they were drawn
         mean.zarr, projection.zarr   only where clusters are sought among whitened features: (x - mean) @ projection
 """
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -43,8 +42,8 @@ class Params(schema.Section):
 def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists, seed: int) -> str:
     tasks = list(lists.tasks)
     train = open_train_features(features, tasks, read_tables(images, tasks))
-    processes.require(len(train), "training images")
     largest, count = max(lists.sizes.values()), min(len(train), params.sample or len(train))
+    processes.require(count, "training images")
     if largest > min(count, params.largest):
         drawn = f", seeds.sample {params.sample}" if count < len(train) else ""
         raise ValueError(
@@ -53,19 +52,17 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: L
         )
     sample = sampled.draw(len(train), count, seed) if count < len(train) else None
     wanted = min(params.largest, count if sample is None else min(count, sampled.COARSE - 1))
-    # Of several processes each holds its share of all images, but the whole of a sample; what is fitted to all is read
-    # block by block.
-    with nullcontext() if sample is None else processes.alone():
-        rows = train if sample is None else train[sample]
-        vectors, whitener = rows[processes.share(len(rows))], None
-        if params.whitening != "none" and (dim := min(params.whitened_dim, whitening.largest(rows))):
-            whitener = whitening.fit(rows, dim, params.whitening)
-            vectors = whitening.apply(whitener, vectors)
-        seeds = seed_order(vectors, wanted, seed)
+    # Of several processes each holds its share of the rows; what is fitted to all is read block by block.
+    rows, whitener = train if sample is None else train.some(sample), None
+    vectors = rows[processes.share(len(rows))]
+    if params.whitening != "none" and (dim := min(params.whitened_dim, whitening.largest(rows))):
+        whitener = whitening.fit(rows, dim, params.whitening)
+        vectors = whitening.apply(whitener, vectors)
+    seeds = seed_order(vectors, wanted, seed)
     with outputs.folder(output) as folder:
         arrays.write(folder / "order.zarr", seeds.order if sample is None else sample[seeds.order])
         with arrays.create(folder / "records.zarr", (2,), "int64") as writer:
-            for block in all_records(seeds) if sample is None else [seeds.records]:
+            for block in all_records(seeds):
                 writer.append(block)
         if sample is not None:
             arrays.write(folder / "sample.zarr", sample)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from stages import adaptor, choice, distillation, evaluation, features, fusion, knn_graph, pseudo_labels, seeds
+from stages.core.clustering import sampled
 from stages.core.compute import processes
 from stages.core.encoder.config import Attention
 from stages.core.encoder.views import Augmentation
@@ -84,6 +85,8 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     run(seeds, *found, few / "seeds", params=SEEDS.model_copy(update={"sample": 200}), lists=lists(), seed=0)
     params = pseudo_labels.Params(max_iterations=50, exchanges=0)
     run(pseudo_labels, *found, few / "seeds", few / "k8", granularity="k8", params=params, lists=lists())
+    sampled.COARSE, many = 8, {"granularity": "k8", "params": params, "lists": lists()}
+    run(pseudo_labels, *found, few / "seeds", few / "cells", **many)
     indexed = knn_graph.Params(neighbours=4, index="ivf", recall=0.9)
     run(knn_graph, *found, output / "indexed", params=indexed, lists=lists())
     given = {"settings": criterion(), "reference": reference(), "lists": lists(), "seed": 0}

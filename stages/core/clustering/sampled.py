@@ -1,10 +1,12 @@
 """k-means of a drawn sample, and then one pass that gives every row to the nearest centroid found there.
 
 The sample is clustered exactly; for `COARSE` clusters and more it is first parted into coarse cells, and each cell is
-clustered alone. What is lost is told from the inertias per row. The centroids that k-means of all rows would find cost
-the sample what they cost all rows, up to the error of a sample; those sought in the sample cost no more there (as far
-as both stop equally near to their best). So the sample's inertia less that error is below what all rows could have, and
-the inertia that they do have is too high by no more than what lies between.
+clustered alone. Of several processes each has a share of the sample; the centroids are in all of them, but where there
+are so many that cells come first: there each has those of its own cells, and looks at everyone's rows. What is lost is
+told from the inertias per row. The centroids that k-means of all rows would find cost the sample what they cost all
+rows, up to the error of a sample; those sought in the sample cost no more there (as far as both stop equally near to
+their best). So the sample's inertia less that error is below what all rows could have, and the inertia that they do
+have is too high by no more than what lies between.
 """
 
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from torch import Tensor
 from stages.core.clustering.lloyd import Clusters, kmeans, lloyd
 from stages.core.compute import processes
 from stages.core.compute.blocks import blocks
+from stages.core.compute.distributed import Distributed, turns
 from stages.core.compute.vectors import as_vectors, group_sums, squared_distances
 
 # From so many clusters on the sample is parted into coarse cells first.
@@ -31,11 +34,15 @@ Near = Callable[[Float32[np.ndarray, "row d"]], Int64[np.ndarray, " row"]]
 
 @dataclass(frozen=True)
 class Assigned:
-    """Of every row its cluster and its squared distance `costs` to the centroid; the sum of each cluster's rows."""
+    """Of every row its cluster and its squared distance `costs` to the centroid; the sum of each cluster's rows.
+
+    `sums` begin with the cluster `first`: of several processes each may have some of the clusters.
+    """
 
     labels: Int64[np.ndarray, " n"]
     costs: Float64[np.ndarray, " n"]
-    sums: Float64[np.ndarray, "k dim"]
+    sums: Float64[np.ndarray, "cluster dim"]
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,31 +79,53 @@ def two_stage(
 ) -> Clusters:
     """k clusters: Lloyd from the few `centroids` (nearest as in `assignment`), then k-means inside each of the cells.
 
-    A cell gets clusters in proportion to its rows, at least one and at most as many as it has distinct rows. ValueError
-    for fewer clusters than cells, and for points too much alike.
+    A cell gets clusters in proportion to its rows, at least one and at most as many as it has distinct rows. Of several
+    processes each gives the rows of its share, takes some of the cells, and is told the labels of its rows and the
+    centroids of its cells. ValueError for fewer clusters than cells, and for points too much alike.
     """
     x = as_vectors(features)
-    if not len(centroids) <= k <= len(x):
-        raise ValueError(
-            f"k = {k} clusters in {len(centroids)} cells of {len(x)} points; allowed is {len(centroids)} to {len(x)}"
-        )
+    n, count = processes.total(len(x)), len(centroids)
+    if not count <= k <= n:
+        raise ValueError(f"k = {k} clusters in {count} cells of {n} points; allowed is {count} to {n}")
+    processes.require(count, "coarse cells")
     cells = lloyd(x, centroids, assignment, max_iterations, nearest=True)
-    members = [np.flatnonzero(cells.labels == cell) for cell in range(len(centroids))]
-    distinct = np.array([len(np.unique(x[torch.from_numpy(rows)].cpu().numpy(), axis=0)) for rows in members])
-    counts = apportion(np.array([len(rows) for rows in members]), distinct, k)
-    labels, found, offset = np.empty(len(x), np.int64), [], 0
-    for cell, (rows, count) in enumerate(zip(members, counts.tolist(), strict=True)):
-        part = kmeans(x[torch.from_numpy(rows).to(x.device)], count, seed + cell, max_iterations, exchanges=0)
-        labels[rows] = offset + part.labels
-        offset += count
-        found.append(part)
-    return Clusters(
-        labels,
-        np.concatenate([part.centroids for part in found]),
-        sum(part.inertia for part in found),
-        cells.iterations + max(part.iterations for part in found),
-        all(part.converged for part in found),
+    owners = processes.gather_array(cells.labels)
+    members = np.split(np.argsort(owners, kind="stable"), np.bincount(owners, minlength=count).cumsum()[:-1])
+    mine = processes.share(count)
+    parts = vectors_of(x, members)
+    distinct = np.array(
+        [len(np.unique(part.cpu().numpy(), axis=0)) for part in map(parts, range(mine.start, mine.stop))]
     )
+    counts = apportion(np.array([len(rows) for rows in members]), processes.gather_array(distinct), k)
+    offsets, found = counts.cumsum() - counts, []
+    for cell in range(mine.start, mine.stop):
+        with processes.alone():
+            found.append(kmeans(parts(cell), int(counts[cell]), seed + cell, max_iterations, exchanges=0))
+    own = [offset + part.labels for offset, part in zip(offsets[mine], found, strict=True)]
+    labels = np.empty(n, np.int64)
+    labels[np.concatenate(members)] = processes.gather_array(np.concatenate(own))
+    facts = processes.gather_array(np.array([(part.inertia, part.iterations, part.converged) for part in found]))
+    return Clusters(
+        labels[processes.share(n)],
+        np.concatenate([part.centroids for part in found]),
+        sum(facts[:, 0].tolist()),
+        cells.iterations + int(facts[:, 1].max()),
+        bool(facts[:, 2].all()),
+    )
+
+
+def vectors_of(x: Float32[Tensor, "n d"], members: list[np.ndarray]) -> Callable[[int], Tensor]:
+    """The rows of each cell of this process, by its number; those of several processes are exchanged here."""
+    if processes.count() == 1:
+        return lambda cell: x[torch.from_numpy(members[cell]).to(x.device)]
+    everyone, held, mine = Distributed(x.cpu().numpy()), {}, processes.share(len(members))
+    for source in range(processes.count()):
+        theirs = processes.share(len(members), source)
+        block = everyone[np.concatenate(members[theirs])]
+        if source == processes.rank():
+            edges = np.cumsum([len(rows) for rows in members[mine]])[:-1]
+            held = dict(enumerate(np.split(block, edges), mine.start))
+    return lambda cell: torch.from_numpy(held[cell]).to(x.device)
 
 
 def apportion(
@@ -141,6 +170,43 @@ def assign(
             sums += group_sums(known, everyone, found, len(centroids))
     processes.add_up([sums])
     return Assigned(processes.gather_array(labels), processes.gather_array(costs), sums.numpy())
+
+
+def assign_apart(
+    read: Callable[[slice], tuple[np.ndarray, np.ndarray]],
+    n: int,
+    centroids: Float32[np.ndarray, "cluster d"],
+    near: Near,
+    *,
+    rows: int = ROWS,
+) -> Assigned:
+    """`assign` where each process has some of the `centroids`, and `near` numbers these; clusters are in its order.
+
+    A block holds rows of all processes. Each finds its own nearest centroid for all of them; the nearest of these wins
+    a row (ties: the first), and sums it.
+    """
+    mine, centres = processes.share(n), torch.from_numpy(centroids)
+    firsts = np.cumsum([0, *processes.gather_array(np.array([len(centroids)]))])
+    labels, costs = np.empty(mine.stop - mine.start, np.int64), np.empty(mine.stop - mine.start)
+    sums = torch.zeros((len(centroids), read(slice(0, 1))[0].shape[1]), dtype=torch.float64)
+    for part in turns(mine, n, rows):
+        length = part.stop - part.start
+        # A turn may have none of this process's rows; no reader is asked for nothing.
+        held = [values[:length] for values in read(part if length else slice(0, 1))]
+        known, vectors = (as_vectors(processes.gather_array(values)) for values in held)
+        found, everyone = torch.from_numpy(near(vectors.numpy())), torch.arange(len(vectors))
+        offered = processes.gather_array(squared_distances(vectors, everyone, centres, found).numpy()[None])
+        winners = offered.argmin(0)
+        numbers = processes.gather_array(found.numpy()[None]) + firsts[:-1, None]
+        lengths = processes.gather_array(np.array([length]))
+        here = lengths[: processes.rank()].sum() + np.arange(length)
+        own = slice(part.start - mine.start, part.stop - mine.start)
+        labels[own], costs[own] = numbers[winners[here], here], offered[winners[here], here]
+        won = torch.from_numpy(np.flatnonzero(winners == processes.rank()))
+        with processes.alone():
+            sums += group_sums(known, won, found[won], len(centroids))
+    first = int(firsts[processes.rank()])
+    return Assigned(processes.gather_array(labels), processes.gather_array(costs), sums.numpy(), first)
 
 
 def loss(costs: Float64[np.ndarray, " n"], sample: Int64[np.ndarray, " row"]) -> Loss:

@@ -88,3 +88,10 @@ def dealt_blocks(rows: Rows, parts: list[slice], compute: Callable[[np.ndarray],
             block = rows[part]
             mine = block if number == processes.rank() else mine
         yield from processes.dealt(turn, lambda _, block=mine: compute(block))
+
+
+def turns(mine: slice, n: int, rows: int) -> Iterator[slice]:
+    """This process's part of n rows in turns, as many in all processes: of all together about `rows` rows a turn."""
+    count, length = -(-n // rows), mine.stop - mine.start
+    edges = [mine.start + length * i // count for i in range(count + 1)]
+    return (slice(*pair) for pair in pairwise(edges))

@@ -51,9 +51,10 @@ def alone() -> Iterator[None]:
         is_alone = before
 
 
-def share(n: int) -> slice:
-    """The part of n rows that this process takes."""
-    return slice(n * rank() // count(), n * (rank() + 1) // count())
+def share(n: int, of: int | None = None) -> slice:
+    """The part of n rows that this process takes, or another one."""
+    number = rank() if of is None else of
+    return slice(n * number // count(), n * (number + 1) // count())
 
 
 def require(n: int, what: str) -> None:
@@ -179,6 +180,19 @@ def gather_array(part: "np.ndarray") -> "np.ndarray":
     import torch
 
     return gather(torch.from_numpy(part)).numpy()
+
+
+def each_part(part: "np.ndarray") -> "Iterator[np.ndarray]":
+    """The parts of all processes one after another, in all; they may differ in length."""
+    if count() == 1:
+        yield part
+        return
+    import numpy as np
+    import torch
+
+    for source, length in enumerate(gather_array(np.array([len(part)])).tolist()):
+        block = part.copy() if source == rank() else np.empty((length, *part.shape[1:]), part.dtype)
+        yield from_rank(torch.from_numpy(block), source).numpy()
 
 
 def gather_at(part: "np.ndarray", target: int) -> "list[np.ndarray]":

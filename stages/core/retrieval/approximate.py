@@ -20,7 +20,7 @@ from pydantic import Field
 
 from stages.core.compute import device, processes
 from stages.core.compute.blocks import blocks
-from stages.core.compute.distributed import Distributed, share_of
+from stages.core.compute.distributed import Distributed, share_of, turns
 from stages.core.compute.vectors import inner_products
 from stages.core.retrieval.neighbours import ROWS, Metric, Rows, nearest, read, without_self
 
@@ -113,15 +113,8 @@ def nearest_others(
     if found - MARGIN * error < recall:
         log.warning("%s with its largest effort of %d has a recall of %.4f, not %g", method, effort, found, recall)
     log.info("%s, effort %d: recall %.4f +- %.4f on %d drawn rows", method, effort, found, error, len(sample))
-    parts = [built.others(part, k, effort) for part in turns(share_of(rows)[0], n)]
+    parts = [built.others(part, k, effort) for part in turns(share_of(rows)[0], n, ROWS)]
     return Graph(processes.gather_array(np.concatenate(parts)), method, found, error, len(sample), effort)
-
-
-def turns(mine: slice, n: int) -> Iterator[slice]:
-    """This process's rows in parts, as many in all processes, so that all search together: for about `ROWS` rows."""
-    count, length = -(-n // ROWS), mine.stop - mine.start
-    edges = [mine.start + length * i // count for i in range(count + 1)]
-    return (slice(*pair) for pair in pairwise(edges))
 
 
 class Ivf:
@@ -302,26 +295,35 @@ def least_effort(suffices: Callable[[int], bool], most: int) -> int:
 class Centres:
     """Centroids of clusters in cells: finds the nearest of many for each vector, nearly always.
 
-    `recall`: the share of the `asked` vectors that get their nearest one, or one as near.
+    `recall`: the share of the `asked` vectors that get their nearest one, or one as near. Of several processes each has
+    some of the centroids and is asked for all vectors; a vector's nearest is the nearest of what they find together.
     """
 
     def __init__(
         self, centroids: Float32[np.ndarray, "k dim"], asked: Float32[np.ndarray, "query dim"], recall: float
     ) -> None:
-        dim, most = centroids.shape[1], min(len(centroids), cells(len(centroids)))
-        self.index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dim), dim, most, faiss.METRIC_L2)
+        dim, count = centroids.shape[1], min(len(centroids), cells(len(centroids)))
+        self.index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dim), dim, count, faiss.METRIC_L2)
         self.index.cp.niter, self.index.cp.min_points_per_centroid = ROUNDS, 1
         self.index.train(centroids)
         self.index.add(centroids)
-        last = nearest(asked, centroids, 1, metric="l2")[0][:, 0] + ROUNDING
+        with processes.alone():
+            own = nearest(asked, centroids, 1, metric="l2")[0]
+        last = least_of_all(own[:, 0]) + ROUNDING
 
         def measure(effort: int) -> float:
             self.index.nprobe = effort
-            return float((self.index.search(asked, 1)[0][:, 0] <= last).mean())
+            return float((least_of_all(self.index.search(asked, 1)[0][:, 0]) <= last).mean())
 
+        most = int(processes.gather_array(np.array([count])).max())
         self.index.nprobe = least_effort(lambda effort: measure(effort) >= recall, most)
         self.recall = measure(self.index.nprobe)
 
     def near(self, vectors: Float32[np.ndarray, "row dim"]) -> Int64[np.ndarray, " row"]:
         """The number of a centroid for each vector."""
         return self.index.search(vectors, 1)[1][:, 0]
+
+
+def least_of_all(costs: Float32[np.ndarray, " query"]) -> Float32[np.ndarray, " query"]:
+    """For each query the least that any process found."""
+    return processes.gather_array(costs[None]).min(0)

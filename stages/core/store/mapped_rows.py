@@ -60,6 +60,10 @@ class Chosen:
     def __getitem__(self, part: slice | np.ndarray) -> np.ndarray:
         return self.reader[self.rows[part]].astype(np.float32, copy=False)
 
+    def some(self, rows: np.ndarray) -> "Chosen":
+        """Some of these rows, by their own numbers."""
+        return Chosen(self.reader, self.rows[rows])
+
 
 def map_shard(
     file: Path, rows: int, row_shape: tuple[int, ...], dtype: np.dtype, chunk_rows: int, chunks: int

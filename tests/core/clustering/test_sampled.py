@@ -6,6 +6,7 @@ import pytest
 from stages.core.clustering.lloyd import kmeans, lloyd
 from stages.core.clustering.sampled import apportion, assign, coarse_cells, draw, loss, two_stage
 from stages.core.clustering.seeding import nearest_seeds, seed_order
+from tests.helpers.torchrun import torchrun
 
 
 def mixture(n, dim=8, seed=0):
@@ -114,6 +115,55 @@ def test_two_stage__clusters_each_coarse_cell_alone():
         np.testing.assert_array_equal(found.labels[rows], offset + alone.labels)
         offset += count
     assert found.inertia == pytest.approx(((x - found.centroids[found.labels]) ** 2).sum(), rel=1e-5)
+
+
+APART = """
+import sys
+from pathlib import Path
+import numpy as np
+from stages.core.clustering.sampled import assign, assign_apart, two_stage
+from stages.core.compute import processes
+from tests.core.clustering.test_sampled import mixture, plain_near, staged
+
+x, known, k = mixture(500), mixture(700, dim=3, seed=1), 16
+everyone = mixture(700)
+with processes.alone():
+    start, first = staged(x, k)
+mine = processes.share(len(x))
+found = two_stage(x[mine], start, first[mine], k, 5, 100)
+near = plain_near(found.centroids)
+given = assign_apart(lambda part: (known[part], everyone[part]), 700, found.centroids, near, rows=150)
+if processes.count() == 1:
+    whole = assign(lambda part: (known[part], everyone[part]), 700, found.centroids, near, rows=150)
+    for name in ("labels", "costs", "sums"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(given, name))
+assert len(found.centroids) == len(given.sums) and given.first == sum(
+    processes.gather_array(np.array([len(given.sums)])).tolist()[: processes.rank()]
+)
+held = len(found.centroids)
+if processes.count() > 1:
+    assert held < k
+values = dict(
+    labels=processes.gather_array(found.labels), facts=[found.inertia, found.iterations, found.converged],
+    centroids=np.concatenate(list(processes.each_part(found.centroids))),
+    sums=np.concatenate(list(processes.each_part(given.sums))), given=given.labels, costs=given.costs,
+)
+np.savez(Path(sys.argv[1]) / f"{processes.count()}-{processes.rank()}.npz", **values)
+"""
+
+
+@pytest.mark.slow
+def test_two_stage__three_processes_hold_a_part_of_the_centroids_and_find_the_clusters_of_one(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(APART)
+    for count in (1, 3):
+        torchrun(count, program, tmp_path)
+    one, *three = (np.load(tmp_path / f"{name}.npz", allow_pickle=False) for name in ("1-0", "3-0", "3-1", "3-2"))
+    for found in three:
+        for name in ("labels", "facts", "centroids", "given", "costs"):
+            np.testing.assert_array_equal(found[name], one[name], err_msg=name)
+        # Rows of all processes are summed turn by turn: another order of the same float64 values.
+        np.testing.assert_allclose(found["sums"], one["sums"], rtol=1e-12, atol=1e-12)
 
 
 def test_two_stage__costs_little_more_than_one():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stages.core.compute import processes
-from stages.core.compute.distributed import Distributed, dealt_blocks, share_of
+from stages.core.compute.distributed import Distributed, dealt_blocks, share_of, turns
 from tests.helpers.torchrun import torchrun
 
 X = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
@@ -95,3 +95,10 @@ def test_distributed__three_processes_see_the_rows_of_one(tmp_path):
     for found in three:
         for name in found.files:
             assert found[name].tobytes() == one[name].tobytes() and found[name].dtype == one[name].dtype, name
+
+
+@pytest.mark.parametrize(("mine", "count"), [(slice(0, 10), 3), (slice(4, 4), 3), (slice(3, 5), 3), (slice(0, 30), 3)])
+def test_turns__are_as_many_in_all_processes(mine, count):
+    parts = list(turns(mine, 30, 10))
+    assert len(parts) == count and all(part.stop - part.start <= 10 for part in parts)
+    assert [row for part in parts for row in range(30)[part]] == list(range(30)[mine])

@@ -28,6 +28,7 @@ def test_share__parts_follow_each_other_and_miss_nothing(monkeypatch):
             for rank in range(world):
                 monkeypatch.setenv("RANK", str(rank))
                 rows += range(n)[processes.share(n)]
+                assert processes.share(n, world - 1).stop == n and processes.share(n, rank) == processes.share(n)
             assert rows == list(range(n))
 
 
@@ -83,6 +84,7 @@ parts = {
     "total": np.array(processes.total(len(here))),
     "first": np.frombuffer(processes.from_first(bytes([processes.rank()] * 3)), np.uint8),
     "axes": principal_components(x.numpy()[:, :20], 3).axes,
+    "each": np.concatenate(list(processes.each_part(x.numpy()[mine]))),
 }
 told = processes.told("who", str(processes.rank()))
 assert told == [str(rank) for rank in range(processes.count())]
@@ -149,13 +151,15 @@ def test_stages__two_processes_give_the_results_of_one(tmp_path, monkeypatch):
         "indexed",
         "sampled/seeds",
         "sampled/k8/labels.zarr",
+        "sampled/cells/labels.zarr",
         "evaluation",
         "built",
     ):
         assert contents(alone / stage) == contents(together / stage), stage
     # Each process sums the rows of its part.
-    centres = [arrays.open(folder / "sampled/k8/centroids.zarr")[:] for folder in (alone, together)]
-    np.testing.assert_allclose(*centres, atol=1e-6)
+    for name in ("k8", "cells"):
+        centres = [arrays.open(folder / "sampled" / name / "centroids.zarr")[:] for folder in (alone, together)]
+        np.testing.assert_allclose(*centres, atol=1e-6, err_msg=name)
     # Sums over half batches round differently from sums over whole ones.
     assert shared_work.FUSION.augmentation.epochs == 2
     trained = (

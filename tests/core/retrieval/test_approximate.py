@@ -15,7 +15,6 @@ from stages.core.retrieval.approximate import (
     nearest_others,
     on_gpu,
     sampled_recall,
-    turns,
 )
 from stages.core.store import arrays
 from stages.core.store.mapped_rows import Chosen
@@ -178,14 +177,6 @@ def test_ivf__equal_rows_are_found_by_index():
     x = np.repeat(draw(60), 10, 0)
     found = Ivf(x, "cosine").search(x[::10] / np.linalg.norm(x[::10], axis=1, keepdims=True), 10, 8)
     assert (found == np.arange(600).reshape(60, 10)).all()
-
-
-@pytest.mark.parametrize(("mine", "count"), [(slice(0, 10), 3), (slice(4, 4), 3), (slice(3, 5), 3), (slice(0, 30), 3)])
-def test_turns__are_as_many_in_all_processes(mine, count, monkeypatch):
-    monkeypatch.setattr(approximate, "ROWS", 10)
-    parts = list(turns(mine, 30))
-    assert len(parts) == count and all(part.stop - part.start <= 10 for part in parts)
-    assert [row for part in parts for row in range(30)[part]] == list(range(30)[mine])
 
 
 PROGRAM = """

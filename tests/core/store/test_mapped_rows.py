@@ -28,3 +28,4 @@ def test_chosen__gives_some_rows_in_float32(tmp_path):
     assert chosen.shape == (144, 4) and len(chosen) == 144 and chosen[5:9].dtype == np.float32
     np.testing.assert_array_equal(chosen[5:9], features[rows[5:9]].astype(np.float32))
     np.testing.assert_array_equal(chosen[:], features[rows])
+    np.testing.assert_array_equal(chosen.some(np.array([7, 0, 7]))[:], features[rows[[7, 0, 7]]])
