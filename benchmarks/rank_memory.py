@@ -1,8 +1,12 @@
 """The most memory that a process takes which holds its share of the rows: seeds, then one of Lloyd's iterations.
 
-torchrun --standalone --nproc-per-node 4 -m benchmarks.rank_memory [--full], which takes two million rows.
+torchrun --standalone --nproc-per-node 4 -m benchmarks.rank_memory [--full] [--cells]
+
+With --full two million rows. With --cells many clusters of a sample: inside coarse cells, each process with the
+centroids of its own, and then one pass over all rows.
 """
 
+import sys
 import time
 
 import numpy as np
@@ -10,13 +14,17 @@ import torch
 
 from benchmarks.measure import FULL
 from benchmarks.memory import forget_peak, resident
+from stages.core.clustering import sampled
 from stages.core.clustering.lloyd import lloyd
 from stages.core.clustering.screen import Screen
 from stages.core.clustering.seeding import all_records, nearest_seeds, seed_order
 from stages.core.compute import processes
+from stages.core.retrieval.approximate import Centres
 
 N, D, K = (2_000_000, 384, 16_384) if FULL else (60_000, 384, 512)
 CENTRES, ROWS = 4_096, 16_384
+# With --cells: clusters, and the rows that they are sought among.
+MANY, SAMPLE = (131_072, 600_000) if FULL else (512, 20_000)
 
 
 def drawn(rows: slice) -> np.ndarray:
@@ -32,6 +40,45 @@ def drawn(rows: slice) -> np.ndarray:
     return x
 
 
+def allowed(rows: int, clusters: int, more: int = 2**30) -> int:
+    """Bytes for so many rows, those of a process, for so many centroids, and for the rest: libraries, blocks."""
+    return int(1.3 * 4 * D * (rows + clusters) + more)
+
+
+def told(peak: int, most: int) -> None:
+    peaks = processes.gather(torch.tensor([peak])).tolist()
+    if processes.rank() == 0:
+        print(f"peaks {[round(value / 2**30, 2) for value in peaks]} GiB, allowed {most / 2**30:.2f} GiB")
+    assert peak <= most
+
+
+def in_cells() -> None:
+    count = sampled.coarse_cells(MANY)
+    x = drawn(processes.share(SAMPLE))
+    processes.wait()
+    forget_peak()
+    before, start = resident("VmRSS") - x.nbytes, time.monotonic()
+    seeds = seed_order(x, count, 0)
+    first = processes.take(torch.from_numpy(x), torch.from_numpy(seeds.order), SAMPLE)
+    clusters = sampled.two_stage(x, first, nearest_seeds(seeds.records, count, SAMPLE), MANY, 0, 20)
+    clustered = time.monotonic() - start
+    centres = Centres(clusters.centroids, drawn(slice(0, 1_000)), 0.99)
+
+    def read(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        return (rows := drawn(part)), rows
+
+    assigned = sampled.assign_apart(read, N, clusters.centroids, centres.near)
+    peak, taken = resident("VmHWM"), time.monotonic() - start
+    lost = sampled.loss(assigned.costs, np.arange(SAMPLE))
+    if processes.rank() == 0:
+        print(f"n={N:,}, d={D}, k={MANY:,} of {SAMPLE:,}, {count} cells, {processes.count()} processes:", end=" ")
+        print(f"clusters {clustered:.0f} s, all {taken:.0f} s, {len(assigned.sums):,} centroids in the first process")
+        print(f"inertia {assigned.costs.sum():.6e}, recall {centres.recall:.3f}, lost at most {lost.at_most:.3f}")
+    # The sample's share once as it was read and once as cells; of its centroids a process has the sums, too.
+    share = 2 * -(-SAMPLE // processes.count()), 3 * -(-MANY // processes.count())
+    told(peak, allowed(*share, before + 2**29))
+
+
 def main() -> None:
     x = drawn(processes.share(N))
     processes.wait()
@@ -44,14 +91,11 @@ def main() -> None:
     first = processes.take(screen.x, torch.from_numpy(seeds.order), N)
     clusters = lloyd(x, first, nearest_seeds(seeds.records, K, N), 1, nearest=True, screen=screen)
     peak, taken = resident("VmHWM"), time.monotonic() - start
-    allowed = int(1.3 * 4 * D * (-(-N // processes.count()) + K) + 2**30)
-    peaks = processes.gather(torch.tensor([peak])).tolist()
     if processes.rank() == 0:
         print(f"n={N:,}, d={D}, k={K:,}, {processes.count()} processes: seeds {seeded:.0f} s, all {taken:.0f} s")
-        print(f"peaks {[round(value / 2**30, 2) for value in peaks]} GiB, allowed {allowed / 2**30:.2f} GiB")
         print(f"{kept:,} records, inertia {clusters.inertia:.6e}")
-    assert peak <= allowed
+    told(peak, allowed(-(-N // processes.count()), K))
 
 
 if __name__ == "__main__":
-    main()
+    (in_cells if "--cells" in sys.argv else main)()

@@ -26,6 +26,8 @@ from stages.core.compute.vectors import as_vectors, group_sums, squared_distance
 # From so many clusters on the sample is parted into coarse cells first.
 COARSE = 65_536
 ROWS = 65_536
+# Where all processes see a block, each holds it several times while it is exchanged.
+SEEN = 16_384
 # Standard errors between an estimate and the end of its 95% interval.
 MARGIN = 1.96
 
@@ -178,7 +180,7 @@ def assign_apart(
     centroids: Float32[np.ndarray, "cluster d"],
     near: Near,
     *,
-    rows: int = ROWS,
+    rows: int = SEEN,
 ) -> Assigned:
     """`assign` where each process has some of the `centroids`, and `near` numbers these; clusters are in its order.
 
