@@ -7,6 +7,7 @@ Writes  neighbours.zarr   image x rank: training rows, nearest first, the image 
 """
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from stages.core.compute import processes
 from stages.core.retrieval.approximate import Graph, Index, Recall, choose, nearest_others
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
+from stages.core.runner.progress import progress
 from stages.core.store import arrays
 from stages.core.store.collection import open_train_features, read_tables
 
@@ -44,7 +46,8 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: L
     index = choose(params.index, len(vectors))
     # Of several processes each reads all rows block by block; one alone passes over all pairs many times.
     known = vectors[:] if index == "exact" and processes.count() == 1 else vectors
-    graph = nearest_others(known, params.neighbours, index, params.recall)
+    shown = partial(progress, description="neighbours", unit="part")
+    graph = nearest_others(known, params.neighbours, index, params.recall, shown=shown)
     with outputs.folder(output) as folder:
         arrays.write(folder / "neighbours.zarr", graph.neighbours.astype(np.int64))
         if index != "exact":
