@@ -327,7 +327,7 @@ def trained_centres(
     flat, clustering = faiss.IndexFlatIP(dim), faiss.Clustering(dim, count)
     clustering.niter, clustering.min_points_per_centroid, clustering.spherical = ROUNDS, 1, True
     clustering.train(vectors, flat)
-    centres = flat.reconstruct_n(0, count)
+    centres = np.asarray(flat.reconstruct_n(0, count))  # a tensor, where `faiss.contrib.torch_utils` is loaded
     if faiss.get_num_gpus():
         return flat, centres
     graph = faiss.IndexHNSWFlat(dim, LINKS, faiss.METRIC_INNER_PRODUCT)
