@@ -175,7 +175,7 @@ if __name__ == "__main__":
     parser.add_argument("--images", type=float, default=1e8)
     parser.add_argument("--tasks", type=int, default=128)
     parser.add_argument("--flops", type=float, default=200e12, help="of an accelerator; assumed, not measured")
-    parser.add_argument("--effort", type=int, default=16, help="cells of the graph that are looked into")
+    parser.add_argument("--effort", type=int, default=128, help="cells of the graph that are looked into")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     rates = measure()
