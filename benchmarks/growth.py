@@ -2,11 +2,10 @@
 
 python -m benchmarks.growth [--full] [--plot benchmarks/growth.svg]
 python -m benchmarks.growth --approximate [--sizes 100000 300000 1000000] [--dim 128] [--no-evaluation]
-                            [--beside LINES] [--plot growth-approximate.svg]
+                            [--plot growth-approximate.svg]
 
 With --approximate: clusters of a drawn sample, an inverted file, and for evaluation 1,024 queries, times n / 1,024.
-Then seconds are those of the processor, all threads together, so that others on the machine do not count. `--beside`
-is a file with the lines of an earlier run of other sizes, which the plot shows as well.
+Then seconds are those of the processor, all threads together, so that others on the machine do not count.
 """
 
 import argparse
@@ -14,7 +13,6 @@ import json
 import resource
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -86,23 +84,12 @@ def measure_approximate(n: int, dim: int, evaluation: bool) -> dict[str, float]:
     return times
 
 
-def read(lines: str) -> dict[int, dict[str, float]]:
-    """What an earlier run reported: of each size the seconds of each stage."""
-    rows: dict[int, dict[str, float]] = {}
-    for row in (json.loads(line) for line in lines.splitlines() if line.startswith('{"claim"')):
-        stage, size = row["claim"].rsplit(", n=", 1)
-        rows.setdefault(int(size), {})[stage] = row["ours_s"]
-    return rows
-
-
 def plot(rows: dict[int, dict[str, float]], path: str, dim: int) -> None:
     plt.rcParams["svg.hashsalt"] = "polygrain"
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    rows = dict(sorted(rows.items()))
     sizes = np.array(list(rows), float)
     for stage in rows[int(sizes[0])]:
-        known = {n: times[stage] for n, times in rows.items() if stage in times}
-        axes.loglog(list(known), list(known.values()), "o-", label=stage)
+        axes.loglog(sizes, [times[stage] for times in rows.values()], "o-", label=stage)
     fastest = min(rows[int(sizes[-1])].values())
     axes.loglog(sizes, fastest / 3 * (sizes / sizes[-1]) ** 2, "--", color="grey", label="slope of n²")
     axes.set(xlabel=f"vectors, {dim} dimensions", ylabel="seconds")
@@ -117,7 +104,6 @@ if __name__ == "__main__":
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 300_000, 1_000_000])
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--no-evaluation", action="store_true", help="with --approximate: it takes by far the longest")
-    parser.add_argument("--beside", type=Path, help="lines of an earlier run, for the plot")
     parser.add_argument("--plot")
     arguments = parser.parse_args()
     sizes = (10_000, 30_000, 100_000, 300_000) if arguments.full else (2_500, 5_000, 10_000, 20_000)
@@ -131,5 +117,4 @@ if __name__ == "__main__":
         for stage, taken in rows[n].items():
             report(f"{stage}, n={n}", taken, None)
     if arguments.plot:
-        rows |= read(arguments.beside.read_text(encoding="utf-8")) if arguments.beside else {}
         plot(rows, arguments.plot, dim)

@@ -92,17 +92,15 @@ def measure() -> dict[str, float]:
 
 
 def measure_search(n: int = 50_000) -> dict[str, float]:
-    """Seconds of one pair of a row and a centroid, of putting a row into a cell, and of a pair of rows of two cells."""
+    """Seconds of one pair of a row and a centroid, of putting a row into a cell, and of a row of a cell looked at."""
     x = hierarchical_mixture(n, DIM)
     pairs = processor_seconds(lambda: search(x[:4096], x[:4096], 1, "l2"), 2) / 4096**2
     start = time.process_time()
     built = approximate.Ivf(x, "cosine")
     trained = approximate.TRAINED * approximate.ROUNDS * approximate.cells(n) ** 2 * pairs
     add = max(time.process_time() - start - trained, 0) / n
-    # As many as there are in cells of 100 million rows.
-    asked, offered = torch.from_numpy(x[:2_500]), torch.arange(16_384)
-    compared = processor_seconds(lambda: built.compared(asked, offered, 6 + approximate.SPARE), 2)
-    return {"pair_s": pairs, "add_s": add, "scan_s": compared / len(asked) / len(offered)}
+    few, many = (processor_seconds(lambda p=p: built.search(x[:4096], 6, p), 1) / 4096 for p in (8, 64))
+    return {"pair_s": pairs, "add_s": add, "scan_s": (many - few) / 56 / (n / built.most)}
 
 
 def main_path(images: float, tasks: int, rates: dict[str, float], flops: float | None, effort: int) -> dict[str, Cost]:
@@ -128,8 +126,8 @@ def main_path(images: float, tasks: int, rates: dict[str, float], flops: float |
     cells = approximate.cells(int(images))
     trained = approximate.TRAINED * approximate.ROUNDS * cells**2 * pair
     found = images * (rates["add_s"] + effort * images / cells * rates["scan_s"]) / CORES
-    # A rank holds its part of every cell, so it sees the queries of all.
-    every = trained + images * 4 * DIM / NETWORK
+    # A rank holds its part of every cell, so it sees the queries of all and finds the cells that they look into.
+    every = trained + images * rates["add_s"] / CORES + images * 4 * DIM / NETWORK
     graph["knn_graph, ivf"] = Cost(found, images * feature, every, images * 40, images * 40)
     graph["fusion"] = training(images, 4 * forward, square, pixels, 2 * 4 * 12 * 2 * DIM**2, 100e6)
     return graph
@@ -175,7 +173,7 @@ if __name__ == "__main__":
     parser.add_argument("--images", type=float, default=1e8)
     parser.add_argument("--tasks", type=int, default=128)
     parser.add_argument("--flops", type=float, default=200e12, help="of an accelerator; assumed, not measured")
-    parser.add_argument("--effort", type=int, default=128, help="cells of the graph that are looked into")
+    parser.add_argument("--effort", type=int, default=32, help="cells of the graph that are looked into")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     rates = measure()

@@ -1,10 +1,8 @@
 """The nearest others of every row, by an index that compares a part of all pairs and says how much it misses.
 
-An inverted file (`ivf`) puts rows into cells, and compares the rows of a cell with those of the nearest cells: all at
-once, by one product of matrices, where an index that is asked for one row after another reads the cells again for each.
-A graph (`hnsw`, faiss's) is walked from row to row. Both keep rows in half precision. How many cells are looked into,
-or how wide the walk is, follows from the recall that is wanted: the least that reaches it on drawn rows, held against
-all rows.
+An inverted file (`ivf`) puts rows into cells, and compares a row with those of the nearest cells; a graph (`hnsw`) is
+walked from row to row. Both are faiss's and keep rows in half precision. How many cells are looked into, or how wide
+the walk is, follows from the recall that is wanted: the least that reaches it on drawn rows, held against all rows.
 """
 
 import logging
@@ -19,15 +17,12 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Float64, Int64
 from pydantic import Field
-from torch import Tensor
 
 from stages.core.compute import device, processes
-from stages.core.compute.blocks import blocks, blocks_within
+from stages.core.compute.blocks import blocks
 from stages.core.compute.distributed import Distributed, share_of, turns
-from stages.core.compute.vectors import CELLS, inner_products, squared_distances
-from stages.core.retrieval.index import duplicates
-from stages.core.retrieval.neighbours import ROWS, Metric, Rows, nearest, read, search, without_self
-from stages.core.retrieval.ranking import rank
+from stages.core.compute.vectors import inner_products, squared_distances
+from stages.core.retrieval.neighbours import ROWS, Metric, Rows, nearest, read, without_self
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +49,6 @@ LINKS, BUILT = 32, 80
 WALK = 64
 # Two standard errors: the recall of all rows is rarely lower than that of the sample less so much.
 MARGIN = 2
-# So many more than are wanted are found in float32, that float64 may choose.
-SPARE = 8
 # Cosines as near as this are equal but for rounding.
 ROUNDING = 1e-6
 
@@ -110,9 +103,9 @@ def nearest_others(
     """The k nearest other rows of every row by `index`, exact or with a recall of at least `recall` where it can.
 
     The rows are read in blocks, and an index holds half precision, so that memory is 2 n dim bytes (hnsw: and 4 LINKS
-    2 n). Of several processes each has the cells of its part of the rows (hnsw: of all), and asks for its part. `shown`
-    is given the parts that are asked for one after another, to show how far it is.
-    ValueError as `nearest` and `choose`.
+    2 n). Of several processes each has the cells of its part of the rows (hnsw: of all), and asks for its part.
+    `shown` is given the parts that are asked for one after another, to show how far it is. ValueError as `nearest` and
+    `choose`.
     """
     n = rows.shape[0]
     method = choose(index, n)
@@ -128,12 +121,8 @@ def nearest_others(
     if found - MARGIN * error < recall:
         log.warning("%s with its largest effort of %d has a recall of %.4f, not %g", method, effort, found, recall)
     log.info("%s, effort %d: recall %.4f +- %.4f on %d drawn rows", method, effort, found, error, len(sample))
-    mine = share_of(rows)[0]
-    neighbours = np.empty((mine.stop - mine.start, k), np.int64)
-    for part in shown(list(turns(mine, n, ROWS))):
-        which, those = built.others(part, k, effort)
-        neighbours[which - mine.start] = those
-    return Graph(processes.gather_array(neighbours), method, found, error, len(sample), effort)
+    parts = [built.others(part, k, effort) for part in shown(list(turns(share_of(rows)[0], n, ROWS)))]
+    return Graph(processes.gather_array(np.concatenate(parts)), method, found, error, len(sample), effort)
 
 
 class Ivf:
@@ -141,124 +130,36 @@ class Ivf:
 
     def __init__(self, rows: Rows, metric: Metric) -> None:
         (n, dim), count = rows.shape, cells(rows.shape[0])
-        (mine, held), self.most = share_of(rows), count
-        self.start = mine.start
+        (mine, self.held), self.metric, self.most = share_of(rows), metric, count
         drawn = np.sort(np.random.default_rng(0).choice(n, min(n, TRAINED * count), replace=False))
-        self.finder, self.centres = trained_centres(pick(rows, drawn, metric), count)
-        parts = blocks(mine, ROWS)
-        vectors = (read(held, part.start, part.stop, metric, "features") for part in parts)
-        owners = np.concatenate([np.empty(0, np.int64), *map(self.cells_of, vectors)])
-        order = np.argsort(owners, kind="stable")
-        # The rows of a cell follow each other, in ascending order.
-        self.numbers, self.owners = mine.start + order, owners[order]
-        self.edges = np.searchsorted(self.owners, np.arange(count + 1))
-        self.rows = torch.empty((len(order), dim), dtype=torch.float16, device=device.best())
-        places = torch.from_numpy(np.argsort(order, kind="stable")).to(self.rows.device)
-        for part in parts:
-            vectors = torch.from_numpy(read(held, part.start, part.stop, metric, "features"))
-            self.rows[places[part.start - mine.start : part.stop - mine.start]] = vectors.to(self.rows)
-        pairs = [start + duplicates(self.rows[start:stop].float()) for start, stop in pairwise(self.edges.tolist())]
-        self.later, self.first = torch.cat(pairs, 1).cpu()
+        centres = trained_centres(pick(rows, drawn, metric), count)
+        self.index = faiss.IndexIVFScalarQuantizer(
+            centres, dim, count, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False
+        )
+        self.index.train(pick(rows, drawn[:1], metric))
+        self.index = on_gpu(self.index)
+        for part in blocks(mine, ROWS):
+            vectors = read(self.held, part.start, part.stop, metric, "features")
+            self.index.add_with_ids(vectors, np.arange(part.start, part.stop))
 
-    def cells_of(self, vectors: Float32[np.ndarray, "row dim"]) -> Int64[np.ndarray, " row"]:
-        """The cell of each vector."""
-        return self.finder.search(vectors, 1)[1][:, 0]
-
-    def search(
-        self,
-        queries: Float32[np.ndarray, "query dim"],
-        k: int,
-        effort: int,
-        owners: Int64[np.ndarray, " query"] | None = None,
-    ) -> Int64[np.ndarray, "query rank"]:
+    def search(self, queries: Float32[np.ndarray, "query dim"], k: int, effort: int) -> Int64[np.ndarray, "query rank"]:
         """The k best rows of each query, ties by index, -1 where the cells looked into hold fewer.
 
-        Looked into are the `effort` cells nearest to the query's own (`owners`, where they are known). All processes
-        ask at once, each for its own queries, and look for those of all among the rows that they hold.
+        All processes ask at once, each for its own queries, and look for those of all among the rows that they hold.
         """
-        owners = self.cells_of(queries) if owners is None else owners
-        edges = Distributed(queries).edges
-        found = self.within(processes.gather_array(queries), processes.gather_array(owners), k + SPARE, effort)
-        for owner, part in enumerate(pairwise(edges)):
-            offered = [processes.gather_at(np.ascontiguousarray(values[slice(*part)]), owner) for values in found]
-            if owner == processes.rank():
+        self.index.nprobe = effort
+        asked, own = Distributed(queries), processes.rank()
+        for owner, part in enumerate(pairwise(asked.edges)):
+            found = self.index.search(asked[slice(*part)], k)
+            offered = [processes.gather_at(values, owner) for values in found]
+            if owner == own:
                 scores, numbers = map(np.hstack, offered)
-        return best(scores, numbers, k)[1]
+        return np.take_along_axis(numbers, np.lexsort((numbers, -scores), axis=1)[:, :k], 1)
 
-    def within(
-        self,
-        queries: Float32[np.ndarray, "query dim"],
-        owners: Int64[np.ndarray, " query"],
-        width: int,
-        effort: int,
-    ) -> tuple[Float64[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
-        """The best of the rows held here for each query, with its scores; -inf and -1 beyond what there is."""
-        scores, numbers = np.full((len(queries), width), -np.inf), np.full((len(queries), width), -1)
-        known, groups = np.unique(owners, return_inverse=True)
-        nearest_cells = search(self.centres[known], self.centres, effort, "inner_product")[1]
-        order = np.argsort(groups, kind="stable")
-        members = np.split(order, np.bincount(groups, minlength=len(known)).cumsum()[:-1])
-        for group, those in zip(members, nearest_cells, strict=True):
-            asked = torch.from_numpy(queries[group]).to(self.rows.device)
-            for offered in self.pieces(np.sort(those)):
-                found = self.compared(asked, offered, width)
-                both = (np.hstack(pair) for pair in zip((scores[group], numbers[group]), found, strict=True))
-                scores[group], numbers[group] = best(*both, width)
-        return scores, numbers
-
-    def pieces(self, those: Int64[np.ndarray, " cell"]) -> Iterator[Int64[Tensor, " place"]]:
-        """The places of these cells' rows, as many at once as fit into memory with their scores."""
-        places = [torch.arange(*self.edges[cell : cell + 2].tolist()) for cell in those]
-        return (part for part in torch.cat(places).split(ROWS) if len(part))
-
-    def compared(
-        self, asked: Float32[Tensor, "query dim"], places: Int64[Tensor, " place"], width: int
-    ) -> tuple[Float64[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
-        """The best rows of some places: found by products in float32, told by products in float64."""
-        here = places.to(self.rows.device)
-        offered, width = self.rows[here].float(), min(width, len(places))
-        later, first = self.twins(places)
-        found = [np.empty((0, width), np.int64)]
-        for part in blocks_within(len(asked), len(places), CELLS):
-            products = torch.mm(asked[part], offered.T)
-            # A product rounds equal rows differently, by their place in it: they all take the score of the first.
-            products[:, later] = products[:, first]
-            if width == len(places):  # `rank` looks one column further
-                products = torch.nn.functional.pad(products, (0, 1), value=-torch.inf)
-            found.append(rank(products, width).cpu().numpy())
-        columns = np.concatenate(found)
-        each = torch.arange(len(asked), device=asked.device).repeat_interleave(width)
-        exact = inner_products(asked, each, offered, torch.from_numpy(columns.ravel()).to(asked.device))
-        return exact.view(-1, width).cpu().numpy(), self.numbers[places.numpy()][columns]
-
-    def twins(self, places: Int64[Tensor, " place"]) -> tuple[Int64[Tensor, " pair"], Int64[Tensor, " pair"]]:
-        """Which of these places, in ascending order, hold what an earlier one holds, and where that is among them."""
-        low, high = torch.searchsorted(self.later, places[[0, -1]] + torch.tensor([0, 1]))
-        later, first = self.later[low:high], self.first[low:high]
-        at, source = (torch.searchsorted(places, value) for value in (later, first))
-        last = len(places) - 1
-        both = (places[at.clamp_max(last)] == later) & (places[source.clamp_max(last)] == first)
-        return at[both], source[both]
-
-    def others(
-        self, part: slice, k: int, effort: int
-    ) -> tuple[Int64[np.ndarray, " row"], Int64[np.ndarray, "row rank"]]:
-        """As many rows as the part has, cell by cell, and the k best of each but itself."""
-        own = slice(part.start - self.start, part.stop - self.start)
-        queries, owners, numbers = self.rows[own].float().cpu().numpy(), self.owners[own], self.numbers[own]
-
-        def found(which: np.ndarray, k: int, effort: int) -> np.ndarray:
-            return self.search(queries[which], k, effort, owners[which])
-
-        return numbers, others_of(found, numbers, k, effort, self.most)
-
-
-def best(
-    scores: Float64[np.ndarray, "query more"], numbers: Int64[np.ndarray, "query more"], k: int
-) -> tuple[Float64[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
-    """The k highest scores of each query, ties by number."""
-    order = np.lexsort((numbers, -scores), axis=1)[:, :k]
-    return np.take_along_axis(scores, order, 1), np.take_along_axis(numbers, order, 1)
+    def others(self, part: slice, k: int, effort: int) -> Int64[np.ndarray, "query rank"]:
+        """The k best of each row of the part, but itself."""
+        queries = read(self.held, part.start, part.stop, self.metric, "features")
+        return others_of(self.search, queries, np.arange(part.start, part.stop), k, effort, self.most)
 
 
 class Hnsw:
@@ -282,18 +183,12 @@ class Hnsw:
         self.index.hnsw.efSearch = max(effort, k)
         return self.index.search(queries, k)[1]
 
-    def others(
-        self, part: slice, k: int, effort: int
-    ) -> tuple[Int64[np.ndarray, " row"], Int64[np.ndarray, "row rank"]]:
-        """The rows of the part, and the k best of each but itself."""
-        queries = read(self.held, part.start, part.stop, self.metric, "features")
-        numbers = np.arange(part.start, part.stop)
-        found = others_of(lambda which, *more: self.search(queries[which], *more), numbers, k, effort, self.most)
-        return numbers, found
+    others = Ivf.others
 
 
 def others_of(
     search: Callable[[np.ndarray, int, int], np.ndarray],
+    queries: Float32[np.ndarray, "query dim"],
     own: Int64[np.ndarray, " query"],
     k: int,
     effort: int,
@@ -301,13 +196,13 @@ def others_of(
 ) -> Int64[np.ndarray, "query rank"]:
     """The k best rows of each query but its own; queries that are offered too few ask again, with more effort.
 
-    `search` is asked for some queries, by their places. All processes search as often as the one that does most.
+    All processes search as often as the one that does most.
     """
-    found = search(np.arange(len(own)), k + 1, effort)
+    found = search(queries, k + 1, effort)
     short = np.flatnonzero((found < 0).any(1))
     while effort < most and processes.total(len(short)):
         effort = min(2 * effort, most)
-        found[short] = search(short, k + 1, effort)
+        found[short] = search(queries[short], k + 1, effort)
         short = short[(found[short] < 0).any(1)]
     if len(short):
         raise ValueError(
@@ -316,10 +211,8 @@ def others_of(
     return without_self(found, own, k)
 
 
-def trained_centres(
-    vectors: Float32[np.ndarray, "row dim"], count: int
-) -> tuple[faiss.Index, Float32[np.ndarray, "cell dim"]]:
-    """The centres of so many cells, found by a few rounds of k-means, and an index that finds a row's nearest.
+def trained_centres(vectors: Float32[np.ndarray, "row dim"], count: int) -> faiss.Index:
+    """The centres of so many cells, found by a few rounds of k-means, behind an index of their own.
 
     That is a graph: to compare every row with all centres would take longer than all the rest. A GPU compares them all.
     """
@@ -327,14 +220,13 @@ def trained_centres(
     flat, clustering = faiss.IndexFlatIP(dim), faiss.Clustering(dim, count)
     clustering.niter, clustering.min_points_per_centroid, clustering.spherical = ROUNDS, 1, True
     clustering.train(vectors, flat)
-    centres = np.asarray(flat.reconstruct_n(0, count))  # a tensor, where `faiss.contrib.torch_utils` is loaded
     if faiss.get_num_gpus():
-        return flat, centres
+        return flat
     graph = faiss.IndexHNSWFlat(dim, LINKS, faiss.METRIC_INNER_PRODUCT)
     graph.hnsw.efConstruction, graph.hnsw.efSearch = BUILT, WALK
     with one_thread():
-        graph.add(centres)
-    return graph, centres
+        graph.add(flat.reconstruct_n(0, count))
+    return graph
 
 
 @contextmanager
@@ -346,6 +238,13 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         faiss.omp_set_num_threads(threads)
+
+
+def on_gpu(index: faiss.Index) -> faiss.Index:
+    """The index on this process's GPU, where this build of faiss knows one."""
+    if not faiss.get_num_gpus():
+        return index
+    return faiss.index_cpu_to_gpus_list(index, gpus=[device.best().index or 0])
 
 
 def pick(rows: Rows, which: Int64[np.ndarray, " row"], metric: Metric) -> Float32[np.ndarray, "row dim"]:
@@ -375,8 +274,7 @@ def sampled_recall(
     def measure(effort: int) -> Float64[np.ndarray, " query"]:
         # What is found is shared, so that all processes come to the same effort.
         mine = processes.share(len(sample))
-        asking = queries[mine]
-        found = others_of(lambda which, *more: built.search(asking[which], *more), sample[mine], k, effort, built.most)
+        found = others_of(built.search, queries[mine], sample[mine], k, effort, built.most)
         found = processes.gather_array(found)
         return (scores(found) >= last).mean(1)
 

@@ -1,5 +1,7 @@
 import logging
+from types import SimpleNamespace
 
+import faiss
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from stages.core.retrieval.approximate import (
     choose,
     least_effort,
     nearest_others,
+    on_gpu,
     sampled_recall,
 )
 from stages.core.store import arrays
@@ -76,8 +79,11 @@ def test_nearest_others__reads_a_store_in_blocks(tmp_path, monkeypatch):
     arrays.write(tmp_path / "features.zarr", x)
     expected = nearest_others(x[which], 3, "ivf", 0.95).neighbours
     monkeypatch.setattr(approximate, "ROWS", 100)
-    found = nearest_others(Chosen(arrays.open(tmp_path / "features.zarr"), which), 3, "ivf", 0.95)
+    parts = []
+    rows = Chosen(arrays.open(tmp_path / "features.zarr"), which)
+    found = nearest_others(rows, 3, "ivf", 0.95, shown=lambda all_parts: parts.extend(all_parts) or all_parts)
     np.testing.assert_array_equal(found.neighbours, expected)
+    assert len(parts) == 6 and (parts[0].start, parts[-1].stop) == (0, 600)
 
 
 def test_nearest_others__equal_rows_count_as_found():
@@ -99,13 +105,12 @@ def test_sampled_recall__is_the_share_of_a_plain_search(kind):
     built = kind(x, "cosine")
     measure = sampled_recall(x, sample, 5, "cosine", built)
     for effort in (1, 8):
-        numbers, those = built.others(slice(0, 1_000), 5, effort)
-        found = those[np.argsort(numbers)][sample]
+        found = np.concatenate([built.others(slice(row, row + 1), 5, effort) for row in sample.tolist()])
         assert measure(effort).mean() == pytest.approx(share(found, plain(x, 5)[sample]), abs=1e-9)
 
 
 def test_nearest_others__warns_where_the_recall_is_out_of_reach(caplog, monkeypatch):
-    monkeypatch.setattr(Ivf, "search", lambda self, queries, k, *more: np.tile(np.arange(k), (len(queries), 1)))
+    monkeypatch.setattr(Ivf, "search", lambda self, queries, k, effort: np.tile(np.arange(k), (len(queries), 1)))
     with caplog.at_level(logging.WARNING):
         found = nearest_others(draw(300), 3, "ivf", 0.9)
     assert found.recall < 0.2 and "largest effort" in caplog.text
@@ -152,6 +157,15 @@ def test_least_effort__is_the_first_that_suffices():
         for first in range(1, most + 1):
             assert least_effort(lambda effort, first=first: effort >= first, most) == first
     assert least_effort(lambda effort: False, 7) == 7
+
+
+def test_on_gpu__takes_the_index_where_faiss_knows_one(monkeypatch):
+    index, there, moved = faiss.IndexFlatIP(3), faiss.IndexFlatIP(3), []
+    assert on_gpu(index) is index
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
+    monkeypatch.setattr(approximate.device, "best", lambda: SimpleNamespace(index=1))
+    monkeypatch.setattr(faiss, "index_cpu_to_gpus_list", lambda index, gpus: moved.append(gpus) or there, raising=False)
+    assert on_gpu(index) is there and moved == [[1]]
 
 
 @pytest.mark.parametrize("dim", [16, 384])
