@@ -56,6 +56,7 @@ $(READY): requirements.lock
 	VIRTUAL_ENV=.venv .venv/bin/uv pip install --quiet --compile-bytecode --require-hashes -r requirements.lock
 	VIRTUAL_ENV=.venv .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	.venv/bin/python -m pipeline.ready
+	.venv/bin/python -m pipeline.tables
 	touch $@
 
 help:

@@ -13,6 +13,7 @@ import json
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,6 +28,7 @@ from stages.core.retrieval.approximate import nearest_others
 from stages.core.retrieval.index import Index
 from stages.core.retrieval.metrics import retrieval_metrics
 from stages.core.retrieval.neighbours import nearest, search
+from stages.core.runner.progress import progress
 
 SHARE = 8  # points per cluster
 # Of the approximate rows: clusters, and the rows that they are sought among.
@@ -67,7 +69,9 @@ def measure_approximate(n: int, dim: int, evaluation: bool) -> dict[str, float]:
     times[f"pseudo_labels, k = {k:,}, of a sample"] = processor_seconds(cluster)
 
     def graph() -> None:
-        found["graph"] = nearest_others(x, 5, "ivf", 0.95)
+        found["graph"] = nearest_others(
+            x, 5, "ivf", 0.95, shown=partial(progress, description="neighbours", unit="part")
+        )
 
     times["knn_graph, 5 neighbours, ivf"] = processor_seconds(graph)
     if evaluation:

@@ -20,7 +20,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline import gate, guard, private, project, secret
+from pipeline import gate, guard, private, project, secret, tables
 
 START_SECONDS, SECONDS_BETWEEN_WORDS = 1800, 10
 """How long a server may take that is alive, on a machine with much else to do, and how often it is said meanwhile."""
@@ -152,6 +152,7 @@ def start(root: Path, port: int) -> tuple[subprocess.Popen[bytes], str]:
         except OSError as error:
             raise ValueError(f"port {port} is taken: choose another (`polygrain ui --port 4201`)") from error
     home, key = private.own(root / ".prefect"), secret.of(root)
+    tables.place(home)
     api = f"http://127.0.0.1:{port}/api"
     log = home / "server.log"
     environment = os.environ | {

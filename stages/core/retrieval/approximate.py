@@ -1,8 +1,9 @@
 """The nearest others of every row, by an index that compares a part of all pairs and says how much it misses.
 
-An inverted file (`ivf`) puts rows into cells, and compares a row with those of the nearest cells; a graph (`hnsw`) is
-walked from row to row. Both are faiss's and keep rows in half precision. How many cells are looked into, or how wide
-the walk is, follows from the recall that is wanted: the least that reaches it on drawn rows, held against all rows.
+An inverted file (`ivf`) puts rows into cells, and compares a row with those of the nearest cells: by short codes first,
+then the best of these in half precision. A graph (`hnsw`) is walked from row to row. Both are faiss's. How many cells
+are looked into, or how wide the walk is, follows from the recall that is wanted: the least that reaches it on drawn
+rows, held against all rows.
 """
 
 import logging
@@ -43,6 +44,11 @@ SAMPLE = 1_000
 # Rows that a cell's centre is trained on: faiss calls fewer than 39 too few.
 TRAINED = 39
 ROUNDS = 10
+HALF = faiss.ScalarQuantizer.QT_fp16
+# Of a code, which stands for two numbers, or for one where they are odd in number.
+BITS = 4
+# Rows that codes find for each neighbour that is wanted: as many as cells are looked into, within these.
+FEWEST, MOST = 16, 64
 # Links of a row in the graph, and rows that are looked at to find them.
 LINKS, BUILT = 32, 80
 # How wide a walk among the centres of cells is.
@@ -102,10 +108,10 @@ def nearest_others(
 ) -> Graph:
     """The k nearest other rows of every row by `index`, exact or with a recall of at least `recall` where it can.
 
-    The rows are read in blocks, and an index holds half precision, so that memory is 2 n dim bytes (hnsw: and 4 LINKS
-    2 n). Of several processes each has the cells of its part of the rows (hnsw: of all), and asks for its part.
-    `shown` is given the parts that are asked for one after another, to show how far it is. ValueError as `nearest` and
-    `choose`.
+    The rows are read in blocks, and an index holds half precision, so that memory is 2 n dim bytes (ivf: and n dim / 4
+    of codes; hnsw: and 4 LINKS 2 n). Of several processes each has the cells of its part of the rows (hnsw: of all),
+    and asks for its part. `shown` is given the parts that are asked for one after another, to show how far it is.
+    ValueError as `nearest` and `choose`.
     """
     n = rows.shape[0]
     method = choose(index, n)
@@ -126,32 +132,46 @@ def nearest_others(
 
 
 class Ivf:
-    """Rows in cells, each with the rows nearest to its centre; each process has those of its own share of the rows."""
+    """Rows in cells, each with the rows nearest to its centre; each process has those of its own share of the rows.
+
+    Codes tell how a row differs from its cell's centre, with four bits for two numbers. A query's products with them
+    are looked up many at once, so a row costs a fraction of its product in half precision; the rows that stand best by
+    their codes are compared again in that. A GPU multiplies as fast as it reads, and does without codes.
+    """
 
     def __init__(self, rows: Rows, metric: Metric) -> None:
         (n, dim), count = rows.shape, cells(rows.shape[0])
-        (mine, self.held), self.metric, self.most = share_of(rows), metric, count
+        (self.mine, self.held), self.metric, self.most = share_of(rows), metric, count
         drawn = np.sort(np.random.default_rng(0).choice(n, min(n, TRAINED * count), replace=False))
-        centres = trained_centres(pick(rows, drawn, metric), count)
-        self.index = faiss.IndexIVFScalarQuantizer(
-            centres, dim, count, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False
-        )
-        self.index.train(pick(rows, drawn[:1], metric))
-        self.index = on_gpu(self.index)
-        for part in blocks(mine, ROWS):
-            vectors = read(self.held, part.start, part.stop, metric, "features")
-            self.index.add_with_ids(vectors, np.arange(part.start, part.stop))
+        known = pick(rows, drawn, metric)
+        centres = trained_centres(known, count)
+        if faiss.get_num_gpus():
+            self.cells = self.index = on_gpu(
+                faiss.IndexIVFScalarQuantizer(centres, dim, count, HALF, faiss.METRIC_INNER_PRODUCT, False)
+            )
+        else:
+            codes = dim // 2 if dim % 2 == 0 else dim
+            self.cells = faiss.IndexIVFPQFastScan(centres, dim, count, codes, BITS, faiss.METRIC_INNER_PRODUCT)
+            self.cells.pq.cp.min_points_per_centroid = 1
+            halves = faiss.IndexScalarQuantizer(dim, HALF, faiss.METRIC_INNER_PRODUCT)
+            self.index = faiss.IndexRefine(self.cells, halves)
+        self.index.train(known)
+        for part in blocks(self.mine, ROWS):
+            self.index.add(read(self.held, part.start, part.stop, metric, "features"))
 
     def search(self, queries: Float32[np.ndarray, "query dim"], k: int, effort: int) -> Int64[np.ndarray, "query rank"]:
         """The k best rows of each query, ties by index, -1 where the cells looked into hold fewer.
 
         All processes ask at once, each for its own queries, and look for those of all among the rows that they hold.
         """
-        self.index.nprobe = effort
+        self.cells.nprobe = effort
+        if self.index is not self.cells:
+            self.index.k_factor = min(max(FEWEST, effort), MOST)
         asked, own = Distributed(queries), processes.rank()
         for owner, part in enumerate(pairwise(asked.edges)):
-            found = self.index.search(asked[slice(*part)], k)
-            offered = [processes.gather_at(values, owner) for values in found]
+            found, rows = self.index.search(asked[slice(*part)], k)
+            rows[rows >= 0] += self.mine.start
+            offered = [processes.gather_at(values, owner) for values in (found, rows)]
             if owner == own:
                 scores, numbers = map(np.hstack, offered)
         return np.take_along_axis(numbers, np.lexsort((numbers, -scores), axis=1)[:, :k], 1)
@@ -171,7 +191,7 @@ class Hnsw:
     def __init__(self, rows: Rows, metric: Metric) -> None:
         n, dim = rows.shape
         self.held, self.metric, self.most = share_of(rows)[1], metric, n
-        self.index = faiss.IndexHNSWSQ(dim, faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT)
+        self.index = faiss.IndexHNSWSQ(dim, HALF, LINKS, faiss.METRIC_INNER_PRODUCT)
         self.index.hnsw.efConstruction = BUILT
         self.index.train(read(rows, 0, 1, metric, "features"))
         with one_thread():

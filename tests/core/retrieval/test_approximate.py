@@ -184,6 +184,33 @@ def test_ivf__equal_rows_are_found_by_index():
     assert (found == np.arange(600).reshape(60, 10)).all()
 
 
+@pytest.mark.parametrize("dim", [16, 7])
+def test_ivf__all_cells_and_enough_candidates_are_a_plain_search(dim):
+    x = draw(300, dim)
+    built = Ivf(x, "cosine")
+    found = built.others(slice(0, 300), 8, built.most)
+    unit = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float64)
+    exact = np.take_along_axis(unit @ unit.T, plain(x, 8), 1)
+    # Half precision may swap rows that are nearly as near as each other.
+    np.testing.assert_allclose(np.einsum("qd,qkd->qk", unit, unit[found]), exact, atol=1e-3)
+
+
+def test_ivf__finds_the_same_for_a_row_alone_and_among_others():
+    x = draw(3_000, 32)
+    built = Ivf(x, "cosine")
+    together = built.others(slice(0, 3_000), 5, 4)
+    for row in range(0, 3_000, 100):
+        np.testing.assert_array_equal(built.others(slice(row, row + 1), 5, 4), together[row : row + 1])
+
+
+def test_ivf__codes_only_choose_what_is_compared():
+    """Of equal codes, and there are but few of them in two dimensions, half precision tells the nearest."""
+    angles = np.random.default_rng(0).uniform(0, 0.05, 400)
+    x = np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
+    found = nearest_others(x, 5, "ivf", 0.95)
+    assert found.recall >= 0.95
+
+
 PROGRAM = """
 import sys
 from pathlib import Path
