@@ -34,13 +34,13 @@ from scipy.stats import spearmanr
 
 from benchmarks.gain import copy_repository, graph_folder
 from benchmarks.rows import MORE
-from polygrain.expansion import NEAREST, shares
 from stages import choice
 from stages.core.compute import device
 from stages.core.compute.vectors import unit_rows
 from stages.core.encoder.extract import embed
 from stages.core.encoder.model import Model, load
 from stages.core.grappa.report import chosen as chosen_page
+from stages.core.retrieval.expansion import NEAREST, shares
 from stages.core.retrieval.metrics import query_metrics
 from stages.core.retrieval.neighbours import nearest
 from stages.core.selection.candidates.decision import interval

@@ -94,8 +94,8 @@ def plot(rows: dict[int, dict[str, float]], path: str, dim: int) -> None:
     sizes = np.array(list(rows), float)
     for stage in rows[int(sizes[0])]:
         axes.loglog(sizes, [times[stage] for times in rows.values()], "o-", label=stage)
-    fastest = min(rows[int(sizes[-1])].values())
-    axes.loglog(sizes, fastest / 3 * (sizes / sizes[-1]) ** 2, "--", color="grey", label="slope of n²")
+    fastest = min(rows[int(sizes[0])].values())
+    axes.loglog(sizes, fastest / 3 * (sizes / sizes[0]) ** 2, "--", color="grey", label="slope of n²")
     axes.set(xlabel=f"vectors, {dim} dimensions", ylabel="seconds")
     axes.legend()
     figure.savefig(path, metadata={"Date": None})

@@ -45,6 +45,7 @@ fusion:                  # the same for pairs of views, here and below
 supervised_model: {{full: *learning, one: *learning}}
 distillation:            # photographs may be mirrored; a task whose left and right differ needs `mirrored: false`
   target: &careful {{mirrored: true}}
+  neighbours: 0          # the gentlest: no target is mixed with those of the images nearest to it
   augmentation: {{flip: 0.5}}
 {distillation}resolution:
   cost: {cost:g}             # the model may see up to 1.5 times the side, at so many times the cost; 1: as cheap

@@ -12,9 +12,9 @@ from PIL import Image
 
 from polygrain.digest import digest
 from polygrain.embedding import embed, schema
-from polygrain.expansion import NEAREST, expanded
 from stages.core.compute.blocks import blocks
 from stages.core.encoder.model import load
+from stages.core.retrieval.expansion import NEAREST, expanded
 from stages.core.retrieval.neighbours import nearest, without_self
 from stages.core.runner.progress import progress
 from stages.core.store.reading import reading
@@ -125,7 +125,7 @@ class Gallery:
 
 
 def augmented(plain: Gallery, exact: int = EXACT_ROWS) -> Gallery:
-    """The same images, each mixed with its nearest (polygrain/expansion.py); both galleries stay in memory."""
+    """The same images, each mixed with its nearest (retrieval/expansion.py); both galleries stay in memory."""
     mixed = []
     for part in progress(blocks(len(plain), ROWS_READ), "augment", unit="block"):
         own = np.arange(part.start, part.stop)

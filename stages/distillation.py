@@ -4,8 +4,9 @@ Reads   images, encoder, the folder of the model that is taught (the encoder, or
 Writes  weights.safetensors, config.json   the model: its adaptors, and half whitening as its last layer
         history.csv                        epoch, loss, criterion
 
-The target of an image is the model's own embedding at larger inputs, averaged with the mirror image's, half-whitened.
-The adaptors behind every block learn to reach it from the plain image, by the cosine; it takes no cluster and no label.
+The target of an image is the model's own embedding at larger inputs, averaged with the mirror image's, half-whitened,
+and mixed with the targets of the images nearest to it, as a search may mix a database with itself. The adaptors behind
+every block learn to reach it from the plain image, by the cosine; it takes no cluster and no label.
 A plain encoder gets one adaptor set; a fusion goes on with its own.
 
 Several processes share the work: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines. Each holds the targets
@@ -29,6 +30,7 @@ from stages.core.encoder.config import AdaptorConfig
 from stages.core.encoder.model import Model, load, save
 from stages.core.encoder.views import Augmentation, ShareOfDraws, augment
 from stages.core.retrieval import whitening
+from stages.core.retrieval.expansion import mixed
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.selection import criterion
@@ -42,6 +44,11 @@ from stages.core.training.loop import AdamSettings, Batch, Loader, Schedule, Wat
 
 class Params(AdamSettings):
     target: criterion.Reference = Field(description="the careful look that is learnt")
+    neighbours: int = Field(
+        ge=0,
+        le=1000,
+        description="images whose targets are mixed into that of the image that they are nearest to; 0: none",
+    )
     width: schema.Width = Field(description="hidden units of the bottlenecks that a plain encoder gets")
     precision: device.Precision
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
@@ -65,7 +72,8 @@ def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -
     count = len(params.target.scales)
     own = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)
     model.reduce(torch.from_numpy(own.T.copy()), torch.from_numpy(whitener.bias))
-    return torch.from_numpy(whitening.apply(whitener, looks.part))
+    targets = Distributed(whitening.apply(whitener, looks.part))
+    return torch.from_numpy(mixed(targets, params.neighbours))
 
 
 def train(

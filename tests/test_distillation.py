@@ -14,6 +14,7 @@ from tests.helpers.whitened import whitened
 def params(**changes):
     values = {
         "target": reference(mirrored=False),
+        "neighbours": 0,
         "width": 8,
         "epochs": 2,
         "batch": 16,
@@ -67,6 +68,18 @@ def test_aim__targets_are_the_half_whitened_look(world, scales, mirrored):
     expected = whitened(np.concatenate(looks, 1), 8)
     targets = distillation.aim(model, pixels, collection.train, settings).numpy()
     np.testing.assert_allclose(targets @ targets.T, expected @ expected.T, atol=1e-3)
+
+
+def test_aim__mixes_the_targets_of_neighbours_by_the_third_power_of_their_cosines(world):
+    collection, pixels = read(world)
+    plain, mixed = (
+        distillation.aim(load(world[2]), pixels, collection.train, params(neighbours=count)).numpy() for count in (0, 3)
+    )
+    for row, target in zip(plain, mixed, strict=True):
+        cosines = plain @ row
+        others = np.argsort(-cosines, kind="stable")[1:4]
+        expected = row + sum(max(cosines[other], 0) ** 3 * plain[other] for other in others)
+        np.testing.assert_allclose(target, expected / np.linalg.norm(expected), atol=1e-5)
 
 
 def test_aim__a_look_at_the_own_side_alone_is_reached_from_the_start(world):

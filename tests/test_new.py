@@ -120,7 +120,7 @@ def test_create__suits_photographs(root: Path, tmp_path: Path) -> None:
     assert values["encoder"] == before["encoder"] | own
     taught, choice = before["distillation"], before["choice"]
     careful = {"target": taught["target"] | {"mirrored": True}, "augmentation": taught["augmentation"] | {"flip": 0.5}}
-    assert values["distillation"] == taught | careful
+    assert values["distillation"] == taught | careful | {"neighbours": 0}
     # The views of the criterion are those of the adaptors, and the reference is what is distilled.
     seen = {"criterion": choice["criterion"] | {"trained": crop}, "reference": choice["reference"] | {"mirrored": True}}
     assert values["choice"] == choice | seen
