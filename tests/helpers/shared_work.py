@@ -45,6 +45,7 @@ CHOICE = choice.Params(
 )
 DISTILLATION = distillation.Params(
     target=reference(),
+    neighbours=2,
     width=6,
     precision="float32",
     augmentation=VIEWS,
