@@ -45,9 +45,7 @@ from stages.core.training.loop import AdamSettings, Batch, Loader, Schedule, Wat
 class Params(AdamSettings):
     target: criterion.Reference = Field(description="the careful look that is learnt")
     neighbours: int = Field(
-        ge=0,
-        le=1000,
-        description="images whose targets are mixed into that of the image that they are nearest to; 0: none",
+        ge=0, le=1000, description="nearest other images whose targets are mixed into an image's own; 0: none"
     )
     width: schema.Width = Field(description="hidden units of the bottlenecks that a plain encoder gets")
     precision: device.Precision
