@@ -21,6 +21,7 @@ def measure(hits: Bool[Tensor, "query rank"], relevant: Int64[Tensor, " query"])
     counted = hits & (places <= relevant[:, None])
     found = counted.cumsum(1, dtype=torch.float64)  # whole numbers, so nothing is rounded yet
     r_precision = found[:, -1] / relevant
-    map_at_r = found.div_(places).mul_(counted).sum(1) / relevant
+    # One after another: so the sum does not depend on how much deeper than R the ranking goes.
+    map_at_r = found.div_(places).mul_(counted).cumsum_(1)[:, -1] / relevant
     recall_at_1 = torch.where(relevant > 0, hits[:, 0].double(), torch.nan)
     return torch.stack([r_precision, map_at_r, recall_at_1])
