@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
 from stages.core.compute.blocks import blocks_within
@@ -61,7 +61,7 @@ def rank_rows(scores: Float32[np.ndarray, "query n"], k: int) -> Int64[np.ndarra
 
 
 def above(
-    scores: Float32[np.ndarray, "query n"], thresholds: Float32[np.ndarray, "query 1"]
+    scores: Float[np.ndarray, "query n"], thresholds: Float[np.ndarray, "query 1"]
 ) -> tuple[Int64[np.ndarray, " place"], Int64[np.ndarray, " query"]]:
     """The places, counted through all rows, of scores that reach their row's threshold; how many there are a row."""
     count, n = scores.shape
@@ -69,7 +69,7 @@ def above(
     return reached, np.diff(np.searchsorted(reached, np.arange(count + 1) * n))
 
 
-def certain(scores: Float32[np.ndarray, "query n"], k: int) -> Float32[np.ndarray, "query 1"]:
+def certain(scores: Float[np.ndarray, "query n"], k: int) -> Float[np.ndarray, "query 1"]:
     """A threshold that k scores of each row reach for sure: the k-th highest of the maxima of groups of columns."""
     count, n = scores.shape
     group = max(1, min(64, n // (2 * k)))

@@ -6,7 +6,7 @@ bounded. So every row that can be among the nearest comes on the list, and inner
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int16, Int64
+from jaxtyping import Float32, Float64, Int16, Int64
 from torch import Tensor
 
 from stages.core.compute.blocks import blocks_within
@@ -27,19 +27,14 @@ class Shortlist:
 
     def __init__(self, x: Float32[Tensor, "n d"]) -> None:
         n, d = x.shape
-        self.x = x
+        self.x, self.largest = x, 0.0
         self.halves = torch.zeros((-(-n // GROUP) * GROUP, d), dtype=torch.bfloat16)
-        self.error = torch.empty(n, dtype=torch.float64)
-        largest = 0.0
+        self.lost = torch.empty(n, dtype=torch.float64)
         for part in blocks_within(n, d, PAIRS):
             half = x[part].bfloat16()
             self.halves[part] = half
-            self.error[part] = (x[part].double() - half.double()).square_().sum(1).sqrt_()
-            largest = max(largest, x[part].double().square_().sum(1).max().sqrt().item())
-        # How far a row's products may be wrong. Rounded inputs, by Cauchy and Schwarz:
-        self.error = self.error * largest + largest * (1 + ROUNDING) * self.error.max()
-        # A float32 sum of d products, in any order and however it is rounded:
-        self.error += (d + 16) * 2.0**-23 * largest**2 * (1 + ROUNDING) ** 2
+            self.lost[part] = (x[part].double() - half.double()).square_().sum(1).sqrt_()
+            self.largest = max(self.largest, x[part].double().square_().sum(1).max().sqrt().item())
         self.buffer = torch.empty((0, len(self.halves)), dtype=torch.bfloat16)
 
     def nearest(self, rows: Int64[Tensor, " query"], k: int) -> Int64[Tensor, "query rank"] | None:
@@ -48,25 +43,56 @@ class Shortlist:
         None where the list would be too long to be quick: where many rows are nearly as near as the k-th, or where the
         k-th is not within a right angle. k may be up to a `GROUP`-th of n.
         """
-        if len(self.buffer) < len(rows):
-            self.buffer = torch.empty((len(rows), len(self.halves)), dtype=torch.bfloat16)
-        products = torch.mm(self.halves[rows], self.halves.T, out=self.buffer[: len(rows)])
-        bits, itself, error = products.view(torch.int16).numpy(), rows.numpy(), self.error[rows].numpy()
-        parts = list(blocks_within(*bits.shape, 2 * RANKED))
-        lists = list(threads().map(lambda part: shorten(bits[part], itself[part], error[part], k), parts))
-        if any(columns is None for columns in lists):
+        found = self.candidates(self, rows, rows.numpy(), k)
+        if found is None:
             return None
-        found = [np.stack([part.start + i, j]) for part, (i, j) in zip(parts, lists, strict=True)]
-        i, j = torch.from_numpy(np.concatenate(found, 1))
+        i, j = found
         scores = inner_products(self.x, rows[i], self.x, j).numpy()
         i = i.numpy()
         order = np.lexsort((-scores, i))
         first = np.searchsorted(i, np.arange(len(rows)))
         return j[torch.from_numpy(order[first[:, None] + np.arange(k)])]
 
+    def candidates(
+        self,
+        asked: "Shortlist",
+        rows: Int64[Tensor, " query"],
+        itself: Int64[np.ndarray, " query"],
+        k: int,
+        least: Float64[np.ndarray, " query"] | None = None,
+    ) -> Int64[Tensor, "pair row"] | None:
+        """All pairs of a query, by its place in `rows` of the `asked` ones, and a row that can be among its k nearest.
+
+        `itself` is the query's own row here, -1 where it is elsewhere. Where k others that reach `least` are known
+        already, rows below it are no candidates, and k may be 0: then nothing else rules them out. None as `nearest`.
+        """
+        if len(self.buffer) < len(rows):
+            self.buffer = torch.empty((len(rows), len(self.halves)), dtype=torch.bfloat16)
+        products = torch.mm(asked.halves[rows], self.halves.T, out=self.buffer[: len(rows)])
+        bits, error = products.view(torch.int16).numpy(), self.error(asked, rows)
+        least = np.full(len(rows), -np.inf) if least is None else least
+        parts = list(blocks_within(*bits.shape, 2 * RANKED))
+        lists = list(threads().map(lambda part: shorten(bits[part], itself[part], error[part], k, least[part]), parts))
+        if any(columns is None for columns in lists):
+            return None
+        found = [np.stack([part.start + i, j]) for part, (i, j) in zip(parts, lists, strict=True)]
+        return torch.from_numpy(np.concatenate(found, 1))
+
+    def error(self, asked: "Shortlist", rows: Int64[Tensor, " query"]) -> Float64[np.ndarray, " query"]:
+        """How far the products of each asked row may be wrong."""
+        # Rounded inputs, by Cauchy and Schwarz:
+        error = asked.lost[rows] * self.largest + asked.largest * (1 + ROUNDING) * self.lost.max()
+        # A float32 sum of d products, in any order and however it is rounded:
+        error += (self.x.shape[1] + 16) * 2.0**-23 * asked.largest * self.largest * (1 + ROUNDING) ** 2
+        return error.numpy()
+
 
 def shorten(
-    bits: Int16[np.ndarray, "query column"], itself: Int64[np.ndarray, " query"], error: np.ndarray, k: int
+    bits: Int16[np.ndarray, "query column"],
+    itself: Int64[np.ndarray, " query"],
+    error: Float64[np.ndarray, " query"],
+    k: int,
+    least: Float64[np.ndarray, " query"],
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Queries and columns of all products that can be among the k largest of their row, by row and column.
 
@@ -74,13 +100,17 @@ def shorten(
     numbers do, and those of negative ones come below them.
     """
     count, n = bits.shape
-    bits[np.arange(count), itself] = 0
-    maxima = bits.reshape(count, GROUP, n // GROUP).max(1)
-    maxima.partition(maxima.shape[1] - k, axis=1)
-    # At least k products are as large as the k-th of these maxima, so their true values are no lower than it less the
-    # error. A product that truly reaches that may seem lower by the error once more.
-    lowest = torch.from_numpy(maxima[:, -k].astype(np.int32) << 16).view(torch.float32).double().numpy()
-    lowest = lowest * (1 - ROUNDING) - 2 * error
+    own = np.flatnonzero(itself >= 0)
+    bits[own, itself[own]] = 0
+    if k:
+        maxima = bits.reshape(count, GROUP, n // GROUP).max(1)
+        maxima.partition(maxima.shape[1] - k, axis=1)
+        # At least k products are as large as the k-th of these maxima, so their true values are no lower than it less
+        # the error.
+        lowest = torch.from_numpy(maxima[:, -k].astype(np.int32) << 16).view(torch.float32).double().numpy()
+        least = np.maximum(least, lowest * (1 - ROUNDING) - error)
+    # A product that truly reaches that may seem lower by the error once more.
+    lowest = least - error
     if (lowest <= 0).any():
         return None
     # Cutting off the lower bits takes the bound down to a bfloat16. One step more makes up for its rounding to float32.
