@@ -9,7 +9,7 @@ Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1
         random.json                   the average fusion only: {draw from 1: metrics.json with random weights}
 
 Several processes share the images that are embedded, and the queries: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on
-several machines. Each holds the gallery, the embeddings of all test images.
+several machines. Each holds the embeddings of its images; those of the others pass by in blocks.
 """
 
 import json
@@ -65,12 +65,16 @@ def means(scores: QueryMetrics, mine: np.ndarray) -> dict[str, float | int]:
     return found | {"queries": int(counted.sum())}
 
 
-def evaluate(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> tuple[dict, pa.Table]:
-    """Metrics of each task, and one row per query; queries without a relevant item are NaN and not averaged."""
+def evaluate(embeddings: Distributed, rows: np.ndarray, collection: Collection) -> tuple[dict, pa.Table]:
+    """Metrics of each task, and one row per query; queries without a relevant item are NaN and not averaged.
+
+    `rows` are those of the embeddings in the collection, where the images of a task follow each other.
+    """
     metrics, tables = {}, [QUERIES.empty_table()]
     for task in dict.fromkeys(collection.tasks[rows]):
         mine = np.flatnonzero(collection.tasks[rows] == task)
-        scores = shared_query_metrics(embeddings[mine], collection.labels[rows[mine]], min(NEAREST, len(mine) - 1))
+        gallery = embeddings.between(slice(mine[0], mine[-1] + 1))
+        scores = shared_query_metrics(gallery, collection.labels[rows[mine]], min(NEAREST, len(mine) - 1))
         if found := means(scores, np.ones(len(mine), dtype=bool)):
             metrics[task] = found
         tables.append(query_table(task, collection.rows[rows[mine]], scores))
@@ -87,7 +91,7 @@ def query_table(task: str, own: np.ndarray, scores: QueryMetrics) -> pa.Table:
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=QUERIES)
 
 
-def evaluate_together(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> dict:
+def evaluate_together(embeddings: Distributed, rows: np.ndarray, collection: Collection) -> dict:
     """Metrics of each task's queries in one gallery with the images of all tasks; {} where there is one task.
 
     Classes of two tasks are never the same, so no query scores higher here than within its task.
@@ -136,7 +140,7 @@ def measure_random(
         random_weights.weigh_at_random(model, torch.Generator().manual_seed(draw))
         random_weights.skip(model, before, params.batch)
         embeddings = embed_shares(model, pixels, rows, params.batch, params.precision, f"random weights {draw}")
-        found[str(draw)], _ = evaluate(embeddings[:], rows, collection)
+        found[str(draw)], _ = evaluate(embeddings, rows, collection)
     return found
 
 
@@ -160,11 +164,11 @@ def main(images: Path, folder: Path, output: Path, *, model: str, params: Params
     queries = QUERIES.empty_table()
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if len(test):
-        known, asked = both.between(slice(0, len(train))), both[len(train) :]
+        known, asked = both.between(slice(0, len(train))), both.between(slice(len(train), len(rows)))
         found["metrics"], queries = evaluate(asked, test, collection)
         found["shared"] = evaluate_together(asked, test, collection)
         whitener = whitening.fit(known, min(params.whitened_dim, largest(known)))
-        asked = whitening.apply(whitener, asked)
+        asked = whitening.apply_shared(whitener, asked)
         found["whitened"], _ = evaluate(asked, test, collection)
         found["shared_whitened"] = evaluate_together(asked, test, collection)
     if is_fused and model == "average" and params.random_draws:

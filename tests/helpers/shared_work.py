@@ -12,6 +12,7 @@ from stages.core.clustering import sampled
 from stages.core.compute import processes
 from stages.core.encoder.config import Attention
 from stages.core.encoder.views import Augmentation
+from stages.core.retrieval import metrics, streamed, whitening
 from stages.core.store import arrays
 from stages.core.store.collection import open_pixels, read_tables
 from tests.helpers.settings import classifier, criterion, pairs, reference
@@ -120,6 +121,10 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     for name, folder in (("pixels", images), ("encoder", encoder), ("average", output / "drawn")):
         target = output / "evaluation" / name
         run(evaluation, images, folder, target, model=name, params=EVALUATION, lists=lists())
+    # A gallery that no process holds.
+    metrics.WHOLE, streamed.CELLS, streamed.ROUNDED, whitening.CELLS = 0, 500, 500, 500
+    target = output / "evaluation/streamed"
+    run(evaluation, images, encoder, target, model="encoder", params=EVALUATION, lists=lists())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Retrieval metrics: every image queries all others by cosine similarity, ties broken by index."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,9 @@ from torch import Tensor
 
 from stages.core.compute import processes
 from stages.core.compute.blocks import blocks, blocks_within
+from stages.core.compute.distributed import Distributed
 from stages.core.compute.vectors import CELLS, as_vectors
+from stages.core.retrieval import streamed
 from stages.core.retrieval.formulas import NAMES, measure
 from stages.core.retrieval.index import Index
 from stages.core.retrieval.large_classes import large_classes, measure_large
@@ -19,6 +21,11 @@ from stages.core.retrieval.ranking import rank
 UNLABELLED = -1
 # The order in which `score` reports.
 REPORTED = ("map_at_r", "r_precision", "recall_at_1")
+# The most numbers of a gallery that each of several processes holds alone: 256 MiB. Rankings are quicker there.
+WHOLE = 2**26
+
+# Some queries, and the images nearest to each of them, nearest first.
+Ranked = tuple[Int64[np.ndarray, " query"], Int64[Tensor, "query rank"]]
 
 
 @dataclass(frozen=True)
@@ -54,23 +61,40 @@ def query_metrics(
     ValueError for NaN, for lengths that differ, and for more nearest images than there are others.
     """
     with processes.alone():
-        return shared_query_metrics(embeddings, labels, nearest)
+        return whole_gallery(embeddings, labels, nearest)
 
 
 def shared_query_metrics(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5
+    embeddings: Distributed, labels: np.ndarray | Tensor | Sequence, nearest: int = 5
 ) -> QueryMetrics:
-    """`query_metrics` where several processes share the queries: all give all images, and get all numbers.
+    """`query_metrics` where several processes share images and queries: all know all labels, and get all numbers.
 
-    Where R is large, which of two images is nearer may differ by the number of processes, if their cosines are equal
-    but for rounding.
+    Up to `WHOLE` each holds all images for the while. There, where R is large, which of two images is nearer may differ
+    by the number of processes, if their cosines are equal but for rounding. Beyond, each holds its share and a block.
     """
+    n, d = embeddings.shape
+    if n * d <= WHOLE:
+        return whole_gallery(embeddings[:], labels, nearest)
+    classes, relevant = count_relevant(labels, n)
+    check_nearest(nearest, n)
+    found = streamed.rankings(streamed.dealt_out(embeddings), np.maximum(relevant, nearest))
+    return measured(found, classes, relevant, nearest, np.full((3, n), np.nan))
+
+
+def check_nearest(nearest: int, n: int) -> None:
+    if not 0 <= nearest < n:
+        raise ValueError(f"{nearest} nearest images of {n - 1} others; allowed is 0 to {n - 1}: ask for fewer")
+
+
+def whole_gallery(
+    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int
+) -> QueryMetrics:
+    """The metrics where each process holds all images, and asks for some of them."""
     x = torch.nn.functional.normalize(as_vectors(embeddings, "embeddings"), dim=1)
     n = len(x)
     classes, relevant = count_relevant(labels, n)
-    if not 0 <= nearest < n:
-        raise ValueError(f"{nearest} nearest images of {n - 1} others; allowed is 0 to {n - 1}: ask for fewer")
-    scores, found = np.full((3, n), np.nan), np.zeros((n, nearest), np.int64)
+    check_nearest(nearest, n)
+    scores = np.full((3, n), np.nan)
     # How deep each query is ranked. Queries of large classes need no ranking but for their nearest.
     wanted = relevant.copy()
     gallery = Index(x)
@@ -82,23 +106,39 @@ def shared_query_metrics(
             queries, values = np.concatenate(mine)[certain], values[:, certain]
         queries = processes.gather_array(queries)
         scores[:, queries], wanted[queries] = processes.gather_array(values.T).T, 0
-    class_of = torch.from_numpy(classes).to(x.device)
-    # Queries of similar R go together, so that few of them are ranked deeper than they need.
-    order = np.argsort(wanted, kind="stable")
+    return measured(rankings(gallery, np.maximum(wanted, nearest)), classes, wanted, nearest, scores)
+
+
+def rankings(gallery: Index, depths: Int64[np.ndarray, " query"]) -> Iterator[Ranked]:
+    """The images that this process asks for, and their nearest others, as deep as each `depths` says, at least."""
+    # Queries of similar depth go together, so that few of them are ranked deeper than they need.
+    order = np.argsort(depths, kind="stable")
     # Dealt out in turn, for the later blocks are ranked deeper.
-    parts = [order[part] for part in blocks(n, gallery.step)][processes.rank() :: processes.count()]
-    for queries in parts:
-        depth = max(int(wanted[queries].max()), nearest)
-        if depth == 0:
-            continue
-        rows = torch.from_numpy(queries).to(x.device)
-        ranked = gallery.ranked(rows, depth)
+    for part in blocks(len(order), gallery.step)[processes.rank() :: processes.count()]:
+        queries = order[part]
+        if depth := int(depths[queries].max()):
+            yield queries, gallery.ranked(torch.from_numpy(queries).to(gallery.x.device), depth)
+
+
+def measured(
+    rankings: Iterator[Ranked],
+    classes: Int64[np.ndarray, " n"],
+    relevant: Int64[np.ndarray, " n"],
+    nearest: int,
+    scores: Float64[np.ndarray, "metric n"],
+) -> QueryMetrics:
+    """The metrics of the queries that all processes rank, put into `scores` where `relevant` is not 0."""
+    found, mine, class_of = np.zeros((len(classes), nearest), np.int64), [np.empty(0, np.int64)], None
+    for queries, ranked in rankings:
+        mine.append(queries)
         found[queries] = ranked[:, :nearest].cpu().numpy()
-        measured = wanted[queries] > 0
-        ranked, rows, queries = ranked[measured], rows[measured], queries[measured]
+        class_of = torch.from_numpy(classes).to(ranked.device) if class_of is None else class_of
+        is_measured = relevant[queries] > 0
+        ranked, queries = ranked[is_measured], queries[is_measured]
+        rows = torch.from_numpy(queries).to(ranked.device)
         hits = class_of[ranked] == class_of[rows][:, None]
-        scores[:, queries] = measure(hits, torch.from_numpy(wanted[queries]).to(x.device)).cpu().numpy()
-    mine = np.concatenate([np.empty(0, np.int64), *parts])
+        scores[:, queries] = measure(hits, torch.from_numpy(relevant[queries]).to(ranked.device)).cpu().numpy()
+    mine = np.concatenate(mine)
     queries = processes.gather_array(mine)
     scores[:, queries] = processes.gather_array(scores[:, mine].T).T
     found[queries] = processes.gather_array(found[mine])

@@ -12,8 +12,9 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from stages.core.compute import principal
-from stages.core.compute.blocks import Rows, blocks
-from stages.core.compute.vectors import as_vectors, unit_rows
+from stages.core.compute.blocks import Rows, blocks, blocks_within
+from stages.core.compute.distributed import Distributed
+from stages.core.compute.vectors import CELLS, as_vectors, unit_rows
 
 log = logging.getLogger(__name__)
 
@@ -79,3 +80,18 @@ def apply(whitening: Whitening, features: np.ndarray | Tensor) -> Float32[np.nda
     for part in blocks(len(x), ROWS):
         found[part] = (x[part] - whitening.mean).astype(float) @ whitening.projection.astype(float)
     return unit_rows(found)
+
+
+def apply_shared(whitening: Whitening, features: Distributed) -> Distributed:
+    """`apply` to rows that several processes share; each has the whitened ones where it has the features.
+
+    How a product is rounded depends on how many rows are beside it, so all process the same blocks: rows that lie with
+    another process beside one's own pass by.
+    """
+    kept = [np.empty((0, whitening.projection.shape[1]), np.float32)]
+    for part in blocks_within(*features.shape, CELLS):
+        passing = features[part]
+        first, last = np.clip([features.own.start, features.own.stop], part.start, part.stop) - part.start
+        if first < last:
+            kept.append(apply(whitening, passing)[first:last])
+    return Distributed(np.concatenate(kept), np.diff(features.edges).tolist())

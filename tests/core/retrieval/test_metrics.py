@@ -221,6 +221,7 @@ from dataclasses import asdict
 from pathlib import Path
 import numpy as np
 from stages.core.compute import processes
+from stages.core.compute.distributed import Distributed
 from stages.core.retrieval import index
 from stages.core.retrieval.metrics import query_metrics, shared_query_metrics
 
@@ -230,7 +231,8 @@ labels = np.concatenate([rng.integers(0, 30, 120), np.repeat([30, 31, 32], 90), 
 rng.shuffle(labels)
 x = (rng.normal(size=(400, 12)) + 0.2 * labels[:, None] % 3).astype(np.float32)
 for name, rows, nearest in (("many", np.arange(400), 5), ("none", np.arange(400), 0), ("one", np.arange(1), 0)):
-    found = asdict(shared_query_metrics(x[rows], labels[rows], nearest))
+    part = x[rows][processes.share(len(rows))]
+    found = asdict(shared_query_metrics(Distributed(part), labels[rows], nearest))
     alone = asdict(query_metrics(x[rows], labels[rows], nearest))
     assert all(found[key].tobytes() == alone[key].tobytes() for key in alone), name
 if processes.rank():
