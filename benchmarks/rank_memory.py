@@ -1,9 +1,9 @@
 """The most memory that a process takes which holds its share of the rows: seeds, then one of Lloyd's iterations.
 
-torchrun --standalone --nproc-per-node 4 -m benchmarks.rank_memory [--full] [--cells]
+torchrun --standalone --nproc-per-node 4 -m benchmarks.rank_memory [--full] [--cells | --gallery]
 
 With --full two million rows. With --cells many clusters of a sample: inside coarse cells, each process with the
-centroids of its own, and then one pass over all rows.
+centroids of its own, and then one pass over all rows. With --gallery the metrics of retrieval, of fewer rows.
 """
 
 import sys
@@ -19,12 +19,16 @@ from stages.core.clustering.lloyd import lloyd
 from stages.core.clustering.screen import Screen
 from stages.core.clustering.seeding import all_records, nearest_seeds, seed_order
 from stages.core.compute import processes
+from stages.core.compute.distributed import Distributed
+from stages.core.retrieval import metrics
 from stages.core.retrieval.approximate import Centres
 
 N, D, K = (2_000_000, 384, 16_384) if FULL else (60_000, 384, 512)
 CENTRES, ROWS = 4_096, 16_384
 # With --cells: clusters, and the rows that they are sought among.
 MANY, SAMPLE = (131_072, 600_000) if FULL else (512, 20_000)
+# With --gallery: rows, of which this many are of one class.
+GALLERY, CLASS = (200_000 if FULL else 30_000), 30
 
 
 def drawn(rows: slice) -> np.ndarray:
@@ -79,6 +83,23 @@ def in_cells() -> None:
     told(peak, allowed(*share, before + 2**29))
 
 
+def in_blocks() -> None:
+    x, labels = Distributed(drawn(processes.share(GALLERY))), np.arange(GALLERY) // CLASS
+    metrics.WHOLE = 0
+    processes.wait()
+    forget_peak()
+    before, start = resident("VmRSS") - x.part.nbytes, time.monotonic()
+    scores = metrics.shared_query_metrics(x, labels)
+    peak, taken = resident("VmHWM"), time.monotonic() - start
+    if processes.rank() == 0:
+        print(f"n={GALLERY:,}, d={D}, classes of {CLASS}, {processes.count()} processes: {taken:.0f} s")
+        print(f"R-Precision {scores.r_precision.mean():.4f}")
+    # The share as it came and with unit length; blocks and their products; 16 bytes for each neighbour of a query, and
+    # of all rows what is found.
+    share = -(-GALLERY // processes.count())
+    told(peak, allowed(2 * share, 0, before + 2**28 + 3 * 16 * CLASS * share + 256 * GALLERY))
+
+
 def main() -> None:
     x = drawn(processes.share(N))
     processes.wait()
@@ -98,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    (in_cells if "--cells" in sys.argv else main)()
+    (in_cells if "--cells" in sys.argv else in_blocks if "--gallery" in sys.argv else main)()
