@@ -34,6 +34,8 @@ override UV_VERSION := 0.13.8
 override VENV := $(CURDIR)/.venv
 override READY := .venv/ready
 override STAGES := $(TARGETS) $(if $(PROFILE),--profile $(PROFILE))
+# A process for each core; the tests of one file stay in one.
+override TESTED = python -m pytest -q --numprocesses auto --maxprocesses 8 --dist loadfile
 # In the place of the recipe's shell, and told who make is: what runs ends with a make that is killed.
 override ALONE = exec env POLYGRAIN_STARTER=$$PPID
 
@@ -87,10 +89,10 @@ worker: $(READY)
 	$(ALONE) python -m polygrain worker $(if $(REMOTE),--remote="$$REMOTE")
 
 test: $(READY)
-	python -m pytest -q -m 'not slow'
+	$(TESTED) -m 'not slow'
 
 test-slow: $(READY)
-	python -m pytest -q -m slow
+	$(TESTED) -m slow
 
 lint: $(READY)
 	ruff check .

@@ -134,7 +134,7 @@ class Bench:
 
 
 def form_of(one: chosen_page.CandidateRow) -> Form:
-    return Form(one.model, one.strength, one.scale, one.is_mirrored, one.layer, one.dim, one.cost)
+    return Form(one.model, one.strength, one.scale, one.is_mirrored, one.layer, one.dim, one.cost, one.blocks)
 
 
 def embeddings_of(bench: Bench, wanted: list[Form]) -> Iterator[tuple[Form, np.ndarray]]:

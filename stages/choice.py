@@ -27,7 +27,7 @@ from torch import nn
 
 from stages.core.compute import device, processes
 from stages.core.encoder.extract import embed_shares
-from stages.core.encoder.model import Model, load, save
+from stages.core.encoder.model import Model, load, most_blocks, save
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
 from stages.core.selection import criterion
@@ -51,6 +51,11 @@ class Params(schema.Section):
     finalists: schema.Count = Field(description="models, the best by the criterion, that are looked at further")
     layers: list[Literal["half", "full"]] = Field(max_length=2, description="whitenings tried behind each model")
     dims: list[schema.Width] = Field(max_length=20, description="to which they reduce")
+    blocks: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
+        min_length=1,
+        max_length=20,
+        description="outputs that are whitened side by side: the last block's, and those of blocks before it",
+    )
     mirrored: bool = Field(
         description="try the mean with the mirror image's embedding, where resolution.cost allows it"
     )
@@ -84,8 +89,10 @@ class Trial:
 
 def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, params: Params) -> None:
     """Adds a model in one strength and input, with all that may lie behind it, to the trial."""
-    seen = criterion.see(shape(model, form).to(device.best()), pixels, trial.sample, params.criterion)
-    for candidate, embeddings in behind(form, model.reduction, seen, params.dims, params.layers):
+    wide = shape(model, replace(form, blocks=min(max(params.blocks), most_blocks(model))))
+    seen = criterion.see(wide.to(device.best()), pixels, trial.sample, params.criterion)
+    forms = behind(form, model.reduction, seen, wide.widths, params.dims, params.layers, params.blocks)
+    for candidate, embeddings in forms:
         found = criterion.neighbours(embeddings.plain, trial.sample, params.criterion.neighbours)
         judged = Judged(*criterion.score(embeddings, found, trial.reference, trial.sample))
         trial.forms[candidate.name], trial.measured[candidate.name] = candidate, judged
@@ -188,11 +195,23 @@ def reasons(trial: Trial, decision: Decision, errors: float) -> list[str]:
 def write_candidates(trial: Trial, decision: Decision, file: Path) -> None:
     """One line per candidate, the best first."""
     parts = trial.sample.parts()
-    header = ["name", "model", "strength", "scale", "mirrored", "layer", "dim", "cost", "criterion", "agreement"]
+    header = [
+        "name",
+        "model",
+        "strength",
+        "scale",
+        "mirrored",
+        "blocks",
+        "layer",
+        "dim",
+        "cost",
+        "criterion",
+        "agreement",
+    ]
     rows = [[*header, "falls", "chosen", *parts]]
     for name in sorted(trial.forms, key=trial.value, reverse=True):
         form, measured = trial.forms[name], trial.measured[name]
-        row = [name, form.model, form.strength, form.scale, int(form.mirrored), form.layer, form.dim or ""]
+        row = [name, form.model, form.strength, form.scale, int(form.mirrored), form.blocks, form.layer, form.dim or ""]
         agreement = criterion.mean_over_tasks(measured.agreement, trial.sample)
         row += [f"{value:.6g}" for value in (form.cost, trial.value(name), agreement)]
         row += [" ".join(decision.falls[name]), int(name == decision.chosen)]

@@ -30,10 +30,10 @@ class Params(schema.Section):
 def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params) -> str:
     model = load(encoder).to(device.best())
     pixels = arrays.open(images / "pixels.zarr")
-    if not params.unit_length and (model.config.reduced or model.config.mirrored):
+    if not params.unit_length and (model.config.reduced or model.config.mirrored or model.config.blocks > 1):
         raise ValueError(
-            f"features.unit_length is false, but {encoder} is no plain encoder: behind its class token is a reduction "
-            "or a mean of two views, which have no length of their own: set it to true, or give another encoder"
+            f"features.unit_length is false, but {encoder} is no plain encoder: its embedding is a reduction, a mean "
+            "of two views, or of several blocks, and has no length of its own: set it to true, or give another encoder"
         )
 
     raw = None if params.unit_length else model.features

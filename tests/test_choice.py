@@ -27,6 +27,7 @@ def params(**changes):
         "finalists": 1,
         "layers": ["half"],
         "dims": [8, 99],
+        "blocks": [1, 2],
         "mirrored": True,
         "errors": 1.0,
         "guard": 1.0,
@@ -87,7 +88,7 @@ def test_main__lists_all_candidates_the_best_first(chosen):
         ("1.5", "0"),
         ("1.5", "1"),
     }
-    assert {row["dim"] for row in rows if row["layer"] == "half"} == {"8", "24"}
+    assert {row["dim"] for row in rows if row["layer"] == "half"} == {"8", "24", "47"}
     assert {row["model"] for row in rows if row["layer"] == "own"} == {"distilled_encoder"}
 
 
@@ -179,11 +180,20 @@ def test_main__at_the_encoders_own_side_it_is_measured_once(chosen, models, tmp_
 
 
 def test_agreed__forms_travel_whole():
-    forms = [choice.Form("k4", 0.7, 1.5, True, "half", 8, 4.5), choice.ENCODER]
+    forms = [choice.Form("k4", 0.7, 1.5, True, "half", 8, 4.5, 2), choice.ENCODER]
     assert choice.agreed(forms) == forms
 
 
-@pytest.mark.parametrize("form", [{}, {"layer": "half", "dim": 8}, {"layer": "full", "dim": 99}, {"layer": "own"}])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"layer": "half", "dim": 8},
+        {"layer": "full", "dim": 99},
+        {"layer": "own"},
+        {"layer": "half", "dim": 32, "blocks": 2},
+    ],
+)
 def test_build__scales_the_adaptors_and_fits_the_whitening_to_all_training_images(chosen, models, form):
     name = "distillation/encoder" if form.get("layer") == "own" else "fusion/neighbour"
     collection, pixels = read_tables(chosen[0], list(TASKS)), open_pixels(chosen[0], list(TASKS))
@@ -196,13 +206,14 @@ def test_build__scales_the_adaptors_and_fits_the_whitening_to_all_training_image
         layer.up_bias.mul_(0.5)
         if by_hand.config.adaptors.fusion == "attention":
             layer.key.weight.mul_(2)
-    by_hand.reduction, by_hand.config = torch.nn.Identity(), by_hand.config.model_copy(update={"reduced": None})
+    bare = {"reduced": None, "blocks": wanted.blocks}
+    by_hand.reduction, by_hand.config = torch.nn.Identity(), by_hand.config.model_copy(update=bare)
     images = torch.from_numpy(pixels[collection.train]).permute(0, 3, 1, 2)
     expected = by_hand.seen(48, True)(images)
     if form.get("layer") == "own":
         expected = torch.nn.functional.normalize(own(expected), dim=1)
     elif form:
-        fitted = whitening.apply(whitening.fit(expected, min(form["dim"], 24), form["layer"]), expected)
+        fitted = whitening.apply(whitening.fit(expected, min(form["dim"], 24 * wanted.blocks), form["layer"]), expected)
         expected = torch.from_numpy(fitted)
     torch.testing.assert_close(found(images), expected, atol=1e-3, rtol=1e-3)
 

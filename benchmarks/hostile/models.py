@@ -224,7 +224,7 @@ def attacks() -> Iterator[tuple[str, Change]]:
     for name in ("img_size", "patch_size", "depth", "embed_dim", "num_heads"):
         for value in wild:
             yield f"argument {name} = {str(value)[:20]}", put(value, "kwargs", name)
-    for name in ("size", "resize", "scaled", "reduced"):
+    for name in ("size", "resize", "scaled", "blocks", "reduced"):
         for value in wild:
             if value is not None or name in ("size", "resize"):
                 yield f"{name} = {str(value)[:20]}", put(value, name)

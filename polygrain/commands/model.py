@@ -24,7 +24,8 @@ def model(folder: Annotated[Path, Folder] = Path(MODEL)) -> None:
         + (f", scaled to {config.side}" if config.scaled else "")
         + (", averaged with its mirror image" if config.mirrored else ""),
         "adaptors": ", ".join(config.adaptors.names) if config.adaptors else "none",
-        "embedding": f"{found.dim} numbers of unit length",
+        "embedding": f"{found.dim} numbers of unit length"
+        + (f", of the last {config.blocks} blocks" if config.blocks > 1 else ""),
         "digest": digest(folder),
     }
     typer.echo("\n".join(f"{name + ':':<11}{text}" for name, text in lines.items()))

@@ -65,7 +65,7 @@ def text(model: Model, known: Known, differences: dict[str, float], uint8: bool)
     return Template(CARD.read_text(encoding="utf-8")).substitute(
         name=plain(said.name) if said else f"A model of {plain(config.architecture)}",
         dim=model.dim,
-        architecture=network(model),
+        architecture=network(model) + (f"; the last {config.blocks} blocks side by side" if config.blocks > 1 else ""),
         input=f"{config.size} x {config.size} px, RGB, {kind(uint8)}; normalised inside"
         + (f", scaled to {config.side} px inside" if config.scaled else ""),
         adaptors=", ".join(config.adaptors.names) + f" ({config.adaptors.fusion})" if config.adaptors else "none",

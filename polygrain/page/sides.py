@@ -45,7 +45,7 @@ def encoder_of(model: Model) -> Model | None:
         return None
     encoder = model.plain()
     # What lies behind the adapted embeddings was made for them.
-    encoder.reduction, encoder.config = nn.Identity(), encoder.config.model_copy(update={"reduced": None})
+    encoder.reduction, encoder.config = nn.Identity(), encoder.config.model_copy(update={"reduced": None, "blocks": 1})
     return encoder
 
 

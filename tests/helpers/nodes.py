@@ -37,7 +37,7 @@ class Node:
             "GLOO_SOCKET_IFNAME": self.device,
             "TORCH_CPP_LOG_LEVEL": "FATAL",
             "POLYGRAIN_PATIENCE": str(patience),
-            "POLYGRAIN_TORCHRUN": f"{options} --master-port 29517",
+            "POLYGRAIN_TORCHRUN": f"{options} --master-port {20_000 + os.getpid() % 10_000}",
         }
         command = [*self.prefix, sys.executable, "-m", "stages.core.runner.several", *program]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

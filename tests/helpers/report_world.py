@@ -91,20 +91,32 @@ def queries_of(task: str, seed: int) -> list[dict]:
 
 # Forms of criterion.csv: what follows the name, then the criterion of any task, and of the second one where it differs.
 CANDIDATES = [
-    ("k4 x 0.75, half-whitened to 8", "k4,0.75,1.0,0,half,8,1", 0.7, 0.8),
-    ("k4 x 0.5", "k4,0.5,1.0,0,none,,1", 0.9, 0.5),
-    ("k2 x 0.75", "k2,0.75,1.0,0,none,,1", 0.6, 0.6),
-    ("k4 x 0.75", "k4,0.75,1.0,0,none,,1", 0.5, 0.5),
-    ("distilled_encoder x 0.75", "distilled_encoder,0.75,1.0,0,none,,1", 0.4, 0.4),
-    ("encoder", "encoder,1.0,1.0,0,none,,1", 0.4, 0.3),
-    ("encoder, at 2 times the side, with its mirror image", "encoder,1.0,2.0,1,none,,8", 0.3, 0.3),
+    ("k4 x 0.75, half-whitened to 8", "k4,0.75,1.0,0,1,half,8,1", 0.7, 0.8),
+    ("k4 x 0.5", "k4,0.5,1.0,0,1,none,,1", 0.9, 0.5),
+    ("k2 x 0.75", "k2,0.75,1.0,0,1,none,,1", 0.6, 0.6),
+    ("k4 x 0.75", "k4,0.75,1.0,0,1,none,,1", 0.5, 0.5),
+    ("distilled_encoder x 0.75", "distilled_encoder,0.75,1.0,0,1,none,,1", 0.4, 0.4),
+    ("encoder", "encoder,1.0,1.0,0,1,none,,1", 0.4, 0.3),
+    ("encoder, at 2 times the side, with its mirror image", "encoder,1.0,2.0,1,1,none,,8", 0.3, 0.3),
 ]
 
 
 def write_choice(folder: Path, tasks: list[str], chosen: str = CANDIDATES[0][0], **said: object) -> None:
     """A choice on these tasks: the chosen finds others than the encoder for every image but the first of each task."""
     folder.mkdir(parents=True, exist_ok=True)
-    header = ["name", "model", "strength", "scale", "mirrored", "layer", "dim", "cost", "criterion", "agreement"]
+    header = [
+        "name",
+        "model",
+        "strength",
+        "scale",
+        "mirrored",
+        "blocks",
+        "layer",
+        "dim",
+        "cost",
+        "criterion",
+        "agreement",
+    ]
     with (folder / "criterion.csv").open("w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow([*header, "falls", "chosen", *tasks])

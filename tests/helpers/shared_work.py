@@ -40,6 +40,7 @@ CHOICE = choice.Params(
     finalists=1,
     layers=["half"],
     dims=[8],
+    blocks=[1, 2],
     mirrored=False,
     errors=1.0,
     guard=1.0,

@@ -57,6 +57,13 @@ class Config(BaseModel):
     )
     interpolation: Interpolation = Field("bicubic", description="of that scaling, with antialiasing")
     mirrored: bool = Field(False, description="the embedding is the mean of the input's and of its mirror image's")
+    blocks: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        strict=True,
+        description="how many outputs, the last one's and those of blocks before it, are the embedding, side by side",
+    )
     mean: tuple[Mean, Mean, Mean] = Field(description="of the input's channels, in 0..1")
     std: tuple[Deviation, Deviation, Deviation] = Field(description="of the input's channels, in 0..1")
     adaptors: AdaptorConfig | None = Field(None, description="null for the plain encoder")

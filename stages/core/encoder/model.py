@@ -16,7 +16,14 @@ from torch import Tensor, nn
 from stages.core.compute.device import uncast
 from stages.core.encoder.adaptors import AdaptedBlock, Adaptors, in_float32
 from stages.core.encoder.config import AdaptorConfig, Config, read_config
-from stages.core.encoder.networks import block_dims, build_backbone, residual_blocks
+from stages.core.encoder.networks import (
+    block_dims,
+    build_backbone,
+    lower_blocks,
+    outputs_of,
+    pooled,
+    residual_blocks,
+)
 from stages.core.encoder.weights import load_module
 from stages.core.store.square import square
 from stages.core.store.tensors import write_weights
@@ -33,14 +40,20 @@ class Model(nn.Module):
         self.backbone = build_backbone(config.architecture, config.kwargs | other)
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
-        self.reduction = nn.Linear(self.backbone.num_features, config.reduced) if config.reduced else nn.Identity()
+        # Where the embedding's parts stand in the network, and their lengths; the first is what the last block gave.
+        lower = lower_blocks(self.backbone, config.side) if config.blocks > 1 else []
+        if config.blocks > 1 + len(lower):
+            raise ValueError(f"blocks is {config.blocks}; {config.architecture} has {1 + len(lower)} that can be taken")
+        self.lower = lower[: config.blocks - 1]
+        self.widths = [self.backbone.num_features, *(width for _, width in self.lower)]
+        self.reduction = nn.Linear(sum(self.widths), config.reduced) if config.reduced else nn.Identity()
         if config.adaptors is not None:
             self.insert(self.new_adaptors(config.adaptors), config.adaptors)
         self.requires_grad_(False).eval()
 
     @property
     def dim(self) -> int:
-        return self.config.reduced or self.backbone.num_features
+        return self.config.reduced or sum(self.widths)
 
     @property
     def takes_other_sides(self) -> bool:
@@ -128,11 +141,20 @@ class Model(nn.Module):
             return tokens[:, 0]
         return self.backbone.forward_head(tokens, pre_logits=True)
 
+    def parts(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
+        """What the last block gave and what those before it did, the last first, each of unit length, side by side."""
+        places = residual_blocks(self.backbone)
+        blocks = [parent._modules[key] for parent, key in (places[place] for place, _ in self.lower)]
+        with outputs_of(blocks) as outputs:
+            last = self.features(images)
+        vectors = [last, *(pooled(self.backbone, outputs[block]) for block in blocks)]
+        return torch.cat([nn.functional.normalize(vector.float(), dim=1) for vector in vectors], 1)
+
     def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """Embeddings of unit length, float32; their inner product is the cosine similarity."""
-        embeddings = nn.functional.normalize(self.features(images).float(), dim=1)
+        embeddings = nn.functional.normalize(self.parts(images), dim=1)
         if self.config.mirrored:
-            mirrored = nn.functional.normalize(self.features(images.flip(3)).float(), dim=1)
+            mirrored = nn.functional.normalize(self.parts(images.flip(3)), dim=1)
             embeddings = nn.functional.normalize(embeddings + mirrored, dim=1)
         if not self.config.reduced:
             return embeddings
@@ -167,11 +189,17 @@ class Model(nn.Module):
         return pixels[start:stop, start:stop].permute(2, 0, 1)
 
 
+def most_blocks(model: Model) -> int:
+    """How many outputs an embedding of this network can be made of: `blocks` of a config is at most this."""
+    return 1 + len(lower_blocks(model.backbone, model.config.side))
+
+
 def save(model: nn.Module, folder: Path) -> None:
     """Writes `weights.safetensors` and `config.json` of a model, or of another module whose `config` is a `Config`."""
     write_weights(model, folder / "weights.safetensors")
-    # A key that came later: where it says what was always done, it is left out, and old models keep their bytes.
-    unsaid = {"interpolation"} if model.config.interpolation == "bicubic" else None
+    # Keys that came later: where they say what was always done, they are left out, and old models keep their bytes.
+    usual = {"interpolation": "bicubic", "blocks": 1}
+    unsaid = {key for key, value in usual.items() if getattr(model.config, key) == value}
     text = json.dumps(model.config.model_dump(mode="json", exclude=unsaid), indent=1)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
 

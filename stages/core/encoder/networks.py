@@ -1,14 +1,17 @@
 """Networks by timm name: built without weights, and where their residual blocks stand."""
 
+import contextlib
 import copy
 import difflib
 import re
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import timm
 import torch
+from jaxtyping import Float
 from pydantic import AfterValidator
-from torch import nn
+from torch import Tensor, nn
 
 from stages.core.encoder import arguments
 
@@ -154,3 +157,37 @@ def block_dims(backbone: nn.Module, size: int) -> list[int]:
         )
     backbone.eval().forward_features(torch.zeros(1, 3, size, size, device="meta"))
     return [dims[i] for i in range(len(places))]
+
+
+def lower_blocks(backbone: nn.Module, size: int) -> list[tuple[int, int]]:
+    """The blocks whose outputs say more than the embedding does, the last first: places in `residual_blocks`, channels.
+
+    What the last block gives is the embedding itself, but for a norm; only where a convolution widens it, as in
+    MobileNet, it is another.
+    """
+    found = list(enumerate(block_dims(backbone, size)))
+    return found[::-1] if found[-1][1] != backbone.num_features else found[-2::-1]
+
+
+@contextlib.contextmanager
+def outputs_of(blocks: Sequence[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
+    """Has what each of the blocks gave, once a forward pass has run inside the context."""
+    kept: dict[nn.Module, Tensor] = {}
+    handles = [block.register_forward_hook(lambda block, _, output: kept.update({block: output})) for block in blocks]
+    try:
+        yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def pooled(backbone: nn.Module, output: Tensor) -> Float[Tensor, "batch dim"]:
+    """One vector of a block's output, as the network makes one of its last: the class token, or the mean of all places.
+
+    Tokens go through the network's last norm, as those of a ViT's last layers do where its features are probed (Caron
+    et al., "Emerging properties in self-supervised vision transformers", 2021).
+    """
+    if output.ndim == 4:
+        return output.mean((1, 2) if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else (2, 3))
+    tokens = backbone.norm(output)
+    return tokens[:, 0] if getattr(backbone, "cls_token", None) is not None else tokens.mean(1)

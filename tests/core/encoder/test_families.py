@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from stages.core.encoder.config import AdaptorConfig, Config
-from stages.core.encoder.model import Model, load, save
+from stages.core.encoder.model import Model, load, most_blocks, save
 from stages.core.encoder.networks import require_side
 from stages.core.encoder.origin import require_fit
 
@@ -58,6 +58,13 @@ def test_families__go_the_whole_way(architecture, tmp_path):
     save(model, tmp_path)
     again = load(tmp_path)
     assert again.config == model.config and torch.equal(again(images), adapted)
+    wide = Model(config.model_copy(update={"adaptors": adaptors, "blocks": most_blocks(model)}))
+    wide.load_state_dict(model.state_dict())
+    # The last block gives the embedding itself, but where a convolution widens it.
+    assert len(wide.widths) == blocks + architecture.startswith(("mobilenet", "efficientnet"))
+    parts = wide.parts(images).split(wide.widths, 1)
+    assert all(torch.allclose(part.norm(dim=1), torch.ones(2)) for part in parts)
+    torch.testing.assert_close(parts[0], adapted)
     if again.takes_other_sides:
         seen = again.seen(2 * side, False)(images)
         assert seen.shape == plain.shape and torch.isfinite(seen).all() and not torch.allclose(seen, adapted)

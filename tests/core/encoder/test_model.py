@@ -8,7 +8,7 @@ from PIL import Image
 
 from stages.core.encoder.adaptors import Adaptors, fuse
 from stages.core.encoder.config import AdaptorConfig, Config
-from stages.core.encoder.model import Model, load, save
+from stages.core.encoder.model import Model, load, most_blocks, save
 
 CONFIG = Config(
     architecture="vit_tiny_patch16_224",
@@ -218,6 +218,41 @@ def test_seen__is_saved_and_loaded(tmp_path, fused, images):
     save(seen, tmp_path)
     again = load(tmp_path)
     assert again.config == seen.config and again.dim == 5 and torch.equal(again(images), seen(images))
+
+
+def test_parts__are_the_class_tokens_of_the_last_blocks_as_timm_gives_them(fused, images):
+    wide = Model(fused.config.model_copy(update={"blocks": 2}))
+    wide.load_state_dict(fused.state_dict())
+    x = (images.float() / 255 - wide.mean) / wide.std
+    lower, last = wide.backbone.forward_intermediates(
+        x, norm=True, return_prefix_tokens=True, intermediates_only=True, output_fmt="NLC"
+    )
+    tokens = [last[1][:, 0], lower[1][:, 0]]
+    expected = torch.cat([token / token.norm(dim=1, keepdim=True) for token in tokens], 1)
+    torch.testing.assert_close(wide.parts(images), expected)
+    torch.testing.assert_close(wide(images), expected / 2**0.5)
+    torch.testing.assert_close(wide(images)[:, :24] * 2**0.5, fused(images))
+    assert wide.dim == 48 and wide.widths == [24, 24] and most_blocks(wide) == most_blocks(fused) == 2
+
+
+def test_parts__of_a_mobilenet_are_the_means_of_its_maps(images):
+    torch.manual_seed(0)
+    config = CONFIG.model_copy(update={"architecture": "mobilenetv2_050", "kwargs": {}, "blocks": 3})
+    model = Model(config)
+    x = (images.float() / 255 - model.mean) / model.std
+    *first, last = model.backbone.blocks
+    before = model.backbone.bn1(model.backbone.conv_stem(x))
+    for stage in first:
+        before = stage(before)
+    map_of = [model.backbone.forward_features(x), last(before), before]
+    expected = [m.mean((2, 3)) / m.mean((2, 3)).norm(dim=1, keepdim=True) for m in map_of]
+    torch.testing.assert_close(model.parts(images), torch.cat(expected, 1), atol=1e-5, rtol=1e-4)
+    assert model.widths == [1280, 160, 80]
+
+
+def test_init__more_blocks_than_there_are_is_refused():
+    with pytest.raises(ValueError, match="blocks is 3; vit_tiny_patch16_224 has 2 that can be taken"):
+        Model(CONFIG.model_copy(update={"blocks": 3}))
 
 
 def test_takes_other_sides__not_where_the_network_is_built_for_one(encoder):

@@ -25,7 +25,7 @@ def drawn(architecture: str, size: int, kwargs: dict, **config: object) -> Model
     return model
 
 
-ALL = {"adaptors": ADAPTORS[2], "scaled": 64, "mirrored": True, "reduced": 8}
+ALL = {"adaptors": ADAPTORS[2], "scaled": 64, "mirrored": True, "blocks": 2, "reduced": 8}
 AVERAGE = ("vit_tiny_patch16_224", 32, VIT, {"adaptors": MEAN, "reduced": 8})
 FAMILIES = {
     "all at once": ("vit_tiny_patch16_224", 32, VIT, ALL),
@@ -35,9 +35,9 @@ FAMILIES = {
     "rotary": ("vit_small_patch16_dinov3", 32, {"depth": 1}, {"adaptors": ADAPTORS[2], "scaled": 48}),
     "pooled by attention": ("vit_base_patch16_siglip_224", 32, VIT, {"adaptors": ADAPTORS[2], "scaled": 48}),
     "ResNet": ("resnet18", 32, {}, {"adaptors": ADAPTORS[2], "scaled": 64, "mirrored": True}),
-    "MobileNet": ("mobilenetv2_100", 32, {"pad_type": "same"}, {"adaptors": MEAN, "reduced": 16}),
+    "MobileNet": ("mobilenetv2_100", 32, {"pad_type": "same"}, {"adaptors": MEAN, "blocks": 3, "reduced": 16}),
     "EfficientNet": ("efficientnet_b0", 32, {}, {"adaptors": MEAN, "scaled": 48}),
-    "ConvNeXt": ("convnext_atto", 32, {}, {"adaptors": ADAPTORS[2], "scaled": 64}),
+    "ConvNeXt": ("convnext_atto", 32, {}, {"adaptors": ADAPTORS[2], "scaled": 64, "blocks": 2}),
 }
 
 

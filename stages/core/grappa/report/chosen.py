@@ -16,7 +16,7 @@ from stages.core.store.reading import read_json, reading, remedy_for
 ENCODER = "encoder"
 SIDES = ("encoder", "chosen", "difference")
 # What a line of criterion.csv begins with; the tasks follow, and may bear any name, even one of these.
-COLUMNS = ["name", "model", "strength", "scale", "mirrored", "layer", "dim", "cost", "criterion", "agreement"]
+COLUMNS = ["name", "model", "strength", "scale", "mirrored", "blocks", "layer", "dim", "cost", "criterion", "agreement"]
 COLUMNS += ["falls", "chosen"]
 
 
@@ -42,6 +42,7 @@ class CandidateRow:
     strength: float
     scale: float
     is_mirrored: bool
+    blocks: int
     layer: str
     dim: int | None
     cost: float
@@ -114,6 +115,7 @@ def candidate(row: dict[str, str], tasks: Sequence[str], values: Sequence[str]) 
         strength=float(row["strength"]),
         scale=float(row["scale"]),
         is_mirrored=row["mirrored"] == "1",
+        blocks=int(row["blocks"]),
         layer=row["layer"],
         dim=int(row["dim"]) if row["dim"] else None,
         cost=float(row["cost"]),

@@ -67,6 +67,8 @@ def form_of(candidate: CandidateRow) -> str:
         words.append(f"its input {candidate.scale:g} times as wide")
     if candidate.is_mirrored:
         words.append("averaged with the mirror image")
+    if candidate.blocks != 1:
+        words.append(f"what its last {candidate.blocks} blocks give side by side")
     behind = {"half": "half-whitened", "full": "whitened"}
     if candidate.layer in behind:
         words.append(f"{behind[candidate.layer]} to {candidate.dim} dimensions")

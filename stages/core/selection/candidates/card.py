@@ -11,6 +11,7 @@ An embedding model for image retrieval: an image in, {dim} numbers of unit lengt
 embeddings is how alike their images are.
 
 - Network: {architecture}, input {side} x {side} px (the centre of a square of {resize} px){seen}
+- Taken from: {outputs}
 - Adaptors: {adaptors}
 - Last layer: {layer}
 - Cost: {cost:g} pass(es) of the encoder at its own input size
@@ -51,6 +52,7 @@ def text(config: Config, said: dict, tasks: Iterable[str], images: int) -> str:
         side=config.size,
         resize=config.resize,
         seen=seen + (", averaged with its mirror image" if config.mirrored else ""),
+        outputs=f"its last {config.blocks} blocks side by side" if config.blocks > 1 else "its last block",
         adaptors=f"{', '.join(adaptors.names)}, at {form['strength']:g} of their strength" if adaptors else "none",
         layer=layers[form["layer"]],
         cost=form["cost"],

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+import numpy as np
 import torch
+from jaxtyping import Float32
 from torch import nn
 
 from stages.core.compute.blocks import Rows
@@ -22,8 +24,9 @@ class Form:
     """One candidate.
 
     `layer` is what lies behind the embedding: nothing, a half or full whitening to `dim` dimensions, or what the model
-    learnt with. `scale` is the side that the model sees, in sides of the encoder's own, `cost` what that and the mirror
-    image cost, in passes of the encoder.
+    learnt with. `blocks` counts the outputs that make the embedding, side by side: the last block's, and those of
+    blocks before it. `scale` is the side that the model sees, in sides of the encoder's own, `cost` what that and the
+    mirror image cost, in passes of the encoder.
     """
 
     model: str
@@ -33,6 +36,7 @@ class Form:
     layer: Layer = "none"
     dim: int | None = None
     cost: float = 1.0
+    blocks: int = 1
 
     @property
     def name(self) -> str:
@@ -42,6 +46,8 @@ class Form:
             words += f", at {self.scale:g} times the side"
         if self.mirrored:
             words += ", with its mirror image"
+        if self.blocks != 1:
+            words += f", its last {self.blocks} blocks"
         behind = {"half": "half-whitened", "full": "whitened", "own": "with its own last layer"}
         if self.layer == "none":
             return words
@@ -49,11 +55,11 @@ class Form:
 
 
 def shape(model: Model, form: Form) -> Model:
-    """A model with its adaptors as strong as the form has them, its mirror image, and nothing behind it.
+    """A model with its adaptors as strong as the form has them, its blocks and mirror image, and nothing behind it.
 
     It shares no adaptor with it, and sees the same side.
     """
-    bare = Model(model.config.model_copy(update={"reduced": None}))
+    bare = Model(model.config.model_copy(update={"reduced": None, "blocks": form.blocks}))
     bare.load_state_dict({name: t for name, t in model.state_dict().items() if not name.startswith("reduction.")})
     if bare.adaptors and form.strength != 1:
         bare.scale(form.strength)
@@ -61,21 +67,38 @@ def shape(model: Model, form: Form) -> Model:
 
 
 def behind(
-    base: Form, own: nn.Module, seen: Seen, dims: Sequence[int], layers: Sequence[Layer]
+    base: Form,
+    own: nn.Module,
+    seen: Seen,
+    widths: Sequence[int],
+    dims: Sequence[int],
+    layers: Sequence[Layer],
+    blocks: Sequence[int] = (1,),
 ) -> Iterator[tuple[Form, Seen]]:
     """Each form with something behind the embeddings of `base`, and its embeddings.
 
-    Whitenings are fitted to the images as they are, to fewer dimensions where they allow fewer.
+    `seen` are those of all the outputs that `widths` counts, of which each form takes the first `blocks`: more than one
+    only whitened, for their own lengths say nothing. Whitenings are fitted to the images as they are, to fewer
+    dimensions where they allow fewer.
     """
-    yield base, seen
+    last = seen.through(partial(first_of, sum(widths[:1])))
+    yield base, last
     if isinstance(own, nn.Linear):
         weight, bias = own.weight.numpy(), own.bias.numpy()
-        yield replace(base, layer="own", dim=len(weight)), seen.through(lambda x: unit_rows(x @ weight.T + bias))
-    most = whitening.largest(seen.plain)
-    for dim in sorted({min(dim, most) for dim in dims} - {0}):
-        for layer in layers:
-            fitted = whitening.fit(seen.plain, dim, layer)
-            yield replace(base, layer=layer, dim=dim), seen.through(partial(whitening.apply, fitted))
+        yield replace(base, layer="own", dim=len(weight)), last.through(lambda x: unit_rows(x @ weight.T + bias))
+    for count in sorted({min(count, len(widths)) for count in blocks}):
+        several = seen.through(partial(first_of, sum(widths[:count])))
+        most = whitening.largest(several.plain)
+        for dim in sorted({min(dim, most) for dim in dims} - {0}):
+            for layer in layers:
+                fitted = whitening.fit(several.plain, dim, layer)
+                form = replace(base, layer=layer, dim=dim, blocks=count)
+                yield form, several.through(partial(whitening.apply, fitted))
+
+
+def first_of(width: int, embeddings: Float32[np.ndarray, "image dim"]) -> Float32[np.ndarray, "image width"]:
+    """The first numbers of each embedding, as an embedding of unit length."""
+    return unit_rows(embeddings[:, :width]) if width < embeddings.shape[1] else embeddings
 
 
 def finish(shaped: Model, own: nn.Module, form: Form, known: Rows) -> None:

@@ -39,12 +39,12 @@ def test_title_of__the_chosen_model_and_distilled_ones():
 
 
 def test_form_of__says_what_is_not_as_it_was():
-    plain = CandidateRow("encoder", "encoder", 1.0, 1.0, False, "none", None, 1.0, 50.0, 50.0, "", False, {})
+    plain = CandidateRow("encoder", "encoder", 1.0, 1.0, False, 1, "none", None, 1.0, 50.0, 50.0, "", False, {})
     assert wording.form_of(plain) == "Frozen encoder"
-    most = replace(plain, model="k8", strength=0.75, scale=1.5, is_mirrored=True, layer="full", dim=64)
+    most = replace(plain, model="k8", strength=0.75, scale=1.5, is_mirrored=True, blocks=2, layer="full", dim=64)
     assert wording.form_of(most) == (
         "Adaptor k8 at 0.75 of its strength, its input 1.5 times as wide, averaged with the mirror image, "
-        "whitened to 64 dimensions"
+        "what its last 2 blocks give side by side, whitened to 64 dimensions"
     )
     own = replace(plain, model="distilled_average", layer="own", dim=64)
     assert wording.form_of(own) == "Distilled average fusion, with the last layer it learnt"

@@ -45,6 +45,7 @@ def all_of(seen):
         (Form("average", layer="full", dim=8), "average, whitened to 8"),
         (Form("distilled", scale=1.5, layer="own", dim=8), "distilled, at 1.5 times the side, with its own last layer"),
         (Form("k4", 0.5, mirrored=True), "k4 x 0.5, with its mirror image"),
+        (Form("k4", blocks=3, layer="half", dim=8), "k4, its last 3 blocks, half-whitened to 8"),
     ],
 )
 def test_name__says_the_form_in_a_few_words(form, name):
@@ -69,7 +70,7 @@ def test_shape__in_full_it_is_the_model_up_to_the_last_layer(fused):
 
 def test_behind__whitens_all_five_by_the_plain_embeddings(fused):
     seen = seen_by(shape(fused, Form("x")))
-    found = dict(behind(Form("x"), fused.reduction, seen, [5, 99], ["half", "full"]))
+    found = dict(behind(Form("x"), fused.reduction, seen, [24], [5, 99], ["half", "full"]))
     assert [(form.layer, form.dim) for form in found] == [
         ("none", None),
         ("own", 6),
@@ -88,8 +89,22 @@ def test_behind__no_whitening_where_all_are_alike_or_alone():
     for count in (1, 7):
         alike = np.repeat(np.full((1, 4), 0.5, np.float32), count, 0)
         seen = Seen(alike, [(alike, alike)] * 2)
-        found = list(behind(Form("x"), torch.nn.Identity(), seen, [2, 8], ["half", "full"]))
+        found = list(behind(Form("x"), torch.nn.Identity(), seen, [2, 2], [2, 8], ["half", "full"], [1, 2]))
         assert [form for form, _ in found] == [Form("x")]
+
+
+def test_behind__more_blocks_are_whitened_side_by_side(fused):
+    wide = shape(fused, Form("x", blocks=2))
+    seen, alone = seen_by(wide), seen_by(shape(fused, Form("x")))
+    found = dict(behind(Form("x"), fused.reduction, seen, wide.widths, [5], ["half"], [1, 2, 9]))
+    assert [(form.layer, form.blocks) for form in found] == [("none", 1), ("own", 1), ("half", 1), ("half", 2)]
+    for form, parts in found.items():
+        if form.layer != "own":
+            before = seen if form.blocks == 2 else alone
+            fitted = whitening.fit(before.plain, 5, "half")
+            for x, changed in zip(all_of(before), all_of(parts), strict=True):
+                wanted = whitening.apply(fitted, x) if form.layer == "half" else x
+                np.testing.assert_allclose(changed, wanted, atol=1e-4)
 
 
 @pytest.mark.parametrize("layer", ["none", "own", "half", "full"])
@@ -98,8 +113,8 @@ def test_finish__the_saved_model_gives_the_embeddings_of_the_trial(tmp_path, fus
     """Where the whitening is fitted to the same images."""
     form = Form("x", strength, scale, mirrored)
     seen = seen_by(shape(fused, form))
-    found = {each.layer: (each, parts) for each, parts in behind(form, fused.reduction, seen, [5], ["half", "full"])}
-    chosen, parts = found[layer]
+    every = behind(form, fused.reduction, seen, [24], [5], ["half", "full"])
+    chosen, parts = {each.layer: (each, parts) for each, parts in every}[layer]
     model = shape(fused, chosen)
     finish(model, fused.reduction, chosen, seen.plain)
     save(model, tmp_path)
