@@ -157,7 +157,8 @@ def best_forms(bench: Bench, names: list[str], params: choice.Params, seed: int)
     seeing = load(bench.resolution).to(device.best())
     scale = seeing.config.side / encoder.config.side
     looks = refer(seeing, bench.pixels, sample, params.reference, params.criterion)
-    trial = choice.Trial(sample, neighbours(looks, sample, params.criterion.neighbours))
+    fitted = choice.draw_fitted(bench.train, params.fitted, seed)
+    trial = choice.Trial(sample, neighbours(looks, sample, params.criterion.neighbours), fitted)
     for name in names:
         model = load(bench.folders[name])
         for strength in sorted({params.first_strength, *params.strengths}) if model.adaptors else [1.0]:

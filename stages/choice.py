@@ -22,11 +22,12 @@ from typing import Annotated, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from jaxtyping import Int
 from pydantic import Field
 from torch import nn
 
 from stages.core.compute import device, processes
-from stages.core.encoder.extract import embed_shares
+from stages.core.encoder.extract import embed, embed_shares
 from stages.core.encoder.model import Model, load, most_blocks, save
 from stages.core.runner import command, outputs, schema
 from stages.core.runner.lists import Lists
@@ -51,6 +52,11 @@ class Params(schema.Section):
     finalists: schema.Count = Field(description="models, the best by the criterion, that are looked at further")
     layers: list[Literal["half", "full"]] = Field(max_length=2, description="whitenings tried behind each model")
     dims: list[schema.Width] = Field(max_length=20, description="to which they reduce")
+    fitted: int = Field(
+        ge=2,
+        le=10_000_000,
+        description="training images, at most, to which a candidate's whitening is fitted; all, for what is handed out",
+    )
     blocks: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
         min_length=1,
         max_length=20,
@@ -67,10 +73,14 @@ class Params(schema.Section):
 
 @dataclass(frozen=True)
 class Trial:
-    """All that was measured of one sample: the candidates by their form's name."""
+    """All that was measured of one sample: the candidates by their form's name.
+
+    `fitted` are the training rows to which whitenings are fitted.
+    """
 
     sample: criterion.Sample
     reference: dict[str, np.ndarray]
+    fitted: Int[np.ndarray, " row"] = field(default_factory=lambda: np.empty(0, int))
     forms: dict[str, Form] = field(default_factory=dict)
     measured: dict[str, Judged] = field(default_factory=dict)
     nearest: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
@@ -91,7 +101,15 @@ def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, param
     """Adds a model in one strength and input, with all that may lie behind it, to the trial."""
     wide = shape(model, replace(form, blocks=min(max(params.blocks), most_blocks(model))))
     seen = criterion.see(wide.to(device.best()), pixels, trial.sample, params.criterion)
-    forms = behind(form, model.reduction, seen, wide.widths, params.dims, params.layers, params.blocks)
+    others = np.setdiff1d(trial.fitted, trial.sample.rows) if params.layers else trial.fitted[:0]
+    batch, precision = params.criterion.batch, params.criterion.precision
+    known = np.concatenate(
+        [
+            seen.plain[np.isin(trial.sample.rows, trial.fitted)],
+            embed(wide, pixels, others, batch, precision, "whitening"),
+        ]
+    )
+    forms = behind(form, model.reduction, seen, known, wide.widths, params.dims, params.layers, params.blocks)
     for candidate, embeddings in forms:
         found = criterion.neighbours(embeddings.plain, trial.sample, params.criterion.neighbours)
         judged = Judged(*criterion.score(embeddings, found, trial.reference, trial.sample))
@@ -104,16 +122,18 @@ def compare(
     models: dict[str, Path],
     pixels: arrays.Reader,
     sample: criterion.Sample,
+    fitted: Int[np.ndarray, " row"],
     params: Params,
     cost: float,
 ) -> Trial:
     """Measures every model in one strength, then the best of them in others and with the mirror image.
 
     `encoder` is the plain one; `models`, with the encoder among them, all see the side that was chosen before.
+    Whitenings are fitted to the images `fitted`.
     """
     start = load(models["encoder"]).to(device.best())
     looks = criterion.refer(start, pixels, sample, params.reference, params.criterion)
-    trial = Trial(sample, criterion.neighbours(looks, sample, params.criterion.neighbours))
+    trial = Trial(sample, criterion.neighbours(looks, sample, params.criterion.neighbours), fitted)
     scale = start.config.side / encoder.config.side
     at_side = Form("encoder", scale=scale, cost=scale**2)
     with_mirror = [replace(at_side, mirrored=True, cost=2 * at_side.cost)] * params.mirrored
@@ -163,7 +183,15 @@ def agreed(forms: list[Form]) -> list[Form]:
 def untold(sample: criterion.Sample) -> Trial:
     """The trial where no task can tell: the encoder is its one candidate, and nothing is measured."""
     nothing = np.empty(0)
-    return Trial(sample, {}, {ENCODER.name: ENCODER}, {ENCODER.name: Judged(nothing, nothing)}, {ENCODER.name: {}})
+    measured = {ENCODER.name: Judged(nothing, nothing)}
+    return Trial(sample, {}, forms={ENCODER.name: ENCODER}, measured=measured, nearest={ENCODER.name: {}})
+
+
+def draw_fitted(train: Int[np.ndarray, " row"], most: int, seed: int) -> Int[np.ndarray, " drawn"]:
+    """The training rows, or where they are more than `most` so many drawn from them, ascending."""
+    if len(train) <= most:
+        return train
+    return np.sort(np.random.default_rng(seed).choice(train, most, replace=False))
 
 
 def untrained(trial: Trial) -> Form:
@@ -195,20 +223,8 @@ def reasons(trial: Trial, decision: Decision, errors: float) -> list[str]:
 def write_candidates(trial: Trial, decision: Decision, file: Path) -> None:
     """One line per candidate, the best first."""
     parts = trial.sample.parts()
-    header = [
-        "name",
-        "model",
-        "strength",
-        "scale",
-        "mirrored",
-        "blocks",
-        "layer",
-        "dim",
-        "cost",
-        "criterion",
-        "agreement",
-    ]
-    rows = [[*header, "falls", "chosen", *parts]]
+    header = ["name", "model", "strength", "scale", "mirrored", "blocks", "layer", "dim", "cost"]
+    rows = [[*header, "criterion", "agreement", "falls", "chosen", *parts]]
     for name in sorted(trial.forms, key=trial.value, reverse=True):
         form, measured = trial.forms[name], trial.measured[name]
         row = [name, form.model, form.strength, form.scale, int(form.mirrored), form.blocks, form.layer, form.dim or ""]
@@ -276,7 +292,9 @@ def main(
     plain = load(encoder).to(device.best())
     with processes.alone():
         sample = criterion.tell(collection, plain, pixels, params.criterion, seed)
-        trial = compare(plain.cpu(), models, pixels, sample, params, cost) if len(sample.rows) else untold(sample)
+        fitted = draw_fitted(collection.train, params.fitted, seed)
+        known = len(sample.rows) > 0
+        trial = compare(plain.cpu(), models, pixels, sample, fitted, params, cost) if known else untold(sample)
     trained = dict.fromkeys(collection.tasks[collection.train])
     uncertain = [task for task in trained if task not in sample.parts()]
     if len(sample.rows):

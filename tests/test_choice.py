@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from stages import choice
+from stages.core.encoder.extract import embed
 from stages.core.encoder.model import load
 from stages.core.retrieval import whitening
 from stages.core.selection.criterion import Sample
@@ -27,6 +28,7 @@ def params(**changes):
         "finalists": 1,
         "layers": ["half"],
         "dims": [8, 99],
+        "fitted": 1000,
         "blocks": [1, 2],
         "mirrored": True,
         "errors": 1.0,
@@ -177,6 +179,32 @@ def test_main__at_the_encoders_own_side_it_is_measured_once(chosen, models, tmp_
     _, rows = run(chosen[0], same, tmp_path / "out", cost=1.0)
     assert {row["cost"] for row in rows} == {"1"}
     assert [row["layer"] for row in rows if row["model"] == "encoder"].count("none") == 1
+
+
+def test_draw_fitted__all_or_so_many_of_them():
+    train = np.arange(3, 30)
+    np.testing.assert_array_equal(choice.draw_fitted(train, 27, 0), train)
+    drawn = choice.draw_fitted(train, 9, 0)
+    assert len(set(drawn)) == 9 and set(drawn) <= set(train) and (np.diff(drawn) > 0).all()
+    np.testing.assert_array_equal(drawn, choice.draw_fitted(train, 9, 0))
+    assert set(drawn) != set(choice.draw_fitted(train, 9, 1))
+
+
+def test_measure__whitenings_are_fitted_to_the_images_drawn_for_that(chosen, models):
+    collection, pixels = read_tables(chosen[0], list(TASKS)), open_pixels(chosen[0], list(TASKS))
+    sample = choice.criterion.draw(collection, 6, 2, 0)
+    fitted = np.sort(np.random.default_rng(0).choice(collection.train, 20, replace=False))
+    assert 0 < np.isin(sample.rows, fitted).sum() < len(sample.rows)
+    encoder = load(models[1])
+    none = {task: np.zeros((len(own), 3), int) for task, own in sample.parts().items()}
+    trial = choice.Trial(sample, none, fitted)
+    choice.measure(trial, encoder, choice.ENCODER, pixels, params(blocks=[1]))
+    known = embed(encoder, pixels, fitted, 10, "float32", "")
+    by_hand = whitening.apply(whitening.fit(known, 8, "half"), embed(encoder, pixels, sample.rows, 10, "float32", ""))
+    wanted = choice.criterion.neighbours(by_hand, sample, params().criterion.neighbours)
+    found = trial.nearest["encoder, half-whitened to 8"]
+    for task, places in wanted.items():
+        np.testing.assert_array_equal(found[task], places)
 
 
 def test_agreed__forms_travel_whole():

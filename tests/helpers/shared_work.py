@@ -40,6 +40,7 @@ CHOICE = choice.Params(
     finalists=1,
     layers=["half"],
     dims=[8],
+    fitted=30,
     blocks=[1, 2],
     mirrored=False,
     errors=1.0,

@@ -4,6 +4,7 @@ Half whitening scales each axis half as far, by the fourth root of its variance:
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,15 +60,35 @@ def fit(features: Rows, dim: int, kind: Kind = "full") -> Whitening:
     warning. ValueError for NaN, for a dim beyond `principal.largest`, and for features that are all equal.
     """
     x = checked(features)
-    found = principal.principal_components(x, dim)
-    varied = found.energies > 0
+    return onto(principal.principal_components(x, dim), x.shape[0], dim, kind)
+
+
+def fit_all(features: Rows, dims: Sequence[int], kinds: Sequence[Kind]) -> dict[tuple[Kind, int], Whitening]:
+    """`fit` of every kind to all of these dimensions, or as many as the features allow, in one decomposition.
+
+    Nothing for features that are all equal.
+    """
+    x = checked(features)
+    most = largest(x) if kinds else 0
+    wanted = sorted({min(dim, most) for dim in dims} - {0})
+    if not wanted:
+        return {}
+    found = principal.principal_components(x, wanted[-1])
+    return {(kind, dim): onto(found, x.shape[0], dim, kind) for dim in wanted for kind in kinds}
+
+
+def onto(found: principal.Principal, count: int, dim: int, kind: Kind) -> Whitening:
+    """The whitening onto the first `dim` of the axes that were found in `count` features."""
+    energies = found.energies[:dim]
+    varied = energies > 0
     if not varied.any():
-        raise ValueError(f"all {x.shape[0]} features are equal; whitening needs features that vary: fit on others")
+        raise ValueError(f"all {count} features are equal; whitening needs features that vary: fit on others")
     if not varied.all():
-        span = varied.sum()
-        log.warning("whitening: the %d features span %d of %d dimensions; the others are zero", x.shape[0], span, dim)
-    scales = ((x.shape[0] - 1) / np.where(varied, found.energies, np.inf)) ** POWERS[kind]
-    return Whitening(found.mean.astype(np.float32), (found.axes * scales).astype(np.float32))
+        log.warning(
+            "whitening: the %d features span %d of %d dimensions; the others are zero", count, varied.sum(), dim
+        )
+    scales = ((count - 1) / np.where(varied, energies, np.inf)) ** POWERS[kind]
+    return Whitening(found.mean.astype(np.float32), (found.axes[:, :dim] * scales).astype(np.float32))
 
 
 def apply(whitening: Whitening, features: np.ndarray | Tensor) -> Float32[np.ndarray, "n component"]:

@@ -94,3 +94,17 @@ def test_largest__is_what_fit_allows():
     assert rounded.std() > 0
     for alike in (equal, rounded, draw(1, 4, 0)):
         assert whitening.largest(alike) == 0
+
+
+def test_fit_all__is_every_fit_of_its_own():
+    features, others = draw(60, 12, 0), draw(15, 12, 1)
+    found = whitening.fit_all(features, [3, 7, 99], ["half", "full"])
+    assert list(found) == [(kind, dim) for dim in (3, 7, 12) for kind in ("half", "full")]
+    for (kind, dim), fitted in found.items():
+        alone = whitening.apply(whitening.fit(features, dim, kind), others)
+        np.testing.assert_allclose(whitening.apply(fitted, others), alone, atol=1e-5)
+
+
+def test_fit_all__nothing_where_there_is_nothing_to_fit():
+    assert whitening.fit_all(np.ones((5, 3), np.float32), [2], ["half"]) == {}
+    assert whitening.fit_all(draw(9, 3, 0), [2], []) == {}

@@ -70,6 +70,7 @@ def behind(
     base: Form,
     own: nn.Module,
     seen: Seen,
+    known: Float32[np.ndarray, "other dim"],
     widths: Sequence[int],
     dims: Sequence[int],
     layers: Sequence[Layer],
@@ -78,8 +79,8 @@ def behind(
     """Each form with something behind the embeddings of `base`, and its embeddings.
 
     `seen` are those of all the outputs that `widths` counts, of which each form takes the first `blocks`: more than one
-    only whitened, for their own lengths say nothing. Whitenings are fitted to the images as they are, to fewer
-    dimensions where they allow fewer.
+    only whitened, for their own lengths say nothing. Whitenings are fitted to the embeddings `known`, to fewer
+    dimensions where these allow fewer. The sample alone would not do: many dimensions would fit its chances.
     """
     last = seen.through(partial(first_of, sum(widths[:1])))
     yield base, last
@@ -87,13 +88,10 @@ def behind(
         weight, bias = own.weight.numpy(), own.bias.numpy()
         yield replace(base, layer="own", dim=len(weight)), last.through(lambda x: unit_rows(x @ weight.T + bias))
     for count in sorted({min(count, len(widths)) for count in blocks}):
-        several = seen.through(partial(first_of, sum(widths[:count])))
-        most = whitening.largest(several.plain)
-        for dim in sorted({min(dim, most) for dim in dims} - {0}):
-            for layer in layers:
-                fitted = whitening.fit(several.plain, dim, layer)
-                form = replace(base, layer=layer, dim=dim, blocks=count)
-                yield form, several.through(partial(whitening.apply, fitted))
+        several = partial(first_of, sum(widths[:count]))
+        kept = seen.through(several)
+        for (layer, dim), fitted in whitening.fit_all(several(known), dims, layers).items():
+            yield replace(base, layer=layer, dim=dim, blocks=count), kept.through(partial(whitening.apply, fitted))
 
 
 def first_of(width: int, embeddings: Float32[np.ndarray, "image dim"]) -> Float32[np.ndarray, "image width"]:
