@@ -99,7 +99,8 @@ class Trial:
 
 def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, params: Params) -> None:
     """Adds a model in one strength and input, with all that may lie behind it, to the trial."""
-    wide = shape(model, replace(form, blocks=min(max(params.blocks), most_blocks(model))))
+    blocks = max(min(max(params.blocks), most_blocks(model)), model.config.blocks)
+    wide = shape(model, replace(form, blocks=blocks))
     seen = criterion.see(wide.to(device.best()), pixels, trial.sample, params.criterion)
     others = np.setdiff1d(trial.fitted, trial.sample.rows) if params.layers else trial.fitted[:0]
     batch, precision = params.criterion.batch, params.criterion.precision

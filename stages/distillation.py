@@ -27,7 +27,7 @@ from stages.core.compute import device, processes
 from stages.core.compute.distributed import Distributed
 from stages.core.compute.principal import largest
 from stages.core.encoder.config import AdaptorConfig
-from stages.core.encoder.model import Model, load, save
+from stages.core.encoder.model import Model, load, most_blocks, save
 from stages.core.encoder.views import Augmentation, ShareOfDraws, augment
 from stages.core.retrieval import whitening
 from stages.core.retrieval.expansion import mixed
@@ -58,11 +58,6 @@ def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -
     The whitening is of all looks side by side. One look stands for each of them at the start, so its own map is their
     sum.
     """
-    if model.config.reduced:
-        raise ValueError(
-            f"the model to be taught has a reduction to {model.config.reduced} dimensions already, which distillation "
-            "would replace: take it out of `distillations`, or give an encoder without a reduction"
-        )
     processes.require(len(rows), "training images")
     mine = rows[processes.share(len(rows))]
     looks = Distributed(criterion.look(model, pixels, mine, params.target, params.batch, params.precision, "target"))
@@ -114,6 +109,14 @@ def main(
     seed: int,
 ) -> str:
     model, tasks = load(taught), list(lists.tasks)
+    if model.config.reduced:
+        raise ValueError(
+            f"the model to be taught has a reduction to {model.config.reduced} dimensions already, which distillation "
+            "would replace: take it out of `distillations`, or give an encoder without a reduction"
+        )
+    # It gives in one pass what it gives in several, of as many blocks.
+    blocks = min(params.target.blocks, most_blocks(model))
+    model = model.seen(model.config.side, model.config.mirrored, blocks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     inputs = [params, settings, reference, seed, pixels.digest]
     inputs += [checkpoint.digest(folder / "weights.safetensors") for folder in (encoder, taught)]

@@ -56,12 +56,13 @@ def read(world):
     return read_tables(world[0], list(TASKS)), open_pixels(world[0], list(TASKS))
 
 
+@pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("mirrored", [False, True])
 @pytest.mark.parametrize("scales", [[1.0], [1.0, 1.5], [1.5, 2.0]])
-def test_aim__targets_are_the_half_whitened_look(world, scales, mirrored):
+def test_aim__targets_are_the_half_whitened_look(world, scales, mirrored, blocks):
     collection, pixels = read(world)
-    model, settings = load(world[2]), params(target=reference(scales=scales, mirrored=mirrored))
-    looks = []
+    settings = params(target=reference(scales=scales, mirrored=mirrored, blocks=blocks))
+    model, looks = load(world[2]).seen(32, False, blocks), []
     for scale in scales:
         seen = model.seen(round(32 * scale), mirrored)
         looks.append(seen(torch.from_numpy(pixels[collection.train]).permute(0, 3, 1, 2)).numpy())
@@ -106,17 +107,21 @@ def test_aim__one_look_stands_for_all_of_them_at_the_start(world):
     np.testing.assert_allclose(found @ found.T, by_hand @ by_hand.T, atol=1e-3)
 
 
-def test_aim__refuses_a_model_that_has_a_reduction_before_it_looks(world, tmp_path, monkeypatch):
+def test_main__refuses_a_model_that_has_a_reduction_before_it_looks(world, tmp_path, monkeypatch):
     images, encoder, fused = world
-    model, (collection, pixels) = load(encoder), read(world)
+    model = load(encoder)
     model.reduce(torch.randn(5, 24), torch.randn(5))
-    with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"to 5 dimensions already.*`distillations`"):
-        patch.setattr(distillation.criterion, "look", None)
-        distillation.aim(model, pixels, collection.train, params())
     world = images, write_model(model, tmp_path / "reduced"), fused
-    with pytest.raises(ValueError, match="a reduction to 5 dimensions already"):
+    monkeypatch.setattr(distillation.criterion, "look", None)
+    with pytest.raises(ValueError, match=r"a reduction to 5 dimensions already.*`distillations`"):
         run(world, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("asked", "found"), [(2, 2), (9, 2)])
+def test_main__gives_of_as_many_blocks_what_it_is_taught_of(world, tmp_path, asked, found):
+    taught = run(world, tmp_path / "out", target=reference(mirrored=False, blocks=asked))
+    assert taught.config.blocks == found and taught.reduction.in_features == 24 * found
 
 
 def test_main__the_loss_falls_and_the_best_epoch_is_kept(world, tmp_path):

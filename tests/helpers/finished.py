@@ -22,7 +22,7 @@ def shrink(values: dict) -> None:
     values["adaptor"]["width"] = values["distillation"]["width"] = 4
     for section in (values["adaptor"], values["fusion"]["neighbour"], values["distillation"]):
         section["epochs"] = 1
-    target = {"scales": [1], "mirrored": False, "dim": 8}
+    target = {"scales": [1], "mirrored": False, "blocks": 2, "dim": 8}
     values["distillation"]["target"] = values["choice"]["reference"] = target
     values["choice"] |= {"strengths": [1.0], "finalists": 1, "layers": ["half"], "dims": [8]}
     values["gsp_runs"] = {"c2-gsp": RUN}

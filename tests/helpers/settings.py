@@ -67,4 +67,4 @@ def criterion(**changes: object) -> CriterionSettings:
 
 
 def reference(**changes: object) -> Reference:
-    return Reference(**({"scales": [1, 1.5], "mirrored": True, "dim": 8} | changes))
+    return Reference(**({"scales": [1, 1.5], "mirrored": True, "blocks": 1, "dim": 8} | changes))

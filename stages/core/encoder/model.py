@@ -81,15 +81,18 @@ class Model(nn.Module):
             parent._modules[key] = AdaptedBlock(parent._modules[key], layer, last)
         self.config = self.config.model_copy(update={"adaptors": config})
 
-    def seen(self, side: int, mirrored: bool) -> "Model":
+    def seen(self, side: int, mirrored: bool, blocks: int | None = None) -> "Model":
         """This model, its weights shared, for inputs scaled to another side (px) and averaged with their mirror image.
+
+        `blocks` may be another number of them; not where a reduction lies behind.
 
         What lies behind the encoder (a reduction) was made for embeddings of the old input; it is taken over as it is.
         """
         scaled = None if side == self.config.size else side
         if side != self.config.side and not self.takes_other_sides:
             raise ValueError(f"{self.config.architecture} is built for inputs of {self.config.side} px, not of {side}")
-        other = Model(self.config.model_copy(update={"scaled": scaled, "mirrored": mirrored}))
+        changed = {"scaled": scaled, "mirrored": mirrored, "blocks": blocks or self.config.blocks}
+        other = Model(self.config.model_copy(update=changed))
         other.load_state_dict(self.state_dict(), assign=True)
         return other.requires_grad_(False).eval()
 

@@ -26,7 +26,7 @@ from torch.nn.functional import interpolate
 from stages.core.compute import device
 from stages.core.compute.blocks import blocks
 from stages.core.encoder.extract import embed
-from stages.core.encoder.model import Model
+from stages.core.encoder.model import Model, most_blocks
 from stages.core.encoder.networks import patch_side
 from stages.core.encoder.views import Augmentation, augment, centre_crop
 from stages.core.retrieval import whitening
@@ -47,6 +47,11 @@ class Reference(Section):
         min_length=1, max_length=20, description="sides of its inputs, in sides of the encoder's own"
     )
     mirrored: bool = Field(description="see the mirror image, too; false where left and right differ, as in text")
+    blocks: int = Field(
+        ge=1,
+        le=1000,
+        description="outputs side by side: the last block's, and those of blocks before it (or all there are)",
+    )
     dim: Width = Field(description="dimensions kept by half whitening (fewer where the data allow fewer)")
 
 
@@ -176,7 +181,8 @@ def look(
     """A model's embeddings at several input sizes side by side, together of unit length."""
     where = next(model.parameters()).device
     sides = [round_side(scale * model.config.side, model) for scale in reference.scales]
-    looks = [model.seen(side, reference.mirrored).to(where) for side in sides]
+    blocks = min(reference.blocks, most_blocks(model))
+    looks = [model.seen(side, reference.mirrored, blocks).to(where) for side in sides]
     found = [embed(one, pixels, rows, batch, precision, description) for one in looks]
     return np.concatenate(found, 1) / math.sqrt(len(found))
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -82,11 +83,12 @@ def behind(
     only whitened, for their own lengths say nothing. Whitenings are fitted to the embeddings `known`, to fewer
     dimensions where these allow fewer. The sample alone would not do: many dimensions would fit its chances.
     """
-    last = seen.through(partial(first_of, sum(widths[:1])))
-    yield base, last
+    yield base, seen.through(partial(first_of, sum(widths[:1])))
     if isinstance(own, nn.Linear):
         weight, bias = own.weight.numpy(), own.bias.numpy()
-        yield replace(base, layer="own", dim=len(weight)), last.through(lambda x: unit_rows(x @ weight.T + bias))
+        count = list(accumulate(widths)).index(own.in_features) + 1
+        learnt = seen.through(partial(first_of, own.in_features)).through(lambda x: unit_rows(x @ weight.T + bias))
+        yield replace(base, layer="own", dim=len(weight), blocks=count), learnt
     for count in sorted({min(count, len(widths)) for count in blocks}):
         several = partial(first_of, sum(widths[:count]))
         kept = seen.through(several)

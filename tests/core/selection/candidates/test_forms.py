@@ -108,6 +108,22 @@ def test_behind__more_blocks_are_whitened_side_by_side(fused):
                 np.testing.assert_allclose(changed, wanted, atol=1e-4)
 
 
+def test_behind__what_a_model_learnt_of_two_blocks_is_its_own_layer(encoder, tmp_path):
+    taught, generator = adapted(encoder, ["k4"], 0).seen(32, False, 2), torch.Generator().manual_seed(3)
+    taught.reduce(torch.randn(6, 48, generator=generator), torch.randn(6, generator=generator))
+    wide = shape(taught, Form("x", blocks=2))
+    seen = seen_by(wide)
+    forms = behind(Form("x"), taught.reduction, seen, seen.plain, wide.widths, [5], ["half"])
+    found = {form.layer: (form, parts) for form, parts in forms}
+    form, parts = found["own"]
+    assert (form.blocks, form.dim) == (2, 6) and found["half"][0].blocks == 1
+    np.testing.assert_allclose(parts.plain, taught(images(30, 0)).numpy(), atol=1e-5)
+    model = shape(taught, form)
+    finish(model, taught.reduction, form, seen.plain)
+    save(model, tmp_path)
+    torch.testing.assert_close(load(tmp_path)(images(4)), taught(images(4)))
+
+
 @pytest.mark.parametrize("layer", ["none", "own", "half", "full"])
 @pytest.mark.parametrize(("strength", "scale", "mirrored"), [(1.0, 1.0, False), (0.5, 1.5, True)])
 def test_finish__the_saved_model_gives_the_embeddings_of_the_trial(tmp_path, fused, layer, strength, scale, mirrored):
