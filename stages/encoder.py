@@ -41,6 +41,7 @@ class Params(Origin):
         if self.source == "folder" and place.exists():
             config = self.describe(place)
             require_seen(config, self, place)
+            require_last_block(config, place)
             require_fit(config)
 
 
@@ -48,6 +49,15 @@ def require_seen(config: Config, params: Params, path: Path) -> None:
     """ValueError for stored squares that are smaller than what the encoder wants to see of them."""
     if params.resize < (params.crop or config.size):
         raise ValueError(f"encoder.resize is {params.resize}; the encoder in {path} needs {config.size} or more")
+
+
+def require_last_block(config: Config, path: Path) -> None:
+    """ValueError for a model of several blocks: adaptors learn from what the last one gives."""
+    if config.blocks > 1:
+        raise ValueError(
+            f"config.json in {path} has blocks {config.blocks}: it is a chosen or distilled model; give the encoder "
+            "that it was made of, which embeds by its last block alone"
+        )
 
 
 def crop(model: Model, params: Params) -> Model:
@@ -65,6 +75,7 @@ def build(params: Params, path: Path) -> Model:
     """The encoder with its weights, for the stored squares."""
     model = params.build(path)
     require_seen(model.config, params, path)
+    require_last_block(model.config, path)
     return crop(model, params)
 
 

@@ -5,7 +5,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from stages.core.encoder.config import Config
-from stages.core.encoder.model import Model, load
+from stages.core.encoder.model import Model, load, save
 from stages.encoder import Params, build, main
 from tests.helpers.small import CONFIG, write_encoder
 
@@ -39,6 +39,14 @@ def test_main__copies_a_model_folder_and_sets_the_resize(tmp_path):
     assert again.config == CONFIG.model_copy(update={"resize": 40})
     images = torch.rand(2, 3, 32, 32)
     assert torch.equal(again(images), load(tmp_path / "given")(images))
+
+
+def test_main__a_model_of_several_blocks_is_refused(tmp_path):
+    save(load(write_encoder(tmp_path / "given")).seen(32, False, 2), tmp_path / "given")
+    with pytest.raises(ValueError, match=r"config.json in .*given has blocks 2: it is a chosen or distilled model"):
+        main(tmp_path / "given", tmp_path / "encoder", params=params())
+    with pytest.raises(ValueError, match="has blocks 2"):
+        params(path="given").agrees({}, tmp_path)
 
 
 @pytest.mark.parametrize("crop", [64, 48, 24])

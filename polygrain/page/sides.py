@@ -5,7 +5,6 @@ import threading
 import numpy as np
 import torch
 from jaxtyping import Float32, UInt8
-from torch import nn
 
 from polygrain import cache, embedding
 from polygrain.gallery import Gallery, read
@@ -45,8 +44,9 @@ def encoder_of(model: Model) -> Model | None:
         return None
     encoder = model.plain()
     # What lies behind the adapted embeddings was made for them.
-    encoder.reduction, encoder.config = nn.Identity(), encoder.config.model_copy(update={"reduced": None, "blocks": 1})
-    return encoder
+    bare = Model(encoder.config.model_copy(update={"reduced": None, "blocks": 1}))
+    bare.load_state_dict({name: t for name, t in encoder.state_dict().items() if not name.startswith("reduction.")})
+    return bare
 
 
 def same_images(gallery: Gallery, model: Model, digest: str) -> Gallery:

@@ -153,11 +153,16 @@ class Model(nn.Module):
         vectors = [last, *(pooled(self.backbone, outputs[block]) for block in blocks)]
         return torch.cat([nn.functional.normalize(vector.float(), dim=1) for vector in vectors], 1)
 
+    def seen_once(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
+        """The parts as one embedding of unit length; one part alone is that already."""
+        parts = self.parts(images)
+        return nn.functional.normalize(parts, dim=1) if self.lower else parts
+
     def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """Embeddings of unit length, float32; their inner product is the cosine similarity."""
-        embeddings = nn.functional.normalize(self.parts(images), dim=1)
+        embeddings = self.seen_once(images)
         if self.config.mirrored:
-            mirrored = nn.functional.normalize(self.parts(images.flip(3)), dim=1)
+            mirrored = self.seen_once(images.flip(3))
             embeddings = nn.functional.normalize(embeddings + mirrored, dim=1)
         if not self.config.reduced:
             return embeddings

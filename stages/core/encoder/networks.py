@@ -4,8 +4,9 @@ import contextlib
 import copy
 import difflib
 import re
+import threading
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import timm
 import torch
@@ -142,38 +143,64 @@ def residual_blocks(backbone: nn.Module) -> list[tuple[nn.Module, str]]:
 @torch.no_grad()
 def block_dims(backbone: nn.Module, size: int) -> list[int]:
     """The number of channels behind each block; CNNs change it on the way, so one image is sent through them."""
-    places = residual_blocks(backbone)
     if getattr(backbone, "cls_token", None) is not None:
-        return [backbone.num_features] * len(places)
-    # Only shapes are asked for, so neither weights nor maps are computed: a copy that has none answers.
-    tensors = [*backbone.parameters(), *backbone.buffers()]
-    backbone = copy.deepcopy(backbone, {id(tensor): tensor.to("meta") for tensor in tensors})
-    places = residual_blocks(backbone)
-    dims: dict[int, int] = {}
+        return [backbone.num_features] * len(residual_blocks(backbone))
     channel = -1 if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else 1
-    for i, (parent, key) in enumerate(places):
-        parent._modules[key].register_forward_hook(
-            lambda _, __, output, i=i: dims.update({i: output.shape[channel if output.ndim == 4 else -1]})
-        )
-    backbone.eval().forward_features(torch.zeros(1, 3, size, size, device="meta"))
-    return [dims[i] for i in range(len(places))]
+    return [shape[channel if len(shape) == 4 else -1] for shape in shapes(backbone, size).blocks]
+
+
+class Shapes(NamedTuple):
+    """What comes out of each block, of the last layer, and of the head that pools it."""
+
+    blocks: list[torch.Size]
+    last: torch.Size
+    head: torch.Size
+
+
+@torch.no_grad()
+def shapes(backbone: nn.Module, size: int) -> Shapes:
+    """For one image of a side, px. Neither weights nor maps are computed: a copy that has none answers."""
+    tensors = [*backbone.parameters(), *backbone.buffers()]
+    backbone = copy.deepcopy(backbone, {id(tensor): tensor.to("meta") for tensor in tensors}).eval()
+    blocks = [parent._modules[key] for parent, key in residual_blocks(backbone)]
+    with outputs_of(blocks) as outputs:
+        last = backbone.forward_features(torch.zeros(1, 3, size, size, device="meta"))
+    has_class = getattr(backbone, "cls_token", None) is not None
+    head = last[:, 0] if has_class else backbone.forward_head(last, pre_logits=True)
+    return Shapes([outputs[block].shape for block in blocks], last.shape, head.shape)
 
 
 def lower_blocks(backbone: nn.Module, size: int) -> list[tuple[int, int]]:
     """The blocks whose outputs say more than the embedding does, the last first: places in `residual_blocks`, channels.
 
     What the last block gives is the embedding itself, but for a norm; only where a convolution widens it, as in
-    MobileNet, it is another.
+    MobileNet, it is another. Blocks count from the end as long as what they give is pooled as the last layer is: as
+    many tokens of as many numbers, or a map whose sides can be told from its channels.
     """
-    found = list(enumerate(block_dims(backbone, size)))
-    return found[::-1] if found[-1][1] != backbone.num_features else found[-2::-1]
+    blocks, last, head = shapes(backbone, size)
+    if head[-1] != backbone.num_features:
+        return []
+    channel = 3 if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else 1
+    found = []
+    for place, shape in reversed(list(enumerate(blocks))):
+        sides = [side for axis, side in enumerate(shape) if axis not in (0, channel)]
+        if not (shape == last if len(last) == 3 else len(shape) == len(last) == 4 and sides[0] == sides[1]):
+            break
+        found.append((place, shape[-1] if len(shape) == 3 else shape[channel]))
+    return found[1:] if found and found[0][1] == backbone.num_features else found
 
 
 @contextlib.contextmanager
 def outputs_of(blocks: Sequence[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
-    """Has what each of the blocks gave, once a forward pass has run inside the context."""
+    """Has what each of the blocks gave, once a forward pass has run inside the context, in this thread."""
     kept: dict[nn.Module, Tensor] = {}
-    handles = [block.register_forward_hook(lambda block, _, output: kept.update({block: output})) for block in blocks]
+    mine = threading.get_ident()
+
+    def keep(block: nn.Module, _: object, output: Tensor) -> None:
+        if threading.get_ident() == mine:
+            kept[block] = output
+
+    handles = [block.register_forward_hook(keep) for block in blocks]
     try:
         yield kept
     finally:
@@ -189,5 +216,8 @@ def pooled(backbone: nn.Module, output: Tensor) -> Float[Tensor, "batch dim"]:
     """
     if output.ndim == 4:
         return output.mean((1, 2) if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else (2, 3))
-    tokens = backbone.norm(output)
-    return tokens[:, 0] if getattr(backbone, "cls_token", None) is not None else tokens.mean(1)
+    tokens = getattr(backbone, "norm", nn.Identity())(output)
+    if getattr(backbone, "cls_token", None) is not None:
+        return tokens[:, 0]
+    mean = tokens[:, getattr(backbone, "num_prefix_tokens", 0) :].mean(1)
+    return getattr(backbone, "fc_norm", nn.Identity())(mean)

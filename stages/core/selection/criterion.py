@@ -181,7 +181,8 @@ def look(
     """A model's embeddings at several input sizes side by side, together of unit length."""
     where = next(model.parameters()).device
     sides = [round_side(scale * model.config.side, model) for scale in reference.scales]
-    blocks = min(reference.blocks, most_blocks(model))
+    # What lies behind an encoder was made for the blocks that it has.
+    blocks = model.config.blocks if model.config.reduced else min(reference.blocks, most_blocks(model))
     looks = [model.seen(side, reference.mirrored, blocks).to(where) for side in sides]
     found = [embed(one, pixels, rows, batch, precision, description) for one in looks]
     return np.concatenate(found, 1) / math.sqrt(len(found))

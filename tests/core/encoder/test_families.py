@@ -5,7 +5,14 @@ import torch
 
 from stages.core.encoder.config import AdaptorConfig, Config
 from stages.core.encoder.model import Model, load, most_blocks, save
-from stages.core.encoder.networks import require_side
+from stages.core.encoder.networks import (
+    build_backbone,
+    lower_blocks,
+    outputs_of,
+    pooled,
+    require_side,
+    residual_blocks,
+)
 from stages.core.encoder.origin import require_fit
 
 VIT = {"depth": 2, "embed_dim": 24, "num_heads": 2}
@@ -35,6 +42,51 @@ def config_of(architecture: str) -> Config:
         mean=(0.5,) * 3,
         std=(0.5,) * 3,
     )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "side", "most"),
+    [
+        ("hiera_tiny_224", 224, 2),  # before its last stage tokens have fewer numbers
+        ("levit_128s", 224, 4),
+        ("pvt_v2_b0", 64, 1),
+        ("caformer_s18", 64, 1),
+        ("xcit_nano_12_p16_224", 224, 1),  # its class token comes behind the blocks
+        ("convit_tiny", 224, 2),  # and here before the last two
+        ("gcvit_xxtiny", 224, 1),  # maps with their channels last, which it does not say
+        ("mobilenetv3_small_100", 64, 1),  # its head widens what it pools
+    ],
+)
+def test_families__outputs_that_are_not_pooled_like_the_last_are_not_taken(architecture, side, most):
+    backbone = build_backbone(architecture, {}).eval()
+    lower = lower_blocks(backbone, side)
+    assert 1 + len(lower) == most
+    blocks = [parent._modules[key] for parent, key in residual_blocks(backbone)]
+    with torch.no_grad(), outputs_of(blocks) as outputs:
+        backbone.forward_features(torch.zeros(2, 3, side, side))
+    for place, width in lower:
+        assert pooled(backbone, outputs[blocks[place]]).shape == (2, width)
+
+
+@torch.no_grad()
+def test_pooled__the_last_block_of_a_mean_with_registers_is_the_embedding():
+    torch.manual_seed(0)
+    kwargs = {"img_size": 32, "patch_size": 16, **VIT}
+    config = Config(
+        architecture="vit_medium_patch16_reg4_gap_256",
+        kwargs=kwargs,
+        size=32,
+        resize=32,
+        mean=(0.5,) * 3,
+        std=(0.5,) * 3,
+    )
+    model = Model(config)
+    model.backbone.reg_token.normal_(0, 30)
+    images = torch.rand(2, 3, 32, 32)
+    last = model.backbone.blocks[-1]
+    with outputs_of([last]) as outputs:
+        expected = model.features(images)
+    torch.testing.assert_close(pooled(model.backbone, outputs[last]), expected)
 
 
 @pytest.mark.parametrize("architecture", FAMILIES)

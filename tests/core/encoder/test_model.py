@@ -1,4 +1,5 @@
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -248,6 +249,15 @@ def test_parts__of_a_mobilenet_are_the_means_of_its_maps(images):
     expected = [m.mean((2, 3)) / m.mean((2, 3)).norm(dim=1, keepdim=True) for m in map_of]
     torch.testing.assert_close(model.parts(images), torch.cat(expected, 1), atol=1e-5, rtol=1e-4)
     assert model.widths == [1280, 160, 80]
+
+
+def test_parts__other_threads_are_left_out(fused, images):
+    wide = fused.seen(32, False, 2)
+    batches = [images.roll(shift, 0) for shift in range(5)] * 20
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(wide, batches))
+    for batch, embeddings in zip(batches, found, strict=True):
+        torch.testing.assert_close(embeddings, wide(batch))
 
 
 def test_init__more_blocks_than_there_are_is_refused():
