@@ -9,7 +9,7 @@ Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1
         random.json                   the average fusion only: {draw from 1: metrics.json with random weights}
 
 Several processes share the images that are embedded, and the queries: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on
-several machines. Each holds the embeddings of its images; those of the others pass by in blocks.
+several machines. Each holds the embeddings of its images; those of the others, where they are many, pass by in blocks.
 """
 
 import json

@@ -23,7 +23,7 @@ class Title(NamedTuple):
 TITLES = {
     "pixels": ("Raw pixels", "no model"),
     "encoder": ("Frozen encoder", "what you start from"),
-    "untrained": ("Encoder at its best", "without training: input and whitening by the criterion"),
+    "untrained": ("Encoder at its best", "without training: input, blocks and whitening by the criterion"),
     "oracle": ("Oracle", "best adaptor per task, chosen with test labels: not comparable"),
     "average": ("Average fusion", "one model, all adaptors alike"),
     "augmentation": ("Augmentation fusion", "one model, attention from pairs of views"),
