@@ -94,7 +94,8 @@ def run(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
         drawn = list(requests(made))
         random.Random(seed).shuffle(drawn)
         others = [*users(made, folder), *browsers(made, folder)]
-        for attack in drawn[: max(1, count - len(others) - 3)]:
+        last = 3 if CHROMIUM is not None else 2
+        for attack in drawn[: max(1, count - len(others) - last)]:
             yield attack()
         yield from others
         time.sleep(3)
