@@ -20,10 +20,7 @@ from polygrain.export.program import ONNX, TORCH, trace, write_onnx, write_torch
 
 def bare(model: Model) -> Model:
     """The encoder at its own input, without adaptors, mirror image or last layer."""
-    encoder = model.plain()
-    seen = Model(encoder.config.model_copy(update={"scaled": None, "mirrored": False, "blocks": 1, "reduced": None}))
-    seen.load_state_dict({name: t for name, t in encoder.state_dict().items() if not name.startswith("reduction.")})
-    return seen
+    return model.plain().bare().seen(model.config.size, False)
 
 
 if __name__ == "__main__":

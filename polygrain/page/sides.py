@@ -42,11 +42,7 @@ def encoder_of(model: Model) -> Model | None:
     """The encoder that a model was made of, at the model's input; None where the model has no adaptors."""
     if model.config.adaptors is None:
         return None
-    encoder = model.plain()
-    # What lies behind the adapted embeddings was made for them.
-    bare = Model(encoder.config.model_copy(update={"reduced": None, "blocks": 1}))
-    bare.load_state_dict({name: t for name, t in encoder.state_dict().items() if not name.startswith("reduction.")})
-    return bare
+    return model.plain().bare()  # what lies behind the adapted embeddings was made for them
 
 
 def same_images(gallery: Gallery, model: Model, digest: str) -> Gallery:

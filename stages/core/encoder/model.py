@@ -4,9 +4,11 @@ model = load("data/choice")
 embeddings = model(torch.stack([model.transform(image) for image in images]))
 """
 
+import functools
 import inspect
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float, Num
@@ -35,16 +37,14 @@ class Model(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        # A ViT is built for one side; timm brings its position embeddings to another.
-        other = {"dynamic_img_size": True} if config.kwargs.get("img_size", config.side) != config.side else {}
-        self.backbone = build_backbone(config.architecture, config.kwargs | other)
+        self.backbone = build_backbone(config.architecture, network_arguments(config))
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
         # Where the embedding's parts stand in the network, and their lengths; the first is what the last block gave.
-        lower = lower_blocks(self.backbone, config.side) if config.blocks > 1 else []
+        lower = lower_of(config) if config.blocks > 1 else []
         if config.blocks > 1 + len(lower):
             raise ValueError(f"blocks is {config.blocks}; {config.architecture} has {1 + len(lower)} that can be taken")
-        self.lower = lower[: config.blocks - 1]
+        self.lower = list(lower[: config.blocks - 1])
         self.widths = [self.backbone.num_features, *(width for _, width in self.lower)]
         self.reduction = nn.Linear(sum(self.widths), config.reduced) if config.reduced else nn.Identity()
         if config.adaptors is not None:
@@ -123,6 +123,12 @@ class Model(nn.Module):
         encoder.load_state_dict(tensors)
         return encoder
 
+    def bare(self, blocks: int = 1) -> "Model":
+        """A copy whose embedding is made of so many blocks, with its adaptors and without a reduction."""
+        other = Model(self.config.model_copy(update={"reduced": None, "blocks": blocks}))
+        other.load_state_dict({name: t for name, t in self.state_dict().items() if not name.startswith("reduction.")})
+        return other
+
     def features(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """The class token after the last norm, not normalised: z = LN(h^L)[class].
 
@@ -199,7 +205,25 @@ class Model(nn.Module):
 
 def most_blocks(model: Model) -> int:
     """How many outputs an embedding of this network can be made of: `blocks` of a config is at most this."""
-    return 1 + len(lower_blocks(model.backbone, model.config.side))
+    return 1 + len(lower_of(model.config))
+
+
+def lower_of(config: Config) -> tuple[tuple[int, int], ...]:
+    """`lower_blocks` of the network that a config names."""
+    return traced(config.architecture, tuple(sorted(network_arguments(config).items())), config.side)
+
+
+@functools.lru_cache(maxsize=32)
+def traced(architecture: str, kwargs: tuple[tuple[str, Any], ...], side: int) -> tuple[tuple[int, int], ...]:
+    # To follow an image through a network takes longer than to build it, and a choice builds one dozens of times.
+    with torch.device("meta"):
+        return tuple(lower_blocks(build_backbone(architecture, dict(kwargs)), side))
+
+
+def network_arguments(config: Config) -> dict[str, Any]:
+    """What timm gets. A ViT is built for one side; timm brings its position embeddings to another."""
+    other = {"dynamic_img_size": True} if config.kwargs.get("img_size", config.side) != config.side else {}
+    return config.kwargs | other
 
 
 def save(model: nn.Module, folder: Path) -> None:

@@ -69,11 +69,10 @@ def fit_all(features: Rows, dims: Sequence[int], kinds: Sequence[Kind]) -> dict[
     Nothing for features that are all equal.
     """
     x = checked(features)
-    most = largest(x) if kinds else 0
-    wanted = sorted({min(dim, most) for dim in dims} - {0})
-    if not wanted:
+    wanted = sorted({min(dim, principal.largest(x)) for dim in dims if kinds} - {0})
+    found = principal.principal_components(x, wanted[-1]) if wanted else None
+    if found is None or found.energies[0] == 0:
         return {}
-    found = principal.principal_components(x, wanted[-1])
     return {(kind, dim): onto(found, x.shape[0], dim, kind) for dim in wanted for kind in kinds}
 
 

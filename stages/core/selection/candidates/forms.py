@@ -60,8 +60,7 @@ def shape(model: Model, form: Form) -> Model:
 
     It shares no adaptor with it, and sees the same side.
     """
-    bare = Model(model.config.model_copy(update={"reduced": None, "blocks": form.blocks}))
-    bare.load_state_dict({name: t for name, t in model.state_dict().items() if not name.startswith("reduction.")})
+    bare = model.bare(form.blocks)
     if bare.adaptors and form.strength != 1:
         bare.scale(form.strength)
     return bare.seen(bare.config.side, True) if form.mirrored else bare
