@@ -65,7 +65,7 @@ help:
 	@sed -n 's/^# make/make/p' Makefile
 
 compose: $(READY)
-	python -m stages.core.runner.compose $(if $(PROFILE),profiles/$(PROFILE))
+	python -m polygrain.config.compose $(if $(PROFILE),profiles/$(PROFILE))
 
 repro: $(READY)
 	$(ALONE) python -m polygrain run $(STAGES)

@@ -34,19 +34,19 @@ from scipy.stats import spearmanr
 
 from benchmarks.gain import copy_repository, graph_folder
 from benchmarks.rows import MORE
+from polygrain.compute import device
+from polygrain.compute.vectors import unit_rows
+from polygrain.encoder.extract import embed
+from polygrain.encoder.model import Model, load
+from polygrain.grappa.report import chosen as chosen_page
+from polygrain.retrieval.expansion import NEAREST, shares
+from polygrain.retrieval.metrics import query_metrics
+from polygrain.retrieval.neighbours import nearest
+from polygrain.selection.candidates.decision import interval
+from polygrain.selection.candidates.forms import Form, finish, shape
+from polygrain.selection.criterion import neighbours, refer, tell
+from polygrain.store.collection import Collection, open_pixels, read_tables
 from stages import choice
-from stages.core.compute import device
-from stages.core.compute.vectors import unit_rows
-from stages.core.encoder.extract import embed
-from stages.core.encoder.model import Model, load
-from stages.core.grappa.report import chosen as chosen_page
-from stages.core.retrieval.expansion import NEAREST, shares
-from stages.core.retrieval.metrics import query_metrics
-from stages.core.retrieval.neighbours import nearest
-from stages.core.selection.candidates.decision import interval
-from stages.core.selection.candidates.forms import Form, finish, shape
-from stages.core.selection.criterion import neighbours, refer, tell
-from stages.core.store.collection import Collection, open_pixels, read_tables
 
 ADAPTING = ("resolution", "seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")
 

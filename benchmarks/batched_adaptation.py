@@ -19,9 +19,9 @@ import torch
 from torch.nn.functional import cross_entropy, linear, normalize, relu
 
 from benchmarks.measure import compare
-from stages.core.tll.adaptation.descriptors import Sides
-from stages.core.tll.adaptation.recall import recall_of
-from stages.core.tll.adaptation.training import Lanes, gradient, ranks, starts
+from polygrain.tll.adaptation.descriptors import Sides
+from polygrain.tll.adaptation.recall import recall_of
+from polygrain.tll.adaptation.training import Lanes, gradient, ranks, starts
 from stages.tll_pca import split
 
 SIGMA, DIM, HIDDEN, RATE = 15.0, 256, 1024, 1e-3

@@ -13,8 +13,8 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from benchmarks.measure import compare
-from stages.core.store import arrays
-from stages.core.store.coded import Coding
+from polygrain.store import arrays
+from polygrain.store.coded import Coding
 
 SIDES = {48: 4000, 256: 500}  # px: squares
 

@@ -13,9 +13,9 @@ import torch
 
 from benchmarks.fused_forward import fused
 from benchmarks.measure import FULL, compare
-from polygrain import Model, load
-from polygrain.export.agreement import difference, onnx_runner, torch_runner
-from polygrain.export.program import ONNX, TORCH, trace, write_onnx, write_torch
+from polygrain.app.export.agreement import difference, onnx_runner, torch_runner
+from polygrain.app.export.program import ONNX, TORCH, trace, write_onnx, write_torch
+from polygrain.encoder import Model, load
 
 
 def bare(model: Model) -> Model:

@@ -5,10 +5,10 @@ from torch import nn
 
 from benchmarks.images import build
 from benchmarks.measure import FULL, compare, report
-from stages.core.compute import device
-from stages.core.encoder.adaptors import Adaptors, fuse
-from stages.core.encoder.config import AdaptorConfig
-from stages.core.encoder.model import Model
+from polygrain.compute import device
+from polygrain.encoder.adaptors import Adaptors, fuse
+from polygrain.encoder.config import AdaptorConfig
+from polygrain.encoder.model import Model
 
 
 def fused(count: int, width: int) -> Model:

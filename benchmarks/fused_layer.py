@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from benchmarks.measure import compare
-from stages.core.encoder.adaptors import Adaptors, fuse
+from polygrain.encoder.adaptors import Adaptors, fuse
 
 if __name__ == "__main__":
     torch.manual_seed(0)

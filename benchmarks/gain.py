@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pipeline import profiles
+from polygrain.config import profiles
 
 ROOT = Path(__file__).parent.parent
 

@@ -30,14 +30,14 @@ from benchmarks.gsp_training_step import Learner
 from benchmarks.images import bare_training, build
 from benchmarks.mixture import PAPER, hierarchical_mixture, scaled
 from benchmarks.projectors import HALF, stepper
-from stages.core.clustering.lloyd import lloyd
-from stages.core.clustering.screen import Screen
-from stages.core.clustering.seeding import nearest_seeds, seed_order
-from stages.core.compute import device
-from stages.core.encoder.config import Config
-from stages.core.encoder.extract import extract
-from stages.core.retrieval.neighbours import nearest
-from stages.core.store import arrays
+from polygrain.clustering.lloyd import lloyd
+from polygrain.clustering.screen import Screen
+from polygrain.clustering.seeding import nearest_seeds, seed_order
+from polygrain.compute import device
+from polygrain.encoder.config import Config
+from polygrain.encoder.extract import extract
+from polygrain.retrieval.neighbours import nearest
+from polygrain.store import arrays
 
 MINUTES = 40
 RESULTS = Path(__file__).parent.parent / "docs/results.md"

@@ -21,14 +21,14 @@ import torch
 
 from benchmarks.measure import report, seconds
 from benchmarks.mixture import hierarchical_mixture
-from stages.core.clustering import sampled
-from stages.core.clustering.lloyd import lloyd
-from stages.core.clustering.seeding import nearest_seeds, seed_order
-from stages.core.retrieval.approximate import nearest_others
-from stages.core.retrieval.index import Index
-from stages.core.retrieval.metrics import retrieval_metrics
-from stages.core.retrieval.neighbours import nearest, search
-from stages.core.runner.progress import progress
+from polygrain.clustering import sampled
+from polygrain.clustering.lloyd import lloyd
+from polygrain.clustering.seeding import nearest_seeds, seed_order
+from polygrain.retrieval.approximate import nearest_others
+from polygrain.retrieval.index import Index
+from polygrain.retrieval.metrics import retrieval_metrics
+from polygrain.retrieval.neighbours import nearest, search
+from polygrain.runner.progress import progress
 
 SHARE = 8  # points per cluster
 # Of the approximate rows: clusters, and the rows that they are sought among.

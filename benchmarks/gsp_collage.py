@@ -13,9 +13,9 @@ import json
 import tempfile
 from pathlib import Path
 
+from polygrain.config.lists import Lists
+from polygrain.runner.command import read_params
 from stages import gsp_collage, gsp_ensemble, gsp_folds, images
-from stages.core.runner.command import read_params
-from stages.core.runner.lists import Lists
 
 ROOT = Path(__file__).parent.parent
 

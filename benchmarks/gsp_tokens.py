@@ -7,7 +7,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from stages.core.runner.command import read_params
+from polygrain.runner.command import read_params
 from stages.gsp_study import Params, learn
 
 if __name__ == "__main__":

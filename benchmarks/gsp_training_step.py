@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.measure import seconds
-from stages.core.gsp.poolings.build import Head
-from stages.core.losses import metric
-from stages.core.losses.zero_shot import zero_shot_loss
+from polygrain.gsp.poolings.build import Head
+from polygrain.losses import metric
+from polygrain.losses.zero_shot import zero_shot_loss
 
 BATCH, CLASSES, EMBEDDING, PROTOTYPES = 32, 100, 128, 64
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.measure import compare
-from stages.core.gsp.poolings.generalized_sum import GeneralizedSumPooling
-from stages.core.gsp.poolings.prototypes import into_ball
-from stages.core.gsp.poolings.transport import weight_transport
+from polygrain.gsp.poolings.generalized_sum import GeneralizedSumPooling
+from polygrain.gsp.poolings.prototypes import into_ball
+from polygrain.gsp.poolings.transport import weight_transport
 
 BATCH, CHANNELS, PROTOTYPES, MU, EPSILON, ITERATIONS = 32, 128, 64, 0.3, 5.0, 100
 

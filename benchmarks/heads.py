@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from polygrain.config.lists import Pretraining
+from polygrain.encoder.model import save
+from polygrain.mpcl.pretraining.run import HeadSettings, Plan, pretrain
+from polygrain.runner.command import read_params
+from polygrain.store.collection import open_pixels, read_tables
 from stages import mpcl_encoder, mpcl_probe
-from stages.core.encoder.model import save
-from stages.core.mpcl.pretraining.run import HeadSettings, Plan, pretrain
-from stages.core.runner.command import read_params
-from stages.core.runner.lists import Pretraining
-from stages.core.store.collection import open_pixels, read_tables
 
 SCORES = {"linear": "linear probe, %", "r_precision": "zero-shot R-Precision, %"}
 SPREAD = {"uniformity": "uniformity", "effective_rank": "effective rank"}

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 
 from benchmarks.measure import FULL, compare
+from polygrain.compute import device
+from polygrain.encoder.config import Config
+from polygrain.encoder.extract import extract
+from polygrain.encoder.model import Model
+from polygrain.encoder.views import Augmentation
+from polygrain.grappa.classification import train
+from polygrain.losses.norm_softmax import norm_softmax
+from polygrain.store import arrays
 from stages.adaptor import Params, add_adaptors
-from stages.core.compute import device
-from stages.core.encoder.config import Config
-from stages.core.encoder.extract import extract
-from stages.core.encoder.model import Model
-from stages.core.encoder.views import Augmentation
-from stages.core.grappa.classification import train
-from stages.core.losses.norm_softmax import norm_softmax
-from stages.core.store import arrays
 
 BATCH, COUNT = (64, 640) if FULL or torch.cuda.is_available() else (16, 48)
 VIEWS = Augmentation(smallest_crop=0.4, turn=15, flip=0.5, jitter=0.3, tint=0, grey=0.1, blur=0, stroke=0)

@@ -6,7 +6,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.measure import FULL, compare
 from benchmarks.mixture import hierarchical_mixture
-from stages.core.clustering.lloyd import kmeans
+from polygrain.clustering.lloyd import kmeans
 
 if __name__ == "__main__":
     n = 20_000

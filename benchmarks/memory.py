@@ -5,8 +5,8 @@ from pathlib import Path
 
 from benchmarks.measure import FULL, report, seconds
 from benchmarks.mixture import PAPER, hierarchical_mixture, scaled
-from stages.core.clustering.lloyd import lloyd
-from stages.core.clustering.seeding import nearest_seeds, seed_order
+from polygrain.clustering.lloyd import lloyd
+from polygrain.clustering.seeding import nearest_seeds, seed_order
 
 
 def resident(name: str) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float32
 
-from stages.core.compute.blocks import blocks
+from polygrain.compute.blocks import blocks
 
 PAPER = 133_339
 ROWS = 65_536  # drawn at once: ten million fit into memory

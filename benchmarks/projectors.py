@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from benchmarks.measure import FULL, compare, seconds
-from stages.core.encoder.config import Config
-from stages.core.losses.projector_balance import projector_weights
-from stages.core.losses.projector_contrast import head_cosines, projector_contrast
-from stages.core.mpcl.pretraining.heads import ProjectorParams, build_projectors
-from stages.core.mpcl.pretraining.moco_v2 import MocoV2, MocoV2Params
-from stages.core.mpcl.pretraining.objective import combine
-from stages.core.mpcl.pretraining.optimizer import OptimizerParams, build_optimizer
-from stages.core.mpcl.trainable import TrainableEncoder
+from polygrain.encoder.config import Config
+from polygrain.losses.projector_balance import projector_weights
+from polygrain.losses.projector_contrast import head_cosines, projector_contrast
+from polygrain.mpcl.pretraining.heads import ProjectorParams, build_projectors
+from polygrain.mpcl.pretraining.moco_v2 import MocoV2, MocoV2Params
+from polygrain.mpcl.pretraining.objective import combine
+from polygrain.mpcl.pretraining.optimizer import OptimizerParams, build_optimizer
+from polygrain.mpcl.trainable import TrainableEncoder
 
 HALF = (0.5, 0.5, 0.5)
 SIDE = 224 if FULL else 64

@@ -18,11 +18,11 @@ import torch
 
 from benchmarks.measure import report
 from benchmarks.mixture import PAPER, SIZES, hierarchical_mixture, scaled
-from stages.core.clustering.bounds import HamerlyBounds
-from stages.core.clustering.lloyd import lloyd
-from stages.core.clustering.screen import Screen
-from stages.core.clustering.seeding import nearest_seeds, seed_order
-from stages.core.compute.vectors import squared_distances
+from polygrain.clustering.bounds import HamerlyBounds
+from polygrain.clustering.lloyd import lloyd
+from polygrain.clustering.screen import Screen
+from polygrain.clustering.seeding import nearest_seeds, seed_order
+from polygrain.compute.vectors import squared_distances
 
 compared = 0
 

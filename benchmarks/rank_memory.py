@@ -14,14 +14,14 @@ import torch
 
 from benchmarks.measure import FULL
 from benchmarks.memory import forget_peak, resident
-from stages.core.clustering import sampled
-from stages.core.clustering.lloyd import lloyd
-from stages.core.clustering.screen import Screen
-from stages.core.clustering.seeding import all_records, nearest_seeds, seed_order
-from stages.core.compute import processes
-from stages.core.compute.distributed import Distributed
-from stages.core.retrieval import metrics
-from stages.core.retrieval.approximate import Centres
+from polygrain.clustering import sampled
+from polygrain.clustering.lloyd import lloyd
+from polygrain.clustering.screen import Screen
+from polygrain.clustering.seeding import all_records, nearest_seeds, seed_order
+from polygrain.compute import processes
+from polygrain.compute.distributed import Distributed
+from polygrain.retrieval import metrics
+from polygrain.retrieval.approximate import Centres
 
 N, D, K = (2_000_000, 384, 16_384) if FULL else (60_000, 384, 512)
 CENTRES, ROWS = 4_096, 16_384

@@ -5,7 +5,7 @@ import torch
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
 from benchmarks.measure import FULL, compare
-from stages.core.retrieval.metrics import retrieval_metrics
+from polygrain.retrieval.metrics import retrieval_metrics
 
 
 def draw(n: int, classes: int, dim: int = 384) -> tuple[np.ndarray, np.ndarray]:

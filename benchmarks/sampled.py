@@ -14,11 +14,11 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.mixture import hierarchical_mixture
-from stages.core.clustering import sampled
-from stages.core.clustering.lloyd import Clusters, kmeans
-from stages.core.clustering.seeding import nearest_seeds, seed_order
-from stages.core.retrieval.approximate import Centres
-from stages.core.retrieval.neighbours import search
+from polygrain.clustering import sampled
+from polygrain.clustering.lloyd import Clusters, kmeans
+from polygrain.clustering.seeding import nearest_seeds, seed_order
+from polygrain.retrieval.approximate import Centres
+from polygrain.retrieval.neighbours import search
 
 
 def in_cells(x: np.ndarray, k: int) -> Clusters:

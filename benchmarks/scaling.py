@@ -24,10 +24,10 @@ import torch
 from PIL import Image
 
 from benchmarks.mixture import hierarchical_mixture
-from stages.core.clustering.sampled import COARSE
-from stages.core.compute import device
-from stages.core.retrieval import approximate
-from stages.core.retrieval.neighbours import search
+from polygrain.clustering.sampled import COARSE
+from polygrain.compute import device
+from polygrain.retrieval import approximate
+from polygrain.retrieval.neighbours import search
 
 SIDE, DIM, KS, SAMPLE, EPOCHS = 224, 384, (1024, 4096, 16384, 65536), 4_000_000, 1
 # Passes of all rows against all centroids that Lloyd takes, at most what benchmarks/README.md found for the eight k.

@@ -13,9 +13,9 @@ import torch
 
 from benchmarks.measure import FULL
 from benchmarks.mixture import hierarchical_mixture
-from polygrain.gallery import Gallery
-from polygrain.page.app import Page, Query
-from polygrain.page.sides import Side
+from polygrain.app.gallery import Gallery
+from polygrain.app.page.app import Page, Query
+from polygrain.app.page.sides import Side
 
 SIZE, LARGE, SHOWN, CLICKS = (100_000, 384), (1_100_000, 128), 24, 100
 BAR_MS = 100

@@ -4,7 +4,7 @@ import torch
 
 from benchmarks.measure import FULL, compare
 from benchmarks.mixture import PAPER, hierarchical_mixture
-from stages.core.clustering.seeding import seed_order
+from polygrain.clustering.seeding import seed_order
 
 
 def one_at_a_time(x: torch.Tensor, k: int, seed: int) -> torch.Tensor:
@@ -33,5 +33,5 @@ if __name__ == "__main__":
         1,
         warm=False,
         peer="one seed at a time",
-        equality="same law, by chi-square in tests/core/clustering/test_seeding.py",
+        equality="same law, by chi-square in tests/polygrain/clustering/test_seeding.py",
     )

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from benchmarks.measure import compare
-from stages.core.compute import device
-from stages.core.encoder.networks import build_network
+from polygrain.compute import device
+from polygrain.encoder.networks import build_network
 
 SHIPPED = {"img_size": 48, "patch_size": 8, "depth": 6}  # 36 patches
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import compare
-from stages.core.store import arrays
+from polygrain.store import arrays
 
 if __name__ == "__main__":
     rng = np.random.default_rng(0)

@@ -27,9 +27,9 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from benchmarks.measure import FULL
+from polygrain.config.lists import Task
+from polygrain.store.sums import digest
 from stages import features, images
-from stages.core.runner.lists import Task
-from stages.core.store.sums import digest
 
 ROOT = Path(__file__).resolve().parent.parent
 IN_A_TAR = 10_000

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from stages.core.mpcl import trainable
-from stages.core.mpcl.probe import Recipe, accuracy, embed, fit_linear, knn_accuracy, probe_split
-from stages.core.retrieval.metrics import retrieval_metrics
-from stages.core.store import arrays
-from stages.core.store.collection import read_table
+from polygrain.mpcl import trainable
+from polygrain.mpcl.probe import Recipe, accuracy, embed, fit_linear, knn_accuracy, probe_split
+from polygrain.retrieval.metrics import retrieval_metrics
+from polygrain.store import arrays
+from polygrain.store.collection import read_table
 
 LINEAR = Recipe(
     epochs=50, batch=64, classifier_rate=0.3, encoder_rate=0, weight_decay=0, augmentation=None, crop_ratio=1

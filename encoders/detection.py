@@ -35,17 +35,17 @@ from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHe
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
 from torchvision.ops import MultiScaleRoIAlign
 
-from stages.core.compute import device, processes
-from stages.core.encoder.config import read_config
-from stages.core.encoder.weights import load_weights
-from stages.core.mpcl.pretraining import data_parallel
-from stages.core.mpcl.pretraining.split_norm import has_batch_norm
-from stages.core.mpcl.trainable import TrainableEncoder
-from stages.core.mpcl.whole_norm import see_all_processes, statistics_anew
-from stages.core.runner.progress import progress
-from stages.core.sources.decode import FORMATS
-from stages.core.training import checkpoint
-from stages.core.training.loop import Schedule
+from polygrain.compute import device, processes
+from polygrain.encoder.config import read_config
+from polygrain.encoder.weights import load_weights
+from polygrain.mpcl.pretraining import data_parallel
+from polygrain.mpcl.pretraining.split_norm import has_batch_norm
+from polygrain.mpcl.trainable import TrainableEncoder
+from polygrain.mpcl.whole_norm import see_all_processes, statistics_anew
+from polygrain.runner.progress import progress
+from polygrain.sources.decode import FORMATS
+from polygrain.training import checkpoint
+from polygrain.training.loop import Schedule
 
 log = logging.getLogger(__name__)
 NAMES = ("AP", "AP50", "AP75")

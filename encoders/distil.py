@@ -36,13 +36,13 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from tqdm import tqdm
 
-from stages.core.compute import device
-from stages.core.compute.principal import largest, principal_components
-from stages.core.encoder.config import Config
-from stages.core.encoder.model import save as save_network
-from stages.core.mpcl.trainable import TrainableEncoder, load
-from stages.core.sources import installed
-from stages.core.training import checkpoint
+from polygrain.compute import device
+from polygrain.compute.principal import largest, principal_components
+from polygrain.encoder.config import Config
+from polygrain.encoder.model import save as save_network
+from polygrain.mpcl.trainable import TrainableEncoder, load
+from polygrain.sources import installed
+from polygrain.training import checkpoint
 
 SIDE = 48
 CONFIG = Config(

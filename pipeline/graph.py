@@ -16,7 +16,8 @@ from dvc.exceptions import DvcException, NotDvcRepoError
 from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import get_active_graph, plan_repro
 
-from pipeline import locks, profiles, project, site
+from pipeline import locks, project, site
+from polygrain.config import profiles
 
 
 @dataclass(frozen=True)

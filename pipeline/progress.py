@@ -1,4 +1,4 @@
-"""How far a stage is and what it measured, read from the lines that `stages/core/runner/progress.py` logs."""
+"""How far a stage is and what it measured, read from the lines that `polygrain/runner/progress.py` logs."""
 
 import re
 from dataclasses import dataclass, field

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline import cache, graph, profiles, project
+from pipeline import cache, graph, project
+from polygrain.config import profiles
 
 
 def make_ready(profile: str | None = None) -> Path:
@@ -22,7 +23,7 @@ def make_ready(profile: str | None = None) -> Path:
         raise ValueError(f"{root} has a polygrain of its own: run {root}/.venv/bin/polygrain there (`make install`)")
     folder = graph.folder_of(profile)
     cache.mend(folder)
-    if (root / "stages/core/runner").is_dir():
+    if (root / "polygrain/runner").is_dir():
         check(root, folder)
         profiles.renew_listings(folder)
     return folder
@@ -30,7 +31,7 @@ def make_ready(profile: str | None = None) -> Path:
 
 def check(root: Path, folder: Path) -> None:
     """Has the stages look at params.yaml, in a process of its own since nothing here imports them."""
-    command = [sys.executable, "-m", "stages.core.runner.command", "params.yaml"]
+    command = [sys.executable, "-m", "polygrain.runner.command", "params.yaml"]
     environment = os.environ | {"PYTHONPATH": str(root)}
     done = subprocess.run(
         command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL

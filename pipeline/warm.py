@@ -1,7 +1,7 @@
 """Every stage, loaded once and forked for every run of one: `python -m pipeline.warm SOCKET ROOT`.
 
 Python with torch, timm and faiss takes longer to start than most stages of a small graph take to work. So one process
-loads them, and for each request of stages/core/runner/warm.py forks one that becomes the stage. It loads nothing until
+loads them, and for each request of polygrain/runner/warm.py forks one that becomes the stage. It loads nothing until
 it is first asked, forks nothing where a fresh start would give something else (other libraries, sources or variables
 that libraries read when they are loaded), and ends, with all it forked, when its starter is gone.
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pipeline import guard
 
-# What stages/core/runner/warm.py says too, which nothing here may import: it belongs to the stages.
+# What polygrain/runner/warm.py says too, which nothing here may import: it belongs to the stages.
 SOCKET, LENGTH, TAKEN, REFUSED = "POLYGRAIN_STAGES", struct.Struct("<I"), b"+", b"-"
 REQUEST_SECONDS, SECONDS_TO_END = 10.0, 5.0
 # Variables that no library reads when it is loaded: a stage may have others than the process it is forked from.

@@ -1,3 +1,3 @@
-from polygrain.command import main
+from polygrain.cli.main import main
 
 main()

@@ -11,17 +11,18 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from stages.core.encoder.config import AdaptorConfig
-from stages.core.encoder.model import Model, load, save
-from stages.core.grappa import classification
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.selection.criterion import CriterionSettings, Reference
-from stages.core.selection.watch import watcher
-from stages.core.store import arrays
-from stages.core.store.collection import open_pixels, read_tables
-from stages.core.training import checkpoint
-from stages.core.training.history import write_history
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.encoder.config import AdaptorConfig
+from polygrain.encoder.model import Model, load, save
+from polygrain.grappa import classification
+from polygrain.runner import command, outputs
+from polygrain.selection.criterion import CriterionSettings, Reference
+from polygrain.selection.watch import watcher
+from polygrain.store import arrays
+from polygrain.store.collection import open_pixels, read_tables
+from polygrain.training import checkpoint
+from polygrain.training.history import write_history
 
 
 class Params(classification.ClassifierSettings):

@@ -17,21 +17,22 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core.compute import device, processes
-from stages.core.compute.vectors import unit_rows
-from stages.core.encoder.config import Attention
-from stages.core.encoder.model import Model, load, save
-from stages.core.encoder.views import ShareOfDraws
-from stages.core.grappa import classification, twins
-from stages.core.grappa.random_sets import insert_random
-from stages.core.losses.norm_softmax import norm_softmax
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.store import arrays
-from stages.core.store.collection import open_features, open_pixels, read_tables
-from stages.core.training import checkpoint
-from stages.core.training.history import write_history
-from stages.core.training.loop import AdamSettings, Batch, Loader, Schedule, fit
+from polygrain.compute import device, processes
+from polygrain.compute.vectors import unit_rows
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.encoder.config import Attention
+from polygrain.encoder.model import Model, load, save
+from polygrain.encoder.views import ShareOfDraws
+from polygrain.grappa import classification, twins
+from polygrain.grappa.random_sets import insert_random
+from polygrain.losses.norm_softmax import norm_softmax
+from polygrain.runner import command, outputs
+from polygrain.store import arrays
+from polygrain.store.collection import open_features, open_pixels, read_tables
+from polygrain.training import checkpoint
+from polygrain.training.history import write_history
+from polygrain.training.loop import AdamSettings, Batch, Loader, Schedule, fit
 
 
 class Tldr(twins.TwinSettings):

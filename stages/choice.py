@@ -26,18 +26,19 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import nn
 
-from stages.core.compute import device, processes
-from stages.core.encoder.extract import embed, embed_shares
-from stages.core.encoder.model import Model, load, most_blocks, save
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.selection import criterion
-from stages.core.selection.candidates import card
-from stages.core.selection.candidates.decision import Decision, Judged, decide, interval
-from stages.core.selection.candidates.forms import Form, behind, finish, shape
-from stages.core.store import arrays
-from stages.core.store.collection import Collection, open_pixels, read_tables
-from stages.core.store.tables import write_csv
+from polygrain.compute import device, processes
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.encoder.extract import embed, embed_shares
+from polygrain.encoder.model import Model, load, most_blocks, save
+from polygrain.runner import command, outputs
+from polygrain.selection import criterion
+from polygrain.selection.candidates import card
+from polygrain.selection.candidates.decision import Decision, Judged, decide, interval
+from polygrain.selection.candidates.forms import Form, behind, finish, shape
+from polygrain.store import arrays
+from polygrain.store.collection import Collection, open_pixels, read_tables
+from polygrain.store.tables import write_csv
 
 ENCODER = Form("encoder")
 

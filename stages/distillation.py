@@ -23,23 +23,24 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
-from stages.core.compute import device, processes
-from stages.core.compute.distributed import Distributed
-from stages.core.compute.principal import largest
-from stages.core.encoder.config import AdaptorConfig
-from stages.core.encoder.model import Model, load, most_blocks, save
-from stages.core.encoder.views import Augmentation, ShareOfDraws, augment
-from stages.core.retrieval import whitening
-from stages.core.retrieval.expansion import mixed
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.selection import criterion
-from stages.core.selection.watch import watcher
-from stages.core.store import arrays
-from stages.core.store.collection import open_pixels, read_tables
-from stages.core.training import checkpoint
-from stages.core.training.history import write_history
-from stages.core.training.loop import AdamSettings, Batch, Loader, Schedule, Watch, fit
+from polygrain.compute import device, processes
+from polygrain.compute.distributed import Distributed
+from polygrain.compute.principal import largest
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.encoder.config import AdaptorConfig
+from polygrain.encoder.model import Model, load, most_blocks, save
+from polygrain.encoder.views import Augmentation, ShareOfDraws, augment
+from polygrain.retrieval import whitening
+from polygrain.retrieval.expansion import mixed
+from polygrain.runner import command, outputs
+from polygrain.selection import criterion
+from polygrain.selection.watch import watcher
+from polygrain.store import arrays
+from polygrain.store.collection import open_pixels, read_tables
+from polygrain.training import checkpoint
+from polygrain.training.history import write_history
+from polygrain.training.loop import AdamSettings, Batch, Loader, Schedule, Watch, fit
 
 
 class Params(AdamSettings):

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from stages.core.encoder.config import Config
-from stages.core.encoder.model import Model, save
-from stages.core.encoder.origin import Origin, require_fit
-from stages.core.runner import command, outputs, schema
+from polygrain.config import schema
+from polygrain.encoder.config import Config
+from polygrain.encoder.model import Model, save
+from polygrain.encoder.origin import Origin, require_fit
+from polygrain.runner import command, outputs
 
 
 class Params(Origin):

@@ -21,19 +21,20 @@ import pyarrow.parquet as pq
 import torch
 from pydantic import Field
 
-from stages.core.compute import device, processes
-from stages.core.compute.distributed import Distributed
-from stages.core.compute.principal import largest, mean_of
-from stages.core.encoder.extract import embed_shares, extract, whole_batches
-from stages.core.encoder.model import Model, load
-from stages.core.grappa import random_weights
-from stages.core.retrieval import whitening
-from stages.core.retrieval.formulas import NAMES
-from stages.core.retrieval.metrics import UNLABELLED, QueryMetrics, shared_query_metrics
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.store import arrays
-from stages.core.store.collection import Collection, open_pixels, read_tables
+from polygrain.compute import device, processes
+from polygrain.compute.distributed import Distributed
+from polygrain.compute.principal import largest, mean_of
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.encoder.extract import embed_shares, extract, whole_batches
+from polygrain.encoder.model import Model, load
+from polygrain.grappa import random_weights
+from polygrain.retrieval import whitening
+from polygrain.retrieval.formulas import NAMES
+from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, shared_query_metrics
+from polygrain.runner import command, outputs
+from polygrain.store import arrays
+from polygrain.store.collection import Collection, open_pixels, read_tables
 
 NEAREST = 5
 

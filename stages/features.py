@@ -11,11 +11,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from stages.core.compute import device
-from stages.core.encoder.extract import extract
-from stages.core.encoder.model import load
-from stages.core.runner import command, outputs, schema
-from stages.core.store import arrays, shards
+from polygrain.compute import device
+from polygrain.config import schema
+from polygrain.encoder.extract import extract
+from polygrain.encoder.model import load
+from polygrain.runner import command, outputs
+from polygrain.store import arrays, shards
 
 
 class Params(schema.Section):

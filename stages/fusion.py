@@ -19,20 +19,21 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core.compute import device, processes
-from stages.core.encoder.adaptors import fuse
-from stages.core.encoder.config import AdaptorConfig, Attention, Fusion
-from stages.core.encoder.extract import embed
-from stages.core.encoder.model import Model, load, save
-from stages.core.grappa import classification, twins
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.store import arrays
-from stages.core.store.collection import open_pixels, read_tables
-from stages.core.store.reading import read_json
-from stages.core.store.tables import write_csv
-from stages.core.training import checkpoint
-from stages.core.training.history import write_history
+from polygrain.compute import device, processes
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.encoder.adaptors import fuse
+from polygrain.encoder.config import AdaptorConfig, Attention, Fusion
+from polygrain.encoder.extract import embed
+from polygrain.encoder.model import Model, load, save
+from polygrain.grappa import classification, twins
+from polygrain.runner import command, outputs
+from polygrain.store import arrays
+from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.reading import read_json
+from polygrain.store.tables import write_csv
+from polygrain.training import checkpoint
+from polygrain.training.history import write_history
 
 
 class Supervised(classification.ClassifierSettings):

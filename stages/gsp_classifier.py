@@ -18,26 +18,27 @@ from pydantic import Field, field_validator
 from torch import Tensor
 from torch.nn import functional
 
-from stages.core.compute import device, processes
-from stages.core.compute.blocks import blocks
-from stages.core.encoder import networks
-from stages.core.encoder.arguments import Arguments
-from stages.core.encoder.views import Augmentation, Ratio, augment, centre_square
-from stages.core.gsp.classifier import PooledClassifier
-from stages.core.gsp.discriminant import Scatter
-from stages.core.gsp.folds.images import Images, read_images
-from stages.core.gsp.poolings import build
-from stages.core.gsp.report import published
-from stages.core.gsp.report.contents import title_of
-from stages.core.retrieval.metrics import score
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Classifier, Lists, Run
-from stages.core.runner.progress import progress
-from stages.core.store import arrays
-from stages.core.store.tensors import write_weights
-from stages.core.training import checkpoint
-from stages.core.training.history import write_history
-from stages.core.training.loop import Batch, Loader, Schedule, fit
+from polygrain.compute import device, processes
+from polygrain.compute.blocks import blocks
+from polygrain.config import schema
+from polygrain.config.lists import Classifier, Lists, Run
+from polygrain.encoder import networks
+from polygrain.encoder.arguments import Arguments
+from polygrain.encoder.views import Augmentation, Ratio, augment, centre_square
+from polygrain.gsp.classifier import PooledClassifier
+from polygrain.gsp.discriminant import Scatter
+from polygrain.gsp.folds.images import Images, read_images
+from polygrain.gsp.poolings import build
+from polygrain.gsp.report import published
+from polygrain.gsp.report.contents import title_of
+from polygrain.retrieval.metrics import score
+from polygrain.runner import command, outputs
+from polygrain.runner.progress import progress
+from polygrain.store import arrays
+from polygrain.store.tensors import write_weights
+from polygrain.training import checkpoint
+from polygrain.training.history import write_history
+from polygrain.training.loop import Batch, Loader, Schedule, fit
 
 TOP = 5
 MOMENTUM = 0.9
@@ -54,7 +55,7 @@ class Convolutional(schema.Section):
 class Params(schema.Section):
     networks: dict[schema.Name, Convolutional] = Field(description="by the names that gsp_classifiers has for them")
     poolings: dict[schema.Name, dict[str, float | int | bool | None]] = Field(
-        description="by their names in stages/core/gsp/poolings/build.py; their values"
+        description="by their names in polygrain/gsp/poolings/build.py; their values"
     )
     embedding: int = Field(ge=2, le=schema.MOST_WIDTH, description="linear discriminants of the retrieval scores")
     epochs: schema.Epochs = Field(description="epochs over the training images")

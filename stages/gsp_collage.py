@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core.gsp import collage
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Collage, Lists
-from stages.core.store import arrays
-from stages.core.store.collection import TABLE, read_table
-from stages.core.store.tables import write_csv
+from polygrain.config import schema
+from polygrain.config.lists import Collage, Lists
+from polygrain.gsp import collage
+from polygrain.runner import command, outputs
+from polygrain.store import arrays
+from polygrain.store.collection import TABLE, read_table
+from polygrain.store.tables import write_csv
 
 
 class Params(schema.Section):

@@ -22,16 +22,17 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from stages.core.gsp import collage, ensemble
-from stages.core.gsp.ensemble import transfer
-from stages.core.gsp.folds.images import Images, read_images
-from stages.core.retrieval.metrics import score
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.runner.progress import progress
-from stages.core.store import arrays, sums
-from stages.core.store.reading import read_json, reading, remedy_for
-from stages.core.store.tensors import read_tensors, write_tensors
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.gsp import collage, ensemble
+from polygrain.gsp.ensemble import transfer
+from polygrain.gsp.folds.images import Images, read_images
+from polygrain.retrieval.metrics import score
+from polygrain.runner import command, outputs
+from polygrain.runner.progress import progress
+from polygrain.store import arrays, sums
+from polygrain.store.reading import read_json, reading, remedy_for
+from polygrain.store.tensors import read_tensors, write_tensors
 
 Rows = list[dict[str, str | float]]
 FORMS = ("single", "separate", "concat", "mean_vector")

@@ -23,11 +23,13 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from stages.core.compute import device
-from stages.core.encoder.views import Augmentation, Ratio
-from stages.core.gsp.folds import classes, early_stopping, trunk
-from stages.core.gsp.folds.classes import ClassBatches
-from stages.core.gsp.folds.embedder import (
+from polygrain.compute import device
+from polygrain.config import schema
+from polygrain.config.lists import Lists, Run
+from polygrain.encoder.views import Augmentation, Ratio
+from polygrain.gsp.folds import classes, early_stopping, trunk
+from polygrain.gsp.folds.classes import ClassBatches
+from polygrain.gsp.folds.embedder import (
     START,
     Embedder,
     LossParams,
@@ -38,16 +40,15 @@ from stages.core.gsp.folds.embedder import (
     write,
     write_pictures,
 )
-from stages.core.gsp.folds.images import Images, read_images
-from stages.core.gsp.folds.maps import Maps, Whole
-from stages.core.gsp.poolings import build
-from stages.core.losses import metric
-from stages.core.retrieval.metrics import score
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists, Run
-from stages.core.store import arrays
-from stages.core.store.square import Shape
-from stages.core.training import checkpoint
+from polygrain.gsp.folds.images import Images, read_images
+from polygrain.gsp.folds.maps import Maps, Whole
+from polygrain.gsp.poolings import build
+from polygrain.losses import metric
+from polygrain.retrieval.metrics import score
+from polygrain.runner import command, outputs
+from polygrain.store import arrays
+from polygrain.store.square import Shape
+from polygrain.training import checkpoint
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "radam": partial(torch.optim.RAdam, decoupled_weight_decay=True)}
 
@@ -64,9 +65,9 @@ class Params(schema.Section):
     embedding: int = Field(ge=2, le=schema.MOST_WIDTH, description="dimensions of the embedding")
     protocol: classes.Protocol
     stopping: early_stopping.Stopping = Field(description="of each fold")
-    losses: dict[schema.Name, LossParams] = Field(description="by their names in stages/core/losses/metric.py")
+    losses: dict[schema.Name, LossParams] = Field(description="by their names in polygrain/losses/metric.py")
     poolings: dict[schema.Name, Values] = Field(
-        description="by their names in stages/core/gsp/poolings/build.py; their values"
+        description="by their names in polygrain/gsp/poolings/build.py; their values"
     )
     ridge: schema.Factor = Field(description="ridge regularisation of the zero-shot loss's predictor")
     scale: schema.Factor = Field(description="factor of the zero-shot loss's logits")

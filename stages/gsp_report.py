@@ -11,15 +11,16 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from stages.core.gsp.report import contents, published
-from stages.core.gsp.report.published import Claim
-from stages.core.report import page
-from stages.core.report.visible import visible
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists, Run
-from stages.core.store.reading import read_json
-from stages.core.store.tables import read_csv
-from stages.core.store.tensors import read_tensors
+from polygrain.config import schema
+from polygrain.config.lists import Lists, Run
+from polygrain.gsp.report import contents, published
+from polygrain.gsp.report.published import Claim
+from polygrain.report import page
+from polygrain.report.visible import visible
+from polygrain.runner import command, outputs
+from polygrain.store.reading import read_json
+from polygrain.store.tables import read_csv
+from polygrain.store.tensors import read_tensors
 
 NOTE = (
     "In percent on {images}, mean ± standard deviation over all choices of one repeat per fold. Folds apart: the "

@@ -11,15 +11,16 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from stages.core.gsp.folds import early_stopping
-from stages.core.gsp.poolings import build
-from stages.core.gsp.report import contents
-from stages.core.gsp.studies import colours
-from stages.core.gsp.studies.tokens import Bags, World, draw, map_at_r
-from stages.core.report import page
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.training import checkpoint
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.gsp.folds import early_stopping
+from polygrain.gsp.poolings import build
+from polygrain.gsp.report import contents
+from polygrain.gsp.studies import colours
+from polygrain.gsp.studies.tokens import Bags, World, draw, map_at_r
+from polygrain.report import page
+from polygrain.runner import command, outputs
+from polygrain.training import checkpoint
 
 SHOWN_SIDE = 160  # of the toy map's pictures, px
 

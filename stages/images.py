@@ -25,21 +25,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.runner.progress import progress
-from stages.core.sources import archive, folder, installed, names, shares
-from stages.core.sources.candidates import Assignment, Candidates, assign, by_class, in_splits, published
-from stages.core.sources.decode import decode_all
-from stages.core.sources.streams import place, stream
-from stages.core.sources.streams.ingest import ingest, resumed
-from stages.core.sources.streams.ledger import Ledger
-from stages.core.store import arrays, room, work
-from stages.core.store import shares as stored_shares
-from stages.core.store.coded import Coding
-from stages.core.store.collection import TABLE
-from stages.core.store.square import Shape
-from stages.core.store.tables import write_csv
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.runner import command, outputs
+from polygrain.runner.progress import progress
+from polygrain.sources import archive, folder, installed, names, shares
+from polygrain.sources.candidates import Assignment, Candidates, assign, by_class, in_splits, published
+from polygrain.sources.decode import decode_all
+from polygrain.sources.streams import place, stream
+from polygrain.sources.streams.ingest import ingest, resumed
+from polygrain.sources.streams.ledger import Ledger
+from polygrain.store import arrays, room, work
+from polygrain.store import shares as stored_shares
+from polygrain.store.coded import Coding
+from polygrain.store.collection import TABLE
+from polygrain.store.square import Shape
+from polygrain.store.tables import write_csv
 
 BLOCK = 256
 TABLE_ROWS = 2**16

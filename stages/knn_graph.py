@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core.compute import processes
-from stages.core.retrieval.approximate import Graph, Index, Recall, choose, nearest_others
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.runner.progress import progress
-from stages.core.store import arrays
-from stages.core.store.collection import open_train_features, read_tables
+from polygrain.compute import processes
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.retrieval.approximate import Graph, Index, Recall, choose, nearest_others
+from polygrain.runner import command, outputs
+from polygrain.runner.progress import progress
+from polygrain.store import arrays
+from polygrain.store.collection import open_train_features, read_tables
 
 
 class Params(schema.Section):

@@ -17,23 +17,24 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from stages.core.compute import device
-from stages.core.encoder import networks
-from stages.core.encoder.arguments import Arguments
-from stages.core.encoder.config import Config
-from stages.core.encoder.model import save
-from stages.core.encoder.views import Augmentation, Ratio
-from stages.core.mpcl import trainable
-from stages.core.mpcl.pretraining.barlow_twins import BarlowTwinsParams
-from stages.core.mpcl.pretraining.moco_v2 import MocoV2Params
-from stages.core.mpcl.pretraining.moco_v3 import MocoV3Params
-from stages.core.mpcl.pretraining.objective import columns
-from stages.core.mpcl.pretraining.run import FrameworkParams, HeadSettings, Plan, pretrain
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists, Part, Pretraining
-from stages.core.store.collection import open_pixels, read_tables
-from stages.core.training import checkpoint
-from stages.core.training.history import write_history
+from polygrain.compute import device
+from polygrain.config import schema
+from polygrain.config.lists import Lists, Part, Pretraining
+from polygrain.encoder import networks
+from polygrain.encoder.arguments import Arguments
+from polygrain.encoder.config import Config
+from polygrain.encoder.model import save
+from polygrain.encoder.views import Augmentation, Ratio
+from polygrain.mpcl import trainable
+from polygrain.mpcl.pretraining.barlow_twins import BarlowTwinsParams
+from polygrain.mpcl.pretraining.moco_v2 import MocoV2Params
+from polygrain.mpcl.pretraining.moco_v3 import MocoV3Params
+from polygrain.mpcl.pretraining.objective import columns
+from polygrain.mpcl.pretraining.run import FrameworkParams, HeadSettings, Plan, pretrain
+from polygrain.runner import command, outputs
+from polygrain.store.collection import open_pixels, read_tables
+from polygrain.training import checkpoint
+from polygrain.training.history import write_history
 
 PIXEL_MEAN = PIXEL_STD = (0.5, 0.5, 0.5)
 

@@ -17,19 +17,20 @@ import numpy as np
 import torch
 from pydantic import Field, field_validator
 
-from stages.core.compute import device
-from stages.core.encoder.views import Augmentation
-from stages.core.losses.alignment_uniformity import alignment, uniformity
-from stages.core.losses.effective_rank import effective_rank
-from stages.core.mpcl import probe, trainable
-from stages.core.mpcl.probe import Recipe
-from stages.core.mpcl.trainable import TrainableEncoder
-from stages.core.retrieval.metrics import query_metrics
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.store import arrays, shares
-from stages.core.store.collection import Collection, open_pixels, read_table, read_tables
-from stages.core.training import checkpoint
+from polygrain.compute import device
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.encoder.views import Augmentation
+from polygrain.losses.alignment_uniformity import alignment, uniformity
+from polygrain.losses.effective_rank import effective_rank
+from polygrain.mpcl import probe, trainable
+from polygrain.mpcl.probe import Recipe
+from polygrain.mpcl.trainable import TrainableEncoder
+from polygrain.retrieval.metrics import query_metrics
+from polygrain.runner import command, outputs
+from polygrain.store import arrays, shares
+from polygrain.store.collection import Collection, open_pixels, read_table, read_tables
+from polygrain.training import checkpoint
 
 PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
 TOP = 5  # the second accuracy of few labels, where there are more classes
@@ -145,7 +146,7 @@ def probe_task(
 
 def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int) -> str:
     # Dozens of small fits: a line for each of their epochs would bury the rest; progress speaks for the long ones.
-    logging.getLogger("stages.core.training.loop").setLevel(logging.WARNING)
+    logging.getLogger("polygrain.training.loop").setLevel(logging.WARNING)
     tasks = list(lists.tasks)
     params.fits(lists)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)

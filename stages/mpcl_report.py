@@ -12,15 +12,16 @@ from typing import Any
 
 from pydantic import Field
 
-from stages.core.mpcl.report import charts
-from stages.core.report import page
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists, Pretraining
-from stages.core.store.reading import read_json
-from stages.core.training.history import read_history
+from polygrain.config import schema
+from polygrain.config.lists import Lists, Pretraining
+from polygrain.mpcl.report import charts
+from polygrain.report import page
+from polygrain.runner import command, outputs
+from polygrain.store.reading import read_json
+from polygrain.training.history import read_history
 
 Network = dict[str, Any]  # a section of another stage, which has checked it
-PUBLISHED = Path(__file__).parent / "core" / "mpcl" / "report" / "mpcl_published.csv"
+PUBLISHED = Path(__file__).parents[1] / "polygrain/mpcl/report/mpcl_published.csv"
 PLAIN = ("alignment", "uniformity", "effective_rank", "images")
 TITLES = {
     "r_precision": "R-Precision, zero-shot",

@@ -15,14 +15,15 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core.grappa.report import charts, published, scores, wording
-from stages.core.report import page
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.sources.datasets import counts
-from stages.core.sources.datasets.addresses import SOURCES
-from stages.core.store import collection, sums
-from stages.core.store.tables import read_parquet
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.grappa.report import charts, published, scores, wording
+from polygrain.report import page
+from polygrain.runner import command, outputs
+from polygrain.sources.datasets import counts
+from polygrain.sources.datasets.addresses import SOURCES
+from polygrain.store import collection, sums
+from polygrain.store.tables import read_parquet
 
 COUNTS = ("train_classes", "train_images", "test_classes", "test_images")
 TOTAL = "all that train"

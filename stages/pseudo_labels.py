@@ -17,18 +17,19 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from stages.core.clustering import sampled
-from stages.core.clustering.lloyd import Clusters, lloyd
-from stages.core.clustering.seeding import nearest_seeds
-from stages.core.compute import processes
-from stages.core.compute.vectors import group_sizes, group_sums
-from stages.core.retrieval import neighbours, whitening
-from stages.core.retrieval.approximate import SAMPLE, Centres
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.store import arrays
-from stages.core.store.collection import open_train_features, read_tables
-from stages.core.store.mapped_rows import Chosen
+from polygrain.clustering import sampled
+from polygrain.clustering.lloyd import Clusters, lloyd
+from polygrain.clustering.seeding import nearest_seeds
+from polygrain.compute import processes
+from polygrain.compute.vectors import group_sizes, group_sums
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.retrieval import neighbours, whitening
+from polygrain.retrieval.approximate import SAMPLE, Centres
+from polygrain.runner import command, outputs
+from polygrain.store import arrays
+from polygrain.store.collection import open_train_features, read_tables
+from polygrain.store.mapped_rows import Chosen
 
 # The share of rows that get their nearest centroid where not all are compared with all.
 NEAREST = 0.99

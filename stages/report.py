@@ -22,14 +22,15 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core.grappa.report import advice, blind, charts, chosen, fusions, neighbours, queries, scores, wording
-from stages.core.report import page
-from stages.core.report.visible import visible
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.store import arrays, collection
-from stages.core.store.tables import read_csv, write_csv
-from stages.core.training.history import read_history
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.grappa.report import advice, blind, charts, chosen, fusions, neighbours, queries, scores, wording
+from polygrain.report import page
+from polygrain.report.visible import visible
+from polygrain.runner import command, outputs
+from polygrain.store import arrays, collection
+from polygrain.store.tables import read_csv, write_csv
+from polygrain.training.history import read_history
 
 
 class Params(schema.Section):

@@ -15,15 +15,16 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core.compute import device
-from stages.core.encoder.model import Model, load, save
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.selection import criterion
-from stages.core.selection.candidates.decision import noise
-from stages.core.store import arrays
-from stages.core.store.collection import open_pixels, read_tables
-from stages.core.store.tables import write_csv
+from polygrain.compute import device
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.encoder.model import Model, load, save
+from polygrain.runner import command, outputs
+from polygrain.selection import criterion
+from polygrain.selection.candidates.decision import noise
+from polygrain.store import arrays
+from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.tables import write_csv
 
 
 class Params(schema.Section):

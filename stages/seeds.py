@@ -15,14 +15,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from stages.core.clustering import sampled
-from stages.core.clustering.seeding import all_records, seed_order
-from stages.core.compute import processes
-from stages.core.retrieval import whitening
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.store import arrays
-from stages.core.store.collection import open_train_features, read_tables
+from polygrain.clustering import sampled
+from polygrain.clustering.seeding import all_records, seed_order
+from polygrain.compute import processes
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.retrieval import whitening
+from polygrain.runner import command, outputs
+from polygrain.store import arrays
+from polygrain.store.collection import open_train_features, read_tables
 
 
 class Params(schema.Section):

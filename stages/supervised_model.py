@@ -13,17 +13,18 @@ from pathlib import Path
 import torch
 from pydantic import Field
 
-from stages.core.compute import device
-from stages.core.encoder.config import Attention
-from stages.core.encoder.extract import embed
-from stages.core.encoder.model import load, save
-from stages.core.grappa import classification
-from stages.core.grappa.random_sets import insert_random
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.store.collection import open_pixels, read_tables
-from stages.core.training import checkpoint
-from stages.core.training.history import write_history
+from polygrain.compute import device
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.encoder.config import Attention
+from polygrain.encoder.extract import embed
+from polygrain.encoder.model import load, save
+from polygrain.grappa import classification
+from polygrain.grappa.random_sets import insert_random
+from polygrain.runner import command, outputs
+from polygrain.store.collection import open_pixels, read_tables
+from polygrain.training import checkpoint
+from polygrain.training.history import write_history
 
 
 class Params(schema.Section):

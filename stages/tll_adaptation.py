@@ -19,20 +19,21 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
-from stages.core.compute import device
-from stages.core.compute.blocks import blocks
-from stages.core.losses.symmetric_softmax import LARGEST_SIGMA
-from stages.core.runner import command, outputs, schema
-from stages.core.store import arrays
-from stages.core.store.reading import read_json
-from stages.core.store.square import Shape
-from stages.core.tll.adaptation import descriptors, model, reduction, training
-from stages.core.tll.adaptation.descriptors import Descriptors, Sides, originals, reduced
-from stages.core.tll.adaptation.reduction import Reduction
-from stages.core.tll.adaptation.tables import Tables
-from stages.core.tll.adaptation.training import Training, train
-from stages.core.tll.extractors import layers
-from stages.core.training import checkpoint
+from polygrain.compute import device
+from polygrain.compute.blocks import blocks
+from polygrain.config import schema
+from polygrain.losses.symmetric_softmax import LARGEST_SIGMA
+from polygrain.runner import command, outputs
+from polygrain.store import arrays
+from polygrain.store.reading import read_json
+from polygrain.store.square import Shape
+from polygrain.tll.adaptation import descriptors, model, reduction, training
+from polygrain.tll.adaptation.descriptors import Descriptors, Sides, originals, reduced
+from polygrain.tll.adaptation.reduction import Reduction
+from polygrain.tll.adaptation.tables import Tables
+from polygrain.tll.adaptation.training import Training, train
+from polygrain.tll.extractors import layers
+from polygrain.training import checkpoint
 
 RESIDENT_BYTES = 2 * 2**30
 

@@ -12,15 +12,16 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from stages.core.compute import device
-from stages.core.compute.blocks import blocks
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.runner.progress import progress
-from stages.core.store import arrays
-from stages.core.tll.extractors import layers
-from stages.core.tll.extractors.config import Extractor
-from stages.core.tll.extractors.published import published
+from polygrain.compute import device
+from polygrain.compute.blocks import blocks
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.runner import command, outputs
+from polygrain.runner.progress import progress
+from polygrain.store import arrays
+from polygrain.tll.extractors import layers
+from polygrain.tll.extractors.config import Extractor
+from polygrain.tll.extractors.published import published
 
 
 class Params(schema.Section):
@@ -30,7 +31,7 @@ class Params(schema.Section):
         description="train on mirrored pairs too, as the published code does; letters must not be mirrored"
     )
     extractors: dict[schema.Name, Extractor] = Field(
-        description="beside the published ones of stages/core/tll/extractors/extractors.csv"
+        description="beside the published ones of polygrain/tll/extractors/extractors.csv"
     )
 
     @field_validator("extractors")

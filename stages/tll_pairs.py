@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.runner.progress import progress
-from stages.core.sources.decode import Picture, decode_all
-from stages.core.store import arrays
-from stages.core.store.square import Shape
-from stages.core.store.tables import write_csv
-from stages.core.tll.pairs import faces, installed, pairing
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.runner import command, outputs
+from polygrain.runner.progress import progress
+from polygrain.sources.decode import Picture, decode_all
+from polygrain.store import arrays
+from polygrain.store.square import Shape
+from polygrain.store.tables import write_csv
+from polygrain.tll.pairs import faces, installed, pairing
 
 FACE_SIZE = 256
 TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right", "group")])

@@ -19,10 +19,11 @@ import numpy as np
 from jaxtyping import Bool
 from pydantic import Field
 
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.progress import progress
-from stages.core.store import arrays
-from stages.core.tll.adaptation import descriptors, reduction
+from polygrain.config import schema
+from polygrain.runner import command, outputs
+from polygrain.runner.progress import progress
+from polygrain.store import arrays
+from polygrain.tll.adaptation import descriptors, reduction
 
 
 class Params(schema.Section):

@@ -11,16 +11,17 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from stages.core.report import page, pictures
-from stages.core.report.visible import visible
-from stages.core.runner import command, outputs, schema
-from stages.core.runner.lists import Lists
-from stages.core.store import arrays
-from stages.core.store.reading import read_json
-from stages.core.store.tables import read_csv, read_parquet
-from stages.core.tll.adaptation import results
-from stages.core.tll.extractors import published
-from stages.core.tll.report import contents
+from polygrain.config import schema
+from polygrain.config.lists import Lists
+from polygrain.report import page, pictures
+from polygrain.report.visible import visible
+from polygrain.runner import command, outputs
+from polygrain.store import arrays
+from polygrain.store.reading import read_json
+from polygrain.store.tables import read_csv, read_parquet
+from polygrain.tll.adaptation import results
+from polygrain.tll.extractors import published
+from polygrain.tll.report import contents
 
 
 class Params(schema.Section):

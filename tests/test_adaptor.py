@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
+from polygrain.encoder.model import load
+from polygrain.encoder.views import Augmentation
+from polygrain.store import arrays
 from stages import adaptor
-from stages.core.encoder.model import load
-from stages.core.encoder.views import Augmentation
-from stages.core.store import arrays
 from tests.helpers.settings import classifier, criterion, reference
 from tests.helpers.small import lists, write_encoder, write_images
 

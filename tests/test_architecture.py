@@ -10,30 +10,33 @@ import jinja2.meta
 import pytest
 from ruamel.yaml import YAML
 
-from stages.core.runner.lists import Lists
+from polygrain.config.lists import Lists
 
 ROOT = Path(__file__).parent.parent
 STAGES = sorted(path.stem for path in (ROOT / "stages").glob("*.py") if path.stem != "__init__")
 GRAPH = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
 PARAMS = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
-CORE = ROOT / "stages/core"
+LIBRARY = ROOT / "polygrain"
 # How a stage is run, not what it computes; what a main is handed is in `params` already.
-RUNNER = CORE / "runner"
+RUNNER = (LIBRARY / "runner", LIBRARY / "config")
 PAPERS = ("grappa", "gsp", "mpcl", "tll")
 # The shared rooms, each with those that it may import. A paper may import all of them.
 SHARED = {
     "compute": (),
     "store": ("compute",),
     "sources": ("store",),
-    "runner": ("compute", "sources", "store"),
+    "config": ("sources",),
+    "runner": ("compute", "config", "store"),
     "clustering": ("compute",),
     "retrieval": ("compute",),
-    "losses": ("compute", "runner"),
-    "encoder": ("compute", "runner", "store"),
-    "selection": ("compute", "encoder", "retrieval", "runner", "store"),
-    "training": ("compute", "runner", "store"),
+    "losses": ("compute", "config"),
+    "encoder": ("compute", "config", "store"),
+    "selection": ("compute", "config", "encoder", "retrieval", "runner", "store"),
+    "training": ("compute", "config", "runner", "store"),
     "report": (),
 }
+# What is for use: it may import every room, and no room imports it.
+USE = ("app", "cli")
 
 
 def body(stage: str) -> dict:
@@ -57,7 +60,7 @@ def own_files(file: Path) -> set[Path]:
     found = set()
     for name in imports(file):
         path = ROOT / Path(*name.split(".")).with_suffix(".py")
-        if name.startswith(("stages", "pipeline")) and path.exists():
+        if name.startswith(("stages", "pipeline", "polygrain")) and path.exists():
             found.add(path)
     return found
 
@@ -67,20 +70,20 @@ def closure(file: Path) -> set[Path]:
     seen, todo = set(), [file]
     while todo:
         current = todo.pop()
-        if current not in seen and not current.is_relative_to(RUNNER):
+        if current not in seen and not any(current.is_relative_to(folder) for folder in RUNNER):
             seen.add(current)
             todo += own_files(current)
     return seen
 
 
 def read_files(files: set[Path]) -> set[Path]:
-    """Tables and templates that a module reads: named by their path below stages/core, or by name beside the module."""
-    data = [*CORE.rglob("*.j2"), *CORE.rglob("*.csv")]
+    """Tables and templates that a module reads: named by their path below polygrain, or by name beside the module."""
+    data = [*LIBRARY.rglob("*.j2"), *LIBRARY.rglob("*.csv")]
     found = set()
     for file in files:
         words = {node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)}
         for path in data:
-            below = path.relative_to(CORE).as_posix()
+            below = path.relative_to(LIBRARY).as_posix()
             if {below, below.removesuffix(".html.j2"), below.removesuffix(".md.j2")} & words or (
                 path.name in words and path.parent == file.parent
             ):
@@ -89,11 +92,11 @@ def read_files(files: set[Path]) -> set[Path]:
 
 
 def templates_of(files: set[Path]) -> set[Path]:
-    """What templates extend, include or import, directly or not; each names it by its path below stages/core."""
+    """What templates extend, include or import, directly or not; each names it by its path below polygrain."""
     seen, todo = set(), [file for file in files if file.suffix == ".j2"]
     while todo:
         tree = jinja2.Environment().parse(todo.pop().read_text())
-        named = {CORE / name for name in jinja2.meta.find_referenced_templates(tree)} - seen
+        named = {LIBRARY / name for name in jinja2.meta.find_referenced_templates(tree)} - seen
         seen |= named
         todo += named
     return seen
@@ -102,8 +105,8 @@ def templates_of(files: set[Path]) -> set[Path]:
 def dependency(file: Path) -> Path:
     """What stands for a source in `deps`: its room or sub-room; a loss, and what a paper keeps at its door, itself."""
     room = file.parent
-    is_alone = file.is_relative_to(CORE) and room.parent == CORE and room.name in ("losses", *PAPERS)
-    return file if is_alone or not file.is_relative_to(CORE) else room
+    is_alone = file.is_relative_to(LIBRARY) and room.parent == LIBRARY and room.name in ("losses", *PAPERS)
+    return file if is_alone or not file.is_relative_to(LIBRARY) else room
 
 
 def dependencies(stage: str) -> set[str]:
@@ -114,23 +117,30 @@ def dependencies(stage: str) -> set[str]:
 
 
 def room_of(file: Path) -> str:
-    return file.relative_to(CORE).parts[0]
+    return file.relative_to(LIBRARY).parts[0]
 
 
 def test_rooms__hold_all_modules_and_say_what_belongs_there():
-    assert {path.name for path in CORE.iterdir() if path.name != "__pycache__"} == {*SHARED, *PAPERS, "__init__.py"}
-    for folder in [path for path in CORE.rglob("*") if path.is_dir() and path.name != "__pycache__"]:
+    assert {path.name for path in LIBRARY.iterdir() if path.name != "__pycache__"} == {
+        *SHARED,
+        *PAPERS,
+        *USE,
+        "__init__.py",
+        "__main__.py",
+    }
+    for folder in [path for path in LIBRARY.rglob("*") if path.is_dir() and path.name != "__pycache__"]:
         said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
         assert said and len(said.splitlines()) <= 4, folder
 
 
 def test_rooms__import_downwards_and_no_other_paper():
     wrong = []
-    for file in CORE.rglob("*.py"):
+    for file in LIBRARY.glob("*/**/*.py"):
         for other in own_files(file):
-            if file.name == "__init__.py" or not other.is_relative_to(CORE) or room_of(other) == room_of(file):
+            if not other.is_relative_to(LIBRARY) or room_of(other) == room_of(file):
                 continue
-            allowed = tuple(SHARED) if room_of(file) in PAPERS else SHARED[room_of(file)]
+            allowed = (*SHARED, *PAPERS, "app") if room_of(file) in USE else tuple(SHARED)
+            allowed = allowed if room_of(file) in (*USE, *PAPERS) else SHARED[room_of(file)]
             if room_of(other) not in allowed:
                 wrong.append(f"{file.relative_to(ROOT)} imports {other.relative_to(ROOT)}")
     assert not wrong, "\n".join(wrong)
@@ -139,44 +149,23 @@ def test_rooms__import_downwards_and_no_other_paper():
 def test_rooms__a_module_that_one_paper_uses_lives_there():
     """Of the shared rooms; a loss may be one paper's, for losses are looked up together."""
     users: dict[Path, set[str]] = {}
-    sources = [*CORE.rglob("*.py"), *(ROOT / "stages").glob("*.py"), *(ROOT / "encoders").glob("*.py")]
+    sources = [*LIBRARY.rglob("*.py"), *(ROOT / "stages").glob("*.py"), *(ROOT / "encoders").glob("*.py")]
     for file in [*sources, *(ROOT / "pipeline").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")]:
-        user = room_of(file) if file.is_relative_to(CORE) else file.parent.name
+        user = room_of(file) if file.is_relative_to(LIBRARY) else file.parent.name
         if user == "stages":
-            rooms = {room_of(other) for other in closure(file) if other.is_relative_to(CORE)}
+            rooms = {room_of(other) for other in closure(file) if other.is_relative_to(LIBRARY)}
             user = next(iter(rooms & set(PAPERS)), "main")
         for other in own_files(file):
             users.setdefault(other, set()).add(user)
     lonely = [
         f"{file.relative_to(ROOT)}: {', '.join(used)}"
         for file, used in users.items()
-        if file.is_relative_to(CORE)
+        if file.is_relative_to(LIBRARY)
         and room_of(file) not in (*PAPERS, "losses")
         and len(used) == 1
         and used <= {*PAPERS}
     ]
     assert not lonely, "\n".join(lonely)
-
-
-def alike(names: list[str]) -> list[list[str]]:
-    """The names that are the same once endings are taken off."""
-    stems: dict[str, list[str]] = {}
-    for name in names:
-        stems.setdefault(re.sub(r"(ings?|ers?|ed|s)$", "", name), []).append(name)
-    return [group for group in stems.values() if len(group) > 1]
-
-
-def test_alike__finds_names_that_differ_by_their_ending():
-    assert alike(["embedder", "embedding", "embedded", "pairs", "views"]) == [["embedder", "embedding", "embedded"]]
-    assert alike(["Backbone", "Trunk", "Backbone"]) == [["Backbone", "Backbone"]]
-
-
-def test_names__no_two_modules_of_a_room_or_classes_are_the_same_but_for_the_ending():
-    """Modules of one room, that is; `config`, `model` or `training` may stand in several."""
-    for folder in {path.parent for path in CORE.rglob("*.py")}:
-        assert not alike([path.stem for path in folder.glob("*.py")]), folder
-    bodies = [ast.parse(file.read_text()).body for file in CORE.rglob("*.py")]
-    assert not alike([node.name for body in bodies for node in body if isinstance(node, ast.ClassDef)])
 
 
 def test_shared_rooms__stand_on_each_other_without_a_circle():
@@ -185,7 +174,7 @@ def test_shared_rooms__stand_on_each_other_without_a_circle():
 
 def test_read_files__templates_that_a_template_extends_or_includes():
     found = read_files({ROOT / "stages/report.py"})
-    assert {path.relative_to(CORE).as_posix() for path in found} == {
+    assert {path.relative_to(LIBRARY).as_posix() for path in found} == {
         "grappa/report/advice.html.j2",
         "grappa/report/choice.html.j2",
         "grappa/report/report.html.j2",
@@ -250,17 +239,15 @@ def test_stages__sources_that_read_a_list_depend_on_it(stage):
 
 
 def test_imports__point_one_way():
+    """Stages and pipeline stand on the library; its commands alone import the pipeline of the clone they run in."""
     stage_modules = {f"stages.{stage}" for stage in STAGES}
-    for path in (ROOT / "stages").rglob("*.py"):
+    for path in (ROOT / "stages").glob("*.py"):
         names = imports(path)
         assert not names & stage_modules, f"{path} imports a stage"
-        assert not {
-            n for n in names if n.split(".")[0] in {"polygrain", "pipeline", "prefect", "dvc", "tests", "benchmarks"}
-        }, path
-    for path in (ROOT / "pipeline").rglob("*.py"):
-        assert not {n for n in imports(path) if n.split(".")[0] in ("stages", "polygrain")}, f"{path} imports upwards"
-    for path in (ROOT / "polygrain").rglob("*.py"):
-        assert not imports(path) & stage_modules, f"{path} imports a stage: what it needs of one belongs in a room"
+        assert not {n for n in names if n.split(".")[0] in {"pipeline", "prefect", "dvc", "tests", "benchmarks"}}, path
+    for path in LIBRARY.rglob("*.py"):
+        outside = {"stages", "tests", "benchmarks"} | (set() if room_of(path) == "cli" else {"pipeline"})
+        assert not {name for name in imports(path) if name.split(".")[0] in outside}, path
 
 
 def test_outputs__are_cached_and_never_persist():
@@ -271,17 +258,9 @@ def test_outputs__are_cached_and_never_persist():
 
 def test_tests__mirror_the_sources():
     missing = [stage for stage in STAGES if not (ROOT / f"tests/test_{stage}.py").exists()]
-    core = ROOT / "stages/core"
-    for path in core.rglob("*.py"):
-        relative = path.relative_to(core)
-        if (
-            not path.stem.startswith("__")
-            and not (ROOT / "tests/core" / relative.with_name(f"test_{path.name}")).exists()
-        ):
-            missing.append(str(relative))
-    for path in (ROOT / "polygrain").rglob("*.py"):
-        # What a command does is tested where it is done, its words by tests/polygrain/test_command.py.
-        if not path.stem.startswith("__") and path.parent.name != "commands":
+    for path in LIBRARY.rglob("*.py"):
+        # What a command does is tested where it is done, its words by tests/polygrain/cli/test_main.py.
+        if not path.stem.startswith("__") and path.parent.name not in ("cli", "config"):
             test = ROOT / "tests" / path.relative_to(ROOT).with_name(f"test_{path.name}")
             missing += [] if test.exists() else [str(path.relative_to(ROOT))]
     assert not missing
@@ -294,13 +273,3 @@ def test_sources__no_pickle():
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {"torch.load", "np.load"}:
                 arguments = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
                 assert arguments.get("weights_only") is True or arguments.get("allow_pickle") is False, path
-
-
-def test_polygrain__stands_on_core_and_pipeline_and_under_nothing():
-    """What users import and type: it knows no stage, is under no stage, and its files read no pickle."""
-    for path in [*(ROOT / "stages").rglob("*.py"), *(ROOT / "pipeline").rglob("*.py")]:
-        assert "polygrain" not in {name.split(".")[0] for name in imports(path)}, path
-    for path in (ROOT / "polygrain").rglob("*.py"):
-        names = imports(path)
-        assert not names & {f"stages.{stage}" for stage in STAGES}, path
-        assert not {name for name in names if name.split(".")[0] in {"tests", "benchmarks", "pickle"}}, path

@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 import torch
 
+from polygrain.compute.vectors import as_vectors
+from polygrain.encoder.config import Attention
+from polygrain.encoder.model import load
+from polygrain.grappa import twins
+from polygrain.store import arrays
+from polygrain.store.collection import open_features, read_tables
 from stages import baseline
-from stages.core.compute.vectors import as_vectors
-from stages.core.encoder.config import Attention
-from stages.core.encoder.model import load
-from stages.core.grappa import twins
-from stages.core.store import arrays
-from stages.core.store.collection import open_features, read_tables
 from tests.helpers.settings import classifier, pairs
 from tests.helpers.small import TASKS, lists, write_encoder, write_features, write_images
 

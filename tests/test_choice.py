@@ -6,12 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from polygrain.encoder.extract import embed
+from polygrain.encoder.model import load
+from polygrain.retrieval import whitening
+from polygrain.selection.criterion import Sample
+from polygrain.store.collection import open_pixels, read_tables
 from stages import choice
-from stages.core.encoder.extract import embed
-from stages.core.encoder.model import load
-from stages.core.retrieval import whitening
-from stages.core.selection.criterion import Sample
-from stages.core.store.collection import open_pixels, read_tables
 from tests.helpers.settings import criterion, reference
 from tests.helpers.small import TASKS, adapted, lists, repeat, write_encoder, write_images, write_model
 

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
+from polygrain.encoder.model import load
+from polygrain.selection.criterion import look
+from polygrain.store.collection import open_pixels, read_tables
 from stages import distillation
-from stages.core.encoder.model import load
-from stages.core.selection.criterion import look
-from stages.core.store.collection import open_pixels, read_tables
 from tests.helpers.settings import NO_VIEWS, criterion, reference
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
 from tests.helpers.whitened import whitened

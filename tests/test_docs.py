@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from typer.main import get_command
 
 from docs.extensions import api, full_names
-from polygrain import command
+from polygrain.cli import main as command
 from tests.helpers.docs_text import BLOCK, PAGES, ROOT, blocks, commands, inline, name
 
 GRAPH = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
@@ -70,7 +70,7 @@ def test_commands__modules_and_programs_exist(page: Path) -> None:
 
 
 def defines(dotted: str) -> bool:
-    """Whether a name such as stages.core.x.y is a module, or something that a module defines or imports."""
+    """Whether a name such as polygrain.x.y is a module, or something that a module defines or imports."""
     parts = dotted.split(".")
     for end in (len(parts), len(parts) - 1):
         place = ROOT.joinpath(*parts[:end])

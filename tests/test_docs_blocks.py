@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from stages.core.encoder.config import AdaptorConfig, Config
-from stages.core.encoder.model import Model, save
+from polygrain.encoder.config import AdaptorConfig, Config
+from polygrain.encoder.model import Model, save
 from tests.helpers.docs_text import PAGES, Block, blocks, name
 from tests.helpers.project import copy_project
 

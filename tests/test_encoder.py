@@ -4,8 +4,8 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from stages.core.encoder.config import Config
-from stages.core.encoder.model import Model, load, save
+from polygrain.encoder.config import Config
+from polygrain.encoder.model import Model, load, save
 from stages.encoder import Params, build, main
 from tests.helpers.small import CONFIG, write_encoder
 

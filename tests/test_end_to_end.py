@@ -51,7 +51,7 @@ def test_load__a_fusion_is_a_model_people_can_use(reproduced):
 import sys, torch
 from pathlib import Path
 from PIL import Image
-from stages.core.encoder.model import load
+from polygrain.encoder.model import load
 model = load("data/fusion/neighbour")
 files = sorted(Path("raw/shapes").rglob("*.png"))[:4]
 embeddings = model(torch.stack([model.transform(Image.open(file)) for file in files]))

@@ -5,13 +5,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from polygrain.compute import principal
+from polygrain.compute.distributed import Distributed
+from polygrain.encoder.model import load
+from polygrain.retrieval import metrics, streamed, whitening
+from polygrain.store import arrays
+from polygrain.store.collection import Collection, read_tables
 from stages import fusion
-from stages.core.compute import principal
-from stages.core.compute.distributed import Distributed
-from stages.core.encoder.model import load
-from stages.core.retrieval import metrics, streamed, whitening
-from stages.core.store import arrays
-from stages.core.store.collection import Collection, read_tables
 from stages.evaluation import Params, evaluate_together, main, measure_attention, raw_pixels
 from tests.helpers.small import TASKS, lists, write_encoder, write_images
 from tests.test_fusion import NAMES, world  # noqa: F401

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.encoder.model import load, save
-from stages.core.store import arrays
+from polygrain.encoder.model import load, save
+from polygrain.store import arrays
 from stages.features import Params, main
 from tests.helpers.small import write_encoder, write_images
 

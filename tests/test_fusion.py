@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from polygrain.encoder.adaptors import Adaptors
+from polygrain.encoder.config import AdaptorConfig, Attention
+from polygrain.encoder.model import load, save
+from polygrain.grappa import twins as pairs_module
+from polygrain.store import arrays
+from polygrain.store.tables import read_csv
 from stages import fusion
-from stages.core.encoder.adaptors import Adaptors
-from stages.core.encoder.config import AdaptorConfig, Attention
-from stages.core.encoder.model import load, save
-from stages.core.grappa import twins as pairs_module
-from stages.core.store import arrays
-from stages.core.store.tables import read_csv
 from tests.helpers.settings import NO_VIEWS, pairs
 from tests.helpers.small import lists, write_encoder, write_images
 

@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from polygrain.gsp.classifier import PooledClassifier
+from polygrain.gsp.folds.images import read_images
 from stages import gsp_classifier
-from stages.core.gsp.classifier import PooledClassifier
-from stages.core.gsp.folds.images import read_images
 from stages.gsp_classifier import Params, beside_printed, main, split
 from tests.helpers.project import edit, new_project, repro
 from tests.helpers.small import SIZE, lists, write_images

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from stages.core.store import arrays
-from stages.core.store.collection import read_table
+from polygrain.store import arrays
+from polygrain.store.collection import read_table
 from stages.gsp_collage import Params, main
 from tests.helpers.small import lists, write_images
 

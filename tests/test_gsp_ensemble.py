@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from polygrain.retrieval.metrics import score
+from polygrain.store import arrays
 from stages import gsp_folds
-from stages.core.retrieval.metrics import score
-from stages.core.store import arrays
 from stages.gsp_ensemble import Params, main, summarise
 from tests.helpers.small import lists
 from tests.test_gsp_folds import FAIR, VALUES, world  # noqa: F401

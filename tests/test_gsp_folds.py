@@ -5,10 +5,10 @@ import pytest
 from pydantic import ValidationError
 from safetensors.numpy import load_file
 
+from polygrain.gsp.folds import embedder
+from polygrain.retrieval.metrics import score
+from polygrain.store import arrays
 from stages import gsp_folds
-from stages.core.gsp.folds import embedder
-from stages.core.retrieval.metrics import score
-from stages.core.store import arrays
 from stages.gsp_folds import Params, main, setting_of
 from tests.helpers.small import SIZE, lists, write_encoder, write_images
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from stages.core.gsp.report.published import Claim
+from polygrain.gsp.report.published import Claim
 from stages.gsp_report import Params, main, pairs
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.project import edit, new_project, outputs, repro

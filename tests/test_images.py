@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
+from polygrain.config.lists import Task
+from polygrain.sources.datasets import counts
+from polygrain.sources.streams import place
+from polygrain.store import arrays
+from polygrain.store.collection import TABLE
 from stages import images
-from stages.core.runner.lists import Task
-from stages.core.sources.datasets import counts
-from stages.core.sources.streams import place
-from stages.core.store import arrays
-from stages.core.store.collection import TABLE
 from tests.helpers import layouts, small, streams
 
 PARAMS = images.Params(

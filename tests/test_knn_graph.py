@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from stages.core.store import arrays
-from stages.core.store.collection import open_features, read_tables
+from polygrain.store import arrays
+from polygrain.store.collection import open_features, read_tables
 from stages.knn_graph import Params, main
 from tests.helpers.small import TASKS, lists, write_features, write_images
 

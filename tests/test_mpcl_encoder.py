@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from polygrain.encoder import model
+from polygrain.mpcl import trainable
 from stages import encoder as encoder_stage
 from stages import mpcl_encoder
-from stages.core.encoder import model
-from stages.core.mpcl import trainable
 from tests.helpers.pretraining_world import VIEW, barlow, moco_v2, moco_v3
 from tests.helpers.small import CONFIG, TASKS, lists, write_encoder, write_images
 

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from polygrain.encoder.model import save
+from polygrain.store import arrays, shares
+from polygrain.store.collection import read_table
 from stages import mpcl_probe
-from stages.core.encoder.model import save
-from stages.core.store import arrays, shares
-from stages.core.store.collection import read_table
 from tests.helpers.pretraining_world import VIEW, network
 from tests.helpers.small import TASKS, lists, write_encoder, write_images
 

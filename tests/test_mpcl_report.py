@@ -3,9 +3,9 @@ import json
 
 import pytest
 
+from polygrain.mpcl.pretraining.objective import columns
+from polygrain.training.history import write_history
 from stages import mpcl_report
-from stages.core.mpcl.pretraining.objective import columns
-from stages.core.training.history import write_history
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.small import lists
 from tests.test_mpcl_encoder import pretraining

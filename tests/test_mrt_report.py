@@ -5,10 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from polygrain.config.lists import Lists
+from polygrain.grappa.report import published
+from polygrain.sources.datasets import counts
 from stages import mrt_report
-from stages.core.grappa.report import published
-from stages.core.runner.lists import Lists
-from stages.core.sources.datasets import counts
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.small import lists, write_images
 

@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from stages.core.store.tables import read_csv
+from polygrain.store.tables import read_csv
 from tests.helpers.project import edit, new_project, repro
 
 NAMES = [

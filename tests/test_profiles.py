@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 from ruamel.yaml import YAML
 
-from stages.core.runner import compose
-from stages.core.runner.command import check
+from polygrain.config import compose
+from polygrain.runner.command import check
 from tests.helpers.project import ROOT, copy_profile
 
 PROFILES = sorted(file.parent.name for file in (ROOT / "profiles").glob("*/values.yaml"))

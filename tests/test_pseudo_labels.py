@@ -3,12 +3,12 @@ import json
 import numpy as np
 import pytest
 
+from polygrain.clustering import sampled
+from polygrain.clustering.lloyd import lloyd
+from polygrain.clustering.seeding import nearest_seeds
+from polygrain.store import arrays
+from polygrain.store.collection import open_features, read_tables
 from stages import seeds
-from stages.core.clustering import sampled
-from stages.core.clustering.lloyd import lloyd
-from stages.core.clustering.seeding import nearest_seeds
-from stages.core.store import arrays
-from stages.core.store.collection import open_features, read_tables
 from stages.pseudo_labels import Params, main
 from tests.helpers.small import TASKS, lists, write_features, write_images
 from tests.helpers.whitened import whitened

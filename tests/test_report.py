@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from polygrain.config.lists import Lists
+from polygrain.store import arrays
+from polygrain.store.collection import TABLE
+from polygrain.store.tables import read_csv, write_csv
 from stages import report
-from stages.core.runner.lists import Lists
-from stages.core.store import arrays
-from stages.core.store.collection import TABLE
-from stages.core.store.tables import read_csv, write_csv
 from tests.helpers import report_world
 from tests.helpers.page import Page, assert_loads_nothing
 from tests.helpers.report_world import FUSIONS, World, lists_of, write_choice

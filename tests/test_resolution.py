@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy.stats import sem
 
+from polygrain.encoder.model import load
+from polygrain.selection.criterion import Sample
 from stages import resolution
-from stages.core.encoder.model import load
-from stages.core.selection.criterion import Sample
 from tests.helpers.settings import criterion
 from tests.helpers.small import TASKS, lists, repeat, write_encoder, write_images
 

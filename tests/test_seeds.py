@@ -3,10 +3,10 @@ import shutil
 import numpy as np
 import pytest
 
-from stages.core.clustering.seeding import seed_order
-from stages.core.retrieval import whitening
-from stages.core.store import arrays
-from stages.core.store.collection import open_features, read_tables
+from polygrain.clustering.seeding import seed_order
+from polygrain.retrieval import whitening
+from polygrain.store import arrays
+from polygrain.store.collection import open_features, read_tables
 from stages.seeds import Params, main
 from tests.helpers.small import TASKS, lists, write_features, write_images
 from tests.helpers.whitened import whitened

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
+from polygrain.encoder.config import Attention
+from polygrain.encoder.model import load
 from stages import supervised_model
-from stages.core.encoder.config import Attention
-from stages.core.encoder.model import load
 from tests.helpers.settings import classifier
 from tests.helpers.small import TASKS, lists, write_encoder, write_images
 

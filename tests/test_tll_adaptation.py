@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
+from polygrain.store import arrays
+from polygrain.tll.adaptation import descriptors, model, reduction
+from polygrain.tll.adaptation.recall import asymmetric_recall
 from stages import tll_adaptation
-from stages.core.store import arrays
-from stages.core.tll.adaptation import descriptors, model, reduction
-from stages.core.tll.adaptation.recall import asymmetric_recall
 from tests.helpers.pairs import ADAPTATION, FEATURES, PCA, paint, run
 
 

@@ -51,7 +51,7 @@ def test_load__the_model_embeds_images(reproduced):
 import torch
 from pathlib import Path
 from PIL import Image
-from stages.core.tll.adaptation.model import load
+from polygrain.tll.adaptation.model import load
 model = load("data/tll_adaptation/own/model")
 files = sorted(Path("raw/pairs/left").glob("*.png"))[:4]
 embeddings = model(torch.stack([model.transform(Image.open(file)) for file in files]))

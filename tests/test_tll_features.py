@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from polygrain.store import arrays
+from polygrain.tll.extractors import layers
 from stages import tll_features
-from stages.core.store import arrays
-from stages.core.tll.extractors import layers
 from tests.helpers.pairs import EXTRACTOR, FEATURES, PAIRS, SIZE, paint, run, study
 from tests.helpers.small import write_encoder
 

@@ -5,9 +5,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from polygrain.store import arrays
+from polygrain.tll.pairs import faces
 from stages import tll_pairs
-from stages.core.store import arrays
-from stages.core.tll.pairs import faces
 from stages.tll_pairs import main
 from tests.helpers.pairs import PAIRS, SIZE, paint, study
 

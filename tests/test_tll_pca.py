@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
+from polygrain.store import arrays
+from polygrain.tll.adaptation import descriptors, reduction
 from stages import tll_pca
-from stages.core.store import arrays
-from stages.core.tll.adaptation import descriptors, reduction
 from stages.tll_pca import split
 from tests.helpers.pairs import FEATURES, PCA, paint, run
 

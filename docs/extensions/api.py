@@ -5,6 +5,7 @@ page can be built where torch is missing. The rooms are found on disk, so a new 
 """
 
 import ast
+import importlib
 import re
 import textwrap
 from collections.abc import Iterator
@@ -12,20 +13,20 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-import polygrain
 from docs.extensions.full_names import ROOT, FullNames, Function, all_classes, dotted
 
 PAGES = ROOT / "docs/reference/api"
 PUBLIC = PAGES / "public.inc"  # what docs/reference/api.md includes
 INDENT = "   "
+PUBLIC_ROOMS = [f"polygrain.{room}" for room in ("app", "encoder", "clustering", "retrieval", "losses", "gsp.poolings")]
 
 
 def rooms() -> Iterator[tuple[str, str, Path]]:
-    """(page, title, folder): the stages, the rooms below stages/core, the pipeline."""
-    core = ROOT / "stages/core"
+    """(page, title, folder): the stages, the rooms below polygrain, the pipeline."""
+    core = ROOT / "polygrain"
     yield "stages", "stages: the pipeline", ROOT / "stages"
     if modules(core):
-        yield "core", "stages/core itself", core
+        yield "polygrain", "polygrain itself", core
     for folder in sorted(path for path in core.iterdir() if (path / "__init__.py").exists()):
         yield folder.name, folder.name, folder
     yield "pipeline", "pipeline: DVC and Prefect", ROOT / "pipeline"
@@ -123,16 +124,21 @@ def entries(file: Path, classes: set[str]) -> dict[str, str]:
 def module(file: Path, classes: set[str], line: str = "-") -> str:
     """The module's docstring, then its public functions and classes."""
     name = dotted(file)
-    title = name.removeprefix("stages.core.")
+    title = name.removeprefix("polygrain.")
     said = to_rst(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))))
     return "\n".join([heading(title, line), f".. py:module:: {name}\n", said, *entries(file, classes).values()])
 
 
 def public(classes: set[str]) -> str:
-    """What `from polygrain import ...` gives, each with its docstring."""
-    homes = polygrain.HOMES.items()
-    found = [entries(ROOT / f"{home.replace('.', '/')}.py", classes)[name] for name, home in homes]
-    return "\n".join([".. py:currentmodule:: polygrain\n", *found])
+    """The names that rooms export, each with its docstring."""
+    lines = []
+    for room in PUBLIC_ROOMS:
+        package = importlib.import_module(room)
+        lines.append(f".. py:currentmodule:: {room}\n")
+        for name in package.__all__:
+            home = getattr(package, name).__module__.replace(".", "/")
+            lines.append(entries(ROOT / f"{home}.py", classes)[name])
+    return "\n".join(lines)
 
 
 def heading(title: str, line: str) -> str:
@@ -147,7 +153,7 @@ def opening(folder: Path) -> str:
 def page(title: str, folder: Path, classes: set[str]) -> str:
     """A room: what its `__init__` says, its modules, then the same for the rooms in it."""
     parts = [heading(title, "="), opening(folder), *[module(file, classes) for file in modules(folder)]]
-    if folder.name not in ("stages", "core"):
+    if folder.name not in ("stages", "polygrain"):
         for inner in sorted(path for path in folder.rglob("*") if (path / "__init__.py").exists()):
             title = ".".join(inner.relative_to(folder.parent).parts)
             parts += [heading(title, "-"), opening(inner), *[module(file, classes, "~") for file in modules(inner)]]
@@ -159,8 +165,7 @@ def write_all(app: Sphinx) -> None:
     texts = {PAGES / f"{name}.rst": page(title, folder, classes) for name, title, folder in rooms()}
     listed = "\n".join(f"{INDENT}{file.stem}" for file in texts)
     texts[PAGES / "index.rst"] = (
-        heading("API", "=")
-        + "\nOne page for each room: what lies in ``stages/core``, what a stage file makes of it, and what drives the "
+        heading("API", "=") + "\nOne page for each room: the library ``polygrain``, the stages, and what drives the "
         "stages. Shapes stand in the signatures: ``Float[Tensor, 'image dim']`` is a tensor of floats with a row for "
         f"each image.\n\n.. toctree::\n   :maxdepth: 1\n\n{listed}\n"
     )

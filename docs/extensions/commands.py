@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from docs.extensions.params import cell
 from docs.extensions.sections import ROOT
-from polygrain import command
+from polygrain.cli import main as command
 
 
 def row(parameter: TyperOption | TyperArgument) -> str:

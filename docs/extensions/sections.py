@@ -54,10 +54,10 @@ def models() -> Iterator[tuple[str, type[BaseModel]]]:
 
 def lists_model() -> type[BaseModel]:
     """The class `Lists` of what stands above the sections, wherever its room keeps it."""
-    for file in sorted((ROOT / "stages/core/runner").glob("*.py")):
+    for file in sorted((ROOT / "polygrain/runner").glob("*.py")):
         if any(isinstance(node, ast.ClassDef) and node.name == "Lists" for node in ast.parse(file.read_text()).body):
-            return importlib.import_module(f"stages.core.runner.{file.stem}").Lists
-    raise ValueError("no module of stages/core/runner has the class Lists")
+            return importlib.import_module(f"polygrain.runner.{file.stem}").Lists
+    raise ValueError("no module of polygrain/runner has the class Lists")
 
 
 def resolve(schema: dict, classes: dict) -> tuple[dict, str | None]:

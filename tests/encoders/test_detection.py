@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 
 from encoders import detection
-from stages.core.encoder.model import save
-from stages.core.mpcl.whole_norm import WholeBatchNorm2d
+from polygrain.encoder.model import save
+from polygrain.mpcl.whole_norm import WholeBatchNorm2d
 from tests.helpers.pretraining_world import RESNET, network
 from tests.helpers.small import CONFIG
 from tests.helpers.torchrun import torchrun
@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 import torch
 from encoders import detection
-from stages.core.compute import processes
+from polygrain.compute import processes
 
 encoder, coco, output = map(Path, sys.argv[1:4])
 arguments = detection.parse(sys.argv[1:])

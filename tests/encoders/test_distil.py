@@ -11,7 +11,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from encoders import distil
-from stages.core.encoder.model import load
+from polygrain.encoder.model import load
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ class Node:
             "POLYGRAIN_PATIENCE": str(patience),
             "POLYGRAIN_TORCHRUN": f"{options} --master-port {20_000 + os.getpid() % 10_000}",
         }
-        command = [*self.prefix, sys.executable, "-m", "stages.core.runner.several", *program]
+        command = [*self.prefix, sys.executable, "-m", "polygrain.runner.several", *program]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
 

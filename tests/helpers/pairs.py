@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from polygrain.config.lists import Lists
+from polygrain.tll.extractors.config import Extractor
 from stages import tll_adaptation, tll_features, tll_pairs, tll_pca
-from stages.core.runner.lists import Lists
-from stages.core.tll.extractors.config import Extractor
 from tests.helpers.small import SIZE, lists, write_encoder
 
 EXTRACTOR = Extractor(

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from stages.core.encoder.config import Fusion
+from polygrain.encoder.config import Fusion
 from tests.helpers.small import adapted, draw, write_encoder, write_model
 
 

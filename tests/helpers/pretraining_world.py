@@ -2,14 +2,14 @@
 
 import torch
 
-from stages.core.encoder.config import Config
-from stages.core.encoder.views import Augmentation
-from stages.core.mpcl.pretraining.barlow_twins import BarlowTwinsParams
-from stages.core.mpcl.pretraining.heads import ProjectorParams
-from stages.core.mpcl.pretraining.moco_v2 import MocoV2Params
-from stages.core.mpcl.pretraining.moco_v3 import MocoV3Params
-from stages.core.mpcl.pretraining.optimizer import OptimizerParams
-from stages.core.mpcl.trainable import TrainableEncoder
+from polygrain.encoder.config import Config
+from polygrain.encoder.views import Augmentation
+from polygrain.mpcl.pretraining.barlow_twins import BarlowTwinsParams
+from polygrain.mpcl.pretraining.heads import ProjectorParams
+from polygrain.mpcl.pretraining.moco_v2 import MocoV2Params
+from polygrain.mpcl.pretraining.moco_v3 import MocoV3Params
+from polygrain.mpcl.pretraining.optimizer import OptimizerParams
+from polygrain.mpcl.trainable import TrainableEncoder
 from tests.helpers.small import CONFIG
 
 RESNET = Config(architecture="resnet10t", size=32, resize=32, mean=(0.5,) * 3, std=(0.5,) * 3)

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 from ruamel.yaml import YAML
 
-from stages.core.runner import compose
+from polygrain.config import compose
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from polygrain.config.lists import Lists
+from polygrain.store import arrays
+from polygrain.store.collection import TABLE
 from stages import report
-from stages.core.runner.lists import Lists
-from stages.core.store import arrays
-from stages.core.store.collection import TABLE
 
 PARAMS = report.Params(gains=2, thumbnail=16, rejected=3, judgements=6)
 CLASSES, IMAGES = 4, 6

@@ -1,7 +1,7 @@
 """Settings of training and of networks that several tests start from."""
 
-from stages.core.encoder.views import Augmentation
-from stages.core.selection.criterion import CriterionSettings, Reference
+from polygrain.encoder.views import Augmentation
+from polygrain.selection.criterion import CriterionSettings, Reference
 
 NO_VIEWS = Augmentation(smallest_crop=1.0, turn=0.0, flip=0.0, stroke=0.0, jitter=0.0, tint=0.0, grey=0.0, blur=0.0)
 CONVOLUTIONS = {

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from polygrain.clustering import sampled
+from polygrain.compute import processes
+from polygrain.encoder.config import Attention
+from polygrain.encoder.views import Augmentation
+from polygrain.retrieval import metrics, streamed, whitening
+from polygrain.store import arrays
+from polygrain.store.collection import open_pixels, read_tables
 from stages import adaptor, choice, distillation, evaluation, features, fusion, knn_graph, pseudo_labels, seeds
-from stages.core.clustering import sampled
-from stages.core.compute import processes
-from stages.core.encoder.config import Attention
-from stages.core.encoder.views import Augmentation
-from stages.core.retrieval import metrics, streamed, whitening
-from stages.core.store import arrays
-from stages.core.store.collection import open_pixels, read_tables
 from tests.helpers.settings import classifier, criterion, pairs, reference
 from tests.helpers.small import TASKS, adapted, lists, write_model
 

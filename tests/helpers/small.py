@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from stages.core.encoder.adaptors import Adaptors, fuse
-from stages.core.encoder.config import AdaptorConfig, Config, Fusion
-from stages.core.encoder.model import Model, load, save
-from stages.core.runner.lists import Lists
-from stages.core.store import arrays
-from stages.core.store.collection import TABLE
+from polygrain.config.lists import Lists
+from polygrain.encoder.adaptors import Adaptors, fuse
+from polygrain.encoder.config import AdaptorConfig, Config, Fusion
+from polygrain.encoder.model import Model, load, save
+from polygrain.store import arrays
+from polygrain.store.collection import TABLE
 
 TASKS = ("dots", "bars")
 SIZE = 32

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.grappa import twins
-from stages.core.losses.barlow_twins import barlow_twins
+from polygrain.grappa import twins
+from polygrain.losses.barlow_twins import barlow_twins
 from tests.helpers.settings import pairs
 
 

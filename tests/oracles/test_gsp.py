@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from stages.core.gsp.poolings.prototypes import costs
-from stages.core.gsp.poolings.transport import weight_transport
-from stages.core.losses.zero_shot import zero_shot_loss
+from polygrain.gsp.poolings.prototypes import costs
+from polygrain.gsp.poolings.transport import weight_transport
+from polygrain.losses.zero_shot import zero_shot_loss
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from stages.core.losses.info_nce import batch_contrast
-from stages.core.mpcl.pretraining.heads import ProjectorParams, build_projectors
-from stages.core.mpcl.pretraining.moco_v3 import MocoV3
-from stages.core.mpcl.trainable import TrainableEncoder
+from polygrain.losses.info_nce import batch_contrast
+from polygrain.mpcl.pretraining.heads import ProjectorParams, build_projectors
+from polygrain.mpcl.pretraining.moco_v3 import MocoV3
+from polygrain.mpcl.trainable import TrainableEncoder
 from tests.helpers.pretraining_world import moco_v3
 
 WIDTH = 12

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stages.core.grappa.report import published
-from stages.core.runner.lists import Lists
+from polygrain.config.lists import Lists
+from polygrain.grappa.report import published
 from tests.helpers.printed import is_same, rows, value_of
 from tests.test_profiles import composed
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from polygrain.config.lists import Pretraining
 from stages import mpcl_report
-from stages.core.runner.lists import Pretraining
 from tests.helpers.printed import is_same, rows, value_of
 from tests.helpers.project import ROOT
 from tests.test_profiles import composed

@@ -11,8 +11,8 @@ import json
 import pytest
 from ruamel.yaml import YAML
 
-from stages.core.runner import compose
-from stages.core.tll.extractors import published
+from polygrain.config import compose
+from polygrain.tll.extractors import published
 from tests.helpers.project import ROOT
 
 with (ROOT / "tests/papers/tll.csv").open(newline="", encoding="utf-8") as lines:

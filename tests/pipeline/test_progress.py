@@ -6,7 +6,7 @@ import pytest
 
 from pipeline import progress as module
 from pipeline.progress import Point, Progress
-from stages.core.runner import progress as logged
+from polygrain.runner import progress as logged
 
 
 @pytest.mark.parametrize(

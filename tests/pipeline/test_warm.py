@@ -13,7 +13,7 @@ import pytest
 
 from pipeline import warm
 from pipeline.warm import Warm
-from stages.core.runner import warm as client
+from polygrain.runner import warm as client
 from tests.pipeline import toy
 from tests.pipeline.test_guard import gone
 
@@ -45,11 +45,11 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def root(tmp_path):
-    (tmp_path / "root/stages/core/runner").mkdir(parents=True)
+    (tmp_path / "root/polygrain/runner").mkdir(parents=True)
     (tmp_path / "root/stages/__init__.py").touch()
     (tmp_path / "root/stages/one.py").write_text(STAGE)
     shutil.copy(toy.ROOT / "stages/run", tmp_path / "root/stages/run")
-    shutil.copy(client.__file__, tmp_path / "root/stages/core/runner/warm.py")
+    shutil.copy(client.__file__, tmp_path / "root/polygrain/runner/warm.py")
     return tmp_path / "root"
 
 

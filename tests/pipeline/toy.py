@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import secret
-from polygrain.command import main
+from polygrain.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = """\

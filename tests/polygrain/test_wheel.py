@@ -12,9 +12,10 @@ CODE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import polygrain
+from polygrain.encoder import load
 assert polygrain.__file__.startswith(sys.argv[1]), polygrain.__file__
-polygrain.load("model")
-from polygrain.command import main
+load("model")
+from polygrain.cli.main import main
 assert not {"stages", "pipeline"} & set(sys.modules)
 sys.argv[1:] = ["model", "model"]
 main()

@@ -1,0 +1,147 @@
+"""The encoder that `polygrain new` was asked for: which values it takes, how large its images are, and why."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import timm
+from pydantic import ValidationError
+
+from polygrain.app import memory
+from polygrain.config.folders import UNSAFE
+from polygrain.config.new import Settings
+from polygrain.encoder import networks
+from polygrain.encoder.config import Config
+from polygrain.encoder.origin import Origin, require_fit
+from polygrain.encoder.pretrained import is_hub, published
+
+SHIPPED = "encoders/vit48"
+# Better ones, the first that this timm has of each family.
+FAMILIES = ("vit_small_patch16_dinov3.*", "vit_small_patch14_reg4_dinov2.*", "vit_base_patch16_siglip_224.*")
+LOCK = "../../requirements.lock"  # seen from a profile: it pins timm's version
+STORED = 1.5  # sides of the input: what the careful look sees
+BATCHES = {"adaptor": 64, "fusion": 128, "distillation": 64, "features": 128}
+LARGE = 320  # px
+
+
+class Asked(NamedTuple):
+    """What was said about the encoder; None where it was not."""
+
+    name: str | None = None
+    """a timm name, a file or a folder"""
+    architecture: str | None = None
+    side: int | None = None
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    kwargs: Mapping[str, int | float | bool | str] = {}
+
+
+def choose(asked: Asked, epochs: int | None) -> tuple[Settings, list[str]]:
+    """The settings of a profile, and what to tell of them, a line each.
+
+    ValueError says which word is wrong, or what has to be said because nobody can know it. A file or folder is read
+    whole, so that what is chosen is known to fit.
+    """
+    if asked.name is None:
+        given = [name for name, value in asked._asdict().items() if value]
+        if given:
+            raise ValueError(f"--{given[0]} is about another encoder: name it with --encoder")
+        return Settings(epochs=epochs), [f"encoder: {SHIPPED}, for images of 48 px, {recommendation()}"]
+    values, path = locate(asked)
+    try:
+        origin = Origin(**values | {"path": str(values["path"])})
+        config = origin.describe(path)
+        require_fit(config)
+        if config.adaptors:
+            raise ValueError(f"{path} has adaptors already: give the plain encoder that it was made of")
+        if origin.source != "timm":
+            origin.build(path)
+    except ValidationError as error:
+        raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+    return settle(values, config, epochs)
+
+
+def locate(asked: Asked) -> tuple[dict[str, Any], Path]:
+    """The values of the section `encoder` for what was asked, but the sizes of what is stored, and its path here."""
+    path = Path(asked.name).absolute()
+    over = {
+        "side": asked.side,
+        "kwargs": dict(asked.kwargs),
+        "mean": asked.mean and list(asked.mean),
+        "std": asked.std and list(asked.std),
+        "interpolation": None,
+    }
+    if path.exists():
+        path = path.resolve()
+        if UNSAFE.search(str(path)):
+            raise ValueError(f"{str(path)!r} has a quote, $, backslash or control character in it: rename it")
+        if path.is_dir():
+            if asked.architecture:
+                raise ValueError(f"--architecture is {asked.architecture}, but the config.json of {path} says it")
+            if not is_hub(path) and asked.side:
+                raise ValueError(f"--side is {asked.side}, but the encoder in {path} says itself what it sees")
+            return {"source": "folder", "path": path, "architecture": None} | over, path
+        if not asked.architecture:
+            raise ValueError(
+                f"{path} holds weights alone: say with --architecture of which timm network, in full where its input "
+                "is as published, such as mobilenetv2_100.ra_in1k"
+            )
+        side = asked.side or published(networks.known(asked.architecture)).input_size[-1]
+        return {"source": "file", "path": path, "architecture": asked.architecture} | over | {"side": side}, path
+    if os.sep in asked.name or path.suffix in (".safetensors", ".pth", ".pt", ".bin"):
+        raise ValueError(f"--encoder is {asked.name}, which does not exist: give a file, a folder or a timm name")
+    if asked.architecture:
+        raise ValueError(f"--architecture is for a file of weights, and --encoder {asked.name} is none")
+    names = networks.full_names(networks.known(asked.name))
+    if not names:
+        raise ValueError(f"timm publishes no weights of {asked.name}: give a file of them, and this as --architecture")
+    name = asked.name if "." in asked.name else names[0]
+    side = asked.side or published(name).input_size[-1]
+    return {"source": "timm", "path": LOCK, "architecture": name} | over | {"side": side}, path
+
+
+def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[Settings, list[str]]:
+    """The sizes and batches that follow from a network, with the reasons."""
+    network = networks.require_buildable(config.architecture, config.kwargs)
+    patch, side = networks.patch_side(network), config.side
+    stored = patch * math.ceil(STORED * side / patch)
+    cost = math.ceil(100 * (stored / side) ** 2) / 100
+    has, needs = memory.total(), memory.held(config.model_copy(update={"size": side, "resize": side, "scaled": None}))
+    training = math.ceil(cost * needs.training)  # at the largest side that may be chosen
+    each = {
+        "adaptor": training,
+        "fusion": 2 * training,  # pairs
+        "distillation": training,
+        "features": math.ceil(cost * needs.seeing),
+    }
+    batches = {part: memory.fitting(wanted, each[part], has) for part, wanted in BATCHES.items()}
+    fewer = {part: batch for part, batch in batches.items() if batch < BATCHES[part]}
+    count = sum(parameter.numel() for parameter in network.parameters())
+    place = "which timm fetches once" if values["source"] == "timm" else values["path"]
+    given = "as you said" if values["mean"] or values["std"] else "as its weights were trained"
+    why = [
+        f"encoder: {config.architecture}, {place}; {count:,} parameters; of an image it gives "
+        f"{networks.feature(network)}, {network.num_features:,} numbers",
+        f"input: {side} px; mean {shown(config.mean)}, std {shown(config.std)}, {given}",
+        f"images: squares of {stored} px, {stored / side:.3g} times the input, so that a careful look sees more",
+        "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()) + f"; an image in training takes "
+        f"up to {training / 2**20:.0f} MiB of {has / 2**30:.1f} GiB",
+    ]
+    if side > LARGE and values["source"] != "folder":
+        smaller = round(224 / patch) * patch
+        why.append(f"{side} px are costly: --side {smaller} takes {round((side / smaller) ** 2)} times less work")
+    kept = {name: value for name, value in values.items() if value}
+    return Settings(kept, side, stored, cost, epochs, fewer), why
+
+
+def shown(numbers: Sequence[float]) -> str:
+    return " ".join(f"{number:g}" for number in numbers)
+
+
+def recommendation() -> str:
+    """The names of better encoders, as far as this timm has them."""
+    names = [found[0] for family in FAMILIES if (found := timm.list_pretrained(family))]
+    licensed = [f"{name} ({published(name).license})" for name in names]
+    return f"is what ships; a better one helps most: --encoder {', or '.join(licensed)}, or a file or folder of weights"

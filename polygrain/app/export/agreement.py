@@ -1,0 +1,75 @@
+"""Whether a written program gives what the model gives: both see the same images, in batches of several sizes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from PIL import Image
+from sklearn.datasets import load_sample_images
+
+from polygrain.app.export.program import INPUT
+from polygrain.encoder import Model
+
+MOST = 1e-4  # of any number of an embedding of unit length
+BATCHES = (1, 2, 7)
+
+Run = Callable[[np.ndarray], np.ndarray]
+
+
+def samples(side: int) -> UInt8[np.ndarray, "image 3 side side"]:
+    """Noise, black, white, a ramp, and parts of photographs: seven images a side of `side` px, always the same ones."""
+    noise = np.random.default_rng(0).integers(0, 256, (2, 3, side, side), dtype=np.uint8)
+    flat = [np.full((3, side, side), value, np.uint8) for value in (0, 255)]
+    ramp = np.broadcast_to(np.linspace(0, 255, side).astype(np.uint8), (3, side, side))
+    photos = [
+        np.asarray(Image.fromarray(photo).resize((side, side), Image.Resampling.LANCZOS)).transpose(2, 0, 1)
+        for photo in load_sample_images().images
+    ]
+    return np.stack([*noise, *flat, ramp, *photos])
+
+
+def difference(model: Model, run: Run, uint8: bool) -> float:
+    """The largest difference between the model's numbers and those of `run`, over all batches."""
+    images = samples(model.config.size)
+    images = images if uint8 else images / np.float32(255)
+    found = []
+    for count in BATCHES:
+        batch = images[-count:]
+        with torch.inference_mode():
+            wanted = model(torch.from_numpy(batch)).numpy()
+        given = run(batch)
+        if given.shape != wanted.shape:
+            raise ValueError(f"the program gives {given.shape} for {count} images, the model {wanted.shape}")
+        found.append(np.abs(given - wanted).max())
+    return float(np.max(found))
+
+
+def require_agreement(name: str, found: float) -> None:
+    """ValueError where a program differs by more than `MOST`, or gives what is no number."""
+    if not found <= MOST:
+        raise ValueError(
+            f"{name} differs from the model by {found:.1e}, at most {MOST:.0e} is allowed; nothing was exported"
+        )
+
+
+def torch_runner(file: Path) -> Run:
+    """What runs a program of torch.export, read back from its file."""
+    program = torch.export.load(file).module()
+
+    def run(batch: np.ndarray) -> Float[np.ndarray, "batch dim"]:
+        with torch.inference_mode():
+            return program(torch.from_numpy(batch)).numpy()
+
+    return run
+
+
+def onnx_runner(file: Path, threads: int = 0) -> Run:
+    """What runs an ONNX file, by onnxruntime on the CPU; `threads` 0 takes all cores."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return lambda batch: session.run(None, {INPUT: batch})[0]

@@ -1,0 +1,130 @@
+"""The card of an exported model, in Markdown: what it is, what is known of it, how to load it without this project."""
+
+import re
+from pathlib import Path
+from string import Template
+from typing import Annotated, NamedTuple, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from polygrain.app.digest import digest
+from polygrain.app.export.agreement import BATCHES
+from polygrain.app.export.program import ONNX, TORCH
+from polygrain.encoder.config import WHOLE_FOLDER, read_own
+from polygrain.encoder.model import Model
+from polygrain.report.visible import visible
+from polygrain.retrieval.formulas import NAMES
+from polygrain.store.reading import reading
+
+CARD = Path(__file__).with_name("card.md")
+UNKNOWN = "Not known: the model's folder does not say."
+Line = Annotated[str, Field(max_length=2000)]
+Metrics = Annotated[dict[str, Annotated[float, Field(ge=0)]], Field(max_length=20)]
+Scores = Annotated[dict[Line, Metrics], Field(max_length=1000)]
+Read = TypeVar("Read")
+
+
+class Learnt(BaseModel):
+    """Which images taught it, without labels."""
+
+    tasks: list[Line] = Field(max_length=1000)
+    images: int = Field(ge=0)
+
+
+class Said(BaseModel):
+    """What this card takes from a choice.json; the folder may be anyone's."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+    name: Line
+    why: list[Line] = Field(max_length=100)
+    learnt: Learnt | None = None
+
+
+class Known(NamedTuple):
+    """What a model's folder tells beyond its weights: None and no scores where it is a bare model."""
+
+    digest: str
+    said: Said | None
+    encoder: Scores
+    chosen: Scores
+
+
+def look(folder: Path) -> Known:
+    """What choice.json in the folder says, and the evaluation beside it; ValueError names a file that is damaged."""
+    said = read(folder / "choice.json", Said)
+    beside = folder.resolve().parent / "evaluation"
+    scores = [read(beside / side / "metrics.json", Scores) if said else None for side in ("encoder", "chosen")]
+    return Known(digest(folder), said, *(found or {} for found in scores))
+
+
+def text(model: Model, known: Known, differences: dict[str, float], uint8: bool) -> str:
+    """The card of a model; `differences` are those of each written file to it."""
+    config, said = model.config, known.said
+    start = (config.resize - config.size) // 2
+    return Template(CARD.read_text(encoding="utf-8")).substitute(
+        name=plain(said.name) if said else f"A model of {plain(config.architecture)}",
+        dim=model.dim,
+        architecture=network(model) + (f"; the last {config.blocks} blocks side by side" if config.blocks > 1 else ""),
+        input=f"{config.size} x {config.size} px, RGB, {kind(uint8)}; normalised inside"
+        + (f", scaled to {config.side} px inside" if config.scaled else ""),
+        adaptors=", ".join(config.adaptors.names) + f" ({config.adaptors.fusion})" if config.adaptors else "none",
+        cost=f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters"
+        + (", two passes: the image and its mirror image" if config.mirrored else ""),
+        digest=known.digest,
+        torch=torch.__version__,
+        batches=", ".join(map(str, BATCHES)),
+        torch_difference=f"{differences[TORCH]:.1e}",
+        onnx_difference=f"{differences[ONNX]:.1e}",
+        data=data(said.learnt) if said and said.learnt else UNKNOWN,
+        scores=table(known.encoder, known.chosen),
+        why="\n".join(f"- {plain(line)}" for line in said.why) if said else UNKNOWN,
+        size=config.size,
+        resize=config.resize,
+        start=start,
+        stop=start + config.size,
+        kind=kind(uint8),
+        scale="" if uint8 else " / np.float32(255)",
+    )
+
+
+def read(file: Path, wanted: type[Read]) -> Read | None:
+    """What the file holds, None where there is no such file."""
+    if not file.exists():
+        return None
+    with reading(file, WHOLE_FOLDER):
+        return TypeAdapter(wanted).validate_json(read_own(file))
+
+
+def plain(words: str) -> str:
+    """Words on one line, nothing of which Markdown or HTML takes for its own."""
+    return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", visible(" ".join(words.split())).replace("\\\\", "\\"))
+
+
+def network(model: Model) -> str:
+    config = model.config
+    return ", ".join([config.architecture, *(f"{name}={value}" for name, value in config.kwargs.items())])
+
+
+def kind(uint8: bool) -> str:
+    return "uint8" if uint8 else "float32 in 0..1"
+
+
+def data(learnt: Learnt) -> str:
+    return f"Adapted to {learnt.images:,} images of {', '.join(map(plain, learnt.tasks))}, without their labels."
+
+
+def table(encoder: Scores, chosen: Scores) -> str:
+    """R-Precision, MAP@R and Recall@1 on each task's test classes, percent; in brackets the encoder's."""
+    if not chosen:
+        return "None: no task had labelled test images, or nothing was evaluated."
+    head = "| task | R-Precision | MAP@R | Recall@1 | queries |\n|---|---:|---:|---:|---:|"
+    lines = []
+    for task, metrics in chosen.items():
+        cells = []
+        for name in NAMES:
+            before = f" ({100 * encoder[task][name]:.1f})" if name in encoder.get(task, {}) else ""
+            cells.append(f"{100 * metrics[name]:.1f}{before}" if name in metrics else "–")
+        lines.append(f"| {plain(task)} | {' | '.join(cells)} | {metrics.get('queries', 0):,.0f} |")
+    said = "Percent, on test classes that were not trained on; in brackets the encoder as it is."
+    return "\n".join([said, "", head, *lines])

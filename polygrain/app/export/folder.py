@@ -1,0 +1,64 @@
+"""A folder with a model's programs and its card: complete and checked, or absent."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from polygrain.app.export import card
+from polygrain.app.export.agreement import difference, onnx_runner, require_agreement, torch_runner
+from polygrain.app.export.program import ONNX, TORCH, trace, write_onnx, write_torch
+from polygrain.encoder import load
+from polygrain.runner import outputs
+from polygrain.store import sums
+
+CARD = "README.md"
+FILES = {TORCH, ONNX, f"{ONNX}.data", CARD, sums.NAME}
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+
+
+class Written(NamedTuple):
+    """A program's name, its bytes, and its largest difference to the model."""
+
+    name: str
+    size: int
+    difference: float
+
+
+def require_packages() -> None:
+    """ModuleNotFoundError is no word for a user: ValueError names what is to be installed."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} not installed: pip install 'polygrain[export]'")
+
+
+def require_free(output: Path) -> None:
+    """ValueError where the folder holds anything but an earlier export, which is replaced."""
+    for place in (output, output.with_name(f"{output.name}.partial")):
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            raise ValueError(f"{place} is no folder of its own; name another with -o")
+        others = sorted({path.name for path in place.iterdir()} - FILES) if place.exists() else []
+        if others:
+            raise ValueError(f"{place} holds {others[0]!r}, which is of no export; name another folder with -o")
+
+
+def write(folder: Path, output: Path, uint8: bool = False) -> Iterator[Written]:
+    """Exports the model of `folder` to `output`, and yields each program once it is checked.
+
+    Take all of them: the output is there when the last one is. ValueError where the model cannot be exported, a program
+    differs from it by more than 1e-4, or `output` holds something else.
+    """
+    require_packages()
+    require_free(output)
+    model = load(folder)
+    known = card.look(folder)
+    with outputs.folder(output) as made:
+        program = trace(model, uint8)
+        differences = {}
+        for name, put, runner in ((TORCH, write_torch, torch_runner), (ONNX, write_onnx, onnx_runner)):
+            put(program, made / name)
+            differences[name] = difference(model, runner(made / name), uint8)
+            require_agreement(name, differences[name])
+            size = sum(file.stat().st_size for file in made.glob(f"{name}*"))
+            yield Written(name, size, differences[name])
+        (made / CARD).write_text(card.text(model, known, differences, uint8), encoding="utf-8")

@@ -1,0 +1,202 @@
+"""Images by their embeddings: a Parquet file that `polygrain embed` wrote, behind a faiss index."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import faiss
+import numpy as np
+import pyarrow.parquet as pq
+from jaxtyping import Bool, Float32, Int64
+from PIL import Image
+
+from polygrain.app.digest import digest
+from polygrain.app.embedding import embed, schema
+from polygrain.compute.blocks import blocks
+from polygrain.encoder.model import load
+from polygrain.retrieval.expansion import NEAREST, expanded
+from polygrain.retrieval.neighbours import nearest, without_self
+from polygrain.runner.progress import progress
+from polygrain.store.reading import reading
+
+# To here every row is compared. Beyond, the rows of the lists nearest to the query are.
+EXACT_ROWS = 1_000_000
+RECALL, SAMPLE, DEPTH = 0.99, 200, 10
+ROWS_READ = 4096
+REMEDY = "make it with `polygrain embed DIR -o embeddings.parquet`"
+
+
+class Hit(NamedTuple):
+    """An image of a gallery, and the cosine of its embedding to the query's."""
+
+    score: float
+    path: str
+
+
+class Gallery:
+    """Embeddings `row dim` of unit length, a path below `root` for each, and the digest of the model that made them.
+
+    `recall`: None where every row is compared. Else the share of the 10 nearest that the index finds, measured here on
+    a sample of its rows. `tasks`: for each row the number of its first folder among `task_names`. `plain`: the gallery
+    with the rows as they were, where these are mixed with their nearest (`augmented`).
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        paths: list[str],
+        vectors: Float32[np.ndarray, "row dim"],
+        digest: str,
+        exact: int = EXACT_ROWS,
+        plain: "Gallery | None" = None,
+    ) -> None:
+        self.root, self.paths, self.digest, self.plain = root, paths, digest, plain
+        self.recall: float | None = None
+        if len(vectors) <= exact:
+            self.index = faiss.IndexFlatIP(vectors.shape[1])
+            self.index.add(vectors)
+        else:
+            self.index = lists_of(vectors)
+            self.recall = self.widen(vectors)
+        tasks = [path.partition("/")[0] if "/" in path else "" for path in paths]
+        self.task_names = sorted(set(tasks))
+        number = {name: i for i, name in enumerate(self.task_names)}
+        self.tasks = np.fromiter((number[task] for task in tasks), np.int64, len(tasks))
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def widen(self, vectors: Float32[np.ndarray, "row dim"]) -> float:
+        """Looks into twice as many lists until the recall is high enough; returns it."""
+        rows = np.random.default_rng(0).choice(len(vectors), min(SAMPLE, len(vectors)), replace=False)
+        expected = nearest(vectors[rows], vectors, DEPTH)[1]
+        self.index.nprobe = min(8, self.index.nlist)
+        while True:
+            found = self.index.search(vectors[rows], DEPTH)[1]
+            recall = np.mean([np.isin(*pair).mean() for pair in zip(expected, found, strict=True)])
+            if recall >= RECALL or self.index.nprobe == self.index.nlist:
+                return round(float(recall), 4)
+            self.index.nprobe = min(2 * self.index.nprobe, self.index.nlist)
+
+    def vectors(self, rows: list[int] | Int64[np.ndarray, " query"]) -> Float32[np.ndarray, "query dim"]:
+        """The embeddings of some rows."""
+        return self.index.reconstruct_batch(np.asarray(rows, np.int64))
+
+    def expanded(self, queries: Float32[np.ndarray, "query dim"]) -> Float32[np.ndarray, "query dim"]:
+        """Embeddings from outside, as this gallery is searched: mixed with their nearest where its rows are."""
+        if self.plain is None:
+            return queries
+        _, places = self.plain.search(queries, NEAREST)
+        return expanded(queries, self.plain.neighbours(places))
+
+    def neighbours(self, places: Int64[np.ndarray, "query rank"]) -> Float32[np.ndarray, "query rank dim"]:
+        """The embeddings of the rows that a search found."""
+        return self.vectors(places.ravel()).reshape(*places.shape, self.index.d)
+
+    def search(
+        self, queries: Float32[np.ndarray, "query dim"], k: int, among: Bool[np.ndarray, " row"] | None = None
+    ) -> tuple[Float32[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
+        """Scores and rows of the k nearest, or of all `among` which to look where they are fewer; nearest first."""
+        k = min(k, len(self) if among is None else int(among.sum()))
+        if k == 0:
+            return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+        # The fewer rows are chosen, the more lists hold the nearest of them.
+        share = 1 if among is None else among.mean()
+        queries, probes = np.ascontiguousarray(queries), round(self.probes / share)
+        # Once faiss.contrib.torch_utils is imported (pytorch-metric-learning does so), `search` takes no parameters.
+        search = getattr(self.index, "search_numpy", self.index.search)
+        scores, rows = search(queries, k, params=self.parameters(among, probes))
+        if (rows < 0).any():  # the lists looked into hold too few
+            scores, rows = search(queries, k, params=self.parameters(among, len(self)))
+        order = np.lexsort((rows, -scores), axis=1)
+        return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
+
+    @property
+    def probes(self) -> int:
+        return 1 if self.recall is None else self.index.nprobe
+
+    def parameters(self, among: Bool[np.ndarray, " row"] | None, probes: int) -> faiss.SearchParameters:
+        # Even where all rows are: for one query faiss is three times as fast with a choice as without.
+        bits = None if among is None else np.packbits(among, bitorder="little")
+        chosen = faiss.IDSelectorAll() if bits is None else faiss.IDSelectorBitmap(bits)
+        if self.recall is None:
+            return faiss.SearchParameters(sel=chosen)
+        return faiss.SearchParametersIVF(sel=chosen, nprobe=min(probes, self.index.nlist))
+
+
+def augmented(plain: Gallery, exact: int = EXACT_ROWS) -> Gallery:
+    """The same images, each mixed with its nearest (retrieval/expansion.py); both galleries stay in memory."""
+    mixed = []
+    for part in progress(blocks(len(plain), ROWS_READ), "augment", unit="block"):
+        own = np.arange(part.start, part.stop)
+        rows = plain.vectors(own)
+        _, places = plain.search(rows, NEAREST + 1)
+        mixed.append(expanded(rows, plain.neighbours(without_self(places, own, places.shape[1] - 1))))
+    return Gallery(plain.root, plain.paths, np.concatenate(mixed), plain.digest, exact, plain)
+
+
+def lists_of(vectors: Float32[np.ndarray, "row dim"]) -> faiss.IndexIVFFlat:
+    """The rows in about as many lists as each list has rows."""
+    count = max(1, round(len(vectors) ** 0.5))
+    index = faiss.index_factory(vectors.shape[1], f"IVF{count},Flat", faiss.METRIC_INNER_PRODUCT)
+    index.train(vectors)
+    index.add(vectors)
+    index.make_direct_map()
+    return index
+
+
+def read(file: Path) -> Gallery:
+    """The gallery in a file, which may be anyone's; ValueError where it is missing, damaged or senseless."""
+    with reading(file, REMEDY):
+        table = pq.ParquetFile(file)
+        met, count = table.schema_arrow.metadata or {}, table.metadata.num_rows
+        missing = {"model", "dim", "root", "images"} - {key.decode("utf-8", "replace") for key in met}
+        if missing:
+            raise ValueError(f"its metadata lack {', '.join(sorted(missing))}")
+        dim, root = int(met[b"dim"]), Path(os.fsdecode(met[b"root"]))
+        if dim < 1 or not table.schema_arrow.equals(schema(dim)) or not count:
+            raise ValueError(f"it holds {count} rows of {', '.join(map(str, table.schema_arrow))}")
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if 2 * 4 * count * dim > memory:
+            raise ValueError(f"{count:,} rows of {dim} numbers do not fit into memory, {memory / 2**30:.0f} GiB")
+        vectors, paths = np.empty((count, dim), np.float32), []
+        for group in table.iter_batches(ROWS_READ):
+            block = group.column("embedding").flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)
+            vectors[len(paths) : len(paths) + len(group)] = block
+            paths += group.column("path").to_pylist()
+        lengths = np.linalg.norm(vectors, axis=1)
+        if not np.all(np.abs(lengths - 1) < 1e-3):
+            raise ValueError("not all of its embeddings have unit length")
+        if wrong := [path for path in paths if not path or path.startswith("/") or ".." in path.split("/")]:
+            raise ValueError(f"{wrong[0]!r:.200} is no path below its folder")
+    return Gallery(root, paths, vectors, met[b"model"].decode("utf-8", "replace"))
+
+
+def read_of(file: Path, model: str, folder: Path) -> Gallery:
+    """The gallery in a file, made by the model of this digest and folder; ValueError where another one made it."""
+    gallery = read(file)
+    if gallery.digest != model:
+        raise ValueError(
+            f"{file} was made by model {gallery.digest}, {folder} is {model}: name its model with --model, or "
+            f"embed anew, `polygrain embed {gallery.root} -o {file} --model {folder}`"
+        )
+    return gallery
+
+
+def search(
+    query: str | Path | Image.Image,
+    embeddings: str | Path,
+    model: str | Path = "data/choice",
+    k: int = 10,
+    augment: bool = False,
+) -> list[Hit]:
+    """The k images most like a query, nearest first, of those in a file that `polygrain embed` wrote by this model.
+
+    `augment`: each image, and the query, is mixed with its nearest images first, which finds more and takes longer to
+    begin. ValueError where the file is of another model, and where the query cannot be read.
+    """
+    folder = Path(model)
+    gallery = read_of(Path(embeddings), digest(folder), folder)
+    gallery = augmented(gallery) if augment else gallery
+    scores, rows = gallery.search(gallery.expanded(embed(load(folder), [query])), k)
+    return [Hit(float(score), gallery.paths[row]) for score, row in zip(scores[0], rows[0], strict=True)]

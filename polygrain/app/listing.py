@@ -1,0 +1,94 @@
+"""Which images to embed: all below a folder, however deep, or those that a CSV names. None is opened."""
+
+import csv
+import hashlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from polygrain.sources.folder import SUFFIXES, scan, summary
+from polygrain.store.reading import reading
+
+
+class Listing(NamedTuple):
+    """Images as paths below a folder, and {path: reason} for what is left out."""
+
+    root: Path
+    paths: list[str]
+    rejected: dict[str, str]
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the names, lengths and times of change of the files: another one, and they are embedded anew."""
+        sha = hashlib.sha256()
+        for path in self.paths:
+            try:
+                found = os.stat(self.root / path)
+                state = f"{found.st_size} {found.st_mtime_ns}"
+            except OSError as error:
+                state = str(error.errno)
+            sha.update(f"{path}\0{state}\0".encode())
+        return sha.hexdigest()
+
+
+def find(source: Path) -> Listing:
+    """The images of a folder, or of a CSV; ValueError where there is no such thing, or no image in it."""
+    if source.is_dir():
+        found = below(source.resolve())
+    elif source.suffix.lower() == ".csv" and source.is_file():
+        found = named(source.resolve())
+    else:
+        what = "is neither a folder nor a .csv" if source.exists() else "does not exist"
+        raise ValueError(f"{source} {what}: give a folder of images, or a CSV with a column path")
+    if not found.paths:
+        raise ValueError(f"{source} holds no image ({', '.join(SUFFIXES)}); {summary(found.rejected)}")
+    return found
+
+
+def below(root: Path) -> Listing:
+    """Every image below a folder, sorted; hidden entries are ignored, links stay inside."""
+    paths, rejected, todo, seen = [], {}, [""], set()
+    while todo:
+        name = todo.pop()
+        # A link may lead to a folder above it.
+        if (real := os.path.realpath(root / name)) in seen:
+            rejected[f"{name}/"] = "folder that is read under another name"
+            continue
+        seen.add(real)
+        try:
+            images, folders, others = scan(root, root / name)
+        except PermissionError:
+            rejected[f"{name}/"] = "folder that may not be read"
+            continue
+        paths += images
+        rejected |= others
+        todo += reversed(folders)
+    return Listing(root, sorted(paths), rejected)
+
+
+def named(file: Path) -> Listing:
+    """The images that the column `path` of a CSV names, relative to its folder, in its order."""
+    with reading(file, "give a CSV in UTF-8 with a column path"), file.open(newline="", encoding="utf-8-sig") as lines:
+        reader = csv.DictReader(lines, strict=True)
+        if "path" not in (reader.fieldnames or ()):
+            raise ValueError(f"its columns are {', '.join(reader.fieldnames or ()) or 'none'}")
+        met = [row["path"] or "" for row in reader]
+    root, paths, rejected = file.parent, {}, {}
+    for entry in met:
+        path = os.path.relpath(root / entry, root)
+        if entry in rejected or path in paths:
+            rejected[entry] = "named twice"
+        elif reason := outside(root, path):
+            rejected[entry] = reason
+        else:
+            paths[path] = None
+    return Listing(root, list(paths), rejected)
+
+
+def outside(root: Path, path: str) -> str | None:
+    """Why a path is not one of an image below a folder; None where it is."""
+    if "\0" in path:
+        return "not a name of a file"
+    home = os.path.realpath(root)
+    if os.path.commonpath([home, os.path.realpath(root / path)]) != home:
+        return "leads outside the folder"
+    return None if (root / path).is_file() else "no such file"

@@ -1,0 +1,251 @@
+"""What the search page asks for: pictures of rows, and for a query the nearest rows by each model.
+
+A query is a row of the gallery or the bytes of an image file, the whole or a box of it. Images are named by their rows,
+never by a path.
+"""
+
+import io
+import os
+import threading
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float32, UInt8
+from PIL import Image
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from polygrain.app.embedding import MOST_PIXELS
+from polygrain.app.listing import outside
+from polygrain.app.page.sides import Side
+from polygrain.sources.decode import opened, picture, upright
+from polygrain.store.square import Unreadable, square
+
+HERE = Path(__file__).parent
+FILES = {"": "index.html", "page.js": "page.js", "page.css": "page.css"}
+MOST_BYTES = 32 * 2**20
+MOST_SHOWN = 60
+# More first folders than that are no choice for a person; names can still be filtered.
+MOST_TASKS = 1000
+THUMBNAIL, WHOLE = 224, 1024  # px, the longer side
+LEAST_BOX = 8  # px
+
+
+class Query(NamedTuple):
+    """What is searched for: a row, or an uploaded file; a box of it as left, top, right, bottom in 0..1."""
+
+    row: int | None
+    upload: bytes
+    box: tuple[float, float, float, float] | None
+
+
+class Page:
+    """The sides of the page, the last one the model; and what their images look like."""
+
+    def __init__(self, sides: list[Side]) -> None:
+        self.sides, self.gallery = sides, sides[-1].gallery
+        self.folded = [path.casefold() for path in self.gallery.paths]
+        self.thumbnail = lru_cache(4096)(self.draw_thumbnail)
+        # A large photograph takes hundreds of megabytes while it is decoded.
+        self.decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
+
+    def about(self) -> dict:
+        gallery = self.gallery
+        counts = np.bincount(gallery.tasks, minlength=len(gallery.task_names)).tolist()
+        tasks = [{"name": name, "count": count} for name, count in zip(gallery.task_names, counts, strict=True)]
+        return {
+            "folder": str(gallery.root),
+            "count": len(gallery),
+            "tasks": tasks if len(tasks) <= MOST_TASKS else [],
+            "folders": len({path.rpartition("/")[0] for path in gallery.paths}),
+            "most_bytes": MOST_BYTES,
+            "sides": [
+                {"name": side.name, "what": side.what, "digest": side.gallery.digest, "recall": side.gallery.recall}
+                for side in self.sides
+            ],
+            "granularities": self.sides[-1].granularities,
+        }
+
+    def file(self, row: int) -> Path:
+        """The file of a row; it must still lie below the folder, where a link could have taken its place."""
+        if not 0 <= row < len(self.gallery):
+            raise HTTPException(404, f"there is no row {row}: rows are 0 to {len(self.gallery) - 1}")
+        if reason := outside(self.gallery.root, self.gallery.paths[row]):
+            raise HTTPException(404, f"{self.gallery.paths[row]}: {reason}")
+        return self.gallery.root / self.gallery.paths[row]
+
+    def draw_thumbnail(self, row: int) -> bytes:
+        """The square that a model sees of an image."""
+        file = self.file(row)
+        with self.decoding, opened(file) as stream:
+            return jpeg(Image.fromarray(picture(stream, THUMBNAIL, MOST_PIXELS).pixels))
+
+    def whole(self, query: Query) -> Image.Image:
+        """The image that is asked about, upright, as large as it is."""
+        if query.row is None:
+            return upright(io.BytesIO(query.upload), MOST_PIXELS)
+        with opened(self.file(query.row)) as stream:
+            return upright(stream, MOST_PIXELS)
+
+    def preview(self, query: Query) -> bytes:
+        with self.decoding:
+            image = self.whole(query)
+            image.thumbnail((WHOLE, WHOLE), Image.Resampling.LANCZOS)
+            return jpeg(image)
+
+    def squares(self, query: Query) -> dict[int, UInt8[np.ndarray, "side side 3"]]:
+        """The query as the square that each model's pipeline stores, by its side."""
+        sizes = {side.model.config.resize for side in self.sides}
+        with self.decoding:
+            if query.box is not None:
+                part = cut(self.whole(query), query.box)
+                return {size: square(part, size) for size in sizes}
+            if query.row is None:
+                return {size: picture(io.BytesIO(query.upload), size, MOST_PIXELS).pixels for size in sizes}
+            found = {}
+            for size in sizes:
+                with opened(self.file(query.row)) as stream:
+                    found[size] = picture(stream, size, MOST_PIXELS).pixels
+            return found
+
+    def vectors(self, query: Query) -> list[Float32[np.ndarray, "1 dim"]]:
+        """The query's embedding on each side; that of a whole row is there already."""
+        if query.row is not None and query.box is None:
+            return [side.gallery.vectors([query.row]) for side in self.sides]
+        squares = self.squares(query)
+        return [side.gallery.expanded(side.embed(squares[side.model.config.resize])) for side in self.sides]
+
+    def among(self, task: str | None, text: str) -> Bool[np.ndarray, " row"] | None:
+        """The rows of a task whose paths have a text in them; None for all."""
+        if task is not None and task not in self.gallery.task_names:
+            raise HTTPException(400, f"there is no task {task!r:.200}")
+        chosen = None if task is None else self.gallery.tasks == self.gallery.task_names.index(task)
+        if text:
+            has = np.fromiter((text.casefold() in path for path in self.folded), bool, len(self.folded))
+            chosen = has if chosen is None else chosen & has
+        return chosen
+
+    def sample(self, task: str | None, text: str, start: int, count: int) -> dict:
+        """Rows to begin with, spread over all; other ones for each start."""
+        among = self.among(task, text)
+        rows = np.arange(len(self.gallery)) if among is None else np.flatnonzero(among)
+        step = max(1, len(rows) // count)
+        chosen = rows[(start + step * np.arange(min(count, len(rows)))) % len(rows)] if len(rows) else rows
+        return {"rows": [self.shown(row) for row in sorted(set(chosen.tolist()))], "of": len(rows)}
+
+    def search(self, query: Query, task: str | None, text: str, k: int) -> dict:
+        """The k nearest rows on each side, the query's own left out, with the milliseconds it took."""
+        start = time.perf_counter()
+        among = self.among(task, text)
+        if query.row is not None:
+            self.file(query.row)
+            among = np.ones(len(self.gallery), bool) if among is None else among.copy()
+            among[query.row] = query.box is not None and among[query.row]
+        sides = []
+        for side, vector in zip(self.sides, self.vectors(query), strict=True):
+            scores, rows = side.gallery.search(vector, k, among)
+            pairs = zip(rows[0].tolist(), scores[0].tolist(), strict=True)
+            sides.append([self.shown(row) | {"score": round(score, 4)} for row, score in pairs])
+        of = len(self.gallery) if among is None else int(among.sum())
+        asked = None if query.row is None else self.shown(query.row)
+        return {"sides": sides, "of": of, "asked": asked, "ms": round(1000 * (time.perf_counter() - start), 1)}
+
+    def listened(self, query: Query) -> dict:
+        """Which granularity each layer of the model listens to."""
+        side = self.sides[-1]
+        if not side.granularities:
+            return {"layers": []}
+        return {"layers": side.listened(self.squares(query)[side.model.config.resize])}
+
+    def shown(self, row: int) -> dict:
+        return {"row": row, "path": self.gallery.paths[row]}
+
+
+def cut(image: Image.Image, box: tuple[float, float, float, float]) -> Image.Image:
+    left, top, right, bottom = (round(place * side) for place, side in zip(box, 2 * image.size, strict=True))
+    if right - left < LEAST_BOX or bottom - top < LEAST_BOX:
+        raise Unreadable(f"the box is {right - left} x {bottom - top} pixels: draw one of {LEAST_BOX} or more each way")
+    return image.crop((left, top, right, bottom))
+
+
+def jpeg(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=88)
+    return buffer.getvalue()
+
+
+async def query_of(request: Request) -> Query:
+    """The query of a request; HTTPException says what is wrong with it."""
+    words = request.query_params
+    try:
+        row = int(words["row"]) if "row" in words else None
+        box = tuple(float(place) for place in words["box"].split(",")) if "box" in words else None
+    except ValueError as error:
+        raise HTTPException(400, f"row and box are numbers: {error}") from error
+    # Written so that what is not a number at all is refused, too.
+    if box is not None and not (len(box) == 4 and 0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1):
+        raise HTTPException(400, "a box is left, top, right, bottom in 0..1")
+    upload = bytearray()
+    async for chunk in request.stream():
+        upload += chunk
+        if len(upload) > MOST_BYTES:
+            raise HTTPException(413, f"more than {MOST_BYTES // 2**20} MiB: a query is one image")
+    if (row is None) == (not upload):
+        raise HTTPException(400, "a query is a row or the bytes of an image")
+    return Query(row, bytes(upload), box)
+
+
+def number(request: Request, name: str, default: int, most: int) -> int:
+    try:
+        return min(max(0, int(request.query_params.get(name, default))), most)
+    except ValueError as error:
+        raise HTTPException(400, f"{name} is a number") from error
+
+
+def build(sides: list[Side]) -> Starlette:
+    """The page's app for these sides."""
+    page = Page(sides)
+
+    def filters(request: Request) -> tuple[str | None, str]:
+        return request.query_params.get("task"), request.query_params.get("text", "")[:200]
+
+    def file(request: Request) -> Response:
+        return FileResponse(HERE / FILES[request.url.path.rpartition("/")[2]])
+
+    def about(request: Request) -> Response:
+        return JSONResponse(page.about())
+
+    def image(request: Request) -> Response:
+        return Response(page.thumbnail(request.path_params["row"]), media_type="image/jpeg")
+
+    def sample(request: Request) -> Response:
+        count = number(request, "count", 48, MOST_SHOWN)
+        return JSONResponse(page.sample(*filters(request), number(request, "start", 0, 2**31), max(1, count)))
+
+    async def preview(request: Request) -> Response:
+        content = await run_in_threadpool(page.preview, await query_of(request))
+        return Response(content, media_type="image/jpeg")
+
+    async def search(request: Request) -> Response:
+        query, k = await query_of(request), max(1, number(request, "k", 12, MOST_SHOWN))
+        return JSONResponse(await run_in_threadpool(page.search, query, *filters(request), k))
+
+    async def listened(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(page.listened, await query_of(request)))
+
+    routes = [Route(f"/{name}", file) for name in FILES]
+    routes += [Route("/about", about), Route("/sample", sample), Route("/image/{row:int}", image)]
+    routes += [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (preview, search, listened)]
+    errors = {
+        Unreadable: lambda _, error: JSONResponse({"error": f"the image is left out: {error}"}, 422),
+        HTTPException: lambda _, error: JSONResponse({"error": error.detail}, error.status_code),
+        OSError: lambda _, error: JSONResponse({"error": f"the file cannot be read: {error.strerror}"}, 404),
+    }
+    return Starlette(routes=routes, exception_handlers=errors)

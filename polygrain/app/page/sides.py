@@ -1,0 +1,58 @@
+"""What the page compares: models, each with the embeddings that it gives the same images."""
+
+import threading
+
+import numpy as np
+import torch
+from jaxtyping import Float32, UInt8
+
+from polygrain.app import cache, embedding
+from polygrain.app.gallery import Gallery, read
+from polygrain.app.listing import Listing
+from polygrain.encoder.model import Model
+from polygrain.encoder.views import centre_crop
+
+
+class Side:
+    """A model with its gallery, under the name and words that the page shows."""
+
+    def __init__(self, name: str, what: str, model: Model, gallery: Gallery) -> None:
+        self.name, self.what, self.model, self.gallery = name, what, model, gallery
+        # The adaptors keep the weights of the last pass.
+        self.passing = threading.Lock()
+
+    @property
+    def granularities(self) -> list[str]:
+        """The names of the adaptor sets between which an attention chooses; none where it does not."""
+        adaptors = self.model.config.adaptors
+        return adaptors.names if adaptors and adaptors.fusion == "attention" and len(adaptors.names) > 1 else []
+
+    def embed(self, square: UInt8[np.ndarray, "side side 3"]) -> Float32[np.ndarray, "1 dim"]:
+        with self.passing:
+            return embedding.embed_squares(self.model, np.stack([square]))
+
+    def listened(self, square: UInt8[np.ndarray, "side side 3"]) -> list[list[float]]:
+        """The weight of each granularity in each layer, for one image."""
+        images = torch.from_numpy(np.stack([square])).to(next(self.model.parameters()).device)
+        with self.passing:
+            return self.model.attention(centre_crop(images, self.model.config.size))[0].tolist()
+
+
+def encoder_of(model: Model) -> Model | None:
+    """The encoder that a model was made of, at the model's input; None where the model has no adaptors."""
+    if model.config.adaptors is None:
+        return None
+    return model.plain().bare()  # what lies behind the adapted embeddings was made for them
+
+
+def same_images(gallery: Gallery, model: Model, digest: str) -> Gallery:
+    """The images of a gallery, in its order, by another model; ValueError where they are not there any more."""
+    if not gallery.root.is_dir():
+        raise ValueError(f"{gallery.root}, where the images lay, is no folder: put them back, or embed them anew")
+    file = cache.place(gallery.root, digest)
+    embedding.write(model, digest, Listing(gallery.root, gallery.paths, {}), file)
+    found = read(file)
+    if found.paths != gallery.paths:
+        lost = len(gallery.paths) - len(found.paths)
+        raise ValueError(f"{lost:,} of the images in {gallery.root} cannot be read any more: embed them anew")
+    return found

@@ -1,0 +1,50 @@
+"""`polygrain embed`: embeddings of a folder's images, as a file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polygrain.cli.options import MODEL
+
+
+def embed(
+    source: Annotated[Path, typer.Argument(metavar="DIR|CSV", help="a folder of images, or a CSV with a column path")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="the .parquet to write")],
+    model: Annotated[Path, typer.Option(metavar="FOLDER", help="a model folder")] = Path(MODEL),
+    npy: Annotated[bool, typer.Option("--npy", help="write the embeddings as a NumPy array beside it, too")] = False,
+    batch: Annotated[int, typer.Option(min=1, max=4096, help="images that go through the model at once")] = 64,
+) -> None:
+    """Write the embeddings of all images of a folder, however deep, or of those that a CSV names.
+
+    The file has the columns path and embedding. What cannot be read is listed beside it, with the reason. A call that
+    was interrupted goes on where it was.
+
+    Example: polygrain embed my/images -o embeddings.parquet --model profiles/shoes/data/choice
+    """
+    import logging
+
+    import pyarrow.parquet as pq
+
+    from polygrain.app.digest import digest
+    from polygrain.app.embedding import rejected_file, write, write_npy
+    from polygrain.app.listing import find
+    from polygrain.compute import device
+    from polygrain.encoder import load
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
+    if output.suffix != ".parquet":
+        raise ValueError(f"{output} is no name for the embeddings: let it end in .parquet")
+    if not output.parent.is_dir():
+        raise ValueError(f"{output.parent} is no folder: make it, or write the embeddings to another place")
+    network, name = load(model), digest(model)
+    listing = find(source)
+    write(network.to(device.best()), name, listing, output, batch)
+    if npy:
+        write_npy(output, output.with_suffix(".npy"))
+    rows = pq.read_metadata(output).num_rows
+    left = len(listing.paths) + len(listing.rejected) - rows
+    typer.echo(f"{output}: {rows:,} embeddings of {network.dim} numbers, by model {name}")
+    if left:
+        typer.echo(f"{rejected_file(output)}: {left:,} entries that were left out, with the reasons")

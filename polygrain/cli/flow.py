@@ -1,0 +1,26 @@
+"""`polygrain flow`: the graph's branches side by side, to watch in a browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polygrain.cli.options import Jobs, Profile, Stages
+
+
+def flow(
+    stages: Stages = None,
+    profile: Profile = None,
+    jobs: Jobs = None,
+    workers: Annotated[bool, typer.Option("--workers", help="on the machines that run `polygrain worker`")] = False,
+    tensorboard: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="also write the curves there, for TensorBoard")
+    ] = None,
+) -> None:
+    """Run what is stale, branches side by side, and watch it in a browser.
+
+    Example: polygrain flow --profile shoes --jobs 2
+    """
+    from pipeline import flows
+
+    flows.main(profile, stages, jobs, workers, tensorboard)

@@ -1,0 +1,48 @@
+"""The command line, `polygrain`: one command for each file of polygrain/cli.
+
+Exit codes: 0 done, 1 it could not be done (one line on stderr says why and what to do), 2 a wrong word on the line.
+"""
+
+import sys
+
+import typer
+
+from polygrain.cli.docs import docs
+from polygrain.cli.embed import embed
+from polygrain.cli.export import export
+from polygrain.cli.fetch import fetch
+from polygrain.cli.flow import flow
+from polygrain.cli.model import model
+from polygrain.cli.new import new
+from polygrain.cli.run import run
+from polygrain.cli.search import search
+from polygrain.cli.serve import serve
+from polygrain.cli.share import share
+from polygrain.cli.ui import ui
+from polygrain.cli.worker import worker
+
+app = typer.Typer(
+    name="polygrain",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (new, run, flow, ui, serve, share, fetch, worker, embed, search, export, model, docs):
+    app.command()(command)
+
+
+@app.callback()
+def about() -> None:
+    """Images from several domains, no labels, one frozen encoder: one embedding model that retrieves better."""
+
+
+def main() -> None:
+    try:
+        app(prog_name="polygrain")
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""`polygrain model`: what a model folder holds."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polygrain.cli.options import MODEL, Folder
+
+
+def model(folder: Annotated[Path, Folder] = Path(MODEL)) -> None:
+    """Say what a model folder holds: network, input, length and cost of an embedding, digest.
+
+    Example: polygrain model profiles/shoes/data/choice
+    """
+    from polygrain.app.digest import digest
+    from polygrain.encoder import load
+
+    found = load(folder)
+    config = found.config
+    lines = {
+        "network": f"{config.architecture}, {sum(p.numel() for p in found.parameters()):,} parameters",
+        "input": f"the middle {config.size} of a square of {config.resize} px, RGB"
+        + (f", scaled to {config.side}" if config.scaled else "")
+        + (", averaged with its mirror image" if config.mirrored else ""),
+        "adaptors": ", ".join(config.adaptors.names) if config.adaptors else "none",
+        "embedding": f"{found.dim} numbers of unit length"
+        + (f", of the last {config.blocks} blocks" if config.blocks > 1 else ""),
+        "digest": digest(folder),
+    }
+    typer.echo("\n".join(f"{name + ':':<11}{text}" for name, text in lines.items()))

@@ -1,0 +1,90 @@
+"""`polygrain new`: a profile for one's own images, and for any encoder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+NUMBERS = "three numbers, or one for all channels"
+
+
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of the profile: small letters, digits, - and _")],
+    images: Annotated[
+        list[str],
+        typer.Option(
+            metavar="DIR|FILE|s3://...",
+            help="a task of its own: class folders, images without labels, a zip, or tars or Parquet files",
+        ),
+    ],
+    unseen: Annotated[
+        list[str] | None, typer.Option(metavar="DIR|FILE|s3://...", help="the same, evaluated and never trained on")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE|FOLDER", help="timm name, checkpoint, or model folder")
+    ] = None,
+    architecture: Annotated[
+        str | None, typer.Option(metavar="NAME", help="of a checkpoint: a timm name, such as mobilenetv2_100.ra_in1k")
+    ] = None,
+    side: Annotated[int | None, typer.Option(min=8, metavar="PX", help="of the encoder's input")] = None,
+    mean: Annotated[
+        str | None, typer.Option(metavar="M,M,M", help=f"of the input's channels in 0..1: {NUMBERS}")
+    ] = None,
+    std: Annotated[str | None, typer.Option(metavar="S,S,S", help=f"the same, their deviation: {NUMBERS}")] = None,
+    kwargs: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="of the network's constructor: pad_type=same")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="of adaptors and distillation; fusions take half of them")
+    ] = None,
+    granularities: Annotated[
+        str, typer.Option(metavar="K,K,...", help="numbers of clusters; ladder: three; auto: all powers of 4 from 256")
+    ] = "ladder",
+) -> None:
+    """Write a profile for your own images, with an encoder of your choice, and say what was chosen and why.
+
+    Example: polygrain new shoes --images data/raw/shoes --encoder vit_small_patch14_reg4_dinov2 --side 224
+    """
+    from pipeline import project
+    from polygrain.app.encoder import Asked, choose
+    from polygrain.config.new import create, free
+
+    root = project()
+    if root is None or not (root / "params.yaml").is_file():
+        raise ValueError(f"{Path.cwd()} is in no clone of this project: go to the folder that holds its params.yaml")
+    free(root, name)
+    known = dict(word.split("=", 1) if "=" in word else (word, "") for word in kwargs or [])
+    asked = Asked(
+        encoder,
+        architecture,
+        side,
+        channels("--mean", mean),
+        channels("--std", std),
+        {key: value_of(text) for key, text in known.items()},
+    )
+    settings, why = choose(asked, epochs)
+    *lines, last = create(root, name, images, granularities, unseen or [], settings)
+    if epochs:
+        why.append(f"epochs: adaptors and distillation {epochs}, fusions {(epochs + 1) // 2}")
+    typer.echo("\n".join([*lines, *why, last]))
+
+
+def channels(option: str, text: str | None) -> list[float] | None:
+    """Three numbers from `0.5` or `0.5,0.5,0.5`; ValueError for anything else."""
+    if text is None:
+        return None
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 3):
+        raise ValueError(f"{option} is {text!r}: give {NUMBERS}, such as 0.485,0.456,0.406")
+    return numbers * 3 if len(numbers) == 1 else numbers
+
+
+def value_of(text: str) -> int | float | bool | str:
+    """A value as YAML reads it."""
+    from ruamel.yaml import YAML
+
+    found = YAML(typ="safe").load(text)
+    return found if isinstance(found, int | float | bool) else text

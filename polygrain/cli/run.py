@@ -1,0 +1,17 @@
+"""`polygrain run`: what is stale in the graph, one stage after another."""
+
+import sys
+
+from polygrain.cli.options import Profile, Stages
+
+
+def run(stages: Stages = None, profile: Profile = None) -> None:
+    """Run what is stale: the whole graph, or some stages with all they read.
+
+    A second call runs nothing; a killed one continues where it was.
+
+    Example: polygrain run --profile shoes
+    """
+    from pipeline import repro
+
+    sys.exit(repro.main(profile, stages))

@@ -1,0 +1,16 @@
+"""`polygrain share`: results to the team."""
+
+import typer
+
+from polygrain.cli.options import Profile, Remote
+
+
+def share(profile: Profile = None, remote: Remote = None) -> None:
+    """Send every result that is up to date to the team's remote.
+
+    Example: polygrain share --remote ssh://user@host/srv/polygrain
+    """
+    from pipeline import graph
+    from pipeline import share as results
+
+    typer.echo(results.push(graph.folder_of(profile), remote))

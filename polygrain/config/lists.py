@@ -1,0 +1,208 @@
+"""The lists of params.yaml: what the stages are repeated for."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from polygrain.config.schema import Count, Name, Section, Text, Weight
+from polygrain.sources.names import KNOWN
+
+# Each with the folder that DVC has to follow for it, beside those of its stage.
+FUSIONS = {
+    "average": "adaptor",
+    "augmentation": "images",
+    "neighbour": "knn_graph",
+    "static": "knn_graph",
+    "supervised": "images",
+}
+BASELINES = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph", "linear": "pseudo_labels"}
+
+
+class Task(Section):
+    """One set of images with classes of its own."""
+
+    source: Literal[KNOWN] = Field(
+        description="an embedded task, a folder (or zip) of images, ImageNet's splits, tars or parquet (a file, or a "
+        "folder of them), remote (an object store, by its listing), or a public data set"
+    )
+    path: Text = Field(description="of its images; for embedded ones the lock file that pins their packages")
+    # The values with a default, for few tasks have them.
+    files: Text = Field("*", description="of tars, parquet and remote: those whose names have this pattern")
+    unseen: bool = Field(False, description="evaluated and never trained on")
+
+
+Part = Literal["train", "all"]
+
+
+class Pretraining(Section):
+    """One MPCL run: what sets it apart from the others of `mpcl`."""
+
+    framework: Literal["moco_v2", "moco_v3", "barlow_twins"] = Field(description="its values stand in mpcl_encoder")
+    heads: int = Field(ge=1, le=64, description="projectors over the encoder")
+    projectors: Literal["shared", "same", "different"] = Field(description="one hidden layer for all heads, or its own")
+    variant: Literal["plain", "dropout", "mixed", "orthogonal"] = Field(description="Table II's alternatives")
+    contrast: Weight = Field(description="lambda of the projector contrastive regularisation")
+    balance: Literal["none", "literal", "neutral"] = Field(
+        description="projector training balance: none, as printed, or scaled to mean 1"
+    )
+    start: Literal["random", "folder"] = Field(description="of the encoder: drawn, or the weights in a folder")
+    path: Text = Field(
+        description="the folder of an encoder; for a random start the lock file that pins timm's version"
+    )
+
+
+class Study(Section):
+    """One study of visual analogies (`tll`)."""
+
+    source: Literal["analogies", "folder"] = Field(description="embedded pairs, or a folder of pairs")
+    path: Text = Field(description="the folder of the pairs; for embedded pairs the lock file that pins their packages")
+    listed: Text | None = Field(
+        description="a CSV in the folder that lists the pairs; null pairs left/ and right/ by name"
+    )
+    extractor: Text = Field(description="a name of tll_features.extractors, or a published one")
+    weights: Text = Field(description="a model folder, a safetensors file, or for published weights the lock file")
+
+
+class SupervisedModel(Section):
+    """What true labels would give: one model that learns from them."""
+
+    on: Name = Field(description="a task, or `all` of them")
+    how: Literal["full", "one", "many"] = Field(
+        description="what trains: all weights, one adaptor set, or a set for each granularity with their fusion"
+    )
+
+
+class Collage(Section):
+    """Pictures of one task beside pictures of another; where both are one task, its listed classes are background.
+
+    Without backgrounds (GSP's distilled collages) each target stands alone; the listed classes are left out.
+    """
+
+    targets: Text = Field(description="the task whose classes are to be told apart")
+    backgrounds: Text | None = Field(description="the task of the three pictures beside; null: none, the targets alone")
+    background_classes: list[Text] = Field(max_length=10_000, description="empty: all classes of the backgrounds' task")
+    copies: Count = Field(description="collages of each training target, with other backgrounds")
+
+    @field_validator("background_classes")
+    @classmethod
+    def no_class_is_there_twice(cls, classes: list[str]) -> list[str]:
+        if twice := sorted({name for name in classes if classes.count(name) > 1})[:3]:
+            raise ValueError(f"{', '.join(twice)}: named more than once")
+        return classes
+
+    @model_validator(mode="after")
+    def alone_means_once(self) -> "Collage":
+        if self.backgrounds is None and self.copies != 1:
+            raise ValueError(f"copies is {self.copies}; without backgrounds all would be alike: set it to 1")
+        return self
+
+
+class Run(Section):
+    """One configuration of metric learning: all its folds."""
+
+    images: Text = Field(description="folder of its images: images/<task> or gsp_collage/<collages>")
+    loss: Text = Field(description="a name of gsp_folds.losses")
+    pooling: Text = Field(description="a name of gsp_folds.poolings")
+    zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss; 0: the metric loss alone")
+    values: dict[Name, float | int] = Field(description="of the pooling, in place of those in gsp_folds.poolings")
+
+
+class Classifier(Section):
+    """One classifier of known classes, trained from nothing (GSP, Table 5)."""
+
+    images: Text = Field(description="folder of its images, images/<task>, with training and test images of each class")
+    network: Name = Field(description="a name of gsp_classifier.networks")
+    pooling: Text = Field(description="a name of gsp_classifier.poolings")
+    zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss; 0: cross entropy alone")
+
+
+class Lists(Section):
+    """What params.yaml says before its sections: the items that stages are repeated for."""
+
+    root: Annotated[str, StringConstraints(pattern=r"^(\.|\.\.(/\.\.)*)$")] = Field(
+        description="where stages/ lies, seen from params.yaml"
+    )
+    seed: int = Field(ge=0, lt=2**31, description="of everything that is drawn, save the embedded images")
+    tasks: dict[Name, Task] = Field(min_length=1, description="one retrieval task each")
+    granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]{0,8}$")], str] = Field(
+        min_length=1, description="k of k-means, pseudo-labels and one adaptor set each (k64: adaptor/k64)"
+    )
+    fusions: dict[Literal[tuple(FUSIONS)], str] = Field(
+        description="what one model is made of, each with the folder its pairs come from (neighbour: knn_graph)"
+    )
+    baselines: dict[Literal[tuple(BASELINES)], str] = Field(
+        description="what one would try first, each with the folder it learns from (one_set: features)"
+    )
+    distillations: dict[Name, str] = Field(
+        min_length=1, description="what learns to give in one pass what its careful look gives: encoder, or a fusion"
+    )
+    supervised_models: dict[Name, SupervisedModel] = Field(description="what true labels would give")
+    models: dict[Name, str] = Field(min_length=1, description="the rows of the results table: the folder of each model")
+    mpcl: dict[Name, Pretraining] = Field(description="pretraining runs; {} leaves the branch out")
+    tll: dict[Name, Study] = Field(description="studies of visual analogies; {} leaves the branch out")
+    mrt: dict[Literal["tables"], str] = Field(
+        description="tables: evaluation for the benchmark's tables beside the published ones; {} leaves them out"
+    )
+    gsp_collages: dict[Name, Collage] = Field(description="pictures of one task beside three of another")
+    gsp_runs: dict[Name, Run] = Field(description="metric learning: a run trains all folds of its protocol")
+    gsp: dict[Name, str] = Field(description="a page each: the folder of images whose runs it shows")
+    gsp_studies: dict[Name, Literal["tokens", "toy"]] = Field(description="small experiments of GSP's paper")
+    gsp_classifiers: dict[Name, Classifier] = Field(
+        description="classifiers of known classes with GSP or another pooling; {} leaves them out"
+    )
+
+    @model_validator(mode="after")
+    def gsp_matches(self) -> "Lists":
+        """Collages are of known tasks, runs and pages of known images, and each page has something to show."""
+        folders = {f"images/{task}" for task in self.tasks} | {f"gsp_collage/{name}" for name in self.gsp_collages}
+        named = {f"gsp_runs.{name}.images": run.images for name, run in self.gsp_runs.items()}
+        named |= {f"gsp_classifiers.{name}.images": item.images for name, item in self.gsp_classifiers.items()}
+        named |= {f"gsp.{name}": folder for name, folder in self.gsp.items()}
+        for collages, spec in self.gsp_collages.items():
+            tasks = {"targets": spec.targets, "backgrounds": spec.backgrounds or spec.targets}
+            named |= {f"gsp_collages.{collages}.{key}": f"images/{task}" for key, task in tasks.items()}
+        for key, folder in named.items():
+            if folder not in folders:
+                raise ValueError(f"{key} is {folder!r}; known here: {', '.join(sorted(folders))}")
+        if idle := set(self.gsp.values()) - {run.images for run in self.gsp_runs.values()}:
+            raise ValueError(f"gsp lists {sorted(idle)[0]!r}, on which no run of gsp_runs trains")
+        return self
+
+    @model_validator(mode="after")
+    def folders_match(self) -> "Lists":
+        """The lists hold the folders DVC follows: each has one right value."""
+        adaptors = {name: f"adaptor/{name}" for name in self.granularities}
+        models = {"pixels": "images", "encoder": "encoder", "untrained": "choice/untrained", "chosen": "choice"}
+        models |= adaptors
+        models |= {f"distilled_{name}": f"distillation/{name}" for name in self.distillations}
+        for stage, names in (
+            ("fusion", self.fusions),
+            ("baseline", self.baselines),
+            ("supervised_model", self.supervised_models),
+        ):
+            models |= {name: f"{stage}/{name}" for name in names}
+        taught = {"encoder": "resolution"} | {name: f"fusion/{name}" for name in self.fusions if name != "supervised"}
+        for title, met, allowed in (
+            ("granularities", self.granularities, adaptors),
+            ("fusions", self.fusions, FUSIONS),
+            ("baselines", self.baselines, BASELINES),
+            ("distillations", self.distillations, taught),
+            ("models", self.models, models),
+            ("mrt", self.mrt, {"tables": "evaluation"}),
+        ):
+            for name, folder in met.items():
+                if allowed.get(name) != folder:
+                    known = ", ".join(f"{key}: {value}" for key, value in allowed.items())
+                    raise ValueError(f"{title}.{name} is {folder!r}; known here: {known}")
+        trained = [name for name, task in self.tasks.items() if not task.unseen]
+        for name, item in self.supervised_models.items():
+            if item.on not in ("all", *trained):
+                raise ValueError(f"supervised_models.{name}.on is {item.on!r}; known here: all, {', '.join(trained)}")
+        if not trained:
+            raise ValueError("tasks are all unseen; one at least must train")
+        return self
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of clusters of each granularity, in ascending order."""
+        return dict(sorted(((name, int(name[1:])) for name in self.granularities), key=lambda item: item[1]))

@@ -1,0 +1,63 @@
+"""Embeddings of stored images, batch by batch."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polygrain.compute import device, processes
+from polygrain.compute.ahead import ahead
+from polygrain.compute.blocks import blocks
+from polygrain.compute.distributed import Distributed
+from polygrain.encoder.model import Model
+from polygrain.encoder.views import centre_crop
+from polygrain.runner.progress import progress
+from polygrain.store import arrays
+
+
+def extract(
+    model: Model,
+    pixels: arrays.Reader,
+    rows: np.ndarray,
+    batch: int,
+    precision: device.Precision,
+    description: str,
+    compute: Callable[[Tensor], Tensor] | None = None,
+) -> Iterator[np.ndarray]:
+    """Yields float32 blocks of embeddings, in the order of `rows`; `compute` may replace the model's forward."""
+    where = next(model.parameters()).device
+    if pixels.shape[1] != model.config.resize:
+        raise ValueError(
+            f"the images are stored at {pixels.shape[1]} px, the model expects {model.config.resize}: "
+            "set images.side and encoder.resize to the same value"
+        )
+    model.eval()
+    parts = blocks(len(rows), batch)
+    read = ahead(parts, lambda part: device.staged(pixels[rows[part]], where))
+    for _, images in progress(read, description, len(parts), unit="batch"):
+        block = images.to(where, non_blocking=True)
+        with torch.inference_mode(), device.autocast(where, precision):
+            embeddings = (compute or model)(centre_crop(block, model.config.size))
+        yield embeddings.float().cpu().numpy()
+
+
+def embed(
+    model: Model, pixels: arrays.Reader, rows: np.ndarray, batch: int, precision: device.Precision, description: str
+) -> np.ndarray:
+    """All of `extract` as one array `image dim`."""
+    blocks = list(extract(model, pixels, rows, batch, precision, description))
+    return np.concatenate(blocks) if blocks else np.empty((0, model.dim), np.float32)
+
+
+def whole_batches(n: int, batch: int) -> slice:
+    """This process's share of n rows, in whole batches: so each batch is one that a single process would have."""
+    mine = processes.share(-(-n // batch))
+    return slice(min(n, batch * mine.start), min(n, batch * mine.stop))
+
+
+def embed_shares(
+    model: Model, pixels: arrays.Reader, rows: np.ndarray, batch: int, precision: device.Precision, description: str
+) -> Distributed:
+    """The numbers of `embed`, where each process embeds and holds its share of the rows."""
+    return Distributed(embed(model, pixels, rows[whole_batches(len(rows), batch)], batch, precision, description))

@@ -1,0 +1,56 @@
+"""What each learned fusion did with its attention, and how much there was to gain: a table beside the fusions' rows."""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from polygrain.grappa.report import scores
+from polygrain.store import sums
+from polygrain.store.reading import read_json, reading, remedy_for
+from polygrain.store.tables import read_csv, read_parquet
+
+
+def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Scores) -> list[dict]:
+    """Per learned fusion {name, gain, query, key, entropy}, where it was measured.
+
+    gain: mean R-Precision less that of the average fusion, in points. query, key: how far they moved from their start,
+    in percent of it, mean over layers. entropy: of the weights in each layer, in percent of that of equal ones, mean
+    over tasks.
+    """
+    found = []
+    for name in names:
+        moved, attention = fusion / name / "moved.csv", evaluation / name / "attention.parquet"
+        if name == "average" or not (sums.expects(moved) and sums.expects(attention)):
+            continue
+        steps, weights = read_csv(moved), read_parquet(attention).to_pylist()
+        if not steps or not weights or "entropy" not in weights[0]:
+            continue
+        layers = sorted({weight["layer"] for weight in weights})
+        of_layers = [100 * np.mean([w["entropy"] for w in weights if w["layer"] == layer]) for layer in layers]
+        shares = {side: 100 * np.mean([float(step[side]) for step in steps]) for side in ("query", "key")}
+        gain = difference(table, name, "average")
+        found.append({"name": name, "gain": gain, "entropy": [float(value) for value in of_layers], **shares})
+    return found
+
+
+def random_gains(evaluation: Path, table: scores.Scores) -> list[float]:
+    """Points of mean R-Precision of each draw of random weights less the average fusion; [] where none was measured."""
+    file = evaluation / "average" / "random.json"
+    if not sums.expects(file) or not table.tasks:
+        return []
+    draws = read_json(file)
+    with reading(file, remedy_for(file.parent)):
+        numbers = [{task: scores.percent(entry) for task, entry in draw.items()} for draw in draws.values()]
+    means = [scores.with_mean(draw, table.tasks)[scores.MEAN]["r_precision"] for draw in numbers]
+    return [round(mean - table.get("average", scores.MEAN), 2) for mean in means]
+
+
+def headroom(table: scores.Scores) -> float:
+    """Points that the best adaptor of each task, by test labels, has more than the average fusion; NaN if unknown."""
+    return difference(table, scores.ORACLE, "average")
+
+
+def difference(table: scores.Scores, row: str, base: str) -> float:
+    return table.differences(row, base)[scores.MEAN] if table.tasks else math.nan

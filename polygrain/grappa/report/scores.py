@@ -1,0 +1,221 @@
+"""The numbers of all models side by side: means over tasks, the oracle, and what one model gains over another.
+
+Everything is in percent, rounded once to two decimals, so that every place that shows a number shows the same one.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polygrain.store import sums
+from polygrain.store.reading import read_json, reading, remedy_for
+
+METRICS = ("r_precision", "map_at_r", "recall_at_1")
+MEAN = "mean"
+# The mean over tasks of queries that search the images of all tasks; no task is called so, for a name has no space.
+SHARED = "one gallery"
+ORACLE = "oracle"
+WHITENED = "_whitened"
+FUSIONS = ("neighbour", "augmentation", "average")
+CHOSEN = "chosen"
+UNTRAINED = "untrained"
+DISTILLED = "distilled_"
+NOTHING = dict.fromkeys(METRICS, math.nan)
+
+Numbers = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """`rows[model][task or "mean"][metric]`, beside each model a row `<model>_whitened`; NaN where there is no query.
+
+    A model that `is_finished` has no such row. `SHARED` is a column beside the mean where it was measured.
+    `choices[oracle row][task]` names the adaptor the oracle took; `queries[task]` counts the queries that were asked.
+    """
+
+    tasks: list[str]
+    rows: dict[str, Numbers]
+    choices: dict[str, dict[str, str]]
+    queries: dict[str, int]
+
+    @property
+    def columns(self) -> list[str]:
+        """The tasks, their mean, and the shared gallery of all of them where some row has it."""
+        return [*self.tasks, MEAN, *([SHARED] if any(SHARED in numbers for numbers in self.rows.values()) else [])]
+
+    def get(self, row: str, column: str, metric: str = "r_precision") -> float:
+        return self.rows.get(row, {}).get(column, NOTHING)[metric]
+
+    def differences(self, row: str, base: str, metric: str = "r_precision") -> dict[str, float]:
+        """What `row` has more than `base`, in points, for each of the columns."""
+        return {
+            column: round(self.get(row, column, metric) - self.get(base, column, metric), 2) for column in self.columns
+        }
+
+    def over(self, tasks: Sequence[str]) -> "Scores":
+        """The same rows on these tasks only, with the mean over them."""
+        rows = {row: with_mean(numbers, tasks) for row, numbers in self.rows.items()}
+        choices = {
+            row: {task: name for task, name in made.items() if task in tasks} for row, made in self.choices.items()
+        }
+        return Scores(list(tasks), rows, choices, {task: self.queries.get(task, 0) for task in tasks})
+
+    def best_form(self, model: str) -> str:
+        """The model's row with the higher mean R-Precision: as it is, or whitened."""
+        return max((model, model + WHITENED), key=lambda row: rank(self.get(row, MEAN)))
+
+
+def rank(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
+
+
+def percent(entry: dict) -> dict[str, float]:
+    """One task's fractions in percent; null and NaN both mean that no query was left."""
+    return {metric: math.nan if entry[metric] is None else 100 * float(entry[metric]) for metric in METRICS}
+
+
+def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
+    """The models as the table shows them: baselines, adaptors from coarse to fine, fusions, what is distilled from
+    them, what saw labels, and at the end the one to use."""
+    known = [
+        "pixels",
+        "encoder",
+        UNTRAINED,
+        "tldr",
+        "linear",
+        "one_set",
+        "many_sets",
+        *granularities,
+        *reversed(FUSIONS),
+        "static",
+    ]
+
+    def place(name: str) -> int:
+        if name in known:
+            return known.index(name)
+        return len(known) + (2 if name == CHOSEN else 0 if name.startswith(DISTILLED) else 1)
+
+    return sorted(models, key=place)
+
+
+def is_finished(model: str) -> bool:
+    """Whether a whitening, or what replaces it, lies inside the model: to whiten it once more says nothing."""
+    return model in (CHOSEN, UNTRAINED) or model.startswith(DISTILLED)
+
+
+def read_metrics(file: Path) -> dict[str, dict]:
+    values = read_json(file)
+    with reading(file, remedy_for(file.parent)):
+        for entry in values.values():
+            percent(entry), int(entry["queries"])
+    return values
+
+
+def read_shared(file: Path) -> Numbers:
+    """In percent, by task; {} where there is one task only, or nothing of the kind was measured."""
+    return {task: percent(entry) for task, entry in read_metrics(file).items()} if sums.expects(file) else {}
+
+
+def average(numbers: Numbers, tasks: Sequence[str]) -> dict[str, float]:
+    """The plain mean over tasks; NaN where the model lacks one of them, for means over other tasks do not compare."""
+    return {
+        metric: math.fsum(numbers.get(task, NOTHING)[metric] for task in tasks) / len(tasks) if tasks else math.nan
+        for metric in METRICS
+    }
+
+
+def choose(candidates: dict[str, Numbers], tasks: Sequence[str]) -> dict[str, str]:
+    """For each task the adaptor of highest R-Precision on the test labels, the first of equals (Table 2, oracle)."""
+    return {
+        task: max(candidates, key=lambda name: rank(candidates[name].get(task, NOTHING)["r_precision"]))
+        for task in tasks
+    }
+
+
+def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], tasks: Iterable[str]) -> Scores:
+    """All models in order, each as it is and, unless it is finished, whitened; the oracle after the adaptors."""
+    names, tasks = list(models), list(tasks)
+    if MEAN in tasks:
+        raise ValueError(
+            f"a task is named {MEAN!r}, which is the name of the mean over tasks; rename it in params.yaml"
+        )
+    raw, shared = {}, {}
+    for name in names:
+        raw[name] = read_metrics(evaluation / name / "metrics.json")
+        shared[name] = read_shared(evaluation / name / "shared.json")
+        if not is_finished(name):
+            raw[name + WHITENED] = read_metrics(evaluation / name / "whitened.json")
+            shared[name + WHITENED] = read_shared(evaluation / name / "shared_whitened.json")
+    queries = {task: entry["queries"] for row in raw.values() for task, entry in row.items()}
+    exact = {row: {task: percent(entry) for task, entry in values.items()} for row, values in raw.items()}
+    measured = [
+        task for task in tasks if any(math.isfinite(row[task]["r_precision"]) for row in exact.values() if task in row)
+    ]
+    singles = [name for name in names if name in set(granularities)]
+    choices = {}
+    ordered = {}
+    for name in names:
+        ordered |= {row: exact[row] for row in (name, name + WHITENED) if row in exact}
+        if singles and name == singles[-1]:
+            for form in ("", WHITENED):
+                candidates = {single: exact[single + form] for single in singles}
+                choices[ORACLE + form] = choose(candidates, measured)
+                ordered[ORACLE + form] = {
+                    task: candidates[single][task] for task, single in choices[ORACLE + form].items()
+                }
+    rows = {row: with_mean(numbers, measured) for row, numbers in ordered.items()}
+    for row, numbers in shared.items():
+        if numbers:
+            rows[row][SHARED] = with_mean(numbers, measured)[MEAN]
+    return Scores(measured, rows, choices, queries)
+
+
+def with_mean(numbers: Numbers, tasks: Sequence[str]) -> Numbers:
+    columns = {task: numbers.get(task, NOTHING) for task in tasks} | {MEAN: average(numbers, tasks)}
+    return {column: {metric: round(value, 2) for metric, value in entry.items()} for column, entry in columns.items()}
+
+
+def headliner(scores: Scores, granularities: Iterable[str]) -> str | None:
+    """The one model to speak of first: the chosen one, else the neighbour fusion, another, the best single adaptor."""
+    for name in (CHOSEN, *FUSIONS):
+        if name in scores.rows:
+            return name
+    singles = [name for name in granularities if name in scores.rows]
+    return max(singles, key=lambda name: rank(scores.get(name, MEAN)), default=None)
+
+
+def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict]:
+    """The questions a user has, like against like: {title, row, base, differences}; empty without a baseline.
+
+    A model that `is_finished` is compared with the encoder whitened and in its best form, and with the fusion that is
+    best by test labels.
+    """
+    if model not in scores.rows or base not in scores.rows:
+        return []
+    title = "Against the encoder" if is_finished(model) else "As it is"
+    pairs = [(title, model, base), ("Whitening alone", base + WHITENED, base)]
+    if is_finished(model):
+        pairs.append(("Against whitening alone", model, base + WHITENED))
+        if UNTRAINED in scores.rows:
+            pairs.append(("Against the encoder at its best", model, UNTRAINED))
+        fusions = [row for name in FUSIONS if name in scores.rows for row in (name, name + WHITENED)]
+        if fusions:
+            best = max(fusions, key=lambda row: rank(scores.get(row, MEAN)))
+            pairs.append(("Against the best fusion", model, best))
+    else:
+        pairs.append(("Both whitened", model + WHITENED, base + WHITENED))
+        pairs.append(("Best form of each", scores.best_form(model), scores.best_form(base)))
+    return [
+        {"title": title, "row": row, "base": against, "differences": scores.differences(row, against)}
+        for title, row, against in pairs
+    ]
+
+
+def as_json(scores: Scores) -> dict[str, Numbers]:
+    """What `dvc metrics diff` compares, in percent; entries without a value are left out (JSON knows no NaN)."""
+    kept = {
+        row: {column: entry for column, entry in numbers.items() if not math.isnan(entry["r_precision"])}
+        for row, numbers in scores.rows.items()
+    }
+    return {row: numbers for row, numbers in kept.items() if numbers}

@@ -1,0 +1,110 @@
+"""How the report names the models, and which rows it sets in bold."""
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from polygrain.grappa.report import scores
+from polygrain.grappa.report.chosen import CandidateRow
+from polygrain.report import figures
+
+LEAST_TRACK = 4.0
+"""What a track spans at least, in points: on a shorter one noise would look like a gain."""
+
+
+class Title(NamedTuple):
+    """What a row of the tables is called, and a few words on what it is."""
+
+    name: str
+    about: str
+
+
+TITLES = {
+    "pixels": ("Raw pixels", "no model"),
+    "encoder": ("Frozen encoder", "what you start from"),
+    "untrained": ("Encoder at its best", "without training: input, blocks and whitening by the criterion"),
+    "oracle": ("Oracle", "best adaptor per task, chosen with test labels: not comparable"),
+    "average": ("Average fusion", "one model, all adaptors alike"),
+    "augmentation": ("Augmentation fusion", "one model, attention from pairs of views"),
+    "neighbour": ("Neighbour fusion", "one model, attention from pairs of neighbours"),
+    "static": ("Static neighbour fusion", "the same with the encoder's own graph throughout"),
+    "supervised": ("Supervised fusion", "attention from true labels: not comparable"),
+    "one_set": ("One random set", "M+A_1: from pairs of views, no clustering"),
+    "many_sets": ("Random sets, fused", "M*(random): trained together from pairs of views"),
+    "tldr": ("TLDR-style reduction", "linear, from pairs of neighbours"),
+    "linear": ("Linear map", "from the finest pseudo-labels"),
+    "distilled_encoder": ("Distilled encoder", "gives in one pass what the encoder gives at larger inputs"),
+    "chosen": ("Chosen model", "taken without labels"),
+}
+
+HOW = {"full": "all weights", "one": "one adaptor set", "many": "fused adaptor sets"}
+
+
+def title_of(row: str) -> Title:
+    model = row.removesuffix(scores.WHITENED)
+    form = ", whitened" if row.endswith(scores.WHITENED) else ""
+    task, _, how = model.rpartition("-")
+    if task and how in HOW:
+        return Title(f"Supervised on {task}{form}", f"{HOW[how]}, true labels: not comparable")
+    if model in TITLES:
+        name, about = TITLES[model]
+    elif re.fullmatch(r"k[0-9]+", model):
+        name, about = f"Adaptor {model}", "one granularity"
+    elif model.startswith(scores.DISTILLED):
+        taught = title_of(model.removeprefix(scores.DISTILLED)).name
+        name, about = f"Distilled {taught[0].lower()}{taught[1:]}", "gives in one pass what it gives at larger inputs"
+    else:
+        name, about = f"{model.replace('_', ' ').capitalize()} fusion", "one model"
+    return Title(name + form, about)
+
+
+def form_of(candidate: CandidateRow) -> str:
+    """A candidate of the choice in words: what it is, and then how strong, how it sees, and what lies behind."""
+    strength = f" at {candidate.strength:g} of its strength" if candidate.strength != 1 else ""
+    words = [title_of(candidate.model).name + strength]
+    if candidate.scale != 1:
+        words.append(f"its input {candidate.scale:g} times as wide")
+    if candidate.is_mirrored:
+        words.append("averaged with the mirror image")
+    if candidate.blocks != 1:
+        words.append(f"what its last {candidate.blocks} blocks give side by side")
+    behind = {"half": "half-whitened", "full": "whitened"}
+    if candidate.layer in behind:
+        words.append(f"{behind[candidate.layer]} to {candidate.dim} dimensions")
+    elif candidate.layer == "own":
+        words.append("with the last layer it learnt")
+    return ", ".join(words)
+
+
+# What the templates of this room ask for beside their content.
+WORDS = {
+    "title_of": title_of,
+    "form_of": form_of,
+    "is_finished": scores.is_finished,
+    "whitened": scores.WHITENED,
+    "mean": scores.MEAN,
+    "shared": scores.SHARED,
+    "oracle": scores.ORACLE,
+    "chosen": scores.CHOSEN,
+    "at_best": scores.UNTRAINED,
+}
+
+
+def best_rows(table: scores.Scores, bounds: Collection[str] = ()) -> dict[str, list[str]]:
+    """The rows of highest R-Precision of each column as shown; less the oracle and the `bounds`, which saw labels."""
+    comparable = [row for row in table.rows if row.removesuffix(scores.WHITENED) not in (scores.ORACLE, *bounds)]
+    best = {}
+    for column in table.columns:
+        shown = {row: round(table.get(row, column), 1) for row in comparable}
+        highest = max((value for value in shown.values() if not math.isnan(value)), default=math.nan)
+        best[column] = [row for row, value in shown.items() if value == highest]
+    return best
+
+
+def placement(values: Iterable[float]) -> Callable[[float], str]:
+    """Where a value stands on a track from 0 to 100 %, so that all the values fit; a hair's difference stays one."""
+    known = [value for value in values if not math.isnan(value)] or [0.0]
+    middle, half = (min(known) + max(known)) / 2, max(max(known) - min(known), LEAST_TRACK) / 2
+    low, *_, high = figures.ticks(middle - half, middle + half, 4)
+    return lambda value: f"{3 + 94 * (0 if math.isnan(value) else value - low) / (high - low):.2f}"

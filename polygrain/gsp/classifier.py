@@ -1,0 +1,64 @@
+"""A network that tells known classes apart, with any pooling before its last layer (GSP, Table 5)."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from polygrain.compute import device
+from polygrain.gsp.poolings import build
+from polygrain.gsp.poolings.prototypes import Selection
+from polygrain.losses.zero_shot import zero_shot_loss
+
+PIXEL_MEAN = PIXEL_STD = 0.5
+
+
+class PooledClassifier(nn.Module):
+    """Images in 0..1 to pooled features, and these to classes. Prototypes live in the space of the network's map.
+
+    ValueError for a network without a map, and for a zero-shot loss on a pooling without attributes.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        pooling: str,
+        values: dict[str, float | int | bool | None],
+        classes: int,
+        zero_shot: float,
+        embedding: int,
+        precision: device.Precision,
+    ) -> None:
+        super().__init__()
+        if hasattr(network, "patch_embed") and hasattr(network, "blocks"):
+            raise ValueError("a transformer gives tokens and no map to pool: choose a convolutional network")
+        self.network, self.share, self.precision = network, zero_shot, precision
+        self.pool = build.build(pooling, network.num_features, **values)
+        self.last = nn.Linear(self.pool.size, classes)
+        if zero_shot and not any(isinstance(part, Selection) for part in self.pool.modules()):
+            raise ValueError(f"{pooling} has no attributes for a zero-shot loss: set zero_shot to 0 for it")
+        self.class_embeddings = nn.Parameter(torch.empty(classes, embedding)) if zero_shot else None
+        if self.class_embeddings is not None:
+            nn.init.kaiming_normal_(self.class_embeddings)
+
+    def forward(self, images: Float[Tensor, "batch 3 y x"]) -> build.Pooled:
+        with device.autocast(images.device, self.precision):
+            maps = self.network.forward_features((images - PIXEL_MEAN) / PIXEL_STD)
+        return self.pool(maps.float())
+
+    def loss_of(
+        self,
+        images: Float[Tensor, "batch 3 y x"],
+        labels: Int[Tensor, " batch"],
+        smoothing: float,
+        ridge: float,
+        scale: float,
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """The loss of a batch, cross entropy with its share of the zero-shot loss, and the share of right answers."""
+        pooled = self(images)
+        logits = self.last(pooled.vector)
+        loss = functional.cross_entropy(logits, labels, label_smoothing=smoothing)
+        if self.class_embeddings is not None:
+            zero_shot = zero_shot_loss(pooled.attributes, labels, self.class_embeddings, ridge, scale)
+            loss = (1 - self.share) * loss + self.share * zero_shot
+        return loss, (logits.argmax(1) == labels).float().mean()

@@ -1,0 +1,89 @@
+"""Which classes train and which choose the model: the three protocols of metric learning (GSP, 1.6)."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from polygrain.config.schema import Section
+
+
+class Protocol(Section):
+    """`fair`: every fold of the training classes chooses once, the test classes never do (Musgrave et al., 2020).
+    `conventional`: all training classes train, and the test classes choose; optimistic, but what most papers report.
+    `tuning`: one fold chooses and is the result; the test classes are left alone.
+    """
+
+    kind: Literal["fair", "conventional", "tuning"] = Field(description="which classes train, and which choose")
+    folds: int = Field(ge=1, le=1000, description="class-disjoint parts of the training classes; 1 for `conventional`")
+    repeats: int = Field(ge=1, le=1000, description="runs of each fold, from different seeds")
+    chosen_by: Literal["map_at_r", "recall_at_1"] = Field(description="the validation score of the state that is kept")
+
+    @model_validator(mode="after")
+    def folds_fit(self) -> "Protocol":
+        if (self.folds == 1) != (self.kind == "conventional"):
+            raise ValueError(f"folds is {self.folds} for {self.kind}; needed: 1 for conventional, 2 or more for others")
+        return self
+
+
+class Fold(NamedTuple):
+    """Training and validation classes; no validation class means that the test images choose."""
+
+    train: Int[np.ndarray, " class"]
+    validation: Int[np.ndarray, " class"]
+
+
+def folds(labels: Int[np.ndarray, " image"], protocol: Protocol) -> list[Fold]:
+    """The folds to run. Parts are contiguous blocks of the sorted training classes, the first fold holds out the last.
+
+    ValueError where a fold would be left with fewer than two classes on either side.
+    """
+    classes = np.unique(labels)
+    if protocol.kind == "conventional":
+        if len(classes) < 2:
+            raise ValueError(f"{len(classes)} training classes; metric learning needs two or more")
+        return [Fold(classes, classes[:0])]
+    blocks = np.array_split(classes, protocol.folds)
+    if min(map(len, blocks)) < 2:
+        raise ValueError(
+            f"{len(classes)} training classes in {protocol.folds} folds leave {min(map(len, blocks))} in one; "
+            f"each needs two or more: at most {len(classes) // 2} folds"
+        )
+    made = [Fold(np.setdiff1d(classes, block), block) for block in reversed(blocks)]
+    return made[:1] if protocol.kind == "tuning" else made
+
+
+class ClassBatches:
+    """Draws rows; a class with fewer images than are asked for gives all of them, and some again.
+
+    ValueError where there are fewer classes than a batch holds, or where a class of one image cannot make a pair.
+    """
+
+    def __init__(self, labels: Int[np.ndarray, " image"], classes: int, per_class: int, names: list[str]) -> None:
+        known, counts = np.unique(labels, return_counts=True)
+        if len(known) < classes:
+            raise ValueError(
+                f"a batch of {classes} classes cannot be drawn from {len(known)} training classes: "
+                "lower batch_classes, or use fewer folds"
+            )
+        single = [names[label] for label in known[counts == 1]]
+        if single and per_class > 1:
+            raise ValueError(
+                f"{len(single)} classes have a single image ({', '.join(single[:3])}), which has no pair: "
+                "remove them, or set per_class to 1 with a proxy loss"
+            )
+        self.classes, self.per_class = classes, per_class
+        self.rows = [torch.from_numpy(np.flatnonzero(labels == label)) for label in known]
+
+    def draw(self, generator: torch.Generator) -> Int[Tensor, " image"]:
+        """Rows of one batch, class by class."""
+        chosen = torch.randperm(len(self.rows), generator=generator)[: self.classes].tolist()
+        return torch.cat([self.some(self.rows[i], generator) for i in chosen])
+
+    def some(self, rows: Int[Tensor, " own"], generator: torch.Generator) -> Int[Tensor, " image"]:
+        rounds = -(-self.per_class // len(rows))
+        order = [torch.randperm(len(rows), generator=generator) for _ in range(rounds)]
+        return rows[torch.cat(order)[: self.per_class]]

@@ -1,0 +1,115 @@
+"""Training that validates every few steps, stops when that no longer gains, and keeps the best state met."""
+
+import copy
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from polygrain.config.schema import Count, Section, Steps
+from polygrain.runner.progress import Course
+from polygrain.training import checkpoint
+
+log = logging.getLogger(__name__)
+History = list[dict[str, int | float]]
+CLIP = 10.0
+
+
+class Stopping(Section):
+    """When to validate, when to lower the learning rate, and when to stop."""
+
+    every: Steps = Field(description="steps between two validations")
+    patience: Count = Field(description="validations without a gain before it stops")
+    least_gain: float = Field(ge=0, lt=1, description="a smaller rise of the validation score is no gain; a fraction")
+    plateau: Count | None = Field(description="validations without a gain before the rate falls; null: never")
+    factor: float = Field(gt=0, le=1, description="what the rate is multiplied with at a plateau")
+    longest: Steps = Field(description="steps at most")
+
+
+def best(history: History, least_gain: float) -> int:
+    """The position of the row whose state is kept: the last one to beat the best before it by `least_gain`."""
+    kept = 0
+    for i, row in enumerate(history):
+        if row["score"] > history[kept]["score"] + least_gain:
+            kept = i
+    return kept
+
+
+def rate_factor(history: History, stopping: Stopping) -> float:
+    """What the learning rate is multiplied with after this history: `factor` for every plateau met (and waited out)."""
+    plateaus = waited = 0
+    for i in range(1, len(history) if stopping.plateau else 0):
+        waited = 0 if best(history[: i + 1], stopping.least_gain) == i else waited + 1
+        if waited == stopping.plateau:
+            plateaus, waited = plateaus + 1, 0
+    return stopping.factor**plateaus
+
+
+def is_over(history: History, stopping: Stopping) -> bool:
+    """Whether the steps or the patience are used up."""
+    if not history:
+        return False
+    waited = len(history) - 1 - best(history, stopping.least_gain)
+    return history[-1]["step"] >= stopping.longest or waited >= stopping.patience
+
+
+def measured(row: dict[str, int | float]) -> dict[str, int | float]:
+    return {name: row[name] for name in ("loss", "score")}
+
+
+def fit(
+    current: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    stopping: Stopping,
+    step: Callable[[int, torch.Generator], Tensor],
+    validate: Callable[[], float],
+    seed: int,
+    folder: Path,
+) -> History:
+    """Takes a `step` at a time and leaves `current` in its best state by `validate`; one row per validation.
+
+    A step maps its number and a generator to a loss. Rows are {step, loss, score, rate}. Whether to stop and what
+    rate to use follow from the rows alone, and each period draws from a generator of its own. So a run continued from
+    the checkpoint in `folder` ends with the same bytes. The folder's name is the run's in messages. ValueError where
+    the loss is not finite.
+    """
+    trained = nn.ModuleDict({"current": current, "best": copy.deepcopy(current)})
+    rates = [group["lr"] for group in optimizer.param_groups]
+    history = checkpoint.resume(folder, trained, optimizer)
+    longest = math.ceil(stopping.longest / stopping.every)
+    course = Course(f"{folder.name}, validation", stopping.every, "step", longest, len(history))
+    for number, row in enumerate(history):
+        log.info("%s", course.line(number, values=measured(row)))
+    while not is_over(history, stopping):
+        done = int(history[-1]["step"]) if history else 0
+        generator = torch.Generator().manual_seed(seed * 100_003 + len(history))
+        torch.manual_seed(seed * 100_003 + len(history))  # dropout draws from the global generator
+        factor, total = rate_factor(history, stopping), torch.zeros(())
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * factor
+        steps = min(stopping.every, stopping.longest - done)
+        current.train()
+        for number in course.over(range(done, done + steps), len(history)):
+            loss = step(number, generator)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(current.parameters(), CLIP)
+            optimizer.step()
+            total = total.to(loss) + loss.detach()
+        current.eval()
+        mean = float(total) / steps
+        if not math.isfinite(mean):
+            raise ValueError(f"the loss of {folder.name} became {mean} before step {done + steps}: lower the rate")
+        history.append({"step": done + steps, "loss": mean, "score": validate(), "rate": factor})
+        if best(history, stopping.least_gain) == len(history) - 1:
+            trained["best"].load_state_dict(current.state_dict())
+        checkpoint.save(folder, trained, optimizer, history)
+        log.info("%s", course.line(len(history) - 1, values=measured(history[-1])))
+    top, last = history[best(history, stopping.least_gain)], history[-1]["step"]
+    log.info("%s: best %.2f %% at step %d of %d", folder.name, 100 * top["score"], top["step"], last)
+    current.load_state_dict(trained["best"].state_dict())
+    return history

@@ -1,0 +1,134 @@
+"""A timm network as images -> feature map: convolutional, or a transformer without its class token."""
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import timm
+import torch
+from jaxtyping import Float, Num
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from polygrain.config.schema import Deviation, Mean, Section, Text
+from polygrain.encoder import model, networks, weights
+from polygrain.encoder.arguments import Arguments
+from polygrain.gsp.folds import resnet20  # noqa: F401  timm knows it from here on
+
+
+class Backbone(Section):
+    """Which network, where its weights come from, and where in it the map is taken."""
+
+    weights: Literal["encoder", "file", "pretrained", "random"] = Field(
+        description="of the stage encoder, of a file, of timm (which may download), or a random start"
+    )
+    path: Text = Field(description="the weights for `file`; else any file that exists")
+    architecture: networks.Architecture | None = Field(description="a timm name; null for `encoder`")
+    arguments: Arguments = Field(description="more arguments for timm")
+    mean: list[Mean] | None = Field(min_length=3, max_length=3, description="of the input, in 0..1; null: timm's own")
+    std: list[Deviation] | None = Field(
+        min_length=3, max_length=3, description="of the input, in 0..1; null: timm's own"
+    )
+    depth: int | None = Field(
+        ge=1, le=256, description="take the map behind this many blocks or stages; null: behind the last"
+    )
+    is_trained: bool = Field(description="false: the network is frozen, and only what follows it is trained")
+
+    @model_validator(mode="after")
+    def architecture_fits(self) -> "Backbone":
+        if (self.architecture is None) != (self.weights == "encoder"):
+            raise ValueError("architecture must be null for weights: encoder, and a timm name for all others")
+        if self.architecture is not None:
+            networks.require_buildable(self.architecture, self.arguments)
+        return self
+
+    @property
+    def title(self) -> str:
+        """The network as a table names it; the part behind a point of timm's names says which weights."""
+        starts = {"pretrained": "", "file": ", weights of a file", "random": ", random start"}
+        return "the encoder" if self.weights == "encoder" else f"{self.architecture}{starts[self.weights]}"
+
+
+class Trunk(nn.Module):
+    """Images in 0..1 to `batch channel y x`. Batch norm stays as it was trained (GSP, 1.6.6: it is frozen)."""
+
+    def __init__(self, network: nn.Module, mean: Tensor, std: Tensor, depth: int | None, is_trained: bool) -> None:
+        super().__init__()
+        self.network, self.depth, self.is_trained = network, depth, is_trained
+        self.register_buffer("mean", mean.view(-1, 1, 1), persistent=False)
+        self.register_buffer("std", std.view(-1, 1, 1), persistent=False)
+        self.requires_grad_(is_trained)
+        for norm in self.norms():
+            norm.requires_grad_(False)
+        self.train(False)
+
+    def norms(self) -> list[nn.Module]:
+        return [module for module in self.network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+
+    def train(self, mode: bool = True) -> "Trunk":
+        """Training mode for a network that trains, save its batch norm."""
+        super().train(mode and self.is_trained)
+        for norm in self.norms():
+            norm.eval()
+        return self
+
+    def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch channel row column"]:
+        """The map; a transformer's tokens are laid out as they were cut, each brought to mean 0 and variance 1.
+
+        The residual stream of a transformer has no scale of its own before its last norm; a convolution's map has.
+        """
+        x = (images - self.mean) / self.std
+        if self.depth is None:
+            maps = self.network.forward_features(x)
+        else:
+            (maps,) = self.network.forward_intermediates(
+                x, indices=[self.depth - 1], norm=False, stop_early=True, intermediates_only=True
+            )
+        if maps.ndim == 3:
+            tokens = maps[:, getattr(self.network, "num_prefix_tokens", 0) :]
+            maps = tokens.transpose(1, 2).unflatten(2, [math.isqrt(tokens.shape[1])] * 2)
+        if hasattr(self.network, "blocks") and hasattr(self.network, "patch_embed"):
+            maps = nn.functional.layer_norm(maps.movedim(1, -1), maps.shape[1:2]).movedim(-1, 1)
+        return maps
+
+
+def load(params: Backbone, encoder: Path, seed: int) -> Trunk:
+    """The network with its weights, on the CPU. `pretrained` asks timm, which may download; nothing else does.
+
+    ValueError where timm does not know the architecture or the weights do not fit it.
+    """
+    if params.weights == "encoder":
+        whole = model.load(encoder)
+        mean, std = torch.tensor(whole.config.mean), torch.tensor(whole.config.std)
+        network = whole.backbone
+    else:
+        torch.manual_seed(seed)  # timm draws its start from the global generator
+        network = create(params)
+        mean, std = (
+            torch.tensor(given or network.pretrained_cfg[name])
+            for name, given in (("mean", params.mean), ("std", params.std))
+        )
+        if params.weights == "file":
+            weights.load_weights(network, Path(params.path))
+        network.reset_classifier(0)
+    count = len(network.feature_info) if hasattr(network, "feature_info") else len(network.blocks)
+    if params.depth is not None and params.depth > count:
+        raise ValueError(f"depth is {params.depth}; this network has {count} blocks or stages: choose 1 to {count}")
+    return Trunk(network, mean, std, params.depth, params.is_trained)
+
+
+def create(params: Backbone) -> nn.Module:
+    try:
+        return timm.create_model(params.architecture, pretrained=params.weights == "pretrained", **params.arguments)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        similar = ", ".join(timm.list_models("resnet[135]*")[:6])
+        raise ValueError(
+            f"timm cannot build {params.architecture!r} with {params.arguments} ({error}); known are, say: {similar}"
+        ) from error
+
+
+@torch.inference_mode()
+def channels(backbone: Trunk, size: int) -> int:
+    """The number of channels of the map of square images of this size."""
+    where = backbone.mean.device
+    return backbone(torch.zeros(1, 3, size, size, device=where)).shape[1]

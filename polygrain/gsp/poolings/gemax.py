@@ -1,0 +1,27 @@
+"""Generalised max pooling: the vector whose product with every feature is as near to 1 as a ridge allows (GeMax)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from polygrain.gsp.poolings.plain import Pooled
+
+
+class GeneralisedMax(nn.Module):
+    """F (F'F + ridge I)^-1 1 for a map F of `channel place` (Murray et al. 2016); frequent features do not dominate."""
+
+    def __init__(self, channels: int, ridge: float) -> None:
+        super().__init__()
+        if not ridge > 0:
+            raise ValueError(f"ridge is {ridge}; it must be above 0 (GSP's study: 1)")
+        self.size, self.ridge = channels, ridge
+
+    def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
+        """Solved in float32; `weights`, one per place, may be negative."""
+        features = maps.flatten(2).to(torch.promote_types(maps.dtype, torch.float32))
+        with torch.autocast(maps.device.type, enabled=False):
+            gram = features.mT @ features
+            gram = gram + self.ridge * torch.eye(gram.shape[-1]).to(gram)
+            weights = torch.cholesky_solve(torch.ones_like(gram[..., :1]), torch.linalg.cholesky(gram))
+            vector = (features @ weights).squeeze(2)
+        return Pooled(vector.to(maps.dtype), weights=weights.squeeze(2).unflatten(1, maps.shape[2:]))

@@ -1,0 +1,25 @@
+"""NetVLAD: residuals to soft-assigned centres, one vector per centre (Arandjelovic et al. 2016)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from polygrain.gsp.poolings.plain import Pooled
+
+
+class NetVLAD(nn.Module):
+    """`width` x `centres` numbers (8 x 16 and 64 x 128 in GSP's study); each centre's residual has unit length."""
+
+    def __init__(self, channels: int, width: int, centres: int) -> None:
+        super().__init__()
+        self.size = width * centres
+        self.project = nn.Conv2d(channels, width, 1, bias=False)
+        self.assign = nn.Conv2d(width, centres, 1)
+        self.centres = nn.Parameter(nn.init.xavier_uniform_(torch.empty(centres, width)))
+
+    def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
+        """sum_j a_ij (f_j - c_i) as one product less the assigned mass times c_i: no residual is stored."""
+        features = self.project(maps)
+        assigned = self.assign(features).softmax(1).flatten(2)
+        residuals = assigned @ features.flatten(2).mT - assigned.sum(2, keepdim=True) * self.centres
+        return Pooled(nn.functional.normalize(residuals, dim=2).flatten(1))

@@ -1,0 +1,45 @@
+"""OTP: features are carried to prototypes that must receive equal mass, one vector each (Mialon et al. 2021)."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from polygrain.gsp.poolings.plain import Pooled
+from polygrain.gsp.poolings.prototypes import costs
+
+
+def balanced_plan(
+    cost: Float[Tensor, "batch prototype feature"], epsilon: float, iterations: int
+) -> Float[Tensor, "batch prototype feature"]:
+    """The entropic plan with equal mass at all prototypes and at all features: Sinkhorn steps in the log domain."""
+    scores = -epsilon * cost
+    to_prototypes, to_features = -math.log(cost.shape[1]), -math.log(cost.shape[2])
+    prototype = torch.zeros_like(cost[:, :, :1])
+    for _ in range(iterations):
+        feature = to_features - (scores + prototype).logsumexp(1, keepdim=True)
+        prototype = to_prototypes - (scores + feature).logsumexp(2, keepdim=True)
+    feature = to_features - (scores + prototype).logsumexp(1, keepdim=True)
+    return (scores + prototype + feature).exp()
+
+
+class OTP(nn.Module):
+    """`width` x `prototypes` numbers: sqrt(m) sum_j pi_ij f_j. GSP's study: epsilon 2, 10 iterations."""
+
+    def __init__(self, channels: int, width: int, prototypes: int, epsilon: float, iterations: int) -> None:
+        super().__init__()
+        if not epsilon > 0 or iterations < 1:
+            raise ValueError(f"epsilon is {epsilon} and iterations {iterations}; both must be above 0")
+        self.size, self.epsilon, self.iterations = width * prototypes, epsilon, iterations
+        self.project = nn.Conv2d(channels, width, 1, bias=False)
+        self.prototypes = nn.Parameter(nn.init.xavier_uniform_(torch.empty(prototypes, width)))
+
+    def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
+        """The plan is computed at least in float32, also under autocast."""
+        features = self.project(maps).flatten(2)
+        with torch.autocast(maps.device.type, enabled=False):
+            wide = features.to(torch.promote_types(features.dtype, torch.float32))
+            plan = balanced_plan(costs(wide, self.prototypes.to(wide)), self.epsilon, self.iterations)
+            vector = len(self.prototypes) ** 0.5 * plan @ wide.mT
+        return Pooled(vector.flatten(1).to(maps.dtype))

@@ -1,0 +1,80 @@
+"""GSP alone, before a generalised mean or a maximum, and beside a maximum (GSP, 4.1, Alg. 2 and 5.2)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from polygrain.gsp.poolings.plain import GeneralisedMean, Pooled
+from polygrain.gsp.poolings.prototypes import Selection
+
+
+def weighted_sum(
+    maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"]
+) -> Float[Tensor, "batch channel"]:
+    """sum_j p_j f_j, Eq. 4.1, in the type of the map."""
+    return torch.matmul(maps.flatten(2), weights.flatten(1).unsqueeze(2).to(maps.dtype)).squeeze(2)
+
+
+class SelectedSum(nn.Module):
+    """sum_j p_j f_j. Costs are measured in `space`, a map of the same places with `space` channels, or in the map."""
+
+    def __init__(
+        self, channels: int, prototypes: int, mu: float | nn.Parameter, epsilon: float, space: int | None = None
+    ) -> None:
+        super().__init__()
+        self.size = channels
+        self.selection = Selection(space or channels, prototypes, mu, epsilon)
+
+    def combine(
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
+    ) -> Float[Tensor, "batch channel"]:
+        """The vector; `total` is the weighted sum where it is known already."""
+        return weighted_sum(maps, weights) if total is None else total
+
+    def forward(
+        self, maps: Float[Tensor, "batch channel y x"], space: Float[Tensor, "batch space y x"] | None = None
+    ) -> Pooled:
+        weights, attributes, total = self.selection.pool(maps if space is None else space)
+        vector = self.combine(maps, weights, total.to(maps.dtype) if space is None else None)
+        return Pooled(vector, attributes, weights)
+
+
+class SelectedMaximum(SelectedSum):
+    """GMP+GSP: the selected sum plus the maximum over all places."""
+
+    def combine(
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
+    ) -> Float[Tensor, "batch channel"]:
+        return super().combine(maps, weights, total) + maps.amax((2, 3))
+
+
+class ScaledMaximum(SelectedSum):
+    """The maximum of the map whose places are scaled by n p_j, as GSP's public code pools for LIBC."""
+
+    def combine(
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
+    ) -> Float[Tensor, "batch channel"]:
+        scale = weights.unsqueeze(1) * weights[0].numel()
+        return (maps.to(scale) * scale).amax((2, 3)).to(maps.dtype)
+
+
+class SelectedMean(SelectedSum):
+    """GeMean+GSP: the generalised mean of the map whose places are scaled by n p_j, which average 1 (Alg. 2)."""
+
+    def __init__(
+        self,
+        channels: int,
+        prototypes: int,
+        mu: float | nn.Parameter,
+        epsilon: float,
+        p: float,
+        space: int | None = None,
+    ) -> None:
+        super().__init__(channels, prototypes, mu, epsilon, space)
+        self.generalised = GeneralisedMean(channels, p)
+
+    def combine(
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
+    ) -> Float[Tensor, "batch channel"]:
+        scale = weights.unsqueeze(1) * weights[0].numel()
+        return self.generalised.mean(maps.to(scale) * scale).to(maps.dtype)

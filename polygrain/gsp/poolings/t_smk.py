@@ -1,0 +1,25 @@
+"""The aggregation of HOW: smoothed features weighted by their own length (Tolias et al. 2020; T-SMK in GSP)."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from polygrain.gsp.poolings.plain import Pooled
+
+
+class NormWeighted(nn.Module):
+    """mean of |f| times the mean of f's `window` x `window` neighbours inside the map; nothing is learned.
+
+    The lengths are attention, not features: no gradient runs through them.
+    """
+
+    def __init__(self, channels: int, window: int) -> None:
+        super().__init__()
+        if window < 1 or window % 2 == 0:
+            raise ValueError(f"window is {window}; an odd side is needed (the study: 3)")
+        self.size, self.window = channels, window
+
+    def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
+        smooth = nn.functional.avg_pool2d(maps, self.window, 1, self.window // 2, count_include_pad=False)
+        lengths = maps.detach().float().norm(dim=1)
+        weights = lengths / lengths.sum((1, 2), keepdim=True).clamp_min(1e-12)
+        return Pooled((smooth * lengths[:, None].to(maps.dtype)).mean((2, 3)), weights=weights)

@@ -1,0 +1,22 @@
+"""WELDON: the sum of the highest and of the lowest values of every channel (Durand et al. 2016)."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from polygrain.gsp.poolings.plain import Pooled
+
+
+class WELDON(nn.Module):
+    """`highest` and `lowest` values are summed (3 and 3 in GSP's study), as many as the map has where it has fewer."""
+
+    def __init__(self, channels: int, highest: int, lowest: int) -> None:
+        super().__init__()
+        if highest < 1 or lowest < 0:
+            raise ValueError(f"highest is {highest} and lowest {lowest}; at least 1 and 0 are needed")
+        self.size, self.highest, self.lowest = channels, highest, lowest
+
+    def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
+        values = maps.flatten(2)
+        count = values.shape[2]
+        vector = values.topk(min(self.highest, count), 2).values.sum(2)
+        return Pooled(vector + values.topk(min(self.lowest, count), 2, largest=False).values.sum(2))

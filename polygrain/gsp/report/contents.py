@@ -1,0 +1,106 @@
+"""What a page of the metric-learning branch shows, from the numbers and pictures of its runs."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from polygrain.gsp.report import looks
+from polygrain.report import figures, heat_maps
+from polygrain.report.figures import Line
+from polygrain.report.pictures import pictured
+
+STYLES = ("encoder", "average", "neighbour", "augmentation", "k")
+TITLES = {
+    "map_at_r": "MAP@R",
+    "r_precision": "R-Precision",
+    "recall_at_1": "P@1",
+    "accuracy": "accuracy",
+    "accuracy_top5": "accuracy, top 5",
+}
+
+
+def title_of(metric: str) -> str:
+    return TITLES.get(metric, metric.replace("recall_at_", "Recall@"))
+
+
+def table(metrics: Mapping[str, Mapping], shown: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[dict]]:
+    """Columns and rows in percent from {run: {form: {metric: {mean, std}}}}; `shown` are (form, metric, column)."""
+    rows = [
+        {
+            "name": run,
+            "values": [{key: 100 * forms[form][metric][key] for key in ("mean", "std")} for form, metric, _ in shown],
+        }
+        for run, forms in metrics.items()
+    ]
+    for i in range(len(shown)):
+        highest = max(round(row["values"][i]["mean"], 2) for row in rows)
+        for row in rows:
+            row["values"][i]["is_best"] = round(row["values"][i]["mean"], 2) == highest
+    return [column for _, _, column in shown], rows
+
+
+def curves(histories: Mapping[str, Sequence[tuple[float, float]]], title: str, metric: str = "map_at_r") -> list[dict]:
+    """One chart of a validation metric over steps; points are (step, fraction)."""
+    lines = [
+        Line(name, f"s-{STYLES[i % len(STYLES)]}", [(x, 100 * y) for x, y in points])
+        for i, (name, points) in enumerate(histories.items())
+    ]
+    lines = figures.finite(lines)
+    if not lines:
+        return []
+    label = f"{title}: " + ", ".join(f"{line.name} {max(y for _, y in line.points):.1f}" for line in lines)
+    drawn = figures.line_chart(label, lines, x_label="steps", y_label=f"validation {title_of(metric)}, %")
+    return [{"title": title, "drawing": drawn}]
+
+
+def pictures(tensors: Mapping[str, np.ndarray], runs: Sequence[str], classes: Sequence[str], size: int) -> dict | None:
+    """Every shown image under the weights of each run: shaded by weight, and where there are prototypes tinted."""
+    if not classes:
+        return None
+    columns, rows = ["class", "image"], [{"name": name, "pictures": []} for name in classes]
+    for row, pixels in zip(rows, tensors["pixels"], strict=True):
+        row["pictures"].append(pictured(pixels, size))
+    for run in runs:
+        weights, nearest = tensors[f"weights/{run}"], tensors.get(f"nearest/{run}")
+        columns.append(f"{run}: {100 * looks.share_of_best_quarter(weights):.0f} %")
+        if nearest is not None:
+            columns.append("its prototypes")
+        for i, row in enumerate(rows):
+            row["pictures"].append(pictured(looks.shade(tensors["pixels"][i], weights[i]), size))
+            if nearest is not None:
+                row["pictures"].append(pictured(looks.tint(tensors["pixels"][i], weights[i], nearest[i]), size))
+    note = (
+        "Left the image; then, for each run, every place as bright as its weight, and in the colour of its nearest "
+        "prototype. The percentage is the weight that lies on the quarter of the places with most weight: 25 % for a "
+        "plain mean."
+    )
+    return {"columns": columns, "rows": rows, "note": note}
+
+
+def attribute_maps(
+    attributes: Mapping[str, Float[np.ndarray, "class prototype"]], classes: Sequence[str]
+) -> list[dict]:
+    """One heat map per run: classes by prototypes, against an even share."""
+    maps = []
+    for run, values in attributes.items():
+        even = 1 / values.shape[1]
+        limit = max(float(np.abs(values - even).max()), 0.25 * even)
+        numbers = [str(i + 1) for i in range(values.shape[1])]
+        label = f"Attributes of {run}: classes by prototypes"
+        names = [name[:8] for name in classes]
+        drawn = heat_maps.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit)
+        maps.append({"title": run, "drawing": drawn})
+    return maps
+
+
+def gains(metrics: Mapping[str, Mapping], pairs: Sequence[tuple[str, str]], form: str) -> list[dict]:
+    """A sentence for each (run, base): MAP@R of both and the difference in points."""
+    sentences = []
+    for run, base in pairs:
+        after, before = (100 * metrics[name][form]["map_at_r"]["mean"] for name in (run, base))
+        if math.isfinite(after - before):
+            text = f"{run} against {base}: MAP@R {after:.2f} % and {before:.2f} %,"
+            sentences.append({"text": text, "gain": round(after - before, 2)})
+    return sentences

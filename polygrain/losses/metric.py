@@ -1,0 +1,196 @@
+"""The metric-learning losses of GSP's study by name (GSP, supplement 1.6.7), most from pytorch-metric-learning.
+
+loss = build("c2", embedding_size=128, classes=100, positive_margin=0.0, negative_margin=0.3841, normalise=True)
+loss(embeddings, labels).backward()        # labels in 0..classes-1; proxies, where there are any, are loss.parameters()
+
+Only losses whose published form differs from the library's are written here: `c1` sums the pairs of an image, where
+the library averages the active ones, and `xbm` builds on it.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from pytorch_metric_learning import distances, losses, miners
+from torch import Tensor, nn
+
+from polygrain.config.schema import MOST_STEPS, Factor, Temperature, check_values
+from polygrain.losses.intra_batch import IntraBatch
+
+SAME = 1 - 1e-5  # a cosine above it is an image met with itself
+
+
+class Library(nn.Module):
+    """A loss of the library, with its miner where it has one."""
+
+    def __init__(self, loss: nn.Module, miner: nn.Module | None = None) -> None:
+        super().__init__()
+        self.loss, self.miner = loss, miner
+
+    def forward(self, embeddings: Float[Tensor, "batch dim"], labels: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
+        pairs = None if self.miner is None else self.miner(embeddings, labels)
+        return self.loss(embeddings.float(), labels, pairs)
+
+
+def pair_sums(
+    embeddings: Float[Tensor, "batch dim"],
+    labels: Int[Tensor, " batch"],
+    others: Float[Tensor, "other dim"],
+    other_labels: Int[Tensor, " other"],
+    margin: float,
+) -> Float[Tensor, ""]:
+    """(sum of 1 - s over positive pairs + sum of s - margin over negative pairs above it) / batch, s the cosine."""
+    cosines = nn.functional.normalize(embeddings.float(), dim=1) @ nn.functional.normalize(others.float(), dim=1).T
+    same = labels[:, None] == other_labels[None]
+    positive = (1 - cosines).where(same & (cosines < SAME), 0).sum()
+    return (positive + (cosines - margin).relu().where(~same, 0).sum()) / len(embeddings)
+
+
+class PairSums(nn.Module):
+    """C1: the contrastive loss with one margin on cosines, summed over the pairs of each image."""
+
+    def __init__(self, margin: float) -> None:
+        super().__init__()
+        self.margin = margin
+
+    def forward(self, embeddings: Float[Tensor, "batch dim"], labels: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
+        return pair_sums(embeddings, labels, embeddings, labels, self.margin)
+
+
+class CrossBatchMemory(nn.Module):
+    """XBM over C1: the batch's own loss plus, from step `start` on, its loss against the last `memory` embeddings.
+
+    As published, the present batch is in the memory too. The library's own class differs: its memory starts at once,
+    and its loss replaces that of the batch. The memory is part of the state, so that a resumed run continues as it was.
+    """
+
+    def __init__(self, embedding_size: int, margin: float, memory: int, start: int) -> None:
+        super().__init__()
+        if memory < 1 or start < 0:
+            raise ValueError(f"memory is {memory} and start {start}; at least 1 embedding and step 0 are needed")
+        self.margin, self.start = margin, start
+        self.register_buffer("memory", torch.zeros(memory, embedding_size))
+        self.register_buffer("memory_labels", torch.full((memory,), -1))
+        self.register_buffer("step", torch.tensor(0))
+        self.register_buffer("written", torch.tensor(0))
+
+    def remember(self, embeddings: Float[Tensor, "batch dim"], labels: Int[Tensor, " batch"]) -> None:
+        """Overwrites the oldest rows."""
+        embeddings, labels = embeddings[-len(self.memory) :], labels[-len(self.memory) :]
+        rows = (self.written + torch.arange(len(labels), device=labels.device)) % len(self.memory)
+        self.memory[rows] = embeddings.detach().to(self.memory)
+        self.memory_labels[rows] = labels
+        self.written += len(labels)
+
+    def forward(self, embeddings: Float[Tensor, "batch dim"], labels: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
+        loss = pair_sums(embeddings, labels, embeddings, labels, self.margin)
+        self.remember(embeddings, labels)
+        if self.step >= self.start:
+            filled = min(int(self.written), len(self.memory))
+            loss = loss + pair_sums(
+                embeddings, labels, self.memory[:filled].clone(), self.memory_labels[:filled], self.margin
+            )
+        self.step += 1
+        return loss
+
+
+def distance(normalise: bool) -> distances.LpDistance:
+    return distances.LpDistance(normalize_embeddings=normalise, p=2)
+
+
+def c1(embedding_size: int, classes: int, margin: float) -> nn.Module:
+    return PairSums(margin)
+
+
+def c2(embedding_size: int, classes: int, positive_margin: float, negative_margin: float, normalise: bool) -> nn.Module:
+    """Mean of the positive terms above 0 plus mean of the negative ones above 0, on distances."""
+    return Library(losses.ContrastiveLoss(positive_margin, negative_margin, distance=distance(normalise)))
+
+
+def triplet(embedding_size: int, classes: int, margin: float, normalise: bool) -> nn.Module:
+    """All triplets of the batch; mean of those above 0."""
+    return Library(losses.TripletMarginLoss(margin, distance=distance(normalise)))
+
+
+def multi_similarity(
+    embedding_size: int, classes: int, alpha: float, beta: float, base: float, epsilon: float | None
+) -> nn.Module:
+    """`epsilon` is the tolerance of its own pair miner; None: no mining, as in GSP's study."""
+    loss = losses.MultiSimilarityLoss(alpha, beta, base)
+    return Library(loss, None if epsilon is None else miners.MultiSimilarityMiner(epsilon))
+
+
+def proxy_nca_pp(embedding_size: int, classes: int, temperature: float) -> nn.Module:
+    """-log softmax of cosine / temperature over all proxies; ProxyNCA++ itself (9 d^2 = 18 - 18 cos) is 1/18."""
+    loss = losses.NormalizedSoftmaxLoss(classes, embedding_size, temperature, distance=distances.CosineSimilarity())
+    nn.init.kaiming_normal_(loss.W.data.T)
+    return Library(loss)
+
+
+def proxy_anchor(embedding_size: int, classes: int, margin: float, alpha: float) -> nn.Module:
+    """Its negative term is averaged over all proxies, as published.
+
+    GSP's study averages over proxies with a negative, which is the same as soon as a batch holds two classes.
+    """
+    return Library(losses.ProxyAnchorLoss(classes, embedding_size, margin=margin, alpha=alpha))
+
+
+def xbm(embedding_size: int, classes: int, margin: float, memory: int, start: int) -> nn.Module:
+    return CrossBatchMemory(embedding_size, margin, memory, start)
+
+
+def libc(
+    embedding_size: int, classes: int, steps: int, heads: int, temperature: float, smoothing: float, dropout: float
+) -> nn.Module:
+    """Two classifiers, one of them behind a network that passes messages between the images of a batch."""
+    return IntraBatch(embedding_size, classes, steps, heads, temperature, smoothing, dropout)
+
+
+KNOWN: dict[str, Callable[..., nn.Module]] = {
+    loss.__name__: loss for loss in (c1, c2, triplet, multi_similarity, proxy_nca_pp, proxy_anchor, xbm, libc)
+}
+
+
+Margin = Annotated[float, Field(ge=0, le=100)]
+Part = Annotated[float, Field(ge=0, lt=1)]
+Few = Annotated[int, Field(ge=1, le=64)]
+# What each value of a loss may be; a value means the same wherever it is taken.
+VALUES = {
+    **dict.fromkeys(["margin", "positive_margin", "negative_margin"], Margin),
+    **dict.fromkeys(["alpha", "beta"], Factor),
+    **dict.fromkeys(["smoothing", "dropout"], Part),
+    **dict.fromkeys(["steps", "heads"], Few),
+    "base": Annotated[float, Field(ge=-1, le=1)],  # a cosine
+    "epsilon": Margin | None,
+    "memory": Annotated[int, Field(ge=1, le=100_000_000)],
+    "normalise": bool,
+    "start": Annotated[int, Field(ge=0, le=MOST_STEPS)],
+    "temperature": Temperature,
+}
+
+
+def build(name: str, embedding_size: int, classes: int, **values: object) -> nn.Module:
+    """The loss of that name: a module from (embeddings, labels) to a scalar.
+
+    ValueError lists the known names, or the values that this loss takes.
+    """
+    require(name, values)
+    return KNOWN[name](embedding_size, classes, **values)
+
+
+def check(name: str, values: dict[str, object]) -> None:
+    """ValueError where params.yaml has an unknown loss, values other than it takes, or out of their bounds."""
+    require(name, values)
+    check_values(values, VALUES, f"loss {name!r}: ")
+
+
+def require(name: str, values: dict[str, object]) -> None:
+    """ValueError for a name that is not known, or values other than this loss takes."""
+    if name not in KNOWN:
+        raise ValueError(f"no loss {name!r}; known: {', '.join(sorted(KNOWN))}")
+    taken = list(inspect.signature(KNOWN[name]).parameters)[2:]
+    if set(values) != set(taken):
+        raise ValueError(f"loss {name!r} takes {', '.join(taken)}; met {', '.join(values) or 'none'}")

@@ -1,0 +1,114 @@
+"""One pretraining run: a framework, its projectors and its objective, trained on the views of images."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from polygrain.compute import device, processes
+from polygrain.encoder.views import Augmentation, augment
+from polygrain.mpcl.pretraining import data_parallel
+from polygrain.mpcl.pretraining.barlow_twins import BarlowTwins, BarlowTwinsParams
+from polygrain.mpcl.pretraining.heads import Reading, Variant, build_projectors
+from polygrain.mpcl.pretraining.moco_v2 import MocoV2, MocoV2Params
+from polygrain.mpcl.pretraining.moco_v3 import MocoV3, MocoV3Params
+from polygrain.mpcl.pretraining.objective import Balance, HeadBalance, combine
+from polygrain.mpcl.pretraining.optimizer import build_optimizer
+from polygrain.mpcl.trainable import TrainableEncoder
+from polygrain.store import arrays
+from polygrain.training.loop import Batch, Loader, Read, Schedule, fit
+
+FrameworkParams = MocoV2Params | MocoV3Params | BarlowTwinsParams
+
+
+@dataclass(frozen=True)
+class HeadSettings:
+    """How many projectors, how they are built, and what sets them apart."""
+
+    count: int
+    reading: Reading
+    variant: Variant
+    contrast: float
+    balance: Balance
+    epsilon: float
+    dropout: float
+    orthogonal: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run is, in which steps, and what the two views are."""
+
+    epochs: int
+    batch: int
+    warmup: float
+    least_spread: float
+    views: tuple[Augmentation, Augmentation]
+    crop_ratio: float = 1.0
+
+
+def build_framework(
+    encoder: TrainableEncoder, heads: HeadSettings, params: FrameworkParams, batch: int, generator: torch.Generator
+) -> MocoV2 | MocoV3 | BarlowTwins:
+    """The framework that these parameters belong to, around the encoder; ValueError for a pair that cannot work."""
+    projectors = build_projectors(
+        encoder.dim, heads.count, heads.reading, heads.variant, params.projector, heads.dropout
+    )
+    if isinstance(params, MocoV2Params):
+        return MocoV2(encoder, projectors, params, batch, generator)
+    if isinstance(params, MocoV3Params):
+        return MocoV3(encoder, projectors, params)
+    return BarlowTwins(encoder, projectors, params)
+
+
+def own_generator(generator: torch.Generator) -> torch.Generator:
+    """Every process draws views of its own, from a generator that differs by its rank; dropout's is seeded alike."""
+    drawn = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
+    torch.manual_seed(drawn)  # of dropout, which knows no other generator
+    return torch.Generator().manual_seed(drawn)
+
+
+def pretrain(
+    encoder: TrainableEncoder,
+    pixels: arrays.Reader,
+    rows: np.ndarray,
+    heads: HeadSettings,
+    params: FrameworkParams,
+    plan: Plan,
+    seed: int,
+    work: Path,
+) -> list[dict[str, int | float]]:
+    """Trains the encoder in place and returns the history. Every batch has the same size; which images are left over
+    differs from epoch to epoch. ValueError for fewer images than a batch, a loss that is not finite, or a collapse."""
+    count = len(rows) // plan.batch * plan.batch
+    if not count:
+        raise ValueError(f"{len(rows)} images do not fill one batch of {plan.batch}: set a smaller batch")
+    where = device.best()
+    torch.manual_seed(seed)  # of the projectors' start
+    framework = build_framework(encoder, heads, params, plan.batch, torch.Generator().manual_seed(seed))
+    balance = HeadBalance(heads.count, heads.balance, heads.epsilon)
+    trained = nn.ModuleDict({"framework": framework, "balance": balance}).to(where).train()
+    optimizer = build_optimizer(trained, params.optimizer, plan.batch)
+    steps = plan.epochs * count // plan.batch
+
+    def prepare(epoch: int) -> Read:
+        balance.next_epoch(epoch, plan.least_spread)
+        order = np.random.default_rng([seed, epoch]).permutation(rows)
+        return lambda batch: device.staged(pixels[order[data_parallel.share(batch).numpy()]], where)
+
+    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+        own = own_generator(generator)
+        images = batch.content.to(where, non_blocking=True)
+        first, second = (augment(images, encoder.config.size, view, own, plan.crop_ratio) for view in plan.views)
+        measured = framework(first, second, batch.number / steps, own)
+        extra = heads.orthogonal * framework.projectors.overlap() if heads.variant == "orthogonal" else 0.0
+        values = combine(measured, balance.weights.clone(), heads.contrast, extra)
+        balance.record(measured.accuracies, values["spread"])
+        return {name: value / processes.count() for name, value in values.items()}
+
+    loader, schedule = Loader(count, plan.batch, prepare), Schedule(plan.epochs, plan.warmup, 0.0)
+    history = fit(trained, optimizer, schedule, loader, step, seed, work)
+    balance.next_epoch(plan.epochs, plan.least_spread)
+    return history

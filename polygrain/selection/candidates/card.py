@@ -1,0 +1,62 @@
+"""The card of a chosen model: what it is, what it was made of, how it was chosen, how to use it."""
+
+from collections.abc import Iterable
+
+from polygrain.encoder.config import Config
+
+CARD = """\
+# {name}
+
+An embedding model for image retrieval: an image in, {dim} numbers of unit length out. The inner product of two
+embeddings is how alike their images are.
+
+- Network: {architecture}, input {side} x {side} px (the centre of a square of {resize} px){seen}
+- Taken from: {outputs}
+- Adaptors: {adaptors}
+- Last layer: {layer}
+- Cost: {cost:g} pass(es) of the encoder at its own input size
+- Learnt from {images:,} images of {tasks}, without labels
+
+## Why this one
+
+{why}
+
+## Use it
+
+```python
+import torch
+from PIL import Image
+from polygrain.encoder import load
+
+model = load("this folder")
+embedding = model(torch.stack([model.transform(Image.open("picture.jpg"))]))
+```
+
+`polygrain embed`, `polygrain search` and `polygrain export` take this folder, too.
+
+The criterion of a choice without labels ranks candidates well on the mean and says little about a single task: where
+you have labels, test. What the model has not seen anything like (other kinds of images) it was not chosen for.
+"""
+
+
+def text(config: Config, said: dict, tasks: Iterable[str], images: int) -> str:
+    """The card in Markdown; `said` is what `choice.json` holds."""
+    form = said["form"]
+    seen = f", scaled to {config.side} px for the network" if config.scaled else ""
+    layers = {"none": "none", "half": "half whitening", "full": "whitening", "own": "what it was distilled with"}
+    adaptors = config.adaptors
+    return CARD.format(
+        name=said["name"],
+        dim=config.reduced or "all the network's",
+        architecture=config.architecture,
+        side=config.size,
+        resize=config.resize,
+        seen=seen + (", averaged with its mirror image" if config.mirrored else ""),
+        outputs=f"its last {config.blocks} blocks side by side" if config.blocks > 1 else "its last block",
+        adaptors=f"{', '.join(adaptors.names)}, at {form['strength']:g} of their strength" if adaptors else "none",
+        layer=layers[form["layer"]],
+        cost=form["cost"],
+        images=images,
+        tasks=", ".join(tasks),
+        why="\n".join(f"- {line}" for line in said["why"]),
+    )

@@ -1,0 +1,94 @@
+"""Which images may become a task's rows, in which order, class and split, whatever they come from."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from polygrain.sources import folder, installed
+from polygrain.sources.datasets import counts, load
+from polygrain.sources.decode import Picture, decode_all
+from polygrain.store.square import Shape, square
+
+
+class Assignment(NamedTuple):
+    """What is known of an image before it is decoded."""
+
+    label: int
+    class_name: str
+    split: str
+
+
+class Candidates(NamedTuple):
+    """What may become the task's rows, by path in their order, and a picture or a reason for each in the same order.
+
+    `rejected` is {path: reason} of what was left out already.
+    """
+
+    rows: dict[str, Assignment]
+    outcomes: Iterator[Picture | str]
+    rejected: dict[str, str]
+
+
+def assign(class_names: list[str], unseen: bool = False) -> dict[str, Assignment]:
+    """The row of each class's images, for sorted names: the first half trains; the class of flat folders is ""."""
+    if class_names == [""]:
+        if unseen:
+            raise ValueError("a flat folder has no labels, so as an unseen task it could not be evaluated")
+        return {"": Assignment(-1, "", "train")}
+    half = 0 if unseen else (len(class_names) + 1) // 2
+    return {name: Assignment(i, name, "train" if i < half else "test") for i, name in enumerate(class_names)}
+
+
+def by_class(
+    classes: dict[str, str], unseen: bool, outcomes: Callable[[list[str]], Iterator[Picture | str]], rejected: dict
+) -> Candidates:
+    """Candidates sorted by class name and path, from {path: class name}."""
+    assigned = assign(sorted(set(classes.values())), unseen)
+    rows = {path: assigned[classes[path]] for path in sorted(classes, key=lambda path: (classes[path], path))}
+    return Candidates(rows, outcomes(list(rows)), rejected)
+
+
+def in_splits(raw: Path, size: int, max_pixels: int, shape: Shape = "crop") -> Candidates:
+    """`<raw>/train/<class>/<image>` and `<raw>/val/<class>/<image>`, as ImageNet is laid out: split as it says.
+
+    ValueError where the two do not hold the same classes.
+    """
+    listings = {"train": folder.find(raw / "train"), "test": folder.find(raw / "val")}
+    train, test = (set(listing.images.values()) for listing in listings.values())
+    if train != test:
+        odd = sorted(train ^ test)
+        raise ValueError(f"{raw}: {len(odd)} classes are in one of train and val only, the first: {odd[0] or 'none'}")
+    labels = {name: i if name else -1 for i, name in enumerate(sorted(train))}
+    places = {"train": "train", "test": "val"}
+    rows = {
+        f"{places[split]}/{path}": Assignment(labels[name], name, split)
+        for split, listing in listings.items()
+        for path, name in sorted(listing.images.items(), key=lambda item: (item[1], item[0]))
+    }
+    rejected = {f"{places[s]}/{path}": why for s, listing in listings.items() for path, why in listing.rejected.items()}
+    return Candidates(rows, decode_all(raw, list(rows), size, max_pixels, shape), rejected)
+
+
+def published(
+    raw: Path, source: str, unseen: bool, size: int, max_pixels: int, check: bool, shape: Shape = "crop"
+) -> Candidates:
+    """A public data set: its own order of classes and, where it has them, its own splits (query, gallery)."""
+    dataset = load.load(source, raw)
+    if check:
+        counts.check_counts(dataset)
+    if dataset.pixels is None:
+        paths = [Path(os.path.relpath(path, raw)).as_posix() for path in dataset.paths]
+        outcomes = decode_all(raw, paths, size, max_pixels, shape)
+    else:
+        paths = [path.as_posix() for path in dataset.paths]
+        squares = (square(Image.fromarray(pixels), size, shape) for pixels in dataset.pixels)
+        outcomes = (installed.picture(pixels, dataset.pixels.shape[1]) for pixels in squares)
+    is_train = dataset.is_train & (not unseen)
+    asked = [split if split in ("query", "gallery") else "test" for split in dataset.splits.tolist()]
+    splits = ["train" if train else other for train, other in zip(is_train.tolist(), asked, strict=True)]
+    names = [dataset.class_names[label] for label in dataset.labels]
+    rows = map(Assignment, dataset.labels.tolist(), names, splits)
+    return Candidates(dict(zip(paths, rows, strict=True)), outcomes, {})

@@ -1,0 +1,21 @@
+"""`python -m polygrain.sources.datasets ROOT NAME [NAME ...]` fetches public data sets into ROOT/NAME.
+
+No stage fetches data by itself.
+"""
+
+import sys
+from pathlib import Path
+
+from polygrain.sources.datasets.addresses import SOURCES
+from polygrain.sources.datasets.counts import check_counts
+from polygrain.sources.datasets.load import load
+
+if len(sys.argv) < 3:
+    sys.exit(f"error: give a folder and the names of data sets, which are {', '.join(SOURCES)}")
+try:
+    for wanted in sys.argv[2:]:
+        found = load(wanted, Path(sys.argv[1]) / wanted, download=True)
+        check_counts(found)
+        sys.stdout.write(f"{wanted}: {len(found.paths):,} images of {len(found.class_names):,} classes\n")
+except ValueError as error:
+    sys.exit(f"error: {error}")

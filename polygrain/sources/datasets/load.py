@@ -1,0 +1,122 @@
+"""Public data sets by name: `load("cub", "data/raw/cub")` reads the published files where they lie."""
+
+import os
+import re
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from polygrain.sources.datasets import readers
+from polygrain.sources.datasets.addresses import SOURCES
+
+READERS = {name: getattr(readers, name) for name in SOURCES if not name.startswith("cifar")} | {
+    "cifar10": lambda root: readers.cifar(root, "10"),
+    "cifar100": lambda root: readers.cifar(root, "100"),
+    "cifar100_super": readers.cifar100_super,
+}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images of one data set, one entry each, sorted by class and then by path.
+
+    `paths` lie below the root given to `load`. `splits` is what the data set itself publishes (train, test, query,
+    gallery), "" where it has no such list. `pixels` holds `image 32 32 3` for CIFAR, whose paths are names only.
+    """
+
+    name: str
+    paths: list[Path]
+    labels: Int[np.ndarray, " image"]
+    class_names: list[str]
+    splits: np.ndarray
+    pixels: np.ndarray | None
+
+    @property
+    def is_train(self) -> Bool[np.ndarray, " image"]:
+        """The class-disjoint training images: the data set's own list where it is one, else `mrt_split`."""
+        return self.splits == "train" if SOURCES[self.name].is_disjoint else mrt_split(self.labels)
+
+
+def mrt_split(labels: Int[np.ndarray, " image"]) -> Bool[np.ndarray, " image"]:
+    """True for the images of the first half of the classes in label order, rounded up (Grappa, 4.1)."""
+    classes = np.unique(labels)
+    return np.isin(labels, classes[: (len(classes) + 1) // 2])
+
+
+def load(name: str, root: str | Path, download: bool = False) -> Dataset:
+    """The data set below `root`, in the layout its owners publish; with `download` it is fetched first if missing.
+
+    ValueError for an unknown name, and for what is missing, damaged or contradicts itself; it says where to get it.
+    """
+    if name not in SOURCES:
+        raise ValueError(f"unknown data set {name!r}; known: {', '.join(SOURCES)}")
+    root = Path(os.path.normpath(root))
+    if download and missing(name, root):
+        fetch(name, root)
+    if lacking := missing(name, root):
+        raise ValueError(f"{name}: {root / lacking[0]} is missing; get it from {SOURCES[name].home}")
+    try:
+        records = READERS[name](root)
+        splits = np.array(records.splits or [""] * len(records.paths))
+        check_records(root, records)
+    # The libraries' readers raise a dozen kinds of errors on damaged files, and each means the same here.
+    except Exception as error:
+        raise ValueError(f"{name}: {root} is not as published ({error}); get it from {SOURCES[name].home}") from error
+    labels = np.array(records.labels, dtype=np.int64)
+    order = np.array(sorted(range(len(labels)), key=lambda i: (labels[i], records.paths[i].as_posix())), dtype=np.int64)
+    paths = [records.paths[i] for i in order]
+    pixels = None if records.pixels is None else records.pixels[order]
+    return Dataset(name, paths, labels[order], list(records.class_names), splits[order], pixels)
+
+
+def missing(name: str, root: Path) -> list[str]:
+    """The published files that are not below the root."""
+    if name == "cars" and (root / "car_data").is_dir():
+        return [file for file in ("names.csv", "anno_train.csv", "anno_test.csv") if not (root / file).exists()]
+    return [file for file in SOURCES[name].files if not (root / file).exists()]
+
+
+def check_records(root: Path, records: readers.Records) -> None:
+    """Raises ValueError where labels, class list and image files do not agree."""
+    used, known = set(records.labels), len(records.class_names)
+    if used != set(range(known)):
+        absent = sorted(set(range(known)) - used)
+        raise ValueError(
+            f"the class list has {known} names, the labels use {len(used)} of them"
+            + (f"; no image is of {records.class_names[absent[0]]!r}" if absent else f"; label {max(used)} has no name")
+        )
+    if len(records.paths) != len(set(records.paths)):
+        raise ValueError(f"{len(records.paths) - len(set(records.paths))} images are listed twice")
+    if records.pixels is not None:
+        return
+    # By name only: a user's own link to another disk is fine, a list that says `../` is not.
+    if outside := [path for path in records.paths if not Path(os.path.normpath(path)).is_relative_to(root)]:
+        raise ValueError(f"the listed path {outside[0]} leads outside the folder")
+    if absent := [path for path in records.paths if not path.is_file()]:
+        raise ValueError(f"{len(absent)} of {len(records.paths)} listed images are missing, the first: {absent[0]}")
+
+
+def fetch(name: str, root: Path) -> None:
+    """Downloads the archives, compares their checksums and unpacks them; no member can leave the folder.
+
+    ValueError says what to do by hand where the data set may not be fetched, or where the network does not answer.
+    """
+    source = SOURCES[name]
+    if not source.archives:
+        raise ValueError(f"{name} cannot be fetched; put {', '.join(source.files)} into {root}, from {source.home}")
+    from torchvision.datasets.utils import download_url, extract_archive
+
+    for archive in source.archives:
+        folder, file = root / archive.folder, archive.url.rsplit("/", 1)[1]
+        try:
+            download_url(archive.url, folder, file, archive.md5)
+            if re.search(r"\.(zip|tgz|tar\.gz)$", file):
+                extract_archive(folder / file, folder, remove_finished=True)
+        except (OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile) as error:
+            raise ValueError(
+                f"{name}: {archive.url} could not be fetched ({error}); put it at {folder / file} and unpack it there"
+            ) from error

@@ -1,0 +1,222 @@
+"""The array store: every array that crosses a stage boundary, declared here, written in whole shards, read by mmap.
+
+A stored array is a Zarr v3 folder that any Zarr library can open. Its shards hold uncompressed inner chunks one behind
+the other, so a row sits at a computable offset. Shuffled batches cost no more than with a `numpy.memmap`, where Zarr's
+own indexing decodes chunk by chunk. Zarr reads a missing shard as zeros without a word. So `open` refuses an array that
+is not complete, and compares checksums wherever reading everything is cheap. Squares may be coded as JPEG or WebP: then
+a batch is decoded as it is read (`coded.py`), and nobody who reads sees a difference.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec
+
+from polygrain.store import coded
+from polygrain.store.coded import CodedShard, Coding, SquareCodec
+from polygrain.store.mapped_rows import Reader, map_shard
+from polygrain.store.reading import reading, remedy_for
+
+SHARD_BYTES = 64 * 2**20
+VERIFY_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Declaration:
+    dims: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    chunk_rows: int
+    meaning: str
+
+
+ARRAYS = {
+    "pixels": Declaration(("image", "y", "x", "channel"), ("uint8",), 1, "square RGB images"),
+    "features": Declaration(
+        ("image", "dim"), ("float16", "float32"), 256, "embeddings of the frozen encoder, unit length if so set"
+    ),
+    "descriptors": Declaration(
+        ("image", "dim"), ("float32",), 64, "layers of a frozen network, each of unit length, side by side"
+    ),
+    "splits": Declaration(("run", "pair"), ("bool",), 64, "whether a pair is tested in a run, not trained on"),
+    "order": Declaration(("seed",), ("int64",), 4096, "training rows in k-means++ order"),
+    "sample": Declaration(("row",), ("int64",), 4096, "training rows among which clusters are sought, ascending"),
+    "records": Declaration(("record", "pair"), ("int64",), 4096, "training row, and position of the seed then nearest"),
+    "mean": Declaration(("dim",), ("float32",), 4096, "of the features that a whitening was fitted to"),
+    "projection": Declaration(("dim", "component"), ("float32",), 4096, "whitened features: (x - mean) @ projection"),
+    "labels": Declaration(("image",), ("int64",), 4096, "cluster of each training row"),
+    "centroids": Declaration(("cluster", "dim"), ("float32",), 256, "mean of each cluster"),
+    "embeddings": Declaration(("image", "dim"), ("float32",), 256, "embeddings of a trained model, unit length"),
+    "attributes": Declaration(("image", "prototype"), ("float32",), 256, "share of each prototype in an image (GSP z)"),
+    "neighbours": Declaration(
+        ("image", "rank"), ("int64",), 1024, "nearest training rows, nearest first, self left out"
+    ),
+}
+
+
+def declaration(path: Path) -> Declaration:
+    if path.suffix != ".zarr" or path.stem not in ARRAYS:
+        raise ValueError(f"{path} is not a declared array; known: {', '.join(f'{name}.zarr' for name in ARRAYS)}")
+    return ARRAYS[path.stem]
+
+
+class Writer:
+    """Appends blocks of rows; each shard is written once, whole, by this writer alone.
+
+    `done`: the checksums of full shards that an earlier writer left at `path`, behind which this one goes on.
+    """
+
+    def __init__(
+        self, path: Path, row_shape: tuple[int, ...], dtype: str, coding: Coding | None = None, done: Sequence[str] = ()
+    ) -> None:
+        declared = declaration(path)
+        if len(row_shape) + 1 != len(declared.dims) or dtype not in declared.dtypes:
+            raise ValueError(
+                f"{path.name}: rows of shape {row_shape} and dtype {dtype}, declared {declared.dims} {declared.dtypes}"
+            )
+        if coding and (declared.chunk_rows != 1 or len(row_shape) != 3):
+            raise ValueError(f"{path.name}: only squares can be stored as {coding.format}")
+        chunk = declared.chunk_rows
+        row_bytes = max(1, int(np.prod(row_shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
+        if coding:
+            row_bytes = coding.estimate(row_shape[0])
+        self.shard_rows = chunk * max(1, SHARD_BYTES // (chunk * row_bytes))
+        self.path, self.row_shape, self.dtype, self.coding = path, tuple(row_shape), np.dtype(dtype), coding
+        self.pending: list[np.ndarray | bytes] = []
+        self.waiting = 0
+        self.digests = list(done)
+        self.rows = len(done) * self.shard_rows
+        if done:
+            remove_unfinished(path, len(done))
+            self.array = zarr.open_array(path, mode="r+", config={"write_empty_chunks": True})
+            self.array.resize((self.rows, *row_shape))
+            return
+        self.array = zarr.create_array(
+            path,
+            shape=(0, *row_shape),
+            chunks=(chunk, *row_shape),
+            shards=(self.shard_rows, *row_shape),
+            dtype=dtype,
+            serializer=SquareCodec(*coding) if coding else "auto",
+            compressors=Crc32cCodec() if coding else None,
+            fill_value=0,
+            dimension_names=declared.dims,
+            config={"write_empty_chunks": True},
+        )
+
+    @property
+    def room(self) -> int:
+        """Rows that the shard in hand still takes."""
+        return self.shard_rows - self.waiting
+
+    def append(self, block: np.ndarray) -> None:
+        """Adds rows at the end; `block` is `row ...` of the declared dtype."""
+        if block.shape[1:] != self.row_shape or block.dtype != self.dtype:
+            raise ValueError(f"block {block.shape} {block.dtype}, the array holds rows {self.row_shape} {self.dtype}")
+        while len(block):
+            taken, block = np.split(block, [self.room])
+            self.pending += coded.encode_all(taken, self.coding) if self.coding else [np.array(taken)]
+            self.waiting += len(taken)
+            if not self.room:
+                self.flush()
+
+    def flush(self) -> None:
+        if not self.waiting:
+            return
+        self.array.resize((self.rows + self.waiting, *self.row_shape))
+        if self.coding:
+            shard = coded.shard(self.pending, self.shard_rows)
+            file = shard_file(self.path, len(self.digests), len(self.row_shape))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(shard)
+        else:
+            shard = np.ascontiguousarray(np.concatenate(self.pending)).data
+            self.array[self.rows :] = np.asarray(shard)
+        self.digests.append(hashlib.sha256(shard).hexdigest())
+        self.rows, self.waiting, self.pending = self.rows + self.waiting, 0, []
+
+    def close(self) -> None:
+        self.flush()
+        self.array.update_attributes({"sha256": self.digests, "complete": True})
+
+
+def remove_unfinished(path: Path, shards: int) -> None:
+    """Removes what a killed writer left behind so many shards, half-written files among it."""
+    for folder in (path / "c").iterdir():
+        if int(folder.name) >= shards:
+            shutil.rmtree(folder)
+    for file in path.rglob("*.partial"):
+        file.unlink()
+
+
+def shard_file(path: Path, number: int, axes: int) -> Path:
+    """Where the shard of this number lies; rows have so many axes."""
+    return path / "c" / str(number) / "/".join(["0"] * axes)
+
+
+@contextmanager
+def create(path: Path, row_shape: tuple[int, ...], dtype: str, coding: Coding | None = None) -> Iterator[Writer]:
+    """A writer for the array `path` (its stem is the declared name); marked complete only if the block ends well."""
+    writer = Writer(path, row_shape, dtype, coding)
+    yield writer
+    writer.close()
+
+
+def write(path: Path, values: np.ndarray) -> None:
+    """Writes a whole array that is already in memory."""
+    with create(path, values.shape[1:], str(values.dtype)) as writer:
+        writer.append(values)
+
+
+def open(path: Path) -> Reader:
+    """A complete stored array, memory-mapped; ValueError says what is missing or damaged and what to do about it."""
+    declared = declaration(path)
+    remedy = remedy_for(path.parent)
+    with reading(path, remedy):
+        meta = json.loads((path / "zarr.json").read_text())
+        shape, dtype = tuple(meta["shape"]), np.dtype(meta["data_type"])
+        shard_rows = meta["chunk_grid"]["configuration"]["chunk_shape"][0]
+        (sharding,) = meta["codecs"]
+        chunk_rows = sharding["configuration"]["chunk_shape"][0]
+        codecs = sharding["configuration"]["codecs"]
+        raw, coding = [codec["name"] for codec in codecs] == ["bytes"], coded.coding_of(codecs)
+        if meta["attributes"].get("complete") is not True:
+            raise ValueError("its writer did not finish")
+        digests = meta["attributes"]["sha256"]
+    count = -(-shape[0] // shard_rows)
+    known = raw or (coding and declared.chunk_rows == 1)
+    if not known or len(shape) != len(declared.dims) or str(dtype) not in declared.dtypes or len(digests) != count:
+        raise ValueError(f"{path} is not as declared ({dtype} {shape}, {count} shards); {remedy}")
+    shards = []
+    for i in range(count):
+        rows = min(shard_rows, shape[0] - i * shard_rows)
+        file, name = shard_file(path, i, len(shape) - 1), f"{path}: shard {i} of {count}"
+        with reading(name, remedy):
+            if coding:
+                shards.append(CodedShard(file, rows, shard_rows, shape[1:], coding.format, name, remedy))
+            else:
+                shard = map_shard(file, rows, shape[1:], dtype, chunk_rows, shard_rows // chunk_rows)
+                shards.append(np.asarray(shard))
+    if sum(shard.nbytes for shard in shards) <= VERIFY_BYTES:
+        for i, shard in enumerate(shards):
+            content = shard.content if coding else np.ascontiguousarray(shard)
+            if hashlib.sha256(content.data).hexdigest() != digests[i]:
+                raise ValueError(f"{path}: shard {i} of {count} does not match its checksum; {remedy}")
+    digest = hashlib.sha256(json.dumps([shape, str(dtype), digests]).encode()).hexdigest()
+    return Reader(shape[1:], dtype, shards, digest)
+
+
+def concatenate(readers: list[Reader]) -> Reader:
+    """Several stored arrays as one, rows in the order given; nothing is copied."""
+    shapes = {reader.shape[1:] for reader in readers}
+    if len(shapes) != 1:
+        raise ValueError(f"arrays with rows of different shapes {sorted(shapes)} cannot be read as one")
+    digest = hashlib.sha256("".join(reader.digest for reader in readers).encode()).hexdigest()
+    shards = [shard for reader in readers for shard in reader.shards]
+    return Reader(shapes.pop(), readers[0].dtype, shards, digest)

@@ -1,0 +1,185 @@
+"""Squares stored as JPEG or WebP, one behind the other in shards, and decoded as they are read.
+
+Zarr's own sharding: the codes of the squares, a CRC-32C behind each, and an index of offsets at the end. The metadata
+name the codec below, so Zarr reads such an array as well where this module is imported. Pillow codes and decodes
+without holding the interpreter lock, so threads are enough, and the batch is decoded while the one before is computed.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import google_crc32c
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+from zarr.abc.codec import ArrayBytesCodec
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import Buffer, NDBuffer
+from zarr.registry import register_codec
+
+from polygrain.store.reading import reading
+
+Format = Literal["webp", "jpeg"]
+NAME = "polygrain.square"
+CRC = 4  # bytes
+ENTRY = 16  # bytes of the index for each square
+# WebP's own default of 4 takes twice the time for one percent of the bytes.
+OPTIONS = {"webp": {"method": 2}, "jpeg": {}}
+# A head, and a share of the pixels' bytes up to quality 90: what small photographs take, and a little more than large.
+HEADS, SHARE = {"webp": 500, "jpeg": 1000}, 1 / 8
+FINE, FINE_SHARE = 90, 3 / 8
+# So few rows are read sooner than threads are started.
+FEW = 8
+
+
+class Coding(NamedTuple):
+    """How a square is coded; the quality is Pillow's, 1 to 100."""
+
+    format: Format
+    quality: int
+
+    def estimate(self, side: int) -> int:
+        """About how many bytes a square photograph takes, its place in the index included; noise takes more."""
+        share = SHARE if self.quality <= FINE else FINE_SHARE
+        return HEADS[self.format] + int(share * side * side * 3) + CRC + ENTRY
+
+
+def encode(square: UInt8[np.ndarray, "y x 3"], coding: Coding) -> bytes:
+    """The square as a file of the format, with its CRC-32C behind it."""
+    sink = BytesIO()
+    Image.fromarray(square).save(sink, coding.format, quality=coding.quality, **OPTIONS[coding.format])
+    return with_crc(sink.getvalue())
+
+
+def decode(content: bytes, shape: tuple[int, ...], format: Format) -> UInt8[np.ndarray, "y x 3"]:
+    """The square of `encode`; ValueError says what else the bytes are. Its size is compared before it is decoded."""
+    body = content[:-CRC]
+    if with_crc(body) != content:
+        raise ValueError("it does not match its checksum")
+    try:
+        image = Image.open(BytesIO(body), formats=(format,))
+        if (image.height, image.width, len(image.getbands())) != tuple(shape) or image.mode != "RGB":
+            raise ValueError(f"it is {image.mode} of {image.width} x {image.height} px")
+        return np.asarray(image)
+    except ValueError:
+        raise
+    except Exception as error:  # damaged bytes make Pillow's readers raise a dozen kinds
+        raise ValueError(f"it cannot be decoded as {format}") from error
+
+
+def with_crc(body: bytes) -> bytes:
+    return body + google_crc32c.value(body).to_bytes(CRC, "little")
+
+
+@dataclass(frozen=True)
+class SquareCodec(ArrayBytesCodec):
+    """What zarr.json says of coded squares, and how Zarr itself reads them."""
+
+    format: Format
+    quality: int
+    is_fixed_size = False
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "SquareCodec":
+        return cls(**data["configuration"])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": NAME, "configuration": {"format": self.format, "quality": self.quality}}
+
+    def compute_encoded_size(self, _: int, __: ArraySpec) -> int:
+        raise NotImplementedError
+
+    async def _encode_single(self, square: NDBuffer, spec: ArraySpec) -> Buffer:
+        content = encode(square.as_numpy_array()[0], Coding(self.format, self.quality))
+        return spec.prototype.buffer.from_bytes(content[:-CRC])  # Zarr's own codec puts the checksum behind it
+
+    async def _decode_single(self, content: Buffer, spec: ArraySpec) -> NDBuffer:
+        square = decode(with_crc(content.to_bytes()), spec.shape[1:], self.format)
+        return spec.prototype.nd_buffer.from_numpy_array(square[None])
+
+
+register_codec(NAME, SquareCodec)
+
+
+def coding_of(codecs: list[dict[str, Any]]) -> Coding | None:
+    """The coding that zarr.json names within its shards; None where there is another."""
+    if [codec["name"] for codec in codecs] != [NAME, "crc32c"]:
+        return None
+    coding = Coding(**codecs[0]["configuration"])
+    return coding if coding.format in HEADS else None
+
+
+def in_threads(work: Callable[[int], None], count: int) -> None:
+    """Calls `work` for 0 to `count` - 1, side by side where that pays; the first error is raised.
+
+    The threads are new each time: a pool kept for later would be none in a forked process.
+    """
+    if count <= FEW:
+        for i in range(count):
+            work(i)
+        return
+    parts = np.array_split(np.arange(count), os.cpu_count() or 1)
+    with ThreadPoolExecutor(len(parts), "squares") as pool:
+        for _ in pool.map(lambda part: [work(i) for i in part.tolist()], parts):
+            pass
+
+
+def encode_all(squares: UInt8[np.ndarray, "image y x 3"], coding: Coding) -> list[bytes]:
+    """`encode` for each square."""
+    codes = [b""] * len(squares)
+
+    def work(i: int) -> None:
+        codes[i] = encode(squares[i], coding)
+
+    in_threads(work, len(squares))
+    return codes
+
+
+def shard(codes: list[bytes], shard_rows: int) -> bytes:
+    """One shard: the codes, and their places; those that it has no square for are marked as Zarr does."""
+    lengths = np.array([len(code) for code in codes], np.uint64)
+    index = np.full((shard_rows, 2), 2**64 - 1, "<u8")
+    index[: len(codes), 0] = np.cumsum(lengths) - lengths
+    index[: len(codes), 1] = lengths
+    return b"".join(codes) + with_crc(index.tobytes())
+
+
+class CodedShard:
+    """The rows of one shard file, decoded when they are asked for: `shard[row]` is a square.
+
+    What is wrong with one is said with the shard's name, its row and the remedy.
+    """
+
+    def __init__(
+        self, file: Path, rows: int, shard_rows: int, shape: tuple[int, ...], format: Format, name: str, remedy: str
+    ) -> None:
+        self.shape, self.format, self.name, self.remedy = tuple(shape), format, name, remedy
+        tail = ENTRY * shard_rows + CRC
+        if file.stat().st_size < tail:
+            raise ValueError(f"{file.stat().st_size} bytes")
+        self.content = np.memmap(file, np.uint8, "r")
+        index = self.content[-tail:].tobytes()
+        if with_crc(index[:-CRC]) != index:
+            raise ValueError("the shard index does not match its checksum")
+        starts, lengths = np.frombuffer(index[:-CRC], "<u8").reshape(shard_rows, 2)[:rows].T
+        most = self.content.size - tail
+        self.places = np.concatenate([[np.uint64(0)], np.cumsum(lengths)])
+        if np.any(lengths > most) or np.any(starts != self.places[:-1]) or self.places[-1] != most:
+            raise ValueError("its squares are not stored one behind the other")
+
+    def __len__(self) -> int:
+        return len(self.places) - 1
+
+    @property
+    def nbytes(self) -> int:
+        return self.content.nbytes
+
+    def __getitem__(self, row: int) -> UInt8[np.ndarray, "y x 3"]:
+        start, stop = self.places[row : row + 2].tolist()
+        with reading(f"{self.name}, row {row}", self.remedy):
+            return decode(self.content[start:stop].tobytes(), self.shape, self.format)

@@ -1,0 +1,90 @@
+"""The images of several tasks as one: their tables row by row, and their pixels behind one index."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from polygrain.store import arrays
+from polygrain.store.mapped_rows import Chosen
+from polygrain.store.reading import reading, remedy_for
+
+TABLE = pa.schema(
+    [
+        ("path", pa.string()),
+        ("task", pa.string()),
+        ("label", pa.int32()),
+        ("class_name", pa.string()),
+        ("split", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("bytes", pa.int64()),
+        ("sha256", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """`tasks`, `labels`, `is_train` and `rows` have one entry per image; `rows` counts within the image's own task.
+
+    Labels are class numbers within a task, -1 where an image has none.
+    """
+
+    tasks: np.ndarray
+    labels: np.ndarray
+    is_train: np.ndarray
+    rows: np.ndarray
+
+    @property
+    def train(self) -> np.ndarray:
+        """The training images of all tasks, as rows of the whole collection."""
+        return np.flatnonzero(self.is_train)
+
+    def train_classes(self) -> np.ndarray:
+        """A class number per training image, counted over all tasks; ValueError where one has no label."""
+        tasks, labels = self.tasks[self.train], self.labels[self.train]
+        if (labels < 0).any():
+            raise ValueError(f"task {tasks[labels < 0][0]} has no labels; supervised training needs them")
+        pairs = sorted(set(zip(tasks.tolist(), labels.tolist(), strict=True)))
+        number = {pair: i for i, pair in enumerate(pairs)}
+        return np.array([number[pair] for pair in zip(tasks.tolist(), labels.tolist(), strict=True)], dtype=np.int64)
+
+
+def read_table(folder: Path) -> pa.Table:
+    """The table of one task's images; ValueError where it is missing or has other columns."""
+    file = folder / "table.parquet"
+    with reading(file, remedy_for(folder)):
+        table = pq.read_table(file)
+    if not table.schema.equals(TABLE):
+        raise ValueError(f"{file} has columns {table.schema.names}, expected {TABLE.names}; run the pipeline again")
+    return table
+
+
+def read_tables(images: Path, tasks: list[str]) -> Collection:
+    """Every image of the tasks, in their order, without opening a pixel."""
+    tables = [read_table(images / task) for task in tasks]
+    joined = pa.concat_tables(tables)
+    return Collection(
+        tasks=np.array(joined["task"].to_pylist(), dtype=object),
+        labels=joined["label"].to_numpy().astype(np.int64),
+        is_train=np.array([split == "train" for split in joined["split"].to_pylist()], dtype=bool),
+        rows=np.concatenate([np.arange(len(table)) for table in tables]),
+    )
+
+
+def open_pixels(images: Path, tasks: list[str]) -> arrays.Reader:
+    """The pixels of all tasks, rows as in `read_tables`."""
+    return arrays.concatenate([arrays.open(images / task / "pixels.zarr") for task in tasks])
+
+
+def open_features(features: Path, tasks: list[str]) -> arrays.Reader:
+    """The encoder's features of all tasks, rows as in `read_tables`."""
+    return arrays.concatenate([arrays.open(features / task / "features.zarr") for task in tasks])
+
+
+def open_train_features(features: Path, tasks: list[str], collection: Collection) -> Chosen:
+    """The encoder's features of the training images, in float32; nothing is read yet."""
+    return Chosen(open_features(features, tasks), collection.train)

@@ -1,0 +1,129 @@
+"""Several layers of a frozen network as one vector: spatial mean and unit length for each, then side by side.
+
+Risser-Maroix et al., section 3.2.
+"""
+
+import difflib
+from pathlib import Path
+
+import timm
+import torch
+import torchvision
+from jaxtyping import Float, Num
+from torch import Tensor, nn
+
+from polygrain.encoder import model
+from polygrain.encoder.config import read_own
+from polygrain.encoder.weights import fit_tensors, load_module
+from polygrain.store.reading import reading, remedy_for
+from polygrain.store.tensors import read_tensors, write_weights
+from polygrain.tll.extractors.config import Extractor, classifiers
+
+
+class Layers(nn.Module):
+    """A frozen network whose named layers are pooled, brought to unit length and concatenated."""
+
+    def __init__(self, config: Extractor, network: nn.Module | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.network = network or build(config)
+        read = config.encoder or config
+        self.size = config.encoder.size if config.encoder else config.side
+        self.register_buffer("mean", torch.tensor(read.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(read.std).view(3, 1, 1), persistent=False)
+        self.taken: dict[str, Tensor] = {}
+        for name in config.layers:
+            self.watch(name)
+        self.requires_grad_(False).eval()
+
+    def watch(self, name: str) -> None:
+        """Keeps what the layer of this name puts out; ValueError lists the layers there are."""
+        known = dict(self.network.named_modules())
+        if name not in known or not name:
+            shallow = [other for other in known if other and other.count(".") < 2]
+            raise ValueError(
+                f"{self.config.network or 'the encoder'} has no layer {name!r}; closest: "
+                f"{', '.join(difflib.get_close_matches(name, known, 5, 0))}; its upper layers: {', '.join(shallow)}"
+            )
+        known[name].register_forward_hook(lambda _module, _inputs, output: self.taken.__setitem__(name, output))
+
+    def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
+        """The descriptors of images (uint8, or floats in 0..1), each of length sqrt(number of layers)."""
+        x = images.float() / 255 if images.dtype == torch.uint8 else images
+        self.network((x - self.mean) / self.std)
+        pooled = [pool(self.taken.pop(name), self.network, name) for name in self.config.layers]
+        return torch.cat([nn.functional.normalize(layer.float(), dim=1) for layer in pooled], 1)
+
+
+def pool(output: object, network: nn.Module, name: str) -> Tensor:
+    """The mean of a feature map over its places, or of patch tokens (class token left out); a vector as it is."""
+    if not isinstance(output, Tensor) or not 2 <= output.ndim <= 4:
+        what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise ValueError(f"layer {name!r} puts out {what}; choose one that puts out a map, tokens or a vector")
+    if output.ndim == 4:
+        last = str(getattr(network, "output_fmt", "NCHW")).endswith("NHWC")
+        return output.mean((1, 2) if last else (2, 3))
+    if output.ndim == 3:
+        return output[:, getattr(network, "num_prefix_tokens", 0) :].mean(1)
+    return output
+
+
+def build(config: Extractor) -> nn.Module:
+    """The network without weights; ValueError where its library does not know it."""
+    if config.encoder is not None:
+        return model.Model(config.encoder).backbone
+    try:
+        if config.library == "timm":
+            return timm.create_model(config.network, pretrained=False, **({"num_classes": 0} | config.kwargs))
+        return torchvision.models.get_model(config.network, weights=None, **config.kwargs)
+    except Exception as error:  # the constructors raise what comes; whatever it was, these arguments must change
+        known = timm.list_models() if config.library == "timm" else classifiers()
+        similar = ", ".join(difflib.get_close_matches(str(config.network), known, 5, 0))
+        raise ValueError(f"{config.library} cannot build {config.network!r} ({error}); similar: {similar}") from error
+
+
+def load(config: Extractor, weights: Path) -> Layers:
+    """The network with its weights: of a model folder, of a safetensors file, or else its library's published ones.
+
+    Only the published ones need a network connection, once; the library keeps them.
+    """
+    if config.library == "encoder":
+        trained = model.load(weights)
+        layers = Layers(config.model_copy(update={"encoder": trained.config}))
+        tensors = trained.backbone.state_dict()
+    else:
+        layers = Layers(config)
+        stored = weights.suffix == ".safetensors"
+        tensors = read_tensors(weights, "`weights` names a safetensors file") if stored else published(config)
+    fit_tensors(layers.network, without_head(layers.network, tensors), str(weights))
+    return layers
+
+
+def published(config: Extractor) -> dict[str, Tensor]:
+    if config.library == "timm":
+        made = timm.create_model(config.network, pretrained=True, **({"num_classes": 0} | config.kwargs))
+    else:
+        made = torchvision.models.get_model(config.network, weights="IMAGENET1K_V1", **config.kwargs)
+    return made.state_dict()
+
+
+def without_head(network: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors less those of the classifier, which timm's networks are built without."""
+    heads = getattr(network, "pretrained_cfg", {}).get("classifier") or ()
+    heads = (heads,) if isinstance(heads, str) else tuple(heads)
+    expected = network.state_dict()
+    return {n: t for n, t in tensors.items() if n in expected or not n.startswith(tuple(f"{head}." for head in heads))}
+
+
+def save(layers: Layers, folder: Path) -> None:
+    """Writes `weights.safetensors` and `config.json`, all that `restore` needs."""
+    write_weights(layers.network, folder / "weights.safetensors")
+    (folder / "config.json").write_text(layers.config.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def restore(folder: Path) -> Layers:
+    """The network that `save` wrote, on the CPU."""
+    file = folder / "config.json"
+    with reading(file, remedy_for(folder)):
+        config = Extractor.model_validate_json(read_own(file))
+    return Layers(config, load_module(lambda: build(config), folder))

@@ -1,4 +1,0 @@
-"""From a feature map to one vector: GSP's transport and layer, and the poolings it is compared with, one a file.
-
-A new pooling: a file here, and its name in `build.py`.
-"""

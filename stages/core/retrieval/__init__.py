@@ -1,4 +1,0 @@
-"""Nearest neighbours and what they are worth: ranking, R-Precision, MAP@R, Recall@1, whitening.
-
-What takes embeddings and gives neighbours or scores belongs here.
-"""

@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+import torch
+
+from polygrain.app.export.agreement import BATCHES, difference, require_agreement, samples
+from tests.helpers.small import CONFIG, Model
+
+
+def test_samples__are_the_same_each_time_and_differ_from_each_other():
+    images = samples(40)
+    assert images.shape == (max(BATCHES), 3, 40, 40) and images.dtype == np.uint8
+    assert np.array_equal(images, samples(40))
+    assert len(np.unique(images.reshape(len(images), -1), axis=0)) == len(images)
+
+
+@pytest.mark.parametrize("uint8", [False, True])
+def test_difference__is_the_largest_of_all_batches(uint8):
+    torch.manual_seed(0)
+    model = Model(CONFIG)
+    given = []
+
+    def run(batch: np.ndarray) -> np.ndarray:
+        given.append(batch)
+        found = model(torch.from_numpy(batch)).numpy().copy()
+        found[0, 0] += 0.25 * (len(batch) == 2)
+        return found
+
+    assert difference(model, run, uint8) == pytest.approx(0.25)
+    assert [len(batch) for batch in given] == [*BATCHES]
+    assert {batch.dtype for batch in given} == {np.dtype(np.uint8 if uint8 else np.float32)}
+
+
+def test_difference__refuses_another_shape():
+    with pytest.raises(ValueError, match=r"gives \(1, 2\) for 1 images, the model \(1, 24\)"):
+        difference(Model(CONFIG), lambda batch: np.zeros((len(batch), 2)), False)
+
+
+@pytest.mark.parametrize("found", [1.1e-4, np.nan])
+def test_require_agreement__refuses_what_differs_or_is_no_number(found):
+    require_agreement("model.onnx", 1e-4)
+    with pytest.raises(ValueError, match=r"^model.onnx differs from the model by .*, at most 1e-04 is allowed"):
+        require_agreement("model.onnx", found)

@@ -1,0 +1,128 @@
+"""An exported folder, used as its card says by processes in which nothing of this project can be imported."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import ExifTags, Image
+
+from polygrain.app.export import folder, program
+from polygrain.encoder import load
+from tests.helpers.small import adapted, write_encoder, write_model
+
+ALONE = """
+import sys
+for name in ("stages", "polygrain", "pipeline", "timm"):
+    sys.modules[name] = None
+"""
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory) -> Path:
+    """data/choice with what a run leaves beside it."""
+    data = tmp_path_factory.mktemp("run") / "data"
+    model = adapted(write_encoder(data / "encoder"), ["k4", "k8"], 1, fusion="attention").seen(48, True)
+    write_model(model, data / "choice")
+    said = {"name": "two <sets>", "why": ["It is the best."], "learnt": {"tasks": ["dots", "a|b"], "images": 4800}}
+    (data / "choice/choice.json").write_text(json.dumps(said))
+    for name, value in (("encoder", 0.5), ("chosen", 0.625)):
+        (data / "evaluation" / name).mkdir(parents=True)
+        scores = {"a|b": {"r_precision": value, "map_at_r": 0.25, "recall_at_1": 1.0, "queries": 1500}}
+        (data / "evaluation" / name / "metrics.json").write_text(json.dumps(scores))
+    return data / "choice"
+
+
+@pytest.fixture(scope="module")
+def exported(chosen, tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("elsewhere") / "exported"
+    written = list(folder.write(chosen, output))
+    assert [one.name for one in written] == [program.TORCH, program.ONNX]
+    assert all(one.difference <= 1e-5 and one.size > 10_000 for one in written)
+    return output
+
+
+def snippets(card: str) -> dict[str, str]:
+    """The card's blocks of code by the heading they stand under."""
+    return dict(re.findall(r"^## ([^\n]+)$(?:(?!^##).)*?^```python\n(.*?)^```$", card, re.M | re.S))
+
+
+def test_write__the_card_runs_without_this_project(chosen, exported, tmp_path):
+    """torch, onnxruntime and faiss as the card has them, on two images that test the preparation."""
+    rng, files = np.random.default_rng(0), ["first.jpg", "second.jpg"]
+    turned = Image.Exif()
+    turned[ExifTags.Base.Orientation] = 6
+    for file, shape in zip(files, [(60, 90, 3), (70, 40, 3)], strict=True):
+        Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)).save(exported / file, exif=turned)
+    parts = snippets((exported / "README.md").read_text())
+    model = load(chosen)
+    wanted = model(torch.stack([model.transform(Image.open(exported / file)) for file in files])).numpy()
+    code = ALONE + parts["Prepare an image"]
+    for name in ("torch", "onnxruntime"):
+        code += parts[name] + f"np.save({str(tmp_path / name)!r}, embeddings)\n"
+    code += parts["faiss"] + "assert rows[0, 0] == 0\n"
+    done = subprocess.run([sys.executable, "-c", code], cwd=exported, capture_output=True, text=True)
+    for file in files:
+        (exported / file).unlink()
+    assert done.returncode == 0, done.stderr
+    for name in ("torch", "onnxruntime"):
+        np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), wanted, rtol=0, atol=1e-4)
+
+
+def test_write__the_card_says_what_is_known(exported):
+    card = (exported / "README.md").read_text()
+    for line in (
+        r"# two \<sets\>",
+        "| input | 32 x 32 px, RGB, float32 in 0..1; normalised inside, scaled to 48 px inside |",
+        "| adaptors | k4, k8 (attention) |",
+        r"Adapted to 4,800 images of dots, a\|b, without their labels.",
+        r"| a\|b | 62.5 (50.0) | 25.0 (25.0) | 100.0 (100.0) | 1,500 |",
+        "- It is the best.",
+    ):
+        assert line in card
+    assert not re.search(r"\$\w|\bNone\b(?!, {)", card)
+    for name, code in snippets(card).items():
+        assert len([line for line in code.splitlines() if line]) <= 10 or name == "Prepare an image"
+        compile(code, name, "exec")
+    assert {*snippets(card)} == {"Prepare an image", "torch", "onnxruntime", "faiss", "Qdrant", "pgvector"}
+
+
+def test_write__replaces_an_earlier_export_and_nothing_else(chosen, exported, tmp_path):
+    folder.require_free(exported)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/cat.jpg").touch()
+    with pytest.raises(ValueError, match=r"photos holds 'cat.jpg', which is of no export; name another"):
+        list(folder.write(chosen, tmp_path / "photos"))
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="is no folder of its own"):
+        list(folder.write(chosen, tmp_path / "file"))
+    assert {path.name for path in tmp_path.rglob("*")} == {"photos", "cat.jpg", "file"}
+
+
+def test_write__leaves_nothing_where_a_program_differs(chosen, tmp_path, monkeypatch):
+    monkeypatch.setattr(folder, "trace", lambda *_: b"a program")
+    monkeypatch.setattr(folder, "write_torch", lambda program, file: file.write_bytes(program))
+    monkeypatch.setattr(folder, "torch_runner", lambda file: file.read_bytes)
+    monkeypatch.setattr(folder, "difference", lambda *_: 2e-4)
+    with pytest.raises(ValueError, match=r"model.pt2 differs from the model by 2.0e-04"):
+        list(folder.write(chosen, tmp_path / "exported"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_write__a_damaged_choice_is_named_before_work_starts(chosen, tmp_path, monkeypatch):
+    folder_of_mine = write_model(load(chosen), tmp_path / "choice")
+    (folder_of_mine / "choice.json").write_text('{"name": 5}')
+    monkeypatch.delattr(folder, "trace")
+    with pytest.raises(ValueError, match=r"choice.json is missing or damaged \(name: Input should be a valid string"):
+        list(folder.write(folder_of_mine, tmp_path / "exported"))
+    assert not (tmp_path / "exported").exists()
+
+
+def test_require_packages__says_what_to_install(monkeypatch):
+    monkeypatch.setattr(folder, "PACKAGES", ("onnx", "no_such_package"))
+    with pytest.raises(ValueError, match=r"^no_such_package not installed: pip install 'polygrain\[export\]'"):
+        folder.require_packages()

@@ -1,0 +1,119 @@
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from polygrain.app.export.agreement import MOST, difference, onnx_runner, torch_runner
+from polygrain.app.export.program import (
+    ONNX,
+    TORCH,
+    Program,
+    require_no_pickle,
+    scaling,
+    trace,
+    write_onnx,
+    write_torch,
+)
+from polygrain.encoder import Model
+from polygrain.encoder.config import AdaptorConfig, Config
+
+ADAPTORS = {n: AdaptorConfig(names=["a", "b"][:n], width=4, fusion=f) for n, f in ((1, "average"), (2, "attention"))}
+MEAN = AdaptorConfig(names=["a", "b"], width=4, fusion="average")
+VIT = {"img_size": 32, "patch_size": 16, "depth": 2, "embed_dim": 24, "num_heads": 2}
+DINO = {"img_size": 28, "depth": 1, "embed_dim": 24, "num_heads": 2}
+
+
+def drawn(architecture: str, size: int, kwargs: dict, **config: object) -> Model:
+    """A model whose weights, adaptors included, are random; another input's position embeddings differ, too."""
+    torch.manual_seed(0)
+    colours = {"mean": (0.5, 0.4, 0.3), "std": (0.2, 0.3, 0.25)}
+    model = Model(Config(architecture=architecture, kwargs=kwargs, size=size, resize=size, **colours, **config))
+    for parameter in model.parameters():
+        parameter.data.add_(0.1 * torch.randn_like(parameter) * (parameter.ndim > 1))
+    return model
+
+
+ALL = {"adaptors": ADAPTORS[2], "scaled": 64, "mirrored": True, "blocks": 2, "reduced": 8}
+AVERAGE = ("vit_tiny_patch16_224", 32, VIT, {"adaptors": MEAN, "reduced": 8})
+FAMILIES = {
+    "all at once": ("vit_tiny_patch16_224", 32, VIT, ALL),
+    "one set of adaptors, smaller side": ("vit_tiny_patch16_224", 32, VIT, {"adaptors": ADAPTORS[1], "scaled": 16}),
+    "plain": ("vit_tiny_patch16_224", 32, VIT, {}),
+    "registers": ("vit_small_patch14_reg4_dinov2", 28, DINO, {"adaptors": ADAPTORS[2], "scaled": 42}),
+    "rotary": ("vit_small_patch16_dinov3", 32, {"depth": 1}, {"adaptors": ADAPTORS[2], "scaled": 48}),
+    "pooled by attention": ("vit_base_patch16_siglip_224", 32, VIT, {"adaptors": ADAPTORS[2], "scaled": 48}),
+    "ResNet": ("resnet18", 32, {}, {"adaptors": ADAPTORS[2], "scaled": 64, "mirrored": True}),
+    "MobileNet": ("mobilenetv2_100", 32, {"pad_type": "same"}, {"adaptors": MEAN, "blocks": 3, "reduced": 16}),
+    "EfficientNet": ("efficientnet_b0", 32, {}, {"adaptors": MEAN, "scaled": 48}),
+    "ConvNeXt": ("convnext_atto", 32, {}, {"adaptors": ADAPTORS[2], "scaled": 64, "blocks": 2}),
+}
+
+
+def require_alike(case: tuple, folder, uint8: bool) -> None:
+    architecture, size, kwargs, config = case
+    model = drawn(architecture, size, kwargs, **config)
+    program = trace(model, uint8)
+    write_torch(program, folder / TORCH)
+    write_onnx(program, folder / ONNX)
+    assert difference(model, torch_runner(folder / TORCH), uint8) <= MOST
+    assert difference(model, onnx_runner(folder / ONNX, 1), uint8) <= MOST
+
+
+@pytest.mark.slow
+def test_programs__of_uint8_images_give_what_the_model_gives(tmp_path):
+    """`test_folder.py` has the other input, and an attention at another side."""
+    require_alike(AVERAGE, tmp_path, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_programs__of_every_family(tmp_path, name):
+    require_alike(FAMILIES[name], tmp_path, False)
+
+
+@pytest.mark.parametrize("size, side", [(32, 48), (48, 32), (31, 64)])
+@pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
+def test_scaling__is_the_models_own(size, side, mode):
+    images = torch.rand(2, 3, size, size)
+    matrix = scaling(size, side, mode)
+    wanted = torch.nn.functional.interpolate(images, (side, side), mode=mode, antialias=True, align_corners=False)
+    torch.testing.assert_close(matrix @ images @ matrix.T, wanted, rtol=0, atol=1e-5)
+
+
+def test_program__leaves_the_model_as_it_was():
+    model = drawn("vit_tiny_patch16_224", 32, VIT, **ALL, interpolation="bilinear").mask("b")
+    images, before = torch.rand(2, 3, 32, 32), model.state_dict()
+    torch.testing.assert_close(Program(model)(images), model(images), rtol=0, atol=1e-5)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert model.attention(images).isfinite().all()
+
+
+def test_write_torch__the_file_holds_no_pickle(tmp_path):
+    """Loading it with every unpickler taken away works, and a file that has one is refused."""
+    write_torch(trace(drawn("vit_tiny_patch16_224", 32, VIT), False), tmp_path / TORCH)
+    with zipfile.ZipFile(tmp_path / TORCH) as archive:
+        contents = [archive.read(name) for name in archive.namelist()]
+    assert not any(content.startswith((b"\x80\x02", b"PK")) and content.endswith(b".") for content in contents)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pickle.Unpickler", refuse)
+        patch.setattr("pickle.loads", refuse)
+        patch.setattr("torch.load", refuse)
+        torch_runner(tmp_path / TORCH)(np.zeros((1, 3, 32, 32), np.float32))
+    with zipfile.ZipFile(tmp_path / TORCH, "a") as archive:
+        archive.writestr("model/data/sample_inputs/other.pt", b"\x80\x02.")
+    with pytest.raises(ValueError, match="put a pickle into"):
+        require_no_pickle(tmp_path / TORCH)
+
+
+def refuse(*args: object, **kwargs: object) -> None:
+    raise AssertionError("a pickle is read")
+
+
+def test_trace__says_which_network_cannot_be_exported(monkeypatch):
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("no such operator\nand a long trace")
+
+    monkeypatch.setattr(torch.export, "export", fail)
+    with pytest.raises(ValueError, match=r"^torch cannot export 'vit_tiny_patch16_224' \(no such operator\); .*embed"):
+        trace(drawn("vit_tiny_patch16_224", 32, VIT), False)

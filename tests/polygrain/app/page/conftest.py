@@ -1,0 +1,34 @@
+from pathlib import Path
+
+import pytest
+
+from polygrain.app.digest import digest
+from polygrain.app.embedding import write
+from polygrain.app.gallery import read
+from polygrain.app.listing import find
+from polygrain.app.page.sides import Side, encoder_of, same_images
+from polygrain.encoder.model import load
+
+
+def both(fused: Path, photos: Path, place: Path) -> list[Side]:
+    """The encoder and the model, over a folder of images."""
+    model = load(fused)
+    write(model, digest(fused), find(photos), place / "e.parquet")
+    gallery, encoder = read(place / "e.parquet"), encoder_of(model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
+        other = same_images(gallery, encoder, "plain")
+        return [Side("encoder", "plain", encoder, other), Side("model", "fused", model, gallery)]
+
+
+@pytest.fixture(scope="session")
+def shared_sides(fused: Path, shared_photos: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Side]:
+    """Sides that no test changes, over `shared_photos`."""
+    return both(fused, shared_photos, tmp_path_factory.mktemp("sides"))
+
+
+@pytest.fixture
+def sides(fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Side]:
+    """Sides of the test's own, over `photos`."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return both(fused, photos, tmp_path)

@@ -1,0 +1,166 @@
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+
+from polygrain.app.embedding import embed
+from polygrain.app.page import app
+from polygrain.app.page.app import build
+from polygrain.app.page.sides import Side
+
+
+@pytest.fixture
+def client(shared_sides: list[Side]) -> TestClient:
+    return TestClient(build(shared_sides))
+
+
+def row_of(sides: list[Side], path: str) -> int:
+    return sides[1].gallery.paths.index(path)
+
+
+def png(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def expected(side: Side, image: Image.Image, without: int | None = None, k: int = 5) -> list[tuple[int, float]]:
+    """The nearest, by the model called on its own and a sort."""
+    scores = side.gallery.vectors([*range(len(side.gallery))]) @ embed(side.model, [image])[0]
+    order = [row for row in np.argsort(-scores, kind="stable").tolist() if row != without][:k]
+    return [(row, pytest.approx(float(scores[row]), abs=1e-3)) for row in order]
+
+
+def pairs(hits: list[dict]) -> list[tuple[int, float]]:
+    return [(hit["row"], hit["score"]) for hit in hits]
+
+
+def test_files__nothing_comes_from_elsewhere(client: TestClient) -> None:
+    pages = [client.get(path) for path in ("/", "/page.js", "/page.css")]
+    assert [page.headers["content-type"].split(";")[0] for page in pages] == [
+        "text/html",
+        "text/javascript",
+        "text/css",
+    ]
+    for page in pages:
+        assert "http://" not in page.text and "https://" not in page.text
+    # What would read a name as HTML, or run it.
+    assert not any(word in pages[1].text for word in ("innerHTML", "insertAdjacentHTML", "document.write", "eval("))
+
+
+def test_about__folder_tasks_and_sides(client: TestClient, shared_photos: Path) -> None:
+    met = client.get("/about").json()
+    assert (met["folder"], met["count"], met["folders"]) == (str(shared_photos), 24, 6)
+    assert met["tasks"] == [{"name": "bars", "count": 12}, {"name": "dots", "count": 12}]
+    assert [side["name"] for side in met["sides"]] == ["encoder", "model"] and met["granularities"] == ["k4", "k8"]
+
+
+def test_search__a_row_by_both_models(client: TestClient, shared_sides: list[Side], shared_photos: Path) -> None:
+    row = row_of(shared_sides, "dots/class1/2.png")
+    met = client.post(f"/search?row={row}&k=5").json()
+    with Image.open(shared_photos / "dots/class1/2.png") as image:
+        for side, hits in zip(shared_sides, met["sides"], strict=True):
+            assert pairs(hits) == expected(side, image, without=row)
+    assert met["of"] == 23 and met["asked"]["path"] == "dots/class1/2.png"
+
+
+def test_search__an_upload_and_a_box_of_it(client: TestClient, shared_sides: list[Side], shared_photos: Path) -> None:
+    image = Image.open(shared_photos / "bars/class2/0.png").convert("RGB")
+    whole = client.post("/search?k=5", content=png(image)).json()
+    part = client.post("/search?k=5&box=0.25,0,0.75,0.5", content=png(image)).json()
+    of_row = client.post(f"/search?k=5&box=0.25,0,0.75,0.5&row={row_of(shared_sides, 'bars/class2/0.png')}").json()
+    for i, side in enumerate(shared_sides):
+        assert pairs(whole["sides"][i]) == expected(side, image)
+        assert pairs(part["sides"][i]) == expected(side, image.crop((16, 0, 48, 24)))
+        assert of_row["sides"][i] == part["sides"][i]
+
+
+def test_search__filters_by_task_and_name(client: TestClient) -> None:
+    met = client.post("/search?row=0&k=60&task=dots&text=CLASS1").json()
+    assert met["of"] == 4
+    for hits in met["sides"]:
+        assert sorted(hit["path"] for hit in hits) == [f"dots/class1/{number}.png" for number in range(4)]
+    assert client.post("/search?row=0&text=nothing").json()["sides"] == [[], []]
+
+
+def test_search__a_folder_without_tasks(sides: list[Side]) -> None:
+    for side in sides:
+        side.gallery.paths = [path.replace("/", "-") for path in side.gallery.paths]
+    client = TestClient(build(sides))
+    assert client.get("/sample?count=5").json()["of"] == 24
+
+
+def test_sample__spread_and_other_ones(client: TestClient) -> None:
+    first, other = [{hit["row"] for hit in client.get(f"/sample?count=8&start={i}").json()["rows"]} for i in (0, 1)]
+    assert len(first) == len(other) == 8 and not first & other
+    assert len(client.get("/sample?task=dots").json()["rows"]) == 12
+
+
+def test_listened__layers_of_the_model(client: TestClient) -> None:
+    layers = client.post("/listened?row=3").json()["layers"]
+    assert np.shape(layers) == (2, 2) and np.allclose(np.sum(layers, 1), 1)
+
+
+def test_pictures__bounded_and_upright(client: TestClient) -> None:
+    thumbnail = Image.open(io.BytesIO(client.get("/image/0").content))
+    assert thumbnail.size == (224, 224) and thumbnail.format == "JPEG"
+    large = png(Image.new("RGB", (3000, 1500)))
+    assert Image.open(io.BytesIO(client.post("/preview", content=large).content)).size == (1024, 512)
+    assert Image.open(io.BytesIO(client.post("/preview?row=0").content)).size == (64, 48)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "said"),
+    [
+        ("/search", 400, "a query is a row or the bytes of an image"),
+        ("/search?row=24", 404, "there is no row 24: rows are 0 to 23"),
+        ("/search?row=-1", 404, "there is no row -1"),
+        ("/search?row=../../etc/passwd", 400, "row and box are numbers"),
+        ("/search?row=0&task=none", 400, "there is no task 'none'"),
+        ("/search?row=0&k=many", 400, "k is a number"),
+        ("/search?row=0&box=0,0,1", 400, "a box is left, top, right, bottom in 0..1"),
+        ("/search?row=0&box=0,0,nan,1", 400, "a box is"),
+        ("/search?row=0&box=0.5,0,0.5,1", 400, "a box is"),
+        ("/search?row=0&box=0,0,0.01,0.01", 422, "the box is 1 x 0 pixels"),
+        ("/preview?row=99", 404, "there is no row 99"),
+    ],
+)
+def test_queries__refused_with_a_reason(client: TestClient, request_: str, status: int, said: str) -> None:
+    reply = client.post(request_)
+    assert reply.status_code == status and said in reply.json()["error"]
+
+
+def test_queries__uploads_are_limited_and_may_be_anything(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    reply = client.post("/search", content=b"no image")
+    assert (reply.status_code, reply.json()["error"][:38]) == (422, "the image is left out: not readable as")
+    assert client.post("/search?row=1", content=b"no image").status_code == 400
+    monkeypatch.setattr(app, "MOST_PIXELS", 10_000)
+    bomb = png(Image.new("1", (101, 100)))
+    for path in ("/search", "/preview", "/search?box=0,0,1,1", "/listened"):
+        reply = client.post(path, content=bomb)
+        assert reply.status_code == 422 and "at most 10000 are decoded" in reply.json()["error"]
+    monkeypatch.setattr(app, "MOST_BYTES", 1000)
+    assert client.post("/search", content=bytes(1001)).status_code == 413
+
+
+def test_pictures__nothing_outside_the_folder(sides: list[Side], photos: Path) -> None:
+    """A file that became a link after it was embedded is not followed; nor is a path ever taken from a request."""
+    client, secret = TestClient(build(sides)), photos.parent / "secret.png"
+    Image.new("RGB", (8, 8)).save(secret)
+    file = photos / sides[1].gallery.paths[5]
+    file.unlink()
+    file.symlink_to(secret)
+    for reply in (client.get("/image/5"), client.post("/preview?row=5"), client.post("/search?row=5")):
+        assert reply.status_code == 404 and "leads outside the folder" in reply.json()["error"]
+    for path in (
+        "/image/../../secret.png",
+        "/image/%2e%2e%2fsecret.png",
+        "/image/-1",
+        "/image/99",
+        "/app.py",
+        "/door.py",
+    ):
+        assert client.get(path).status_code == 404

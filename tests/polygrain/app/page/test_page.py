@@ -1,0 +1,129 @@
+"""The search page as a person uses it, in a real browser: mouse, keyboard, files dropped on it."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.helpers.browser import CHROMIUM
+from tests.helpers.driven import Driven, at
+
+ROOT = Path(__file__).parents[4]
+QUERIED = "document.querySelectorAll('.side').length == 2 && document.querySelector('#asked').naturalWidth > 0"
+IDLE = "!document.body.classList.contains('busy')"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium"),
+]
+
+
+@pytest.fixture
+def address(fused: Path, photos: Path, tmp_path: Path) -> Iterator[str]:
+    """The address that the command prints."""
+    # A name that would be a script if it were read as HTML.
+    (photos / "dots/class2/0.png").rename(photos / "dots/class2/<img src=x onerror=alert(1)>.png")
+    words = ["search", "--page", "--port", "0", "--in", photos, "--model", fused]
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    server = subprocess.Popen(
+        [sys.executable, "-m", "polygrain", *map(str, words)],
+        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        yield re.search(r"http://\S+", server.stdout.readline())[0]
+        assert server.poll() is None
+    finally:
+        server.terminate()
+        server.wait(20)
+        server.stdout.close()
+
+
+def found(browser: Driven, side: int) -> list[str]:
+    """The paths that a side shows, in their order."""
+    browser.until(IDLE)
+    return browser.value(f"[...document.querySelectorAll('.side')[{side}].querySelectorAll('.tile')].map(t => t.title)")
+
+
+def status(browser: Driven) -> str:
+    browser.until(IDLE)
+    return browser.value("document.querySelector('#status').textContent")
+
+
+def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_path: Path) -> None:
+    with at(address) as browser:
+        browser.until("document.querySelectorAll('.tile').length == 24")
+        assert status(browser) == "24 of 24 images"
+
+        # A click: both sides, scores, what the layers listened to, ticks for the query's folder.
+        browser.click(".tile[title='dots/class1/1.png']")
+        browser.until(QUERIED)
+        assert status(browser).startswith("The nearest of 23 images, in ")
+        assert len(found(browser, 0)) == len(found(browser, 1)) == 23
+        assert browser.value("document.querySelector('#name').textContent") == "dots/class1/1.png"
+        assert browser.value("document.querySelectorAll('.side:first-child .alike').length") == 3
+        scores = browser.value(
+            "[...document.querySelectorAll('.side:last-child .score')].map(s => Number(s.textContent))"
+        )
+        assert scores == sorted(scores, reverse=True) and scores[0] > 0.5
+        browser.until("document.querySelectorAll('#weights td').length == 4")
+
+        # The filters, by mouse and by keyboard.
+        browser.click("#tasks label:nth-child(2)")
+        browser.until("document.querySelector('#status').textContent.startsWith('The nearest of 12 ')")
+        assert all(path.startswith("bars/") for path in found(browser, 1))
+        browser.click("#tasks label:first-child")
+        browser.until("document.querySelector('#status').textContent.startsWith('The nearest of 23 ')")
+        browser.value("document.activeElement.blur()")
+        browser.key("/")
+        browser.write("class2")
+        browser.until("document.querySelector('#status').textContent.startsWith('The nearest of 8 ')")
+        assert {path.split("/")[1] for path in found(browser, 0)} == {"class2"}
+
+        # Arrows go to a tile, Enter searches for it, Back returns.
+        browser.key("Enter")
+        assert browser.value("document.activeElement.title") == found(browser, 0)[0]
+        browser.key("ArrowRight")
+        second = browser.value("document.activeElement.title")
+        assert second == found(browser, 0)[1]
+        browser.key("Enter")
+        browser.until(f"document.querySelector('#name').textContent == {second!r}")
+        browser.value("history.back()")
+        browser.until("document.querySelector('#name').textContent == 'dots/class1/1.png'")
+
+        # A region: drawn, searched for, left by Escape.
+        browser.until(QUERIED)
+        browser.drag(browser.place("#asked", 0.1, 0.1), browser.place("#asked", 0.5, 0.9))
+        browser.until("!document.querySelector('#uncrop').hidden")
+        width, height = browser.value("(box => [box.offsetWidth, box.offsetHeight])(document.querySelector('#box'))")
+        assert width == pytest.approx(height, abs=1) and width > 50
+        assert status(browser).startswith("The nearest of 8 images")
+        browser.key("Escape")
+        browser.until("document.querySelector('#box').hidden")
+        assert status(browser).startswith("The nearest of 8 images")
+        browser.key("Escape")
+        browser.until("document.querySelectorAll('.side').length == 1")
+
+        # A file from outside, in a format that browsers do not show; then one that is no image.
+        with Image.open(photos / "dots/class2/1.png") as image:
+            image.save(tmp_path / "dropped.tif")
+        browser.drop("header", tmp_path / "dropped.tif")
+        browser.until(QUERIED)
+        assert browser.value("document.querySelector('#name').textContent") == "dropped.tif"
+        assert found(browser, 1)[0] == "dots/class2/1.png"
+        (tmp_path / "note.png").write_text("no image")
+        browser.drop("header", tmp_path / "note.png")
+        browser.until("document.querySelector('#status').className == 'wrong'")
+        assert "not readable as" in status(browser)
+        assert browser.value("document.querySelectorAll('.tile').length") == 0
+        # The server's answers to what is no image are the only complaints.
+        assert {re.sub(r".*(status of \d+).*", r"\1", one) for one in browser.complaints()} <= {"status of 422"}
+
+
+def test_page__is_closed_without_its_secret(address: str) -> None:
+    with at(re.match(r"http://[^/]+/", address)[0]) as browser:
+        browser.until("document.body.innerText.includes('open the whole address')")

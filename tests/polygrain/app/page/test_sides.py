@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from polygrain.app.gallery import Gallery
+from polygrain.app.page.sides import Side, encoder_of, same_images
+from polygrain.encoder.model import load
+
+
+def test_encoder_of__without_adaptors_and_what_was_made_for_them(fused: Path) -> None:
+    model, plain = load(fused), load(f"{fused}-encoder")
+    model.reduce(torch.eye(24)[:8], torch.zeros(8))
+    images = torch.rand(2, 3, 32, 32)
+    torch.testing.assert_close(encoder_of(model)(images), plain(images))
+    assert encoder_of(plain) is None
+    of_several = encoder_of(load(fused).seen(32, False, 2))
+    torch.testing.assert_close(of_several(images), plain(images))
+    assert of_several.dim == 24
+
+
+def test_listened__the_weights_of_one_image(sides: list[Side]) -> None:
+    square = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
+    expected = sides[1].model.attention(torch.from_numpy(square).permute(2, 0, 1)[None])[0]
+    np.testing.assert_allclose(sides[1].listened(square), expected, atol=1e-6)
+    assert sides[1].granularities == ["k4", "k8"] and sides[0].granularities == []
+
+
+def test_same_images__says_which_are_gone(sides: list[Side], photos: Path) -> None:
+    gallery = sides[1].gallery
+    (photos / "dots/class1/0.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"1 of the images in .*photos cannot be read any more: embed them anew"):
+        same_images(gallery, sides[0].model, "plain")
+    moved = Gallery(Path("/nowhere"), gallery.paths, gallery.vectors([*range(24)]), "abc")
+    with pytest.raises(ValueError, match="/nowhere, where the images lay, is no folder"):
+        same_images(moved, sides[0].model, "plain")

@@ -1,0 +1,179 @@
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from polygrain.app import embedding
+from polygrain.app.embedding import embed, is_current, rejected_file, write, write_npy
+from polygrain.app.listing import Listing, find
+from polygrain.encoder.model import load
+
+ROOT = Path(__file__).parents[3]
+
+
+def vectors(file: Path) -> np.ndarray:
+    column = pq.read_table(file).column("embedding").combine_chunks()
+    return column.flatten().to_numpy().reshape(len(column), -1)
+
+
+def test_embed__files_and_images_one_by_one(fused: Path, shared_photos: Path) -> None:
+    model, files = load(fused), sorted(shared_photos.rglob("*.png"))[:5]
+    expected = [model(model.transform(Image.open(file))[None])[0].numpy() for file in files]
+    np.testing.assert_allclose(embed(model, files, batch=2), expected, atol=1e-5)
+    np.testing.assert_allclose(embed(model, [Image.open(file) for file in files]), expected, atol=1e-5)
+    assert embed(model, []).shape == (0, model.dim)
+
+
+def test_embed__names_what_cannot_be_read(fused: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"a\.png is left out: not readable as JPEG"):
+        embed(load(fused), [tmp_path / "a.png"])
+
+
+def test_write__rows_metadata_and_what_is_left_out(fused: Path, photos: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(embedding, "PART", 10)
+    (photos / "bars/class1/1.png").write_bytes(b"no image")
+    (photos / "notes.txt").write_text("no image")
+    listing, output, model = find(photos), tmp_path / "e.parquet", load(fused)
+    write(model, "abc", listing, output, batch=4)
+    table = pq.read_table(output)
+    kept = [path for path in listing.paths if path != "bars/class1/1.png"]
+    assert table.column("path").to_pylist() == kept
+    assert str(table.schema.field("embedding").type) == "fixed_size_list<element: float>[24]"
+    np.testing.assert_allclose(vectors(output), embed(model, [photos / path for path in kept]), atol=1e-5)
+    met = table.schema.metadata
+    assert (met[b"model"], met[b"dim"], met[b"root"]) == (b"abc", b"24", str(photos.resolve()).encode())
+    with rejected_file(output).open(newline="") as lines:
+        assert [tuple(row.values()) for row in csv.DictReader(lines)] == [
+            ("bars/class1/1.png", "not readable as JPEG, PNG, WEBP, BMP, TIFF, GIF"),
+            ("notes.txt", "not an image"),
+        ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.parquet", "e.rejected.csv", "photos"]
+    write_npy(output, tmp_path / "e.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "e.npy", allow_pickle=False), vectors(output))
+
+
+def test_write__does_nothing_until_an_image_or_the_model_changes(fused: Path, photos: Path, tmp_path: Path) -> None:
+    output, model = tmp_path / "e.parquet", load(fused)
+    write(model, "abc", find(photos), output)
+    assert is_current(output, "abc", find(photos))
+    before = output.stat().st_mtime_ns
+    write(model, "abc", find(photos), output)
+    assert output.stat().st_mtime_ns == before
+    assert not is_current(output, "other", find(photos))
+    (photos / "bars/class1/1.png").unlink()
+    assert not is_current(output, "abc", find(photos))
+    write(model, "abc", find(photos), output)
+    assert len(pq.read_table(output)) == 23
+
+
+def test_write__leaves_nothing_where_no_image_can_be_read(fused: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/a.png").write_bytes(b"no image")
+    with pytest.raises(
+        ValueError, match=r"none of the 1 images of .*photos can be read; 1 left out, the first: a.png: not"
+    ):
+        write(load(fused), "abc", find(tmp_path / "photos"), tmp_path / "e.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
+def test_write__one_process_at_a_time(fused: Path, photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "e.parquet"
+    with embedding.held(tmp_path / "e.parquet.partial"), pytest.raises(ValueError, match="another process writes"):
+        write(load(fused), "abc", find(photos), output)
+    assert not output.exists()
+
+
+def test_write__bombs_are_left_out_by_their_header(fused: Path, photos: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(embedding, "MOST_PIXELS", 100 * 100)
+    Image.new("1", (101, 100)).save(photos / "bomb.png")
+    write(load(fused), "abc", find(photos), tmp_path / "e.parquet")
+    assert "101 x 100 pixels, at most 10000 are decoded" in rejected_file(tmp_path / "e.parquet").read_text()
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_write__goes_on_where_it_was_stopped(fused: Path, shared_photos: Path, tmp_path: Path, monkeypatch) -> None:
+    """What is there is kept, unless the batch or an image changed since; the bytes are those of one go."""
+    monkeypatch.setattr(embedding, "PART", 5)
+    model, listing, plain = load(fused), find(shared_photos), embedding.embed_squares
+    seen = []
+
+    def counted(*arguments: object) -> np.ndarray:
+        if len(seen) == 3:
+            raise Stopped
+        seen.append(1)
+        return plain(*arguments)
+
+    write(model, "abc", listing, tmp_path / "whole.parquet", batch=5)
+    monkeypatch.setattr(embedding, "embed_squares", counted)
+    with pytest.raises(Stopped):
+        write(model, "abc", listing, tmp_path / "e.parquet", batch=5)
+    assert not (tmp_path / "e.parquet").exists()
+    seen.clear()
+    write(model, "abc", listing, tmp_path / "e.parquet", batch=5)
+    assert len(seen) == 2
+    assert (tmp_path / "e.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+def test_begin__another_plan_clears_the_folder(tmp_path: Path) -> None:
+    embedding.begin(tmp_path, {"batch": 1})
+    (tmp_path / "part").touch()
+    embedding.begin(tmp_path, {"batch": 1})
+    assert (tmp_path / "part").exists()
+    embedding.begin(tmp_path, {"batch": 2})
+    assert not (tmp_path / "part").exists()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from polygrain.app import embedding
+from polygrain.app.listing import find
+from polygrain.encoder.model import load
+embedding.PART = 5
+plain, seen = embedding.write_part, []
+def write_part(*arguments):
+    plain(*arguments)
+    seen.append(1)
+    if len(seen) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+embedding.write_part = write_part
+embedding.write(load(sys.argv[1]), "abc", find(Path(sys.argv[2])), Path(sys.argv[3]), 4)
+"""
+
+
+@pytest.mark.slow
+def test_write__killed_and_called_again_gives_the_same_bytes(fused: Path, shared_photos: Path, tmp_path: Path) -> None:
+    """By SIGKILL, in processes of their own: after two parts, two more, then to the end."""
+    for name in ("whole.parquet", "e.parquet"):
+        codes = []
+        script = KILLED.replace("== 2", "== -1") if name == "whole.parquet" else KILLED
+        while not (tmp_path / name).exists() and len(codes) < 5:
+            command = [sys.executable, "-c", script, fused, shared_photos, tmp_path / name]
+            codes.append(subprocess.run(command, cwd=ROOT, capture_output=True).returncode)
+        assert codes == ([0] if name == "whole.parquet" else [-9, -9, 0])
+    for name in ("parquet", "rejected.csv"):
+        assert (tmp_path / f"e.{name}").read_bytes() == (tmp_path / f"whole.{name}").read_bytes()
+
+
+def test_outcomes__hold_a_few_batches_at_a_time(fused: Path, shared_photos: Path, monkeypatch) -> None:
+    """Two batches are decoded ahead of the one that is asked for, not more."""
+    met, plain = [], embedding.decode_all
+    monkeypatch.setattr(
+        embedding, "decode_all", lambda root, paths, *rest: met.append(len(paths)) or plain(root, paths, *rest)
+    )
+    listing = find(shared_photos)
+    found = embedding.outcomes(
+        load(fused), Listing(listing.root, listing.paths, {}), [slice(i, i + 2) for i in range(0, 24, 2)]
+    )
+    next(found)
+    assert len(met) <= 3
+    assert len(list(found)) == 23 and len(met) == 12

@@ -1,0 +1,138 @@
+import json
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from polygrain.app import encoder, memory
+from polygrain.app.encoder import Asked, choose
+from polygrain.encoder.model import save
+from tests.helpers import small
+
+
+@pytest.fixture(autouse=True)
+def enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "total", lambda: 2**40)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A MobileNetV2 with its classifier of seven classes."""
+    file = tmp_path_factory.mktemp("checkpoint") / "weights.safetensors"
+    save_file(timm.create_model("mobilenetv2_035", num_classes=7).state_dict(), file)
+    return file
+
+
+def test_choose__the_shipped_one_and_names_better_ones():
+    settings, lines = choose(Asked(), None)
+    assert settings.encoder == {} and (settings.side, settings.stored) == (48, 96)
+    assert lines[0].startswith("encoder: encoders/vit48, for images of 48 px, is what ships; a better one helps most")
+    assert all(family in lines[0] for family in ("dinov3", "dinov2", "siglip"))
+
+
+def test_choose__the_shipped_one_is_as_its_folder_says():
+    settings, _ = choose(Asked(encoder.SHIPPED), None)
+    assert (settings.side, settings.stored, settings.batches) == (48, 72, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "written", "values"),
+    [
+        ("resnet50", None, "resnet50.a1_in1k", (224, 336, 2.25)),
+        ("mobilenetv2_100.ra_in1k", 96, "mobilenetv2_100.ra_in1k", (96, 144, 2.25)),
+        ("vit_small_patch14_reg4_dinov2", 98, "vit_small_patch14_reg4_dinov2.lvd142m", (98, 154, 2.47)),
+    ],
+)
+def test_choose__published_weights_by_name(name, side, written, values):
+    settings, lines = choose(Asked(name, side=side), 3)
+    assert settings.encoder["source"] == "timm" and settings.encoder["architecture"] == written
+    assert (settings.side, settings.stored, settings.cost) == values and settings.epochs == 3
+    assert f"{written}, which timm fetches once; " in lines[0] and lines[1].startswith(
+        f"input: {values[0]} px; mean 0.485"
+    )
+
+
+def test_choose__says_that_a_large_input_is_costly():
+    _, lines = choose(Asked("vit_small_patch14_reg4_dinov2"), None)
+    assert lines[-1] == "518 px are costly: --side 224 takes 5 times less work"
+
+
+def test_choose__a_checkpoint_with_its_classifier(checkpoint):
+    asked = Asked(str(checkpoint), "mobilenetv2_035", 32, [0.5] * 3, [0.5] * 3, {"pad_type": "same"})
+    settings, lines = choose(asked, None)
+    assert settings.encoder == {
+        "source": "file",
+        "path": checkpoint,
+        "architecture": "mobilenetv2_035",
+        "side": 32,
+        "kwargs": {"pad_type": "same"},
+        "mean": [0.5] * 3,
+        "std": [0.5] * 3,
+    }
+    assert "the pooled map, 1,280 numbers" in lines[0] and lines[1].endswith("std 0.5 0.5 0.5, as you said")
+
+
+def test_choose__a_folder_of_timm_s_hub(tmp_path, checkpoint):
+    (tmp_path / "model.safetensors").write_bytes(checkpoint.read_bytes())
+    known = {"input_size": [3, 224, 224], "mean": [0.1] * 3, "std": [0.2] * 3, "classifier": "classifier"}
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": known}))
+    settings, lines = choose(Asked(str(tmp_path), side=32), None)
+    assert settings.encoder == {"source": "folder", "path": tmp_path, "side": 32}
+    assert lines[1] == "input: 32 px; mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
+
+
+def test_choose__fewer_images_where_memory_is_small(monkeypatch):
+    monkeypatch.setattr(memory, "total", lambda: 2**29)
+    settings, lines = choose(Asked("resnet50", side=96), None)
+    assert settings.batches["adaptor"] == 8 and "adaptor 8, " in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (Asked(side=32), "--side is about another encoder: name it with --encoder"),
+        (Asked("no/such.pth"), "--encoder is no/such.pth, which does not exist: give a file, a folder or a timm name"),
+        (Asked("resnet5o"), "timm does not know 'resnet5o'; similar names: .*resnet50"),
+        (Asked("resnet50.none"), "timm knows no weights 'resnet50.none'; known: resnet50.a1_in1k, "),
+        (Asked("mobilenetv2_035"), "timm publishes no weights of mobilenetv2_035: give a file of them, and this as"),
+        (Asked("vgg11"), "'vgg11.tv_in1k' has no residual blocks to adapt"),
+        (Asked("vit_small_patch14_reg4_dinov2", side=96), "side is 96, and .* patches of 14 px: .* 84 or 98"),
+        (
+            Asked("resnet50", architecture="resnet50"),
+            "--architecture is for a file of weights, and --encoder resnet50 is",
+        ),
+        (Asked("CHECKPOINT"), "holds weights alone: say with --architecture of which timm network"),
+        (Asked("CHECKPOINT", "mobilenetv2_035", 32), "no file says how its weights want .* many: give mean and std"),
+        (
+            Asked("CHECKPOINT", "mobilenetv2_100", 32),
+            r"named|in full \(architecture: mobilenetv2_100.ra_in1k\), or give",
+        ),
+        (Asked("CHECKPOINT", "mobilenetv2_100.ra_in1k", 32), "does not fit the encoder: .*the architecture wants"),
+        (Asked(encoder.SHIPPED, side=96), "--side is 96, but the encoder in .*vit48 says itself what it sees"),
+        (Asked(encoder.SHIPPED, "resnet50"), "--architecture is resnet50, but the config.json of .*vit48 says it"),
+        (Asked("docs"), "config.json is missing or damaged .*; give a folder with timm's config.json"),
+    ],
+)
+def test_choose__asks_or_says_what_is_wrong(asked, message, checkpoint):
+    if asked.name == "CHECKPOINT":
+        asked = asked._replace(name=str(checkpoint))
+    with pytest.raises(ValueError, match=message) as caught:
+        choose(asked, None)
+    assert "\n" not in str(caught.value)
+
+
+def test_choose__not_a_model_that_has_adaptors(tmp_path):
+    save(small.adapted(small.write_encoder(tmp_path / "encoder"), ["k2"], 0), tmp_path)
+    with pytest.raises(ValueError, match="has adaptors already: give the plain encoder that it was made of"):
+        choose(Asked(str(tmp_path)), None)
+
+
+def test_choose__runs_no_code_and_follows_no_odd_path(tmp_path):
+    torch.save({"a": print}, tmp_path / "evil.pth")
+    with pytest.raises(ValueError, match=r"evil.pth cannot be read as weights"):
+        choose(Asked(str(tmp_path / "evil.pth"), "resnet18.a1_in1k", 32), None)
+    (tmp_path / "it's.pth").touch()
+    with pytest.raises(ValueError, match="has a quote"):
+        choose(Asked(str(tmp_path / "it's.pth"), "resnet18.a1_in1k", 32), None)

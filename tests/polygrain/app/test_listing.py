@@ -1,0 +1,88 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from polygrain.app.listing import find, outside
+
+
+def touch(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"x")
+
+
+def test_find__every_depth_and_no_layout(tmp_path: Path) -> None:
+    touch(tmp_path, "b/c/2.PNG", "a.jpg", "b/1.webp", ".hidden/3.png", "b/notes.txt")
+    found = find(tmp_path)
+    assert found.paths == ["a.jpg", "b/1.webp", "b/c/2.PNG"]
+    assert found.rejected == {"b/notes.txt": "not an image"}
+    assert found.root == tmp_path.resolve()
+
+
+def test_find__links_stay_inside_and_end(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    touch(tmp_path, "root/a/1.png", "secret.png")
+    (root / "a/up").symlink_to(root)
+    (root / "a/out.png").symlink_to(tmp_path / "secret.png")
+    (root / "a/same.png").symlink_to(root / "a/1.png")
+    found = find(root)
+    assert found.paths == ["a/1.png", "a/same.png"]
+    assert found.rejected == {
+        "a/up/": "folder that is read under another name",
+        "a/out.png": "link leads outside the folder",
+    }
+
+
+def test_find__csv(tmp_path: Path) -> None:
+    touch(tmp_path, "in/b.png", "in/a.png", "c.png")
+    rows = ["b.png", "./a.png", "../c.png", "b.png", "gone.png", str(tmp_path / "in/a.png"), "", "a\0.png"]
+    (tmp_path / "in/list.csv").write_text("label,path\n" + "".join(f"x,{row}\n" for row in rows))
+    found = find(tmp_path / "in/list.csv")
+    assert found.paths == ["b.png", "a.png"]
+    assert found.rejected == {
+        "../c.png": "leads outside the folder",
+        "b.png": "named twice",
+        "gone.png": "no such file",
+        str(tmp_path / "in/a.png"): "named twice",
+        "": "no such file",
+        "a\0.png": "not a name of a file",
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda place: place.mkdir(), "holds no image .*; 0 left out"),
+        (lambda place: place.write_text("hello"), "is neither a folder nor a .csv: give a folder of images, or a CSV"),
+        (lambda place: None, "does not exist: give a folder of images"),
+    ],
+)
+def test_find__raises_where_there_is_no_image(tmp_path: Path, make: object, said: str) -> None:
+    make(tmp_path / "place")
+    with pytest.raises(ValueError, match=said):
+        find(tmp_path / "place")
+
+
+def test_find__raises_on_a_csv_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("file\nb.png\n")
+    with pytest.raises(ValueError, match=r"its columns are file.*; give a CSV in UTF-8 with a column path"):
+        find(tmp_path / "a.csv")
+
+
+def test_fingerprint__follows_content_and_names(tmp_path: Path) -> None:
+    touch(tmp_path, "a.png", "b.png")
+    before = find(tmp_path).fingerprint()
+    assert find(tmp_path).fingerprint() == before
+    os.utime(tmp_path / "a.png", (1, 1))
+    changed = find(tmp_path).fingerprint()
+    touch(tmp_path, "c.png")
+    assert len({before, changed, find(tmp_path).fingerprint()}) == 3
+
+
+def test_outside__follows_links(tmp_path: Path) -> None:
+    touch(tmp_path, "root/a.png", "b.png")
+    (tmp_path / "root/link.png").symlink_to(tmp_path / "b.png")
+    root = tmp_path / "root"
+    assert outside(root, "a.png") is None
+    assert outside(root, "link.png") == outside(root, "../b.png") == "leads outside the folder"

@@ -1,0 +1,54 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from polygrain.app.digest import digest
+from polygrain.cli.main import main
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> str | int | None:
+    """What the command line ends with: 0, or the line that says what is wrong."""
+    monkeypatch.setattr(sys, "argv", ["polygrain", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+def test_embed__writes_both_files_and_says_so(
+    fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "e.parquet"
+    (photos / "a.png").write_bytes(b"no image")
+    assert run(monkeypatch, "embed", photos, "-o", output, "--model", fused, "--npy") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{output}: 24 embeddings of 24 numbers, by model {digest(fused)}",
+        f"{tmp_path / 'e.rejected.csv'}: 1 entries that were left out, with the reasons",
+    ]
+    assert len(pq.read_table(output)) == len(np.load(tmp_path / "e.npy", allow_pickle=False)) == 24
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("photos", "-o", "e.parquet", "--model", "none"),
+            "none/config.json is missing or damaged (there is no such file)",
+        ),
+        (("none", "-o", "e.parquet"), "none does not exist: give a folder of images, or a CSV with a column path"),
+        (("empty", "-o", "e.parquet"), "empty holds no image"),
+        (("photos", "-o", "e.npy"), "e.npy is no name for the embeddings: let it end in .parquet"),
+        (("photos", "-o", "none/e.parquet"), "none is no folder: make it, or write the embeddings to another place"),
+    ],
+)
+def test_embed__says_what_is_wrong_and_leaves_nothing(
+    fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch, words: tuple, said: str
+) -> None:
+    monkeypatch.chdir(photos.parent)
+    Path("empty").mkdir()
+    model = () if "--model" in words else ("--model", fused)
+    ended = run(monkeypatch, "embed", *words, *model)
+    assert str(ended).startswith(f"error: {said}") and "\n" not in ended
+    assert sorted(path.name for path in photos.parent.iterdir()) == ["empty", "photos"]

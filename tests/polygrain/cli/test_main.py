@@ -1,0 +1,76 @@
+"""The command line: its words, its exit codes, and what starts fast stays fast."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from polygrain.cli import main as command
+from tests.helpers.small import write_encoder
+
+ROOT = Path(__file__).parents[3]
+COMMANDS = sorted(
+    path.stem for path in (ROOT / "polygrain/cli").glob("*.py") if path.stem not in ("__init__", "options")
+)
+
+
+def polygrain(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "polygrain", *words]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_commands__one_for_each_file():
+    assert sorted(get_command(command.app).commands) == COMMANDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help__says_what_it_does_and_shows_an_example_that_is_a_right_line(name):
+    said = CliRunner().invoke(command.app, [name, "--help"]).output
+    examples = re.findall(r"^ *Example: polygrain (.*(?:\n {2,}\S.*)*)", said, re.M)
+    assert examples
+    for example in examples:
+        words = shlex.split(example)
+        assert words[0] == name
+        found = get_command(command.app).commands[name]
+        found.make_context(name, words[1:])  # refuses words that the command does not take
+
+
+def test_help__of_a_wrong_word_exits_with_2_and_of_nothing_lists_the_commands():
+    runner = CliRunner()
+    assert runner.invoke(command.app, ["run", "--no-such-word"]).exit_code == 2
+    assert "profile" in runner.invoke(command.app, ["run", "--help"]).output
+    assert all(name in runner.invoke(command.app, []).output for name in COMMANDS)
+
+
+def test_start__nothing_large_is_imported_before_a_command_wants_it():
+    code = (
+        "import sys, polygrain.command; print(sorted({'torch', 'prefect', 'dvc', 'timm', 'faiss'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_main__what_cannot_be_done_is_one_line_and_exit_code_1(tmp_path):
+    done = polygrain("model", "gone", folder=tmp_path)
+    assert done.returncode == 1 and done.stdout == ""
+    assert re.fullmatch(r"error: gone/config.json .*\n", done.stderr)
+
+
+def test_model__says_what_the_folder_holds(tmp_path):
+    write_encoder(tmp_path / "model")
+    said = CliRunner().invoke(command.app, ["model", str(tmp_path / "model")]).output
+    assert "vit_tiny_patch16_224" in said and re.search(r"digest: +[0-9a-f]{16}\n", said)
+
+
+def test_run__a_clone_is_run_by_its_own_program(tmp_path, monkeypatch):
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / "pipeline").mkdir()
+    monkeypatch.chdir(tmp_path)
+    error = CliRunner().invoke(command.app, ["run"]).exception
+    assert isinstance(error, ValueError) and f"run {tmp_path}/.venv/bin/polygrain there" in str(error)

@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from polygrain.cli.main import app
+from polygrain.cli.new import channels, value_of
+from tests.helpers.project import ROOT
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("params.yaml", "dvc.yaml", "requirements.lock", "encoders"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / "photos").mkdir()
+    for i in range(9):
+        Image.new("RGB", (8, 8)).save(tmp_path / f"photos/{i}.png")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str):
+    return CliRunner().invoke(app, ["new", *words])
+
+
+def test_new__writes_a_profile_and_says_what_it_chose(project):
+    done = run("mine", "--images", "photos", "--encoder", "resnet50", "--side", "64", "--epochs", "3")
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    starts = (
+        "photos: 9 images",
+        "granularities: ",
+        "encoder: resnet50.a1_in1k, ",
+        "input: 64 px",
+        "images: ",
+        "batches: ",
+    )
+    assert all(line.startswith(start) for line, start in zip(lines, starts, strict=False))
+    assert lines[-2] == "epochs: adaptors and distillation 3, fusions 2"
+    assert lines[-1] == "wrote profiles/mine/values.yaml; next: polygrain run --profile mine"
+    values = YAML(typ="safe").load((project / "profiles/mine/params.yaml").read_text())
+    assert values["encoder"]["side"] == 64 and values["images"]["side"] == values["encoder"]["resize"] == 96
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["Mine", "--images", "photos"], "NAME is 'Mine': use small letters"),
+        (["mine", "--images", "gone"], "gone does not exist: give a folder of images"),
+        (["mine", "--images", "photos", "--mean", "a"], "--mean is 'a': give three numbers, or one for all channels"),
+        (["mine", "--images", "photos", "--encoder", "gone.pth"], "--encoder is gone.pth, which does not exist"),
+    ],
+)
+def test_new__says_what_is_wrong_and_writes_nothing(project, words, message):
+    done = run(*words)
+    assert done.exit_code == 1 and isinstance(done.exception, ValueError) and message in str(done.exception)
+    assert not list(project.glob("profiles/*"))
+
+
+def test_new__only_in_a_project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "is in no clone of this project: go to the folder that" in str(run("mine", "--images", "x").exception)
+
+
+def test_channels__one_number_or_three():
+    assert channels("--mean", None) is None
+    assert channels("--mean", "0.5") == [0.5] * 3 and channels("--mean", "0.1,0.2,0.3") == [0.1, 0.2, 0.3]
+    for wrong in ("", "1,2", "x,y,z"):
+        with pytest.raises(ValueError, match=r"such as 0\.485,0\.456,0\.406"):
+            channels("--mean", wrong)
+
+
+def test_value_of__as_yaml_reads_it():
+    assert [value_of(text) for text in ("same", "3", "0.5", "true", "")] == ["same", 3, 0.5, True, ""]

@@ -1,0 +1,77 @@
+import socket
+from pathlib import Path
+
+import pytest
+
+from polygrain.app.page import server
+from polygrain.cli.search import shown
+from tests.helpers.photos import write_fused
+from tests.polygrain.cli.test_embed import run
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/polygrain"
+
+
+def test_search__a_table_for_each_query_and_a_folder_is_embedded_once(
+    fused: Path, photos: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (photos / "a.png").write_bytes(b"no image")
+    query, times = photos / "dots/class2/1.png", set()
+    for _ in range(2):
+        assert run(monkeypatch, "search", query, query, "--in", photos, "--model", fused, "-k", 2) == 0
+        out, err = capsys.readouterr()
+        assert out.splitlines()[:3] == [str(query), "rank   score  path", "   1   1.000  dots/class2/1.png"]
+        assert len(out.splitlines()) == 8
+        assert f"1 entries of {photos} are left out" in err
+        (file,) = cache.glob("*.parquet")
+        times.add(file.stat().st_mtime_ns)
+    assert len(times) == 1
+    assert run(monkeypatch, "search", query, "--in", photos, "--model", fused, "-k", 2, "--augment") == 0
+    assert capsys.readouterr().out.splitlines()[1].endswith("dots/class2/1.png")
+
+
+def test_search__page_compares_with_the_encoder(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    met = []
+    monkeypatch.setattr(server, "run", lambda listening, sides: met.append((listening.close(), sides)))
+    beside = f"{fused}-encoder"
+    assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused) == 0
+    assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused, "--beside", beside) == 0
+    assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused, "--augment") == 0
+    own, named, mixed = [sides for _, sides in met]
+    assert all(side.gallery.plain is not None for side in mixed) and own[1].gallery.plain is None
+    assert [side.name for side in own] == ["encoder", "model"] and named[0].what == beside
+    assert own[0].model.adaptors == [] and own[0].gallery.paths == own[1].gallery.paths
+    # Without its adaptors the model is that encoder.
+    assert own[0].gallery.vectors([3]) == pytest.approx(named[0].gallery.vectors([3]), abs=1e-6)
+
+
+def test_search__says_what_is_wrong(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(photos.parent)
+    query, embedded = photos / "dots/class2/1.png", photos.parent / "e.parquet"
+    run(monkeypatch, "embed", photos, "-o", embedded, "--model", fused)
+    Path("note.txt").write_text("hello")
+    other = write_fused(photos.parent / "other", seed=1)
+
+    def said(*words: object, model: Path = fused) -> str:
+        return run(monkeypatch, "search", *words, "--model", model).removeprefix("error: ")
+
+    assert said("--in", photos) == "give image files to search for, or --page to search in the browser"
+    assert said(query, "--in", photos, "--page") == said("--in", photos)
+    assert said("note.txt", "--in", embedded).startswith("note.txt is left out: not readable as JPEG")
+    assert said("none.png", "--in", embedded) == "none.png is left out: cannot be decoded: No such file or directory"
+    assert said(query, "--in", embedded, model=other).startswith(f"{embedded} was made by model ")
+    assert said(query, "--in", "none") == "none does not exist: give a folder of images, or a CSV with a column path"
+    assert said(query, "--in", photos, model=Path("none")).startswith("none/config.json is missing or damaged")
+    assert said("--page", "--in", photos, "--host", "0.0.0.0").startswith("host is 0.0.0.0, which others can reach")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert said("--page", "--in", photos, "--port", port) == (
+            f"port {port} is taken: choose another (`--port {port + 1}`)"
+        )
+
+
+def test_shown__no_letter_moves_the_cursor() -> None:
+    assert shown("ä b.png") == "ä b.png" and shown("a\x1b[2J.png") == r"'a\x1b[2J.png'"

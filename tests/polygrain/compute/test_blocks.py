@@ -1,0 +1,30 @@
+import pytest
+
+from polygrain.compute.blocks import blocks, blocks_within
+
+
+@pytest.mark.parametrize(("count", "step"), [(0, 3), (1, 3), (6, 3), (7, 3), (7, 100)])
+def test_blocks__cover_all_rows_once(count, step):
+    cut = blocks(count, step)
+    assert [row for part in cut for row in range(count)[part]] == list(range(count))
+    assert all(part.stop - part.start == step for part in cut[:-1]) and all(part.stop <= count for part in cut)
+
+
+def test_blocks__cut_a_slice_where_it_lies():
+    assert blocks(slice(5, 12), 3) == [slice(5, 8), slice(8, 11), slice(11, 12)]
+    assert blocks(slice(5, 5), 3) == []
+    assert blocks_within(slice(5, 12), 4, 12) == blocks(slice(5, 12), 3)
+
+
+def test_blocks_within__hold_at_most_the_cells_but_the_least_rows():
+    assert blocks_within(10, 4, 12) == [slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 10)]
+    assert blocks_within(5, 100, 12) == blocks(5, 1)
+    assert blocks_within(5, 100, 12, least=4) == [slice(0, 4), slice(4, 5)]
+    assert blocks_within(5, 0, 12) == [slice(0, 5)]
+
+
+def test_blocks_within__cover_every_row_once_within_the_limit():
+    for n, width, cells in [(10, 3, 7), (1, 100, 1), (17, 1, 17), (5, 9, 1)]:
+        parts = blocks_within(n, width, cells)
+        assert [row for part in parts for row in range(n)[part]] == list(range(n))
+        assert all((part.stop - part.start) * width <= cells or part.stop - part.start == 1 for part in parts)

@@ -1,0 +1,33 @@
+import torch
+
+from polygrain.compute import device
+
+
+def test_autocast__follows_the_precision(monkeypatch):
+    cpu, x = torch.device("cpu"), torch.ones(4, 4)
+    for precision, native, expected in [
+        ("float32", True, torch.float32),
+        ("bfloat16", False, torch.bfloat16),
+        ("auto", True, torch.bfloat16),
+        ("auto", False, torch.float32),
+    ]:
+        monkeypatch.setattr(device, "has_bfloat16", lambda _, native=native: native)
+        with device.autocast(cpu, precision):
+            assert (x @ x).dtype == expected, (precision, native)
+
+
+def test_uncast__keeps_the_type_within_autocast():
+    x = torch.ones(4, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        with device.uncast(x.device):
+            assert (x @ x).dtype == torch.float32
+        assert (x @ x).dtype == torch.bfloat16
+
+
+def test_uncast__takes_a_model_without_values():
+    with device.uncast(torch.device("meta")):
+        assert (torch.ones(2, 2, device="meta") @ torch.ones(2, 2, device="meta")).dtype == torch.float32
+
+
+def test_has_bfloat16__answers_for_this_machine():
+    assert isinstance(device.has_bfloat16(torch.device("cpu")), bool)

@@ -1,0 +1,181 @@
+import csv
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from polygrain.compute import processes
+from polygrain.store import arrays
+from tests.helpers import shared_work
+from tests.helpers.small import write_encoder, write_images
+from tests.helpers.torchrun import torchrun
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_share__one_process_takes_all():
+    assert processes.share(7) == slice(0, 7) and processes.count() == 1 and processes.rank() == 0
+
+
+def test_share__parts_follow_each_other_and_miss_nothing(monkeypatch):
+    for world in (2, 3, 5):
+        monkeypatch.setenv("WORLD_SIZE", str(world))
+        for n in (0, 1, 4, 17):
+            rows = []
+            for rank in range(world):
+                monkeypatch.setenv("RANK", str(rank))
+                rows += range(n)[processes.share(n)]
+                assert processes.share(n, world - 1).stop == n and processes.share(n, rank) == processes.share(n)
+            assert rows == list(range(n))
+
+
+def test_require__refuses_fewer_rows_than_processes(monkeypatch):
+    processes.require(1, "images")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    processes.require(4, "images")
+    with pytest.raises(ValueError, match=r"3 images for 4 processes.*start 3 at most"):
+        processes.require(3, "images")
+
+
+def test_gather__of_one_process_is_the_part_itself():
+    part = torch.arange(3)
+    assert processes.gather(part) is part
+    assert processes.gather_array(part.numpy()).tolist() == [0, 1, 2]
+    assert [other.tolist() for other in processes.gather_at(part.numpy(), 0)] == [[0, 1, 2]]
+    processes.add_up([part])
+    processes.wait()
+    assert part.tolist() == [0, 1, 2]
+
+
+def test_exchanges__of_one_process_are_its_own_values():
+    x, rows = torch.randn(4, 2), torch.tensor([2, 0, 2])
+    assert torch.equal(processes.take(x, rows, 4), x[rows])
+    assert processes.total(7) == 7 and processes.from_first(b"ab") == b"ab" and processes.told("name", "x") == ["x"]
+    state = torch.zeros(2)
+    processes.in_turn(state, lambda state: state.add_(1))
+    assert processes.from_last(state).tolist() == [1, 1]
+    assert [array.tolist() for array in processes.dealt([1, 2], lambda item: np.full(item, item))] == [[1], [2, 2]]
+
+
+EXCHANGES = """
+import sys
+from pathlib import Path
+import numpy as np
+import torch
+from polygrain.compute import processes
+from polygrain.compute.principal import principal_components
+from polygrain.compute.vectors import group_sizes, group_sums
+
+n = 37
+x = torch.from_numpy(np.random.default_rng(0).normal(size=(n, 70)).astype(np.float32))
+groups = torch.arange(n) % 5
+rows = torch.tensor([36, 0, 17, 17, 3])
+mine = processes.share(n)
+here = x[mine]
+sums = group_sums(here, torch.arange(len(here)), groups[mine], 5)
+dealt = processes.dealt(range(7), lambda item: np.full((item, 2), item, np.int16))
+parts = {
+    "take": processes.take(here, rows, n).numpy(),
+    "sums": sums.numpy(),
+    "sizes": group_sizes(groups[mine], 5).numpy(),
+    "total": np.array(processes.total(len(here))),
+    "first": np.frombuffer(processes.from_first(bytes([processes.rank()] * 3)), np.uint8),
+    "axes": principal_components(x.numpy()[:, :20], 3).axes,
+    "each": np.concatenate(list(processes.each_part(x.numpy()[mine]))),
+}
+told = processes.told("who", str(processes.rank()))
+assert told == [str(rank) for rank in range(processes.count())]
+found = [array for array in dealt]
+target = processes.count() - 1
+gathered = processes.gather_at(np.full((2, 3), processes.rank()), target)
+expected = range(processes.count()) if processes.rank() == target else []
+assert [array.tolist() for array in gathered] == [[[rank] * 3] * 2 for rank in expected]
+if processes.rank() == 0:
+    parts["dealt"] = np.concatenate(found)
+    assert [len(array) for array in found] == list(range(7))
+else:
+    assert not found
+np.savez(Path(sys.argv[1]) / f"{processes.count()}-{processes.rank()}", **parts)
+"""
+
+
+@pytest.mark.slow
+def test_exchanges__three_processes_have_the_bytes_of_one(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(EXCHANGES)
+    for count in (1, 3):
+        torchrun(count, program, tmp_path)
+    one, *three = (np.load(tmp_path / f"{name}.npz", allow_pickle=False) for name in ("1-0", "3-0", "3-1", "3-2"))
+    assert one["total"] == 37
+    for found in three:
+        for name in found.files:
+            assert found[name].tobytes() == one[name].tobytes() and found[name].dtype == one[name].dtype, name
+
+
+def test_missing__names_those_who_did_not_come(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setattr(processes, "store", torch.distributed.HashStore())
+    assert processes.missing("here", 0.1) == [1, 2]
+    processes.store.set("here/2", "node-b")
+    assert processes.missing("here", 0.1) == [1]
+    assert processes.named([1, 2]) == "ranks 1, 2 (on node-b)" and processes.named([1]) == "rank 1"
+
+
+def test_together__says_who_was_lost(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(processes, "store", torch.distributed.HashStore())
+    monkeypatch.setattr(processes, "join", lambda: None)
+    monkeypatch.setattr(processes, "LAST_WORDS", 0.1)
+    with pytest.raises(ConnectionError, match=r"^rank 1 of 2 was lost.*\(Connection closed\); start again"):  # noqa: SIM117
+        with processes.together():
+            raise RuntimeError("[/a/pair.cc:5] Connection closed. Look elsewhere.\nframe 1")
+
+
+@pytest.mark.slow
+def test_stages__two_processes_give_the_results_of_one(tmp_path, monkeypatch):
+    images = write_images(tmp_path / "images", classes=8, per_class=80)
+    encoder = write_encoder(tmp_path / "encoder")
+    monkeypatch.chdir(tmp_path)
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    for count, output in ((1, alone), (2, together)):
+        torchrun(count, "-m", "tests.helpers.shared_work", images, encoder, output)
+    assert shared_work.TRAINING.epochs == 2
+    for stage in (
+        "features",
+        "seeds",
+        "pseudo_labels",
+        "knn_graph",
+        "indexed",
+        "sampled/seeds",
+        "sampled/k8/labels.zarr",
+        "sampled/cells/labels.zarr",
+        "evaluation",
+        "built",
+    ):
+        assert contents(alone / stage) == contents(together / stage), stage
+    # Each process sums the rows of its part.
+    for name in ("k8", "cells"):
+        centres = [arrays.open(folder / "sampled" / name / "centroids.zarr")[:] for folder in (alone, together)]
+        np.testing.assert_allclose(*centres, atol=1e-6, err_msg=name)
+    # Sums over half batches round differently from sums over whole ones.
+    assert shared_work.FUSION.augmentation.epochs == 2
+    trained = (
+        ["distillation/encoder"]
+        + [f"adaptor/{name}" for name in ("k4", "k8")]
+        + [f"fusion/{name}" for name in shared_work.FUSIONS]
+    )
+    for name in trained:
+        losses = [
+            [float(row["loss"]) for row in csv.DictReader((folder / name / "history.csv").read_text().splitlines())]
+            for folder in (alone, together)
+        ]
+        np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5, err_msg=name)
+        # Adam divides by the size of a gradient, which makes much of a little where that is small; LARS does not.
+        bound = 1e-5 if name in ("fusion/augmentation", "fusion/neighbour") else 1e-3
+        weights = [load_file(folder / name / "weights.safetensors") for folder in (alone, together)]
+        for part, tensor in weights[0].items():
+            assert (tensor - weights[1][part]).abs().max() < bound, f"{name} {part}"
+    assert not list(tmp_path.rglob("*.partial"))

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+import torch
+
+from polygrain.compute.vectors import as_vectors, group_sums, squared_distances, unit_rows
+
+# Two equal points, two close ones and an outlier: distances that differ by orders of magnitude.
+WORLD = np.array([[0, 0], [0, 0], [1, 0], [1, 0.5], [3, 3], [-2, 1]], np.float32)
+
+
+def draw(n, d, seed, levels=None):
+    points = np.random.default_rng(seed).normal(size=(n, d))
+    return (points if levels is None else np.round(points * levels) / levels).astype(np.float32)
+
+
+def squared(a, b):
+    return ((a[:, None].astype(np.float64) - b[None].astype(np.float64)) ** 2).sum(2)
+
+
+def test_squared_distances__are_exactly_zero_for_equal_rows_only():
+    a = torch.from_numpy(draw(20, 5, 0) * 1e4)
+    i, j = torch.meshgrid(torch.arange(20), torch.arange(20), indexing="ij")
+    distances = squared_distances(a, i.flatten(), a, j.flatten()).view(20, 20)
+    assert torch.equal(distances == 0, torch.eye(20, dtype=torch.bool))
+    np.testing.assert_allclose(distances, squared(a.numpy(), a.numpy()), rtol=1e-6)
+
+
+def test_group_sums__equal_the_plain_loop(monkeypatch):
+    monkeypatch.setattr("polygrain.compute.vectors.GATHERED", 12)  # four rows at a time
+    x, rows, groups = draw(30, 3, 0), [4, 4, 0, 29, 7, 8, 9, 2, 1, 17, 3], [0, 2, 2, 0, 5, 5, 5, 5, 0, 2, 0]
+    expected = np.zeros((7, 3))
+    for row, group in zip(rows, groups, strict=True):
+        expected[group] += x[row].astype(np.float64)
+    found = group_sums(torch.from_numpy(x), torch.tensor(rows), torch.tensor(groups), 7)
+    assert np.array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("rows", [np.zeros((0, 3)), np.zeros(4), np.array([[np.nan]]), np.array([[1e17]])])
+def test_as_vectors__raises_on_what_is_no_table_of_finite_numbers(rows):
+    with pytest.raises(ValueError, match=r"of shape|hold"):
+        as_vectors(rows)
+
+
+def test_unit_rows__of_unit_length_and_zeros_stay():
+    rows = np.array([[3.0, 4.0], [0.0, 0.0], [-2.0, 0.0]], np.float32)
+    np.testing.assert_allclose(unit_rows(rows), [[0.6, 0.8], [0, 0], [-1, 0]], rtol=1e-6)

@@ -1,0 +1,48 @@
+import pytest
+
+from polygrain.config.remotes import renew
+from polygrain.sources.streams import place
+from polygrain.sources.streams.place import File, Location
+
+
+@pytest.fixture
+def listed(tmp_path, monkeypatch):
+    """A folder with a remote task, and what its object store holds: a list to be changed."""
+    (tmp_path / "params.yaml").write_text(
+        "tasks:\n  shoes: {source: remote, path: shoes.json}\n  bags: {source: folder, path: shoes.json}\n"
+    )
+    files = [File("a.png", 1, "etag")]
+    monkeypatch.setattr(place, "remote", lambda url: Location(url, list(files)))
+    (tmp_path / "shoes.json").write_text(place.text_of(place.remote("s3://pictures/shoes")))
+    return files
+
+
+def test_renew__leaves_alone_what_is_the_same(listed, tmp_path):
+    before = (tmp_path / "shoes.json").stat()
+    assert renew(tmp_path) == []
+    assert (tmp_path / "shoes.json").stat() == before
+
+
+@pytest.mark.parametrize("change", [File("a.png", 2, "etag"), File("b.png", 1, "etag"), File("a.png", 1, "other")])
+def test_renew__another_name_size_or_tag_is_another_listing(listed, tmp_path, change):
+    before = (tmp_path / "shoes.json").read_text()
+    listed[0] = change
+    assert renew(tmp_path) == ["shoes: s3://pictures/shoes has changed, and what hangs on it runs again"]
+    assert (tmp_path / "shoes.json").read_text() != before and renew(tmp_path) == []
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["params.yaml", "shoes.json"]
+
+
+def test_renew__a_store_out_of_reach_keeps_its_listing(listed, tmp_path, monkeypatch):
+    def fail(url):
+        raise ValueError(f"{url} cannot be listed (timeout)")
+
+    monkeypatch.setattr(place, "remote", fail)
+    before = (tmp_path / "shoes.json").read_text()
+    assert renew(tmp_path) == ["shoes: s3://pictures/shoes cannot be listed (timeout); what was listed last is taken"]
+    assert (tmp_path / "shoes.json").read_text() == before
+
+
+def test_renew__raise_on_a_listing_that_is_none(listed, tmp_path):
+    (tmp_path / "shoes.json").write_text('{"url": "file:///etc/passwd"}')
+    with pytest.raises(ValueError, match="is no s3://bucket/prefix"):
+        renew(tmp_path)

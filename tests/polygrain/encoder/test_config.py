@@ -1,0 +1,28 @@
+import pytest
+from pydantic import ValidationError
+
+from polygrain.encoder.config import AdaptorConfig, Config, read_config
+
+CONFIG = Config(architecture="a", size=8, resize=10, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
+
+
+def test_read_config__gives_back_what_was_written(tmp_path):
+    written = CONFIG.model_copy(update={"adaptors": AdaptorConfig(names=["k2"], width=4, fusion="average")})
+    (tmp_path / "config.json").write_text(written.model_dump_json())
+    assert read_config(tmp_path) == written
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b'{"architecture": "a", "unknown": 1}'])
+def test_read_config__names_a_missing_or_damaged_file(tmp_path, content):
+    with pytest.raises(ValueError, match=r"config.json is missing or damaged .*; run the stage that writes it, or"):
+        read_config(tmp_path)
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"config.json is missing or damaged .*; run the stage that writes it, or"):
+        read_config(tmp_path)
+
+
+def test_config__refuses_sizes_below_one_and_changes():
+    with pytest.raises(ValidationError, match="size"):
+        Config(**CONFIG.model_dump() | {"size": 0})
+    with pytest.raises(ValidationError, match="frozen"):
+        CONFIG.size = 3

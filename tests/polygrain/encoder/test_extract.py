@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+import torch
+
+from polygrain.compute.blocks import blocks
+from polygrain.encoder.extract import embed, embed_shares, extract, whole_batches
+from polygrain.encoder.model import load
+from polygrain.store import arrays
+from tests.helpers.small import write_encoder, write_images
+
+
+@pytest.fixture
+def world(tmp_path):
+    images = write_images(tmp_path / "images")
+    return load(write_encoder(tmp_path / "encoder")), arrays.open(images / "dots" / "pixels.zarr")
+
+
+def test_embed__keeps_the_order_of_rows_whatever_the_batch(world):
+    model, pixels = world
+    rows = np.array([5, 0, 31, 5])
+    expected = model(torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2)).numpy()
+    for batch in (1, 3, 10):
+        np.testing.assert_allclose(embed(model, pixels, rows, batch, "float32", "x"), expected, atol=1e-6)
+
+
+def test_embed__no_rows_give_an_empty_array(world):
+    assert embed(*world, np.array([], np.int64), 4, "float32", "x").shape == (0, 24)
+
+
+def test_extract__another_computation_may_replace_the_forward(world):
+    blocks = extract(*world, np.arange(5), 2, "float32", "x", lambda images: images.mean((1, 2, 3)))
+    means = world[1][:5].reshape(5, -1).mean(1) / 255
+    np.testing.assert_allclose(np.concatenate(list(blocks)), means, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [0, 1, 9, 10, 41])
+@pytest.mark.parametrize("world", [1, 2, 3, 7])
+def test_whole_batches__are_those_of_one_process(n, world, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", str(world))
+    met = []
+    for rank in range(world):
+        monkeypatch.setenv("RANK", str(rank))
+        met += [range(n)[part] for part in blocks(whole_batches(n, 4), 4)]
+    assert met == [range(n)[part] for part in blocks(n, 4)]
+
+
+def test_embed_shares__of_one_process_is_embed(world):
+    rows = np.array([5, 0, 31, 5])
+    found = embed_shares(*world, rows, 3, "float32", "x")
+    assert (found[:] == embed(*world, rows, 3, "float32", "x")).all()

@@ -1,0 +1,328 @@
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import timm
+import torch
+from PIL import Image
+
+from polygrain.encoder.adaptors import Adaptors, fuse
+from polygrain.encoder.config import AdaptorConfig, Config
+from polygrain.encoder.model import Model, load, most_blocks, save
+
+CONFIG = Config(
+    architecture="vit_tiny_patch16_224",
+    kwargs={"img_size": 32, "patch_size": 16, "depth": 2, "embed_dim": 24, "num_heads": 2},
+    size=32,
+    resize=40,
+    mean=(0.4, 0.5, 0.6),
+    std=(0.2, 0.3, 0.4),
+)
+
+
+@pytest.fixture
+def encoder():
+    torch.manual_seed(0)
+    return Model(CONFIG)
+
+
+@pytest.fixture
+def fused():
+    torch.manual_seed(0)
+    encoder = Model(CONFIG)
+    generator = torch.Generator().manual_seed(1)
+    sets = [[Adaptors(24, 4, 1, "average") for _ in range(2)] for _ in range(3)]
+    for parameter in torch.nn.ModuleList([layer for layers in sets for layer in layers]).parameters():
+        parameter.data.normal_(0, 0.5, generator=generator)
+    layers = fuse(sets, "attention", generator, std=1.0)
+    encoder.insert(layers, AdaptorConfig(names=["k2", "k4", "k8"], width=4, fusion="attention"))
+    return encoder.requires_grad_(False).eval()
+
+
+@pytest.fixture
+def images():
+    return torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
+
+
+def test_load__gives_back_the_same_model(tmp_path, fused, images):
+    save(fused, tmp_path)
+    again = load(tmp_path)
+    assert again.config == fused.config
+    assert torch.equal(again(images), fused(images))
+    assert not any(parameter.requires_grad for parameter in again.parameters()) and not again.training
+
+
+def test_save__writes_the_same_bytes_twice(tmp_path, fused):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        save(fused, tmp_path / name)
+    for file in ("weights.safetensors", "config.json"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_forward__embeddings_have_unit_length_and_uint8_equals_floats(encoder, images):
+    embeddings = encoder(images)
+    torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(5))
+    torch.testing.assert_close(encoder(images.float() / 255), embeddings)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_forward__a_model_of_another_type_gives_nearly_the_same_embeddings(fused, images, kind):
+    fused.reduce(torch.randn(8, 24, generator=torch.Generator().manual_seed(3)), torch.zeros(8))
+    expected = fused(images)
+    embeddings = fused.to(kind)(images)
+    assert embeddings.dtype == torch.float32
+    assert (embeddings * expected).sum(1).min() > 0.999
+
+
+def test_forward__is_float32_under_autocast(fused, images):
+    fused.reduce(torch.randn(8, 24, generator=torch.Generator().manual_seed(3)), torch.zeros(8))
+    expected = fused(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        embeddings = fused(images)
+    assert embeddings.dtype == torch.float32
+    assert (embeddings * expected).sum(1).min() > 0.999
+    torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(5))
+
+
+def test_features__are_the_class_token_after_the_last_norm(encoder, images):
+    x = (images.float() / 255 - encoder.mean) / encoder.std
+    backbone = encoder.backbone
+    tokens = torch.cat([backbone.cls_token.expand(5, -1, -1), backbone.patch_embed(x)], 1) + backbone.pos_embed
+    for block in backbone.blocks:
+        tokens = block(tokens)
+    torch.testing.assert_close(encoder.features(images), backbone.norm(tokens)[:, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_attention__has_a_weight_for_each_image_layer_and_adaptor(fused, images):
+    weights = fused.attention(images)
+    assert weights.shape == (5, 2, 3)
+    torch.testing.assert_close(weights.sum(2), torch.ones(5, 2))
+
+
+def test_mask__takes_an_adaptor_out_and_puts_it_back(fused, images):
+    before = fused(images)
+    masked = fused.mask("k4")
+    assert torch.equal(masked.attention(images)[:, :, 1], torch.zeros(5, 2))
+    assert not torch.allclose(masked(images), before)
+    assert torch.equal(fused.mask()(images), before)
+
+
+def test_mask__refuses_unknown_names_and_an_empty_rest(fused):
+    with pytest.raises(ValueError, match=r"no adaptor k3; known: k2, k4, k8"):
+        fused.mask("k3")
+    with pytest.raises(ValueError, match="would leave no adaptor"):
+        fused.mask("k2", "k4", "k8")
+
+
+def test_attention__needs_a_fusion(encoder, images):
+    with pytest.raises(ValueError, match="at least two adaptors"):
+        encoder.attention(images)
+
+
+def test_transform__resizes_then_crops_the_centre(encoder):
+    stripes = np.zeros((80, 120, 3), np.uint8)
+    stripes[:, 20:100] = 200  # the square that is left is the bright middle
+    tensor = encoder.transform(Image.fromarray(stripes))
+    assert tensor.shape == (3, 32, 32) and tensor.dtype == torch.uint8
+    assert tensor.float().mean() > 195
+
+
+def test_load__names_a_missing_or_damaged_file(tmp_path, encoder):
+    with pytest.raises(ValueError, match=r"config.json is missing"):
+        load(tmp_path)
+    save(encoder, tmp_path)
+    weights = tmp_path / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-50])
+    with pytest.raises(ValueError, match=r"weights.safetensors is missing or damaged"):
+        load(tmp_path)
+
+
+def test_load__names_shapes_that_do_not_fit(tmp_path, encoder):
+    save(encoder, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["kwargs"]["embed_dim"] = 48
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"does not fit the encoder: .*the architecture wants"):
+        load(tmp_path)
+
+
+def test_plain__is_the_encoder_below_the_adaptors(encoder, fused, images):
+    assert torch.equal(fused.plain()(images), encoder(images)) and not torch.equal(fused(images), encoder(images))
+
+
+def test_reduced__is_a_linear_map_of_the_embeddings(encoder, images):
+    torch.manual_seed(3)
+    model = Model(CONFIG.model_copy(update={"reduced": 5}))
+    model.backbone.load_state_dict(encoder.backbone.state_dict())
+    expected = encoder(images) @ model.reduction.weight.T + model.reduction.bias
+    assert model.dim == 5
+    torch.testing.assert_close(model(images), torch.nn.functional.normalize(expected, dim=1))
+
+
+def resized(images, side):
+    x = torch.nn.functional.interpolate(images.float() / 255, (side, side), mode="bicubic", antialias=True)
+    return x.clamp(0, 1)
+
+
+def test_seen__a_vit_sees_the_resized_image_with_its_positions_resized(encoder, images):
+    peer = timm.create_model(CONFIG.architecture, num_classes=0, dynamic_img_size=True, **CONFIG.kwargs).eval()
+    peer.load_state_dict(encoder.backbone.state_dict())
+    with torch.no_grad():
+        expected = peer.forward_features((resized(images, 48) - encoder.mean) / encoder.std)[:, 0]
+    seen = encoder.seen(48, False)
+    torch.testing.assert_close(seen(images), torch.nn.functional.normalize(expected, dim=1), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(seen(images), encoder(images), atol=1e-3)
+    assert (seen.config.side, seen.config.size) == (48, 32)
+
+
+@pytest.mark.parametrize("network", ["vit", "cnn"])
+def test_scaled__stored_squares_twice_the_input_are_resized_first(encoder, images, network):
+    if network == "cnn":
+        torch.manual_seed(0)
+        encoder = Model(CONFIG.model_copy(update={"architecture": "resnet10t", "kwargs": {}}))
+    large = torch.randint(0, 256, (5, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    model = Model(encoder.config.model_copy(update={"size": 64, "resize": 64, "scaled": 32}))
+    model.load_state_dict(encoder.state_dict())
+    torch.testing.assert_close(model(large), encoder(resized(large, 32)))
+    seen = model.seen(64, False)
+    assert (seen.config.side, seen.config.scaled) == (64, None)
+    torch.testing.assert_close(seen(large), encoder.seen(64, False)(large), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(model.seen(48, False)(large), encoder.seen(48, False)(large), atol=1e-5, rtol=1e-4)
+    back = seen.seen(32, False)
+    assert back.config == model.config and torch.equal(back(large), model(large))
+
+
+def test_seen__a_cnn_sees_the_resized_image(images):
+    torch.manual_seed(0)
+    model = Model(CONFIG.model_copy(update={"architecture": "resnet10t", "kwargs": {}}))
+    torch.testing.assert_close(model.seen(48, False)(images), model(resized(images, 48)))
+
+
+def test_seen__is_the_model_itself_at_its_own_side(fused, images):
+    same = fused.seen(32, False)
+    assert same.config == fused.config and torch.equal(same(images), fused(images))
+    assert same.backbone.cls_token.data_ptr() == fused.backbone.cls_token.data_ptr()
+
+
+def test_seen__mirrored_is_the_mean_with_the_mirror_image(fused, images):
+    mirrored = fused.seen(32, True)
+    both = fused(images) + fused(torch.from_numpy(images.numpy()[:, :, :, ::-1].copy()))
+    torch.testing.assert_close(mirrored(images), both / both.norm(dim=1, keepdim=True))
+    torch.testing.assert_close(mirrored(images.flip(3)), mirrored(images))
+
+
+def test_seen__is_saved_and_loaded(tmp_path, fused, images):
+    seen = fused.seen(48, True)
+    seen.reduce(torch.randn(5, 24), torch.randn(5))
+    save(seen, tmp_path)
+    again = load(tmp_path)
+    assert again.config == seen.config and again.dim == 5 and torch.equal(again(images), seen(images))
+
+
+def test_parts__are_the_class_tokens_of_the_last_blocks_as_timm_gives_them(fused, images):
+    wide = Model(fused.config.model_copy(update={"blocks": 2}))
+    wide.load_state_dict(fused.state_dict())
+    x = (images.float() / 255 - wide.mean) / wide.std
+    lower, last = wide.backbone.forward_intermediates(
+        x, norm=True, return_prefix_tokens=True, intermediates_only=True, output_fmt="NLC"
+    )
+    tokens = [last[1][:, 0], lower[1][:, 0]]
+    expected = torch.cat([token / token.norm(dim=1, keepdim=True) for token in tokens], 1)
+    torch.testing.assert_close(wide.parts(images), expected)
+    torch.testing.assert_close(wide(images), expected / 2**0.5)
+    torch.testing.assert_close(wide(images)[:, :24] * 2**0.5, fused(images))
+    assert wide.dim == 48 and wide.widths == [24, 24] and most_blocks(wide) == most_blocks(fused) == 2
+
+
+def test_parts__of_a_mobilenet_are_the_means_of_its_maps(images):
+    torch.manual_seed(0)
+    config = CONFIG.model_copy(update={"architecture": "mobilenetv2_050", "kwargs": {}, "blocks": 3})
+    model = Model(config)
+    x = (images.float() / 255 - model.mean) / model.std
+    *first, last = model.backbone.blocks
+    before = model.backbone.bn1(model.backbone.conv_stem(x))
+    for stage in first:
+        before = stage(before)
+    map_of = [model.backbone.forward_features(x), last(before), before]
+    expected = [m.mean((2, 3)) / m.mean((2, 3)).norm(dim=1, keepdim=True) for m in map_of]
+    torch.testing.assert_close(model.parts(images), torch.cat(expected, 1), atol=1e-5, rtol=1e-4)
+    assert model.widths == [1280, 160, 80]
+
+
+def test_parts__other_threads_are_left_out(fused, images):
+    wide = fused.seen(32, False, 2)
+    batches = [images.roll(shift, 0) for shift in range(5)] * 20
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(wide, batches))
+    for batch, embeddings in zip(batches, found, strict=True):
+        torch.testing.assert_close(embeddings, wide(batch))
+
+
+def test_init__more_blocks_than_there_are_is_refused():
+    with pytest.raises(ValueError, match="blocks is 3; vit_tiny_patch16_224 has 2 that can be taken"):
+        Model(CONFIG.model_copy(update={"blocks": 3}))
+
+
+def test_takes_other_sides__not_where_the_network_is_built_for_one(encoder):
+    assert encoder.takes_other_sides
+    assert Model(CONFIG.model_copy(update={"architecture": "resnet10t", "kwargs": {}})).takes_other_sides
+    fixed = Model(CONFIG.model_copy(update={"architecture": "beit_base_patch16_224"}))
+    assert not fixed.takes_other_sides
+
+
+def test_scale__the_first_layer_attends_as_before(fused, images):
+    before, embeddings = fused.attention(images)[:, 0], fused(images)
+    fused.scale(0.5)
+    torch.testing.assert_close(fused.attention(images)[:, 0], before)
+    assert not torch.allclose(fused(images), embeddings)
+
+
+def test_scale__near_zero_is_the_encoder(encoder, fused, images):
+    fused.scale(1e-6)
+    torch.testing.assert_close(fused(images), encoder(images), atol=1e-4, rtol=1e-4)
+
+
+def test_reduce__puts_a_linear_map_behind_in_place_of_the_one_before(encoder, images):
+    embeddings, generator = encoder(images), torch.Generator().manual_seed(0)
+    for dim in (7, 3):
+        weight, bias = torch.randn(dim, 24, generator=generator), torch.randn(dim, generator=generator)
+        encoder.reduce(weight, bias)
+        expected = torch.nn.functional.normalize(embeddings @ weight.T + bias, dim=1)
+        torch.testing.assert_close(encoder(images), expected)
+        assert encoder.dim == encoder.config.reduced == dim
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"architecture": "hf-hub:timm/resnet18"}, "timm does not know 'hf-hub:timm/resnet18'"),
+        ({"architecture": "local-dir:/etc"}, "timm does not know"),
+        ({"kwargs": {"checkpoint_path": "/etc/passwd"}}, "'checkpoint_path' cannot be set"),
+        ({"std": [0.5, 0, 0.5]}, "std.1: Input should be greater than or equal to 0.001"),
+        ({"mean": [0.5, float("nan"), 0.5]}, "mean.1: "),
+        ({"size": 10**9}, "size: Input should be less than or equal to 4096"),
+        ({"size": 64, "resize": 32}, "resize is 32, smaller than size, 64"),
+        ({"reduced": 4096}, "does not fit the encoder: missing reduction"),
+    ],
+)
+def test_load__takes_the_folder_for_hostile(tmp_path, change, reason):
+    save(Model(CONFIG), tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(ValueError, match=reason) as caught:
+        load(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_interpolation__is_said_where_it_is_not_bicubic(tmp_path, encoder, images):
+    """A model that is saved as before keeps its bytes."""
+    save(encoder, tmp_path)
+    assert "interpolation" not in (tmp_path / "config.json").read_text()
+    model = Model(CONFIG.model_copy(update={"interpolation": "bilinear", "size": 40, "resize": 40, "scaled": 32}))
+    model.load_state_dict(encoder.state_dict())
+    save(model, tmp_path)
+    large = torch.rand(2, 3, 40, 40)
+    small = torch.nn.functional.interpolate(large, (32, 32), mode="bilinear", antialias=True)
+    torch.testing.assert_close(load(tmp_path)(large), encoder(small))

@@ -1,0 +1,303 @@
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote_to_bytes
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.stats import binomtest
+
+from polygrain.grappa.report import blind, votes
+from polygrain.grappa.report.votes import Tally
+
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)</script>",
+    "'\"><b>&amp;",
+    'a,"b"\r\n=1',
+    "\\u003c{{ 7 }}",
+    "a,b",
+    "a\rb",
+    "a\nb",
+]
+# Of a picture in the middle: what the model finds is bright, what the encoder finds dark.
+QUERY, ENCODER, MODEL = 128, 20, 230
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
+
+
+def comparison(task: str, query: str) -> blind.BlindComparison:
+    grey, dark, bright = (np.full((6, 8, 3), tone, np.uint8) for tone in (QUERY, ENCODER, MODEL))
+    return blind.BlindComparison(task, query, grey, [dark] * 3, [bright] * 3)
+
+
+def comparisons(count: int) -> list[blind.BlindComparison]:
+    return [comparison(HOSTILE[i % len(HOSTILE)], f"{HOSTILE[i % 3]}/{i}.jpg") for i in range(count)]
+
+
+class Read(HTMLParser):
+    """What a page holds: the tags, the entry of each query with the tones of its pictures, values and texts by id."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.entries: list[dict] = []
+        self.texts: dict[str, str] = {}
+        self.values: dict[str, str] = {}
+        self.last = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.tags.append((tag, found))
+        self.last = found.get("id", "")
+        if tag == "data":
+            self.values[found["id"]] = found.get("value", "")
+        if "data-entry" in found:
+            self.entries.append(json.loads(found["data-entry"]) | {"tones": []})
+        if tag == "img":
+            image = Image.open(io.BytesIO(base64.b64decode(found["src"].partition(",")[2])))
+            self.entries[-1]["tones"].append(image.getpixel((0, 0))[0])
+
+    def handle_endtag(self, tag):
+        self.last = ""
+
+    def handle_data(self, data):
+        self.texts[self.last] = self.texts.get(self.last, "") + data
+
+    def upper(self) -> list[str]:
+        """Which row is the upper one, as its pictures say."""
+        return ["model" if entry["tones"][1] > QUERY else "encoder" for entry in self.entries]
+
+
+def written(tmp_path: Path, count: int, seed: int = 3) -> str:
+    file = tmp_path / "blind.html"
+    blind.write(file, comparisons(count), 32, seed)
+    return file.read_text(encoding="utf-8")
+
+
+def digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def browse(page: Path, driver: str, before: str = "") -> Read:
+    """The page in a headless browser after the script `driver` at its end; `before` runs before the page's own."""
+    driven = page.with_name("driven.html")
+    press = """
+      const press = (key, more = {}, target = document.body) =>
+        target.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, ...more}));"""
+    text = page.read_text(encoding="utf-8").replace("<body>", f"<body><script>{before}</script>", 1)
+    # The page's policy lets its own script run; these two are added, and all else stays forbidden.
+    added = " ".join(f"'sha256-{digest(script)}'" for script in (before, press + driver))
+    text = text.replace("script-src ", f"script-src {added} ", 1)
+    driven.write_text(f"{text}<script>{press}{driver}</script>", encoding="utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={page.parent / 'browser'}"]
+    options += ["--virtual-time-budget=5000", "--dump-dom", driven.as_uri()]
+    done = subprocess.run([CHROMIUM, *options], capture_output=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return Read(done.stdout.decode())
+
+
+def element(read: Read, name: str) -> dict:
+    (found,) = [attributes for _, attributes in read.tags if attributes.get("id") == name]
+    return found
+
+
+def test_is_model_first__counts_bits():
+    for mark in [0, 2**32 - 1, *np.random.default_rng(0).integers(2**32, size=200).tolist()]:
+        assert blind.is_model_first(mark) == (bin(mark).count("1") % 2 == 1)
+
+
+def test_write__each_query_once_with_its_rows_on_the_sides_that_its_mark_says(tmp_path):
+    read = Read(written(tmp_path, 200))
+    names = [(entry["task"], entry["query"]) for entry in read.entries]
+    given = [(one.task, one.query) for one in comparisons(200)]
+    assert sorted(names) == sorted(given) and names != given
+    for entry, upper in zip(read.entries, read.upper(), strict=True):
+        query, *rows = (min((QUERY, ENCODER, MODEL), key=lambda known: abs(known - tone)) for tone in entry["tones"])
+        sides = [MODEL, ENCODER] if upper == "model" else [ENCODER, MODEL]
+        assert query == QUERY and rows == [sides[0]] * 3 + [sides[1]] * 3
+        assert blind.is_model_first(entry["mark"]) == (upper == "model")
+    assert 70 < read.upper().count("model") < 130
+
+
+def test_write__best_first_and_small(tmp_path):
+    ramp = [np.full((40, 80, 3), tone, np.uint8) for tone in (0, 60, 120, 180, 240)]
+    blind.write(tmp_path / "blind.html", [blind.BlindComparison("a", "b", ramp[0], ramp, ramp)], 20, 0)
+    read = Read((tmp_path / "blind.html").read_text())
+    assert read.entries[0]["tones"] == pytest.approx([0, *2 * (0, 60, 120, 180, 240)], abs=3)
+    pictures = [found["src"].partition(",")[2] for tag, found in read.tags if tag == "img"]
+    assert {Image.open(io.BytesIO(base64.b64decode(content))).size for content in pictures} == {(20, 10)}
+
+
+def test_write__same_bytes_twice_and_another_draw_by_another_seed(tmp_path):
+    assert written(tmp_path, 20) == written(tmp_path, 20)
+    pages = [Read(written(tmp_path, 20, seed)) for seed in (1, 2)]
+    assert pages[0].upper() != pages[1].upper()
+    assert len({element(page, "judging")["data-digest"] for page in pages}) == 2
+
+
+def test_write__names_are_text_and_nothing_comes_from_outside(tmp_path):
+    text = written(tmp_path, 10)
+    read = Read(text)
+    assert [found for tag, found in read.tags if tag == "script"] == [{}] and text.count("</script") == 1
+    assert not [tag for tag, found in read.tags if tag == "b" or any(name.startswith("on") for name in found)]
+    assert not re.search(r"https?:|url\(|@import", text)
+    addresses = {found[name] for _, found in read.tags for name in ("src", "href") if name in found}
+    assert all(address.startswith("data:") for address in addresses)
+    assert read.entries[0]["task"] in HOSTILE
+
+
+def test_write__the_policy_allows_the_page_s_own_script_and_no_other(tmp_path):
+    text = written(tmp_path, 3)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert f"; script-src 'sha256-{digest(script)}'\">" in text
+    assert "script-src" not in written(tmp_path, 0)
+
+
+def test_write__nothing_that_is_read_says_which_row_is_which(tmp_path):
+    """Names below `id` and `class` belong to the result; a key is a task, a query and a number."""
+    read = Read(written(tmp_path, 10))
+    for tag, found in read.tags:
+        said = " ".join(str(value) for name, value in found.items() if name not in ("src", "data-entry", "id", "class"))
+        assert not re.search("model|encoder", said), (tag, said)
+    assert element(read, "result").keys() >= {"hidden"}
+    assert all(entry.keys() == {"task", "query", "mark", "tones"} for entry in read.entries)
+
+
+def test_write__zero_comparisons(tmp_path):
+    text = written(tmp_path, 0)
+    assert "Nothing to compare" in text and "<script" not in text and "<button" not in text
+
+
+def test_write__says_what_cannot_be_compared(tmp_path):
+    one = comparison("a", "b")
+    with pytest.raises(ValueError, match=r"\('a', 'b'\) is compared twice"):
+        blind.write(tmp_path / "blind.html", [one, one], 32, 0)
+    for few in (one.model[:2], []):
+        short = blind.BlindComparison("a", "b", one.picture, few, one.model if few else [])
+        with pytest.raises(ValueError, match=rf"\('a', 'b'\) has {len(few)} results of the encoder"):
+            blind.write(tmp_path / "blind.html", [short], 32, 0)
+
+
+@needs_browser
+@pytest.mark.parametrize("storage", [True, False])
+def test_page__counts_votes_by_keys_as_the_export_and_scipy_do(tmp_path, storage):
+    count = 24
+    upper = Read(written(tmp_path, count)).upper()
+    pressed = ["1", "2", "0", "ArrowUp", "ArrowDown", " ", "2", "1"] * 3
+    # Two that are taken back, and keys that say nothing.
+    keys = ["1", "z", *pressed[:5], "0", "Backspace", "x", "3", "Enter", *pressed[5:], "1"]
+    gone = "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no'); }});"
+    driver = f"""
+      document.documentElement.dataset.begun = document.getElementById("place").textContent;
+      for (const key of {json.dumps(keys)}) press(key);"""
+    read = browse(tmp_path / "blind.html", driver, "" if storage else gone)
+    assert ("html", {"lang": "en", "data-begun": f"Query 1 of {count}"}) in read.tags
+
+    won = []
+    for key, first in zip(pressed, upper, strict=True):
+        second = "encoder" if first == "model" else "model"
+        won.append("tie" if key in "0 " else first if key in ("1", "ArrowUp") else second)
+    expected = Tally(won.count("model"), won.count("encoder"), won.count("tie"))
+    theirs = binomtest(expected.model, expected.decided, 0.5)
+    shown = {name: float(value) for name, value in read.values.items()}
+    assert shown == pytest.approx(
+        {
+            "judgements": count,
+            "model": expected.model,
+            "encoder": expected.encoder,
+            "ties": 6,
+            "decided": 18,
+            "rate": theirs.statistic,
+            "low": theirs.proportion_ci(method="wilson").low,
+            "high": theirs.proportion_ci(method="wilson").high,
+            "p": theirs.pvalue,
+        }
+    )
+    assert {name: read.texts[name] for name in ("rate", "low", "high", "p")} == {
+        "rate": votes.percent(expected.win_rate),
+        "low": votes.percent(expected.interval[0]),
+        "high": votes.percent(expected.interval[1]),
+        "p": votes.probability(expected.p_value),
+    }
+    assert "hidden" in element(read, "judging") and "hidden" not in element(read, "result")
+    assert "hidden" in element(read, "early") and "hidden" in element(read, "toggle")
+
+    # By the link and not by the text, whose line ends a browser may change.
+    kind, _, content = element(read, "download")["href"].partition(",")
+    assert kind == "data:text/csv;charset=utf-8"
+    (tmp_path / "votes.csv").write_bytes(unquote_to_bytes(content))
+    assert votes.tally(tmp_path / "votes.csv") == expected
+    with (tmp_path / "votes.csv").open(newline="", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [(row["task"], row["query"]) for row in rows] == [(one["task"], one["query"]) for one in read.entries]
+    assert [row["shown_first"] for row in rows] == upper and [row["winner"] for row in rows] == won
+    assert read.texts["csv"].startswith("task,query,shown_first,vote,winner\n")
+
+
+@needs_browser
+def test_page__shows_the_result_when_asked_and_keeps_votes_through_a_reload(tmp_path):
+    written(tmp_path, 6)
+    first = """
+      say("new");
+      press("1"); press("2", {repeat: true}); press("2", {ctrlKey: true});
+      say("one");
+      vote("0").focus(); press(" ", {}, vote("0")); vote("0").click();
+      say("two: the space is the button's");
+      click("toggle"); press("1");
+      say("asked");
+      click("toggle"); press("2");
+      say("three");
+      press("2"); click("toggle"); click("undo");
+      say("undone");
+      location.reload();"""
+    second = """
+      say("reloaded");
+      press("1"); press("1"); press("1");
+      say("done");
+      press("z");
+      say("one left");
+      confirm = () => false; click("reset");
+      say("not reset");
+      confirm = () => true; click("reset");
+      say("reset");
+      document.documentElement.dataset.said = sessionStorage.said;"""
+    driver = f"""
+      const find = (name) => document.getElementById(name);
+      const click = (name) => find(name).click();
+      const vote = (name) => document.querySelector(`[data-vote="${{name}}"]`);
+      const isReloaded = "said" in sessionStorage;
+      sessionStorage.said ??= "{{}}";
+      const say = (when) => {{
+        const query = [...document.querySelectorAll("article")].findIndex((query) => !query.hidden);
+        const result = find("result").hidden ? "" : find("judgements").textContent;
+        const state = [query, find("progress").value, find("judging").hidden, result, find("undo").disabled];
+        sessionStorage.said = JSON.stringify({{...JSON.parse(sessionStorage.said), [when]: state}});
+      }};
+      if (isReloaded) {{ {second} }} else {{ {first} }}"""
+    read = browse(tmp_path / "blind.html", driver)
+    (said,) = [found["data-said"] for tag, found in read.tags if tag == "html"]
+    # The query that is seen, the progress, whether judging is put away, judgements in the result, nothing to undo.
+    assert json.loads(said) == {
+        "new": [0, 0, False, "", True],
+        "one": [1, 1, False, "", False],
+        "two: the space is the button's": [2, 2, False, "", False],
+        "asked": [2, 2, True, "2", False],
+        "three": [3, 3, False, "", False],
+        "undone": [3, 3, False, "", False],
+        "reloaded": [3, 3, False, "", False],
+        "done": [-1, 6, True, "6", False],
+        "one left": [5, 5, False, "", False],
+        "not reset": [5, 5, False, "", False],
+        "reset": [0, 0, False, "", True],
+    }

@@ -1,0 +1,81 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from polygrain.grappa.report import chosen, scores
+from tests.helpers.report_world import CANDIDATES, write_choice
+
+NO_LABELS = scores.Scores([], {}, {}, {})
+
+
+@pytest.fixture
+def choice(tmp_path):
+    write_choice(tmp_path, ["one", "two"])
+    return chosen.read(tmp_path)
+
+
+def test_read__percent_with_intervals_and_the_candidate_that_was_taken(choice):
+    assert choice.compared["two"]["chosen"] == (75.0, 70.0, 80.0) and choice.compared["two"]["difference"].is_clear
+    assert choice.taken.name == CANDIDATES[0][0] and choice.taken.dim == 8 and choice.taken.tasks["two"] == 80.0
+    assert not choice.is_encoder
+
+
+@pytest.mark.parametrize("nothing", [math.nan, None])
+def test_read__columns_without_a_value_are_left_out(tmp_path, nothing):
+    sides = {"encoder": [0.5, nothing, nothing], "chosen": [0.5] * 3, "difference": [nothing] * 3}
+    write_choice(tmp_path, ["one"], "encoder", criterion={"one": sides})
+    assert chosen.read(tmp_path).compared == {}
+    write_choice(tmp_path, [], "encoder", criterion=None)
+    found = chosen.read(tmp_path)
+    assert found.compared == {} and found.is_encoder and math.isnan(found.candidates[0].criterion)
+
+
+def test_read__tasks_may_bear_a_column_s_name(tmp_path):
+    write_choice(tmp_path, ["name", "cost"])
+    best = chosen.read(tmp_path).candidates[0]
+    assert best.tasks == {"name": 70.0, "cost": 80.0} and best.cost == 1 and best.name == CANDIDATES[0][0]
+
+
+@pytest.mark.parametrize("name", ["choice.json", "criterion.csv"])
+def test_read__a_damaged_file_is_named(tmp_path, name):
+    write_choice(tmp_path, ["one"])
+    for damage in ("", "{}", json.dumps({"why": 1}), "name\n1,2"):
+        (tmp_path / name).write_text(damage)
+        with pytest.raises(ValueError, match=rf"{name} is missing or damaged"):
+            chosen.read(tmp_path)
+
+
+def test_first__the_chosen_and_the_encoder_are_always_among_them(choice):
+    assert [rank for rank, _ in choice.first(2)] == [1, 2, 6]
+    choice.candidates.append(replace(choice.candidates[0], name="last"))
+    assert [one.name for _, one in choice.first(1)] == [CANDIDATES[0][0], "encoder", "last"]
+
+
+def test_common_forms__at_the_strength_at_which_most_models_are(choice):
+    forms = chosen.common_forms(choice.candidates, ["k2", "k4"])
+    assert {name: form.name for name, form in forms.items()} == {
+        "k2": "k2 x 0.75",
+        "k4": "k4 x 0.75, half-whitened to 8",
+    }
+    assert chosen.common_forms(choice.candidates, ["k2", "encoder"]) == {}
+    assert chosen.common_forms(choice.candidates, []) == {}
+
+
+def test_preferences__by_the_criterion_and_by_labels(choice):
+    values = {"k2": 60.0, "k4": 50.0}
+    rows = {name: {"one": dict.fromkeys(scores.METRICS, value)} for name, value in values.items()}
+    found = chosen.preferences(choice, ["k2", "k4"], scores.Scores(["one"], rows, {}, {}))
+    assert [(row["task"], row["preferred"], row["best"]) for row in found["rows"]] == [
+        ("one", "k4", "k2"),
+        ("two", "k4", None),
+    ]
+    assert found["unused"] == ["k2"] and found["strength"] == 0.75
+
+
+def test_preferences__one_granularity_has_no_rival(choice, tmp_path):
+    assert chosen.preferences(choice, ["k4"], NO_LABELS) is None
+    assert chosen.preferences(choice, ["k4", "k512"], NO_LABELS) is None
+    write_choice(tmp_path / "none", [], "encoder")
+    assert chosen.preferences(chosen.read(tmp_path / "none"), ["k2", "k4"], NO_LABELS) is None

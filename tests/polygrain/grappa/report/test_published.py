@@ -1,0 +1,91 @@
+import math
+
+import pytest
+
+from polygrain.grappa.report import published
+from polygrain.grappa.report.scores import MEAN, Scores
+
+TASKS = ["aircraft", "cars", "cub", "flowers", "food101", "products"]
+
+
+def numbers(r_precision: float, map_at_r: float) -> dict[str, float]:
+    return {"r_precision": r_precision, "map_at_r": map_at_r, "recall_at_1": 0.0}
+
+
+def make_scores(change: float = 0.0, tasks: list[str] = TASKS) -> Scores:
+    """The published encoder row plus `change`, and a row of our own."""
+    printed = published.read()[2]["encoder"]
+    row = {task: numbers(printed[task]["r_precision"] + change, printed[task]["map_at_r"]) for task in tasks}
+    return Scores(tasks, {"encoder": row, "tldr": {task: numbers(50.0, 40.0) for task in tasks}}, {}, {})
+
+
+def test_read__every_table_is_complete() -> None:
+    tables = published.read()
+    assert {number: len(rows) for number, rows in tables.items()} == {2: 15, 3: 19, 4: 5, 5: 2}
+    for number, rows in tables.items():
+        expected = {"dtd", "eurosat", "pets"} if number == 4 else set(TASKS)
+        assert all(set(row) == expected for row in rows.values())
+        assert all(n["map_at_r"] < n["r_precision"] for row in rows.values() for n in row.values())
+
+
+def test_read__what_the_paper_says_about_its_own_numbers() -> None:
+    """The printed gains of the neighbour fusion over DINO, and the oracle as the best adaptor of each column."""
+    rows = published.read()[2]
+    gains = [round(rows["neighbour"][t]["r_precision"] - rows["encoder"][t]["r_precision"], 1) for t in TASKS]
+    assert gains == [0.6, 0.9, 1.5, 4.7, 3.5, 2.2]
+    singles = [row for name, row in rows.items() if name.startswith("k")]
+    assert len(singles) == 8
+    for task in TASKS:
+        assert rows["oracle"][task]["r_precision"] == max(row[task]["r_precision"] for row in singles)
+
+
+def test_read__a_row_that_two_tables_print_is_the_same_in_both() -> None:
+    tables = published.read()
+    assert tables[3]["encoder"] == tables[2]["encoder"] and tables[5]["neighbour"] == tables[2]["neighbour"]
+
+
+def test_compare__ours_published_difference_and_rows_of_our_own() -> None:
+    table = published.compare(2, published.read()[2], make_scores(0.25), TASKS, ["encoder", "tldr"])
+    assert table.columns == [*TASKS, MEAN] and list(table.rows)[-1] == "tldr"
+    cell = table.rows["encoder"]["cub"]["r_precision"]
+    assert (cell.ours, cell.published, cell.difference) == (33.85, 33.6, 0.25)
+    assert table.rows["encoder"][MEAN]["r_precision"].difference == pytest.approx(0.25, abs=0.011)
+    assert math.isnan(table.rows["tldr"]["cub"]["r_precision"].difference)
+    assert math.isnan(table.rows["neighbour"]["cub"]["r_precision"].ours) and table.is_measured
+    assert not published.compare(5, published.read()[5], make_scores(), TASKS, []).is_measured
+
+
+@pytest.mark.parametrize(("change", "holds"), [(0.0, True), (0.5, True), (-0.5, True), (0.6, False), (-0.6, False)])
+def test_check__half_a_point_either_way(change: float, holds: bool) -> None:
+    table = published.compare(2, published.read()[2], make_scores(change), TASKS, [])
+    check = published.check(table)
+    assert check["holds"] is holds and check["difference"] == pytest.approx(change, abs=1e-6)
+
+
+def test_check__a_missing_task_is_no_match() -> None:
+    check = published.check(published.compare(2, published.read()[2], make_scores(tasks=TASKS[:5]), TASKS, []))
+    assert check["holds"] is False and check["absent"] == ["products"]
+    nothing = published.check(published.compare(2, published.read()[2], Scores([], {}, {}, {}), [], []))
+    assert nothing["worst"] is None and nothing["holds"] is False
+
+
+def test_as_json__null_where_unknown() -> None:
+    table = published.compare(2, published.read()[2], make_scores(0.25), TASKS, ["tldr"])
+    values = published.as_json([table])["table 2"]
+    assert values["encoder"]["cars"]["difference_r_precision"] == 0.25
+    assert values["tldr"]["cars"] == {
+        "r_precision": 50.0,
+        "published_r_precision": None,
+        "difference_r_precision": None,
+        "map_at_r": 40.0,
+        "published_map_at_r": None,
+        "difference_map_at_r": None,
+    }
+
+
+def test_as_scores__mean_of_the_printed_row():
+    six = ["aircraft", "cars", "cub", "flowers", "food101", "products"]
+    table = published.as_scores(2, six)
+    assert table.get("k256", "aircraft") == 18.0
+    assert table.get("k256", "mean") == round((18.0 + 8.9 + 33.3 + 63.3 + 29.0 + 32.2) / 6, 2)
+    assert math.isnan(published.as_scores(2, [*six, "own"]).get("k256", "mean"))

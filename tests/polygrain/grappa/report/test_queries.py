@@ -1,0 +1,44 @@
+import numpy as np
+
+from polygrain.grappa.report import queries
+
+LABELS = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
+
+
+def query(row: int, right: int, r_precision: float) -> dict:
+    """A query whose nearest five hold `right` images of its class."""
+    same = [other for other in range(len(LABELS)) if LABELS[other] == LABELS[row] and other != row]
+    rest = [other for other in range(len(LABELS)) if LABELS[other] != LABELS[row]]
+    return {"row": row, "r_precision": r_precision, "nearest": same[:right] + rest[: 5 - right]}
+
+
+def test_select_queries__gains_of_different_classes_median_and_loss():
+    before = {row: query(row, 1, 0.5) for row in range(5)}
+    after = {
+        0: query(0, 2, 0.9),
+        1: query(1, 2, 0.8),  # the second gain, but of the class already shown
+        2: query(2, 1, 0.5),
+        3: query(3, 1, 0.6),
+        4: query(4, 0, 0.1),
+    }
+    assert queries.select_queries(before, after, LABELS, gains=2) == [
+        ("Large gain", 0),
+        ("Large gain", 3),
+        ("Largest loss", 4),
+    ]
+    assert queries.select_queries(before, after, LABELS, gains=1) == [
+        ("Large gain", 0),
+        ("Typical (the median query)", 3),
+        ("Largest loss", 4),
+    ]
+
+
+def test_select_queries__no_change_shows_the_median_alone():
+    same = {row: query(row, 1, 0.5) for row in (2, 0, 1)}
+    assert queries.select_queries(same, same, LABELS, gains=3) == [("Typical (the median query)", 1)]
+
+
+def test_changes__counts_better_and_worse():
+    before = {0: query(0, 1, 0.5), 3: query(3, 1, 0.5), 6: query(6, 1, 0.5)}
+    after = {0: query(0, 1, 0.6), 3: query(3, 1, 0.5), 6: query(6, 1, 0.1)}
+    assert queries.changes(before, after) == {"all": 3, "better": 1, "worse": 1}

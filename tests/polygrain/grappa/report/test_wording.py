@@ -1,0 +1,50 @@
+import math
+from dataclasses import replace
+
+from polygrain.grappa.report import wording
+from polygrain.grappa.report.chosen import CandidateRow
+from polygrain.grappa.report.scores import Scores
+
+
+def test_placement__keeps_the_order_and_the_track():
+    place = wording.placement([12.0, 30.0, math.nan])
+    assert 0 <= float(place(12.0)) < float(place(20.0)) < float(place(30.0)) <= 100
+
+
+def test_placement__a_hair_is_no_distance():
+    place = wording.placement([57.1, 57.2])
+    assert 0 < float(place(57.2)) - float(place(57.1)) < 5
+
+
+def test_title_of__names_known_and_single_models():
+    assert wording.title_of("neighbour").name == "Neighbour fusion"
+    assert wording.title_of("k64") == ("Adaptor k64", "one granularity")
+    assert wording.title_of("encoder_whitened") == ("Frozen encoder, whitened", "what you start from")
+    assert wording.title_of("cub-one_whitened").name == "Supervised on cub, whitened"
+    assert wording.title_of("far_views") == ("Far views fusion", "one model")
+
+
+def test_best_rows__none_that_saw_labels():
+    values = {"k4": 40.0, "k4_whitened": 41.0, "oracle": 50.0, "supervised": 60.0, "cub-one_whitened": 70.0}
+    rows = {row: {column: {"r_precision": value} for column in ("a", "mean")} for row, value in values.items()}
+    table = Scores(["a"], rows, {}, {})
+    assert wording.best_rows(table, ["supervised", "cub-one"]) == {"mean": ["k4_whitened"], "a": ["k4_whitened"]}
+    assert wording.best_rows(table)["a"] == ["cub-one_whitened"]
+
+
+def test_title_of__the_chosen_model_and_distilled_ones():
+    assert wording.title_of("chosen").name == "Chosen model"
+    assert wording.title_of("distilled_encoder").name == "Distilled encoder"
+    assert wording.title_of("distilled_average").name == "Distilled average fusion"
+
+
+def test_form_of__says_what_is_not_as_it_was():
+    plain = CandidateRow("encoder", "encoder", 1.0, 1.0, False, 1, "none", None, 1.0, 50.0, 50.0, "", False, {})
+    assert wording.form_of(plain) == "Frozen encoder"
+    most = replace(plain, model="k8", strength=0.75, scale=1.5, is_mirrored=True, blocks=2, layer="full", dim=64)
+    assert wording.form_of(most) == (
+        "Adaptor k8 at 0.75 of its strength, its input 1.5 times as wide, averaged with the mirror image, "
+        "what its last 2 blocks give side by side, whitened to 64 dimensions"
+    )
+    own = replace(plain, model="distilled_average", layer="own", dim=64)
+    assert wording.form_of(own) == "Distilled average fusion, with the last layer it learnt"

@@ -1,0 +1,106 @@
+import pytest
+import torch
+from torch import nn
+
+from polygrain.gsp.folds.early_stopping import Stopping, best, fit, is_over, rate_factor
+
+PARAMS = Stopping(every=2, patience=3, least_gain=0.01, plateau=2, factor=0.5, longest=100)
+
+
+def rows(*scores):
+    return [{"step": 2 * (i + 1), "loss": 1.0, "score": score, "rate": 1.0} for i, score in enumerate(scores)]
+
+
+def test_best__takes_the_first_of_what_is_hardly_better():
+    assert best(rows(0.3, 0.305, 0.32, 0.1), 0.01) == 2
+    assert best(rows(0.3, 0.305), 0.01) == 0
+
+
+def test_is_over__after_the_patience_or_the_steps():
+    assert not is_over(rows(), PARAMS) and not is_over(rows(0.5, 0.4, 0.4), PARAMS)
+    assert is_over(rows(0.5, 0.4, 0.4, 0.4), PARAMS)
+    assert is_over(rows(0.1), PARAMS.model_copy(update={"longest": 2}))
+
+
+def test_rate_factor__halves_at_every_plateau_that_was_waited_out():
+    assert [rate_factor(rows(*[0.5] * n), PARAMS) for n in range(1, 7)] == [1, 1, 0.5, 0.5, 0.25, 0.25]
+    assert rate_factor(rows(0.1, 0.2, 0.3, 0.4), PARAMS) == 1
+    assert rate_factor(rows(*[0.5] * 9), PARAMS.model_copy(update={"plateau": None})) == 1
+
+
+class Killed(BaseException):
+    pass
+
+
+class Train:
+    """A number that is pulled to 3; validation is best when it passes 2."""
+
+    def __init__(self, fail_after: int | None = None):
+        torch.manual_seed(0)
+        self.current = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(self.current.weight)
+        self.optimizer = torch.optim.Adam(self.current.parameters(), 0.2)
+        self.left = fail_after
+
+    def step(self, number, generator):
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise Killed
+        noise = 0.1 * torch.randn((), generator=generator)
+        return (self.current.weight - 3 + noise).square().sum()
+
+    def validate(self):
+        return 1 - abs(self.current.weight.item() - 2)
+
+    def run(self, folder, **changes):
+        params = PARAMS.model_copy(update={"least_gain": 0.0} | changes)
+        return fit(self.current, self.optimizer, params, self.step, self.validate, 5, folder)
+
+
+def test_fit__keeps_the_best_state_and_stops_by_patience(tmp_path):
+    train = Train()
+    history = train.run(tmp_path)
+    scores = [row["score"] for row in history]
+    assert train.validate() == pytest.approx(max(scores), abs=1e-6)
+    assert len(history) == scores.index(max(scores)) + 1 + 3 and history[-1]["step"] < 100
+    assert scores[-1] < max(scores)
+
+
+def test_fit__continues_after_a_kill_with_the_same_bytes(tmp_path):
+    whole = Train()
+    expected = whole.run(tmp_path / "whole")
+    with pytest.raises(Killed):
+        Train(fail_after=9).run(tmp_path / "killed")
+    resumed = Train()
+    assert resumed.run(tmp_path / "killed") == expected
+    assert torch.equal(resumed.current.weight, whole.current.weight)
+
+
+def test_fit__dropout_draws_the_same_after_a_kill(tmp_path):
+    def run(folder, fail_after=None):
+        train = Train(fail_after)
+        plain = train.step
+        train.step = lambda number, generator: plain(number, generator) * torch.rand(())  # of the global generator
+        return train.run(folder)
+
+    expected = run(tmp_path / "whole")
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", 9)
+    torch.rand(3)
+    assert run(tmp_path / "killed") == expected
+
+
+def test_fit__numbers_the_steps_on(tmp_path):
+    train, met = Train(), []
+    plain = train.step
+    train.step = lambda number, generator: (met.append(number), plain(number, generator))[1]
+    train.run(tmp_path, longest=5)
+    assert met == [0, 1, 2, 3, 4]
+
+
+def test_fit__says_when_the_loss_is_not_finite(tmp_path):
+    train = Train()
+    train.step = lambda number, generator: train.current.weight.sum() * torch.nan
+    with pytest.raises(ValueError, match=r"the loss of run-0 became nan before step 2: lower the rate"):
+        train.run(tmp_path / "run-0")

@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from polygrain.encoder.views import Augmentation, augment, centre_crop, centre_square
+from polygrain.gsp.folds import maps as maps_module
+from polygrain.gsp.folds.maps import Maps, Whole
+from polygrain.gsp.folds.trunk import Backbone, load
+from polygrain.store import arrays
+
+SHAKE = Augmentation(smallest_crop=0.5, turn=0, flip=0.5, stroke=0, jitter=0.2, tint=0, grey=0, blur=0)
+
+
+@pytest.fixture
+def pixels(tmp_path):
+    values = np.random.default_rng(0).integers(0, 255, (10, 64, 64, 3), dtype=np.uint8)
+    arrays.write(tmp_path / "pixels.zarr", values)
+    return arrays.open(tmp_path / "pixels.zarr")
+
+
+def make(pixels, is_trained, augmentation, whole=None):
+    values = {
+        "weights": "random",
+        "path": "x",
+        "architecture": "test_resnet",
+        "arguments": {},
+        "mean": None,
+        "std": None,
+    }
+    backbone = load(Backbone(**values, depth=3, is_trained=is_trained), Path(), 0)
+    return Maps(backbone, pixels, 64, augmentation, 1.0, "float32", 4, whole)
+
+
+def plain(maps, pixels):
+    with torch.no_grad():
+        return maps.backbone(centre_crop(torch.from_numpy(pixels[:]), 64))
+
+
+def test_maps__of_a_frozen_backbone_are_computed_once(pixels):
+    maps = make(pixels, False, None)
+    expected = plain(maps, pixels)
+    maps.backbone.forward = None  # nothing may be computed any more
+    rows = torch.tensor([7, 0, 7])
+    assert torch.allclose(maps.train(rows, torch.Generator(), False), expected[rows], atol=1e-5)
+    assert torch.allclose(torch.cat(list(maps.plain(np.arange(10)))), expected, atol=1e-5)
+
+
+def test_maps__that_would_not_fit_are_computed_when_asked_for(pixels, monkeypatch):
+    monkeypatch.setattr(maps_module, "MEMORY", 100)
+    maps = make(pixels, False, None)
+    assert maps.kept is None
+    blocks = list(maps.plain(np.arange(10)))
+    assert [len(block) for block in blocks] == [4, 4, 2]
+    assert torch.allclose(torch.cat(blocks), plain(maps, pixels), atol=1e-5)
+
+
+def test_train__augments_and_has_a_gradient_unless_frozen(pixels):
+    maps = make(pixels, True, SHAKE)
+    rows = torch.arange(4)
+    views = maps.train(rows, torch.Generator().manual_seed(0), False)
+    again = maps.train(rows, torch.Generator().manual_seed(0), True)
+    assert views.requires_grad and not again.requires_grad and torch.allclose(views, again, atol=1e-5)
+    assert not torch.allclose(views, plain(maps, pixels)[:4], atol=1e-2)
+    assert not next(maps.plain(np.arange(2))).requires_grad
+
+
+def test_views__of_whole_images_have_each_its_own_proportion(pixels):
+    aspects = torch.linspace(0.5, 2, 10)
+    maps = make(pixels, True, SHAKE, Whole(aspects, 0.9))
+    rows = np.array([7, 0])
+    images = torch.from_numpy(pixels[rows])
+    assert torch.equal(maps.views(rows, None), centre_square(images, 64, aspects[rows], 0.9))
+    drawn, again = (torch.Generator().manual_seed(0) for _ in range(2))
+    assert torch.equal(maps.views(rows, drawn), augment(images, 64, SHAKE, again, 1.0, aspects[rows]))

@@ -1,0 +1,51 @@
+import pytest
+import torch
+
+from polygrain.gsp.poolings.generalized_sum import GeneralizedSumPooling
+
+MAPS = torch.randn(3, 8, 7, 7, generator=torch.Generator().manual_seed(0))
+
+
+def test_generalized_sum_pooling__is_the_average_for_mu_1():
+    layer = GeneralizedSumPooling(8, prototypes=4, mu=1.0, epsilon=5.0)
+    pooled, attributes = layer(MAPS)
+    assert torch.equal(pooled, MAPS.mean((2, 3)))
+    exact = MAPS.double()
+    learned = GeneralizedSumPooling(8, 4, torch.nn.Parameter(torch.tensor(1.0)), 5.0).double()
+    assert (learned(exact)[0] - exact.mean((2, 3))).abs().max() <= 1e-15
+    assert torch.allclose(attributes.sum(1), torch.ones(3))
+
+
+def test_generalized_sum_pooling__equals_its_weights():
+    layer = GeneralizedSumPooling(8, prototypes=4, mu=0.3, epsilon=5.0)
+    pooled, attributes = layer(MAPS)
+    weights = layer.weigh(MAPS)
+    assert torch.allclose(pooled, (MAPS * weights[:, None]).sum((2, 3)), atol=1e-6)
+    assert attributes.shape == (3, 4) and (weights >= 0).all() and weights.max() <= 1 / (0.3 * 49) + 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_generalized_sum_pooling__takes_half_precision(dtype):
+    layer = GeneralizedSumPooling(8, prototypes=4, mu=0.3, epsilon=5.0)
+    pooled, attributes = layer(MAPS.to(dtype))
+    assert pooled.dtype == dtype and attributes.dtype == torch.float32
+    assert torch.allclose(pooled.float(), layer(MAPS)[0], atol=0.02)
+
+
+def test_generalized_sum_pooling__learns_what_to_look_at():
+    """Objects of two kinds on clutter: the places of the objects end up with most of the weight."""
+    torch.manual_seed(0)
+    signs, clutter = torch.eye(8)[:2], torch.eye(8)[2:]
+    layer, out = GeneralizedSumPooling(8, prototypes=2, mu=0.2, epsilon=10.0), torch.nn.Linear(8, 2)
+    optimiser = torch.optim.Adam([*layer.parameters(), *out.parameters()], lr=0.03)
+    for _ in range(150):
+        labels = torch.randint(2, (32,))
+        places = torch.rand(32, 49).argsort(1) < 10
+        tokens = torch.where(places[..., None], signs[labels][:, None], clutter[torch.randint(6, (32, 49))])
+        maps = (tokens + 0.1 * torch.randn(32, 49, 8)).transpose(1, 2).reshape(32, 8, 7, 7)
+        loss = torch.nn.functional.cross_entropy(out(layer(maps)[0]), labels)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    weight_on_objects = (layer.weigh(maps).flatten(1) * places).sum(1).mean()
+    assert weight_on_objects > 0.9, weight_on_objects  # 10 of 49 places; uniform weights give 0.2

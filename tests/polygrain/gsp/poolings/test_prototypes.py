@@ -1,0 +1,120 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from polygrain.gsp.poolings.prototypes import Selection, costs, into_ball, k_centre, start_prototypes
+from polygrain.gsp.poolings.transport import weight_transport
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_costs__equal_plain_distances_in_the_ball():
+    features, prototypes = 0.3 * draw(2, 16, 7), 0.3 * draw(5, 16, seed=1)
+    found = costs(features, prototypes)
+    for image in range(2):
+        for i in range(5):
+            for j in range(7):
+                f, w = features[image, :, j], prototypes[i]
+                expected = (w / max(1, w.norm()) - f / max(1, f.norm())).norm()
+                assert found[image, i, j].item() == pytest.approx(expected.item(), abs=1e-12)
+    assert (features.norm(dim=1) > 1).any() and (features.norm(dim=1) < 1).any()
+
+
+def test_costs__gradient_equals_finite_differences():
+    features, prototypes = (0.5 * draw(2, 4, 6)).requires_grad_(), (0.6 * draw(3, 4, seed=1)).requires_grad_()
+    assert torch.autograd.gradcheck(costs, (features, prototypes))
+
+
+def test_costs__are_finite_with_finite_gradient_at_distance_0():
+    features = torch.eye(4)[None].clone().requires_grad_()
+    prototypes = torch.eye(4).clone().requires_grad_()
+    found = costs(features, prototypes)
+    found.sum().backward()
+    assert found.diagonal(dim1=1, dim2=2).max() <= 1e-3
+    assert torch.isfinite(features.grad).all() and torch.isfinite(prototypes.grad).all()
+
+
+def test_selection__equals_the_plain_formulas():
+    selection = Selection(8, 5, mu=0.3, epsilon=5.0).double()
+    maps = draw(2, 8, 3, 4)
+    weights, attributes = selection(maps)
+    features = into_ball(maps.flatten(2).transpose(1, 2)).transpose(1, 2)
+    cost = torch.cdist(into_ball(selection.prototypes).expand(2, 5, 8), features.transpose(1, 2))
+    rho, pi = weight_transport(cost, 0.3, 5.0)
+    assert torch.allclose(weights.flatten(1), (1 / 12 - rho) / 0.3, atol=1e-12)
+    assert torch.allclose(attributes, pi.sum(2) / 0.3, atol=1e-12)
+    assert torch.allclose(weights.sum((1, 2)), torch.ones(2, dtype=torch.float64))
+    assert torch.allclose(attributes.sum(1), torch.ones(2, dtype=torch.float64))
+
+
+def test_selection__learns_prototypes_and_mu():
+    mu = nn.Parameter(torch.tensor(0.3))
+    selection = Selection(8, 5, mu, epsilon=5.0)
+    assert dict(selection.named_parameters()).keys() == {"mu", "prototypes"}
+    weights, attributes = selection(draw(2, 8, 3, 4).float())
+    (weights.square().sum() + attributes.square().sum()).backward()
+    assert mu.grad.abs() > 0 and (selection.prototypes.grad.abs().sum(1) > 0).all()
+
+
+def test_selection__stays_float32_under_autocast():
+    selection = Selection(8, 5, mu=0.3, epsilon=5.0)
+    maps = draw(2, 8, 3, 4).float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        weights, attributes = selection(maps)
+    expected = selection(maps)
+    assert weights.dtype == attributes.dtype == torch.float32
+    assert torch.equal(weights, expected[0]) and torch.equal(attributes, expected[1])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"mu": 0.0}, "mu is 0.0"),
+        ({"mu": 1.5}, "mu is 1.5"),
+        ({"epsilon": -1.0}, "epsilon is -1.0"),
+        ({"prototypes": 0}, "prototypes 0"),
+    ],
+)
+def test_selection__refuses(values, message):
+    with pytest.raises(ValueError, match=message):
+        Selection(**({"channels": 4, "prototypes": 2, "mu": 0.3, "epsilon": 5.0} | values))
+
+
+def test_selection__refuses_nan():
+    maps = torch.zeros(1, 4, 2, 2)
+    maps[0, 0, 0, 0] = math.nan
+    with pytest.raises(ValueError, match="NaN"):
+        Selection(4, 2, 0.3, 5.0)(maps)
+
+
+def test_k_centre__equals_a_loop():
+    points = draw(40, 3).float()
+    rows = k_centre(points, 6, seed=3)
+    chosen = rows[:1]
+    while len(chosen) < 6:
+        nearest = [min((points[p] - points[c]).norm().item() for c in chosen) for p in range(40)]
+        chosen.append(nearest.index(max(nearest)))
+    assert rows == chosen and k_centre(points, 6, seed=3) == rows
+    assert len({k_centre(points, 1, seed)[0] for seed in range(10)}) > 1
+
+
+def test_start_prototypes__fills_from_the_embeddings():
+    module = nn.Sequential(nn.Identity(), Selection(3, 4, 0.3, 5.0))
+    embeddings = draw(20, 3).float()
+    start_prototypes(module, embeddings, seed=0)
+    ball = into_ball(embeddings)
+    assert all((ball == prototype).all(1).any() for prototype in module[1].prototypes)
+
+
+def test_start_prototypes__refuses():
+    with pytest.raises(ValueError, match="no prototypes"):
+        start_prototypes(nn.Identity(), torch.rand(5, 3), 0)
+    with pytest.raises(ValueError, match="2 channels"):
+        start_prototypes(Selection(3, 4, 0.3, 5.0), torch.rand(5, 2), 0)
+    for embeddings in (torch.ones(9, 3), torch.rand(3, 3), torch.rand(0, 3)):
+        with pytest.raises(ValueError, match="distinct embeddings"):
+            start_prototypes(Selection(3, 4, 0.3, 5.0), embeddings, 0)

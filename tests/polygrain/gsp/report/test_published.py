@@ -1,0 +1,154 @@
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polygrain.config.lists import Classifier, Lists, Run
+from polygrain.gsp.report import published
+from polygrain.gsp.report.published import Claim
+from stages import gsp_classifier, gsp_folds, gsp_report
+from tests.helpers.project import ROOT
+from tests.test_profiles import composed
+
+CLASSIFIERS = "gsp-imagenet"
+PROFILES = sorted({file.parent.name for file in (ROOT / "profiles").glob("gsp-*/values.yaml")} - {CLASSIFIERS})
+SETTING = {"protocol": "fair", "network": "resnet50.tv_in1k", "embedding": 128, "folds": 4}
+GSP = {"prototypes": 64, "mu": 0.3, "epsilon": 5.0}
+# Runs that no printed number is of: Table 1's rows whose marks are lost, and the sweeps of Figs. 3b, 5, 7 and 10.
+ALONE = {
+    "gsp-cub": "c2-gsp-alone c2-gap-zs",
+    "gsp-cars": "c2-gsp-alone c2-gap-zs",
+    "gsp-inshop": "c2-gsp-alone c2-gap-zs",
+    "gsp-products": "c2-gsp-alone c2-gap-zs",
+    "gsp-cifar-collage": "c2-gsp-alone c2-gap-zs pnca-gsp-alone pnca-gap-zs",
+    "gsp-cifar10": "pnca-gsp pnca-gsp-zs",
+    "gsp-cifar-distilled": "c2-gap pnca-gap",
+    "gsp-inshop-tuning": "c2-m8 c2-m16 c2-m32 c2-m64 c2-m128",
+    "gsp-products-tuning": "c2-m8 c2-m16 c2-m32 c2-m64 c2-m128",
+}
+
+
+def make_run(pooling="gsp", zero_shot=0.1, loss="c2"):
+    return Run(images="images/cub", loss=loss, pooling=pooling, zero_shot=zero_shot, values={})
+
+
+def row_of(table, **key):
+    """The one printed row on CUB in BN-Inception with these values."""
+    asked = {"table": str(table), "images": "cub", "network": "bn_inception"} | key
+    (row,) = [row for row in published.read() if all(row[name] == value for name, value in asked.items())]
+    return row
+
+
+def test_read__the_tables_are_whole_and_agree_where_they_overlap():
+    rows = published.read()
+    assert Counter(row["table"] for row in rows) == {"1": 32, "2": 400, "3": 40, "4": 32, "5": 12, "6": 84, "7": 18}
+    assert all(0 < float(row["percent"]) < 100 for row in rows)
+    keys = Counter(tuple(value for name, value in row.items() if name not in ("percent", "note")) for row in rows)
+    assert {key for key, count in keys.items() if count > 1} == {key for key in keys if "marks are lost" in key[-1]}
+
+    def numbers(table, pooling):
+        return {
+            (row["images"], row["dim"]): row["percent"]
+            for row in rows
+            if (row["table"], row["pooling"], row["loss"], row["metric"]) == (table, pooling, "c2", "map_at_r")
+        }
+
+    assert numbers("1", "gap") == numbers("2", "gap") and numbers("1", "gsp") == numbers("2", "gsp")
+
+
+def test_is_of__one_fold_is_128_d_and_all_folds_are_512_d():
+    for dim, form in (("128", "separate"), ("512", "concat")):
+        row = row_of(2, loss="c2", pooling="gsp", dim=dim, metric="map_at_r")
+        assert published.is_of(row, make_run(), SETTING | {"values": GSP})
+        assert published.form_of(row, SETTING) == form
+    assert published.form_of(row, SETTING | {"embedding": 64, "folds": 2}) is None
+
+
+@pytest.mark.parametrize(
+    ("run", "change"),
+    [
+        (make_run(zero_shot=0.0), {}),
+        (make_run(), {"values": GSP | {"mu": 1.0}}),
+        (make_run(pooling="gmp_gsp"), {}),
+        (make_run(loss="c1"), {}),
+        (make_run(), {"protocol": "conventional"}),
+        (make_run(), {"protocol": "tuning"}),
+        (make_run(), {"embedding": 64}),
+    ],
+)
+def test_is_of__not_a_run_that_differs_in_one_thing(run, change):
+    row = row_of(2, loss="c2", pooling="gsp", dim="128", metric="map_at_r")
+    assert not published.is_of(row, run, SETTING | {"values": GSP} | change)
+
+
+def test_compare__the_mean_of_fair_runs_and_the_best_of_conventional_ones():
+    metrics = {"a": {"concat": {"map_at_r": {"mean": 0.2, "best": 0.3}}, "separate": {"map_at_r": {"best": 0.4}}}}
+    rows = [row_of(2, loss="c2", pooling="gsp", dim="512", metric=metric) for metric in ("map_at_r", "recall_at_1")]
+    lines = published.compare(rows, {"a": make_run()}, {"a": SETTING | {"values": GSP}}, metrics)
+    assert [(line["run"], line["percent"], line["metric"]) for line in lines] == [
+        ("a", 27.12, "MAP@R"),
+        ("a", 68.85, "P@1"),
+    ]
+    assert lines[0]["ours"] == pytest.approx(20) and np.isnan(lines[1]["ours"])
+    best = row_of(3, loss="xbm", pooling="gmp_gsp", metric="map_at_r")
+    setting = {"protocol": "conventional", "network": "x", "embedding": 512, "folds": 1, "values": GSP}
+    (line,) = published.compare([best], {"a": make_run("gmp_gsp", loss="xbm")}, {"a": setting}, metrics)
+    assert line["ours"] == pytest.approx(40) and line["statistic"] == "best"
+    (line,) = published.compare([best], {}, {}, metrics)
+    assert line["run"] is None and np.isnan(line["ours"])
+
+
+def test_about_networks__says_where_it_is_another_one():
+    claim = Claim(tables=[2], network="bn_inception")
+    sentence = published.about_networks(claim, {"a": SETTING})
+    assert sentence == "Network: resnet50.tv_in1k; the paper's is BN-Inception, another one."
+    same = published.about_networks(Claim(tables=[3], network="resnet50"), {"a": SETTING})
+    assert same == "Network: resnet50.tv_in1k; the paper's is ResNet-50."
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profiles__each_run_meets_its_own_row_and_each_claimed_row_one_run(profile):
+    values = composed(profile)
+    lists = Lists(**{key: values[key] for key in Lists.model_fields})
+    folds, report = gsp_folds.Params(**values["gsp_folds"]), gsp_report.Params(**values["gsp_report"])
+    settings = {name: gsp_folds.setting_of(run, folds) for name, run in lists.gsp_runs.items()}
+    measured = {"map_at_r", *(f"recall_at_{k}" for k in values["gsp_ensemble"]["recall_at"])}
+    (folder,) = lists.gsp.values()
+    losses = {run.loss for run in lists.gsp_runs.values()}
+    rows = published.claimed(report.published, Path(folder).name, losses) if report.published else []
+    met = [[name for name, run in lists.gsp_runs.items() if published.is_of(row, run, settings[name])] for row in rows]
+    assert not [(row, names) for row, names in zip(rows, met, strict=True) if len(names) != 1]
+    assert {row["metric"] for row in rows} <= measured
+    idle = set(lists.gsp_runs) - {name for names in met for name in names}
+    sweeps = {name for name in idle if name.startswith(("c2-mu", "c2-grid-"))} if profile == "gsp-cub-tuning" else set()
+    assert idle - sweeps == set(ALONE.get(profile, "").split())
+
+
+def test_profiles__together_claim_every_row_that_is_not_open():
+    """BN-Inception's rows of Table 3 apart: the same runs of a ResNet-50 have rows of their own there."""
+    claimed = set()
+    for profile in PROFILES:
+        values = composed(profile)
+        if claim := values["gsp_report"]["published"]:
+            (folder,) = values["gsp"].values()
+            losses = {run["loss"] for run in values["gsp_runs"].values()}
+            claimed |= {tuple(row.values()) for row in published.claimed(Claim(**claim), Path(folder).name, losses)}
+    left = [
+        row
+        for row in published.read()
+        if row["table"] != "5" and not row["open"] and tuple(row.values()) not in claimed
+    ]
+    assert {(row["table"], row["network"]) for row in left} == {("3", "bn_inception")} and len(left) == 16
+
+
+def test_profiles__each_row_of_table_5_meets_one_classifier():
+    values = composed(CLASSIFIERS)
+    params = gsp_classifier.Params(**values["gsp_classifier"])
+    met = []
+    for item in values["gsp_classifiers"].values():
+        spec = Classifier(**item)
+        met += gsp_classifier.printed_of(spec, params.poolings[spec.pooling], params.embedding)
+    assert sorted(row["percent"] for row in met) == sorted(
+        row["percent"] for row in published.read() if row["table"] == "5"
+    )

@@ -1,0 +1,53 @@
+import pytest
+import torch
+from torch.nn import functional
+
+from polygrain.encoder.networks import build_network
+from polygrain.gsp.classifier import PooledClassifier
+from polygrain.losses.zero_shot import zero_shot_loss
+
+GSP = {"prototypes": 4, "mu": 0.5, "epsilon": 5.0}
+IMAGES = torch.rand(6, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+LABELS = torch.tensor([0, 1, 2, 0, 1, 2])
+
+
+def make(pooling="gsp", zero_shot=0.0, values=None, architecture="test_resnet", arguments=None):
+    torch.manual_seed(0)
+    network = build_network(architecture, arguments or {})
+    given = GSP if values is None else values
+    return PooledClassifier(network, pooling, given, 3, zero_shot, 5, "float32")
+
+
+def test_forward__average_pooling_is_the_networks_own():
+    model = make("gap", values={}).eval()
+    own = model.network.forward_head(model.network.forward_features((IMAGES - 0.5) / 0.5), pre_logits=True)
+    assert torch.allclose(model(IMAGES).vector, own, atol=1e-5)
+
+
+def test_forward__gsp_keeps_all_for_mu_1():
+    same = make(values=GSP | {"mu": 1.0}).eval()
+    assert torch.allclose(same(IMAGES).vector, make("gap", values={}).eval()(IMAGES).vector, atol=1e-5)
+
+
+def test_loss_of__cross_entropy_with_its_share_of_the_zero_shot_loss():
+    model = make(zero_shot=0.1).eval()
+    loss, accuracy = model.loss_of(IMAGES, LABELS, 0.1, 0.05, 9.5)
+    pooled = model(IMAGES)
+    logits = model.last(pooled.vector)
+    first = functional.cross_entropy(logits, LABELS, label_smoothing=0.1)
+    second = zero_shot_loss(pooled.attributes, LABELS, model.class_embeddings, 0.05, 9.5)
+    assert loss.item() == pytest.approx((0.9 * first + 0.1 * second).item(), rel=1e-5)
+    assert accuracy.item() == pytest.approx((logits.argmax(1) == LABELS).double().mean().item())
+
+
+def test_loss_of__all_learns():
+    model = make(zero_shot=0.1).train()
+    model.loss_of(IMAGES, LABELS, 0.1, 0.05, 9.5)[0].backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_pooled_classifier__wants_a_map_and_attributes():
+    with pytest.raises(ValueError, match="gap has no attributes for a zero-shot loss: set zero_shot to 0 for it"):
+        make("gap", 0.1, {})
+    with pytest.raises(ValueError, match="a transformer gives tokens and no map to pool: choose a convolutional"):
+        make(architecture="test_vit")

@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+
+from polygrain.gsp.collage import resize, stitch
+
+
+def flat(values, size=4):
+    return np.stack([np.full((size, size, 3), value, np.uint8) for value in values])
+
+
+def test_stitch__puts_the_target_where_it_says_and_other_backgrounds_around_it():
+    pixels, places = stitch(flat([200, 210]), flat(range(1, 9)), 3, np.random.default_rng(0))
+    assert pixels.shape == (6, 8, 8, 3) and len(set(places)) > 1
+    for i, (image, place) in enumerate(zip(pixels, places, strict=True)):
+        cells = [image[y : y + 4, x : x + 4] for y in (0, 4) for x in (0, 4)]
+        assert (cells.pop(place) == (200, 200, 200, 210, 210, 210)[i]).all()
+        grounds = [int(cell[0, 0, 0]) for cell in cells]
+        assert len(set(grounds)) == 3 and set(grounds) <= set(range(1, 9))
+        assert all((cell == ground).all() for cell, ground in zip(cells, grounds, strict=True))
+
+
+def test_stitch__keeps_each_picture_upright():
+    target = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(1, 4, 4, 3)
+    pixels, (place,) = stitch(target, flat([1, 2, 3]), 1, np.random.default_rng(1))
+    y, x = 4 * (place // 2), 4 * (place % 2)
+    assert (pixels[0, y : y + 4, x : x + 4] == target[0]).all()
+
+
+def test_stitch__raises_for_too_few_backgrounds():
+    with pytest.raises(ValueError, match="2 background images; a collage needs three or more"):
+        stitch(flat([1]), flat([1, 2]), 1, np.random.default_rng(0))
+
+
+def test_resize__averages_areas_and_leaves_the_right_size_alone():
+    image = np.zeros((1, 4, 4, 3), np.uint8)
+    image[:, :, 2:] = 200
+    small = resize(image, 2)
+    assert small.shape == (1, 2, 2, 3) and small[0, 0, 0, 0] < 60 and small[0, 0, 1, 0] > 140
+    assert resize(image, 4) is image

@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+import torch
+
+from polygrain.gsp.ensemble import average, class_means, combinations, combine, summary_of, transfer
+
+
+def world(seed=0, classes=10, linked=True):
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(classes), 6)
+    attributes = rng.dirichlet(np.ones(4), classes).astype(np.float32)[labels]
+    source = attributes if linked else rng.dirichlet(np.ones(4), classes).astype(np.float32)[labels]
+    embeddings = source @ rng.normal(size=(4, 8)).astype(np.float32)
+    return attributes, embeddings.astype(np.float32), labels
+
+
+def test_transfer__works_where_embeddings_are_made_of_attributes_and_not_where_they_are_not():
+    linked = transfer(*world(), splits=50, ridge=1e-8, seed=0)
+    apart = transfer(*world(linked=False), splits=50, ridge=1e-8, seed=0)
+    assert linked["cosine"] > max(0.9, apart["cosine"] + 0.05) and linked["distance"] < apart["distance"]
+    assert linked["accuracy"] > apart["accuracy"] and linked["chance"] == pytest.approx(0.2)
+
+
+def test_transfer__is_a_ridge_regression_by_hand():
+    attributes, embeddings, labels = world(3, classes=4)
+    found = transfer(attributes, embeddings, labels, splits=1, ridge=0.1, seed=5)
+    order = torch.randperm(4, generator=torch.Generator().manual_seed(5)).numpy()
+    z, y = class_means(attributes, labels).astype(float), class_means(embeddings, labels).astype(float)
+    y /= np.linalg.norm(y, axis=1, keepdims=True)
+    known, others = order[:2], order[2:]
+    a = np.linalg.inv(z[known].T @ z[known] + 0.1 * np.eye(4)) @ z[known].T @ y[known]
+    predicted = z[others] @ a
+    predicted /= np.linalg.norm(predicted, axis=1, keepdims=True)
+    assert found["cosine"] == pytest.approx(float((predicted * y[others]).sum(1).mean()), abs=1e-6)
+
+
+def test_transfer__raises_for_too_few_classes():
+    with pytest.raises(ValueError, match="3 classes cannot be halved into two of two or more"):
+        transfer(*world(classes=3), splits=1, ridge=0.1, seed=0)
+
+
+def test_combinations__of_the_papers_protocol_are_81():
+    made = combinations(4, 3)
+    assert len(made) == len(set(made)) == 81
+    assert all(len(choice) == 4 and set(choice) <= {0, 1, 2} for choice in made)
+
+
+def test_combine__means_and_rows_of_unit_length():
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(5, 4)).astype(np.float32) for _ in range(3)]
+    parts = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in parts]
+    joined = combine(parts)
+    mean = (parts[0] + parts[1] + parts[2]) / 3
+    assert np.allclose(joined["mean_vector"], mean / np.linalg.norm(mean, axis=1, keepdims=True), atol=1e-6)
+    assert joined["concat"].shape == (5, 12)
+    assert np.allclose(joined["concat"] @ joined["concat"].T, sum(x @ x.T for x in parts) / 3, atol=1e-6)
+
+
+def test_average__of_each_metric():
+    assert average([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 2.0}]) == {"a": 2.0, "b": 2.0}
+
+
+def test_spread__is_of_the_sample():
+    assert summary_of([1.0, 3.0]) == {"mean": 2.0, "std": pytest.approx(2**0.5), "min": 1.0, "max": 3.0}
+    assert summary_of([4.0])["std"] == 0

@@ -1,0 +1,46 @@
+import math
+
+import pytest
+import torch
+
+from polygrain.losses.barlow_twins import barlow_twins
+
+
+def plain(z1, z2, beta):
+    """Eq. 4 entry by entry, on columns that were centred and divided by their standard deviation."""
+    n, d = z1.shape
+    columns = []
+    for z in (z1, z2):
+        mean = [sum(z[b][i].item() for b in range(n)) / n for i in range(d)]
+        var = [sum((z[b][i].item() - mean[i]) ** 2 for b in range(n)) / n for i in range(d)]
+        columns.append([[(z[b][i].item() - mean[i]) / math.sqrt(var[i] + 1e-5) for b in range(n)] for i in range(d)])
+    loss = 0.0
+    for i in range(d):
+        for j in range(d):
+            c = sum(a * b for a, b in zip(columns[0][i], columns[1][j], strict=True)) / n
+            loss += (1 - c) ** 2 if i == j else beta * c**2
+    return loss
+
+
+def test_barlow_twins__equals_the_plain_sum():
+    generator = torch.Generator().manual_seed(0)
+    z1, z2 = torch.randn(2, 9, 5, generator=generator)
+    assert barlow_twins(z1, z2 + 3, 0.0051).item() == pytest.approx(plain(z1, z2 + 3, 0.0051), rel=1e-5)
+
+
+def test_barlow_twins__is_zero_for_equal_uncorrelated_views():
+    z = torch.tensor([[1.0, 1], [1, -1], [-1, 1], [-1, -1]]) * 10
+    assert barlow_twins(z, z, 1.0).item() == pytest.approx(0, abs=1e-9)
+
+
+def test_barlow_twins__ignores_shift_and_scale_of_each_dimension():
+    generator = torch.Generator().manual_seed(1)
+    z1, z2 = torch.randn(2, 64, 4, generator=generator)
+    moved = z2 * torch.tensor([2.0, 30, 4, 5]) + torch.tensor([100.0, -5, 0, 2])
+    assert barlow_twins(z1, moved, 0.1).item() == pytest.approx(barlow_twins(z1, z2, 0.1).item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("shapes", [((1, 4), (1, 4)), ((4, 3), (4, 2))])
+def test_barlow_twins__refuses_what_has_no_correlation(shapes):
+    with pytest.raises(Exception, match=r"rows are needed|Type-check|hint"):
+        barlow_twins(torch.zeros(shapes[0]), torch.zeros(shapes[1]), 0.1)

@@ -1,0 +1,201 @@
+import inspect
+import math
+
+import pytest
+import torch
+from pytorch_metric_learning import distances, losses, reducers
+from torch.nn.functional import normalize
+
+from polygrain.losses.metric import KNOWN, build, check
+from polygrain.losses.metric import VALUES as KINDS
+
+VALUES = {
+    "c1": {"margin": 0.5},
+    "c2": {"positive_margin": 0.2, "negative_margin": 0.9, "normalise": True},
+    "triplet": {"margin": 0.1, "normalise": True},
+    "multi_similarity": {"alpha": 2.0, "beta": 40.0, "base": 0.5, "epsilon": None},
+    "proxy_nca_pp": {"temperature": 0.11},
+    "proxy_anchor": {"margin": 0.1, "alpha": 32.0},
+    "xbm": {"margin": 0.5, "memory": 12, "start": 2},
+    "libc": {"steps": 1, "heads": 2, "temperature": 0.2, "smoothing": 0.0, "dropout": 0.0},
+}
+LABELS = torch.tensor([0, 1, 0, 2, 1, 2, 3, 0])
+EMBEDDINGS = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
+CLASSES = 5
+
+
+def made(name: str, **changes: object) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return build(name, 6, CLASSES, **(VALUES[name] | changes))
+
+
+def test_known__is_covered_here():
+    assert VALUES.keys() == KNOWN.keys()
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_build__gives_a_loss_that_learns(name):
+    loss = made(name, **({"start": 0} if name == "xbm" else {}))
+    embeddings = EMBEDDINGS.clone().requires_grad_()
+    optimiser = torch.optim.Adam([embeddings, *loss.parameters()], lr=0.05)
+    values = []
+    for _ in range(40):
+        optimiser.zero_grad()
+        value = loss(embeddings, LABELS)
+        value.backward()
+        optimiser.step()
+        values.append(value.item())
+    assert value.shape == () and all(math.isfinite(value) for value in values)
+    assert values[-1] < values[0] / 2
+
+
+def pairs(embeddings: torch.Tensor):
+    for i in range(len(LABELS)):
+        for j in range(len(LABELS)):
+            if i != j:
+                yield embeddings[i], embeddings[j], bool(LABELS[i] == LABELS[j])
+
+
+def mean(values: list) -> float:
+    return sum(values) / max(1, len(values))
+
+
+def test_c1__equals_a_loop_over_pairs():
+    total = 0.0
+    for a, b, same in pairs(normalize(EMBEDDINGS)):
+        s = (a @ b).item()
+        total += 1 - s if same else max(0, s - 0.5)
+    assert made("c1")(EMBEDDINGS, LABELS).item() == pytest.approx(total / 8, rel=1e-5)
+
+
+def test_c1__is_not_the_librarys_average():
+    """The library averages pairs above zero; the published loss sums them per image. With its sum it agrees."""
+    arguments = {"pos_margin": 1, "neg_margin": 0.5, "distance": distances.CosineSimilarity()}
+    ours = made("c1")(EMBEDDINGS, LABELS)
+    assert not torch.isclose(ours, losses.ContrastiveLoss(**arguments)(EMBEDDINGS, LABELS), rtol=0.05)
+    summed = losses.ContrastiveLoss(**arguments, reducer=reducers.SumReducer())(EMBEDDINGS, LABELS)
+    assert torch.isclose(ours, summed / 8, rtol=1e-5)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_c2__equals_a_loop_over_pairs(normalised):
+    embeddings = normalize(EMBEDDINGS) if normalised else EMBEDDINGS
+    terms = {True: [], False: []}
+    for a, b, same in pairs(embeddings):
+        d = (a - b).norm().item()
+        terms[same].append(max(0, d - 0.2) if same else max(0, 2.5 - d))
+    expected = sum(mean([term for term in kind if term > 0]) for kind in terms.values())
+    found = made("c2", normalise=normalised, negative_margin=2.5)(EMBEDDINGS, LABELS)
+    assert found.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_triplet__equals_a_loop_over_triplets():
+    e, terms = normalize(EMBEDDINGS), []
+    for a in range(8):
+        for p in range(8):
+            for n in range(8):
+                if a != p and LABELS[a] == LABELS[p] and LABELS[a] != LABELS[n]:
+                    terms.append(max(0, ((e[a] - e[p]).norm() - (e[a] - e[n]).norm()).item() + 0.1))
+    assert made("triplet")(EMBEDDINGS, LABELS).item() == pytest.approx(mean([t for t in terms if t > 0]), rel=1e-5)
+
+
+def test_multi_similarity__equals_a_loop_over_images():
+    e, rows = normalize(EMBEDDINGS), []
+    for a in range(8):
+        positive = negative = 0.0
+        for b in range(8):
+            s = (e[a] @ e[b]).item()
+            if a != b and LABELS[a] == LABELS[b]:
+                positive += math.exp(-2 * (s - 0.5))
+            elif a != b:
+                negative += math.exp(40 * (s - 0.5))
+        rows.append(math.log1p(positive) / 2 + math.log1p(negative) / 40)
+    assert made("multi_similarity")(EMBEDDINGS, LABELS).item() == pytest.approx(mean(rows), rel=1e-5)
+
+
+def test_multi_similarity__mines_where_asked():
+    assert made("multi_similarity", epsilon=0.01)(EMBEDDINGS, LABELS) < made("multi_similarity")(EMBEDDINGS, LABELS)
+
+
+def test_proxy_nca_pp__is_a_softmax_over_all_proxies():
+    loss = made("proxy_nca_pp")
+    (proxies,) = loss.parameters()
+    logits = normalize(EMBEDDINGS) @ normalize(proxies, dim=0) / 0.11
+    assert torch.isclose(loss(EMBEDDINGS, LABELS), torch.nn.functional.cross_entropy(logits, LABELS), rtol=1e-5)
+
+
+def test_proxy_nca_pp__is_proxy_ncas_own_form_at_1_18():
+    """Nine times the squared distance of unit vectors, all proxies in the softmax: the library's NCA with scale 9."""
+    loss, library = made("proxy_nca_pp", temperature=1 / 18), losses.ProxyNCALoss(CLASSES, 6, softmax_scale=9)
+    library.proxies.data = next(loss.parameters()).data.T.clone()
+    assert torch.isclose(loss(EMBEDDINGS, LABELS), library(EMBEDDINGS, LABELS), rtol=1e-4)
+    assert not torch.isclose(made("proxy_nca_pp")(EMBEDDINGS, LABELS), library(EMBEDDINGS, LABELS), rtol=0.05)
+
+
+def test_proxy_anchor__equals_a_loop_over_proxies():
+    loss = made("proxy_anchor")
+    (proxies,) = loss.parameters()
+    positive, negative = [], []
+    for c in range(CLASSES):
+        s = normalize(EMBEDDINGS) @ normalize(proxies[c], dim=0)
+        if (c == LABELS).any():
+            positive.append(torch.log1p((-32 * (s[c == LABELS] - 0.1)).exp().sum()).item())
+        negative.append(torch.log1p((32 * (s[c != LABELS] + 0.1)).exp().sum()).item())
+    assert loss(EMBEDDINGS, LABELS).item() == pytest.approx(mean(positive) + mean(negative), rel=1e-4)
+
+
+def test_xbm__adds_the_memory_from_its_start_on():
+    loss, alone = made("xbm"), made("c1")
+    generator = torch.Generator().manual_seed(1)
+    batches = [torch.randn(8, 6, generator=generator) for _ in range(4)]
+    memory, labels = torch.zeros(0, 6), torch.zeros(0, dtype=torch.long)
+    for step, batch in enumerate(batches):
+        memory, labels = torch.cat([memory, batch])[-12:], torch.cat([labels, LABELS])[-12:]
+        expected = alone(batch, LABELS).item()
+        if step >= 2:
+            for e, label in zip(batch, LABELS, strict=True):
+                for m, other in zip(memory, labels, strict=True):
+                    s = torch.cosine_similarity(e, m, dim=0).item()
+                    if label == other:
+                        expected += (1 - s) / 8 if s < 1 - 1e-5 else 0
+                    else:
+                        expected += max(0, s - 0.5) / 8
+        assert loss(batch, LABELS).item() == pytest.approx(expected, rel=1e-4), step
+
+
+def test_xbm__is_not_the_librarys_memory():
+    """The library replaces the loss of the batch by that against the memory; as published, both are added."""
+    inner = losses.ContrastiveLoss(1, 0.5, distance=distances.CosineSimilarity(), reducer=reducers.SumReducer())
+    library = losses.CrossBatchMemory(inner, 6, memory_size=8)
+    summed = library(EMBEDDINGS, LABELS) / 8
+    assert torch.isclose(made("c1")(EMBEDDINGS, LABELS), summed, rtol=1e-5)
+    assert torch.isclose(made("xbm", start=0, memory=8)(EMBEDDINGS, LABELS), 2 * summed, rtol=1e-5)
+
+
+def test_xbm__continues_from_its_state():
+    whole, first, second = made("xbm"), made("xbm"), made("xbm")
+    batches = torch.randn(5, 8, 6, generator=torch.Generator().manual_seed(1))
+    expected = [whole(batch, LABELS).item() for batch in batches]
+    found = [first(batch, LABELS).item() for batch in batches[:3]]
+    second.load_state_dict(first.state_dict())
+    assert found + [second(batch, LABELS).item() for batch in batches[3:]] == expected
+
+
+def test_build__lists_what_it_knows():
+    with pytest.raises(ValueError, match=r"no loss 'c3'; known: c1, c2, .*xbm"):
+        build("c3", 6, CLASSES)
+    with pytest.raises(ValueError, match="'c1' takes margin; met none"):
+        build("c1", 6, CLASSES)
+    with pytest.raises(ValueError, match="memory is 0"):
+        made("xbm", memory=0)
+
+
+def test_check__knows_bounds_of_every_value_that_a_loss_takes():
+    taken = {name for loss in KNOWN.values() for name in inspect.signature(loss).parameters}
+    assert taken - {"embedding_size", "classes"} == set(KINDS)
+    check("proxy_nca_pp", {"temperature": 0.11})
+    for value in (-0.1, 0, math.inf, 10**30, "x"):
+        with pytest.raises(ValueError, match="loss 'proxy_nca_pp': temperature is "):
+            check("proxy_nca_pp", {"temperature": value})
+    with pytest.raises(ValueError, match="no loss 'best'; known: c1"):
+        check("best", {})

@@ -1,0 +1,69 @@
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, normalize
+
+from polygrain.losses import symmetric_softmax as module
+from polygrain.losses.symmetric_softmax import symmetric_softmax
+
+
+def sides(runs: int = 2, pairs: int = 7, dim: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(2, runs, pairs, dim, generator=generator).relu()
+    return tuple(normalize(drawn, dim=-1))
+
+
+def plain(left: list, right: list, sigma: float) -> float:
+    """Eq. 1 in loops: the mean over both directions of -log softmax at the truth."""
+    n = len(left)
+    similarity = [[sigma * sum(a * b for a, b in zip(x, y, strict=True)) for y in right] for x in left]
+    total = 0.0
+    for i in range(n):
+        row = sum(math.exp(similarity[i][j]) for j in range(n))
+        column = sum(math.exp(similarity[j][i]) for j in range(n))
+        total += math.log(row) + math.log(column) - 2 * similarity[i][i]
+    return total / (2 * n)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 15.0])
+def test_symmetric_softmax__equals_the_plain_loop(sigma):
+    left, right = sides()
+    losses, _, _ = symmetric_softmax(left, right, sigma)
+    for run in range(2):
+        assert losses[run].item() == pytest.approx(plain(left[run].tolist(), right[run].tolist(), sigma), rel=1e-5)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 15.0, 50.0])
+@pytest.mark.parametrize(("block_bytes", "keep_bytes"), [(2**20, 2**20), (150, 2**20), (150, 0), (1, 0)])
+def test_symmetric_softmax__gradient_equals_autograd(monkeypatch, sigma, block_bytes, keep_bytes):
+    monkeypatch.setattr(module, "LEAST_ROWS", 1)
+    left, right = sides()
+    _, *gradients = symmetric_softmax(left, right, sigma, block_bytes, keep_bytes)
+    target = torch.arange(left.shape[1])
+    for run in range(2):
+        x, y = left[run].clone().requires_grad_(), right[run].clone().requires_grad_()
+        similarity = sigma * x @ y.T
+        loss = (cross_entropy(similarity, target) + cross_entropy(similarity.T, target)) / 2
+        for found, expected in zip(gradients, torch.autograd.grad(loss, (x, y)), strict=True):
+            torch.testing.assert_close(found[run], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_symmetric_softmax__all_zero_rows_are_finite():
+    left, right = sides()
+    left[:, 2] = 0
+    for part in symmetric_softmax(left, right, 15.0):
+        assert part.isfinite().all()
+
+
+def test_symmetric_softmax__large_sigma_stays_finite():
+    left = torch.eye(1, 4).repeat(1, 300, 1)
+    losses, *gradients = symmetric_softmax(left, left.clone(), 50.0)
+    assert losses.item() == pytest.approx(math.log(300), rel=1e-5)
+    assert all(part.isfinite().all() for part in gradients)
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, 51.0])
+def test_symmetric_softmax__raise_on_sigma(sigma):
+    with pytest.raises(ValueError, match=r"it must be above 0 and at most 50"):
+        symmetric_softmax(*sides(), sigma)

@@ -1,0 +1,70 @@
+import pytest
+import torch
+
+from polygrain.losses.zero_shot import halves, predict, zero_shot_loss
+
+LABELS = torch.tensor([3, 0, 2, 3, 0, 5, 2, 5, 3])
+ATTRIBUTES = torch.rand(9, 4, generator=torch.Generator().manual_seed(0))
+CLASSES = torch.randn(7, 6, generator=torch.Generator().manual_seed(1))
+
+
+def test_halves__are_disjoint_in_classes_in_any_order():
+    for seed in range(20):
+        labels = LABELS[torch.randperm(9, generator=torch.Generator().manual_seed(seed))]
+        half = halves(labels)
+        first, second = set(labels[half == 0].tolist()), set(labels[half == 1].tolist())
+        assert first == {0, 3} and second == {2, 5}
+
+
+def test_halves__refuse_one_class():
+    with pytest.raises(ValueError, match="two classes in a batch, met 1"):
+        halves(torch.zeros(4, dtype=torch.long))
+
+
+def test_predict__equals_the_primal_ridge_solution():
+    targets, others = torch.randn(9, 6), torch.rand(5, 4)
+    z = ATTRIBUTES.T  # columns are images, as in the paper: A = Y Z' (Z Z' + ridge I)^-1
+    a = targets.T @ z.T @ torch.linalg.inv(z @ z.T + 0.05 * torch.eye(4))
+    assert torch.allclose(predict(ATTRIBUTES, targets, others, 0.05), (a @ others.T).T, atol=1e-4)
+
+
+def slow(attributes, labels, classes, ridge, scale):
+    """Image by image, with the inverse of Alg. 4."""
+    ranks = {label: rank % 2 for rank, label in enumerate(sorted(set(labels.tolist())))}
+    total = 0.0
+    for image, label in enumerate(labels.tolist()):
+        known = [i for i, other in enumerate(labels.tolist()) if ranks[other] != ranks[label]]
+        z, y = attributes[known].T, classes[labels[known]].T
+        a = y @ torch.linalg.inv(z.T @ z + ridge * torch.eye(len(known))) @ z.T
+        logits = scale * classes @ (a @ attributes[image])
+        total += torch.log(sum((logits - logits[label]).exp())).item()
+    return total / len(labels)
+
+
+def test_zero_shot_loss__equals_a_loop_over_images():
+    found = zero_shot_loss(ATTRIBUTES, LABELS, CLASSES, ridge=0.05, scale=2.0)
+    assert found.item() == pytest.approx(slow(ATTRIBUTES, LABELS, CLASSES, 0.05, 2.0), rel=1e-4)
+
+
+def test_zero_shot_loss__does_not_depend_on_the_order():
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(2))
+    found = zero_shot_loss(ATTRIBUTES[order], LABELS[order], CLASSES, 0.05, 2.0)
+    assert torch.isclose(found, zero_shot_loss(ATTRIBUTES, LABELS, CLASSES, 0.05, 2.0), rtol=1e-5)
+
+
+def test_zero_shot_loss__gradients_equal_finite_differences():
+    attributes, classes = ATTRIBUTES.double().requires_grad_(), CLASSES.double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda z, y: zero_shot_loss(z, LABELS, y, 0.05, 2.0), (attributes, classes))
+
+
+def test_zero_shot_loss__computes_half_precision_in_float32():
+    found = zero_shot_loss(ATTRIBUTES.half(), LABELS, CLASSES, 0.05, 2.0)
+    assert found.dtype == torch.float32
+    assert torch.isclose(found, zero_shot_loss(ATTRIBUTES, LABELS, CLASSES, 0.05, 2.0), rtol=1e-2)
+
+
+def test_zero_shot_loss__refuses():
+    with pytest.raises(ValueError, match="ridge is 0"):
+        zero_shot_loss(ATTRIBUTES, LABELS, CLASSES, ridge=0.0, scale=2.0)
+    with pytest.raises(ValueError, match=r"labels 0\.\.5 .* 4 class embeddings"):
+        zero_shot_loss(ATTRIBUTES, LABELS, CLASSES[:4], ridge=0.05, scale=2.0)

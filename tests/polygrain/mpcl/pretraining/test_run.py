@@ -1,0 +1,171 @@
+import numpy as np
+import pytest
+import torch
+
+from polygrain.mpcl.pretraining import run
+from polygrain.mpcl.pretraining.objective import columns
+from polygrain.store import arrays
+from tests.helpers.pretraining_world import RESNET, VIEW, barlow, moco_v2, moco_v3, network
+from tests.helpers.small import CONFIG
+from tests.helpers.torchrun import torchrun
+
+
+def heads(**changes):
+    values = {
+        "count": 2,
+        "reading": "shared",
+        "variant": "plain",
+        "contrast": 0.01,
+        "balance": "literal",
+        "epsilon": 0.5,
+        "dropout": 0.1,
+        "orthogonal": 1.0,
+    }
+    return run.HeadSettings(**(values | changes))
+
+
+def plan(**changes):
+    values = {"epochs": 2, "batch": 8, "warmup": 0.0, "least_spread": 0.0, "views": (VIEW, VIEW), "crop_ratio": 1.0}
+    return run.Plan(**(values | changes))
+
+
+@pytest.fixture
+def pixels(tmp_path):
+    arrays.write(tmp_path / "pixels.zarr", np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8))
+    return arrays.open(tmp_path / "pixels.zarr")
+
+
+def pretrain(pixels, work, params, config=CONFIG, seed=0, **changes):
+    known = {key: changes.pop(key) for key in list(changes) if key in run.Plan.__dataclass_fields__}
+    encoder = network(config)
+    rows = np.arange(20)
+    return encoder, run.pretrain(encoder, pixels, rows, heads(**changes), params, plan(**known), seed, work)
+
+
+@pytest.mark.parametrize(
+    ("params", "config"),
+    [
+        (moco_v2(), CONFIG),
+        (moco_v2(norm_splits=2), RESNET),
+        (moco_v3(), CONFIG),
+        (barlow(), CONFIG),
+    ],
+)
+def test_pretrain__every_framework_trains_the_encoder(pixels, tmp_path, params, config):
+    start = network(config).state_dict()
+    encoder, history = pretrain(pixels, tmp_path / "work", params, config)
+    assert [row["epoch"] for row in history] == [1, 2]
+    assert all(np.isfinite(row[name]) for row in history for name in columns(2))
+    moved = [name for name, tensor in encoder.state_dict().items() if not torch.equal(tensor, start[name])]
+    assert any("weight" in name for name in moved)
+
+
+@pytest.mark.parametrize("variant", ["dropout", "mixed", "orthogonal"])
+def test_pretrain__the_alternatives_change_the_run(pixels, tmp_path, variant):
+    plain = pretrain(pixels, tmp_path / "a", moco_v2())[1]
+    other = pretrain(pixels, tmp_path / "b", moco_v2(), variant=variant)[1]
+    assert other[-1]["loss"] != plain[-1]["loss"]
+
+
+def test_pretrain__contrast_pushes_heads_apart(pixels, tmp_path):
+    quiet = pretrain(pixels, tmp_path / "a", moco_v2(), contrast=0.0, epochs=6)[1]
+    loud = pretrain(pixels, tmp_path / "b", moco_v2(), contrast=10.0, epochs=6)[1]
+    assert loud[-1]["contrast"] < min(-0.5, quiet[-1]["contrast"])
+
+
+@pytest.mark.parametrize(
+    ("params", "variant"), [(moco_v2(), "plain"), (moco_v2(), "dropout"), (moco_v3(), "plain"), (barlow(), "plain")]
+)
+def test_pretrain__a_killed_run_ends_with_the_same_bytes(pixels, tmp_path, monkeypatch, params, variant):
+    whole, history = pretrain(pixels, tmp_path / "a", params, epochs=3, variant=variant)
+    original, calls = run.combine, []
+
+    def stops(*args):
+        calls.append(args)
+        if len(calls) == 5:  # in the third epoch of two steps each
+            raise KeyboardInterrupt
+        return original(*args)
+
+    monkeypatch.setattr(run, "combine", stops)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(pixels, tmp_path / "b", params, epochs=3, variant=variant)
+    monkeypatch.setattr(run, "combine", original)
+    resumed, again = pretrain(pixels, tmp_path / "b", params, epochs=3, variant=variant)
+    assert again == history
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], tensor), name
+
+
+def test_pretrain__too_few_images_are_refused(pixels, tmp_path):
+    with pytest.raises(ValueError, match="20 images do not fill one batch of 32"):
+        pretrain(pixels, tmp_path / "work", moco_v2(queue=32), batch=32)
+
+
+def test_pretrain__a_collapse_stops_the_run(pixels, tmp_path):
+    with pytest.raises(ValueError, match="collapsed in epoch 1"):
+        pretrain(pixels, tmp_path / "work", moco_v2(), least_spread=1.0)
+    (tmp_path / "grey").mkdir()
+    arrays.write(tmp_path / "grey/pixels.zarr", np.full((20, 32, 32, 3), 127, np.uint8))
+    grey, still = arrays.open(tmp_path / "grey/pixels.zarr"), VIEW.model_copy(update={"jitter": 0.0})
+    plain = {"least_spread": 0.05, "views": (still, still)}
+    pretrain(pixels, tmp_path / "lively", moco_v2(), **plain)
+    with pytest.raises(ValueError, match="collapsed in epoch 1"):  # all alike, whatever the encoder
+        pretrain(grey, tmp_path / "dull", moco_v2(), **plain)
+
+
+def test_pretrain__a_loss_that_is_not_finite_names_its_epoch(pixels, tmp_path):
+    params = moco_v2()
+    wild = params.optimizer.model_copy(update={"learning_rate": 1e30})
+    with pytest.raises(ValueError, match=r"the loss became nan in epoch \d|collapsed in epoch \d"):
+        pretrain(pixels, tmp_path / "work", params.model_copy(update={"optimizer": wild}), epochs=4)
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+
+import torch
+
+from polygrain.mpcl.pretraining import data_parallel, run
+from polygrain.store import arrays
+from tests.polygrain.mpcl.pretraining.test_run import pretrain
+from tests.helpers import pretraining_world as world
+
+folder = Path(sys.argv[1])
+for name, params, sizes in (
+    ("v2", world.moco_v2(), {}),
+    ("v3", world.moco_v3(), {}),
+    ("twins", world.barlow(), {}),
+    ("resnet", world.moco_v2(norm_splits=4), {"config": world.RESNET}),
+):
+    encoder, history = pretrain(arrays.open(folder / "pixels.zarr"), folder / name, params, **sizes)
+    own = torch.cat([p.detach().flatten() for p in encoder.parameters()])
+    same = torch.allclose(own, data_parallel.mean(own), atol=1e-7)
+    if not same or not all(row["loss"] == row["loss"] for row in history):
+        sys.exit(f"{name}: the processes do not agree")
+
+# Killed and continued: the balance between heads is of all processes again.
+pixels, original, calls = arrays.open(folder / "pixels.zarr"), run.combine, []
+_, whole = pretrain(pixels, folder / "whole", world.moco_v2(), epochs=3, balance="neutral")
+
+def stops(*given):
+    calls.append(given)
+    if len(calls) == 3:  # in the second epoch of two steps each
+        raise KeyboardInterrupt
+    return original(*given)
+
+run.combine = stops
+try:
+    pretrain(pixels, folder / "killed", world.moco_v2(), epochs=3, balance="neutral")
+except KeyboardInterrupt:
+    run.combine = original
+_, again = pretrain(pixels, folder / "killed", world.moco_v2(), epochs=3, balance="neutral")
+if len(calls) != 3 or again != whole:
+    sys.exit("a continued run differs")
+"""
+
+
+@pytest.mark.slow
+def test_pretrain__two_processes_train_one_encoder(pixels, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    torchrun(2, tmp_path / "program.py", tmp_path)

@@ -1,0 +1,65 @@
+import pytest
+import timm
+import torch
+from torch import nn
+
+from polygrain.mpcl.pretraining.split_norm import SplitBatchNorm2d, has_batch_norm, shuffled, split_batch_norms
+
+
+def test_split_batch_norm__each_part_is_normalised_alone():
+    x = torch.randn(8, 3, 4, 4) * 5 + 2
+    ours = SplitBatchNorm2d(3, 2, 1e-5, 0.1)
+    parts = [nn.BatchNorm2d(3) for _ in range(2)]
+    expected = torch.empty_like(x)
+    for i, part in enumerate(parts):
+        expected[i::2] = part(x[i::2])
+    torch.testing.assert_close(ours(x), expected)
+    torch.testing.assert_close(ours.running_mean, (parts[0].running_mean + parts[1].running_mean) / 2)
+    torch.testing.assert_close(ours.running_var, (parts[0].running_var + parts[1].running_var) / 2)
+
+
+def test_split_batch_norm__a_part_does_not_see_the_other():
+    ours, x = SplitBatchNorm2d(3, 2, 1e-5, 0.1), torch.randn(8, 3, 4, 4)
+    changed = x.clone()
+    changed[1::2] += 10 * torch.randn(4, 3, 4, 4)
+    torch.testing.assert_close(ours(x)[0::2], ours(changed)[0::2])
+    whole = nn.BatchNorm2d(3)
+    assert not torch.allclose(whole(x)[0::2], whole(changed)[0::2])
+
+
+def test_split_batch_norm__is_plain_in_evaluation():
+    ours, plain, x = SplitBatchNorm2d(3, 2, 1e-5, 0.1).eval(), nn.BatchNorm2d(3).eval(), torch.randn(5, 3, 4, 4)
+    torch.testing.assert_close(ours(x), plain(x))
+
+
+def test_split_batch_norm__a_batch_that_does_not_divide_is_refused():
+    with pytest.raises(ValueError, match="batch of 7 does not divide into 2"):
+        SplitBatchNorm2d(3, 2, 1e-5, 0.1)(torch.randn(7, 3, 4, 4))
+
+
+def test_split_batch_norms__keeps_weights_and_names():
+    network = timm.create_model("resnet10t", num_classes=0)
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    plain = [m for m in network.modules() if type(m) is nn.BatchNorm2d]
+    split_batch_norms(network, 2)
+    assert sum(isinstance(m, SplitBatchNorm2d) for m in network.modules()) == len(plain) > 5
+    assert not [m for m in network.modules() if type(m) is nn.BatchNorm2d]
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+
+
+def test_split_batch_norms__another_kind_of_batch_norm_is_refused():
+    with pytest.raises(ValueError, match="1 is a BatchNorm1d, which cannot be cut"):
+        split_batch_norms(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), 2)
+    assert has_batch_norm(nn.BatchNorm2d(3)) and not has_batch_norm(nn.LayerNorm(3))
+
+
+def test_shuffled__gives_each_image_its_own_result_among_other_company():
+    seen = []
+
+    def network(images):
+        seen.append(images.clone())
+        return images.flatten(1) * 2
+
+    images = torch.arange(12.0).view(6, 1, 1, 2)
+    assert torch.equal(shuffled(network, images, torch.Generator().manual_seed(0)), images.flatten(1) * 2)
+    assert not torch.equal(seen[0], images)

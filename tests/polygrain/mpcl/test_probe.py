@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import torch
+
+from polygrain.mpcl import probe
+from polygrain.mpcl.trainable import TrainableEncoder
+from polygrain.store import arrays
+from tests.helpers.pretraining_world import VIEW, network
+from tests.helpers.small import CONFIG
+
+RECIPE = {"epochs": 20, "batch": 8, "classifier_rate": 0.5, "encoder_rate": 0, "weight_decay": 0, "augmentation": None}
+RECIPE |= {"crop_ratio": 1}
+
+
+def recipe(**changes):
+    return probe.Recipe(**(RECIPE | changes))
+
+
+@pytest.fixture
+def pixels(tmp_path):
+    """Three classes of noise around a colour each."""
+    rng, labels = np.random.default_rng(0), np.arange(24) % 3
+    images = rng.integers(0, 120, (24, 32, 32, 3), dtype=np.uint8)
+    for i, label in enumerate(labels):
+        images[i, ..., label] += 120
+    arrays.write(tmp_path / "pixels.zarr", images)
+    return arrays.open(tmp_path / "pixels.zarr"), labels
+
+
+def test_probe_split__classes_in_both_parts_are_taken_as_they_are():
+    labels, is_train = np.array([0, 1, 0, 1, 0]), np.array([True, True, True, False, False])
+    known, asked = probe.probe_split(labels, is_train)
+    assert known.tolist() == [0, 1, 2] and asked.tolist() == [3, 4]
+
+
+def test_probe_split__unseen_classes_are_cut_in_halves():
+    labels = np.array([0, 0, 1, 1, 2, 2, 2, -1])
+    known, asked = probe.probe_split(labels, labels < 1)
+    assert known.tolist() == [2, 4, 6] and asked.tolist() == [3, 5]
+
+
+def test_probe_split__a_task_without_labels_gives_nothing():
+    known, asked = probe.probe_split(np.full(4, -1), np.array([True, True, False, False]))
+    assert len(known) == len(asked) == 0
+
+
+@pytest.mark.parametrize(("share", "counts"), [(0.01, [1, 1]), (0.5, [5, 20]), (1.0, [10, 40])])
+def test_draw_share__of_each_class_at_least_one(share, counts):
+    labels = np.array([0] * 10 + [1] * 40)
+    chosen = probe.draw_share(labels, share, 0)
+    assert np.bincount(labels[chosen]).tolist() == counts and len(set(chosen)) == len(chosen)
+
+
+def test_find_listed__rows_in_ascending_order_and_all_of_them():
+    assert probe.find_listed(["a", "b", "c", "d"], ["d", "b"]).tolist() == [1, 3]
+    with pytest.raises(ValueError, match="of 2 listed images 1 are stored"):
+        probe.find_listed(["a"], ["a", "z"])
+
+
+def test_accuracy__the_right_class_among_the_first():
+    classifier = torch.nn.Linear(3, 3)
+    torch.nn.init.eye_(classifier.weight), torch.nn.init.zeros_(classifier.bias)
+    features, labels = torch.tensor([[3.0, 2, 1], [1, 2, 3], [3, 1, 2]]), np.array([0, 1, 1])
+    found = [probe.accuracy(classifier, features, labels, top) for top in (1, 2, 3)]
+    assert found == pytest.approx([1 / 3, 2 / 3, 1])
+
+
+def test_knn_accuracy__is_the_plain_weighted_vote():
+    rng = np.random.default_rng(0)
+    known, asked = rng.normal(size=(30, 4)).astype(np.float32), rng.normal(size=(9, 4)).astype(np.float32)
+    known_labels, asked_labels = rng.integers(0, 3, 30), rng.integers(0, 3, 9)
+    right = 0
+    for query, label in zip(asked, asked_labels, strict=True):
+        cosines = known @ query / np.linalg.norm(known, axis=1) / np.linalg.norm(query)
+        votes = np.zeros(3)
+        for i in np.argsort(-cosines)[:5]:
+            votes[known_labels[i]] += np.exp(cosines[i] / 0.1)
+        right += votes.argmax() == label
+    assert probe.knn_accuracy(known, known_labels, asked, asked_labels, 5, 0.1) == pytest.approx(right / 9)
+
+
+def test_fit_linear__separates_what_a_line_separates():
+    features = torch.randn(60, 5)
+    labels = (features[:, 0] > 0).long()
+    classifier = probe.fit_linear(features, labels, 2, recipe(), 0)
+    assert probe.accuracy(classifier, features, labels.numpy()) > 0.95
+
+
+def test_fine_tune__a_rate_of_zero_leaves_the_encoder_alone(pixels, tmp_path):
+    images, labels = pixels
+    encoder = network()
+    before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    classifier = probe.fine_tune(
+        encoder, images, np.arange(24), labels, 3, recipe(augmentation=VIEW), 0, tmp_path / "w"
+    )
+    assert all(torch.equal(before[name], tensor) for name, tensor in encoder.state_dict().items())
+    features = probe.embed(encoder, images, np.arange(24), 7)
+    assert probe.accuracy(classifier, features, labels) > 0.5
+
+
+def test_fine_tune__trains_the_encoder_and_learns(pixels, tmp_path):
+    images, labels = pixels
+    encoder = network()
+    before = encoder.backbone.blocks[0].attn.qkv.weight.clone()
+    tuned = recipe(encoder_rate=0.05, classifier_rate=0.1)
+    classifier = probe.fine_tune(encoder, images, np.arange(24), labels, 3, tuned, 0, tmp_path / "w")
+    assert not torch.equal(before, encoder.backbone.blocks[0].attn.qkv.weight)
+    assert probe.accuracy(classifier, probe.embed(encoder, images, np.arange(24), 7), labels) > 0.9
+
+
+def test_embed__is_the_network_on_each_image_whatever_the_batch(pixels):
+    images, _ = pixels
+    encoder = TrainableEncoder(CONFIG)
+    rows = np.array([5, 2, 9])
+    plain = encoder.eval()(torch.from_numpy(images[rows]).permute(0, 3, 1, 2).float() / 255).detach()
+    for batch in (1, 2, 5):
+        torch.testing.assert_close(probe.embed(encoder, images, rows, batch), plain)
+    views = [probe.embed(encoder, images, rows, 5, (VIEW, torch.Generator().manual_seed(s))) for s in (0, 0, 1)]
+    assert torch.equal(views[0], views[1]) and not torch.allclose(views[0], views[2])

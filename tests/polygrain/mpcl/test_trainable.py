@@ -1,0 +1,55 @@
+import pytest
+import torch
+
+from polygrain.encoder import model
+from polygrain.encoder.config import Config
+from polygrain.mpcl import trainable
+from tests.helpers.small import CONFIG, write_encoder
+
+RESNET = Config(architecture="resnet10t", size=32, resize=32, mean=(0.5,) * 3, std=(0.5,) * 3)
+
+
+def test_load__a_model_folder_gives_the_same_features(tmp_path):
+    folder = write_encoder(tmp_path / "encoder")
+    images = torch.rand(3, 3, 32, 32)
+    network = trainable.load(folder).eval()
+    torch.testing.assert_close(network(images), model.load(folder).features(images))
+    assert all(p.requires_grad for p in network.parameters())
+
+
+@pytest.mark.parametrize("config", [CONFIG, RESNET])
+def test_save__then_load_is_the_same_network(tmp_path, config):
+    network = trainable.TrainableEncoder(config).eval()
+    model.save(network, tmp_path)
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(trainable.load(tmp_path).eval()(images), network(images))
+    assert network(images).shape == (2, network.dim)
+
+
+def test_save__a_vit_is_a_model_folder(tmp_path):
+    network = trainable.TrainableEncoder(CONFIG).eval()
+    model.save(network, tmp_path)
+    images = torch.rand(2, 3, 32, 32)
+    torch.testing.assert_close(model.load(tmp_path).features(images), network(images))
+
+
+def test_fix_patches__patch_embedding_and_positions_stay():
+    network = trainable.TrainableEncoder(CONFIG)
+    trainable.fix_patches(network)
+    vit = network.backbone
+    assert not vit.pos_embed.requires_grad
+    assert not any(p.requires_grad for p in vit.patch_embed.parameters())
+    assert vit.blocks[0].attn.qkv.weight.requires_grad
+    positions = vit.pos_embed[0]
+    assert (positions[0] == 0).all()  # the class token has no place
+    assert len({tuple(row.tolist()) for row in positions[1:]}) == 4 and positions.abs().max() <= 1
+
+
+def test_fix_patches__a_cnn_is_refused():
+    with pytest.raises(ValueError, match=r"resnet10t.*no patch embedding"):
+        trainable.fix_patches(trainable.TrainableEncoder(RESNET))
+
+
+def test_backbone__an_unknown_architecture_is_refused():
+    with pytest.raises(ValueError, match="timm does not know 'resnet_fifty'"):
+        trainable.TrainableEncoder(RESNET.model_copy(update={"architecture": "resnet_fifty"}))

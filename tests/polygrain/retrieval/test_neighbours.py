@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+import torch
+
+from polygrain.retrieval.neighbours import nearest
+
+
+def draw(n, d, seed):
+    return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+
+
+def draw_whole(n, d, seed):
+    """Small whole numbers: products are exact, and ties are many."""
+    return np.random.default_rng(seed).integers(-2, 3, size=(n, d)).astype(np.float32)
+
+
+def plain(queries, gallery, k, metric, exclude_self):
+    """All scores, sorted one query at a time."""
+    queries, gallery = queries.astype(np.float64), gallery.astype(np.float64)
+    scores, indices = [], []
+    for i, query in enumerate(queries):
+        costs = ((gallery - query) ** 2).sum(1) if metric == "l2" else -(gallery @ query)
+        if metric == "cosine":
+            costs = costs / np.linalg.norm(query) / np.linalg.norm(gallery, axis=1)
+        order = [j for j in np.argsort(costs, kind="stable") if not (exclude_self and i == j)][:k]
+        scores.append(costs[order] if metric == "l2" else -costs[order])
+        indices.append(order)
+    return np.array(scores), np.array(indices)
+
+
+@pytest.mark.parametrize("metric", ["inner_product", "cosine", "l2"])
+@pytest.mark.parametrize("exclude_self", [False, True])
+@pytest.mark.parametrize("rows", [7, 65536])
+def test_nearest__equals_sorting_all_scores(metric, exclude_self, rows):
+    points = draw(60, 5, 0)
+    for k in (1, 8, 59):
+        scores, indices = nearest(points, points, k, metric=metric, exclude_self=exclude_self, rows=rows)
+        expected = plain(points, points, k, metric, exclude_self)
+        assert (indices == expected[1]).all()
+        np.testing.assert_allclose(scores, expected[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("metric", ["inner_product", "l2"])
+@pytest.mark.parametrize("rows", [11, 65536])
+def test_nearest__breaks_ties_by_index(metric, rows):
+    queries, gallery = draw_whole(40, 3, 0), draw_whole(90, 3, 1)
+    for k in (1, 5, 30, 90):
+        scores, indices = nearest(queries, gallery, k, metric=metric, rows=rows)
+        expected = plain(queries, gallery, k, metric, False)
+        assert (indices == expected[1]).all()
+        assert (scores == expected[0]).all()
+
+
+def test_nearest__leaves_self_out_but_not_its_duplicates():
+    points = np.repeat(np.eye(3, dtype=np.float32), 4, 0)
+    scores, indices = nearest(points, points, 3, exclude_self=True)
+    for i in range(12):
+        assert indices[i].tolist() == [j for j in range(i // 4 * 4, i // 4 * 4 + 4) if j != i]
+    assert (scores == 1).all()
+    # More duplicates than are asked for push the query itself out of its own list.
+    _, indices = nearest(points, points, 1, exclude_self=True)
+    assert indices.ravel().tolist() == [1, 0, 0, 0, 5, 4, 4, 4, 9, 8, 8, 8]
+
+
+def test_nearest__accepts_tensors_and_half_precision():
+    points = draw_whole(20, 4, 2)
+    expected = nearest(points, points, 4)[1]
+    assert (nearest(torch.tensor(points), torch.tensor(points), 4)[1] == expected).all()
+    assert (nearest(points.astype(np.float16), points, 4)[1] == expected).all()
+
+
+def test_nearest__reads_the_gallery_in_blocks():
+    class Store:
+        shape, longest = (50, 3), 0
+
+        def __getitem__(self, rows):
+            block = gallery[rows]
+            self.longest = max(self.longest, len(block))
+            return block
+
+    gallery, store = draw_whole(50, 3, 3), Store()
+    assert (nearest(gallery[:5], store, 6, rows=8)[1] == nearest(gallery[:5], gallery, 6)[1]).all()
+    assert store.longest == 8
+
+
+def test_nearest__cosine_takes_zero_vectors():
+    points = np.array([[0, 0], [2, 0], [0, 3]], np.float32)
+    scores, indices = nearest(points, points, 3, metric="cosine")
+    assert indices[0].tolist() == [0, 1, 2] and (scores[0] == 0).all()
+    assert indices[1].tolist() == [1, 0, 2] and scores[1].tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("queries", "gallery", "options", "message"),
+    [
+        (draw(4, 3, 0), draw(9, 3, 0), {"k": 10}, "k = 10 neighbours among 9 other rows; allowed is 1 to 9"),
+        (draw(9, 3, 0), draw(9, 3, 0), {"k": 9, "exclude_self": True}, "k = 9 .* among 8 .*; allowed is 1 to 8"),
+        (draw(4, 3, 0), draw(9, 3, 0), {"k": 0}, "k = 0 .*; allowed is 1 to 9"),
+        (draw(4, 3, 0), draw(9, 2, 0), {"k": 1}, r"queries \(4, 3\) and gallery \(9, 2\)"),
+        (draw(0, 3, 0), draw(9, 3, 0), {"k": 1}, r"queries \(0, 3\)"),
+        (draw(4, 3, 0), draw(9, 3, 0), {"k": 1, "exclude_self": True}, "4 queries and 9 gallery rows"),
+        (draw(4, 3, 0), draw(9, 3, 0), {"k": 1, "rows": 0}, "in blocks of 0"),
+        (draw(4, 3, 0) * np.nan, draw(9, 3, 0), {"k": 1}, "queries hold nan in row 0"),
+        (draw(4, 3, 0), np.full((9, 3), np.inf, np.float32), {"k": 1, "rows": 2}, "gallery hold inf in row 0"),
+    ],
+)
+def test_nearest__raises_on_what_does_not_fit(queries, gallery, options, message):
+    with pytest.raises(ValueError, match=message):
+        nearest(queries, gallery, **options)

@@ -1,0 +1,70 @@
+import json
+
+import pytest
+
+from polygrain.compute import processes
+from polygrain.runner import agreement
+from polygrain.store import sums
+
+
+def write(folder, text="one"):
+    (folder / "task").mkdir(parents=True)
+    (folder / "task/table.csv").write_text(text)
+    return folder
+
+
+def test_content__tells_apart_what_a_list_of_checksums_tells(tmp_path):
+    first, second = write(tmp_path / "a"), write(tmp_path / "b")
+    for folder in (first, second):
+        sums.write(folder)
+    assert agreement.content(first) == agreement.content(second)
+    (second / "task/table.csv").write_text("two")
+    sums.write(second)
+    assert agreement.content(first) != agreement.content(second)
+
+
+def test_content__of_a_folder_without_a_list_counts_names_and_sizes(tmp_path):
+    first, second = write(tmp_path / "a"), write(tmp_path / "b")
+    assert agreement.content(first) == agreement.content(second)
+    (second / "more").touch()
+    assert agreement.content(first) != agreement.content(second)
+    assert agreement.content(tmp_path / "none") != agreement.content(first)
+    assert agreement.content(first / "task/table.csv") != agreement.content(second / "more")
+
+
+def test_require__one_process_compares_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(agreement, "sources", lambda: pytest.fail("looked"))
+    agreement.require("seeds", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"the sources in stages/": "x"}, "the sources in stages/"),
+        ({"the values of seeds, params": "x"}, "the values of seeds, params"),
+        ({"the libraries": "torch 1"}, "the libraries: torch 1, there "),
+    ],
+)
+def test_require__names_who_differs_in_what(tmp_path, monkeypatch, change, said):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setattr(processes, "told", lambda name, words: [words, words, json.dumps(json.loads(words) | change)])
+    monkeypatch.setattr(processes, "named", lambda numbers: f"rank {numbers[0]}")
+    with pytest.raises(ValueError, match=f"^rank 2 differs from rank 0 in {said}") as error:
+        agreement.require("seeds", {"params": 1}, {"images": write(tmp_path / "a")})
+    assert "rank 1" not in str(error.value)
+
+
+def test_require__names_the_input(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(processes, "named", lambda numbers: f"rank {numbers[0]}")
+    folder = write(tmp_path / "a")
+
+    def told(name, words):
+        (folder / "task/late").touch()
+        facts = json.loads(words)
+        key = f"the input images ({folder})"
+        return [words, json.dumps(facts | {key: agreement.content(folder)})]
+
+    monkeypatch.setattr(processes, "told", told)
+    with pytest.raises(ValueError, match=r"rank 1 differs from rank 0 in the input images \(.*/a\)"):
+        agreement.require("seeds", {}, {"images": folder})

@@ -1,0 +1,188 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from polygrain.encoder.model import Model, load
+from polygrain.encoder.views import augment, centre_crop
+from polygrain.selection import criterion as module
+from polygrain.selection.criterion import Sample, draw, look, mean_over_tasks, recall, refer, round_side, score, see
+from polygrain.store.collection import open_pixels, read_tables
+from tests.helpers.settings import criterion, reference
+from tests.helpers.small import CONFIG, TASKS, write_encoder, write_images
+from tests.helpers.whitened import whitened
+
+SIZES = (9, 6, 2)
+
+
+def sample_of(sizes):
+    names = np.array([f"task{i}" for i, size in enumerate(sizes) for _ in range(size)], dtype=object)
+    return Sample(np.arange(sum(sizes)), names)
+
+
+def unit(count, seed, dim=4):
+    vectors = np.random.default_rng(seed).normal(size=(count, dim)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    images, encoder = write_images(folder / "images"), load(write_encoder(folder / "encoder"))
+    collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
+    return encoder, collection, pixels
+
+
+def test_draw__some_training_images_of_each_task_that_has_enough(world):
+    collection = world[1]
+    few = draw(collection, 7, 4, 0)
+    assert [len(own) for own in few.parts().values()] == [7, 7] and list(few.parts()) == list(TASKS)
+    assert len(set(few.rows)) == 14 and collection.is_train[few.rows].all()
+    np.testing.assert_array_equal(few.tasks, collection.tasks[few.rows])
+    np.testing.assert_array_equal(draw(collection, 7, 4, 0).rows, few.rows)
+    assert set(draw(collection, 7, 4, 1).rows) != set(few.rows)
+    assert set(few.rows) < set(draw(collection, 12, 4, 0).rows)  # what is watched is part of what is compared
+    assert len(draw(collection, 7, 25, 0).rows) == 0
+
+
+def test_draw__leaves_out_a_task_of_too_few_images(world):
+    collection = world[1]
+    is_train = collection.is_train & ((collection.tasks != TASKS[0]) | (collection.rows < 5))
+    other = module.Collection(collection.tasks, collection.labels, is_train, collection.rows)
+    assert list(draw(other, 24, 6, 0).parts()) == [TASKS[1]]
+    assert [len(own) for own in draw(other, 24, 5, 0).parts().values()] == [5, 24]
+
+
+def test_recall__by_plain_search():
+    first, second, sample = unit(sum(SIZES), 0), unit(sum(SIZES), 0) + 0.8 * unit(sum(SIZES), 1), sample_of(SIZES)
+    expected = []
+    for i in sample.rows:
+        own = [j for j in sample.rows if sample.tasks[j] == sample.tasks[i]]
+        there = max(own, key=lambda j: first[i] @ second[j])
+        back = max(own, key=lambda j: second[i] @ first[j])
+        expected.append((int(there == i) + int(back == i)) / 2)
+    assert recall(first, second, sample).tolist() == expected and len(set(expected)) == 3
+
+
+def test_score__by_plain_search():
+    """Also in a task with fewer others than neighbours are asked for."""
+    count, sample, wanted = sum(SIZES), sample_of(SIZES), 3
+    plain, careful = unit(count, 0), unit(count, 0) + 0.6 * unit(count, 1)
+    pairs = [(unit(count, 0), unit(count, 0) + share * unit(count, 2)) for share in (0.4, 0.9)]
+
+    def nearest(embeddings, i):
+        others = [j for j in sample.rows if sample.tasks[j] == sample.tasks[i] and j != i]
+        return sorted(others, key=lambda j: -(embeddings[i] @ embeddings[j]))[:wanted]
+
+    shares = [len({*nearest(plain, i)} & {*nearest(careful, i)}) / len(nearest(plain, i)) for i in sample.rows]
+    known = module.neighbours(careful, sample, wanted)
+    found, kept = score(module.Seen(plain, pairs), module.neighbours(plain, sample, wanted), known, sample)
+    np.testing.assert_allclose(kept, shares)
+    hits = [recall(first, second, sample) for first, second in pairs]
+    np.testing.assert_allclose(found, 0.4 * hits[0] + 0.4 * hits[1] + 0.2 * np.array(shares))
+    assert (hits[0] != hits[1]).any()
+    assert len(set(shares)) > 2
+    own = sample.parts()["task0"]
+    assert [own[row].tolist() for row in known["task0"]] == [nearest(careful, i) for i in own]
+
+
+def test_recall__images_all_alike_are_found_once():
+    sample = sample_of((8,))
+    same = np.repeat(unit(1, 0), 8, 0)
+    assert recall(same, same, sample).sum() == 1
+
+
+def cubic(distance, a=-0.75):
+    """Keys' kernel."""
+    x = abs(distance)
+    if x <= 1:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+    return a * (x**3 - 5 * x**2 + 8 * x - 4) if x < 2 else 0.0
+
+
+def brought_back(side, size):
+    """The matrix that enlarges a row: each new pixel from the four nearest old ones, edges repeated."""
+    matrix = np.zeros((size, side), np.float32)
+    for i in range(size):
+        place = (i + 0.5) * side / size - 0.5
+        for k in range(math.floor(place) - 1, math.floor(place) + 3):
+            matrix[i, min(max(k, 0), side - 1)] += cubic(place - k)
+    return matrix
+
+
+def reduced(images, side):
+    """Each channel of each image resized by Pillow, in 32-bit floats, and enlarged again by hand."""
+    matrix, channels = brought_back(side, images.shape[1]), []
+    for channel in images.permute(0, 3, 1, 2).flatten(0, 1).numpy():
+        small = Image.fromarray(channel.astype(np.float32)).resize((side, side), Image.Resampling.BICUBIC)
+        channels.append(matrix @ (np.asarray(small) / 255) @ matrix.T)
+    return torch.from_numpy(np.stack(channels)).unflatten(0, (len(images), 3)).clamp(0, 1)
+
+
+def test_see__views_depend_on_the_place_in_the_sample_alone(world):
+    encoder, collection, pixels = world
+    settings, sample = criterion(), draw(collection, 12, 4, 0)
+    seen = see(encoder, pixels, sample, settings)
+    images = torch.from_numpy(pixels[sample.rows])
+    np.testing.assert_allclose(seen.plain, encoder(centre_crop(images, 32)).numpy(), atol=1e-5)
+    for start in (0, 10, 20):
+        part, generator = images[start : start + 10], torch.Generator().manual_seed(start // 10)
+        views = [augment(part, 32, settings.trained, generator) for _ in range(2)]
+        views += [augment(part, 32, settings.recoloured, generator), reduced(part, 16)]
+        found = [view[start : start + 10] for pair in seen.pairs for view in pair]
+        for view, embeddings in zip(views, found, strict=True):
+            np.testing.assert_allclose(embeddings, encoder(view).numpy(), atol=1e-5)
+    for first, second in seen.pairs:
+        assert np.abs(first - second).max() > 0.01
+
+
+def test_see__no_image_gives_no_embedding(world):
+    encoder, collection, pixels = world
+    seen = see(encoder, pixels, draw(collection, 12, 99, 0), criterion())
+    assert {part.shape for part in (seen.plain, *seen.pairs[0], *seen.pairs[1])} == {(0, 24)}
+
+
+def test_look__embeddings_at_all_sides_next_to_each_other(world):
+    encoder, collection, pixels = world
+    rows = collection.train[:7]
+    images = torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2)
+    found = look(encoder, pixels, rows, reference(), 3, "float32", "x")
+    expected = torch.cat([encoder.seen(side, True)(images) for side in (32, 48)], 1) / math.sqrt(2)
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("dim", [8, 999])
+def test_refer__is_the_half_whitened_look(world, dim):
+    encoder, collection, pixels = world
+    sample, settings = draw(collection, 12, 4, 0), reference(dim=dim)
+    found = refer(encoder, pixels, sample, settings, criterion())
+    expected = whitened(look(encoder, pixels, sample.rows, settings, 5, "float32", "x"), min(dim, 23))
+    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-3)
+
+
+def test_refer__images_all_alike_stay_as_they_are(world):
+    encoder, _, pixels = world
+    sample = Sample(np.zeros(13, np.int64), np.array(["dots"] * 13, dtype=object))
+    found = refer(encoder, pixels, sample, reference(), criterion())
+    assert found.shape == (13, 48) and np.isfinite(found).all() and np.ptp(found, axis=0).max() < 1e-5
+
+
+@pytest.mark.parametrize(("side", "expected"), [(48.0, 48), (50.0, 48), (57.0, 64), (3.0, 16)])
+def test_round_side__a_vit_takes_multiples_of_its_patch(world, side, expected):
+    assert round_side(side, world[0]) == expected
+
+
+def test_round_side__a_cnn_takes_any_and_a_network_of_one_side_its_own():
+    cnn = Model(CONFIG.model_copy(update={"architecture": "resnet10t", "kwargs": {}}))
+    assert [round_side(side, cnn) for side in (33.0, 33.4, 0.2)] == [33, 33, 1]
+    fixed = Model(CONFIG.model_copy(update={"architecture": "beit_base_patch16_224"}))
+    assert round_side(48.0, fixed) == 32
+
+
+def test_mean_over_tasks__tasks_weigh_the_same_whatever_their_size():
+    values = np.array([1.0, 1.0, 1.0, 0.0])
+    assert mean_over_tasks(values, sample_of((3, 1))) == 0.5
+    assert math.isnan(mean_over_tasks(values[:0], sample_of(())))

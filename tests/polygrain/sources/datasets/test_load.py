@@ -1,0 +1,177 @@
+import hashlib
+import io
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torchvision.datasets import utils
+
+from polygrain.sources.datasets import addresses, load
+from polygrain.sources.datasets.addresses import Archive, Source
+from tests.helpers import layouts
+
+
+def test_mrt_split__first_half_of_the_classes_rounded_up() -> None:
+    labels = np.array([4, 0, 0, 1, 2, 2, 2, 3])
+    assert load.mrt_split(labels).tolist() == [False, True, True, True, True, True, True, False]
+    assert load.mrt_split(np.array([5, 7])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("name", list(layouts.WRITERS))
+def test_load__sorted_by_class_with_a_class_disjoint_half(tmp_path: Path, name: str) -> None:
+    layouts.WRITERS[name](tmp_path, 4)
+    dataset = load.load(name, tmp_path)
+    assert dataset.labels.tolist() == sorted(dataset.labels)
+    assert all(path.is_file() for path in dataset.paths)
+    train, test = (set(dataset.labels[mask]) for mask in (dataset.is_train, ~dataset.is_train))
+    assert not train & test and len(train | test) == len(dataset.class_names)
+    expected = {"products": 5, "inshop": 3}.get(name, (len(dataset.class_names) + 1) // 2)
+    assert len(train) == expected and max(train) < min(test)
+
+
+def test_load__raise_on_unknown_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"unknown data set 'birds'; known: aircraft, cars, cub, .*cifar100"):
+        load.load("birds", tmp_path)
+
+
+@pytest.mark.parametrize("name", list(layouts.WRITERS))
+def test_load__raise_on_a_missing_annotation_file(tmp_path: Path, name: str) -> None:
+    layouts.WRITERS[name](tmp_path, 2)
+    lists = [tmp_path / file for file in addresses.SOURCES[name].files]
+    for file in lists:
+        if file.is_file():
+            content = file.read_bytes()
+            file.unlink()
+            with pytest.raises(ValueError, match=rf"{name}: .*{file.name} is missing; get it from "):
+                load.load(name, tmp_path)
+            file.write_bytes(content)
+    assert load.load(name, tmp_path)
+
+
+def test_load__raise_where_labels_and_images_disagree(tmp_path: Path) -> None:
+    layouts.dtd(tmp_path, 3)
+    (tmp_path / "dtd/dtd/images/banded/banded_0001.jpg").unlink()
+    with pytest.raises(ValueError, match=r"1 of 12 listed images are missing, the first: .*banded_0001.jpg"):
+        load.load("dtd", tmp_path)
+    layouts.aircraft(tmp_path, 3)
+    variants = tmp_path / "fgvc-aircraft-2013b/data/variants.txt"
+    variants.write_text(variants.read_text() + "Zeppelin NT\n")
+    with pytest.raises(
+        ValueError, match="class list has 5 names, the labels use 4 of them; no image is of 'Zeppelin NT'"
+    ):
+        load.load("aircraft", tmp_path)
+    variants.write_text("\n".join(layouts.NAMES["aircraft"][:3]) + "\n")
+    with pytest.raises(ValueError, match=r"aircraft: .* is not as published"):
+        load.load("aircraft", tmp_path)
+
+
+def test_load__raise_on_a_list_that_leads_outside(tmp_path: Path) -> None:
+    layouts.cub(tmp_path / "raw", 2)
+    layouts.paint(tmp_path / "secret.jpg", 0, 0, "x")
+    file = tmp_path / "raw/CUB_200_2011/images.txt"
+    lines = file.read_text().split("\n")
+    file.write_text("\n".join(["1 ../../../secret.jpg", *lines[1:]]))
+    with pytest.raises(ValueError, match="leads outside the folder"):
+        load.load("cub", tmp_path / "raw")
+
+
+@pytest.mark.parametrize("name", ["cars", "flowers"])
+def test_load__raise_on_damaged_matlab_files(tmp_path: Path, name: str) -> None:
+    layouts.WRITERS[name](tmp_path, 2)
+    file = next(tmp_path.rglob("*.mat"))
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(ValueError, match=f"{name}: .* is not as published"):
+        load.load(name, tmp_path)
+
+
+def archive(folder: Path, file: Path, member: str | None = None) -> str:
+    """Packs the folder's content (and a member of another name); returns the MD5."""
+    with tarfile.open(file, "w:gz") as tar:
+        for entry in sorted(folder.iterdir()):
+            tar.add(entry, entry.name)
+        if member:
+            tar.addfile(tarfile.TarInfo(member), io.BytesIO())
+    return hashlib.md5(file.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def offer(tmp_path: Path, monkeypatch):
+    """Offers tmp_path/cub.tar.gz as the archive of `cub`, behind a download that copies it; or another so."""
+
+    def copy(url, root, filename, md5):
+        Path(root).mkdir(parents=True, exist_ok=True)
+        (Path(root) / filename).write_bytes((tmp_path / filename).read_bytes())
+        if not utils.check_integrity(Path(root) / filename, md5):
+            raise RuntimeError("File not found or corrupted.")
+
+    def make(md5: str, name: str = "cub", file: str = "cub.tar.gz") -> None:
+        monkeypatch.setattr(utils, "download_url", copy)
+        source = addresses.SOURCES[name]
+        folder = source.archives[0].folder
+        offered = Source(source.home, source.files, (Archive(f"https://example.org/{file}", md5, folder),))
+        monkeypatch.setitem(addresses.SOURCES, name, offered)
+
+    return make
+
+
+def test_load__download_checks_and_unpacks(tmp_path: Path, offer) -> None:
+    layouts.cub(tmp_path / "made", 2)
+    offer(archive(tmp_path / "made", tmp_path / "cub.tar.gz"))
+    assert len(load.load("cub", tmp_path / "root", download=True).paths) == 8
+    assert not list((tmp_path / "root").glob("*.gz"))
+    (tmp_path / "cub.tar.gz").unlink()  # a data set that is there is used as it is
+    assert len(load.load("cub", tmp_path / "root", download=True).paths) == 8
+
+
+def test_fetch__refuse_a_wrong_checksum_and_members_outside(tmp_path: Path, offer) -> None:
+    layouts.cub(tmp_path / "made", 2)
+    md5 = archive(tmp_path / "made", tmp_path / "cub.tar.gz")
+    offer(md5[::-1])
+    with pytest.raises(ValueError, match=r"cub.tar.gz could not be fetched .*corrupted.*put it at "):
+        load.load("cub", tmp_path / "root", download=True)
+    assert not (tmp_path / "root/CUB_200_2011").exists()
+    offer(archive(tmp_path / "made", tmp_path / "cub.tar.gz", "../outside.txt"))
+    with pytest.raises(ValueError, match="outside"):
+        load.load("cub", tmp_path / "root", download=True)
+    assert not (tmp_path / "outside.txt").exists()
+
+
+@pytest.mark.parametrize(("name", "file"), [("products", "Stanford_Online_Products.zip"), ("eurosat", "EuroSAT.zip")])
+def test_fetch__no_member_of_a_zip_leaves_the_folder(tmp_path: Path, offer, name: str, file: str) -> None:
+    layouts.WRITERS[name](tmp_path / "made", 2)
+    inside = tmp_path / "made" / addresses.SOURCES[name].archives[0].folder
+    with zipfile.ZipFile(tmp_path / file, "w") as archive:
+        for entry in sorted(path for path in inside.rglob("*") if path.is_file()):
+            archive.write(entry, entry.relative_to(inside))
+        for member in ("../evil.txt", "../../evil.txt", "../../../evil.txt", str(tmp_path / "evil.txt")):
+            archive.writestr(member, "evil")
+    offer(hashlib.md5((tmp_path / file).read_bytes()).hexdigest(), name, file)
+    root = tmp_path / "below/root"
+    assert load.load(name, root, download=True).paths
+    assert all(path.is_relative_to(root) for path in tmp_path.rglob("evil.txt"))
+    assert not (tmp_path.parent / "evil.txt").exists()
+
+
+def test_fetch__says_what_to_put_where_when_it_may_not_fetch(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"inshop cannot be fetched; put Eval/list_eval_partition.txt into .*, from http"
+    ):
+        load.load("inshop", tmp_path, download=True)
+
+
+def test_main__needs_a_name_and_lists_the_known_ones(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "polygrain.sources.datasets", str(tmp_path)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[4], capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "error: give a folder and the names of data sets, which are aircraft, cars, cub, flowers" in done.stderr
+
+
+def test_main__ends_with_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "polygrain.sources.datasets", str(tmp_path), "cars"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[4], capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "cars cannot be fetched; put stanford_cars/" in done.stderr

@@ -1,0 +1,143 @@
+"""Each reader against a small copy of its data set, in the published folders and formats."""
+
+import csv
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torchvision.datasets import CIFAR10, CIFAR100
+
+from polygrain.sources.datasets import readers as readers
+from tests.helpers import layouts
+
+
+@pytest.mark.parametrize("name", list(layouts.WRITERS))
+def test_readers__every_image_once_with_its_class(tmp_path: Path, name: str) -> None:
+    layouts.WRITERS[name](tmp_path, 3)
+    records = getattr(readers, name)(tmp_path)
+    on_disk = {file for file in tmp_path.rglob("*") if file.suffix.lower() == ".jpg"}
+    assert set(records.paths) == on_disk and len(records.paths) == len(on_disk) > 0
+    assert np.bincount(records.labels).tolist() == [3] * len(records.class_names)
+    if name not in ("aircraft", "cars", "flowers"):  # the path says the class
+        for label in set(records.labels):
+            own = {path for path, met in zip(records.paths, records.labels, strict=True) if met == label}
+            assert len({path.parent if name != "pets" else path.name.rsplit("_", 1)[0] for path in own}) == 1
+
+
+@pytest.mark.parametrize("name", ["aircraft", "cars", "cub", "food101", "dtd", "eurosat"])
+def test_readers__classes_in_published_order(tmp_path: Path, name: str) -> None:
+    layouts.WRITERS[name](tmp_path, 2)
+    assert getattr(readers, name)(tmp_path).class_names == layouts.NAMES[name]
+
+
+def test_aircraft__labels_follow_the_lists(tmp_path: Path) -> None:
+    layouts.aircraft(tmp_path, 3)
+    records = readers.aircraft(tmp_path)
+    assert [int(path.stem) // 1000 for path in records.paths] == records.labels
+
+
+def test_aircraft__classes_by_name_whatever_the_order_of_their_list(tmp_path: Path) -> None:
+    layouts.aircraft(tmp_path, 3)
+    variants = tmp_path / "fgvc-aircraft-2013b/data/variants.txt"
+    variants.write_text("".join(f"{layouts.NAMES['aircraft'][i]}\n" for i in (2, 0, 3, 1)))
+    records = readers.aircraft(tmp_path)
+    assert records.class_names == layouts.NAMES["aircraft"]
+    assert [int(path.stem) // 1000 for path in records.paths] == records.labels
+
+
+def test_cars__both_archives_and_the_copy_sorted_by_class(tmp_path: Path) -> None:
+    layouts.cars(tmp_path / "a", 4)
+    published = readers.cars(tmp_path / "a")
+    assert {path.parent.name for path in published.paths} == {"cars_train", "cars_test"}
+    layouts.cars_by_class(tmp_path / "b", 2)
+    by_class = readers.cars(tmp_path / "b")
+    assert by_class.class_names == published.class_names == layouts.NAMES["cars"]
+    assert np.bincount(by_class.labels).tolist() == np.bincount(published.labels).tolist() == [4] * 4
+    folders = {label: path.parent.name for label, path in zip(by_class.labels, by_class.paths, strict=True)}
+    assert [folders[i] for i in range(4)] == [name.replace("/", "-") for name in layouts.NAMES["cars"]]
+    assert all(path.is_file() for path in by_class.paths)
+
+
+def test_flowers__classes_by_name_not_by_number(tmp_path: Path) -> None:
+    layouts.flowers(tmp_path, 3)
+    records = readers.flowers(tmp_path)
+    assert records.class_names == sorted(layouts.NAMES["flowers"]) != layouts.NAMES["flowers"]
+    first = [path.name for path, label in zip(records.paths, records.labels, strict=True) if label == 0]
+    assert sorted(first) == [f"image_{i:05d}.jpg" for i in (7, 8, 9)]  # canterbury bells, the third class by number
+
+
+def test_pets__classes_by_name(tmp_path: Path) -> None:
+    layouts.pets(tmp_path, 2)
+    records = readers.pets(tmp_path)
+    assert records.class_names == ["Abyssinian", "American Bulldog", "Beagle", "Bengal"]
+    names = {path.name.rsplit("_", 1)[0].replace("_", " ").lower() for path in records.paths}
+    assert names == {name.lower() for name in records.class_names}
+
+
+def test_products_and_inshop__keep_their_published_splits(tmp_path: Path) -> None:
+    layouts.products(tmp_path / "sop", 2)
+    records = readers.products(tmp_path / "sop")
+    train = {label for label, split in zip(records.labels, records.splits, strict=True) if split == "train"}
+    assert train == {0, 1, 2, 3, 4} and set(records.splits) == {"train", "test"}
+    layouts.inshop(tmp_path / "inshop", 4)
+    records = readers.inshop(tmp_path / "inshop")
+    assert {split: records.splits.count(split) for split in set(records.splits)} == {
+        "train": 12,
+        "query": 4,
+        "gallery": 4,
+    }
+    assert readers.inshop(tmp_path / "inshop").class_names[0] == "id_00000001"
+
+
+def test_inshop__raise_on_a_list_that_contradicts_itself(tmp_path: Path) -> None:
+    layouts.inshop(tmp_path, 2)
+    file = tmp_path / "Eval/list_eval_partition.txt"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(lines[:-1]))
+    with pytest.raises(ValueError, match="announces 10 images and lists 9"):
+        readers.inshop(tmp_path)
+    file.write_text("\n".join([*lines[:-1], lines[-1].replace("gallery", "probe")]))
+    with pytest.raises(ValueError, match=r"'probe'.*known: train, query, gallery"):
+        readers.inshop(tmp_path)
+
+
+def test_cub__raise_when_the_lists_disagree(tmp_path: Path) -> None:
+    layouts.cub(tmp_path, 2)
+    file = tmp_path / "CUB_200_2011/image_class_labels.txt"
+    file.write_text(file.read_text().rsplit("\n", 2)[0] + "\n")
+    with pytest.raises(ValueError, match="do not list the same images"):
+        readers.cub(tmp_path)
+
+
+@pytest.mark.parametrize(("version", "kind"), [("10", CIFAR10), ("100", CIFAR100)])
+def test_cifar__arrays_with_names(tmp_path: Path, monkeypatch, version: str, kind: type) -> None:
+    written = layouts.cifar(tmp_path, 1, version)
+    with pytest.raises(RuntimeError, match="not found or corrupted"):  # no pickle is opened that is not the published
+        readers.cifar(tmp_path, version)
+    sums = {name: hashlib.md5(content).hexdigest() for name, content in written.items()}
+    for attribute in ("train_list", "test_list"):
+        monkeypatch.setattr(kind, attribute, [[name, sums[name]] for name, _ in getattr(kind, attribute)])
+    monkeypatch.setattr(kind, "meta", kind.meta | {"md5": sums[kind.meta["filename"]]})
+    records = readers.cifar(tmp_path, version)
+    batches = 6 if version == "10" else 2
+    assert records.pixels.shape == (batches * int(version), 32, 32, 3) and len(records.paths) == len(records.pixels)
+    assert records.splits.count("test") == int(version)
+    assert records.class_names == [f"class {i}" for i in range(int(version))]
+    assert np.bincount(records.labels).tolist() == [batches] * int(version)
+
+
+def test_cifar100_super__three_classes_of_each_train_and_two_are_tested(tmp_path: Path, monkeypatch) -> None:
+    with readers.SUPER_CLASSES.open() as lines:
+        above = {name: row["super_class"] for row in csv.DictReader(lines) for name in row["classes"].split()}
+    names = sorted(above)
+    pixels = np.arange(200, dtype=np.uint8).reshape(-1, 1, 1, 1)
+    paths = [Path(str(i)) for i in range(200)]
+    whole = readers.Records(paths, list(range(100)) * 2, names, ["train"] * 100 + ["test"] * 100, pixels)
+    monkeypatch.setattr(readers, "cifar", lambda root, version: whole)
+    found = readers.cifar100_super(tmp_path)
+    assert len(found.class_names) == 20 and np.bincount(found.labels).tolist() == [10] * 20
+    assert np.array_equal(found.pixels, pixels) and found.splits.count("train") == 2 * 60
+    of = {names[i]: (found.class_names[found.labels[i]], found.splits[i]) for i in range(100)}
+    assert of["beaver"] == ("aquatic_mammals", "train") and of["whale"] == ("aquatic_mammals", "test")
+    assert [name for name in names if of[name] == ("trees", "test")] == ["pine_tree", "willow_tree"]

@@ -1,0 +1,98 @@
+import itertools
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from polygrain.sources.streams import ingest, stream
+from polygrain.sources.streams.entry import Entry
+from polygrain.sources.streams.ledger import Ledger
+from polygrain.store import arrays
+from polygrain.store.square import Unreadable
+from tests.helpers import streams
+
+SIDE = 8
+
+
+class Lost(Exception):
+    """Stands for a kill: nothing is tidied up."""
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(arrays, "SHARD_BYTES", 10 * SIDE * SIDE * 3)
+    monkeypatch.setattr(ingest, "BLOCK", 4)
+    monkeypatch.setattr(ingest, "WAITING", 3)
+
+
+def take(found, folder, stop=None):
+    """One run over the stream, which dies behind the entry `stop`."""
+    with closing(Ledger(folder / "ledger.sqlite")) as ledger:
+        writer = ingest.resumed(folder / "pixels.zarr", ledger, SIDE, None)
+        seen = 0
+        for seen, _ in enumerate(ingest.ingest(found, writer, ledger, 10**6, "crop"), 1):
+            if seen == stop:
+                raise Lost
+        writer.close()
+        return arrays.open(folder / "pixels.zarr")[:], list(ledger.rows()), list(ledger.rejections()), seen
+
+
+@pytest.fixture
+def found(tmp_path):
+    """Two tars with a copy, a broken image and one without a label among 38."""
+    members = streams.samples(0, 40)
+    members[3 * 7] = (members[3 * 7][0], streams.png(2))
+    members[3 * 21] = (members[3 * 21][0], b"broken")
+    del members[3 * 30 + 1]
+    for number in range(2):
+        streams.tar(tmp_path / f"in/{number}.tar", *members[60 * number : 60 * number + (60 if not number else 100)])
+    return stream.find(tmp_path / "in", "tars", "*")
+
+
+def test_ingest__in_order_without_copies_and_what_differs(found, tmp_path):
+    pixels, rows, rejected, seen = take(found, tmp_path / "out")
+    kept = [i for i in range(40) if i not in (7, 21, 30)]
+    assert streams.colours(pixels) == kept and seen == 40
+    assert [row[0][-9:] for row in rows] == [f"{i:05d}.png" for i in kept]
+    assert [row[1] for row in rows] == [str(i % 3) for i in kept]
+    assert rejected == [
+        ("0.tar/00007.png", "duplicate of 0.tar/00002.png"),
+        ("1.tar/00021.png", "not readable as JPEG, PNG, WEBP, BMP, TIFF, GIF"),
+        ("1.tar/00030.png", "it has no label, and the first image has one"),
+    ]
+
+
+@pytest.mark.parametrize("stop", [1, 9, 10, 11, 20, 25, 39])
+def test_ingest__goes_on_behind_the_last_full_shard(found, tmp_path, stop):
+    whole = take(found, tmp_path / "whole")
+    with pytest.raises(Lost):
+        take(found, tmp_path / "out", stop)
+    again = take(found, tmp_path / "out")
+    assert np.array_equal(again[0], whole[0]) and again[1:3] == whole[1:3]
+    # Ten images fill a shard; some entries are left out on the way.
+    assert (again[3] < 40) == (stop > 10)
+
+
+def test_resumed__begins_again_where_a_shard_is_gone(found, tmp_path):
+    whole = take(found, tmp_path / "whole")
+    with pytest.raises(Lost):
+        take(found, tmp_path / "out", 25)
+    (tmp_path / "out/pixels.zarr/c/0/0/0/0").unlink()
+    again = take(found, tmp_path / "out")
+    assert np.array_equal(again[0], whole[0]) and again[1:] == whole[1:]
+
+
+def test_decoded__holds_few_bytes_at_a_time(monkeypatch):
+    monkeypatch.setattr(ingest, "WAITING_BYTES", 250)
+    taken = itertools.count()
+    made = 0
+
+    def entries():
+        nonlocal made
+        for index in range(50):
+            made += 1
+            yield Entry(0, index, "", "", bytes(100) if index % 2 else Unreadable("no"))
+
+    for entry, outcome in ingest.decoded(entries(), lambda entry: entry.index):
+        assert entry.content == b"" and outcome == entry.index == next(taken)
+        assert made - entry.index <= 6

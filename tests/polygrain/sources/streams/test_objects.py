@@ -1,0 +1,62 @@
+from types import SimpleNamespace
+
+import pytest
+
+from polygrain.sources.streams import objects
+from polygrain.sources.streams.place import File, Location
+
+
+class Store(dict):
+    """An object store as `read` sees it: {address: bytes}."""
+
+    def cat(self, paths, on_error):
+        return {path.removeprefix("s3://"): self.get(path, FileNotFoundError(path)) for path in paths}
+
+
+def placed(monkeypatch, **contents):
+    contents = {name.replace("__", "/").replace("_", "."): content for name, content in contents.items()}
+    monkeypatch.setattr(objects, "FETCHED", 2)
+    store = Store({f"s3://b/x/{name}": content for name, content in contents.items()})
+    return Location("s3://b/x", [File(name, len(content), "") for name, content in sorted(contents.items())], store)
+
+
+def test_read__classes_by_folder_as_on_the_disk(monkeypatch):
+    found = placed(
+        monkeypatch, c__1_png=b"1", a__2_jpg=b"2", a__b__3_png=b"3", beside_png=b"4", c__n_txt=b"5", **{"_hid_png": b""}
+    )
+    entries = list(objects.read(found))
+    assert [(entry.path, entry.class_name, entry.content) for entry in entries if isinstance(entry.content, bytes)] == [
+        ("a/2.jpg", "a", b"2"), ("c/1.png", "c", b"1")
+    ]  # fmt: skip
+    assert {entry.path: str(entry.content) for entry in entries if not isinstance(entry.content, bytes)} == {
+        "a/b/3.png": "folder within a class folder, which is not read",
+        "beside.png": "image beside the class folders",
+        "c/n.txt": "not an image",
+    }
+    for number, entry in enumerate(entries):
+        assert list(map(str, objects.read(found, entry.file))) == list(map(str, entries[number:]))
+
+
+def test_read__a_flat_prefix_has_no_classes(monkeypatch):
+    assert [entry.class_name for entry in objects.read(placed(monkeypatch, a_png=b"1", b_png=b"2", c_png=b"3"))] == [
+        ""
+    ] * 3
+
+
+def test_read__raise_on_an_object_that_vanished_or_changed(monkeypatch):
+    found = placed(monkeypatch, a_png=b"1", b_png=b"2", c_png=b"3")
+    found.remote["s3://b/x/b.png"] = b"22"
+    with pytest.raises(ValueError, match=r"x/b\.png has 2 bytes and was listed with 1"):
+        list(objects.read(found))
+    del found.remote["s3://b/x/b.png"]
+    with pytest.raises(ValueError, match=r"s3://b/x/b\.png was listed and is gone: it changed while it was read"):
+        list(objects.read(found))
+    found.remote["s3://b/x/b.png"] = PermissionError("denied")
+    with pytest.raises(ValueError, match=r"x/b\.png cannot be read \(denied\); start the run again, it goes on"):
+        list(objects.read(found))
+
+
+def test_find__an_object_too_large_is_not_fetched():
+    found = Location("s3://b/x", [File("a.png", objects.ENTRY_BYTES + 1, "")], SimpleNamespace())
+    assert "at most" in objects.find(found)[0].refused
+    assert "at most" in str(next(objects.read(found)).content)

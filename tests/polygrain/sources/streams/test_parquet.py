@@ -1,0 +1,65 @@
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from polygrain.sources.streams import parquet
+from polygrain.store.square import Unreadable
+from tests.helpers import streams
+
+
+def read(file, skip=0):
+    with file.open("rb") as stream:
+        return list(parquet.read(stream, file.name, 4, skip))
+
+
+@pytest.mark.parametrize("group", [1, 3, 100])
+def test_read__every_row_from_any_on(tmp_path, group):
+    file = streams.parquet(
+        tmp_path / "a.parquet", [b"%d" % i for i in range(10)], list(range(10)), row_group_size=group
+    )
+    found = read(file)
+    assert [tuple(entry) for entry in found] == [(4, i, f"a.parquet/{i:09d}", str(i), b"%d" % i) for i in range(10)]
+    assert all(read(file, skip) == found[skip:] for skip in range(11))
+    with file.open("rb") as stream:
+        assert parquet.count(stream, "a") == 10
+
+
+def test_read__the_names_of_classes_and_labels_beyond_them(tmp_path):
+    file = streams.parquet(tmp_path / "a.parquet", [b"x"] * 4, [1, 0, 2, -1], ["cat", "dog"])
+    found = read(file)
+    assert [entry.class_name for entry in found] == ["dog", "cat", "", ""]
+    assert str(found[2].content) == "its label is 2, of 2 classes" and isinstance(found[3].content, Unreadable)
+
+
+def test_read__rows_without_bytes_and_plain_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "ENTRY_BYTES", 10)
+    found = read(streams.parquet(tmp_path / "a.parquet", [b"x", None, b"", bytes(11)]))
+    assert found[0].content == b"x"
+    assert [str(entry.content)[:17] for entry in found[1:]] == [
+        "it has no bytes",
+        "it has no bytes",
+        "it has 11 bytes, ",
+    ]
+    pq.write_table(pa.table({"jpg": [b"y"], "text": ["t"]}), tmp_path / "b.parquet")
+    assert [(entry.class_name, entry.content) for entry in read(tmp_path / "b.parquet")] == [("", b"y")]
+
+
+def test_read__raise_on_other_columns(tmp_path):
+    pq.write_table(pa.table({"text": ["t"]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet has 0 columns with images \(its columns: text\)"):
+        read(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"left": [b"t"], "right": [b"t"]}), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match=r"2 columns with images .*of several one must be named image"):
+        read(tmp_path / "b.parquet")
+
+
+@pytest.mark.parametrize("damage", ["cut", "text", "middle"])
+def test_read__raise_on_a_damaged_file(tmp_path, damage):
+    file = streams.parquet(tmp_path / "a.parquet", [bytes([i]) * 1000 for i in range(50)], compression="snappy")
+    content = file.read_bytes()
+    half = len(content) // 2
+    file.write_bytes(
+        {"cut": content[:half], "text": b"text", "middle": content[:4] + b"\xff" * half + content[4 + half :]}[damage]
+    )
+    with pytest.raises(ValueError, match=r"(?s)a\.parquet is damaged or cut off .*; make or download it again"):
+        read(file)

@@ -1,0 +1,81 @@
+import json
+
+import pytest
+
+from polygrain.sources.streams import place
+from tests.helpers import streams
+
+
+def test_local__a_file_or_those_of_a_folder_by_pattern(tmp_path):
+    for name in ("b.tar", "a.tar", "x.txt", "val.tar"):
+        (tmp_path / name).write_bytes(b"1")
+    assert [file.name for file in place.local(tmp_path, ".tar").files] == ["a.tar", "b.tar", "val.tar"]
+    assert [file.name for file in place.local(tmp_path, ".tar", "[ab].*").files] == ["a.tar", "b.tar"]
+    assert [file.name for file in place.local(tmp_path / "x.txt", ".tar").files] == ["x.txt"]
+    before = place.local(tmp_path, ".tar").digest
+    (tmp_path / "a.tar").write_bytes(b"22")
+    assert place.local(tmp_path, ".tar").digest != before
+
+
+def test_local__raise_on_nothing_and_on_a_link_that_leads_out(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no file like \* with the ending \.tar"):
+        place.local(tmp_path, ".tar")
+    with pytest.raises(ValueError, match=r"gone does not exist: give a file that ends in \.parquet"):
+        place.local(tmp_path / "gone", ".parquet")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out.tar").touch()
+    (tmp_path / "in/a.tar").symlink_to(tmp_path / "out.tar")
+    with pytest.raises(ValueError, match=r"a\.tar: link leads outside the folder"):
+        place.local(tmp_path / "in", ".tar")
+
+
+def test_open__a_file_that_vanished(tmp_path):
+    (tmp_path / "a.tar").touch()
+    found = place.local(tmp_path, ".tar")
+    (tmp_path / "a.tar").unlink()
+    with pytest.raises(ValueError, match=r"a\.tar was listed and is gone"):
+        found.open(found.files[0])
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://key:secret@bucket/x", "file:///etc", "s3://", "s3://b/../x?y=1", "memory://a", "s3://B UCKET/x", "s3"]
+)
+def test_require_address__another_address_is_refused_without_its_secret(url):
+    with pytest.raises(ValueError, match="is no s3://bucket/prefix") as caught:
+        place.require_address(url)
+    assert "secret" not in str(caught.value).split("credentials")[0].replace("user, password", "")
+
+
+def test_address_in__raise_on_another_file(tmp_path):
+    for content in ("", "[]", "{}", '{"url": "file:///etc/passwd"}'):
+        (tmp_path / "a.json").write_text(content)
+        with pytest.raises(ValueError, match=r"is no (listing of an object store|s3://bucket/prefix)"):
+            place.address_in(tmp_path / "a.json")
+
+
+@pytest.mark.slow
+def test_remote__is_what_its_listing_said_or_refused(tmp_path, monkeypatch):
+    with streams.served(monkeypatch) as store:
+        with pytest.raises(ValueError, match=r"s3://pictures/x holds no object"):
+            place.remote("s3://pictures/x/")
+        store.pipe({"pictures/x/b/2.png": b"22", "pictures/x/a.png": b"1", "pictures/xy.png": b"3"})
+        found = place.remote("s3://pictures/x/")
+        assert [file[:2] for file in found.files] == [("a.png", 1), ("b/2.png", 2)]
+        listing = tmp_path / "x.json"
+        listing.write_text(place.text_of(found))
+        said = json.loads(listing.read_text())
+        assert said | {"sha256": ""} == {"url": "s3://pictures/x", "files": 2, "bytes": 3, "sha256": ""}
+        assert place.listed(listing).digest == found.digest
+        store.pipe("pictures/x/a.png", b"2")  # of the same size
+        with pytest.raises(
+            ValueError, match=r"s3://pictures/x is no longer what .*x\.json says: `polygrain run` lists"
+        ):
+            place.listed(listing)
+        store.pipe("pictures/x/a.png", b"333")
+        with pytest.raises(ValueError, match=r"a\.png has 3 bytes and was listed with 1"):
+            found.open(found.files[0])
+        store.rm("pictures/x/a.png")
+        with pytest.raises(ValueError, match=r"a\.png was listed and is gone"):
+            found.open(found.files[0])
+    with pytest.raises(ValueError, match=r"s3://pictures/x cannot be listed"):
+        place.remote("s3://pictures/x")

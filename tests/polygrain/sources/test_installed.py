@@ -1,0 +1,104 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFont
+from sklearn.datasets import load_digits, load_sample_images
+
+from polygrain.sources import installed
+
+SIZE = 32
+
+
+@pytest.fixture(scope="module", params=["digits", "glyphs", "patches"])
+def drawn(request: pytest.FixtureRequest) -> tuple[str, installed.Pictures]:
+    pictures = {
+        "digits": lambda: installed.digits(SIZE, 5),
+        "glyphs": lambda: installed.glyphs(SIZE, 3),
+        "patches": lambda: installed.patches(SIZE, 4, 6),
+    }
+    return request.param, pictures[request.param]()
+
+
+def test_sources__counts(drawn: tuple[str, installed.Pictures]) -> None:
+    source, pictures = drawn
+    sizes = Counter(class_name for class_name, _ in pictures)
+    assert (len(sizes), set(sizes.values())) == {"digits": (10, {5}), "glyphs": (52, {3}), "patches": (12, {4})}[source]
+
+
+def test_sources__pixels_are_distinct_and_not_blank(drawn: tuple[str, installed.Pictures]) -> None:
+    pictures = drawn[1]
+    assert len({picture.sha256 for picture in pictures.values()}) == len(pictures)
+    assert len({path for _, path in pictures}) == len(pictures)
+    for picture in pictures.values():
+        assert picture.pixels.shape == (SIZE, SIZE, 3)
+        assert picture.pixels.dtype == np.uint8
+        assert picture.pixels.std() > 4
+
+
+def test_sources__an_image_does_not_depend_on_the_others(drawn: tuple[str, installed.Pictures]) -> None:
+    source, pictures = drawn
+    fewer = {
+        "digits": lambda: installed.digits(SIZE, 2),
+        "glyphs": lambda: installed.glyphs(SIZE, 2),
+        "patches": lambda: installed.patches(SIZE, 2, 6),
+    }[source]()
+    assert len(fewer) < len(pictures)
+    for key, picture in fewer.items():
+        assert picture.sha256 == pictures[key].sha256
+
+
+def test_digits__are_scikit_learns() -> None:
+    bunch, drawn = load_digits(), installed.digits(96, 5)
+    correlations = []
+    for (label, path), picture in drawn.items():
+        row = int(path.split("/")[1])
+        assert str(bunch.target[row]) == label
+        inner = Image.fromarray(picture.pixels[12:-12, 12:-12, 0]).resize((8, 8), Image.Resampling.BOX)
+        correlations.append(np.corrcoef(np.asarray(inner).ravel(), bunch.images[row].ravel())[0, 1])
+    # Dark ink on light paper, moved a little: strongly negative, but not exactly -1.
+    assert len(correlations) == 50 and np.median(correlations) < -0.65 and max(correlations) < 0
+
+
+def test_text_fonts__have_every_character() -> None:
+    fonts = installed.text_fonts(48)
+    assert {"DejaVuSans", "STIXGeneral", "cmr10"} <= set(fonts)
+    assert not {"STIXSizOneSymReg", "LastResortHE-Regular", "cmsy10", "DejaVuSansDisplay"} & set(fonts)
+    for font in fonts.values():
+        assert isinstance(font, ImageFont.FreeTypeFont)
+        # The letters of any text font: m is wider than i, or of one width in typewriter type, and h stands above x.
+        assert font.getlength("m") >= font.getlength("i")
+        assert font.getbbox("h", anchor="ls")[1] < font.getbbox("x", anchor="ls")[1] < 0
+
+
+def test_glyphs__use_each_font_before_one_twice() -> None:
+    count = len(installed.text_fonts(4 * SIZE))
+    fonts = [path.split("/")[1] for class_name, path in installed.glyphs(SIZE, count + 1) if class_name == "A"]
+    assert len({font.rpartition("-")[0] for font in fonts}) == count
+    assert fonts[-1].endswith("-1")
+
+
+def test_detailed__takes_the_strongest_edges_of_the_grid() -> None:
+    photo = np.full((427, 640, 3), 128, np.uint8)
+    photo[150:280, 200:420] = np.random.default_rng(0).integers(0, 256, (130, 220, 3))
+    cells = installed.detailed(photo, 6)
+    assert len(cells) == 6
+    assert all(150 <= y <= 280 and 200 <= x <= 420 for x, y in cells.values())
+
+
+def test_patches__show_their_place() -> None:
+    photo = Image.fromarray(load_sample_images().images[0])
+    still = np.random.default_rng(0)
+    where = np.array([200.0, 150.0])
+    plain = np.asarray(installed.around(photo, where, 40.0, 40, still, 0), int)
+    np.testing.assert_allclose(plain, np.asarray(photo.crop((180, 130, 220, 170)), int), atol=2)
+
+
+def test_patches__never_leave_the_photograph() -> None:
+    white = Image.new("RGB", (640, 427), "white")
+    for x, y in installed.detailed(np.full((427, 640, 3), 128, np.uint8), 70).values():
+        for seed in range(5):
+            random = np.random.default_rng(seed)
+            where = np.array([x, y]) + random.choice([-0.15, 0.15], 2) * installed.WINDOW
+            view = installed.around(white, where, installed.WINDOW * 1.15, SIZE, random, 15)
+            assert np.asarray(view).min() == 255

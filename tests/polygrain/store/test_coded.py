@@ -1,0 +1,208 @@
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from PIL import Image
+from zarr.codecs import Crc32cCodec
+
+from polygrain.store import arrays, coded
+from polygrain.store.coded import Coding
+
+SIDE = 24
+
+
+@pytest.fixture
+def squares() -> np.ndarray:
+    """Smooth pictures: a fifth of noise would not fit what is estimated."""
+    waves = np.random.default_rng(0).normal(size=(53, 3, 3, 3))
+    smooth = np.stack(
+        [np.array(Image.fromarray(np.uint8(np.clip(90 * w + 128, 0, 255))).resize((SIDE, SIDE))) for w in waves]
+    )
+    return smooth.astype(np.uint8)
+
+
+@pytest.fixture(params=["jpeg", "webp"])
+def coding(request, monkeypatch) -> Coding:
+    coding = Coding(request.param, 90)
+    monkeypatch.setattr(arrays, "SHARD_BYTES", 20 * coding.estimate(SIDE))
+    return coding
+
+
+def write(path: Path, squares: np.ndarray, coding: Coding, block: int = 7) -> Path:
+    with arrays.create(path, squares.shape[1:], "uint8", coding) as writer:
+        for start in range(0, len(squares), block):
+            writer.append(squares[start : start + block])
+    return path
+
+
+def shards(path: Path) -> list[bytes]:
+    return [(path / f"c/{i}/0/0/0").read_bytes() for i in range(len(list((path / "c").iterdir())))]
+
+
+def plain(square: np.ndarray, coding: Coding) -> np.ndarray:
+    """What becomes of a square, by Pillow alone."""
+    options = {"method": 2} if coding.format == "webp" else {}
+    sink = io.BytesIO()
+    Image.fromarray(square).save(sink, coding.format, quality=coding.quality, **options)
+    return np.array(Image.open(sink))
+
+
+def test_open__gives_what_pillow_makes_of_each_square(tmp_path, squares, coding):
+    reader = arrays.open(write(tmp_path / "pixels.zarr", squares, coding))
+    assert len(reader.shards) == 3 and reader.shape == squares.shape
+    expected = np.stack([plain(square, coding) for square in squares])
+    np.testing.assert_array_equal(reader[:], expected)
+    rows = np.random.default_rng(1).integers(0, len(squares), 40)
+    np.testing.assert_array_equal(reader[rows], expected[rows])
+    np.testing.assert_array_equal(reader[rows[:3]], expected[rows[:3]])
+    assert np.abs(expected.astype(int) - squares).mean() < 3
+
+
+def test_writer__shards_are_those_of_zarr_itself_and_zarr_reads_them(tmp_path, squares, coding):
+    path = write(tmp_path / "pixels.zarr", squares, coding)
+    np.testing.assert_array_equal(zarr.open_array(path)[:], arrays.open(path)[:])
+    peer = zarr.create_array(
+        tmp_path / "peer", shape=squares.shape, chunks=(1, SIDE, SIDE, 3), shards=(20, SIDE, SIDE, 3), dtype="uint8",
+        serializer=coded.SquareCodec(*coding), compressors=Crc32cCodec(), fill_value=0,
+        config={"write_empty_chunks": True},
+    )  # fmt: skip
+    peer[:] = squares
+    assert shards(tmp_path / "peer") == shards(path)
+
+
+def test_writer__the_same_bytes_in_blocks_of_any_size_and_behind_another_writer(tmp_path, squares, coding):
+    for name, block in (("a", 7), ("b", 50)):
+        write(tmp_path / name / "pixels.zarr", squares, coding, block)
+    writer = arrays.Writer(tmp_path / "c/pixels.zarr", squares.shape[1:], "uint8", coding)
+    writer.append(squares[:47])  # two shards, and seven that are lost with the writer
+    for stray in ("c/pixels.zarr/c/2/0/0/0.1f.partial", "c/pixels.zarr/c/7/0/0/0", "c/pixels.zarr/zarr.1f.partial"):
+        (tmp_path / stray).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / stray).write_bytes(b"half")
+    writer = arrays.Writer(tmp_path / "c/pixels.zarr", squares.shape[1:], "uint8", coding, writer.digests)
+    assert writer.rows == 40
+    writer.append(squares[40:])
+    writer.close()
+    files = [
+        {
+            file.relative_to(tmp_path / name): file.read_bytes()
+            for file in (tmp_path / name).rglob("*")
+            if file.is_file()
+        }
+        for name in "abc"
+    ]
+    assert files[0] == files[1] == files[2]
+
+
+def test_writer__raw_squares_behind_another_writer(tmp_path, squares, monkeypatch):
+    monkeypatch.setattr(arrays, "SHARD_BYTES", 20 * squares[0].nbytes)
+    writer = arrays.Writer(tmp_path / "pixels.zarr", squares.shape[1:], "uint8")
+    writer.append(squares[:47])
+    writer = arrays.Writer(tmp_path / "pixels.zarr", squares.shape[1:], "uint8", done=writer.digests)
+    writer.append(squares[40:])
+    writer.close()
+    np.testing.assert_array_equal(arrays.open(tmp_path / "pixels.zarr")[:], squares)
+
+
+def test_concatenate__raw_and_coded_squares_as_one(tmp_path, squares, coding):
+    write(tmp_path / "a/pixels.zarr", squares, coding)
+    arrays.write(tmp_path / "b/pixels.zarr", squares[:9])
+    joined = arrays.concatenate([arrays.open(tmp_path / name / "pixels.zarr") for name in "ab"])
+    rows = np.array([60, 2, 53, 52])
+    expected = np.stack([squares[7], plain(squares[2], coding), squares[0], plain(squares[52], coding)])
+    np.testing.assert_array_equal(joined[rows], expected)
+
+
+def hostile(content: bytes, coding: Coding) -> dict[str, bytes]:
+    """Bodies that a shard may hold instead of a square, with a right checksum each."""
+    other = "webp" if coding.format == "jpeg" else "jpeg"
+    found = {"cut": content[: len(content) // 2], "empty": b"", "text": b"x" * 50}
+    for name, image, format in (
+        ("large", Image.new("RGB", (2000, 2000)), coding.format),
+        ("png", Image.new("RGB", (SIDE, SIDE)), "png"),
+        ("other", Image.new("RGB", (SIDE, SIDE)), other),
+        ("clear", Image.new("RGBA" if coding.format == "webp" else "L", (SIDE, SIDE)), coding.format),
+    ):
+        sink = io.BytesIO()
+        image.save(sink, format)
+        found[name] = sink.getvalue()
+    return found
+
+
+@pytest.mark.parametrize("name", ["cut", "empty", "text", "large", "png", "other", "clear"])
+def test_open__hostile_bytes_name_shard_and_row(tmp_path, squares, coding, monkeypatch, name):
+    path = write(tmp_path / "pixels.zarr", squares, coding)
+    codes = coded.encode_all(squares[20:40], coding)
+    codes[3] = coded.with_crc(hostile(codes[3], coding)[name])
+    (path / "c/1/0/0/0").write_bytes(coded.shard(codes, 20))
+    with pytest.raises(ValueError, match=r"shard 1 of 3 does not match its checksum; delete .*dvc repro"):
+        arrays.open(path)
+    # A large array is not read whole when it is opened.
+    monkeypatch.setattr(arrays, "VERIFY_BYTES", 0)
+    reader = arrays.open(path)
+    reader[np.array([22, 24])]
+    for rows in (slice(0, 53), np.array([23])):
+        with pytest.raises(ValueError, match=r"pixels.zarr: shard 1 of 3, row 3 is missing or damaged .*dvc repro"):
+            reader[rows]
+
+
+def test_open__a_flipped_byte_of_a_square_names_it(tmp_path, squares, coding, monkeypatch):
+    monkeypatch.setattr(arrays, "VERIFY_BYTES", 0)
+    path = write(tmp_path / "pixels.zarr", squares, coding)
+    content = bytearray((path / "c/2/0/0/0").read_bytes())
+    content[len(coded.encode(squares[40], coding)) + 30] ^= 1
+    (path / "c/2/0/0/0").write_bytes(content)
+    with pytest.raises(ValueError, match=r"shard 2 of 3, row 1 is missing or damaged \(it does not match its checksum"):
+        arrays.open(path)[:]
+
+
+@pytest.mark.parametrize(
+    "places", [[(5, 2**63), (0, 0)], [(2**64 - 8, 16), (8, 8)], [(0, 8), (0, 8)], [(0, 8), (8, 9)]]
+)
+def test_open__places_beyond_the_shard_are_refused(tmp_path, squares, coding, places):
+    path = write(tmp_path / "pixels.zarr", squares[:2], coding)
+    index = np.full((20, 2), 2**64 - 1, "<u8")
+    index[:2] = np.array(places, np.uint64)
+    (path / "c/0/0/0/0").write_bytes(bytes(16) + coded.with_crc(index.tobytes()))
+    with pytest.raises(ValueError, match=r"shard 0 of 1 is missing or damaged .its squares are not stored one behind"):
+        arrays.open(path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"format": "tiff"}, {"format": "jpeg", "quality": 90, "colour": 1}, {}], ids=["tiff", "key", "none"]
+)
+def test_open__another_codec_is_refused(tmp_path, squares, coding, change):
+    path = write(tmp_path / "pixels.zarr", squares, coding)
+    meta = json.loads((path / "zarr.json").read_text())
+    meta["codecs"][0]["configuration"]["codecs"][0]["configuration"] = change
+    (path / "zarr.json").write_text(json.dumps(meta))
+    with pytest.raises(ValueError, match=r"pixels.zarr is (not as declared|missing or damaged)"):
+        arrays.open(path)
+
+
+def test_create__only_squares_are_coded(tmp_path, coding):
+    with pytest.raises(ValueError, match=r"features.zarr: only squares can be stored as"):
+        arrays.Writer(tmp_path / "features.zarr", (4,), "float32", coding)
+
+
+def test_estimate__holds_for_photographs(coding):
+    from sklearn.datasets import load_sample_images
+
+    photo = Image.fromarray(load_sample_images().images[0])
+    for side in (48, 96, 224):
+        squares = [np.asarray(photo.resize((side, side), box=(x, 0, x + 300, 300))) for x in range(0, 340, 40)]
+        mean = np.mean([len(coded.encode(square, coding)) for square in squares])
+        assert 0.4 < mean / coding.estimate(side) < 1.2
+
+
+def test_reader__works_in_a_forked_process(tmp_path, squares, coding):
+    """Stages are forked from a process that may have read squares already."""
+    reader = arrays.open(write(tmp_path / "pixels.zarr", squares, coding))
+    here = reader[:]
+    child = os.fork()
+    if not child:
+        os._exit(0 if np.array_equal(reader[:], here) else 1)
+    assert os.waitpid(child, 0)[1] == 0

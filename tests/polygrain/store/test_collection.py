@@ -1,0 +1,71 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from polygrain.store import arrays
+from polygrain.store.collection import TABLE, Collection, open_pixels, read_tables
+
+
+def write_task(folder, task, labels, splits):
+    (folder / task).mkdir(parents=True)
+    rows = [
+        {
+            "path": f"{i}.png",
+            "task": task,
+            "label": label,
+            "class_name": str(label),
+            "split": split,
+            "width": 9,
+            "height": 9,
+            "bytes": 5,
+            "sha256": "00",
+        }
+        for i, (label, split) in enumerate(zip(labels, splits, strict=True))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, TABLE), folder / task / "table.parquet")
+    pixels = np.full((len(labels), 8, 8, 3), len(labels), np.uint8)
+    pixels[:, 0, 0, 0] = np.arange(len(labels))
+    arrays.write(folder / task / "pixels.zarr", pixels)
+
+
+@pytest.fixture
+def images(tmp_path):
+    write_task(tmp_path, "b", [0, 0, 1], ["train", "train", "test"])
+    write_task(tmp_path, "a", [-1, -1], ["train", "train"])
+    return tmp_path
+
+
+def test_read_tables__joins_tasks_in_the_order_given(images):
+    collection = read_tables(images, ["b", "a"])
+    assert collection.tasks.tolist() == ["b", "b", "b", "a", "a"]
+    assert collection.labels.tolist() == [0, 0, 1, -1, -1]
+    assert collection.rows.tolist() == [0, 1, 2, 0, 1]
+    assert collection.train.tolist() == [0, 1, 3, 4]
+    assert read_tables(images, ["a", "b"]).train.tolist() == [0, 1, 2, 3]
+
+
+def test_open_pixels__has_the_rows_of_the_tables(images):
+    pixels = open_pixels(images, ["b", "a"])
+    assert pixels[np.array([4, 0, 2])][:, 0, 0, :2].tolist() == [[1, 2], [0, 3], [2, 3]]
+
+
+def test_read_tables__names_a_missing_or_foreign_table(images):
+    with pytest.raises(ValueError, match=r"c/table.parquet is missing or damaged .there is no such file"):
+        read_tables(images, ["b", "c"])
+    pq.write_table(pa.table({"path": ["x"]}), images / "a" / "table.parquet")
+    with pytest.raises(ValueError, match="expected"):
+        read_tables(images, ["a"])
+
+
+def test_train_classes__counted_over_all_tasks():
+    tasks = np.array(["b", "b", "a", "a", "b"], dtype=object)
+    labels = np.array([4, 2, 2, 0, 4])
+    collection = Collection(tasks, labels, np.array([True, True, True, False, True]), np.arange(5))
+    assert collection.train_classes().tolist() == [2, 1, 0, 2]  # (a, 2), (b, 2), (b, 4)
+
+
+def test_train_classes__raise_without_labels():
+    collection = Collection(np.array(["a"], dtype=object), np.array([-1]), np.array([True]), np.arange(1))
+    with pytest.raises(ValueError, match="task a has no labels"):
+        collection.train_classes()

@@ -1,0 +1,56 @@
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from polygrain.tll.adaptation.recall import asymmetric_recall
+from polygrain.tll.adaptation.tables import Tables
+from polygrain.tll.adaptation.training import Training
+
+TESTED = np.array([7, 3, 9])
+
+
+def filled() -> tuple[Tables, torch.Tensor, torch.Tensor]:
+    left, right = normalize(torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
+    tables = Tables(2)
+    tables.add_run("pca", 0, TESTED, left, right)
+    tables.add_run("pca", 1, TESTED[::-1].copy(), left, left)
+    states = []
+    for runs in (2, 1):  # two groups of runs, as where not all fit into memory
+        state = Training(torch.zeros(runs, 5, 4), 4, 2, 2)
+        state.losses[:] = torch.arange(4.0)[:, None] + runs
+        state.recalls[0], state.recalls[1] = 0.5, 0.25 * runs
+        states.append(state)
+    tables.add_history("sigma_1", states)
+    return tables, left, right
+
+
+def test_write__tables_hold_what_was_added(tmp_path):
+    tables, left, right = filled()
+    tables.write(tmp_path)
+    recall = pq.read_table(tmp_path / "recall.parquet").to_pylist()
+    first = [row["recall"] for row in recall if row["row"] == "pca" and row["run"] == 0]
+    assert first == pytest.approx(asymmetric_recall(left @ right.T, [1, 2]).tolist())
+    assert [row["recall"] for row in recall if row["row"] == "pca" and row["run"] == 1] == [1.0, 1.0]
+    ranks = pq.read_table(tmp_path / "ranks.parquet").to_pylist()
+    assert [row["pair"] for row in ranks] == [7, 3, 9, 9, 3, 7] and all(row["rank"] == 1 for row in ranks[3:])
+    nearest = {row["pair"]: row["nearest"] for row in pq.read_table(tmp_path / "nearest.parquet").to_pylist()}
+    order = (left @ right.T).argsort(1, descending=True)
+    assert nearest == {pair: TESTED[order[i]].tolist() for i, pair in enumerate(TESTED.tolist())}
+
+
+def test_add_history__best_is_the_step_of_the_highest_mean(tmp_path):
+    tables, _, _ = filled()
+    best = [row for row in tables.recall if row[1] == "best"]
+    # Means over the three runs: 0.5 at step 2, (0.5 + 0.5 + 0.25) / 3 at step 4.
+    assert {row[2] for row in best} == {0, 1, 2} and all(row[4] == 0.5 for row in best)
+    assert [(row, step) for row, step, _, _ in tables.history] == [("sigma_1", 2), ("sigma_1", 4)]
+    assert tables.history[0][2:] == pytest.approx((1 + 5 / 3, 0.5))
+    assert tables.history[1][3] == pytest.approx(1.25 / 3)
+
+
+def test_recall_at_1__of_the_last_step_over_runs():
+    tables, left, right = filled()
+    (first,) = asymmetric_recall(left @ right.T, [1]).tolist()
+    assert tables.recall_at_1() == {"pca": pytest.approx((first + 1) / 2)}

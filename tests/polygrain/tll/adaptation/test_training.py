@@ -1,0 +1,197 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, normalize
+
+from polygrain.tll.adaptation import training
+from polygrain.tll.adaptation.descriptors import Sides
+from polygrain.tll.adaptation.recall import asymmetric_recall
+from polygrain.tll.adaptation.training import Lanes, Training, activate, gradient, ranks, starts, together, train
+
+CPU = torch.device("cpu")
+
+
+def drawn(runs: int = 5, views: int = 2, pairs: int = 9, dim: int = 6) -> Sides:
+    generator = torch.Generator().manual_seed(0)
+    return Sides(*torch.randn(2, runs, views, pairs, dim, generator=generator))
+
+
+def plain(weights: torch.Tensor, left: torch.Tensor, right: torch.Tensor, sigma: float) -> tuple[float, torch.Tensor]:
+    """One run by autograd, views averaged."""
+    weights = weights.clone().requires_grad_()
+    target, losses = torch.arange(left.shape[1]), []
+    for x, y in zip(left, right, strict=True):
+        similarity = sigma * normalize(torch.relu(x @ weights.T), eps=1e-8) @ normalize(torch.relu(y @ weights.T)).T
+        losses.append((cross_entropy(similarity, target) + cross_entropy(similarity.T, target)) / 2)
+    loss = torch.stack(losses).mean()
+    return loss.item(), torch.autograd.grad(loss, weights)[0]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("sigma", "block_bytes"), [(1.0, 2**20), (15.0, 2**20), (15.0, 100)])
+def test_gradient__equals_autograd_run_by_run(monkeypatch, threads, sigma, block_bytes):
+    monkeypatch.setattr(training, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setitem(training.TOGETHER_BYTES, "cpu", 2 * 4 * 9 * (6 * 8 + 9))
+    train, weights = drawn(), starts([1, 2, 3, 4, 5], 8, 6)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with Lanes(CPU) as lanes:
+            assert lanes.count == threads
+            losses, found = gradient(weights, train, sigma, lanes)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    for run in range(5):
+        loss, expected = plain(weights[run], train.left[run], train.right[run], sigma)
+        assert losses[run].item() == pytest.approx(loss, rel=1e-5)
+        torch.testing.assert_close(found[run], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_gradient__all_zero_rows_after_relu():
+    train, weights = drawn(2, 1), starts([1, 2], 8, 6)
+    train.left[:, :, 3] = 0
+    weights[1] = -weights[1].abs()
+    train.right[1] = train.right[1].abs()  # every unit of every right image is closed in run 1
+    with Lanes(CPU) as lanes:
+        losses, found = gradient(weights, train, 15.0, lanes)
+        better = ranks(weights, train, lanes)
+    assert losses.isfinite().all() and found.isfinite().all()
+    assert losses[1].item() == pytest.approx(math.log(9), rel=1e-5)  # everything is alike
+    assert better[1].tolist() == [9] * 9
+    loss, expected = plain(weights[0], train.left[0], train.right[0], 15.0)
+    assert losses[0].item() == pytest.approx(loss, rel=1e-5)
+    torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_activate__unit_rows_or_zero():
+    descriptors, weights = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0)), torch.eye(4)[None]
+    descriptors[0, 2] = -1
+    units, inverse = activate(descriptors, weights)
+    expected = normalize(torch.relu(descriptors), dim=2)
+    torch.testing.assert_close(units, expected)
+    assert units[0, 2].tolist() == [0, 0, 0, 0] and inverse.isfinite().all()
+
+
+def test_ranks__are_those_of_the_first_view():
+    test, weights = drawn(3), starts([1, 2, 3], 8, 6)
+    with Lanes(CPU) as lanes:
+        found = ranks(weights, test, lanes)
+    for run in range(3):
+        x, y = (normalize(torch.relu(side[run, 0] @ weights[run].T), dim=1) for side in test)
+        similarity = x @ y.T
+        for i in range(9):
+            forth = int((similarity[i] >= similarity[i, i]).sum())
+            back = int((similarity[:, i] >= similarity[i, i]).sum())
+            assert found[run, i] == min(forth, back)
+
+
+def test_starts__follow_the_law_of_a_linear_layer():
+    weights = starts([7, 8, 7], 300, 64)
+    assert torch.equal(weights[0], weights[2]) and not torch.equal(weights[0], weights[1])
+    layer = nn.Linear(64, 300, bias=False).weight
+    bound = 1 / math.sqrt(64)
+    assert weights.abs().max() <= bound and weights.abs().max() > 0.99 * bound
+    assert weights.std().item() == pytest.approx(layer.std().item(), rel=0.05)
+
+
+def test_together__is_bounded_by_memory():
+    assert together(3150, 1024, CPU) == 1
+    assert together(100, 64, CPU) == 8 * 2**20 // (400 * (384 + 100))
+
+
+def problem(runs: int = 3) -> tuple[Sides, Sides]:
+    """Two noisy views of shared latents through one random map each: what can be learned is which directions agree."""
+    generator = torch.Generator().manual_seed(0)
+    latents, noise = torch.randn(runs, 1, 160, 6, generator=generator), torch.randn(2, 6, 24, generator=generator)
+    nuisance = torch.randn(2, runs, 1, 160, 10, generator=generator) @ torch.randn(10, 24, generator=generator)
+    left, right = (latents @ noise[0] + 4 * part for part in nuisance)
+    split = (slice(None), slice(None), slice(0, 120)), (slice(None), slice(None), slice(120, None))
+    return tuple(Sides(left[part], right[part]) for part in split)
+
+
+def one_by_one(
+    weights: torch.Tensor, left: torch.Tensor, right: torch.Tensor, sigma: float, steps: int
+) -> torch.Tensor:
+    """One run after another, as one would write it."""
+    weights = weights.clone().requires_grad_()
+    optimizer = torch.optim.Adam([weights], lr=1e-2)
+    target = torch.arange(len(left))
+    for _ in range(steps):
+        similarity = sigma * normalize(torch.relu(left @ weights.T)) @ normalize(torch.relu(right @ weights.T)).T
+        loss = (cross_entropy(similarity, target) + cross_entropy(similarity.T, target)) / 2
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return weights.detach()
+
+
+def test_train__equals_one_run_after_another(tmp_path):
+    sides, test = problem()
+    state = Training(starts([1, 2, 3], 16, 24), 25, 10, 5)
+    train(state, sides, test, 15.0, 1e-2, tmp_path)
+    assert state.evaluated == [10, 20, 25]
+    for run, start in enumerate(starts([1, 2, 3], 16, 24)):
+        expected = one_by_one(start, sides.left[run, 0], sides.right[run, 0], 15.0, 25)
+        torch.testing.assert_close(state.weights[run].detach(), expected, rtol=1e-3, atol=1e-4)
+        x, y = (normalize(torch.relu(side[run, 0] @ expected.T)) for side in test)
+        torch.testing.assert_close(state.recalls[-1, run].numpy(), asymmetric_recall(x @ y.T, range(1, 6)))
+    assert (state.losses[-1] < state.losses[0]).all()
+
+
+def test_train__equals_one_run_after_another_to_the_last_of_150_steps(tmp_path):
+    """In double precision; in single, Adam turns the last bit of a gradient near zero into a step."""
+    sides, test = (Sides(part.left.double(), part.right.double()) for part in problem(2))
+    state = Training(starts([1, 2], 16, 24).double(), 150, 150, 5)
+    train(state, sides, test, 15.0, 1e-2, tmp_path)
+    for run, start in enumerate(starts([1, 2], 16, 24).double()):
+        expected = one_by_one(start, sides.left[run, 0], sides.right[run, 0], 15.0, 150)
+        torch.testing.assert_close(state.weights[run].detach(), expected, rtol=1e-4, atol=1e-6)
+        x, y = (normalize(torch.relu(side[run, 0] @ expected.T)) for side in test)
+        assert state.recalls[-1, run].tolist() == asymmetric_recall(x @ y.T, range(1, 6)).tolist()
+
+
+def test_train__recall_rises_and_a_large_sigma_is_better(tmp_path):
+    sides, test = problem()
+    final = {}
+    for sigma in (1.0, 15.0):
+        state = Training(starts([1, 2, 3], 64, 24), 40, 40, 1)
+        train(state, sides, test, sigma, 1e-2, tmp_path / str(sigma))
+        final[sigma] = state.recalls[-1].mean().item()
+    units = [normalize(side[:, 0], dim=2) for side in test]
+    before = sum(asymmetric_recall(x @ y.T, [1])[0] for x, y in zip(*units, strict=True)) / 3
+    assert final[15.0] > before + 0.1 and final[15.0] > final[1.0]
+
+
+def test_train__continues_after_a_kill_with_the_same_bytes(tmp_path, monkeypatch):
+    sides, test = problem()
+    whole = Training(starts([1, 2, 3], 8, 24), 12, 5, 3)
+    train(whole, sides, test, 15.0, 1e-2, tmp_path / "whole")
+    assert not (tmp_path / "whole").exists()
+
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    real, calls = training.gradient, []
+
+    def dies(*arguments):
+        calls.append(1)
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(training, "gradient", dies)
+    with pytest.raises(KeyboardInterrupt):
+        train(Training(starts([1, 2, 3], 8, 24), 12, 5, 3), sides, test, 15.0, 1e-2, tmp_path / "work")
+    monkeypatch.setattr(training, "gradient", real)
+    again = Training(starts([1, 2, 3], 8, 24), 12, 5, 3)
+    train(again, sides, test, 15.0, 1e-2, tmp_path / "work")
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name]), name
+
+
+def test_train__stops_at_a_loss_that_is_not_finite(tmp_path):
+    sides, test = problem()
+    sides.left[0, 0, 0, 0] = torch.inf
+    with pytest.raises(ValueError, match=r"a loss is not finite at step 2: lower learning_rate or sigma"):
+        train(Training(starts([1, 2, 3], 8, 24), 4, 2, 3), sides, test, 15.0, 1e-2, tmp_path)

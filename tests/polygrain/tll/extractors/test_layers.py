@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn.functional import normalize
+
+from polygrain.encoder.model import load as load_encoder
+from polygrain.tll.extractors import layers
+from polygrain.tll.extractors.config import Extractor
+from polygrain.tll.extractors.layers import Layers
+from tests.helpers.settings import CONVOLUTIONS, ENCODER
+from tests.helpers.small import SIZE, write_encoder
+
+
+def pictures(count: int = 3, size: int = 32) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(0).integers(0, 256, (count, 3, size, size), dtype=np.uint8))
+
+
+def test_layers__equal_the_network_read_step_by_step():
+    torch.manual_seed(0)
+    made = Layers(Extractor(**CONVOLUTIONS))
+    network, x = made.network, (pictures().float() / 255 - 0.5) / 0.25
+    x = network.layer1(network.maxpool(network.act1(network.bn1(network.conv1(x)))))
+    first = normalize(x.mean((2, 3)), dim=1)
+    third = normalize(network.layer3(network.layer2(x)).mean((2, 3)), dim=1)
+    torch.testing.assert_close(made(pictures()), torch.cat([first, third], 1))
+    torch.testing.assert_close(made(pictures().float() / 255), made(pictures()))
+
+
+def test_layers__of_an_encoder_are_means_over_patch_tokens(tmp_path):
+    encoder = load_encoder(write_encoder(tmp_path / "encoder"))
+    made = layers.load(Extractor(**ENCODER, layers=["blocks.1"]), tmp_path / "encoder")
+    assert made.size == SIZE
+    x = (pictures(size=SIZE).float() / 255 - encoder.mean) / encoder.std
+    tokens = encoder.backbone.forward_intermediates(x, indices=[1], output_fmt="NLC", intermediates_only=True)[0]
+    torch.testing.assert_close(made(pictures(size=SIZE)), normalize(tokens.mean(1), dim=1))
+
+
+def test_pool__maps_tokens_and_vectors():
+    network = nn.Module()
+    image = torch.arange(24.0).view(1, 2, 3, 4)
+    torch.testing.assert_close(layers.pool(image, network, "x"), image.mean((2, 3)))
+    tokens = torch.arange(12.0).view(1, 4, 3)
+    torch.testing.assert_close(layers.pool(tokens, network, "x"), tokens.mean(1))
+    network.num_prefix_tokens, network.output_fmt = 1, "NHWC"
+    torch.testing.assert_close(layers.pool(tokens, network, "x"), tokens[:, 1:].mean(1))
+    torch.testing.assert_close(layers.pool(image, network, "x"), image.mean((1, 2)))
+    assert layers.pool(image[0, 0], network, "x") is not None
+    for wrong in (torch.zeros(3), (image, image)):
+        with pytest.raises(ValueError, match=r"layer 'x' puts out .*; choose one that puts out a map"):
+            layers.pool(wrong, network, "x")
+
+
+def test_layers__a_layer_that_does_not_exist_is_answered_with_those_that_do():
+    with pytest.raises(ValueError, match=r"resnet10t has no layer 'layer9'; closest: .*upper layers: .*layer1.*layer"):
+        Layers(Extractor(**CONVOLUTIONS | {"layers": ["layer1", "layer9"]}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"network": "resnet10x"}, "timm does not know 'resnet10x'; similar names: .*resnet10t"),
+        (
+            {"library": "torchvision", "network": "resnet19"},
+            "torchvision does not know 'resnet19'; similar names: .*resnet1",
+        ),
+    ],
+)
+def test_layers__unknown_networks_are_answered_with_similar_ones(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Layers(Extractor(**CONVOLUTIONS | changes))
+
+
+def test_load__a_file_with_a_classifier(tmp_path):
+    torch.manual_seed(1)
+    whole = timm.create_model("resnet10t", num_classes=7)
+    save_file(whole.state_dict(), tmp_path / "weights.safetensors")
+    made = layers.load(Extractor(**CONVOLUTIONS), tmp_path / "weights.safetensors")
+    assert torch.equal(made.network.layer1[0].conv1.weight, whole.layer1[0].conv1.weight)
+    save_file({"layer1.odd": torch.zeros(1)}, tmp_path / "odd.safetensors")
+    with pytest.raises(ValueError, match=r"odd.safetensors does not fit .*missing conv1.0.weight"):
+        layers.load(Extractor(**CONVOLUTIONS), tmp_path / "odd.safetensors")
+    with pytest.raises(ValueError, match=r"gone.safetensors is missing or damaged"):
+        layers.load(Extractor(**CONVOLUTIONS), tmp_path / "gone.safetensors")
+
+
+@pytest.mark.parametrize("library", ["timm", "torchvision"])
+def test_load__published_weights_come_from_the_library(tmp_path, monkeypatch, library):
+    """Without a network: the library's own constructor, asked for its published weights, is replaced."""
+    torch.manual_seed(2)
+    network = {"timm": "resnet10t", "torchvision": "resnet18"}[library]
+    config = Extractor(**CONVOLUTIONS | {"library": library, "network": network})
+    trained, asked = layers.build(config), []
+    for module, name in ((layers.timm, "create_model"), (layers.torchvision.models, "get_model")):
+        real = getattr(module, name)
+
+        def fetch(name, real=real, **arguments):
+            wanted = arguments.get("pretrained") or arguments.get("weights")
+            asked.append(wanted)
+            return trained if wanted else real(name, **arguments)
+
+        monkeypatch.setattr(module, name, fetch)
+    made = layers.load(config, tmp_path / "requirements.lock")
+    assert asked[-1] in (True, "IMAGENET1K_V1")
+    assert torch.equal(
+        made.network.conv1[0].weight if library == "timm" else made.network.conv1.weight,
+        trained.conv1[0].weight if library == "timm" else trained.conv1.weight,
+    )
+
+
+def test_save__restores_the_same_numbers(tmp_path):
+    torch.manual_seed(3)
+    made = Layers(Extractor(**CONVOLUTIONS))
+    layers.save(made, tmp_path)
+    torch.testing.assert_close(layers.restore(tmp_path)(pictures()), made(pictures()), rtol=0, atol=0)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"config.json is missing or damaged .library: Field required"):
+        layers.restore(tmp_path)

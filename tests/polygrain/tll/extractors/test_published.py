@@ -1,0 +1,49 @@
+import pytest
+import torch
+
+from polygrain.tll.extractors import published
+from polygrain.tll.extractors.layers import Layers
+
+ROWS = {row["name"]: row for row in published.rows()}
+# The others are larger relatives of these; building all 33 takes half a minute.
+SMALL = (
+    "resnet18",
+    "alexnet",
+    "efficientnet_b0",
+    "deits16",
+    "bit_m_r50x1",
+    "resnet50_swsl",
+    "clip_rn50",
+    "clip_rn50x4",
+    "clip_vit32_b",
+)
+
+
+def test_rows__are_the_published_table():
+    assert len(ROWS) == 37
+    assert sum(row["library"] == "none" for row in ROWS.values()) == 4
+    best = max(ROWS, key=lambda name: float(ROWS[name]["sigma_15"]))
+    assert best == "clip_rn50x4" and ROWS[best]["sigma_15"] == "0.3939"
+    # The factor printed for aR@1 is that over the concatenated layers.
+    assert float(ROWS[best]["sigma_15"]) / float(ROWS[best]["concatenated"]) == pytest.approx(2.25, abs=0.02)
+    for row in ROWS.values():
+        assert all(0 < float(row[score]) < 0.4 for score in published.SCORES)
+
+
+def test_published__leaves_out_what_no_library_has():
+    known = published.published()
+    assert len(known) == 33 and "facenet" not in known and "barlow" not in known
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_published__layers_add_up_to_the_published_dimensions(name):
+    config = published.published()[name]
+    with torch.device("meta"):
+        found = Layers(config)(torch.zeros(1, 3, config.side, config.side))
+    assert found.shape[1] == int(ROWS[name]["dim"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(published.published()) - set(SMALL)))
+def test_published__all_layers_add_up(name):
+    test_published__layers_add_up_to_the_published_dimensions(name)

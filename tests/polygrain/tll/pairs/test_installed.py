@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+
+from polygrain.tll.pairs import installed
+
+
+@pytest.fixture(scope="module")
+def pairs() -> dict[str, installed.PicturePair]:
+    return installed.draw(32, 2, 3)
+
+
+def test_draw__kinds_and_counts(pairs):
+    groups = [pair.group for pair in pairs.values()]
+    counts = {group: groups.count(group) for group in set(groups)}
+    assert counts == {"letters": 2 * len(installed.CHARACTERS), "edges": 6, "poster": 6, "recoloured": 6}
+
+
+def test_draw__pixels_are_distinct_and_not_blank(pairs):
+    shown = [side for pair in pairs.values() for side in (pair.left, pair.right)]
+    assert len({side.tobytes() for side in shown}) == len(shown)
+    for side in shown:
+        assert side.shape == (32, 32, 3) and side.dtype == np.uint8 and side.std() > 1
+
+
+def test_draw__a_pair_does_not_depend_on_the_others(pairs):
+    fewer = installed.draw(32, 1, 3)
+    assert set(fewer) < set(pairs)
+    for name, pair in fewer.items():
+        assert np.array_equal(pair.left, pairs[name].left) and np.array_equal(pair.right, pairs[name].right)
+
+
+def test_families__are_installed_fonts_each_in_one():
+    names = [name for family in installed.FAMILIES.values() for name in family]
+    assert len(set(names)) == len(names) and set(names) <= set(installed.text_fonts(48))
+
+
+def test_renditions__by_hand():
+    step = np.zeros((8, 8, 3), np.uint8)
+    step[:, 4:] = [200, 100, 0]
+    drawing = installed.edges(step)
+    assert (drawing[:, 3:5] < 10).all() and (drawing[:, [0, 1, 6, 7]] == 255).all()
+    assert (installed.edges(np.full((8, 8, 3), 90, np.uint8)) == 255).all()
+    assert installed.recoloured(step)[0, 7].tolist() == [155, 255, 55]
+    ramp = np.arange(81, dtype=np.uint8).reshape(9, 9)[..., None].repeat(3, 2)
+    assert len(np.unique(installed.poster(ramp).reshape(-1, 3), axis=0)) == 3

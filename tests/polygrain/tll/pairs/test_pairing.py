@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import pytest
+
+from polygrain.tll.pairs import pairing
+from polygrain.tll.pairs.pairing import PathPair
+
+
+def touch(root: Path, *names: str) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"x")
+    return root
+
+
+def test_find__pairs_by_name_whatever_the_order_and_extension(tmp_path):
+    root = touch(tmp_path, "left/b.png", "left/a.jpg", "right/a.webp", "right/b.jpg", "left/.hidden", "left/notes.txt")
+    assert pairing.find(root, None) == [
+        PathPair("a", "left/a.jpg", "right/a.webp", ""),
+        PathPair("b", "left/b.png", "right/b.jpg", ""),
+    ]
+
+
+def test_find__pairs_by_list(tmp_path):
+    root = touch(tmp_path, "x/1.jpg", "x/2.jpg", "y/3.jpg", "y/4.jpg")
+    (root / "p.csv").write_text("\ufeffleft,right,group\nx/2.jpg,y/3.jpg,shoes\nx/1.jpg,y/4.jpg,\n")
+    assert pairing.find(root, "p.csv") == [
+        PathPair("x/1.jpg", "x/1.jpg", "y/4.jpg", ""),
+        PathPair("x/2.jpg", "x/2.jpg", "y/3.jpg", "shoes"),
+    ]
+    (root / "p.csv").write_text("left,right\nx/2.jpg,y/3.jpg\n")
+    assert [pair.group for pair in pairing.find(root, "p.csv")] == [""]
+
+
+def test_find__the_published_list_names_every_pair_twice(tmp_path):
+    root = touch(tmp_path, *[f"{side}/{name}" for side in ("left", "right") for name in ("1.jpg", "2.jpg", "3.jpg")])
+    (root / "TLL_obj.csv").write_text(",TLL_obj\n0,1.jpg\n1,3.jpg\n2,1.jpg\n3,3.jpg\n")
+    assert [(pair.left, pair.right) for pair in pairing.find(root, "TLL_obj.csv")] == [
+        ("left/1.jpg", "right/1.jpg"),
+        ("left/3.jpg", "right/3.jpg"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["left/a.jpg", "left/b.jpg", "right/a.jpg"], r"1 left images of .* have no right one of the same name: b"),
+        (["left/a.jpg", "right/a.jpg", "right/c.jpg"], r"1 right images of .* have no left one of the same name: c"),
+        (["left/a.jpg", "left/a.png", "right/a.jpg"], r"1 names twice in .*left: a"),
+        (["left/a.jpg"], r"has no folder right/: give left/ and right/, or name a CSV"),
+        (["left/a.txt", "right/a.txt"], "holds no pair of images"),
+        ([*[f"{side}/{i}.jpg" for i in range(8) for side in ("left", "right")], "left/x.jpg"], ": x$"),
+        (["left/z.jpg", "right/z.jpg", *[f"left/{i}.jpg" for i in range(7)]], r"7 left.*0, 1, 2, 3, 4 and 2 more"),
+    ],
+)
+def test_find__raise_on_names_that_do_not_pair(tmp_path, names, message):
+    with pytest.raises(ValueError, match=message):
+        pairing.find(touch(tmp_path, *names), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("left,right\nx.jpg,gone.jpg\n", r"1 right images of .*p.csv do not exist below .*: gone.jpg"),
+        ("left,right\nx.jpg,y.jpg\nx.jpg,y.jpg\n", r"1 left images listed twice in .*p.csv: x.jpg"),
+        ("left,right\nx.jpg,y.jpg\nz.jpg,y.jpg\n", r"1 right images listed twice in .*p.csv: y.jpg"),
+        ("left,right\n../secret.jpg,y.jpg\n", r"1 left images of .* do not exist below"),
+        ("left,right\nlink.jpg,y.jpg\n", r"1 left images of .* do not exist below"),
+        ("left,right\nx.jpg\n", r"1 right images of .* do not exist below .*: \(empty\)"),
+        ("a,b\n1,2\n", r"needs the columns left,right\[,group\] or TLL_obj; met \['a', 'b'\]"),
+        ("", r"needs the columns"),
+        ('left,right\n"x.jpg,y.jpg\n', "cannot be read as CSV"),
+        ("left,right\n\xff,y.jpg\n", "cannot be read as CSV in UTF-8"),
+    ],
+)
+def test_find__raise_on_a_wrong_list(tmp_path, text, message):
+    root = touch(tmp_path / "root", "x.jpg", "y.jpg", "z.jpg")
+    touch(tmp_path, "secret.jpg")
+    (root / "link.jpg").symlink_to(tmp_path / "secret.jpg")
+    (root / "p.csv").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=message):
+        pairing.find(root, "p.csv")
+
+
+def test_find__raise_on_a_missing_folder_or_list(tmp_path):
+    with pytest.raises(ValueError, match="gone does not exist: give a folder of pairs"):
+        pairing.find(tmp_path / "gone", None)
+    with pytest.raises(ValueError, match=r"p.csv cannot be read"):
+        pairing.find(tmp_path, "p.csv")
