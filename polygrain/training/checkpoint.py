@@ -1,6 +1,6 @@
 """Checkpoints that outlive a kill: one safetensors file per run, replaced as a whole after every epoch.
 
-They lie in `.work/<stage>/<key>/` (store/work.py), outside DVC. Of several processes the first one writes and reads them.
+They lie in `.work/<stage>/<key>/` (store/work.py), outside DVC. Of several processes the first writes and reads them.
 """
 
 import json

@@ -63,7 +63,7 @@ def build_framework(
 
 
 def process_generator(generator: torch.Generator) -> torch.Generator:
-    """A generator that differs by the process, for its views; the global one, which dropout uses, is seeded likewise."""
+    """A generator of this process alone, for its views; the global one, which dropout uses, gets the same seed."""
     seed = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
     torch.manual_seed(seed)
     return torch.Generator().manual_seed(seed)
