@@ -5,7 +5,7 @@ Writes  metrics.json   {start | trained: {task: {r_precision, knn, linear, fine_
                        effective_rank, images}}}; fractions, but the last four
 
 R-Precision needs no fitting: test images query each other. Classifiers are fitted on one part of the labelled images
-and tested on another (`probe_split`); `fine_0.01` trains the whole encoder with 1 % of the labels, at least one a class.
+and tested on another (`probe_split`); `fine_0.01` trains the encoder, too, with 1 % of each class's labels.
 """
 
 import json
