@@ -84,7 +84,7 @@ def title_of(measure: str) -> str:
 
 
 def published_rows() -> list[dict[str, str]]:
-    """The printed numbers, one a row, with the settings of its run; they are empty where no run here is of that kind."""
+    """The printed numbers, one a row, with the settings of its run, which may be empty."""
     with PUBLISHED.open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
 
