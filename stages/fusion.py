@@ -59,7 +59,7 @@ def merge(
     fusion: Fusion,
     generator: torch.Generator,
     std: float,
-    attention: Attention = Attention(),
+    attention: Attention | None = None,
 ) -> Model:
     """One model with all adaptor sets in every block; all have the same encoder."""
     widths = {model.config.adaptors.width for model in models}
@@ -67,6 +67,7 @@ def merge(
         raise ValueError(
             f"the adaptor sets have different widths {sorted(widths)}; reproduce them all with one adaptor.width"
         )
+    attention = attention or Attention()
     layers = fuse([model.adaptors for model in models], fusion, generator, std, attention)
     fused = models[0].plain()
     fused.insert(layers, AdaptorConfig(names=names, width=widths.pop(), fusion=fusion, attention=attention))
