@@ -13,11 +13,10 @@ from polygrain.gsp.poolings.selected import SelectedSum
 class GeneralizedSumPooling(nn.Module):
     """sum_j p_j f_j with weights from transport to trained prototypes (Eq. 4.1); the mean of all features for mu = 1.
 
-    ValueError for mu outside (0, 1] and epsilon <= 0; on the CPU also for maps with NaN. An `nn.Parameter` as mu is
-    learned.
+    ValueError for mu outside (0, 1] and epsilon <= 0; on the CPU also for maps with NaN.
     """
 
-    def __init__(self, channels: int, prototypes: int, mu: float | nn.Parameter, epsilon: float) -> None:
+    def __init__(self, channels: int, prototypes: int, mu: float, epsilon: float) -> None:
         super().__init__()
         self.pool = SelectedSum(channels, prototypes, mu, epsilon)
 
