@@ -1,4 +1,4 @@
-"""Generalized Sum Pooling as a layer to put in place of a mean: weights from transport to trained prototypes.
+"""Generalized Sum Pooling as a layer that replaces a mean: weights from transport to trained prototypes.
 
 pool = GeneralizedSumPooling(channels=128, prototypes=64, mu=0.3, epsilon=5.0)
 pooled, attributes = pool(maps)

@@ -26,7 +26,7 @@ class SelectedSum(nn.Module):
     def combine(
         self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
     ) -> Float[Tensor, "batch channel"]:
-        """The vector; `total` is the weighted sum where it is known already."""
+        """The vector; `total` is the weighted sum if it is already computed."""
         return weighted_sum(maps, weights) if total is None else total
 
     def forward(

@@ -99,12 +99,10 @@ def test_compare__the_mean_of_fair_runs_and_the_best_of_conventional_ones():
     assert line["run"] is None and np.isnan(line["ours"])
 
 
-def test_about_networks__says_where_it_is_another_one():
-    claim = Claim(tables=[2], network="bn_inception")
-    sentence = published.about_networks(claim, {"a": SETTING})
-    assert sentence == "Network: resnet50.tv_in1k; the paper's is BN-Inception, another one."
-    same = published.about_networks(Claim(tables=[3], network="resnet50"), {"a": SETTING})
-    assert same == "Network: resnet50.tv_in1k; the paper's is ResNet-50."
+def test_about_networks__names_ours_and_the_papers():
+    sentence = published.about_networks(Claim(tables=[2], network="bn_inception"), {"a": SETTING})
+    assert "resnet50.tv_in1k" in sentence and "BN-Inception" in sentence
+    assert "resnet50.tv_in1k" in published.about_networks(None, {"a": SETTING})
 
 
 @pytest.mark.parametrize("profile", PROFILES)
