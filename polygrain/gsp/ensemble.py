@@ -27,8 +27,8 @@ def transfer(
 ) -> dict[str, float]:
     """How well a ridge regression from mean attributes to mean embeddings predicts classes that it was not fitted to.
 
-    Means over `splits` random halves of the classes: `distance` and `cosine` of the predicted and the true embedding, both
-    of unit length; `accuracy`, the share of classes nearest to their own prediction; `chance`, the accuracy of a guess.
+    Means over `splits` random halves of the classes: `distance` and `cosine` of the predicted and the true embedding,
+    both of unit length; `accuracy`, the share of classes nearest to their own prediction; `chance`, that of a guess.
     ValueError for fewer than four classes.
     """
     inputs = torch.from_numpy(class_means(attributes, labels)).double()
