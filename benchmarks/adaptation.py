@@ -30,7 +30,7 @@ from polygrain.retrieval.expansion import NEAREST, shares
 from polygrain.retrieval.metrics import query_metrics
 from polygrain.retrieval.neighbours import nearest
 from polygrain.selection.candidates.decision import interval
-from polygrain.selection.candidates.forms import Form, finish, shape
+from polygrain.selection.candidates.forms import Form, add_last_layer, shape
 from polygrain.store.collection import Collection, open_pixels, read_tables
 
 ADAPTING = ("resolution", "seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")
@@ -119,7 +119,7 @@ def embeddings_of(bench: Bench, forms: list[Form]) -> Iterator[tuple[Form, np.nd
         train, test = (bench.embed(shaped, rows) for rows in (bench.train, bench.test))
         for form in (f for f in forms if replace(f, layer="none", dim=None) == base):
             layered = shape(model, base)
-            finish(layered, model.reduction, form, train)
+            add_last_layer(layered, model.reduction, form, train)
             yield form, unit_rows(layered.reduction(torch.from_numpy(test)).numpy())
 
 

@@ -246,7 +246,7 @@ def test_imports__point_one_way():
         assert not names & stage_modules, f"{path} imports a stage"
         assert not {n for n in names if n.split(".")[0] in {"pipeline", "prefect", "dvc", "tests", "benchmarks"}}, path
     for path in LIBRARY.rglob("*.py"):
-        outside = {"stages", "tests", "benchmarks"} | (set() if room_of(path) == "cli" else {"pipeline"})
+        outside = {"stages", "tests", "benchmarks"} | (set() if room_of(path) in USE else {"pipeline"})
         assert not {name for name in imports(path) if name.split(".")[0] in outside}, path
 
 
