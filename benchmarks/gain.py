@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from polygrain.config import profiles
+from polygrain.config import compose
 
 ROOT = Path(__file__).parent.parent
 ROWS = {
@@ -50,7 +50,7 @@ def graph_folder(copy: Path, profile: str | None) -> Path:
     folder = copy / "profiles" / profile
     if not (folder / "values.yaml").exists():
         shutil.copy2(ROOT / "profiles" / profile / "params.yaml", folder)  # written by hand, which git ignores
-    profiles.compose(folder)
+    compose.renew(folder)
     if not (folder / "dvc.yaml").exists():
         (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
     (folder / "values.yaml").unlink(missing_ok=True)
