@@ -7,8 +7,8 @@ from torch.nn.functional import cross_entropy, normalize
 
 from polygrain.tll.adaptation import training
 from polygrain.tll.adaptation.descriptors import Sides
-from polygrain.tll.adaptation.training import Lanes, Training, activate, gradient, ranks, starts, train
-from tests.helpers.pairs import plain_ranks, plain_recall
+from polygrain.tll.adaptation.training import Lanes, Training, gradient, ranks, starts, train
+from tests.helpers.pairs import plain_recall
 
 CPU = torch.device("cpu")
 
@@ -66,22 +66,16 @@ def test_gradient__all_zero_rows_after_relu():
     torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_activate__unit_rows_or_zero():
-    descriptors, weights = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0)), torch.eye(4)[None]
-    descriptors[0, 2] = -1
-    units, inverse = activate(descriptors, weights)
-    expected = normalize(torch.relu(descriptors), dim=2)
-    torch.testing.assert_close(units, expected)
-    assert units[0, 2].tolist() == [0, 0, 0, 0] and inverse.isfinite().all()
-
-
 def test_ranks__are_those_of_the_first_view():
     test, weights = drawn(3), starts([1, 2, 3], 8, 6)
     with Lanes(CPU) as lanes:
         better = ranks(weights, test, lanes)
     for run in range(3):
         x, y = (normalize(torch.relu(side[run, 0] @ weights[run].T), dim=1) for side in test)
-        assert better[run].tolist() == plain_ranks(x @ y.T)
+        similarity = x @ y.T
+        for i in range(9):
+            forth, back = ((line >= similarity[i, i]).sum() for line in (similarity[i], similarity[:, i]))
+            assert better[run, i] == min(forth, back)
 
 
 def test_starts__follow_the_law_of_a_linear_layer():
@@ -137,18 +131,6 @@ def test_train__equals_one_run_after_another(tmp_path, double, steps, atol):
     assert (state.losses[-1] < state.losses[0]).all()
 
 
-def test_train__recall_rises_and_a_large_sigma_is_better(tmp_path):
-    sides, test = problem()
-    final = {}
-    for sigma in (1.0, 15.0):
-        state = Training(starts([1, 2, 3], 64, 24), 40, 40, 1)
-        train(state, sides, test, sigma, 1e-2, tmp_path / str(sigma))
-        final[sigma] = state.recalls[-1].mean().item()
-    units = [normalize(side[:, 0], dim=2) for side in test]
-    before = sum(plain_recall(x @ y.T, [1])[0] for x, y in zip(*units, strict=True)) / 3
-    assert final[15.0] > before + 0.1 and final[15.0] > final[1.0]
-
-
 def test_train__continues_after_a_kill_with_the_same_bytes(tmp_path, monkeypatch):
     sides, test = problem()
     whole = Training(starts([1, 2, 3], 8, 24), 12, 5, 3)
@@ -156,18 +138,16 @@ def test_train__continues_after_a_kill_with_the_same_bytes(tmp_path, monkeypatch
     assert not (tmp_path / "whole").exists()
 
     monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    real, calls = training.gradient, []
+    real, calls = training.gradient, iter(range(1, 100))
 
-    def dies(*arguments):
-        calls.append(1)
-        if len(calls) == 8:
+    def dies(*given):
+        if next(calls) == 8:
             raise KeyboardInterrupt
-        return real(*arguments)
+        return real(*given)
 
-    monkeypatch.setattr(training, "gradient", dies)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(training, "gradient", dies)
         train(Training(starts([1, 2, 3], 8, 24), 12, 5, 3), sides, test, 15.0, 1e-2, tmp_path / "work")
-    monkeypatch.setattr(training, "gradient", real)
     again = Training(starts([1, 2, 3], 8, 24), 12, 5, 3)
     train(again, sides, test, 15.0, 1e-2, tmp_path / "work")
     for name, tensor in whole.state_dict().items():
