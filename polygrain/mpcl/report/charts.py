@@ -39,7 +39,7 @@ def chart(
     y_label: str,
     history: list[HistoryRow],
     columns: dict[str, str],
-    value: Callable[[HistoryRow, str], float] = HistoryRow.__getitem__,
+    value: Callable[[HistoryRow, str], float] = lambda row, column: row[column],
     guides: Sequence[Line] = (),
 ) -> dict:
     """A chart over epochs with a line for each of the columns, by the line's name."""
