@@ -4,8 +4,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from stages.gsp_study import Params, main
+from tests.helpers.project import ROOT
 from tests.helpers.small import lists
-from tests.test_architecture import ROOT
 
 VALUES = YAML(typ="safe").load((ROOT / "params.yaml").read_text())["gsp_study"]
 LISTS = lists(gsp_studies={"bags": "tokens", "map": "toy"})

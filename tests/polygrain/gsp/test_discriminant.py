@@ -28,11 +28,6 @@ def test_discriminants__equal_sklearns(monkeypatch):
     assert np.allclose(ours * signs, found, atol=1e-4)
 
 
-def test_discriminants__in_one_batch_or_many():
-    (mean, axes), (whole_mean, whole) = gathered().discriminants(3), gathered(step=300).discriminants(3)
-    assert torch.allclose(mean, whole_mean) and torch.allclose(axes, whole, atol=1e-5)
-
-
 def test_discriminants__no_more_than_classes_and_dimensions_allow():
     assert gathered().discriminants(512)[1].shape == (6, 4)
     assert gathered(classes=9).discriminants(512)[1].shape == (6, 4)  # four classes were never met

@@ -56,10 +56,7 @@ def test_combine__means_and_rows_of_unit_length():
     assert np.allclose(joined["concat"] @ joined["concat"].T, sum(x @ x.T for x in parts) / 3, atol=1e-6)
 
 
-def test_average__of_each_metric():
+def test_average_and_summary_of():
     assert average([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 2.0}]) == {"a": 2.0, "b": 2.0}
-
-
-def test_spread__is_of_the_sample():
     assert summary_of([1.0, 3.0]) == {"mean": 2.0, "std": pytest.approx(2**0.5), "min": 1.0, "max": 3.0}
     assert summary_of([4.0])["std"] == 0
