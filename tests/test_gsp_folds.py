@@ -143,8 +143,8 @@ def test_main__conventional_trains_on_all_training_classes_and_stops_by_the_scor
     assert header == "fold,repeat,step,loss,recall_at_1,rate"
     best = max(float(line.split(",")[4]) for line in lines)
     vectors = arrays.open(output / "0-0/embeddings.zarr")[:]
-    met = score(vectors, np.repeat(np.arange(4, 8), 8), np.array(["test"] * 32))
-    assert met["recall_at_1"] == pytest.approx(best, abs=1e-6)
+    scores = score(vectors, np.repeat(np.arange(4, 8), 8), np.array(["test"] * 32))
+    assert scores["recall_at_1"] == pytest.approx(best, abs=1e-6)
 
 
 def test_main__a_loss_has_a_rate_of_its_own(world, tmp_path, monkeypatch):

@@ -18,12 +18,12 @@ def test_plain__equal_loops_over_channels():
 
 
 def test_generalised_mean__equals_a_loop():
-    found = GeneralisedMean(5, p=3.0)(MAPS).vector
+    result = GeneralisedMean(5, p=3.0)(MAPS).vector
     for image in range(3):
         for channel in range(5):
             values = [max(value, 1e-6) for value in MAPS[image, channel].flatten().tolist()]
             expected = (sum(value**3 for value in values) / 24) ** (1 / 3)
-            assert found[image, channel].item() == pytest.approx(expected, rel=1e-5)
+            assert result[image, channel].item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_generalised_mean__reaches_from_average_to_maximum():
