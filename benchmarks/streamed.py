@@ -28,7 +28,7 @@ from sklearn.datasets import load_sample_images
 
 from benchmarks.measure import FULL
 from polygrain.config.lists import Task
-from polygrain.store.sums import digest
+from polygrain.store.work import digest
 from stages import features, images
 
 ROOT = Path(__file__).resolve().parent.parent

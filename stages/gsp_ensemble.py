@@ -30,7 +30,7 @@ from polygrain.gsp.folds.images import Images, read_images
 from polygrain.retrieval.metrics import score
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
-from polygrain.store import arrays, sums
+from polygrain.store import arrays
 from polygrain.store.reading import read_json, reading, remedy_for
 from polygrain.store.tensors import read_tensors, write_tensors
 
@@ -91,7 +91,7 @@ def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, 
     for run in runs:
         first = folds / run / "0-0"
         labels = table.labels[np.array(read_json(folds / run / "config.json")["rows"])]
-        if params.splits and sums.expects(first / "attributes.zarr") and len(np.unique(labels)) >= 4:
+        if params.splits and (first / "attributes.zarr").exists() and len(np.unique(labels)) >= 4:
             known = [arrays.open(first / f"{name}.zarr")[:] for name in ("attributes", "embeddings")]
             found[run] = transfer(*known, labels, params.splits, params.ridge, seed)
     return found
@@ -108,7 +108,7 @@ def gather_pictures(
     for run, found in shown.items():
         tensors |= {f"{key}/{run}": tensor for key, tensor in found.items() if key not in ("rows", "pixels")}
         file = folds / run / "0-0" / "attributes.zarr"
-        if sums.expects(file):
+        if file.exists():
             attributes, evaluated = arrays.open(file)[:], np.array(read_json(folds / run / "config.json")["rows"])
             means = [attributes[table.labels[evaluated] == table.labels[row]].mean(0) for row in rows]
             tensors[f"attributes/{run}"] = torch.from_numpy(np.stack(means))

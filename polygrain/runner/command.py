@@ -22,7 +22,6 @@ from polygrain.config import compose, document, lists, merging, schema, words
 from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
 from polygrain.runner import agreement
-from polygrain.store.writing import writing
 
 log = logging.getLogger("stages")
 ROOT = Path(__file__).parents[2]
@@ -220,8 +219,7 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
             {name: value for name, value in arguments.items() if isinstance(value, Path) and name != "output"},
         )
         log.info("%s: from %s", "@".join([stage, *items[:1]]), ", ".join(map(str, list_inputs(arguments))))
-        with writing("what was finished before is kept"):
-            result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})
+        result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})
         log.info("%s: %s (%.1f s)", "@".join([stage, *items[:1]]), result, time.monotonic() - start)
         if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):
             leave()

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from polygrain.compute import processes
 from polygrain.store import work
 from polygrain.store.reading import reading
-from polygrain.store.sums import digest as digest  # of what a run depends on, for `work_folder`
-from polygrain.store.tensors import CHECKSUM, load, settled, write_tensors
+from polygrain.store.tensors import load, settled, write_tensors
+from polygrain.store.work import digest as digest  # of files that a run depends on, for `work_folder`
 
 log = logging.getLogger(__name__)
 WORK = work.WORK
@@ -55,10 +55,7 @@ def replace(file: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) ->
 def read(file: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and metadata of `replace`; ValueError names the file if it is missing or damaged."""
     with reading(file, remedy):
-        tensors, metadata = load(file)
-        if CHECKSUM not in metadata:
-            raise ValueError("its metadata has no checksum")
-    return tensors, metadata
+        return load(file)
 
 
 def read_for_all(file: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import nn
 
-from polygrain.store.tensors import CHECKSUM
 from polygrain.training import checkpoint
 
 
@@ -44,29 +41,14 @@ def test_resume__a_first_start_has_no_history(tmp_path):
     assert checkpoint.resume(tmp_path / "nothing", *new_run()) == []
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "foreign"])
+@pytest.mark.parametrize("damage", ["cut", "foreign"])
 def test_resume__names_a_damaged_checkpoint(tmp_path, damage):
     run = new_run()
     advance(*run, 1)
     checkpoint.save(tmp_path, *run, [{"epoch": 1, "loss": 1.0}])
     file = tmp_path / "checkpoint.safetensors"
-    content = bytearray(file.read_bytes())
-    if damage == "flip":
-        content[-3] ^= 1
-    file.write_bytes({"flip": bytes(content), "cut": bytes(content[:200]), "foreign": b"PK\x03\x04 nonsense"}[damage])
+    file.write_bytes(file.read_bytes()[:200] if damage == "cut" else b"PK\x03\x04 nonsense")
     with pytest.raises(ValueError, match=r"checkpoint.safetensors is missing or damaged .*delete .* to start"):
-        checkpoint.resume(tmp_path, *new_run())
-
-
-def test_resume__refuses_a_checkpoint_without_checksum(tmp_path):
-    run = new_run()
-    checkpoint.save(tmp_path, *run, [])
-    file = tmp_path / "checkpoint.safetensors"
-    with safe_open(file, "pt") as stored:
-        metadata = {name: value for name, value in stored.metadata().items() if name != CHECKSUM}
-        tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118, it is no dictionary
-    save_file(tensors, file, metadata)
-    with pytest.raises(ValueError, match="no checksum"):
         checkpoint.resume(tmp_path, *new_run())
 
 
