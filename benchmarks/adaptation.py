@@ -43,8 +43,8 @@ from polygrain.retrieval.expansion import NEAREST, shares
 from polygrain.retrieval.metrics import query_metrics
 from polygrain.retrieval.neighbours import nearest
 from polygrain.selection.candidates.decision import interval
-from polygrain.selection.candidates.forms import Form, finish, shape
-from polygrain.selection.criterion import neighbours, refer, tell
+from polygrain.selection.candidates.forms import Form, add_last_layer, shape
+from polygrain.selection.criterion import draw_clear, embed_reference, neighbours
 from polygrain.store.collection import Collection, open_pixels, read_tables
 from stages import choice
 
@@ -145,7 +145,7 @@ def embeddings_of(bench: Bench, wanted: list[Form]) -> Iterator[tuple[Form, np.n
         train, test = (bench.embed(shaped, rows) for rows in (bench.train, bench.test))
         for form in (f for f in wanted if replace(f, layer="none", dim=None) == base):
             behind = shape(model, base)
-            finish(behind, model.reduction, form, train)
+            add_last_layer(behind, model.reduction, form, train)
             vectors = behind.reduction(torch.from_numpy(test)).numpy()
             yield form, unit_rows(vectors)
 
@@ -153,18 +153,17 @@ def embeddings_of(bench: Bench, wanted: list[Form]) -> Iterator[tuple[Form, np.n
 def best_forms(bench: Bench, names: list[str], params: choice.Params, seed: int) -> list[Form]:
     """Each model's best form by the criterion, of the strengths and last layers that the choice tries."""
     encoder = load(bench.folders["encoder"])
-    sample = tell(bench.collection, encoder.to(device.best()), bench.pixels, params.criterion, seed)
+    sample = draw_clear(bench.collection, encoder.to(device.best()), bench.pixels, params.criterion, seed)
     seeing = load(bench.resolution).to(device.best())
     scale = seeing.config.side / encoder.config.side
-    looks = refer(seeing, bench.pixels, sample, params.reference, params.criterion)
+    looks = embed_reference(seeing, bench.pixels, sample, params.reference, params.criterion)
     fitted = choice.draw_fitted(bench.train, params.fitted, seed)
-    trial = choice.Trial(sample, neighbours(looks, sample, params.criterion.neighbours), fitted)
+    trial = choice.Trial(sample, fitted, neighbours(looks, sample, params.criterion.neighbours))
     for name in names:
         model = load(bench.folders[name])
         for strength in sorted({params.first_strength, *params.strengths}) if model.adaptors else [1.0]:
             choice.measure(trial, model, Form(name, strength, scale, cost=scale**2), bench.pixels, params)
-    own = {name: [key for key, form in trial.forms.items() if form.model == name] for name in names}
-    return [trial.forms[max(own[name], key=trial.value)] for name in names]
+    return [trial.candidates[trial.best_of(name)].form for name in names]
 
 
 def means(found: dict[str, np.ndarray]) -> dict[str, float]:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from polygrain.config import profiles
+from polygrain.config import compose
 
 ROOT = Path(__file__).parent.parent
 
@@ -43,7 +43,7 @@ def graph_folder(copy: Path, profile: str | None) -> Path:
     folder = copy / "profiles" / profile
     if not (folder / "values.yaml").exists():
         shutil.copy2(ROOT / "profiles" / profile / "params.yaml", folder)  # written by hand, which git ignores
-    profiles.compose(folder)
+    compose.renew(folder)
     if not (folder / "dvc.yaml").exists():
         (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
     (folder / "values.yaml").unlink(missing_ok=True)
