@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import timm
 from pydantic import ValidationError
 
-from polygrain.app import memory
 from polygrain.config.folders import UNSAFE
 from polygrain.config.new import Settings
 from polygrain.encoder import networks
@@ -108,15 +107,7 @@ def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[
     patch, side = networks.patch_side(network), config.side
     stored = patch * math.ceil(STORED * side / patch)
     cost = math.ceil(100 * (stored / side) ** 2) / 100
-    has, needs = memory.total(), memory.held(config.model_copy(update={"size": side, "resize": side, "scaled": None}))
-    training = math.ceil(cost * needs.training)  # at the largest side that may be chosen
-    each = {
-        "adaptor": training,
-        "fusion": 2 * training,  # pairs
-        "distillation": training,
-        "features": math.ceil(cost * needs.seeing),
-    }
-    batches = {part: memory.fitting(wanted, each[part], has) for part, wanted in BATCHES.items()}
+    batches = {part: batch_at(side, usual) for part, usual in BATCHES.items()}
     fewer = {part: batch for part, batch in batches.items() if batch < BATCHES[part]}
     count = sum(parameter.numel() for parameter in network.parameters())
     place = "which timm fetches once" if values["source"] == "timm" else values["path"]
@@ -126,14 +117,22 @@ def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[
         f"{networks.feature(network)}, {network.num_features:,} numbers",
         f"input: {side} px; mean {shown(config.mean)}, std {shown(config.std)}, {given}",
         f"images: squares of {stored} px, {stored / side:.3g} times the input, so that a careful look sees more",
-        "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()) + f"; an image in training takes "
-        f"up to {training / 2**20:.0f} MiB of {has / 2**30:.1f} GiB",
+        "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()) + "; set them lower in the "
+        "profile where memory does not suffice",
     ]
     if side > LARGE and values["source"] != "folder":
         smaller = round(224 / patch) * patch
         why.append(f"{side} px are costly: --side {smaller} takes {round((side / smaller) ** 2)} times less work")
     kept = {name: value for name, value in values.items() if value}
     return Settings(kept, side, stored, cost, epochs, fewer), why
+
+
+def batch_at(side: int, usual: int) -> int:
+    """A batch with at most as many pixels as the usual one at 224 px, but at least 8 images."""
+    batch = usual
+    while batch > 8 and batch * side**2 > usual * 224**2:
+        batch //= 2
+    return batch
 
 
 def shown(numbers: Sequence[float]) -> str:
