@@ -13,7 +13,8 @@ LISTS = lists(gsp_studies={"bags": "tokens", "map": "toy"})
 
 @pytest.fixture
 def params():
-    small = VALUES["tokens"] | {"unseen": 4, "per_class": 2, "stopping": VALUES["tokens"]["stopping"] | {"every": 5, "longest": 10}}
+    stopping = VALUES["tokens"]["stopping"] | {"every": 5, "longest": 10}
+    small = VALUES["tokens"] | {"unseen": 4, "per_class": 2, "stopping": stopping}
     return Params.model_validate(VALUES | {"tokens": small})
 
 
