@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -130,15 +129,14 @@ def test_kill__the_next_run_continues_and_ends_with_the_same_bytes(project, stag
     assert not list((project / ".work" / name).glob("*/checkpoint.safetensors"))
 
 
-def test_repro__a_tampered_output_is_named_by_the_stage_that_reads_it(project):
+def test_repro__an_incomplete_output_is_named_by_the_stage_that_reads_it(project):
     shard = next((project / "data/images/shapes/pixels.zarr/c").rglob("0"))
     while shard.is_dir():
         shard = shard / "0"
-    content = bytearray(shard.read_bytes())
-    content[random.Random(0).randrange(1000)] ^= 1
+    content = shard.read_bytes()
     shard.unlink()  # the cache may hold the same inode
-    shard.write_bytes(bytes(content))
+    shard.write_bytes(content[:-100])
     command = ["stages/run", "features", "data/images/shapes", "data/encoder", "out", "--task", "shapes"]
     done = subprocess.run(command, cwd=project, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "pixels.zarr" in done.stderr and "checksum" in done.stderr and "dvc" in done.stderr
+    assert "pixels.zarr: shard" in done.stderr and "dvc" in done.stderr
