@@ -57,9 +57,9 @@ class Params(schema.Section):
     poolings: dict[schema.Name, dict[str, float | int | bool | None]] = Field(
         description="by their names in polygrain/gsp/poolings/build.py; their values"
     )
-    embedding: int = Field(ge=2, le=schema.MOST_WIDTH, description="linear discriminants of the retrieval scores")
+    embedding: int = Field(ge=2, description="linear discriminants of the retrieval scores")
     epochs: schema.Epochs = Field(description="epochs over the training images")
-    batch: int = Field(ge=2, le=schema.MOST_BATCH, description="images of a batch")
+    batch: int = Field(ge=2, description="images of a batch")
     learning_rate: schema.Rate = Field(description="of SGD with momentum 0.9, at its highest; a cosine leads to 0")
     weight_decay: schema.Decay = Field(description="of all that trains")
     warmup: schema.Warmup = Field(description="epochs in which the rate rises to its full value")

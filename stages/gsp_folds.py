@@ -55,15 +55,13 @@ OPTIMIZERS = {"adam": torch.optim.Adam, "radam": partial(torch.optim.RAdam, deco
 
 
 class Params(schema.Section):
-    side: int = Field(ge=16, le=schema.MOST_SIDE, description="side of the network's input, px")
+    side: int = Field(ge=16, description="side of the network's input, px")
     resize: schema.Side | None = Field(
         description="shorter side of a whole image (images.shape: squash) before the centre crop, px; null: side"
     )
     backbone: trunk.Backbone
-    hidden: int = Field(
-        ge=0, le=schema.MOST_WIDTH, description="units of a layer between backbone and pooling; 0: none"
-    )
-    embedding: int = Field(ge=2, le=schema.MOST_WIDTH, description="dimensions of the embedding")
+    hidden: int = Field(ge=0, description="units of a layer between backbone and pooling; 0: none")
+    embedding: int = Field(ge=2, description="dimensions of the embedding")
     protocol: classes.Protocol
     stopping: early_stopping.Stopping = Field(description="of each fold")
     losses: dict[schema.Name, LossParams] = Field(description="by their names in polygrain/losses/metric.py")
