@@ -27,8 +27,8 @@ from polygrain.mpcl.probe import Recipe
 from polygrain.mpcl.trainable import TrainableEncoder
 from polygrain.retrieval.metrics import query_metrics
 from polygrain.runner import command, outputs
-from polygrain.store import arrays, shares
-from polygrain.store.collection import Collection, open_pixels, read_table, read_tables
+from polygrain.store import arrays
+from polygrain.store.collection import Collection, open_pixels, read_share, read_table, read_tables
 from polygrain.training import checkpoint
 
 PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
@@ -90,7 +90,7 @@ def zero_shot(features: np.ndarray, labels: np.ndarray) -> float:
 
 def read_shares(images: Path, params: Params) -> Shares:
     """The rows within one task of each share that a list beside its images names (`images.listed_shares`)."""
-    lists = {share: shares.read(images, share) for share in params.shares}
+    lists = {share: read_share(images, share) for share in params.shares}
     if all(paths is None for paths in lists.values()):
         return {}
     stored = read_table(images)["path"].to_pylist()

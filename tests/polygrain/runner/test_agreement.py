@@ -4,7 +4,6 @@ import pytest
 
 from polygrain.compute import processes
 from polygrain.runner import agreement
-from polygrain.store import sums
 
 
 def write(folder, text="one"):
@@ -13,18 +12,9 @@ def write(folder, text="one"):
     return folder
 
 
-def test_content__tells_apart_what_a_list_of_checksums_tells(tmp_path):
+def test_content__depends_on_names_and_contents(tmp_path):
     first, second = write(tmp_path / "a"), write(tmp_path / "b")
-    for folder in (first, second):
-        sums.write(folder)
-    assert agreement.content(first) == agreement.content(second)
-    (second / "task/table.csv").write_text("two")
-    sums.write(second)
-    assert agreement.content(first) != agreement.content(second)
-
-
-def test_content__of_a_folder_without_a_list_counts_names_and_sizes(tmp_path):
-    first, second = write(tmp_path / "a"), write(tmp_path / "b")
+    assert agreement.content(first) == agreement.content(second) != agreement.content(write(tmp_path / "c", "two"))
     assert agreement.content(first) == agreement.content(second)
     (second / "more").touch()
     assert agreement.content(first) != agreement.content(second)
@@ -47,8 +37,8 @@ def test_require__one_process_compares_nothing(tmp_path, monkeypatch):
 )
 def test_require__names_who_differs_in_what(tmp_path, monkeypatch, change, said):
     monkeypatch.setenv("WORLD_SIZE", "3")
-    monkeypatch.setattr(processes, "told", lambda name, words: [words, words, json.dumps(json.loads(words) | change)])
-    monkeypatch.setattr(processes, "named", lambda numbers: f"rank {numbers[0]}")
+    others = lambda data: [data, data, json.dumps(json.loads(data) | change).encode()]  # noqa: E731
+    monkeypatch.setattr(processes, "gather_bytes", others)
     with pytest.raises(ValueError, match=f"^rank 2 differs from rank 0 in {said}") as error:
         agreement.require("seeds", {"params": 1}, {"images": write(tmp_path / "a")})
     assert "rank 1" not in str(error.value)
@@ -56,15 +46,14 @@ def test_require__names_who_differs_in_what(tmp_path, monkeypatch, change, said)
 
 def test_require__names_the_input(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(processes, "named", lambda numbers: f"rank {numbers[0]}")
     folder = write(tmp_path / "a")
 
-    def told(name, words):
+    def gather_bytes(data):
         (folder / "task/late").touch()
-        facts = json.loads(words)
+        facts = json.loads(data)
         key = f"the input images ({folder})"
-        return [words, json.dumps(facts | {key: agreement.content(folder)})]
+        return [data, json.dumps(facts | {key: agreement.content(folder)}).encode()]
 
-    monkeypatch.setattr(processes, "told", told)
+    monkeypatch.setattr(processes, "gather_bytes", gather_bytes)
     with pytest.raises(ValueError, match=r"rank 1 differs from rank 0 in the input images \(.*/a\)"):
         agreement.require("seeds", {}, {"images": folder})

@@ -87,12 +87,11 @@ def write_tree(folder, images, encoder):
     given = lists().model_dump() | {
         "features": {"unit_length": True, "dtype": "float32", "precision": "float32", "batch": 7},
         "seeds": shared_work.SEEDS.model_dump(),
-        "pseudo_labels": {"max_iterations": 50, "exchanges": 2},
+        "pseudo_labels": {"max_iterations": 50},
         "knn_graph": {"neighbours": 4, "index": "exact", "recall": 0.95},
         "adaptor": shared_work.TRAINING.model_dump() | {"epochs": 6, "width": 4},
         "fusion": shared_work.FUSION.model_dump(),
         "distillation": shared_work.DISTILLATION.model_dump(),
-        "evaluation": shared_work.EVALUATION.model_dump(),
         "choice": {"criterion": criterion().model_dump(), "reference": reference().model_dump()},
     }
     folder.mkdir()
@@ -112,7 +111,6 @@ STEPS = {
     "data/adaptor/k8": ("adaptor", "data/images", "data/encoder", "data/pseudo_labels/k8", "--granularity", "k8"),
     "data/fusion/neighbour": ("fusion", "data/images", "data/adaptor", "data/knn_graph", "--pairs", "neighbour"),
     "data/distillation/encoder": ("distillation", "data/images", *["data/encoder"] * 2, "--name", "encoder"),
-    "data/evaluation/encoder": ("evaluation", "data/images", "data/encoder", "--model", "encoder"),
 }
 
 
