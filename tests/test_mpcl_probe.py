@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from polygrain.encoder.model import save
-from polygrain.store import arrays, shares
-from polygrain.store.collection import read_table
+from polygrain.store import arrays
+from polygrain.store.collection import read_table, write_share
 from stages import mpcl_probe
 from tests.helpers.pretraining_world import VIEW, network
 from tests.helpers.small import TASKS, lists, write_encoder, write_images
@@ -83,7 +83,7 @@ def test_main__images_that_a_list_names_are_taken_for_its_share(world, tmp_path,
     paths = read_table(images / "dots")["path"].to_pylist()
     is_test = [split == "test" for split in read_table(images / "dots")["split"].to_pylist()]
     named = [path for path, test in zip(paths, is_test, strict=True) if test][::4]
-    shares.write(images / "dots", 0.5, named)
+    write_share(images / "dots", 0.5, named)
     fitted, fine_tune = [], mpcl_probe.probe.fine_tune
 
     def noted(network, pixels, rows, *given):
