@@ -59,7 +59,7 @@ def read(world):
 @pytest.mark.parametrize(
     ("scales", "mirrored", "blocks"), [([1.0], False, 1), ([1.0, 1.5], True, 1), ([1.5, 2.0], False, 2)]
 )
-def test_aim__targets_are_the_half_whitened_look(world, scales, mirrored, blocks):
+def test_make_targets__targets_are_the_half_whitened_look(world, scales, mirrored, blocks):
     collection, pixels = read(world)
     settings = params(target=reference(scales=scales, mirrored=mirrored, blocks=blocks))
     model, looks = load(world[2]).seen(32, False, blocks), []
@@ -67,14 +67,15 @@ def test_aim__targets_are_the_half_whitened_look(world, scales, mirrored, blocks
         seen = model.seen(round(32 * scale), mirrored)
         looks.append(seen(torch.from_numpy(pixels[collection.train]).permute(0, 3, 1, 2)).numpy())
     expected = whitened(np.concatenate(looks, 1), 8)
-    targets = distillation.aim(model, pixels, collection.train, settings).numpy()
+    targets = distillation.make_targets(model, pixels, collection.train, settings).numpy()
     np.testing.assert_allclose(targets @ targets.T, expected @ expected.T, atol=1e-3)
 
 
-def test_aim__mixes_the_targets_of_neighbours_by_the_third_power_of_their_cosines(world):
+def test_make_targets__mixes_the_targets_of_neighbours_by_the_third_power_of_their_cosines(world):
     collection, pixels = read(world)
     plain, mixed = (
-        distillation.aim(load(world[2]), pixels, collection.train, params(neighbours=count)).numpy() for count in (0, 3)
+        distillation.make_targets(load(world[2]), pixels, collection.train, params(neighbours=count)).numpy()
+        for count in (0, 3)
     )
     for row, target in zip(plain, mixed, strict=True):
         cosines = plain @ row
@@ -83,7 +84,7 @@ def test_aim__mixes_the_targets_of_neighbours_by_the_third_power_of_their_cosine
         np.testing.assert_allclose(target, expected / np.linalg.norm(expected), atol=1e-5)
 
 
-def test_aim__one_look_stands_for_all_of_them_at_the_start(world):
+def test_make_targets__one_look_stands_for_all_of_them_at_the_start(world):
     """As if the embedding at the own side were met at every side."""
     collection, pixels = read(world)
     model = load(world[1])
@@ -94,7 +95,7 @@ def test_aim__one_look_stands_for_all_of_them_at_the_start(world):
     plain = model(torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2)).double().numpy()
     by_hand = (np.concatenate([plain, plain], 1) / np.sqrt(2) - mean) @ projection
     by_hand /= np.linalg.norm(by_hand, axis=1, keepdims=True)
-    distillation.aim(model, pixels, rows, settings)
+    distillation.make_targets(model, pixels, rows, settings)
     found = model(torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2)).numpy()
     np.testing.assert_allclose(found @ found.T, by_hand @ by_hand.T, atol=1e-3)
 
