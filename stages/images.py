@@ -15,8 +15,8 @@ behind the last full shard.
 """
 
 import shutil
-from contextlib import closing, nullcontext
-from itertools import islice
+from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -29,12 +29,11 @@ from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
-from polygrain.sources import archive, folder, installed, names, shares
-from polygrain.sources.candidates import Assignment, Candidates, assign, by_class, in_splits, published
+from polygrain.sources import archive, folder, installed, names
+from polygrain.sources.candidates import Assignment, Candidates, assign, by_class, in_splits, published, read_share
 from polygrain.sources.decode import decode_all
 from polygrain.sources.streams import place, stream
-from polygrain.sources.streams.ingest import ingest, resumed
-from polygrain.sources.streams.ledger import Ledger
+from polygrain.sources.streams.ingest import Ingestion
 from polygrain.store import arrays, work
 from polygrain.store.coded import Coding
 from polygrain.store.collection import TABLE, write_share
@@ -42,7 +41,6 @@ from polygrain.store.square import Shape
 from polygrain.store.tables import write_csv
 
 BLOCK = 256
-TABLE_ROWS = 2**16
 
 
 class PerClass(schema.Section):
@@ -134,12 +132,6 @@ def write_pixels(
     return kept, rejected
 
 
-def read_shares(raw: Path, candidates: Candidates, wanted: list[float]) -> dict[float, list[str]]:
-    """{share: paths that its list names}; ValueError for a missing list, and for one of other images."""
-    training = [path for path, row in candidates.rows.items() if row.split == "train"]
-    return {share: shares.read(raw, share, training) for share in wanted}
-
-
 def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, rejected: dict[str, str]) -> None:
     """Raises ValueError if a split that had candidates has no image left, with counts and the first reasons."""
     splits = {path: row.split for path, row in candidates.rows.items()}
@@ -153,42 +145,42 @@ def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, re
 
 
 def streamed(raw: Path, output: Path, task: str, source: str, params: Params, lists: Lists) -> str:
-    """`main` for a stream: what is finished of it stays in `.work` until all is."""
+    """`main` for a stream: finished shards stay in `.work` until all are there."""
     spec = lists.tasks[task]
-    found = stream.find(raw, source, spec.files)
-    count = found.count()
-    kept = work.folder("images", task, source, spec.files, params, found.place.root, found.place.digest)
-    with closing(Ledger(kept / "ledger.sqlite")) as ledger:
-        writer = resumed(kept / "pixels.zarr", ledger, params.side, params.coding)
-        steps = ingest(found, writer, ledger, params.max_megapixels * 10**6, params.shape)
-        left = max(0, count - writer.rows - ledger.rejected())
-        for _ in progress(steps, f"images@{task}", left, "image"):
-            pass
-        writer.close()
-        if source == "remote":
-            place.require_unchanged(raw, place.remote(found.place.root))
-        assigned = classes_of(raw, ledger, spec.unseen)
-        with outputs.folder(output) as partial:
-            write_table(partial / "table.parquet", ledger, task, assigned)
-            write_csv(partial / "rejected.csv", [("path", "reason"), *ledger.rejections()])
-            # Last, so that a kill before it leaves them where the next start looks for them.
-            shutil.move(kept / "pixels.zarr", partial / "pixels.zarr")
-        train = sum(number for name, number in ledger.classes().items() if assigned[name].split == "train")
-        left_out = ledger.rejected()
+    images = stream.find(raw, source, spec.files)
+    kept = work.folder("images", task, source, spec.files, params, images.place.root, images.place.digest)
+    ingestion = Ingestion(kept, params.side, params.coding)
+    before = sum(len(part.rows) + len(part.rejected) for part in ingestion.parts())
+    count = images.count()
+    steps = ingestion.run(images, params.max_megapixels * 10**6, params.shape)
+    for _ in progress(steps, f"images@{task}", count and count - before, "image"):
+        pass
+    if source == "remote":
+        place.require_unchanged(raw, place.remote(images.place.root))
+    classes, rejected = Counter(), []
+    for part in ingestion.parts():
+        classes.update(class_name for _, class_name, *_ in part.rows)
+        rejected += part.rejected
+    assigned = classes_of(raw, classes, spec.unseen, dict(rejected))
+    with outputs.folder(output) as partial:
+        with pq.ParquetWriter(partial / "table.parquet", TABLE) as writer:
+            for part in ingestion.parts():
+                rows = [(path, task, *assigned[name], *measures) for path, name, *measures in part.rows]
+                writer.write_table(table_of(rows))
+        write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected)])
+        # Last, so that a kill before it leaves them where the next start looks for them.
+        shutil.move(ingestion.pixels, partial / "pixels.zarr")
     shutil.rmtree(kept)
-    classes = len(assigned.keys() - {""})
-    return f"{train} train and {writer.rows - train} test images of {classes} classes, {left_out} left out"
+    train = sum(count for name, count in classes.items() if assigned[name].split == "train")
+    test = classes.total() - train
+    return f"{train} train and {test} test images of {len(classes.keys() - {''})} classes, {len(rejected)} left out"
 
 
-def classes_of(raw: Path, ledger: Ledger, unseen: bool) -> dict[str, Assignment]:
-    """The row of each class's images; numbers are sorted as such. ValueError for no image, or one class alone."""
-    names = sorted(
-        ledger.classes(), key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)
-    )
+def classes_of(raw: Path, classes: Counter[str], unseen: bool, rejected: dict[str, str]) -> dict[str, Assignment]:
+    """The assignment of each class; numbers are sorted as such. ValueError for no image, or one class alone."""
+    names = sorted(classes, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
     if not names:
-        raise ValueError(
-            f"{raw}: no image can be used; {folder.summary(dict(ledger.rejections(3)), count=ledger.rejected())}"
-        )
+        raise ValueError(f"{raw}: no image can be used; {folder.summary(rejected)}")
     if len(names) == 1 and names != [""]:
         raise ValueError(
             f"{raw}: all images are of the class {names[0]!r}; a labelled task needs two classes or more, an "
@@ -197,17 +189,8 @@ def classes_of(raw: Path, ledger: Ledger, unseen: bool) -> dict[str, Assignment]
     return assign(names, unseen)
 
 
-def write_table(file: Path, ledger: Ledger, task: str, assigned: dict[str, Assignment]) -> None:
-    """The table of the ledger's images, some rows at a time."""
-    rows = ledger.rows()
-    with pq.ParquetWriter(file, TABLE) as writer:
-        while part := [(path, task, *assigned[name], *measures) for path, name, *measures in islice(rows, TABLE_ROWS)]:
-            writer.write_table(table_of(part))
-
-
 def table_of(rows: list[tuple]) -> pa.Table:
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), TABLE, strict=True)]
-    return pa.Table.from_arrays(columns, schema=TABLE)
+    return pa.Table.from_pylist([dict(zip(TABLE.names, row, strict=True)) for row in rows], TABLE)
 
 
 def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: Lists) -> str:
@@ -220,7 +203,9 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         outputs.folder(output) as partial,
     ):
         candidates = find(place, source, lists.tasks[task].unseen, params)
-        listed = read_shares(place, candidates, params.listed_shares if source == "splits" else [])
+        training = [path for path, row in candidates.rows.items() if row.split == "train"]
+        shares = params.listed_shares if source == "splits" else []
+        listed = {share: read_share(place, share, training) for share in shares}
         with arrays.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8", params.coding) as writer:
             kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
         if is_public and unreadable and params.published_counts:

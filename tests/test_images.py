@@ -70,7 +70,7 @@ def test_main__a_zip_is_taken_like_its_folder(tmp_path: Path) -> None:
 def test_main__a_hostile_zip_leaves_nothing(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "raw.zip", "w") as target:
         target.writestr("../a/1.png", b"")
-    with pytest.raises(ValueError, match="its name leads outside the folder"):
+    with pytest.raises(ValueError, match="leads out of the folder"):
         ingest(tmp_path / "raw.zip", tmp_path / "out" / "t")
     assert [path.name for path in tmp_path.iterdir()] == ["raw.zip"]
 
@@ -283,7 +283,7 @@ def test_main__a_list_of_other_images_leaves_nothing(tmp_path: Path, name: str) 
     lay_splits(tmp_path / "raw", {"a": 1, "b": 1})
     (tmp_path / "raw/1percent.txt").write_text(f"{name}\n")
     params = PARAMS.model_copy(update={"listed_shares": [0.01]})
-    with pytest.raises(ValueError, match=f"not one of the 2 training images each, the first: '{name}'"):
+    with pytest.raises(ValueError, match=f"'{name}' must be"):
         ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
     assert not (tmp_path / "out").exists()
 

@@ -15,7 +15,6 @@ def survey(kind: str, where: str, pattern: str = "*") -> dict[str, object]:
     """{classes, about, others, listing}; ValueError for what is no such stream."""
     if kind != "remote":
         found = stream.find(Path(where), kind, pattern)
-        found.count()  # names a file that was cut off
         classes, others = found.classes()
         return {"classes": classes, "about": False, "others": others, "listing": None}
     whole = place.remote(where)

@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from benchmarks.hostile import remotes
+
 from pipeline import share
 from tests.pipeline import toy
 

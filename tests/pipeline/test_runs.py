@@ -1,9 +1,9 @@
 """A record of a run is what its name says, or it is refused."""
 
 import pytest
+from benchmarks.hostile import remotes
 from ruamel.yaml import YAML
 
-from benchmarks.hostile import remotes
 from pipeline import runs
 from tests.pipeline import toy
 

@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from benchmarks.hostile import remotes
 from dvc_data.hashfile.tree import Tree
 
-from benchmarks.hostile import remotes
 from pipeline import tree
 
 ABC = {"a": "0" * 32, "b/c d": "1" * 32, "b/é.png": "2" * 32}

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from benchmarks.hostile import shell
+
 from polygrain.config import words
 
 ROOT = Path(__file__).parents[3]

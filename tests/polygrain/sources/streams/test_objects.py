@@ -9,8 +9,12 @@ from polygrain.sources.streams.place import File, Location
 class Store(dict):
     """An object store as `read` sees it: {address: bytes}."""
 
-    def cat(self, paths, on_error):
-        return {path.removeprefix("s3://"): self.get(path, FileNotFoundError(path)) for path in paths}
+    def cat_file(self, path):
+        if path not in self:
+            raise FileNotFoundError(path)
+        if isinstance(self[path], Exception):
+            raise self[path]
+        return self[path]
 
 
 def placed(monkeypatch, **contents):
@@ -57,6 +61,6 @@ def test_read__raise_on_an_object_that_vanished_or_changed(monkeypatch):
 
 
 def test_find__an_object_too_large_is_not_fetched():
-    found = Location("s3://b/x", [File("a.png", objects.ENTRY_BYTES + 1, "")], SimpleNamespace())
+    found = Location("s3://b/x", [File("a.png", objects.MOST_BYTES + 1, "")], SimpleNamespace())
     assert "at most" in objects.find(found)[0].refused
     assert "at most" in str(next(objects.read(found)).content)
