@@ -1,17 +1,16 @@
-"""One task's images, decoded once: reads a folder, zip or stream of images, a public data set or an installed package,
-and writes
+"""One task's images, decoded once, from a folder, zip or stream, a public data set or an installed package.
 
-- pixels.zarr `image size size 3` uint8, training rows first;
-- table.parquet, a row per image: where it is from, its class and split, its original size and content hash;
-- rejected.csv, a row per file that was left out, with the reason;
-- shares/1percent.txt and so on, if `listed_shares` asks for them: the paths of the images that such a list names.
+Reads   the source
+Writes  pixels.zarr         image x side x side x 3, uint8, training rows first
+        table.parquet       a row per image: path, class and split, original size and content hash
+        rejected.csv        a row per file that was left out, with the reason
+        shares/1percent.txt and so on, if `listed_shares` asks for them: the paths in a published list of few images
 
-Classes are sorted by name (public data sets: as published); the first half (rounded up) trains, without its labels, the
-other half is tested. All of an unseen task is tested. The images of a flat folder have no class (label -1), all train.
-`splits` is ImageNet's layout, train/ and val/, taken as split. A public data set is taken as it is: duplicates stay in,
-and its counts must be the published ones. A stream (tars, parquet, an object store) is neither held in memory nor
-unpacked: its rows are in the order of the stream, training rows among the others, and a run that was killed goes on
-behind the last full shard.
+Classes are sorted by name (public data sets: as published). The first half (rounded up) trains, without its labels; the
+other half is tested. All of an unseen task is tested. The images of a flat folder have no class (label -1); all train.
+`splits` is ImageNet's layout: train/ and val/ are the split. A public data set keeps its duplicates, and its counts must
+be the published ones. A stream (tars, Parquet, an object store) is neither held in memory nor unpacked: rows are in its
+order, training rows among the others, and a killed run continues after the last full shard.
 """
 
 import shutil
@@ -44,7 +43,7 @@ BLOCK = 256
 
 
 class PerClass(schema.Section):
-    """How many images the embedded tasks draw for each class."""
+    """The number of images that the embedded tasks draw for each class."""
 
     digits: int = Field(ge=2, le=1_000_000, description="images of each digit, at most (there are 174 to 183)")
     glyphs: int = Field(
@@ -71,7 +70,7 @@ class Params(schema.Section):
 
     @property
     def coding(self) -> Coding | None:
-        """Of the squares; None where they are stored as they are."""
+        """The coding of the squares; None for raw ones."""
         return None if self.stored == "raw" else Coding(self.stored, self.quality)
 
 
@@ -87,7 +86,7 @@ def draw(source: str, params: Params) -> installed.Pictures:
 
 
 def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
-    """The candidates of any source."""
+    """The candidates of any source but a stream."""
     limit = params.max_megapixels * 10**6
     if source == "folder":
         listing = folder.find(raw)
@@ -109,8 +108,8 @@ def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
 def write_pixels(
     writer: arrays.Writer, candidates: Candidates, task: str, keep_duplicates: bool
 ) -> tuple[dict[str, tuple], dict[str, str]]:
-    """Stores the (first copy of) each picture; returns {path: its row's last columns} as stored, {path: reason}."""
-    kept: dict[str, tuple] = {}
+    """Stores (the first copy of) each picture; returns {path: last columns of its row} in order, and {path: reason}."""
+    stored: dict[str, tuple] = {}
     rejected: dict[str, str] = {}
     first: dict[str, str] = {}
     block = []
@@ -123,23 +122,23 @@ def write_pixels(
         else:
             first[outcome.sha256] = path
             block.append(outcome.pixels)
-            kept[path] = outcome[1:]
+            stored[path] = outcome[1:]
         if len(block) == BLOCK:
             writer.append(np.stack(block))
             block = []
     if block:
         writer.append(np.stack(block))
-    return kept, rejected
+    return stored, rejected
 
 
-def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, rejected: dict[str, str]) -> None:
-    """Raises ValueError if a split that had candidates has no image left, with counts and the first reasons."""
+def require_images(raw: Path, stored: dict[str, tuple], candidates: Candidates, rejected: dict[str, str]) -> None:
+    """ValueError if a split that had candidates has no image left, with counts and the first reasons."""
     splits = {path: row.split for path, row in candidates.rows.items()}
     for split in sorted(set(splits.values()), reverse=True):
-        if not any(splits[path] == split for path in kept):
-            tried = sum(met == split for met in splits.values())
+        if not any(splits[path] == split for path in stored):
+            tried = sum(value == split for value in splits.values())
             raise ValueError(
-                f"{raw}: none of the {tried} {split} images can be used ({len(kept)} others can); "
+                f"{raw}: none of the {tried} {split} images can be used ({len(stored)} others can); "
                 f"{folder.summary(rejected)}"
             )
 
@@ -207,19 +206,19 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         shares = params.listed_shares if source == "splits" else []
         listed = {share: read_share(place, share, training) for share in shares}
         with arrays.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8", params.coding) as writer:
-            kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
+            stored, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
         if is_public and unreadable and params.published_counts:
             raise ValueError(f"{raw} differs from what {source} publishes: {folder.summary(unreadable)}")
         rejected = candidates.rejected | unreadable
-        require_images(raw, kept, candidates, rejected)
-        rows = [(path, task, *candidates.rows[path], *measures) for path, measures in kept.items()]
+        require_images(raw, stored, candidates, rejected)
+        rows = [(path, task, *candidates.rows[path], *measures) for path, measures in stored.items()]
         pq.write_table(table_of(rows), partial / "table.parquet")
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected.items())])
         for share, paths in listed.items():
-            write_share(partial, share, (path for path in paths if path in kept))
-    train = sum(candidates.rows[path].split == "train" for path in kept)
-    found = len({candidates.rows[path].class_name for path in kept} - {""})
-    return f"{train} train and {len(kept) - train} test images of {found} classes, {len(rejected)} left out"
+            write_share(partial, share, (path for path in paths if path in stored))
+    train = sum(candidates.rows[path].split == "train" for path in stored)
+    classes = len({candidates.rows[path].class_name for path in stored} - {""})
+    return f"{train} train and {len(stored) - train} test images of {classes} classes, {len(rejected)} left out"
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from polygrain.sources.streams import objects
+from polygrain.sources.streams import objects, place, stream
 from polygrain.sources.streams.place import File, Location
+from tests.helpers import streams
 
 
 class Store(dict):
@@ -64,3 +65,14 @@ def test_find__an_object_too_large_is_not_fetched():
     found = Location("s3://b/x", [File("a.png", objects.MOST_BYTES + 1, "")], SimpleNamespace())
     assert "at most" in objects.find(found)[0].refused
     assert "at most" in str(next(objects.read(found)).content)
+
+
+@pytest.mark.slow
+def test_read__brackets_in_names_are_no_pattern(monkeypatch):
+    names = ["shoes [2023]/photo [1].png", "shoes [2023]/*.png", "boots/?.png"]
+    with streams.served(monkeypatch) as store:
+        for name in names:
+            store.pipe_file(f"pictures/br[1]/{name}", name.encode())
+        images = stream.of_remote(place.remote("s3://pictures/br[1]"))
+        assert {entry.path: entry.content for entry in images.entries()} == {name: name.encode() for name in names}
+        assert images.classes() == ({"boots": 1, "shoes [2023]": 2}, 0)
