@@ -8,8 +8,8 @@ Writes  pixels.zarr         image x side x side x 3, uint8, training rows first
 
 Classes are sorted by name (public data sets: as published). The first half (rounded up) trains, without its labels; the
 other half is tested. All of an unseen task is tested. The images of a flat folder have no class (label -1); all train.
-`splits` is ImageNet's layout: train/ and val/ are the split. A public data set keeps its duplicates, and its counts must
-be the published ones. A stream (tars, Parquet, an object store) is neither held in memory nor unpacked: rows are in its
+`splits` is ImageNet's layout: train/ and val/ are the split. A public data set keeps its duplicates; its counts must be
+the published ones. A stream (tars, Parquet, an object store) is neither held in memory nor unpacked: rows are in its
 order, training rows among the others, and a killed run continues after the last full shard.
 """
 

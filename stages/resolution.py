@@ -5,8 +5,8 @@ Writes  weights.safetensors, config.json   the encoder for inputs of that side: 
         recall.csv   each side within the budget: its cost, and on each task how often one view finds the other
 
 A network often retrieves better at larger inputs than those of its training (Touvron et al., "Fixing the train-test
-resolution discrepancy", 2019), and adapts best at the side at which it is used. Agreement with a careful look, the third
-part of the criterion, does not count here: the sides of that look would decide.
+resolution discrepancy", 2019), and adapts best at the side at which it is used. Agreement with a careful look, part of
+the criterion elsewhere, does not count here: the sides of that look would decide.
 """
 
 from pathlib import Path
