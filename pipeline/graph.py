@@ -17,7 +17,7 @@ from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import get_active_graph, plan_repro
 
 from pipeline import locks, project, site
-from polygrain.config import profiles
+from polygrain.config import compose
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Stage:
 def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     """The folder whose dvc.yaml is meant: the repository's own, or that of a profile; ValueError lists those known.
 
-    A profile's params.yaml, which the graph is made of, is composed anew where its values have changed, and refused
-    where a value would not stay a word in a command. What a kill has left of DVC's locks is mended.
+    A profile's params.yaml, which the graph is made of, is composed anew where its values have changed. What a kill has
+    left of DVC's locks is mended.
     """
     root = project(start)
     if root is None:
@@ -52,8 +52,8 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
         if profile:
             raise ValueError(f"unknown profile {profile!r}; known here: {', '.join(known) or 'none'}")
         raise ValueError(f"{folder} has no dvc.yaml: it is where the graph should stand")
-    profiles.compose_wanted(root, profile)
-    profiles.require_words(folder)
+    compose.renew(folder)
+    compose.renew_missing(root)
     keep_private(root)
     locks.mend(root)
     return folder

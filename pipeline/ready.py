@@ -3,13 +3,11 @@
 `python -m pipeline.ready` only mends; the install does that.
 """
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 from pipeline import cache, graph, project
-from polygrain.config import profiles
+from polygrain.runner import command
 
 
 def make_ready(profile: str | None = None) -> Path:
@@ -24,21 +22,8 @@ def make_ready(profile: str | None = None) -> Path:
     folder = graph.folder_of(profile)
     cache.mend(folder)
     if (root / "polygrain/runner").is_dir():
-        check(root, folder)
-        profiles.renew_listings(folder)
+        command.prepare(folder / "params.yaml")
     return folder
-
-
-def check(root: Path, folder: Path) -> None:
-    """Has the stages look at params.yaml, in a process of its own since nothing here imports them."""
-    command = [sys.executable, "-m", "polygrain.runner.command", "params.yaml"]
-    environment = os.environ | {"PYTHONPATH": str(root)}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
-    )
-    if done.returncode:
-        raise ValueError(done.stderr.strip().removeprefix("error: "))
-    sys.stderr.write(done.stderr)
 
 
 def main() -> None:

@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from polygrain.compute import device, processes
-from polygrain.compute.distributed import Distributed
 from polygrain.compute.principal import largest
 from polygrain.config import schema
 from polygrain.config.lists import Lists
@@ -54,20 +53,20 @@ class Params(AdamSettings):
 
 
 def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -> Float[Tensor, "image dim"]:
-    """The target of each row that is this process's share; the model gets the whitening that made it as its last layer.
+    """The target of each row; the model gets the whitening that made it as its last layer.
 
     The whitening is of all looks side by side. One look stands for each of them at the start, so its own map is their
     sum.
     """
     processes.require(len(rows), "training images")
     mine = rows[processes.share(len(rows))]
-    looks = Distributed(criterion.look(model, pixels, mine, params.target, params.batch, params.precision, "target"))
+    looks = criterion.embed_carefully(model, pixels, mine, params.target, params.batch, params.precision, "target")
+    looks = processes.gather_array(looks)
     whitener = whitening.fit(looks, min(params.target.dim, largest(looks)), "half")
     count = len(params.target.scales)
     own = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)
     model.reduce(torch.from_numpy(own.T.copy()), torch.from_numpy(whitener.bias))
-    targets = Distributed(whitening.apply(whitener, looks.part))
-    return torch.from_numpy(mixed(targets, params.neighbours))
+    return torch.from_numpy(mixed(whitening.apply(whitener, looks), params.neighbours))
 
 
 def train(
@@ -89,7 +88,7 @@ def train(
         views = augment(images, model.config.size, params.augmentation, drawn)
         with device.autocast(where, params.precision):
             embeddings = model(views)
-        wanted = processes.take(targets, batch.rows, len(rows))[mine].to(where)
+        wanted = targets[batch.rows[mine]].to(where)
         return {"loss": (1 - cosine_similarity(embeddings.float(), wanted)).sum() / len(batch.rows)}
 
     loader, schedule = Loader(len(rows), params.batch, lambda epoch: read), Schedule(params.epochs, params.warmup, 0.0)

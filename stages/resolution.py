@@ -55,7 +55,7 @@ def judge(
     """For each side, the share of each image's two pairs of views in which one finds the other."""
     judged = {}
     for side in tried:
-        seen = criterion.see(encoder.seen(side, False).to(device.best()), pixels, sample, settings)
+        seen = criterion.embed_views(encoder.seen(side, False).to(device.best()), pixels, sample, settings)
         judged[side] = np.mean([criterion.recall(first, second, sample) for first, second in seen.pairs], 0)
     return judged
 
@@ -86,7 +86,7 @@ def main(
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     # With one side there is nothing to measure; if no task can tell, there is nothing to measure by.
     if len(tried) > 1:
-        sample = criterion.tell(collection, model.to(device.best()), pixels, settings, seed)
+        sample = criterion.draw_clear(collection, model.to(device.best()), pixels, settings, seed)
     else:
         sample = criterion.draw(collection, settings.images, settings.fewest, seed)
     judged = {own: np.full(len(sample.rows), np.nan)}

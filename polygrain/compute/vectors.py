@@ -58,24 +58,15 @@ def check_count(k: int, n: int) -> None:
 def group_sums(
     x: Float[Tensor, "n d"], rows: Int64[Tensor, " row"], groups: Int64[Tensor, " row"], count: int
 ) -> Float64[Tensor, "count d"]:
-    """The sum of x[rows] over the rows of each group 0..count-1, in float64 and in the order of the rows.
-
-    Of several processes each has the rows of its share, and all get the sum, rounded as one process rounds it.
-    """
-    width = x.shape[1]
-    sums = torch.zeros((count, width), dtype=torch.float64, device=x.device)
-    # Several take a few dimensions at a time, so that all but the first few work at once.
-    slices = 4 * (processes.count() - 1) + 1
-    for columns in blocks(width, max(min(width, COLUMNS), -(-width // slices))):
-        total, values = sums[:, columns].contiguous(), x[:, columns]
-
-        def add(total: Tensor, values: Tensor = values) -> None:
-            for part in blocks_within(len(rows), values.shape[1], GATHERED):
-                total.index_add_(0, groups[part], values.index_select(0, rows[part]).double())
-
-        processes.in_turn(total, add)
+    """The sum of x[rows] over the rows of each group 0..count-1, in float64, of the rows of all processes."""
+    sums = torch.zeros((count, x.shape[1]), dtype=torch.float64, device=x.device)
+    for columns in blocks(x.shape[1], COLUMNS):
+        total, values = torch.zeros_like(sums[:, columns]), x[:, columns]
+        for part in blocks_within(len(rows), values.shape[1], GATHERED):
+            total.index_add_(0, groups[part], values.index_select(0, rows[part]).double())
         sums[:, columns] = total
-    return processes.from_last(sums)
+    processes.add_up([sums])
+    return sums
 
 
 def group_sizes(groups: Int64[Tensor, " row"], count: int) -> Int64[Tensor, " count"]:

@@ -68,7 +68,7 @@ def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]
             f"timm cannot build {architecture!r} with {kwargs} ({error}); known are, say: {similar}"
         ) from error
     # On a CPU the backward pass of fused attention is slow in bfloat16: nearly half of a network's time for a few dozen
-    # tokens. Plain products take little memory for short sequences. See `benchmarks.short_attention`.
+    # tokens. Plain products take little memory for short sequences.
     patches = getattr(getattr(network, "patch_embed", None), "num_patches", None)
     if patches is not None and patches <= SHORT and not torch.cuda.is_available():
         for module in network.modules():

@@ -157,8 +157,8 @@ def train(
         nonlocal table
         if params.refresh and epoch > 0:
             embeddings = embed_shares(model, pixels, rows, params.batch, params.precision, "graph")
-            found = nearest_others(embeddings, params.neighbours, *search, metric="inner_product")
-            table = torch.from_numpy(found.neighbours)
+            rebuilt = nearest_others(embeddings, params.neighbours, *search, metric="inner_product")
+            table = torch.from_numpy(rebuilt.neighbours)
         return table
 
     def read(batch: Tensor) -> Tensor:

@@ -52,11 +52,11 @@ def require(stage: str, values: Mapping[str, object], inputs: Mapping[str, Path]
     facts = {"the sources in stages/ and polygrain/": sources(), LOADED: libraries()}
     facts |= {f"the values of {stage}, {name}": digest_of(str(value)) for name, value in values.items()}
     facts |= {f"the input {name} ({path})": content(path) for name, path in inputs.items()}
-    first, *others = (json.loads(words) for words in processes.told("facts", json.dumps(facts)))
+    first, *others = (json.loads(words) for words in processes.gather_bytes(json.dumps(facts).encode()))
     wrong = []
     for number, other in enumerate(others, 1):
         if apart := [name for name in {**first, **other} if first.get(name) != other.get(name)]:
             pairs = [f"{name}: {other[name]}, there {first[name]}" if name == LOADED else name for name in apart]
-            wrong.append(f"{processes.named([number])} differs from {processes.named([0])} in {'; '.join(pairs)}")
+            wrong.append(f"rank {number} differs from rank 0 in {'; '.join(pairs)}")
     if wrong:
         raise ValueError("\n".join([*wrong, "give all machines the same commit, values and inputs, and start again"]))

@@ -6,15 +6,10 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from polygrain.app import encoder, memory
+from polygrain.app import encoder
 from polygrain.app.encoder import Asked, choose
 from polygrain.encoder.model import save
 from tests.helpers import small
-
-
-@pytest.fixture(autouse=True)
-def enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "total", lambda: 2**40)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +59,7 @@ def test_choose__a_checkpoint_with_its_classifier(checkpoint):
     settings, lines = choose(asked, None)
     assert settings.encoder == {
         "source": "file",
-        "path": checkpoint,
+        "path": str(checkpoint),
         "architecture": "mobilenetv2_035",
         "side": 32,
         "kwargs": {"pad_type": "same"},
@@ -79,14 +74,13 @@ def test_choose__a_folder_of_timm_s_hub(tmp_path, checkpoint):
     known = {"input_size": [3, 224, 224], "mean": [0.1] * 3, "std": [0.2] * 3, "classifier": "classifier"}
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": known}))
     settings, lines = choose(Asked(str(tmp_path), side=32), None)
-    assert settings.encoder == {"source": "folder", "path": tmp_path, "side": 32}
+    assert settings.encoder == {"source": "folder", "path": str(tmp_path), "side": 32}
     assert lines[1] == "input: 32 px; mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
 
 
-def test_choose__fewer_images_where_memory_is_small(monkeypatch):
-    monkeypatch.setattr(memory, "total", lambda: 2**29)
-    settings, lines = choose(Asked("resnet50", side=96), None)
-    assert settings.batches["adaptor"] == 8 and "adaptor 8, " in lines[3]
+def test_choose__fewer_images_where_they_are_large():
+    settings, lines = choose(Asked("resnet50", side=448), None)
+    assert settings.batches["adaptor"] == 16 and "adaptor 16, " in lines[3]
 
 
 @pytest.mark.parametrize(

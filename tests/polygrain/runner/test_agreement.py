@@ -37,8 +37,8 @@ def test_require__one_process_compares_nothing(tmp_path, monkeypatch):
 )
 def test_require__names_who_differs_in_what(tmp_path, monkeypatch, change, said):
     monkeypatch.setenv("WORLD_SIZE", "3")
-    monkeypatch.setattr(processes, "told", lambda name, words: [words, words, json.dumps(json.loads(words) | change)])
-    monkeypatch.setattr(processes, "named", lambda numbers: f"rank {numbers[0]}")
+    others = lambda data: [data, data, json.dumps(json.loads(data) | change).encode()]  # noqa: E731
+    monkeypatch.setattr(processes, "gather_bytes", others)
     with pytest.raises(ValueError, match=f"^rank 2 differs from rank 0 in {said}") as error:
         agreement.require("seeds", {"params": 1}, {"images": write(tmp_path / "a")})
     assert "rank 1" not in str(error.value)
@@ -46,15 +46,14 @@ def test_require__names_who_differs_in_what(tmp_path, monkeypatch, change, said)
 
 def test_require__names_the_input(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(processes, "named", lambda numbers: f"rank {numbers[0]}")
     folder = write(tmp_path / "a")
 
-    def told(name, words):
+    def gather_bytes(data):
         (folder / "task/late").touch()
-        facts = json.loads(words)
+        facts = json.loads(data)
         key = f"the input images ({folder})"
-        return [words, json.dumps(facts | {key: agreement.content(folder)})]
+        return [data, json.dumps(facts | {key: agreement.content(folder)}).encode()]
 
-    monkeypatch.setattr(processes, "told", told)
+    monkeypatch.setattr(processes, "gather_bytes", gather_bytes)
     with pytest.raises(ValueError, match=r"rank 1 differs from rank 0 in the input images \(.*/a\)"):
         agreement.require("seeds", {}, {"images": folder})

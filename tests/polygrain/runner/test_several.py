@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 
 from polygrain.encoder.model import save
 from polygrain.runner import several
-from polygrain.runner.command import stamp
 from polygrain.store import arrays
 from tests.helpers import shared_work, streams
 from tests.helpers.nodes import ROOT, carry, mirror, two_nodes
@@ -88,20 +87,17 @@ def write_tree(folder, images, encoder):
     given = lists().model_dump() | {
         "features": {"unit_length": True, "dtype": "float32", "precision": "float32", "batch": 7},
         "seeds": shared_work.SEEDS.model_dump(),
-        "pseudo_labels": {"max_iterations": 50, "exchanges": 2},
+        "pseudo_labels": {"max_iterations": 50},
         "knn_graph": {"neighbours": 4, "index": "exact", "recall": 0.95},
         "adaptor": shared_work.TRAINING.model_dump() | {"epochs": 6, "width": 4},
         "fusion": shared_work.FUSION.model_dump(),
         "distillation": shared_work.DISTILLATION.model_dump(),
-        "evaluation": shared_work.EVALUATION.model_dump(),
         "choice": {"criterion": criterion().model_dump(), "reference": reference().model_dump()},
     }
     folder.mkdir()
     file = folder / "params.yaml"
     with file.open("w") as stream:
         YAML(typ="safe").dump(given, stream)
-    stamp(file).parent.mkdir(parents=True)
-    stamp(file).touch()  # the values of the other stages are not there
     mirror(images, folder / "data/images")
     mirror(encoder, folder / "data/encoder")
     return folder
@@ -115,7 +111,6 @@ STEPS = {
     "data/adaptor/k8": ("adaptor", "data/images", "data/encoder", "data/pseudo_labels/k8", "--granularity", "k8"),
     "data/fusion/neighbour": ("fusion", "data/images", "data/adaptor", "data/knn_graph", "--pairs", "neighbour"),
     "data/distillation/encoder": ("distillation", "data/images", *["data/encoder"] * 2, "--name", "encoder"),
-    "data/evaluation/encoder": ("evaluation", "data/images", "data/encoder", "--model", "encoder"),
 }
 
 
