@@ -26,8 +26,6 @@ def opened(stream: IOBase, name: str) -> Iterator[tuple[pq.ParquetFile, str, str
     try:
         file = pq.ParquetFile(stream, buffer_size=2**20, pre_buffer=False)
         yield file, *columns(file.schema_arrow, name)
-    except FileNotFoundError:
-        raise  # it vanished, and is not damaged
     except (pa.ArrowException, OSError) as error:
         reason = " ".join(str(error)[:200].split())
         raise ValueError(f"{name} is damaged or cut off ({reason}); make or download it again") from error

@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import IOBase
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,6 @@ from typing import Any, NamedTuple
 # Bucket and prefix; no user or password before an @, no query after a question mark.
 ADDRESS = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,62}(/[^\x00-\x1f\x7f?#@\\]*)?")
 READ_AHEAD = 8 * 2**20
-CHANGED = "it changed while it was read; let nobody write there, and start the run again with `polygrain run`"
 
 
 class File(NamedTuple):
@@ -40,34 +40,27 @@ class Location(NamedTuple):
         return f"{self.root}/{file.name}"
 
     def open(self, file: File) -> IOBase:
-        """The bytes of a file; ValueError if it is gone, or no longer of the listed size."""
-        try:
+        """The bytes of a file, to be read from front to back."""
+        with self.reading(file):
             if self.remote is None:
                 return Path(self.named(file)).open("rb")
-            # Files are read from front to back.
-            stream = self.remote.open(self.named(file), block_size=READ_AHEAD, cache_type="readahead")
-        except FileNotFoundError as error:
-            raise self.gone(file) from error
-        self.require_size(file, stream.size)
-        return stream
+            return self.remote.open(self.named(file), block_size=READ_AHEAD, cache_type="readahead")
 
     def content(self, file: File) -> bytes:
-        """All bytes of an object; ValueError if it is gone, changed or cannot be read."""
+        """All bytes of an object."""
+        with self.reading(file):
+            return self.remote.cat_file(self.named(file))  # `cat` would take brackets for a pattern
+
+    @contextmanager
+    def reading(self, file: File) -> Iterator[None]:
+        """A block that reads the file; ValueError if it cannot be read."""
         try:
-            content = self.remote.cat_file(self.named(file))  # `cat` would take brackets for a pattern
-        except FileNotFoundError as error:
-            raise self.gone(file) from error
-        except Exception as error:  # the client raises a dozen types
-            raise ValueError(f"{self.named(file)} cannot be read ({error}); start the run again, it goes on") from error
-        self.require_size(file, len(content))
-        return content
-
-    def require_size(self, file: File, size: int) -> None:
-        if size != file.size:
-            raise ValueError(f"{self.named(file)} has {size:,} bytes and was listed with {file.size:,}: {CHANGED}")
-
-    def gone(self, file: File) -> ValueError:
-        return ValueError(f"{self.named(file)} was listed and is gone: {CHANGED}")
+            yield
+        except Exception as error:  # clients of object stores raise a dozen types
+            reason = f"{type(error).__name__}: {error}"
+            raise ValueError(
+                f"{self.named(file)} cannot be read ({reason}); start the run again, it goes on"
+            ) from error
 
     @property
     def digest(self) -> str:
@@ -165,8 +158,3 @@ def require_unchanged(listing: Path, place: Location) -> None:
         raise ValueError(
             f"{place.root} is no longer what {listing} says: `polygrain run` lists it again, and reruns what needs it"
         )
-
-
-def like(files: Iterable[File], pattern: str) -> list[File]:
-    """The files whose name, without folders, is of the pattern."""
-    return [file for file in files if fnmatch.fnmatchcase(file.name.rpartition("/")[2], pattern)]

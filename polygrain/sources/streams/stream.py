@@ -1,5 +1,6 @@
 """A task's images as one stream, from tars, Parquet files or an object store."""
 
+import fnmatch
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,18 +21,15 @@ class Stream(NamedTuple):
     place: Location
 
     def entries(self, file: int = 0, skip: int = 0) -> Iterator[Entry]:
-        """Every entry from the one numbered `skip` of this file on; ValueError for a file that is damaged or gone."""
+        """Every entry from the one numbered `skip` of this file on; ValueError for a damaged file."""
         if self.kind == "objects":
             yield from objects.read(self.place, file + skip)
             return
         read = tars.read if self.kind == "tars" else parquet.read
         for number in range(file, len(self.place.files)):
             listed = self.place.files[number]
-            try:
-                with self.place.open(listed) as opened:
-                    yield from read(opened, listed.name, number, skip if number == file else 0)
-            except FileNotFoundError as error:
-                raise self.place.gone(listed) from error
+            with self.place.open(listed) as opened:
+                yield from read(opened, listed.name, number, skip if number == file else 0)
 
     def classes(self) -> tuple[dict[str, int], int]:
         """{class name: images}, "" without labels, and the number of other entries; no image is read."""
@@ -74,7 +72,7 @@ def find(raw: Path, source: str, pattern: str) -> Stream:
 
 def of_remote(location: Location, pattern: str = "*") -> Stream:
     """The stream of an object store's place: its tars, else its Parquet files, else its images."""
-    files = place.like(location.files, pattern)
+    files = [file for file in location.files if fnmatch.fnmatchcase(file.name.rpartition("/")[2], pattern)]
     for kind, suffix in SUFFIX.items():
         if some := [file for file in files if file.name.endswith(suffix)]:
             return Stream(kind, location._replace(files=some))

@@ -31,10 +31,10 @@ def test_local__raise_on_nothing_and_on_a_link_that_leads_out(tmp_path):
 
 def test_open__a_file_that_vanished(tmp_path):
     (tmp_path / "a.tar").touch()
-    found = place.local(tmp_path, ".tar")
+    location = place.local(tmp_path, ".tar")
     (tmp_path / "a.tar").unlink()
-    with pytest.raises(ValueError, match=r"a\.tar was listed and is gone"):
-        found.open(found.files[0])
+    with pytest.raises(ValueError, match=r"a\.tar cannot be read"):
+        location.open(location.files[0])
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,8 @@ def test_remote__is_what_its_listing_said_or_refused(tmp_path, monkeypatch):
             ValueError, match=r"s3://pictures/x is no longer what .*x\.json says: `polygrain run` lists"
         ):
             place.listed(listing)
-        store.pipe("pictures/x/a.png", b"333")
-        with pytest.raises(ValueError, match=r"a\.png has 3 bytes and was listed with 1"):
-            found.open(found.files[0])
         store.rm("pictures/x/a.png")
-        with pytest.raises(ValueError, match=r"a\.png was listed and is gone"):
+        with pytest.raises(ValueError, match=r"a\.png cannot be read"):
             found.open(found.files[0])
     with pytest.raises(ValueError, match=r"s3://pictures/x cannot be listed"):
         place.remote("s3://pictures/x")
