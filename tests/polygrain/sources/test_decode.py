@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from polygrain.sources import decode as module
-from polygrain.sources.decode import FORMATS, decode, decode_all, picture, upright
+from polygrain.sources.decode import FORMATS, decode, decode_all, upright
 from polygrain.store.square import Unreadable
 
 SIZE = 16
@@ -89,13 +89,6 @@ def test_decode__turns_by_exif(tmp_path: Path, quarters: np.ndarray, orientation
     assert (picture.width, picture.height) == ((64, 128) if orientation >= 5 else (128, 64))
 
 
-def test_decode__cmyk_jpeg(tmp_path: Path, quarters: np.ndarray) -> None:
-    Image.fromarray(quarters).convert("CMYK").save(tmp_path / "a.jpg", quality=95)
-    np.testing.assert_allclose(
-        corners(decode(tmp_path / "a.jpg", SIZE, LIMIT).pixels), corners(quarters[::4, ::4]), atol=30
-    )
-
-
 def test_decode__lays_transparency_on_white(tmp_path: Path) -> None:
     palette = Image.new("P", (32, 32), 0)
     palette.putpalette([10, 20, 30, 200, 0, 0])
@@ -117,12 +110,6 @@ def test_decode__scales_16_bits_to_8(tmp_path: Path) -> None:
         assert image.mode.startswith("I")
     row = decode(tmp_path / "a.png", 32, LIMIT).pixels[16, [3, 12, 20, 28]]
     np.testing.assert_allclose(row, np.array([[0], [100], [255], [100]]).repeat(3, axis=1), atol=3)
-
-
-@pytest.mark.parametrize("mode", ["1", "L"])
-def test_decode__grey_becomes_rgb(tmp_path: Path, mode: str) -> None:
-    Image.new(mode, (20, 20), 255).save(tmp_path / "a.png")
-    assert (decode(tmp_path / "a.png", SIZE, LIMIT).pixels == 255).all()
 
 
 def test_decode__takes_the_first_frame(tmp_path: Path) -> None:
@@ -277,16 +264,6 @@ def test_allowance__bounds_the_pixels_of_all_threads() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, [40, 30, 100, 10, 60, 500, 20, 40] * 4))
     assert max(most) == 500 and max(total for total in most if total != 500) <= 100 and allowance.taken == 0
-
-
-def test_picture__the_bytes_as_the_file(tmp_path: Path, quarters: np.ndarray) -> None:
-    Image.fromarray(quarters).save(tmp_path / "a.jpg")
-    found, expected = (
-        picture(io.BytesIO((tmp_path / "a.jpg").read_bytes()), SIZE, LIMIT),
-        decode(tmp_path / "a.jpg", SIZE, LIMIT),
-    )
-    np.testing.assert_array_equal(found.pixels, expected.pixels)
-    assert found[1:] == expected[1:]
 
 
 def test_upright__whole_turned_and_on_white(tmp_path: Path) -> None:
