@@ -7,14 +7,16 @@ from tests.helpers import streams
 
 
 def test_local__a_file_or_those_of_a_folder_by_pattern(tmp_path):
+    folder = tmp_path / "shoes [2023]"  # no pattern
+    folder.mkdir()
     for name in ("b.tar", "a.tar", "x.txt", "val.tar"):
-        (tmp_path / name).write_bytes(b"1")
-    assert [file.name for file in place.local(tmp_path, ".tar").files] == ["a.tar", "b.tar", "val.tar"]
-    assert [file.name for file in place.local(tmp_path, ".tar", "[ab].*").files] == ["a.tar", "b.tar"]
-    assert [file.name for file in place.local(tmp_path / "x.txt", ".tar").files] == ["x.txt"]
-    before = place.local(tmp_path, ".tar").digest
-    (tmp_path / "a.tar").write_bytes(b"22")
-    assert place.local(tmp_path, ".tar").digest != before
+        (folder / name).write_bytes(b"1")
+    assert [file.name for file in place.local(folder, ".tar").files] == ["a.tar", "b.tar", "val.tar"]
+    assert [file.name for file in place.local(folder, ".tar", "[ab].*").files] == ["a.tar", "b.tar"]
+    assert [file.name for file in place.local(folder / "x.txt", ".tar").files] == ["x.txt"]
+    before = place.local(folder, ".tar").digest
+    (folder / "a.tar").write_bytes(b"22")
+    assert place.local(folder, ".tar").digest != before
 
 
 def test_local__raise_on_nothing_and_on_a_link_that_leads_out(tmp_path):
