@@ -1,7 +1,7 @@
 """Image paths, class numbers and class names of each public data set, from its own files.
 
-torchvision and pytorch-metric-learning read most of them (imported when called: both are slow to load). Each reader takes
-the folder that holds the published one; the files of its `Source` must be there.
+torchvision and pytorch-metric-learning read most of them (imported when called: both are slow to load). Each reader
+takes the folder that holds the published one; the files of its `Source` must be there.
 """
 
 import csv
