@@ -24,8 +24,8 @@ READERS = {name: getattr(readers, name) for name in SOURCES if not name.startswi
 class Dataset:
     """Images of one data set, one entry each, sorted by class and then by path.
 
-    `paths` are below the root given to `load`. `splits` are the published ones (train, test, query, gallery), "" if there
-    is no list of them. `pixels` is `image 32 32 3` for CIFAR, whose paths are names only.
+    `paths` are below the root given to `load`. `splits` are the published ones (train, test, query, gallery), "" if
+    there is no list of them. `pixels` is `image 32 32 3` for CIFAR, whose paths are names only.
     """
 
     name: str
