@@ -55,7 +55,7 @@ class Params(schema.Section):
     images: dict[schema.Name, Part] | None = Field(description="tasks and their part; null: train of all")
     network: Network = Field(description="of runs that start at random; the others bring their own")
     epochs: schema.Epochs = Field(description="epochs over the chosen images")
-    batch: int = Field(ge=2, le=schema.MOST_BATCH, description="images, each in two views, over all devices together")
+    batch: int = Field(ge=2, description="images, each in two views, over all devices together")
     warmup: schema.Warmup = Field(description="epochs in which the rate rises to its full value")
     precision: device.Precision
     views: list[Annotated[Augmentation, Field(description="what is drawn for that view")]] = Field(

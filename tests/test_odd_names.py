@@ -6,21 +6,7 @@ from PIL import Image
 from polygrain.store.tables import read_csv
 from tests.helpers.project import edit, new_project, repro
 
-NAMES = [
-    "a\rb",
-    "a\nb",
-    "\x1b[2J",
-    "\u202egnp",
-    "\u200f",
-    "\u2028",
-    "<script>",
-    '"',
-    "'",
-    ",",
-    "\\",
-    "$(x)",
-    "\U0001f600",
-]
+NAMES = ["a\rb", "a\nb", "\x1b[2J", "\u202egnp", "\u200f", "\u2028", "<script>", '"', "'", ",", "\\", "$(x)"]
 NAMES += ["\U0001f600", "é", "=1+1", "-rf", "x" * 251]
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 import torchvision
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from polygrain.config.schema import MOST_SIDE, Deviation, Mean, Text
+from polygrain.config.schema import Deviation, Mean, Text
 from polygrain.encoder import networks
 from polygrain.encoder.config import Arguments, Config
 
@@ -23,7 +23,7 @@ class Extractor(BaseModel):
     )
     network: Text | None = Field(description="its name in the library; null for encoder")
     kwargs: Arguments = Field(description="further arguments of the network's constructor")
-    side: int | None = Field(ge=8, le=MOST_SIDE, strict=True, description="side of the input, px; null for encoder")
+    side: int | None = Field(ge=8, strict=True, description="side of the input, px; null for encoder")
     mean: tuple[Mean, Mean, Mean] | None = Field(description="of the input's channels, in 0..1; null for encoder")
     std: tuple[Deviation, Deviation, Deviation] | None = Field(
         description="of the input's channels, in 0..1; null for encoder"
