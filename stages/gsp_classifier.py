@@ -18,12 +18,12 @@ from pydantic import Field, field_validator
 from torch import Tensor
 from torch.nn import functional
 
-from polygrain.compute import device, processes
+from polygrain.compute import device
 from polygrain.compute.blocks import blocks
 from polygrain.config import schema
 from polygrain.config.lists import Classifier, Lists, Run
 from polygrain.encoder import networks
-from polygrain.encoder.arguments import Arguments
+from polygrain.encoder.config import Arguments
 from polygrain.encoder.views import Augmentation, Ratio, augment, centre_square
 from polygrain.gsp.classifier import PooledClassifier
 from polygrain.gsp.discriminant import Scatter
@@ -124,8 +124,7 @@ def train(
         views = augment(images, side, params.augmentation, generator, params.crop_ratio)
         labels = targets[batch.rows].to(where)
         loss, accuracy = model.loss_of(views, labels, params.smoothing, params.ridge, params.scale)
-        # Every process computes the whole batch, and `fit` adds what they return.
-        return {"loss": loss / processes.count(), "accuracy": accuracy / processes.count()}
+        return {"loss": loss, "accuracy": accuracy}
 
     model.train()
     loader = Loader(len(rows), params.batch, lambda epoch: read)

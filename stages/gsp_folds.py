@@ -104,9 +104,9 @@ class Params(schema.Section):
 
 def configure(run: Run, params: Params) -> tuple[LossParams, Objective, dict]:
     """The run's loss, its objective and the values of its pooling. ValueError lists the names in params.yaml."""
-    for title, name, known in (("losses", run.loss, params.losses), ("poolings", run.pooling, params.poolings)):
-        if name not in known:
-            raise ValueError(f"no gsp_folds.{title}.{name}; known: {', '.join(sorted(known))}")
+    for title, name, allowed in (("losses", run.loss, params.losses), ("poolings", run.pooling, params.poolings)):
+        if name not in allowed:
+            raise ValueError(f"no gsp_folds.{title}.{name}; known: {', '.join(sorted(allowed))}")
     loss = params.losses[run.loss]
     objective = Objective(run.loss, loss.values, run.zero_shot, params.ridge, params.scale)
     return loss, objective, params.poolings[run.pooling] | run.values

@@ -189,4 +189,4 @@ def require(name: str, values: dict[str, object]) -> None:
         raise ValueError(f"no loss {name!r}; known: {', '.join(sorted(KNOWN))}")
     taken = list(inspect.signature(KNOWN[name]).parameters)[2:]
     if set(values) != set(taken):
-        raise ValueError(f"loss {name!r} takes {', '.join(taken)}; met {', '.join(values) or 'none'}")
+        raise ValueError(f"loss {name!r} takes {', '.join(taken)}; given: {', '.join(values) or 'none'}")
