@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from pydantic import ValidationError
 
 from polygrain.config.lists import Task
 from polygrain.sources.datasets import counts
@@ -70,7 +69,7 @@ def test_main__a_zip_is_taken_like_its_folder(tmp_path: Path) -> None:
 def test_main__a_hostile_zip_leaves_nothing(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "raw.zip", "w") as target:
         target.writestr("../a/1.png", b"")
-    with pytest.raises(ValueError, match="its name leads outside the folder"):
+    with pytest.raises(ValueError, match="leads out of the folder"):
         ingest(tmp_path / "raw.zip", tmp_path / "out" / "t")
     assert [path.name for path in tmp_path.iterdir()] == ["raw.zip"]
 
@@ -138,22 +137,6 @@ def test_main__leaves_out_with_the_reason_and_goes_on(tmp_path: Path) -> None:
     assert message.endswith("2 classes, 8 left out")
 
 
-def test_main__more_images_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "BLOCK", 4)
-    for i in range(11):
-        paint(tmp_path / f"raw/{i:02d}.png", 20 * i)
-    pixels, _, _, _ = ingest(tmp_path / "raw", tmp_path / "out")
-    assert pixels[:, 0, 0, 0].tolist() == [20 * i for i in range(11)]
-
-
-def test_main__two_runs_write_the_same_bytes(tmp_path: Path) -> None:
-    for i in range(40):
-        paint(tmp_path / f"raw/{i % 4}/{i}.jpg", 6 * i)
-    for name in ("one", "two"):
-        ingest(tmp_path / "raw", tmp_path / name / "t")
-    assert digests(tmp_path / "one") == digests(tmp_path / "two")
-
-
 @pytest.mark.parametrize(("source", "train", "test"), [("digits", 20, 20), ("glyphs", 52, 52), ("patches", 12, 12)])
 def test_main__embedded(tmp_path: Path, source: str, train: int, test: int) -> None:
     for name in ("one", "two"):
@@ -181,14 +164,6 @@ def test_main__public_data_set(tmp_path: Path, name: str) -> None:
     assert all((tmp_path / "raw" / row["path"]).is_file() for row in rows)
     again, rows, _, _ = ingest(tmp_path / "raw", tmp_path / "unseen", name, ANY_COUNT, unseen=True)
     assert not [row for row in rows if row["split"] == "train"] and np.array_equal(again, pixels)
-
-
-def test_main__public_data_set_keeps_duplicates(tmp_path: Path) -> None:
-    layouts.dtd(tmp_path / "raw", 3)
-    folder = tmp_path / "raw/dtd/dtd/images/banded"
-    (folder / "banded_0001.jpg").write_bytes((folder / "banded_0000.jpg").read_bytes())
-    _, rows, rejected, _ = ingest(tmp_path / "raw", tmp_path / "out", "dtd", ANY_COUNT)
-    assert len(rows) == 12 and rejected == {}
 
 
 def test_main__public_data_set_must_be_complete_and_readable(tmp_path: Path, monkeypatch) -> None:
@@ -223,14 +198,6 @@ def test_main__raise_when_nothing_is_readable(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_main__raise_when_no_test_image_is_readable(tmp_path: Path) -> None:
-    paint(tmp_path / "raw/a/1.png", 0)
-    (tmp_path / "raw/b").mkdir()
-    (tmp_path / "raw/b/1.png").write_text("x")
-    with pytest.raises(ValueError, match=r"none of the 1 test images can be used \(1 others can\)"):
-        ingest(tmp_path / "raw", tmp_path / "out")
-
-
 def test_main__raise_on_missing_folder_and_unknown_source(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="gone does not exist"):
         ingest(tmp_path / "gone", tmp_path / "out")
@@ -239,12 +206,6 @@ def test_main__raise_on_missing_folder_and_unknown_source(tmp_path: Path) -> Non
         match="source is 'web'; known: digits, glyphs, patches, folder, splits, tars, parquet, remote, aircraft",
     ):
         ingest(tmp_path, tmp_path / "out", "web")
-
-
-@pytest.mark.parametrize("change", [{"side": 4}, {"max_megapixels": 100}, {"places": 1}, {"colour": 1}, {"side": "48"}])
-def test_params__raise_on_wrong_value(change: dict) -> None:
-    with pytest.raises(ValidationError, match=next(iter(change))):
-        images.Params.model_validate(PARAMS.model_dump() | change)
 
 
 @pytest.mark.parametrize(("shape", "blue"), [("crop", 0), ("squash", 0.5)])
@@ -283,7 +244,7 @@ def test_main__a_list_of_other_images_leaves_nothing(tmp_path: Path, name: str) 
     lay_splits(tmp_path / "raw", {"a": 1, "b": 1})
     (tmp_path / "raw/1percent.txt").write_text(f"{name}\n")
     params = PARAMS.model_copy(update={"listed_shares": [0.01]})
-    with pytest.raises(ValueError, match=f"not one of the 2 training images each, the first: '{name}'"):
+    with pytest.raises(ValueError, match=f"'{name}' must be"):
         ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
     assert not (tmp_path / "out").exists()
 
@@ -328,13 +289,6 @@ def test_main__tars_and_parquet_give_what_a_folder_gives(tmp_path: Path, monkeyp
             expected, there = known[row["sha256"]]
             assert [row[name] for name in columns] == expected and np.array_equal(square, there)
     assert not list((tmp_path / ".work/images").iterdir())
-
-
-def test_main__numbered_classes_are_sorted_as_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    streams.tar(tmp_path / "a.tar", *streams.samples(0, 12, classes=12))
-    _, rows, _, _ = ingest(tmp_path / "a.tar", tmp_path / "out", "tars")
-    assert [row["label"] for row in rows] == list(range(12))
 
 
 @pytest.mark.parametrize(

@@ -64,13 +64,6 @@ def test_crop_and_flip__turns_by_the_angle_it_says():
     assert degrees.max() < 31 and degrees.max() > 27 and 10 < degrees.mean() < 20
 
 
-def test_crop_and_flip__keeps_at_least_the_smallest_area():
-    ramp = torch.arange(100).expand(200, 100, 100)[..., None].expand(-1, -1, -1, 3).to(torch.uint8)
-    views = crop_and_flip(ramp, 50, params(smallest_crop=0.25), draw())
-    widths = (views[:, 0, 0, -1] - views[:, 0, 0, 0]) * 255  # the ramp tells how much of it the crop spans
-    assert widths.min() > 47 and widths.max() < 100 and widths.std() > 5
-
-
 def test_crop_and_flip__crops_have_the_ratios_and_areas_asked_for():
     """The red ramp runs along x, the green one along y: they tell how much of each a crop spans."""
     ramp = torch.zeros(400, 100, 100, 3, dtype=torch.uint8)
@@ -136,19 +129,6 @@ def test_centre_square__is_the_middle_of_the_whole_image_in_proportion():
     torch.testing.assert_close(height, torch.tensor([0.8, 0.4]), atol=0.01, rtol=0)
 
 
-def test_centre_square__of_a_square_is_its_centre_crop(pixels):
-    side = pixels.shape[1]
-    found = centre_square(pixels, side // 2, torch.ones(len(pixels)), 0.5)
-    torch.testing.assert_close(found, centre_crop(pixels, side // 2), atol=1e-4, rtol=0)
-
-
-def test_crop_and_flip__a_ratio_of_1_draws_nothing_more(pixels):
-    one, other = draw(), draw()
-    plain = crop_and_flip(pixels, 16, params(smallest_crop=0.3), one)
-    assert torch.equal(plain, crop_and_flip(pixels, 16, params(smallest_crop=0.3), other, ratio=1.0))
-    assert torch.equal(one.get_state(), other.get_state())
-
-
 def test_thicken__equals_one_pixel_at_a_time(pixels):
     images = centre_crop(pixels, 16)
     drawn = 1.6 * (2 * torch.rand(6, 1, 1, 1, generator=draw(4)) - 1)
@@ -199,11 +179,6 @@ def test_blur__at_224_px_has_the_kernel_and_sigma_of_the_papers(side, largest, s
     sigmas = (profiles * distances.square()).sum(1).sqrt()
     assert 0.9 * largest < sigmas.max() < largest and sigmas.min() < 0.25
     assert int((profiles > 0).any(0).sum()) == size
-
-
-def test_blur__never_leaves_images_as_they_are(pixels):
-    images = centre_crop(pixels, 16)
-    torch.testing.assert_close(blur(images, params(blur=0.0), draw()), images)
 
 
 def test_centre_crop__says_what_to_set_when_the_store_is_too_small(pixels):

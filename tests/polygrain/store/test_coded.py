@@ -1,5 +1,4 @@
 import io
-import json
 import os
 from pathlib import Path
 
@@ -152,45 +151,6 @@ def test_open__a_flipped_byte_of_a_square_names_it(tmp_path, squares, coding):
     (path / "c/2/0/0/0").write_bytes(content)
     with pytest.raises(ValueError, match=r"shard 2 of 3, row 1 is missing or damaged .*checksum"):
         arrays.open(path)[:]
-
-
-@pytest.mark.parametrize(
-    "places", [[(5, 2**63), (0, 0)], [(2**64 - 8, 16), (8, 8)], [(0, 8), (0, 8)], [(0, 8), (8, 9)]]
-)
-def test_open__places_beyond_the_shard_are_refused(tmp_path, squares, coding, places):
-    path = write(tmp_path / "pixels.zarr", squares[:2], coding)
-    index = np.full((20, 2), 2**64 - 1, "<u8")
-    index[:2] = np.array(places, np.uint64)
-    (path / "c/0/0/0/0").write_bytes(bytes(16) + coded.with_crc(index.tobytes()))
-    with pytest.raises(ValueError, match=r"shard 0 of 1 is missing or damaged"):
-        arrays.open(path)
-
-
-@pytest.mark.parametrize(
-    "change", [{"format": "tiff"}, {"format": "jpeg", "quality": 90, "colour": 1}, {}], ids=["tiff", "key", "none"]
-)
-def test_open__another_codec_is_refused(tmp_path, squares, coding, change):
-    path = write(tmp_path / "pixels.zarr", squares, coding)
-    meta = json.loads((path / "zarr.json").read_text())
-    meta["codecs"][0]["configuration"]["codecs"][0]["configuration"] = change
-    (path / "zarr.json").write_text(json.dumps(meta))
-    with pytest.raises(ValueError, match=r"pixels.zarr is (not as declared|missing or damaged)"):
-        arrays.open(path)
-
-
-def test_create__only_squares_are_coded(tmp_path, coding):
-    with pytest.raises(ValueError, match=r"features.zarr: only squares can be stored as"):
-        arrays.Writer(tmp_path / "features.zarr", (4,), "float32", coding)
-
-
-def test_estimate__holds_for_photographs(coding):
-    from sklearn.datasets import load_sample_images
-
-    photo = Image.fromarray(load_sample_images().images[0])
-    for side in (48, 96, 224):
-        squares = [np.asarray(photo.resize((side, side), box=(x, 0, x + 300, 300))) for x in range(0, 340, 40)]
-        mean = np.mean([len(coded.encode(square, coding)) for square in squares])
-        assert 0.4 < mean / coding.estimate(side) < 1.2
 
 
 def test_reader__works_in_a_forked_process(tmp_path, squares, coding):
