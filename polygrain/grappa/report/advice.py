@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polygrain.grappa.report import scores
-from polygrain.grappa.report.chosen import ENCODER, Bounded, CandidateRow, Choice
+from polygrain.grappa.report.chosen import ENCODER, Bounded, Choice
 from polygrain.report import page
 
 
@@ -34,11 +34,6 @@ class Advice:
     why: list[str]
     folder: str
     rows: list[TaskRow]
-
-
-def best_untrained(choice: Choice) -> CandidateRow | None:
-    """The encoder's best form by the criterion; the candidates come best first."""
-    return next((one for one in choice.candidates if one.model == ENCODER), None)
 
 
 def advise(choice: Choice, table: scores.Scores, tasks: list[str], folder: Path, root: Path) -> Advice:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from polygrain.grappa.report import scores
-from polygrain.report import figures, heat_maps
+from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.store import sums
 from polygrain.store.tables import read_parquet
@@ -102,7 +102,7 @@ def attention_maps(evaluation: Path, fusions: Iterable[str], tasks: Iterable[str
             values = [[weights.get((name, layer), math.nan) for layer in layers] for name in names]
             means = ", ".join(f"{name} {100 * np.nanmean(row):.1f}" for name, row in zip(names, values, strict=True))
             label = f"Attention weights of {model} on {task}; mean over layers in percent: {means}"
-            drawing = heat_maps.heat_map(label, names, [str(i + 1) for i in layers], values, centre=centre, limit=limit)
+            drawing = figures.heat_map(label, names, [str(i + 1) for i in layers], values, centre=centre, limit=limit)
             maps.append({"model": model, "task": task, "drawing": drawing})
     low, high = max(0.0, centre - limit), min(1.0, centre + limit)
     return {
