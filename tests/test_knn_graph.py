@@ -25,7 +25,7 @@ def test_main__equals_sorting_all_cosines(tmp_path):
 def test_main__of_few_images_has_no_summary(tmp_path):
     images = write_images(tmp_path / "images")
     main(images, write_features(tmp_path / "features", images), tmp_path / "graph", params=EXACT, lists=lists())
-    assert {file.name for file in (tmp_path / "graph").iterdir()} == {"neighbours.zarr", "SHA256SUMS"}
+    assert {file.name for file in (tmp_path / "graph").iterdir()} == {"neighbours.zarr"}
 
 
 def test_main__says_what_an_index_misses(tmp_path):

@@ -32,7 +32,7 @@ class Clusters:
 
 def means(x: Float32[Tensor, "n d"], labels: Int64[Tensor, " n"], k: int) -> Float32[Tensor, "k d"]:
     """The mean of each cluster's rows, summed in float64; no cluster is empty."""
-    sums = group_sums(x, torch.arange(len(x), device=x.device), labels, k)
+    sums = group_sums(x, labels, k)
     return (sums / group_sizes(labels, k)[:, None]).float()
 
 
@@ -79,11 +79,11 @@ def reassign(
 ) -> None:
     """Gives every row its nearest centroid, by changing labels and squared distances in place.
 
-    A row whose own centroid rests is compared with those that moved alone.
+    A row whose own centroid has not moved is compared only with those that have.
     """
     numbers, resting = torch.nonzero(moved)[:, 0], torch.nonzero(~moved[labels])[:, 0]
-    others = torch.nonzero(moved[labels])[:, 0]
-    labels[others], squares[others] = nearest_centroids(x, others, centroids)
+    moving = torch.nonzero(moved[labels])[:, 0]
+    labels[moving], squares[moving] = nearest_centroids(x, moving, centroids)
     if not len(resting) or not len(numbers):
         return
     rows, places, distances = within(x, resting, centroids[numbers], squares[resting])

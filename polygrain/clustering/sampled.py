@@ -30,7 +30,10 @@ def draw(n: int, count: int, seed: int) -> Int64[np.ndarray, " row"]:
 
 
 def assign(
-    read: Callable[[slice], tuple[np.ndarray, np.ndarray]], n: int, centroids: Float32[np.ndarray, "k d"], rows=ROWS
+    read: Callable[[slice], tuple[np.ndarray, np.ndarray]],
+    n: int,
+    centroids: Float32[np.ndarray, "k d"],
+    rows: int = ROWS,
 ) -> Assigned:
     """Gives each of n rows to its nearest centroid, block by block; each process takes its share of the rows.
 
@@ -44,6 +47,6 @@ def assign(
         labels.append(owners.numpy())
         squares.append(distances.numpy())
         with processes.alone():
-            sums += group_sums(summed, torch.arange(len(owners)), owners, len(c))
+            sums += group_sums(summed, owners, len(c))
     processes.add_up([sums])
     return Assigned(*(processes.gather_array(np.concatenate(parts)) for parts in (labels, squares)), sums.numpy())

@@ -62,6 +62,17 @@ def patience() -> float:
     return float(text)
 
 
+def call(function: str, *arguments: object) -> None:
+    """A function of torch.distributed among all processes; ConnectionError where one of them is lost."""
+    try:
+        getattr(group(), function)(*arguments)
+    except RuntimeError as error:
+        message = str(error).split("\n")[0]
+        raise ConnectionError(
+            f"one of {count()} processes was lost ({message}); start again: finished epochs are kept"
+        ) from error
+
+
 def group() -> ModuleType:
     """torch.distributed, after this process has joined the group: nccl on GPUs, gloo on CPUs."""
     import torch
@@ -78,7 +89,7 @@ def group() -> ModuleType:
 def wait() -> None:
     """Returns when all processes have come here."""
     if count() > 1:
-        group().barrier()
+        call("barrier")
 
 
 def gather(part: "Tensor") -> "Tensor":
@@ -88,11 +99,11 @@ def gather(part: "Tensor") -> "Tensor":
     import torch
 
     lengths = [torch.zeros(1, dtype=torch.int64, device=part.device) for _ in range(count())]
-    group().all_gather(lengths, torch.tensor([len(part)], device=part.device))
+    call("all_gather", lengths, torch.tensor([len(part)], device=part.device))
     padded = part.new_zeros((max(map(int, lengths)), *part.shape[1:]))
     padded[: len(part)] = part
     parts = [torch.empty_like(padded) for _ in lengths]
-    group().all_gather(parts, padded)
+    call("all_gather", parts, padded)
     return torch.cat([whole[: int(length)] for whole, length in zip(parts, lengths, strict=True)])
 
 
@@ -123,7 +134,7 @@ def add_up(tensors: "Sequence[Tensor]") -> None:
     import torch
 
     flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-    group().all_reduce(flat)
+    call("all_reduce", flat)
     for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
         tensor.detach().copy_(total.view_as(tensor))
 

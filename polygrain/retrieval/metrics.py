@@ -34,9 +34,9 @@ class QueryMetrics:
 def rankings(
     queries: Float32[Tensor, "query d"], gallery: Float32[Tensor, "row d"], depths: Int64[Tensor, " query"], own: bool
 ) -> Iterator[tuple[Int64[Tensor, " some"], Int64[Tensor, "some rank"]]]:
-    """Numbers of some queries, and the gallery rows nearest to them, at least as deep as the `depths` of each.
+    """Yields queries, block by block, and their nearest gallery rows, nearest first, at least as many as `depths` says.
 
-    `own`: query i is row i of the gallery, and is left out. A large gallery passes by in blocks, with a running `topk`.
+    `own`: query i is row i of the gallery and is left out. A large gallery passes by in blocks, with a running `topk`.
     """
     n = len(gallery)
     step = max(QUERIES, COSINES // n)
@@ -59,7 +59,7 @@ def rankings(
         yield some, ranked
 
 
-def measured(
+def metrics_of(
     queries: Float32[Tensor, "query d"],
     query_classes: Int64[np.ndarray, " query"],
     gallery: Float32[Tensor, "row d"],
@@ -108,7 +108,7 @@ def query_metrics(embeddings: np.ndarray | Tensor, labels: Labels, nearest: int 
         raise ValueError(
             f"{nearest} nearest images of {len(x) - 1} others; allowed is 0 to {len(x) - 1}: ask for fewer"
         )
-    return measured(x, classes, x, classes, nearest, own=True)
+    return metrics_of(x, classes, x, classes, nearest, own=True)
 
 
 def retrieval_metrics(embeddings: np.ndarray | Tensor, labels: Labels) -> dict[str, float | int]:
@@ -141,7 +141,7 @@ def score(
     if not offered.any():
         raise ValueError("there are queries and no gallery: the table's split must name both")
     nearest = min(max(recall_at, default=0), int(offered.sum()) - (not apart))
-    scores = measured(x[asking], classes[asking], x[offered], classes[offered], nearest, own=not apart)
+    scores = metrics_of(x[asking], classes[asking], x[offered], classes[offered], nearest, own=not apart)
     counted = ~np.isnan(scores.map_at_r)
     if not counted.any():
         raise ValueError(f"none of {len(counted)} queries has another image of its class to be found")

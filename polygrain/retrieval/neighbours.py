@@ -10,9 +10,11 @@ from torch import Tensor
 
 from polygrain.compute import device, processes
 from polygrain.compute.blocks import Rows, blocks, blocks_within
-from polygrain.compute.vectors import CELLS, unit_rows
+from polygrain.compute.vectors import unit_rows
 
 ROWS = 65536
+# Inner products held at once on a GPU.
+PRODUCTS = 2**26
 
 Metric = Literal["inner_product", "cosine"]
 
@@ -39,7 +41,7 @@ def search(
     if not torch.cuda.is_available():
         return faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
     offered, results = torch.from_numpy(block).to(device.best()), []
-    for part in blocks_within(len(queries), len(block), CELLS):
+    for part in blocks_within(len(queries), len(block), PRODUCTS):
         best = (torch.from_numpy(queries[part]).to(offered.device) @ offered.T).topk(k)
         results.append((best.values.cpu().numpy(), best.indices.cpu().numpy()))
     scores, positions = (np.concatenate(parts) for parts in zip(*results, strict=True))

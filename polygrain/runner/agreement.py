@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 from polygrain.compute import processes
-from polygrain.store import sums
+from polygrain.store.work import digest
 
 ROOT = Path(__file__).parents[2]
+SMALL = 2**26  # bytes
 LOADED = "the libraries"
 LIBRARIES = ("torch", "numpy", "timm", "faiss-cpu", "faiss-gpu-cu12", "zarr")
 
@@ -23,7 +23,7 @@ def digest_of(text: str) -> str:
 def sources() -> str:
     """The digest of all that a stage might run."""
     files = sorted([*(ROOT / "stages").rglob("*.py"), *(ROOT / "polygrain").rglob("*.py")])
-    return digest_of("".join(f"{file.relative_to(ROOT)} {sums.digest(file)}\n" for file in files))
+    return digest_of("".join(f"{file.relative_to(ROOT)} {digest(file)}\n" for file in files))
 
 
 def libraries() -> str:
@@ -38,15 +38,11 @@ def libraries() -> str:
 
 
 def content(path: Path) -> str:
-    """The digest of an input, from the lists of checksums in it; files that no list holds count by name and size."""
-    lines = []
-    for place, folders, names in os.walk(path):
-        known = sums.listed(Path(place)) or {}
-        folders[:] = sorted(name for name in folders if f"{name}/zarr.json" not in known)
-        below = Path(place).relative_to(path).as_posix()
-        rest = [f"{Path(place, name).stat().st_size} {name}" for name in sorted(set(names) - {sums.NAME, *known})]
-        lines += [below, *(f"{known[name]} {name}" for name in sorted(known)), *rest]
-    return digest_of("\n".join(lines) if path.is_dir() else sums.digest(path) if path.exists() else "")
+    """The digest of an input: small files by content, others by size and path."""
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    sizes = {file: file.stat().st_size for file in files if file.exists()}
+    words = {file: digest(file) if size <= SMALL else str(size) for file, size in sizes.items()}
+    return digest_of("".join(f"{word} {file.relative_to(path)}\n" for file, word in words.items()))
 
 
 def require(stage: str, values: Mapping[str, object], inputs: Mapping[str, Path]) -> None:

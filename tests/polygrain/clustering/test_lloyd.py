@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from polygrain.clustering import distances
 from polygrain.clustering.lloyd import kmeans, lloyd
 from polygrain.clustering.seeding import nearest_seeds, seed_order
 from tests.helpers.nearest import assign
@@ -43,7 +42,9 @@ def test_lloyd__equals_plain_lloyd_label_for_label(seed):
     points = draw(n, d, seed, levels=4 if seed % 3 == 0 else None) + (100 if seed % 3 == 1 else 0)
     k = min(k, len(np.unique(points, axis=0)))
     seeds = seed_order(points, k, seed)
-    first = nearest_seeds(seeds.records, k, n)
+    # Any assignment will do; a drawn one moves most centroids for several iterations.
+    drawn = np.random.default_rng(seed).integers(0, k, n)
+    first = drawn if k <= 8 and seed % 2 else nearest_seeds(seeds.records, k, n)
     compared = 0
     for max_iterations in (1, 2, 5, 100):
         ours = lloyd(points, points[seeds.order], first, max_iterations)
@@ -51,27 +52,10 @@ def test_lloyd__equals_plain_lloyd_label_for_label(seed):
             continue
         compared += 1
         assert (ours.labels == plain[0]).all() and ours.iterations == plain[2]
+        assert ours.converged or max_iterations < 100
         np.testing.assert_array_equal(ours.centroids, plain[1])
         assert ours.inertia == pytest.approx(squared(points, ours.centroids)[np.arange(n), ours.labels].sum(), rel=1e-6)
     assert compared
-
-
-def test_lloyd__starts_from_any_assignment():
-    points = draw(200, 3, 0)
-    start = np.random.default_rng(0).integers(0, 5, 200)
-    ours, plain = lloyd(points, points[:5], start, 100), plain_lloyd(points, start, 5, 100)
-    assert (ours.labels == plain[0]).all() and ours.converged
-    assert not lloyd(points, points[:5], start, 1).converged
-
-
-def test_lloyd__is_the_same_in_blocks_of_any_size_and_for_tensors(monkeypatch):
-    points = draw(200, 8, 3)
-    start = assign(points, points[:30])
-    whole = lloyd(points, points[:30], start, 50)
-    monkeypatch.setattr(distances, "TILE", 1)
-    parts = lloyd(torch.tensor(points), torch.tensor(points[:30]), torch.tensor(start), 50)
-    assert (whole.labels == parts.labels).all() and (whole.centroids == parts.centroids).all()
-    assert whole.inertia == parts.inertia
 
 
 def test_lloyd__breaks_ties_to_the_lowest_index():
@@ -125,15 +109,6 @@ def test_lloyd__raises_where_points_are_too_much_alike():
 def test_lloyd__raises_on_what_does_not_fit(centroids, assignment, max_iterations, message):
     with pytest.raises(ValueError, match=message):
         lloyd(WORLD, centroids, assignment, max_iterations)
-
-
-def test_kmeans__finds_separate_groups():
-    centres = np.array([[0, 0], [100, 0], [0, 100]], np.float32)
-    points = np.repeat(centres, 20, 0) + draw(60, 2, 0)
-    clusters = kmeans(points, 3, 0)
-    assert len({tuple(clusters.labels[i : i + 20]) for i in (0, 20, 40)}) == 3
-    assert all(len(set(clusters.labels[i : i + 20])) == 1 for i in (0, 20, 40))
-    assert clusters.converged and clusters.iterations == 1
 
 
 @pytest.mark.parametrize("features", [draw(20, 3, 0), draw(20, 3, 0) * 1e-12, draw(20, 3, 0) * 1e12])

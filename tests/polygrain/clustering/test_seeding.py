@@ -112,12 +112,6 @@ def test_seed_order__accepts_zero_vectors_tensors_and_read_only_arrays():
     assert (seed_order(torch.tensor(points.copy()), 24, 0).order == order).all()
 
 
-def test_seed_order__raises_on_wrong_shapes():
-    for shape in [(0, 3), (3, 0), (5,)]:
-        with pytest.raises(ValueError, match="a row per image"):
-            seed_order(np.zeros(shape, np.float32), 1, 0)
-
-
 def test_nearest_seeds__a_share_at_a_time(monkeypatch):
     points = draw(301, 5, 0)
     records = seed_order(points, 40, 0).records
@@ -129,13 +123,3 @@ def test_nearest_seeds__a_share_at_a_time(monkeypatch):
         parts.append(nearest_seeds(records, 25, 301))
     assert [len(part) for part in parts] == [100, 100, 101]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
-
-
-def test_seed_order__does_not_depend_on_what_is_held_at_once(monkeypatch):
-    points = draw(400, 5, 0)
-    expected = seed_order(points, 90, 0)
-    monkeypatch.setattr(seeding, "PAIRS", 500)
-    monkeypatch.setattr(distances, "TILE", 100)
-    found = seed_order(points, 90, 0)
-    np.testing.assert_array_equal(found.order, expected.order)
-    np.testing.assert_array_equal(found.records, expected.records)

@@ -79,7 +79,7 @@ clusters, seeds = kmeans(here.numpy(), 9, 0), seed_order(here, 40, 0)
 assigned = assign(lambda part: (everything[part], everything[part]), n, clusters.centroids, 70)
 parts = {
     "take": processes.take(here, rows, n).numpy(),
-    "sums": group_sums(here, torch.arange(len(here)), groups[mine], 5).numpy(),
+    "sums": group_sums(here, groups[mine], 5).numpy(),
     "sizes": group_sizes(groups[mine], 5).numpy(),
     "total": np.array(processes.total(len(here))),
     "first": np.frombuffer(processes.from_first(bytes([processes.rank()] * 3)), np.uint8),

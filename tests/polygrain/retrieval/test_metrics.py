@@ -86,12 +86,6 @@ def test_retrieval_metrics__equals_pytorch_metric_learning(n, classes):
         assert (given["queries"], given["left_out"]) == (n, 0)
 
 
-def test_retrieval_metrics__is_one_for_separate_classes_whatever_their_length():
-    embeddings = np.repeat(np.eye(4, dtype=np.float32), 5, 0) * np.arange(1, 21, dtype=np.float32)[:, None]
-    means = retrieval_metrics(embeddings, np.repeat(np.arange(4), 5))
-    assert (means["r_precision"], means["map_at_r"], means["recall_at_1"]) == (1, 1, 1)
-
-
 def test_query_metrics__leaves_unlabelled_images_out_as_queries_only():
     embeddings = circle([0, 1, 3, 90, 91])
     scores = query_metrics(embeddings, np.array([0, -1, 0, -1, -1]), 1)

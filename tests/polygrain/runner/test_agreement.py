@@ -4,7 +4,6 @@ import pytest
 
 from polygrain.compute import processes
 from polygrain.runner import agreement
-from polygrain.store import sums
 
 
 def write(folder, text="one"):
@@ -13,18 +12,9 @@ def write(folder, text="one"):
     return folder
 
 
-def test_content__tells_apart_what_a_list_of_checksums_tells(tmp_path):
+def test_content__depends_on_names_and_contents(tmp_path):
     first, second = write(tmp_path / "a"), write(tmp_path / "b")
-    for folder in (first, second):
-        sums.write(folder)
-    assert agreement.content(first) == agreement.content(second)
-    (second / "task/table.csv").write_text("two")
-    sums.write(second)
-    assert agreement.content(first) != agreement.content(second)
-
-
-def test_content__of_a_folder_without_a_list_counts_names_and_sizes(tmp_path):
-    first, second = write(tmp_path / "a"), write(tmp_path / "b")
+    assert agreement.content(first) == agreement.content(second) != agreement.content(write(tmp_path / "c", "two"))
     assert agreement.content(first) == agreement.content(second)
     (second / "more").touch()
     assert agreement.content(first) != agreement.content(second)
