@@ -49,13 +49,13 @@ def granularity_charts(
 
 def training_charts(histories: dict[str, list[dict[str, int | float]]]) -> list[dict]:
     """Over epochs: loss and accuracy of adaptors, loss of fusions. Keys of `histories` look like `adaptor@k16`."""
-    wanted = (
+    charts_of = (
         ("Adaptors: classification loss", "adaptor", "loss", "loss"),
         ("Adaptors: pseudo-label accuracy", "adaptor", "accuracy", "accuracy, %"),
         ("Fusions: Barlow Twins loss", "fusion", "loss", "loss"),
     )
     charts = []
-    for title, kind, key, y_label in wanted:
+    for title, kind, key, y_label in charts_of:
         stages = [stage for stage in histories if stage.startswith(kind + "@")]
         lines = figures.finite([training_line(stage, stages, histories[stage], key) for stage in stages])
         if not lines:
