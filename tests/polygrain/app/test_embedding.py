@@ -84,7 +84,7 @@ def test_write__leaves_nothing_where_no_image_can_be_read(fused: Path, tmp_path:
 
 def test_write__one_process_at_a_time(fused: Path, photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "e.parquet"
-    with embedding.held(tmp_path / "e.parquet.partial"), pytest.raises(ValueError, match="another process writes"):
+    with embedding.locked(tmp_path / "e.parquet.partial"), pytest.raises(ValueError, match="another process writes"):
         write(load(fused), "abc", find(photos), output)
     assert not output.exists()
 
