@@ -21,7 +21,6 @@ from polygrain.compute import processes
 from polygrain.config import compose, document, lists, merging, schema, words
 from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
-from polygrain.runner import agreement
 from polygrain.store.writing import writing
 
 log = logging.getLogger("stages")
@@ -214,11 +213,6 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
             offered[name] = TypeAdapter(wanted[name].annotation).validate_python(values[section][own])
         named = {name: value for name, value in arguments.items() if isinstance(value, str)}
         items = list(named.values())
-        agreement.require(
-            stage,
-            named | {name: value for name, value in offered.items() if name in wanted},
-            {name: value for name, value in arguments.items() if isinstance(value, Path) and name != "output"},
-        )
         log.info("%s: from %s", "@".join([stage, *items[:1]]), ", ".join(map(str, list_inputs(arguments))))
         with writing("what was finished before is kept"):
             result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})
