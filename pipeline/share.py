@@ -46,7 +46,10 @@ def use_remote(folder: Path, url: str | None) -> str:
 
 
 def push(folder: Path, url: str | None) -> str:
-    """Sends every recorded result and run; what to tell the user. ValueError where the remote refuses some; another call sends the rest."""
+    """Sends every recorded result and run; what to tell the user.
+
+    ValueError where the remote does not take all; another call sends the rest.
+    """
     remote = use_remote(folder, url)
     stages = graph.load(folder)
     stale = [stage.name for stage in graph.to_do(stages)]
@@ -116,7 +119,7 @@ def shared(repo: Repo, stage: Any, remote: str) -> Iterator[dict]:
 
 
 def bring(repo: Repo, stage: Any, entry: dict, remote: str, force: bool) -> bool:
-    """Brings an entry's outputs into the cache and the workspace, and records them; False where the remote lacks some."""
+    """Brings an entry's outputs into cache and workspace, and records them; False if the remote lacks some."""
     if {out["path"] for out in entry.get("outs", [])} != {out.def_path for out in stage.outs}:
         return False
     result = repo.stage_cache._create_stage(entry, wdir=stage.wdir)

@@ -118,7 +118,7 @@ def handle(connection: socket.socket, loaded: dict[str, object]) -> None:
     with suppress(PermissionError):
         os.setpgid(child, child)  # here, too: a signal may be quicker than the fork
     ended = os.pidfd_open(child)
-    while ended not in (ready := select.select([connection, ended], [], [])[0]):
+    while ended not in select.select([connection, ended], [], [])[0]:
         # A byte is a signal to hand on; nothing at all means that the client is gone.
         number = connection.recv(1)
         with suppress(ProcessLookupError):

@@ -1,8 +1,8 @@
 """Runs that the server starts (`polygrain serve`), and stages on other machines (`polygrain worker`).
 
-A Prefect work pool hands each stage to a worker, which stands in a clone of its own. It checks out the commit of whoever
-started the run, brings what the stage reads from the DVC remote, runs the stage, and pushes result and run. The starter
-then restores the run: its dvc.lock is written by DVC alone, and nothing is merged.
+A Prefect work pool hands each stage to a worker, which stands in a clone of its own. It checks out the commit of
+whoever started the run, brings what the stage reads from the DVC remote, runs it, and pushes result and run. The
+starter then restores the run: its dvc.lock is written by DVC alone, and nothing is merged.
 """
 
 import os

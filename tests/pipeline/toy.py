@@ -41,7 +41,8 @@ stages:
       outs: ["data/second/${key}"]
   last:
     cmd: >-
-      mkdir -p data/last; cat data/second/*/text > data/last/text; printf '# Results' > data/last/table.md; ${extra.last}
+      mkdir -p data/last; cat data/second/*/text > data/last/text; printf '# Results' > data/last/table.md;
+      ${extra.last}
     deps: [data/second]
     params: [{params.json: [second]}]
     outs: [data/last]
