@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.fused_forward import fused
+from benchmarks.images import fused
 from benchmarks.measure import FULL, compare
 from polygrain.app.export.agreement import difference, onnx_runner, torch_runner
 from polygrain.app.export.program import ONNX, TORCH, trace, write_onnx, write_torch

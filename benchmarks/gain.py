@@ -1,9 +1,10 @@
 """What the whole graph gains over its encoder, for several seeds: the numbers in the README.
 
-    python -m benchmarks.gain [--profile NAME] [--seeds 0 1 2]
+    python -m benchmarks.gain [--profile NAME] [--seeds 0 1 2] [--rows]
 
-Each seed runs the real graph in a temporary copy of the repository that shares its DVC cache, so stages that do not
-depend on the seed are restored. Prints one JSON line per seed and model with the R-Precision of every task, in percent.
+Each seed runs the real graph in a temporary copy of the repository that shares its DVC cache. Prints one line of JSON
+for each seed and model, with the R-Precision of each task in percent. `--rows` adds the peers of the paper's Tables 2,
+4 and 5: baselines without clusters, and models that train on the true labels.
 """
 
 import argparse
@@ -14,18 +15,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from polygrain.config import profiles
+from ruamel.yaml import YAML
+
+from polygrain.config import compose
 
 ROOT = Path(__file__).parent.parent
+ROWS = {
+    "fusions": {"static": "knn_graph", "supervised": "images"},
+    "baselines": {"one_set": "features", "many_sets": "features", "tldr": "knn_graph", "linear": "pseudo_labels"},
+    "supervised_models": {f"all-{how}": {"on": "all", "how": how} for how in ("full", "one", "many")},
+}
+STAGES = {"fusions": "fusion", "baselines": "baseline", "supervised_models": "supervised_model"}
 
 
 def copy_repository(target: Path) -> None:
-    """What git knows or would know, as it is now, with the cache of the original; the profiles without their graphs.
-
-    DVC reads every graph that it finds, and those of profiles want a params.yaml, which git ignores.
-    """
+    """Copy what git knows or would know, with the cache of the original; of profiles not their links to dvc.yaml."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0"):
         source = ROOT / name
@@ -37,46 +44,69 @@ def copy_repository(target: Path) -> None:
 
 
 def graph_folder(copy: Path, profile: str | None) -> Path:
-    """The folder of the graph in the copy; a profile's values are composed, and from then on its own to change."""
+    """Return the folder of the graph in the copy, with its params.yaml composed, free to be changed."""
     if profile is None:
         return copy
     folder = copy / "profiles" / profile
     if not (folder / "values.yaml").exists():
         shutil.copy2(ROOT / "profiles" / profile / "params.yaml", folder)  # written by hand, which git ignores
-    profiles.compose(folder)
+    compose.renew(folder)
     if not (folder / "dvc.yaml").exists():
         (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
     (folder / "values.yaml").unlink(missing_ok=True)
-    params = folder / "params.yaml"
-    lines = params.read_text(encoding="utf-8").splitlines(keepends=True)
-    params.write_text("".join(line for line in lines if not line.startswith("#")), encoding="utf-8")
     return folder
 
 
-def run(folder: Path, seed: int) -> dict[str, dict[str, dict]]:
-    """Sets the seed, reproduces, and returns the metrics of every model, as they are and whitened."""
-    params = folder / "params.yaml"
-    params.write_text(re.sub(r"^seed: \d+", f"seed: {seed}", params.read_text(), flags=re.M))
+def read_values(params: Path) -> dict:
+    return YAML(typ="safe").load(params.read_text(encoding="utf-8"))
+
+
+def write_values(params: Path, values: dict) -> None:
+    with params.open("w", encoding="utf-8") as stream:
+        YAML(typ="safe").dump(values, stream)
+
+
+def add_rows(values: dict) -> dict:
+    for title, items in ROWS.items():
+        values[title] |= items
+        values["models"] |= {name: f"{STAGES[title]}/{name}" for name in items}
+    return values
+
+
+def reproduce(folder: Path, target: str) -> float:
+    """Run the graph up to a stage; returns the seconds it took."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"}
-    subprocess.run(["dvc", "repro", "-q", "report"], cwd=folder, env=environment, check=True)
-    found = {}
-    for result in sorted((folder / "data" / "evaluation").glob("*/")):
+    start = time.monotonic()
+    subprocess.run(["dvc", "repro", "-q", target], cwd=folder, env=environment, check=True)
+    return time.monotonic() - start
+
+
+def scores(folder: Path) -> dict[str, dict[str, float]]:
+    """{model, with "whitened" behind its name where it is: {task: R-Precision in percent}}."""
+    result = {}
+    for model in sorted((folder / "data" / "evaluation").glob("*/")):
         for form, file in (("", "metrics.json"), (" whitened", "whitened.json")):
-            found[result.name + form] = json.loads((result / file).read_text())
-    return found
+            metrics = json.loads((model / file).read_text())
+            result[model.name + form] = {task: 100 * values["r_precision"] for task, values in metrics.items()}
+    return result
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", help="a folder below profiles/; without it the default data")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rows", action="store_true", help="the peers of the paper, too")
     arguments = parser.parse_args()
-    for seed in arguments.seeds:
-        with tempfile.TemporaryDirectory() as temporary:
-            copy_repository(Path(temporary))
-            inside = graph_folder(Path(temporary), arguments.profile)
-            for model, metrics in run(inside, seed).items():
-                scores = {task: round(100 * values["r_precision"], 2) for task, values in metrics.items()}
-                mean = round(sum(scores.values()) / len(scores), 2)
-                print(json.dumps({"seed": seed, "model": model, "mean": mean} | scores), flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        copy_repository(Path(temporary))
+        graph = graph_folder(Path(temporary), arguments.profile)
+        values = read_values(graph / "params.yaml")
+        values = add_rows(values) if arguments.rows else values
+        for seed in arguments.seeds:
+            write_values(graph / "params.yaml", values | {"seed": seed})
+            reproduce(graph, "dvc.yaml:evaluation")
+            for model, by_task in scores(graph).items():
+                mean = sum(by_task.values()) / len(by_task)
+                row = {"mean": mean} | by_task
+                print(json.dumps({"seed": seed, "model": model} | {k: round(v, 2) for k, v in row.items()}), flush=True)

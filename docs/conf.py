@@ -3,8 +3,11 @@
 Nothing is fetched, neither while it is built nor by the pages: formulas become MathML, fonts are the reader's own.
 """
 
+import importlib
 import sys
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -15,11 +18,8 @@ project_copyright = ""
 extensions = [
     "myst_parser",
     "docs.extensions.mathml",
-    "docs.extensions.figures",
-    "docs.extensions.params",
-    "docs.extensions.commands",
-    "docs.extensions.api",
-    "docs.extensions.offline",
+    "sphinx.ext.autodoc",
+    "docs.extensions.reference",
 ]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "attrs_block"]
@@ -43,3 +43,14 @@ pygments_dark_style = "monokai"
 maximum_signature_line_length = 90
 add_module_names = False
 python_use_unqualified_type_names = True
+autodoc_preserve_defaults = True
+
+
+def draw_figures(app: Sphinx) -> None:
+    """Draw docs/figures/*.svg, each by the `draw` of the program beside it."""
+    for program in (ROOT / "docs/figures").glob("[!s]*.py"):  # all but style.py
+        importlib.import_module(f"docs.figures.{program.stem}").draw(program.with_suffix(".svg"))
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("builder-inited", draw_figures)

@@ -38,7 +38,6 @@ from torchvision.ops import MultiScaleRoIAlign
 from polygrain.compute import device, processes
 from polygrain.encoder.config import read_config
 from polygrain.encoder.weights import load_weights
-from polygrain.mpcl.pretraining import data_parallel
 from polygrain.mpcl.pretraining.split_norm import has_batch_norm
 from polygrain.mpcl.trainable import TrainableEncoder
 from polygrain.mpcl.whole_norm import see_all_processes, statistics_anew
@@ -233,8 +232,8 @@ def drawn(
     generator = torch.Generator().manual_seed(step)
     # Anchors and scales are drawn from the global generator.
     torch.manual_seed(step * processes.count() + processes.rank())
-    numbers = data_parallel.share(torch.randint(len(images), (batch,), generator=generator))
-    mirrored = data_parallel.share(torch.rand(batch, generator=generator) < 0.5)
+    numbers = torch.randint(len(images), (batch,), generator=generator)[processes.share(batch)]
+    mirrored = (torch.rand(batch, generator=generator) < 0.5)[processes.share(batch)]
     pairs = [split.read(images[i]) for i in numbers.tolist()]
     pairs = [flip(*pair) if turn else pair for pair, turn in zip(pairs, mirrored, strict=True)]
     shown = [{name: tensor.to(where) for name, tensor in target.items()} for _, target in pairs]

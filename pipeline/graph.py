@@ -52,10 +52,9 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
         (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
     if not (folder / "dvc.yaml").exists():
         raise ValueError(f"{folder} has no dvc.yaml")
-    if (root / "params.yaml").exists():
-        compose.renew(folder)
-        # DVC reads every graph below the root, and one without values stops all of them.
-        compose.renew_missing(root)
+    compose.renew(folder)
+    # DVC reads every graph below the root, and one without values stops all of them.
+    compose.renew_missing(root)
     drop_torn_list(root)
     return folder
 

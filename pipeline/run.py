@@ -1,6 +1,5 @@
 """The graph, one stage after another, or one stage of it, by `dvc repro`."""
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -45,12 +44,9 @@ def ready(profile: str | None = None) -> Path:
     if (root / "pipeline").is_dir() and not (root / "pipeline").samefile(Path(__file__).parent):
         raise ValueError(f"{root} has a polygrain of its own: run {root}/.venv/bin/polygrain there (`make install`)")
     if (root / "stages").is_dir():
-        from polygrain.config import remotes
         from polygrain.runner import command
 
         command.prepare(folder / "params.yaml")
-        for line in remotes.renew(folder):
-            sys.stderr.write(f"{line}\n")
     return folder
 
 

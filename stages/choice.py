@@ -1,4 +1,4 @@
-"""ONE model, chosen without labels: which adaptors, how strong, and what lies behind.
+"""ONE model, chosen without labels: which adaptors, how strong, and which last layer.
 
 Reads   images, encoder, resolution, every adaptor set, fusion and distillation
 Writes  weights.safetensors, config.json   the chosen model: strength folded in, whitening as its last layer
@@ -8,10 +8,7 @@ Writes  weights.safetensors, config.json   the chosen model: strength folded in,
         neighbours.parquet   sampled images: their nearest under the encoder and under the chosen model
         untrained/           the encoder in its best form by the same criterion: what adaptation has to beat
 
-The encoder is a candidate: where nothing is better, it is handed out. Where no task can tell, it is, too.
-
-Several processes share the images to which the whitening is fitted, and each compares on the whole sample:
-POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines.
+The encoder is a candidate: it is handed out where nothing is better, and where no task can tell.
 """
 
 import json
@@ -24,18 +21,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Int
 from pydantic import Field
-from torch import nn
 
-from polygrain.compute import device, processes
+from polygrain.compute import device
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.encoder.extract import embed, embed_shares
+from polygrain.encoder.extract import embed
 from polygrain.encoder.model import Model, load, most_blocks, save
 from polygrain.runner import command, outputs
 from polygrain.selection import criterion
 from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import Decision, Judged, decide, interval
-from polygrain.selection.candidates.forms import Form, behind, finish, shape
+from polygrain.selection.candidates.forms import Form, add_last_layer, shape, with_last_layers
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, open_pixels, read_tables
 from polygrain.store.tables import write_csv
@@ -73,197 +69,198 @@ class Params(schema.Section):
 
 
 @dataclass(frozen=True)
-class Trial:
-    """All that was measured of one sample: the candidates by their form's name.
+class Candidate:
+    """A form with its criterion, and each sampled image's nearest others under it, by task."""
 
-    `fitted` are the training rows to which whitenings are fitted.
+    form: Form
+    judged: Judged
+    neighbours: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The sample on which candidates are compared, the training rows to fit whitenings to, and the candidates by name.
+
+    `reference` has each image's nearest others under the reference, by task.
     """
 
     sample: criterion.Sample
+    fitted: Int[np.ndarray, " row"]
     reference: dict[str, np.ndarray]
-    fitted: Int[np.ndarray, " row"] = field(default_factory=lambda: np.empty(0, int))
-    forms: dict[str, Form] = field(default_factory=dict)
-    measured: dict[str, Judged] = field(default_factory=dict)
-    nearest: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    candidates: dict[str, Candidate] = field(default_factory=dict)
 
     def value(self, name: str) -> float:
-        return criterion.mean_over_tasks(self.measured[name].score, self.sample)
+        """The criterion of a candidate."""
+        return criterion.mean_over_tasks(self.candidates[name].judged.score, self.sample)
+
+    def best_of(self, model: str, scale: float | None = None) -> str:
+        """The best candidate made of a model, at any side or at this one."""
+        forms = {name: one.form for name, one in self.candidates.items()}
+        names = [name for name, form in forms.items() if form.model == model and scale in (None, form.scale)]
+        return max(names, key=self.value)
 
     @property
     def scale(self) -> float:
         """The side that all but the encoder as it is see, in sides of the encoder's own."""
-        return next((form.scale for form in self.forms.values() if form != ENCODER), ENCODER.scale)
-
-    def best_of(self, model: str) -> float:
-        return max(self.value(name) for name, form in self.forms.items() if form.model == model)
-
-
-def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, params: Params) -> None:
-    """Adds a model in one strength and input, with all that may lie behind it, to the trial."""
-    blocks = max(min(max(params.blocks), most_blocks(model)), model.config.blocks)
-    wide = shape(model, replace(form, blocks=blocks))
-    seen = criterion.see(wide.to(device.best()), pixels, trial.sample, params.criterion)
-    others = np.setdiff1d(trial.fitted, trial.sample.rows) if params.layers else trial.fitted[:0]
-    batch, precision = params.criterion.batch, params.criterion.precision
-    known = np.concatenate(
-        [
-            seen.plain[np.isin(trial.sample.rows, trial.fitted)],
-            embed(wide, pixels, others, batch, precision, "whitening"),
-        ]
-    )
-    forms = behind(form, model.reduction, seen, known, wide.widths, params.dims, params.layers, params.blocks)
-    for candidate, embeddings in forms:
-        found = criterion.neighbours(embeddings.plain, trial.sample, params.criterion.neighbours)
-        judged = Judged(*criterion.score(embeddings, found, trial.reference, trial.sample))
-        trial.forms[candidate.name], trial.measured[candidate.name] = candidate, judged
-        trial.nearest[candidate.name] = found
-
-
-def compare(
-    encoder: Model,
-    models: dict[str, Path],
-    pixels: arrays.Reader,
-    sample: criterion.Sample,
-    fitted: Int[np.ndarray, " row"],
-    params: Params,
-    cost: float,
-) -> Trial:
-    """Measures every model in one strength, then the best of them in others and with the mirror image.
-
-    `encoder` is the plain one; `models`, with the encoder among them, all see the side that was chosen before.
-    Whitenings are fitted to the images `fitted`.
-    """
-    start = load(models["encoder"]).to(device.best())
-    looks = criterion.refer(start, pixels, sample, params.reference, params.criterion)
-    trial = Trial(sample, criterion.neighbours(looks, sample, params.criterion.neighbours), fitted)
-    scale = start.config.side / encoder.config.side
-    at_side = Form("encoder", scale=scale, cost=scale**2)
-    with_mirror = [replace(at_side, mirrored=True, cost=2 * at_side.cost)] * params.mirrored
-    with_mirror = [form for form in with_mirror if form.cost <= cost]
-    if scale != 1:
-        measure(trial, encoder, ENCODER, pixels, params.model_copy(update={"layers": []}))
-    for name, folder in models.items():
-        model = load(folder)
-        strength = params.first_strength if model.adaptors else 1.0
-        measure(trial, model, replace(at_side, model=name, strength=strength), pixels, params)
-    others = sorted((name for name in models if name != "encoder"), key=trial.best_of, reverse=True)
-    for name in others[: params.finalists]:
-        model = load(models[name])
-        for strength in params.strengths:
-            if strength != params.first_strength:
-                measure(trial, model, replace(at_side, model=name, strength=strength), pixels, params)
-        best = max((n for n, form in trial.forms.items() if form.model == name), key=trial.value)
-        for form in with_mirror:
-            measure(trial, model, replace(form, model=name, strength=trial.forms[best].strength), pixels, params)
-    for form in with_mirror:
-        measure(trial, start.cpu(), form, pixels, params)
-    return trial
-
-
-def build(folder: Path, form: Form, pixels: arrays.Reader, collection: Collection, params: Params) -> Model:
-    """The chosen form as a model; a whitening is fitted anew, to all training images."""
-    model = load(folder)
-    own: nn.Module = model.reduction
-    shaped = shape(model, form)
-    if form.layer in ("half", "full"):
-        shaped.to(device.best())
-        batch, precision = params.criterion.batch, params.criterion.precision
-        known = embed_shares(shaped, pixels, collection.train, batch, precision, "whitening")
-    else:
-        known = np.empty((0, shaped.dim), np.float32)
-    shaped.cpu()
-    finish(shaped, own, form, known)
-    return shaped
-
-
-def agreed(forms: list[Form]) -> list[Form]:
-    """The first process's forms, in all of them: each has compared for itself, and they build together."""
-    said = processes.from_first(json.dumps([asdict(form) for form in forms]).encode())
-    return [Form(**values) for values in json.loads(said)]
-
-
-def untold(sample: criterion.Sample) -> Trial:
-    """The trial where no task can tell: the encoder is its one candidate, and nothing is measured."""
-    nothing = np.empty(0)
-    measured = {ENCODER.name: Judged(nothing, nothing)}
-    return Trial(sample, {}, forms={ENCODER.name: ENCODER}, measured=measured, nearest={ENCODER.name: {}})
+        return next((one.form.scale for one in self.candidates.values() if one.form != ENCODER), ENCODER.scale)
 
 
 def draw_fitted(train: Int[np.ndarray, " row"], most: int, seed: int) -> Int[np.ndarray, " drawn"]:
-    """The training rows, or where they are more than `most` so many drawn from them, ascending."""
+    """At most so many of the training rows, drawn at random, ascending."""
     if len(train) <= most:
         return train
     return np.sort(np.random.default_rng(seed).choice(train, most, replace=False))
 
 
-def untrained(trial: Trial) -> Form:
-    """The encoder's best form by the criterion, at the same side."""
-    own = [name for name, form in trial.forms.items() if (form.model, form.scale) == ("encoder", trial.scale)]
-    return trial.forms[max(own, key=trial.value)]
+def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, params: Params) -> None:
+    """Adds a model at one strength and side to the trial, with each last layer that is tried."""
+    settings = params.criterion
+    blocks = max(min(max(params.blocks), most_blocks(model)), model.config.blocks)
+    wide = shape(model, replace(form, blocks=blocks)).to(device.best())
+    embedded = criterion.embed_views(wide, pixels, trial.sample, settings)
+    others = np.setdiff1d(trial.fitted, trial.sample.rows) if params.layers else trial.fitted[:0]
+    fitted = [
+        embedded.plain[np.isin(trial.sample.rows, trial.fitted)],
+        embed(wide, pixels, others, settings.batch, settings.precision, "whitening"),
+    ]
+    whitenings = wide.widths, params.dims, params.layers, params.blocks
+    for one, vectors in with_last_layers(form, model.reduction, embedded, np.concatenate(fitted), *whitenings):
+        hits = criterion.neighbours(vectors.plain, trial.sample, settings.neighbours)
+        judged = Judged(*criterion.score(vectors, hits, trial.reference, trial.sample))
+        trial.candidates[one.name] = Candidate(one, judged, hits)
+
+
+def compare(
+    models: dict[str, Path],
+    plain: Path,
+    pixels: arrays.Reader,
+    collection: Collection,
+    params: Params,
+    cost: float,
+    seed: int,
+) -> Trial:
+    """Measures every model at one strength, then the best of them at others, and with the mirror image.
+
+    `plain` is the encoder as it is. `models`, the encoder among them, see the side that was chosen before. Where no
+    task can tell, the encoder as it is becomes the one candidate, unmeasured.
+    """
+    encoder, start = load(plain), load(models["encoder"])
+    sample = criterion.draw_clear(collection, encoder.to(device.best()), pixels, params.criterion, seed)
+    fitted = draw_fitted(collection.train, params.fitted, seed)
+    if not len(sample.rows):
+        return Trial(sample, fitted, {}, {ENCODER.name: Candidate(ENCODER, Judged(np.empty(0), np.empty(0)), {})})
+    looks = criterion.embed_reference(start.to(device.best()), pixels, sample, params.reference, params.criterion)
+    trial = Trial(sample, fitted, criterion.neighbours(looks, sample, params.criterion.neighbours))
+    scale = start.config.side / encoder.config.side
+    if scale != 1:
+        measure(trial, encoder.cpu(), ENCODER, pixels, params.model_copy(update={"layers": []}))
+    for name, folder in models.items():
+        model = load(folder)
+        strength = params.first_strength if model.adaptors else 1.0
+        measure(trial, model, Form(name, strength, scale, cost=scale**2), pixels, params)
+
+    trained = [name for name in models if name != "encoder"]
+    trained.sort(key=lambda name: trial.value(trial.best_of(name)), reverse=True)
+    is_mirrored = params.mirrored and 2 * scale**2 <= cost
+    for name in trained[: params.finalists]:
+        model = load(models[name])
+        for strength in params.strengths:
+            if strength != params.first_strength:
+                measure(trial, model, Form(name, strength, scale, cost=scale**2), pixels, params)
+        if is_mirrored:
+            strength = trial.candidates[trial.best_of(name)].form.strength
+            measure(trial, model, Form(name, strength, scale, True, cost=2 * scale**2), pixels, params)
+    if is_mirrored:
+        measure(trial, start.cpu(), Form("encoder", 1.0, scale, True, cost=2 * scale**2), pixels, params)
+    return trial
+
+
+def choose(trial: Trial, uncertain: list[str], params: Params) -> tuple[Decision, list[str]]:
+    """The decision and its reasons, in sentences; `uncertain` are the tasks that cannot tell."""
+    if len(trial.sample.rows):
+        judged = {name: one.judged for name, one in trial.candidates.items()}
+        decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
+        why = reasons(trial, decision, params.errors)
+    else:
+        decision = Decision(ENCODER.name, ENCODER.name, {ENCODER.name: []})
+        why = ["No task can tell. This is the encoder as it is, the safest candidate."]
+    if uncertain:
+        why.append(
+            f"Left out, for fewer than {params.criterion.fewest} training images or images all alike cannot tell: "
+            f"{', '.join(uncertain)}."
+        )
+    return decision, why
 
 
 def reasons(trial: Trial, decision: Decision, errors: float) -> list[str]:
     """Why this one, in sentences."""
     fallen = sum(bool(tasks) for tasks in decision.falls.values())
     lines = [
-        f"{len(trial.forms)} candidates were compared on {len(trial.sample.rows)} training images of "
+        f"{len(trial.candidates)} candidates were compared on {len(trial.sample.rows)} training images of "
         f"{len(trial.sample.parts())} task(s); {fallen} fall below the encoder on a task.",
         f"{decision.best} has the highest criterion ({100 * trial.value(decision.best):.1f}).",
     ]
     if decision.best != decision.chosen:
-        lines[-1] = lines[-1].removesuffix(".") + (
-            f"; {decision.chosen} ({100 * trial.value(decision.chosen):.1f}) is as good within {errors:g} standard "
+        lines.append(
+            f"{decision.chosen} ({100 * trial.value(decision.chosen):.1f}) is as good within {errors:g} standard "
             "errors and keeps more of the reference's neighbours."
         )
     if trial.scale != 1:
-        lines.append(
-            f"All but the encoder as it is see images at {trial.scale:g} times its side, which was chosen before."
-        )
+        lines.append(f"All but the encoder as it is see images at {trial.scale:g} times its side, chosen before.")
     return [*lines, f"The encoder as it is has {100 * trial.value(ENCODER.name):.1f}."]
 
 
-def write_candidates(trial: Trial, decision: Decision, file: Path) -> None:
-    """One line per candidate, the best first."""
+def build(folder: Path, form: Form, pixels: arrays.Reader, collection: Collection, params: Params) -> Model:
+    """The model of a form; its whitening is fitted anew, to all training images."""
+    model = load(folder)
+    shaped = shape(model, form)
+    rows = collection.train if form.layer in ("half", "full") else collection.train[:0]
+    settings = params.criterion
+    embeddings = embed(shaped.to(device.best()), pixels, rows, settings.batch, settings.precision, "whitening")
+    add_last_layer(shaped.cpu(), model.reduction, form, embeddings)
+    return shaped
+
+
+def candidate_rows(trial: Trial, decision: Decision) -> list[list]:
+    """`criterion.csv`: a line per candidate, the best first."""
     parts = trial.sample.parts()
     header = ["name", "model", "strength", "scale", "mirrored", "blocks", "layer", "dim", "cost"]
     rows = [[*header, "criterion", "agreement", "falls", "chosen", *parts]]
-    for name in sorted(trial.forms, key=trial.value, reverse=True):
-        form, measured = trial.forms[name], trial.measured[name]
+    for name in sorted(trial.candidates, key=trial.value, reverse=True):
+        form, judged = trial.candidates[name].form, trial.candidates[name].judged
         row = [name, form.model, form.strength, form.scale, int(form.mirrored), form.blocks, form.layer, form.dim or ""]
-        agreement = criterion.mean_over_tasks(measured.agreement, trial.sample)
+        agreement = criterion.mean_over_tasks(judged.agreement, trial.sample)
         row += [f"{value:.6g}" for value in (form.cost, trial.value(name), agreement)]
         row += [" ".join(decision.falls[name]), int(name == decision.chosen)]
-        rows.append(row + [f"{measured.score[own].mean():.6g}" for own in parts.values()])
-    write_csv(file, rows)
+        rows.append(row + [f"{judged.score[places].mean():.6g}" for places in parts.values()])
+    return rows
 
 
 def neighbour_table(trial: Trial, chosen: str, collection: Collection) -> pa.Table:
-    """Per sampled image its nearest under the encoder and the chosen model, best first, as rows within the task."""
+    """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within the task."""
     own = collection.rows[trial.sample.rows]
     records = {"task": [], "row": [], "encoder": [], "chosen": []}
     for task, places in trial.sample.parts().items():
         records["task"] += [task] * len(places)
         records["row"] += own[places].tolist()
         for key, name in (("encoder", ENCODER.name), ("chosen", chosen)):
-            records[key] += own[places][trial.nearest[name][task]].tolist()
+            records[key] += own[places][trial.candidates[name].neighbours[task]].tolist()
     rows = pa.list_(pa.int64())
-    return pa.table(
-        records, pa.schema([("task", pa.string()), ("row", pa.int64()), ("encoder", rows), ("chosen", rows)])
-    )
+    fields = [("task", pa.string()), ("row", pa.int64()), ("encoder", rows), ("chosen", rows)]
+    return pa.table(records, pa.schema(fields))
 
 
 def summary(trial: Trial, chosen: str, why: list[str], uncertain: list[str]) -> dict:
-    """What `choice.json` says; criteria with the bounds of their 95 % interval over images."""
+    """`choice.json`; criteria with the bounds of their 95 % interval over images."""
     parts = trial.sample.parts()
     compared = {}
-    for column, of in [("mean", [*parts.values()]), *((task, [own]) for task, own in parts.items())]:
-        before, after = (trial.measured[name].score for name in (ENCODER.name, chosen))
+    for column, of in [("mean", [*parts.values()]), *((task, [places]) for task, places in parts.items())]:
+        before, after = (trial.candidates[name].judged.score for name in (ENCODER.name, chosen))
         rows = {"encoder": before, "chosen": after, "difference": after - before}
-        compared[column] = {key: interval([values[own] for own in of]) for key, values in rows.items()}
-    form = trial.forms[chosen]
+        compared[column] = {key: interval([values[places] for places in of]) for key, values in rows.items()}
     return {
         "name": chosen,
-        "form": form.__dict__,
+        "form": asdict(trial.candidates[chosen].form),
         "why": why,
         "images": len(trial.sample.rows),
         "criterion": compared if parts else {},
@@ -290,43 +287,29 @@ def main(
     models |= {f"distilled_{name}": distillation / name for name in lists.distillations}
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    settings = params.criterion
-    plain = load(encoder).to(device.best())
-    with processes.alone():
-        sample = criterion.tell(collection, plain, pixels, params.criterion, seed)
-        fitted = draw_fitted(collection.train, params.fitted, seed)
-        known = len(sample.rows) > 0
-        trial = compare(plain.cpu(), models, pixels, sample, fitted, params, cost) if known else untold(sample)
-    trained = dict.fromkeys(collection.tasks[collection.train])
-    uncertain = [task for task in trained if task not in sample.parts()]
-    if len(sample.rows):
-        decision = decide(trial.measured, ENCODER.name, sample, params.errors, params.guard)
-        why = reasons(trial, decision, params.errors)
-    else:
-        decision = Decision(ENCODER.name, ENCODER.name, {ENCODER.name: []})
-        why = ["No task can tell. This is the encoder as it is, the safest candidate."]
-    if uncertain:
-        why.append(
-            f"Left out, for fewer than {settings.fewest} training images or images all alike cannot tell: "
-            f"{', '.join(uncertain)}."
-        )
-    chosen = decision.chosen
-    forms = agreed([trial.forms[chosen], untrained(trial)])
-    model, rival = (
-        build(encoder if one == ENCODER else models[one.model], one, pixels, collection, params) for one in forms
+
+    trial = compare(models, encoder, pixels, collection, params, cost, seed)
+    trained = list(dict.fromkeys(collection.tasks[collection.train]))
+    uncertain = [task for task in trained if task not in trial.sample.parts()]
+    decision, why = choose(trial, uncertain, params)
+
+    forms = [trial.candidates[name].form for name in (decision.chosen, trial.best_of("encoder", trial.scale))]
+    model, untrained = (
+        build(encoder if form == ENCODER else models[form.model], form, pixels, collection, params) for form in forms
     )
+    content = summary(trial, decision.chosen, why, uncertain)
+    content |= {"learnt": {"tasks": trained, "images": len(collection.train)}}
     with outputs.folder(output) as folder:
         save(model, folder)
         (folder / "untrained").mkdir()
-        save(rival, folder / "untrained")
-        learnt = {"tasks": list(trained), "images": len(collection.train)}
-        said = summary(trial, chosen, why, uncertain) | {"learnt": learnt}
-        (folder / "choice.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
-        write_candidates(trial, decision, folder / "criterion.csv")
-        pq.write_table(neighbour_table(trial, chosen, collection), folder / "neighbours.parquet")
-        text = card.text(model.config, said, trained, len(collection.train))
-        (folder / "README.md").write_text(text, encoding="utf-8")
-    return f"{chosen}, of {len(trial.forms)} candidates"
+        save(untrained, folder / "untrained")
+        (folder / "README.md").write_text(
+            card.text(model.config, content, trained, len(collection.train)), encoding="utf-8"
+        )
+        (folder / "choice.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_csv(folder / "criterion.csv", candidate_rows(trial, decision))
+        pq.write_table(neighbour_table(trial, decision.chosen, collection), folder / "neighbours.parquet")
+    return f"{decision.chosen}, of {len(trial.candidates)} candidates"
 
 
 if __name__ == "__main__":

@@ -61,7 +61,9 @@ def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -
     """
     processes.require(len(rows), "training images")
     mine = rows[processes.share(len(rows))]
-    looks = Distributed(criterion.look(model, pixels, mine, params.target, params.batch, params.precision, "target"))
+    looks = Distributed(
+        criterion.embed_carefully(model, pixels, mine, params.target, params.batch, params.precision, "target")
+    )
     whitener = whitening.fit(looks, min(params.target.dim, largest(looks)), "half")
     count = len(params.target.scales)
     own = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)

@@ -56,7 +56,7 @@ def judge(
     """Of the two pairs of views of each image, at each side, the share in which one finds the other."""
     found = {}
     for side in tried:
-        seen = criterion.see(encoder.seen(side, False).to(device.best()), pixels, sample, settings)
+        seen = criterion.embed_views(encoder.seen(side, False).to(device.best()), pixels, sample, settings)
         found[side] = np.mean([criterion.recall(first, second, sample) for first, second in seen.pairs], 0)
     return found
 
@@ -87,7 +87,7 @@ def main(
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     # With one side there is nothing to measure, and where no task can tell, nothing to measure by.
     if len(tried) > 1:
-        sample = criterion.tell(collection, model.to(device.best()), pixels, settings, seed)
+        sample = criterion.draw_clear(collection, model.to(device.best()), pixels, settings, seed)
     else:
         sample = criterion.draw(collection, settings.images, settings.fewest, seed)
     judged = {own: np.full(len(sample.rows), np.nan)}

@@ -20,7 +20,7 @@ UNSEEN = ("dtd", "eurosat", "pets")
 
 
 def values() -> dict:
-    return YAML(typ="safe").load(compose.compose(PROFILE))
+    return compose.compose(PROFILE)
 
 
 def test_profile__is_the_paper_and_nothing_is_missing() -> None:

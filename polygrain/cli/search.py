@@ -27,8 +27,9 @@ def search(
         Path | None,
         typer.Option(metavar="FOLDER", help="another model folder, such as data/encoder, shown beside it on the page"),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="of the page; 0 takes one that is free")] = 4300,
-    host: Annotated[str, typer.Option(help="address of the page: of this machine only")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="of the page, on this machine; 0 takes a free one")
+    ] = 4300,
 ) -> None:
     """Show the images that are most like each query, with the cosines of their embeddings.
 
@@ -64,7 +65,7 @@ def search(
     from polygrain.app.page.sides import Side, encoder_of, same_images
 
     # Before the work that may take long.
-    listening = server.listen(host, port)
+    listening = server.listen(port)
     other = load(beside).to(device.best()) if beside else encoder_of(network)
     sides = [Side("model", str(model), network, gallery_of(source, network, name, model))]
     if other is not None:

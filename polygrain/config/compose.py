@@ -1,199 +1,144 @@
-"""profiles/NAME/params.yaml from what differs there: `python -m polygrain.config.compose profiles/NAME [...]`.
+"""A profile's params.yaml, which DVC reads, from its values.yaml: `python -m polygrain.config.compose profiles/NAME`.
 
-A profile's values.yaml lies over the root's params.yaml, or with `from: OTHER` as its first key over that profile, by
-the rules at the head of `merging`. Two values are set here:
+values.yaml holds what differs from the root's params.yaml, or with `from: OTHER` from another profile:
 
-- `root` leads from the profile to the project.
-- A relative `path` is seen from the file it is written in, and rewritten to be seen from the profile. What stages make
-  (below data/, but not data/raw) is each graph's own, so such a path stays as it is.
-
-DVC cannot lay one file over another (its `vars` refuse a key that is set twice), so this happens before it.
+- Sections are merged key by key. The lists of items before them (`tasks`, `models`, ...) are replaced whole.
+- `replace: [gsp_folds.losses]` empties a section first. `extend: [gsp_runs]` merges a list instead of replacing it.
+- `${fusion.augmentation}` stands for another value of the composed file; `vars` holds values for this use alone.
+- A relative `path` is seen from the file it is written in. What stages make (data/, but not data/raw/) is each graph's
+  own, so such a path stays as it is.
+- Where DVC needs the folder of each item, a list of names will do: `granularities: [128, 256]`, `fusions: [average]`.
 """
 
 import os
+import re
 import sys
-import tempfile
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
-from polygrain.config import document, merging
-from polygrain.config.lists import Lists
+from polygrain.config import lists
 
-FROM = "from"
-LISTS = set(Lists.model_fields) - {"root", "seed"}
-MARK = "# Composed from "
-LINE = 120
+MADE = re.compile("data/(?!raw/)")
+HEADER = "# Composed from {} over params.yaml. Change those: `polygrain run --profile {}` writes this file anew.\n"
+
+
+def read_params(file: Path) -> dict[str, Any]:
+    """The sections of a file of values; ValueError where it cannot be read or holds none."""
+    try:
+        values = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
+    if not isinstance(values, dict | None):
+        raise ValueError(f"{file} holds no sections, such as `adaptor: {{epochs: 3}}`")
+    return values or {}
 
 
 def layers(profile: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """The values.yaml files that make the profile, the farthest first, each with its values."""
-    found: list[tuple[Path, dict[str, Any]]] = []
-    folder = profile
-    while True:
-        file = folder / "values.yaml"
-        if file in [met for met, _ in found]:
-            circle = " from ".join([*(met.parent.name for met, _ in found), folder.name])
-            raise ValueError(f"profiles go round in a circle: {circle}; take out one `from:`")
-        values = merging.parse(document.text(file, seen(file)), seen(file))
-        other = values.pop(FROM, None)
-        found.append((file, values))
-        if other is None:
-            return found[::-1]
-        known = sorted(path.parent.name for path in profile.parent.glob("*/values.yaml"))
-        if other not in known:
-            raise ValueError(f"{seen(file)}: from is {other!r}; known here: {', '.join(known)}")
-        folder = profile.parent / other
+    """The profiles that make this one, the farthest first, each with its values."""
+    values = read_params(profile / "values.yaml")
+    result = [(profile, values)]
+    known = sorted(path.parent.name for path in profile.parent.glob("*/values.yaml"))
+    while other := values.pop("from", None):
+        if other not in known or other in [folder.name for folder, _ in result]:
+            raise ValueError(
+                f"{result[0][0]}/values.yaml: from is {other!r}; known here, each once: {', '.join(known)}"
+            )
+        values = read_params(profile.parent / other / "values.yaml")
+        result.insert(0, (profile.parent / other, values))
+    return result
 
 
-def seen(file: Path) -> str:
-    """The file as one types it in the project's folder."""
-    return "/".join(file.parts[-3:]) if file.name == "values.yaml" else file.name
+def merge(below: Any, above: Any) -> Any:
+    """Mappings key by key; any other value, and an empty mapping, takes the place of the one below."""
+    if not (isinstance(below, dict) and isinstance(above, dict) and above):
+        return above
+    return below | {key: merge(below.get(key), value) for key, value in above.items()}
 
 
-def named(params: Path) -> str:
-    """The file as an error names it: nobody should mend what is composed."""
-    return f"{params} (composed: mend values.yaml beside it)" if sources(params) else str(params)
+def without(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """The values with an empty mapping in the place of this full name."""
+    key, _, rest = name.partition(".")
+    return values | {key: without(values.get(key) or {}, rest) if rest else {}}
 
 
-def root_of(profile: Path) -> Path:
-    return profile.parent.parent
+def moved(values: Any, origin: Path, profile: Path, section: str = "") -> Any:
+    """The values with each relative path, written in the folder `origin`, as it is seen from the profile."""
+    if isinstance(values, list):
+        return [moved(value, origin, profile, section) for value in values]
+    if not isinstance(values, dict):
+        return values
+    result = {}
+    for key, value in values.items():
+        if isinstance(value, str) and lists.is_path(section, key):
+            is_fixed = origin == profile or MADE.match(value) or os.path.isabs(value)
+            value = value if is_fixed else os.path.normpath(os.path.relpath(origin / value, profile))
+        result[key] = moved(value, origin, profile, section or key)
+    return result
 
 
-def sources(params: Path) -> list[Path]:
-    """The files that a profile's params.yaml is composed from; none for one that is written by hand, as the root's."""
-    profile = params.parent.resolve()
-    if not os.path.lexists(profile / "values.yaml"):
-        return []
-    return [root_of(profile) / "params.yaml", *(file for file, _ in layers(profile))]
-
-
-def rebased(value: Any, origin: Path, profile: Path, is_study: bool = False) -> Any:
-    """The value with each relative path in it, written in the folder `origin`, as it is seen from the profile."""
-    if isinstance(value, list):
-        return [rebased(item, origin, profile, is_study) for item in value]
-    if not isinstance(value, dict):
-        return value
-    made = {}
-    for key, item in value.items():
-        is_path = key == "path" or (is_study and key == "weights")
-        made[key] = moved(item, origin, profile) if is_path else rebased(item, origin, profile, is_study)
-    return type(value)(made)
-
-
-def moved(path: Any, origin: Path, profile: Path) -> Any:
-    is_made = isinstance(path, str) and path.startswith("data/") and not path.startswith("data/raw/")
-    if not isinstance(path, str) or os.path.isabs(path) or is_made or origin == profile:
-        return path
-    return os.path.normpath(os.path.join(os.path.relpath(origin, profile), path))
-
-
-def compose(profile: Path) -> str:
-    """The text of the profile's params.yaml; ValueError says what is wrong with a values.yaml."""
+def compose(profile: Path) -> dict[str, Any]:
+    """The values of a profile; ValueError says what is wrong with a values.yaml."""
     profile = profile.resolve()
-    root, laid = root_of(profile), layers(profile)
-    values = merging.tree(document.text(root / "params.yaml", "params.yaml"))
-    values = {key: rebased(item, root, profile, key == "tll") for key, item in values.items()}
-    for file, over in laid:
-        if "root" in over:
-            raise ValueError(f"{seen(file)}: root is set by composing; leave it out")
-        over = {key: rebased(item, file.parent, profile, key == "tll") for key, item in over.items()}
-        values = merging.merge(values, over, LISTS, seen(file))
-    values["root"] = os.path.relpath(root, profile)
-    return header(profile, [file for file, _ in laid]) + dump(merging.resolve(values, values))
-
-
-def header(profile: Path, files: list[Path]) -> str:
-    names = ["params.yaml", *map(seen, files)]
-    lines = [f"{MARK}{names[0]} and", *(f"#   {name}" for name in names[1:])]
-    return (
-        "\n".join([*lines, f"# Change those, not this file, and renew it: make compose PROFILE={profile.name}"]) + "\n"
-    )
-
-
-def dump(values: Any) -> str:
-    yaml, stream = YAML(), StringIO()
-    yaml.width = LINE
-    yaml.dump(untyped(values), stream)
-    return stream.getvalue()
-
-
-def untyped(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: untyped(item) for key, item in value.items()}
-    return [untyped(item) for item in value] if isinstance(value, list) else value
+    root = profile.parent.parent
+    values = moved(read_params(root / "params.yaml"), root, profile)
+    inherited = list(values.get("models", ()))
+    for folder, above in layers(profile):
+        for name in above.pop("replace", []):
+            values = without(values, name)
+        extended = above.pop("extend", [])
+        for name in (lists.Lists.model_fields.keys() & above.keys()) - {*extended}:
+            values.pop(name, None)
+        inherited = [] if "models" in above else inherited
+        values |= {key: merge(values.get(key), value) for key, value in moved(above, folder, profile).items()}
+    values["root"] = "../.."
+    try:
+        values = OmegaConf.to_container(OmegaConf.create(values), resolve=True)
+    except OmegaConfBaseException as error:
+        raise ValueError(f"{profile}/values.yaml: {error}") from error
+    values.pop("vars", None)
+    return lists.with_folders(values, inherited)
 
 
 def renew(profile: Path) -> bool:
-    """Writes the profile's params.yaml if it is not what its values compose to; whether it did.
+    """Writes the profile's params.yaml if its values.yaml composes to something else; whether it did.
 
-    A folder without values.yaml keeps the params.yaml that someone wrote there.
+    A folder without values.yaml has a params.yaml that is written by hand, as the root.
     """
     file = profile / "params.yaml"
-    if not os.path.lexists(profile / "values.yaml"):
-        require(file)
+    if not (profile / "values.yaml").exists():
         return False
-    text = compose(profile)
-    met = document.text(file) if file.exists() else None
-    if met == text:
+    values = compose(profile)
+    names = [f"{folder.name}/values.yaml" for folder, _ in layers(profile.resolve())]
+    yaml, stream = YAML(), StringIO(HEADER.format(", ".join(names), profile.resolve().name))
+    yaml.width = 120
+    stream.seek(0, os.SEEK_END)
+    yaml.dump(values, stream)
+    text = stream.getvalue()
+    if file.exists() and file.read_text(encoding="utf-8") == text:
         return False
-    if met is not None and not met.startswith(MARK):
-        raise ValueError(
-            f"{file} was written by hand, and {profile.name}/values.yaml stands beside it: keep in values.yaml what "
-            "differs from the root's params.yaml, and remove params.yaml, which is then composed"
-        )
-    descriptor, partial = tempfile.mkstemp(prefix=".params.", suffix=".partial", dir=profile)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(partial, 0o644)
-        os.replace(partial, file)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+    partial = profile / "params.yaml.partial"
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(file)
     return True
 
 
 def renew_missing(root: Path) -> None:
-    """Composes each profile that has its link to the graph and no params.yaml: DVC reads every graph below the root,
-    and one without values stops all of them."""
-    for graph in sorted(root.glob("profiles/*/dvc.yaml")):
+    """Composes each profile in use that has no params.yaml: DVC reads all graphs below the root, and fails for one
+    without values."""
+    for graph in root.glob("profiles/*/dvc.yaml"):
         if not (graph.parent / "params.yaml").exists():
             renew(graph.parent)
 
 
-def require(params: Path) -> None:
-    """ValueError for a params.yaml that is not, or no longer, what the values.yaml beside it composes to."""
-    profile = params.parent.resolve()
-    met = document.text(params) if params.exists() else ""
-    if os.path.lexists(profile / "values.yaml"):
-        if met != compose(profile):
-            state = "is not what values.yaml beside it composes to" if met else "has not been composed yet"
-            raise ValueError(f"{params} {state}: renew it with `make compose PROFILE={profile.name}`")
-        return
-    if met:
-        document.values(met, str(params))
-    if met.startswith(MARK):
-        raise ValueError(
-            f"{params} was composed, and the values.yaml beside it is gone: bring that back, or take out the first "
-            "lines to keep this file as one that is written by hand"
-        )
-
-
-def main() -> None:
-    folders = list(map(Path, sys.argv[1:])) or sorted(file.parent for file in Path("profiles").glob("*/values.yaml"))
+if __name__ == "__main__":
     try:
-        for folder in folders:
-            if not os.path.lexists(folder / "values.yaml") and not (folder / "params.yaml").exists():
-                known = sorted({file.parent.name for file in folder.resolve().parent.glob("*/*.yaml")})
-                raise ValueError(f"there is no profile {folder.name}; known here: {', '.join(known) or 'none'}")
-            if renew(folder):
-                sys.stdout.write(f"composed {folder / 'params.yaml'}\n")
+        for name in sys.argv[1:]:
+            renew(Path(name))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
-
-
-if __name__ == "__main__":
-    main()

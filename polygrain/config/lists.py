@@ -1,6 +1,7 @@
 """The lists of params.yaml: what the stages are repeated for."""
 
-from typing import Annotated, Literal
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
@@ -125,7 +126,7 @@ class Lists(Section):
     seed: int = Field(ge=0, lt=2**31, description="of everything that is drawn, save the embedded images")
     tasks: dict[Name, Task] = Field(min_length=1, description="one retrieval task each")
     granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]{0,8}$")], str] = Field(
-        min_length=1, description="k of k-means, pseudo-labels and one adaptor set each (k64: adaptor/k64)"
+        description="k of k-means, pseudo-labels and one adaptor set each (k64: adaptor/k64)"
     )
     fusions: dict[Literal[tuple(FUSIONS)], str] = Field(
         description="what one model is made of, each with the folder its pairs come from (neighbour: knn_graph)"
@@ -134,15 +135,13 @@ class Lists(Section):
         description="what one would try first, each with the folder it learns from (one_set: features)"
     )
     distillations: dict[Name, str] = Field(
-        min_length=1, description="what learns to give in one pass what its careful look gives: encoder, or a fusion"
+        description="what learns to give in one pass what its careful look gives: encoder, or a fusion"
     )
     supervised_models: dict[Name, SupervisedModel] = Field(description="what true labels would give")
-    models: dict[Name, str] = Field(min_length=1, description="the rows of the results table: the folder of each model")
+    models: dict[Name, str] = Field(description="the rows of the results table: the folder of each model")
     mpcl: dict[Name, Pretraining] = Field(description="pretraining runs; {} leaves the branch out")
     tll: dict[Name, Study] = Field(description="studies of visual analogies; {} leaves the branch out")
-    mrt: dict[Literal["tables"], str] = Field(
-        description="tables: evaluation for the benchmark's tables beside the published ones; {} leaves them out"
-    )
+    mrt: list[Literal["tables"]] = Field(description="[tables]: the benchmark's tables beside the published ones")
     gsp_collages: dict[Name, Collage] = Field(description="pictures of one task beside three of another")
     gsp_runs: dict[Name, Run] = Field(description="metric learning: a run trains all folds of its protocol")
     gsp: dict[Name, str] = Field(description="a page each: the folder of images whose runs it shows")
@@ -170,30 +169,12 @@ class Lists(Section):
 
     @model_validator(mode="after")
     def folders_match(self) -> "Lists":
-        """The lists hold the folders DVC follows: each has one right value."""
-        adaptors = {name: f"adaptor/{name}" for name in self.granularities}
-        models = {"pixels": "images", "encoder": "encoder", "untrained": "choice/untrained", "chosen": "choice"}
-        models |= adaptors
-        models |= {f"distilled_{name}": f"distillation/{name}" for name in self.distillations}
-        for stage, names in (
-            ("fusion", self.fusions),
-            ("baseline", self.baselines),
-            ("supervised_model", self.supervised_models),
-        ):
-            models |= {name: f"{stage}/{name}" for name in names}
-        taught = {"encoder": "resolution"} | {name: f"fusion/{name}" for name in self.fusions if name != "supervised"}
-        for title, met, allowed in (
-            ("granularities", self.granularities, adaptors),
-            ("fusions", self.fusions, FUSIONS),
-            ("baselines", self.baselines, BASELINES),
-            ("distillations", self.distillations, taught),
-            ("models", self.models, models),
-            ("mrt", self.mrt, {"tables": "evaluation"}),
-        ):
-            for name, folder in met.items():
-                if allowed.get(name) != folder:
-                    known = ", ".join(f"{key}: {value}" for key, value in allowed.items())
-                    raise ValueError(f"{title}.{name} is {folder!r}; known here: {known}")
+        """Each item has the folder that DVC must follow for it, and what it is about is there."""
+        for title, known in folders(self.model_dump()).items():
+            for name, folder in getattr(self, title).items():
+                if known.get(name) != folder:
+                    allowed = ", ".join(f"{key}: {value}" for key, value in known.items())
+                    raise ValueError(f"{title}.{name} is {folder!r}; known here: {allowed or 'none'}")
         trained = [name for name, task in self.tasks.items() if not task.unseen]
         for name, item in self.supervised_models.items():
             if item.on not in ("all", *trained):
@@ -206,3 +187,42 @@ class Lists(Section):
     def sizes(self) -> dict[str, int]:
         """The number of clusters of each granularity, in ascending order."""
         return dict(sorted(((name, int(name[1:])) for name in self.granularities), key=lambda item: item[1]))
+
+
+def folders(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """For each list whose items have a folder: every item that it may have here, with that folder."""
+    items = {name: values.get(name) or () for name in Lists.model_fields}
+    adaptors = {name: f"adaptor/{name}" for name in items["granularities"]}
+    models = {"pixels": "images", "encoder": "encoder", "untrained": "choice/untrained", "chosen": "choice"} | adaptors
+    for stage in ("fusion", "baseline", "supervised_model"):
+        models |= {name: f"{stage}/{name}" for name in items[f"{stage}s"]}
+    models |= {f"distilled_{name}": f"distillation/{name}" for name in items["distillations"]}
+    fusions = {name: f"fusion/{name}" for name in items["fusions"] if name != "supervised"}
+    return {
+        "granularities": adaptors,
+        "fusions": FUSIONS if adaptors else {},
+        "baselines": BASELINES,
+        "distillations": {"encoder": "resolution"} | fusions,
+        "models": models,
+    }
+
+
+def with_folders(values: dict[str, Any], inherited: Collection[str] = ()) -> dict[str, Any]:
+    """The values with {item: folder} where a list of names stands, and a model for each granularity.
+
+    Of the models that are `inherited`, only those that are made here stay.
+    """
+    if isinstance(values.get("granularities"), list):
+        values = values | {"granularities": {f"k{k}": f"adaptor/k{k}" for k in values["granularities"]}}
+    known = folders(values)
+    names = [name for name in values.get("models", ()) if name in known["models"] or name not in inherited]
+    values = values | {"models": [*values.get("granularities", ()), *names]}
+    for title, items in known.items():
+        if isinstance(values.get(title), list):
+            values = values | {title: {name: items.get(name, name) for name in values[title]}}
+    return values
+
+
+def is_path(section: str, key: str) -> bool:
+    """Whether a value of params.yaml with this key is a path: a study of `tll` names its weights by one, too."""
+    return key == "path" or (section == "tll" and key == "weights")

@@ -70,7 +70,7 @@ def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]
             f"timm cannot build {architecture!r} with {kwargs} ({error}); known are, say: {similar}"
         ) from error
     # On a CPU the fused attention's backward is slow in bfloat16: nearly half of a network's, for a few dozen tokens.
-    # Plain products hold little memory where sequences are short. `benchmarks.short_attention` has the measurement.
+    # Plain products hold little memory where sequences are short.
     patches = getattr(getattr(network, "patch_embed", None), "num_patches", None)
     if patches is not None and patches <= SHORT and not torch.cuda.is_available():
         for module in network.modules():

@@ -2,102 +2,70 @@
 
 import argparse
 import ctypes
-import hashlib
 import importlib
 import inspect
 import logging
 import os
-import re
 import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from polygrain.compute import processes
-from polygrain.config import compose, document, lists, merging, schema, words
+from polygrain.config import compose, lists, remotes
+from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
-from polygrain.store.writing import writing
 
 log = logging.getLogger("stages")
-ROOT = Path(__file__).parents[2]
-STAGES = ROOT / "stages"
-GRAPH = ROOT / "dvc.yaml"
-SHOWN = 200  # letters of a wrong value
+STAGES = sorted(path.stem for path in (Path(__file__).parents[2] / "stages").glob("*.py") if path.stem != "__init__")
 
 
-def complaints(error: ValidationError, where: str) -> list[str]:
-    """One line per wrong key: its full name, the value met, what is allowed."""
+def complaints(error: ValidationError, where: str = "") -> list[str]:
+    """A line for each wrong key: its full name, what is allowed, the value met."""
+    messages = {"missing": "is missing", "extra_forbidden": "is not a known key"}
     lines = []
     for item in error.errors():
-        key = ".".join([where, *map(str, item["loc"])] if where else map(str, item["loc"]))
-        met = (
-            ""
-            if item["type"] in ("missing", "extra_forbidden") or not item["loc"]
-            else f" (met {shown(item['input'])})"
-        )
-        message = {"missing": "is missing", "extra_forbidden": "is not a known key"}.get(item["type"], item["msg"])
-        lines.append(f"  {key or 'lists'}: {message}{met}")
+        key = ".".join(map(str, [where, *item["loc"]] if where else item["loc"]))
+        met = "" if item["type"] in messages or not item["loc"] else f" (met {item['input']!r:.200})"
+        message = messages.get(item["type"], item["msg"].removeprefix("Value error, "))
+        lines.append(f"  {key + ': ' if key else ''}{message}{met}")
     return lines
 
 
-def shown(value: object) -> str:
-    """A value met, not more of it than helps to find it."""
-    return text if len(text := repr(value)) <= SHOWN else f"{text[:SHOWN]} ..."
+def is_off(stage: str, values: dict) -> bool:
+    """Whether the stage's branch (`gsp` of `gsp_folds`) has lists of its own, all empty: then no section is needed."""
+    branch = stage.split("_")[0]
+    own = [values.get(name) for name in Lists.model_fields if name.split("_")[0] == branch]
+    return bool(own) and not any(own)
 
 
-def read_params(file: Path) -> dict:
-    """The sections of params.yaml; ValueError names the file where it is none, or not fit to be read."""
-    values = document.values(document.text(file), str(file))
-    if not isinstance(values, dict):
-        raise ValueError(f"{file} holds no sections")
-    return values
-
-
-def paths(values: dict, prefix: str = "") -> list[tuple[str, str]]:
-    """Every value that is a path, with its full key: those named `path`, and the weights of a study."""
-    found = []
+def paths(values: dict, section: str = "", prefix: str = "") -> dict[str, str]:
+    """Every value that is a path, by its full name."""
+    result = {}
     for key, value in values.items():
         if isinstance(value, dict):
-            found += paths(value, f"{prefix}{key}.")
-        elif isinstance(value, str) and (key == "path" or (key == "weights" and prefix.startswith("tll."))):
-            found.append((f"{prefix}{key}", value))
-    return found
-
-
-def dropped(values: object, key: str = "") -> list[str]:
-    """The full names of keys that DVC's run cache leaves out of account: it would take an old result for a new one."""
-    if isinstance(values, list):
-        return [name for value in values for name in dropped(value, key)]
-    if not isinstance(values, dict):
-        return []
-    full = {name: f"{key}.{name}" if key else str(name) for name in values}
-    found = [full[name] for name in values if name in ("size", "nfiles")]
-    return found + [name for inner, value in values.items() for name in dropped(value, full[inner])]
+            result |= paths(value, section or key, f"{prefix}{key}.")
+        elif isinstance(value, str) and lists.is_path(section, key):
+            result[prefix + key] = value
+    return result
 
 
 def check(file: Path) -> None:
-    """Compares the whole file with what every stage declares; ValueError lists each wrong key with what is allowed.
-
-    A profile's file is refused first where it is not what its values.yaml composes to.
-    """
-    compose.require(file)
+    """Compares the whole file with what all stages declare; ValueError lists each wrong value with what is allowed."""
     values = read_params(file)
-    stages = sorted(path.stem for path in STAGES.glob("*.py") if path.stem != "__init__")
     wrong, listed, sections = [], None, {}
     try:
-        listed = Lists(**{key: value for key, value in values.items() if key not in stages})
+        listed = Lists(**{key: value for key, value in values.items() if key not in STAGES})
     except ValidationError as error:
-        wrong += complaints(error, "")
-    for stage in stages:
+        wrong += complaints(error)
+    for stage in STAGES:
         params = getattr(importlib.import_module(f"stages.{stage}"), "Params", None)
-        if params is None:
-            continue
-        if stage not in values and is_off(stage, values):
+        if params is None or (stage not in values and is_off(stage, values)):
             continue
         try:
             section = sections[stage] = params.model_validate(values.get(stage, {}))
@@ -113,64 +81,22 @@ def check(file: Path) -> None:
                 section.agrees(sections, file.parent)
         except ValueError as error:
             wrong.append(f"  {error}")
-    wrong += words.wrong(words.read(GRAPH), values)
-    wrong += [f"  {key}: DVC's run cache does not see a key of this name; choose another" for key in dropped(values)]
-    # What a stage makes (a pretrained encoder, say) need not be there yet.
-    made = tuple(f"data/{stage}/" for stage in stages)
-    given = [(key, path) for key, path in paths(values) if not f"{path}/".startswith(made)]
-    wrong += [f"  {key}: {path} does not exist" for key, path in given if not (file.parent / path).exists()]
-    wrong += [
-        f"  {key}: {path} holds {name!r}, a name that is not UTF-8, which DVC cannot track; rename it"
-        for key, path in given
-        if (name := first_foreign_name(file.parent / path)) is not None
-    ]
+    for key, path in paths(values).items():
+        if "'" in path:
+            wrong.append(f"  {key}: {path} has a quote in it, which ends it in a command: rename the file or folder")
+        elif not compose.MADE.match(path) and not (file.parent / path).exists():
+            wrong.append(f"  {key}: {path} does not exist")
     if wrong:
-        raise ValueError("\n".join([f"{compose.named(file)} has {len(wrong)} wrong value(s):", *wrong]))
+        beside = " (composed: change values.yaml beside it)" if (file.parent / "values.yaml").exists() else ""
+        raise ValueError("\n".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong]))
 
 
-def first_foreign_name(folder: Path) -> bytes | None:
-    """The first name below a folder that is not UTF-8; None where there is no such folder."""
-    if not folder.is_dir():
-        return None
-    for _, folders, names in os.walk(os.fsencode(folder)):
-        for name in sorted(folders + names):
-            try:
-                name.decode()
-            except UnicodeDecodeError:
-                return name
-    return None
-
-
-def is_off(stage: str, values: dict) -> bool:
-    """Whether the stage's branch (`gsp` of `gsp_folds`) has lists of its own, all empty: then no section is needed."""
-    branch = stage.split("_")[0]
-    own = [values.get(name) for name in Lists.model_fields if name.split("_")[0] == branch]
-    return bool(own) and not any(own)
-
-
-def stamp(file: Path) -> Path:
-    """What is there once this very file has passed under these very sources, composed from these very values."""
-    sources = [
-        *sorted(STAGES.glob("*.py")),
-        *(Path(module.__file__) for module in (schema, lists, compose, merging, document, words)),
-        Path(__file__),
-        GRAPH,
-    ]
-    given = [document.text(path).encode() for path in (file, *compose.sources(file))]
-    state = hashlib.sha256(b"".join([*given, *(path.read_bytes() for path in sources)])).hexdigest()
-    return file.parent / ".work/checked" / state[:16]
-
-
-def check_and_stamp(file: Path) -> None:
+def prepare(file: Path) -> None:
+    """Before a run: composes a profile's params.yaml, checks every value, and lists object stores anew."""
+    compose.renew(file.parent)
     check(file)
-    stamp(file).parent.mkdir(parents=True, exist_ok=True)
-    stamp(file).touch()
-
-
-def check_once(file: Path) -> None:
-    """`check`, skipped where the file has its stamp (a stage start should stay quick)."""
-    if not stamp(file).exists():
-        check_and_stamp(file)
+    for line in remotes.renew(file.parent):
+        sys.stderr.write(f"{line}\n")
 
 
 def end_with_parent() -> None:
@@ -187,66 +113,59 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     out, with counts.
     """
     end_with_parent()
-    # Whoever can change what a stage has written decides what the next one reads; a group may share a cache.
-    os.umask(os.umask(0o077) | 0o002)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules[main.__module__]))
-    wanted = inspect.signature(main).parameters
-    for name, parameter in wanted.items():
-        if parameter.kind is not parameter.KEYWORD_ONLY:
-            parser.add_argument(name, type=Path)
-        elif name not in ("params", "lists", "seed", *borrowed):
-            parser.add_argument(f"--{name.replace('_', '-')}", type=str, required=True)
-    arguments = vars(parser.parse_args())
     stage = Path(inspect.getfile(main)).stem
+    arguments, keywords = parse(main, borrowed)
     start = time.monotonic()
     try:
-        file = Path("params.yaml")
-        check_once(file)
-        values = read_params(file)
-        lists = Lists(**{key: values[key] for key in Lists.model_fields})
-        offered = {"lists": lists, "seed": lists.seed}
-        if params is not None:
-            offered["params"] = params.model_validate(values[stage])
-        for name, key in borrowed.items():
-            section, _, own = key.partition(".")
-            offered[name] = TypeAdapter(wanted[name].annotation).validate_python(values[section][own])
-        named = {name: value for name, value in arguments.items() if isinstance(value, str)}
-        items = list(named.values())
-        log.info("%s: from %s", "@".join([stage, *items[:1]]), ", ".join(map(str, list_inputs(arguments))))
-        with writing("what was finished before is kept"):
-            result = main(**arguments, **{name: value for name, value in offered.items() if name in wanted})
-        log.info("%s: %s (%.1f s)", "@".join([stage, *items[:1]]), result, time.monotonic() - start)
-        if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):
-            leave()
+        values = given(stage, main, params, borrowed)
+        inputs = {name: path for name, path in arguments.items() if name != "output"}
+        name = "@".join([stage, *list(keywords.values())[:1]])
+        log.info("%s: from %s", name, ", ".join(map(str, inputs.values())))
+        result = main(**arguments, **keywords, **values)
+        log.info("%s: %s (%.1f s)", name, result, time.monotonic() - start)
     except (ValueError, OSError) as error:
         if os.environ.get("POLYGRAIN_TRACEBACK"):
             raise
         # A wrong input is the user's to mend: they need the sentence, not our call stack.
-        sys.exit(f"error: {re.sub(r'^Value error, ', '', str(error))}")
-
-
-def leave() -> NoReturn:
-    """Ends a process whose output is in place; torch would first take itself apart for a second."""
-    logging.shutdown()
-    sys.stdout.flush()
-    os._exit(0)
-
-
-def list_inputs(arguments: dict[str, Path | str]) -> list[Path]:
-    return [value for name, value in arguments.items() if isinstance(value, Path) and name != "output"]
-
-
-def prepare(file: Path) -> None:
-    """Before a run: composes what is composed, and checks; what passes here needs no second look by its first stage."""
-    folder = file.parent.resolve()
-    compose.renew(folder)
-    compose.renew_missing(folder if (folder / "profiles").is_dir() else compose.root_of(folder))
-    check_and_stamp(file)
-
-
-if __name__ == "__main__":
-    try:
-        prepare(Path(sys.argv[1] if len(sys.argv) > 1 else "params.yaml"))
-    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
+    if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)  # all outputs are in place, and torch would take itself apart for a second
+
+
+def parse(main: Callable[..., str], borrowed: dict[str, str]) -> tuple[dict[str, Path], dict[str, str]]:
+    """The words of the command line: the paths of `main`, and its keywords that are items."""
+    parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules[main.__module__]))
+    for name, parameter in inspect.signature(main).parameters.items():
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            parser.add_argument(name, type=Path)
+        elif name not in ("params", "lists", "seed", *borrowed):
+            parser.add_argument(f"--{name.replace('_', '-')}", type=str, required=True)
+    words = vars(parser.parse_args())
+    return (
+        {name: word for name, word in words.items() if isinstance(word, Path)},
+        {name: word for name, word in words.items() if isinstance(word, str)},
+    )
+
+
+def given(stage: str, main: Callable[..., str], params: type[Section] | None, borrowed: dict[str, str]) -> dict:
+    """What `main` takes from ./params.yaml; ValueError lists each wrong value."""
+    values, wanted = read_params(Path("params.yaml")), inspect.signature(main).parameters
+    listed = validate(Lists, {key: values[key] for key in Lists.model_fields if key in values})
+    result = {"lists": listed, "seed": listed.seed}
+    if params is not None:
+        result["params"] = validate(params, values.get(stage, {}), stage)
+    for name, key in borrowed.items():
+        section, _, own = key.partition(".")
+        result[name] = validate(wanted[name].annotation, values.get(section, {}).get(own), key)
+    return {name: value for name, value in result.items() if name in wanted}
+
+
+def validate(kind: Any, value: object, where: str = "") -> Any:
+    """The value as its kind; ValueError lists what is wrong in it."""
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise ValueError("\n".join(["params.yaml has wrong values:", *complaints(error, where)])) from error

@@ -18,16 +18,16 @@ def watcher(
     reference: criterion.Reference,
     seed: int,
 ) -> Callable[[], float] | None:
-    """What gives the criterion of `model` as it is at that moment; None where no task can tell."""
+    """A function that returns the criterion of `model` as it is when called; None where no task can tell."""
     sample = criterion.draw(collection, settings.watched, settings.fewest, seed)
     if not len(sample.rows):
         return None
-    looks = criterion.refer(encoder.to(device.best()), pixels, sample, reference, settings)
-    known = criterion.neighbours(looks, sample, settings.neighbours)
+    careful = criterion.embed_reference(encoder.to(device.best()), pixels, sample, reference, settings)
+    expected = criterion.neighbours(careful, sample, settings.neighbours)
 
     def watch() -> float:
-        seen = criterion.see(model, pixels, sample, settings)
-        found = criterion.neighbours(seen.plain, sample, settings.neighbours)
-        return criterion.mean_over_tasks(criterion.score(seen, found, known, sample)[0], sample)
+        embedded = criterion.embed_views(model, pixels, sample, settings)
+        hits = criterion.neighbours(embedded.plain, sample, settings.neighbours)
+        return criterion.mean_over_tasks(criterion.score(embedded, hits, expected, sample)[0], sample)
 
     return watch

@@ -47,10 +47,10 @@ Watch = Callable[[], float]
 
 @dataclass(frozen=True)
 class Loader:
-    """The rows 0 to `count` - 1, gone through in shuffled batches of `batch`.
+    """The rows 0 to `count` - 1 in shuffled batches of `batch`.
 
-    `prepare` is called before every epoch, with its number from 0. It returns what reads the rows of a batch; a thread
-    does so while the batch before is computed.
+    `prepare` is called before every epoch, with its number from 0, and returns a function that reads the rows of a
+    batch. A thread calls it while the model works on the batch before.
     """
 
     count: int
@@ -75,9 +75,8 @@ class Schedule:
 
 
 def batches(count: int, size: int, generator: torch.Generator) -> list[Tensor]:
-    """A shuffled epoch in batches of `size`; a last batch smaller than half of it joins the one before.
-
-    Nobody is left out of an epoch, and no batch is too small for batch statistics.
+    """A shuffled epoch in batches of `size`. A last batch smaller than half of it, too small for batch statistics,
+    joins the one before.
     """
     order = torch.randperm(count, generator=generator)
     pieces = list(order.split(size))
@@ -96,24 +95,23 @@ def fit(
     folder: Path,
     watch: Watch | None = None,
 ) -> list[dict[str, int | float]]:
-    """Takes a `step` for every batch of `loader` in every epoch; returns one row per epoch, the means of its values.
+    """Takes a `step` for every batch of `loader` in every epoch; returns a row per epoch, the means of a step's values.
 
-    `trained` holds all that changes. A step maps a batch and a generator to named values, of which `loss` is minimised;
-    they are this process's part of a sum over all processes. Every epoch draws from a generator of its own (seed,
-    epoch), so a run continued from a checkpoint ends with the same bytes. A loss that is not finite stops the run with
-    a ValueError and leaves the checkpoint of the last good epoch in `folder`.
+    `trained` holds all that changes. A step maps a batch and a generator to named values, of which `loss` is minimised.
+    They are this process's part of a sum over all processes. Every epoch has a generator of its own (seed, epoch), so
+    a run that continues from the checkpoint in `folder` ends with the same bytes.
 
-    `watch` says after each epoch how good `trained` is, the history's column `criterion`. At the end `trained` is as it
-    was after the best epoch, the first of those that tie.
+    `watch` measures `trained` after each epoch: the column `criterion`. At the end `trained` is as it was after the
+    best epoch, the first of those that tie.
 
-    ValueError where a batch has fewer rows than there are processes.
+    ValueError for a loss that is not finite, and for a batch of fewer rows than there are processes.
     """
-    smallest = min(len(rows) for rows in batches(loader.count, loader.batch, torch.Generator()))
-    processes.require(smallest, "rows in the smallest batch")
+    sizes = [len(rows) for rows in batches(loader.count, loader.batch, torch.Generator())]
+    processes.require(min(sizes), "rows in the smallest batch")
     rates = [group["lr"] for group in optimizer.param_groups]
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     history = checkpoint.resume(folder, trained, optimizer)
-    count = len(batches(loader.count, loader.batch, torch.Generator()))
-    course = Course("epoch", count, "batch", schedule.epochs, len(history))
+    course = Course("epoch", len(sizes), "batch", schedule.epochs, len(history))
     for row in history:
         log.info("%s", course.line(int(row["epoch"]) - 1, values=values_of(row)))
     for epoch in range(len(history), schedule.epochs):
@@ -121,7 +119,7 @@ def fit(
         read = loader.prepare(epoch)
         totals: dict[str, Tensor] = {}
         pieces = batches(loader.count, loader.batch, generator)
-        measure = partial(means, totals, count)
+        measure = partial(means, totals, len(sizes))
         for i, (rows, content) in enumerate(course.over(ahead(pieces, read), epoch, measure)):
             factor = schedule.factor(epoch + i / len(pieces))
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
@@ -129,8 +127,7 @@ def fit(
             values = step(Batch(epoch * len(pieces) + i, rows, content), generator)
             optimizer.zero_grad(set_to_none=True)
             values["loss"].backward()
-            trainable = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-            processes.add_up([parameter.grad for parameter in trainable if parameter.grad is not None])
+            processes.add_up([parameter.grad for parameter in parameters if parameter.grad is not None])
             optimizer.step()
             # Summed on the device: reading a number here would make every step wait for the accelerator.
             for name, value in values.items():
@@ -152,12 +149,11 @@ def fit(
 
 
 def means(totals: dict[str, Tensor], count: int, done: int) -> dict[str, float]:
-    """The means after `done` of `count` batches; what other processes add is taken to be like this one's part."""
+    """The means after `done` of `count` batches, as if all processes had the same values as this one."""
     return {name: float(total) * processes.count() * count / done for name, total in totals.items()}
 
 
 def values_of(row: dict[str, int | float]) -> dict[str, int | float]:
-    """What an epoch measured."""
     return {name: value for name, value in row.items() if name != "epoch"}
 
 
@@ -170,5 +166,6 @@ def require_finite(history: list[dict[str, int | float]], folder: Path) -> None:
     """ValueError if the last epoch's loss is not finite."""
     epoch, loss = history[-1]["epoch"], history[-1]["loss"]
     if not math.isfinite(loss):
-        kept = f"the state after epoch {epoch - 1} is kept in {folder}" if epoch > 1 else "no epoch had finished"
-        raise ValueError(f"the loss became {loss} in epoch {epoch}; {kept}: lower the learning rate")
+        raise ValueError(
+            f"the loss became {loss} in epoch {epoch}: lower the learning rate ({folder} has the epochs before)"
+        )

@@ -1,4 +1,4 @@
-"""A batch of which every process computed a part, whole in each of them: for losses that compare all of its rows."""
+"""A whole batch in every process, of which each computed a part: for losses that compare all of its rows."""
 
 import torch
 from jaxtyping import Float
@@ -8,7 +8,7 @@ from polygrain.compute import processes
 
 
 class Gathered(torch.autograd.Function):
-    """`processes.gather`, through which gradients find their way back."""
+    """`processes.gather`, through which gradients go back to the process that computed a row."""
 
     @staticmethod
     def forward(ctx: object, part: Tensor) -> Tensor:
@@ -21,9 +21,11 @@ class Gathered(torch.autograd.Function):
         return total[processes.share(len(total))]
 
 
-def whole(part: Float[Tensor, "part ..."]) -> Float[Tensor, "batch ..."]:
-    """All rows of a batch, from the part that `processes.share` gives each process; the parts may differ in length.
+def whole(part: Float[Tensor, "..."], dim: int = 0) -> Float[Tensor, "..."]:
+    """The parts of all processes, one behind the other along `dim`; they may differ in length, as `processes.share`.
 
-    What the losses of all processes add up to is what gradients are of: each process gets its part of them.
+    Gradients are of the sum of all processes' losses.
     """
-    return part if processes.count() == 1 else Gathered.apply(part)
+    if processes.count() == 1:
+        return part
+    return Gathered.apply(part.movedim(dim, 0)).movedim(0, dim)

@@ -28,7 +28,6 @@ def test_expanded__a_query_is_not_in_its_own_gallery(count, gallery):
         right = [labels[j] == labels[i] for j in order]
         if sum(right):
             expected.append(100 * np.mean(right[: sum(right)]))
-    bench = SimpleNamespace(
-        collection=SimpleNamespace(tasks=np.array(["t"] * count), labels=labels), test=np.arange(count)
-    )
-    np.testing.assert_allclose(Bench.expanded(bench, x, gallery)["t"], expected)
+    bench = Bench.__new__(Bench)
+    bench.collection, bench.test = SimpleNamespace(tasks=np.array(["t"] * count), labels=labels), np.arange(count)
+    np.testing.assert_allclose(bench.expanded(x, gallery)["t"], expected)

@@ -13,8 +13,7 @@ from polygrain.encoder.config import Attention
 from polygrain.encoder.views import Augmentation
 from polygrain.retrieval import metrics, streamed, whitening
 from polygrain.store import arrays
-from polygrain.store.collection import open_pixels, read_tables
-from stages import adaptor, choice, distillation, evaluation, features, fusion, knn_graph, pseudo_labels, seeds
+from stages import adaptor, distillation, evaluation, features, fusion, knn_graph, pseudo_labels, seeds
 from tests.helpers.settings import classifier, criterion, pairs, reference
 from tests.helpers.small import TASKS, adapted, lists, write_model
 
@@ -31,20 +30,6 @@ FUSION = fusion.Params(
     neighbour=TWINS | {"neighbours": 3, "refresh": True},
     static=TWINS | {"neighbours": 3, "refresh": False},
     supervised=fusion.Supervised(**classifier(epochs=2, batch=13, augmentation=VIEWS), start_std=0.02),
-)
-CHOICE = choice.Params(
-    criterion=criterion(),
-    reference=reference(),
-    first_strength=0.75,
-    strengths=[0.5],
-    finalists=1,
-    layers=["half"],
-    dims=[8],
-    fitted=30,
-    blocks=[1, 2],
-    mirrored=False,
-    errors=1.0,
-    guard=1.0,
 )
 DISTILLATION = distillation.Params(
     target=reference(),
@@ -115,11 +100,6 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     if processes.rank() == 0:
         write_model(adapted(encoder, ["k4", "k8"], 0, fusion="attention"), output / "drawn")
     processes.wait()
-    collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
-    half = choice.Form("average", 0.5, layer="half", dim=8)
-    built = choice.build(output / "drawn", half, pixels, collection, CHOICE)
-    if processes.rank() == 0:
-        write_model(built, output / "built")
     for name, folder in (("pixels", images), ("encoder", encoder), ("average", output / "drawn")):
         target = output / "evaluation" / name
         run(evaluation, images, folder, target, model=name, params=EVALUATION, lists=lists())

@@ -37,7 +37,7 @@ def lists(**changes: object) -> Lists:
         "distillations": {"encoder": "resolution"},
         "baselines": {},
         "supervised_models": {},
-        "mrt": {},
+        "mrt": [],
         **{name: {} for name in ("gsp_collages", "gsp_runs", "gsp", "gsp_studies", "gsp_classifiers")},
         "models": {"pixels": "images", "encoder": "encoder", "k4": "adaptor/k4", "average": "fusion/average"},
         "mpcl": {},

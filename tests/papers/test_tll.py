@@ -22,8 +22,9 @@ PROFILES = sorted(file.parent.name for file in ROOT.glob("profiles/tll-*/values.
 
 @functools.cache
 def values(profile: str) -> dict:
-    text = compose.compose(ROOT / "profiles" / profile) if profile else (ROOT / "params.yaml").read_text()
-    return YAML(typ="safe").load(text)
+    if profile:
+        return compose.compose(ROOT / "profiles" / profile)
+    return YAML(typ="safe").load((ROOT / "params.yaml").read_text())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['profile'] or 'root'} {row['key']}")

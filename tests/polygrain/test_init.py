@@ -9,20 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from docs.extensions import api
 from polygrain.clustering import Clusters, kmeans
 from polygrain.retrieval import retrieval_metrics
 
 ROOT = Path(__file__).parents[2]
-NAMES = [(room, name) for room in api.PUBLIC_ROOMS for name in importlib.import_module(room).__all__]
+FILES = [file for file in sorted((ROOT / "polygrain").rglob("__init__.py")) if "__all__" in file.read_text()]
+ROOMS = [".".join(file.parent.relative_to(ROOT).parts) for file in FILES]
 
 
-@pytest.mark.parametrize(("room", "name"), NAMES)
-def test_names__have_a_docstring_and_stand_in_the_reference(room, name):
-    value = getattr(importlib.import_module(room), name)
-    assert value.__name__ == name and value.__module__.startswith(room)
-    first = inspect.getdoc(value).split("\n")[0].split("`")[0]
-    assert api.escape(first).strip()[:40] in api.public(api.all_classes())
+@pytest.mark.parametrize("room", ROOMS)
+def test_names__have_a_docstring_and_stand_in_the_reference(room):
+    assert f"automodule:: {room}\n" in (ROOT / "docs/reference/api.md").read_text()
+    package = importlib.import_module(room)
+    for name in package.__all__:
+        value = getattr(package, name)
+        assert value.__name__ == name and value.__module__.startswith(room) and inspect.getdoc(value)
 
 
 def test_import__takes_no_torch():

@@ -1,59 +1,78 @@
 """Where the search page listens: on this machine only, at an address with a secret in it."""
 
-import ipaddress
+import os
 import secrets
 import socket
 from contextlib import suppress
 
 import typer
 import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from polygrain.app.page.app import build
-from polygrain.app.page.door import Door
 from polygrain.app.page.sides import Side
 
-CONNECTIONS = 64
+HOST = "127.0.0.1"
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket on this machine's own address; ValueError for any other address, and for a port that is taken."""
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on 127.0.0.1; ValueError where the port cannot be used."""
     try:
-        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
-    except ValueError as error:
-        raise ValueError(f"host is {host!r}, which is no address: leave it at 127.0.0.1") from error
-    if not address.is_loopback:
-        raise ValueError(
-            f"host is {host}, which others can reach, and the page shows your images: leave it at 127.0.0.1; from "
-            f"another machine, open it through `ssh -L {port}:127.0.0.1:{port} this-machine`"
-        )
-    listening = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((str(address), port))
-        listening.listen()
+        return socket.create_server((HOST, port))
     except OSError as error:
-        listening.close()
-        if isinstance(error, PermissionError):
-            raise ValueError(f"port {port} needs more rights than yours: choose another (`--port 4300`)") from error
-        raise ValueError(f"port {port} is taken: choose another (`--port {min(port + 1, 65535)}`)") from error
-    return listening
+        raise ValueError(
+            f"port {port} cannot be used ({os.strerror(error.errno)}): choose another with --port"
+        ) from error
+
+
+def below_secret(page: ASGIApp, secret: str) -> Starlette:
+    """Serve the page below /SECRET/ only, with headers that keep its content in this page."""
+
+    def refuse(request: Request) -> Response:
+        return PlainTextResponse("open the whole address that `polygrain search --page` prints\n", 403)
+
+    async def add_headers(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        response = await call_next(request)
+        response.headers.update(HEADERS)
+        return response
+
+    return Starlette(
+        routes=[Mount(f"/{secret}", page), Route("/{path:path}", refuse)],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
+            Middleware(BaseHTTPMiddleware, dispatch=add_headers),
+        ],
+    )
 
 
 def run(listening: socket.socket, sides: list[Side]) -> None:
-    """Answers until Ctrl-C; the address is printed."""
-    name, port = listening.getsockname()[:2]
-    host, secret = f"[{name}]:{port}" if ":" in name else f"{name}:{port}", secrets.token_urlsafe(24)
-    # Neither a log nor a header repeats the secret.
+    """Print the address and answer until Ctrl-C."""
+    secret = secrets.token_urlsafe(24)
     config = uvicorn.Config(
-        Door(build(sides), host, secret),
+        below_secret(build(sides), secret),
         log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=CONNECTIONS,
-        timeout_keep_alive=30,
+        access_log=False,  # it would repeat the secret
         timeout_graceful_shutdown=1,
     )
-    typer.echo(f"Search page: http://{host}/{secret}/  (Ctrl-C ends it; who has the whole address sees your images)")
+    address = f"http://{HOST}:{listening.getsockname()[1]}/{secret}/"
+    typer.echo(f"Search page: {address}  (Ctrl-C ends it; anyone on this machine with the address sees your images)")
     with suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listening])

@@ -12,11 +12,11 @@ from torch.nn import functional
 
 from polygrain.config.schema import Factor, Section, Weight
 from polygrain.losses.barlow_twins import barlow_twins, standardise
-from polygrain.mpcl.pretraining import data_parallel
 from polygrain.mpcl.pretraining.heads import Measured, ProjectorParams, View
 from polygrain.mpcl.pretraining.optimizer import OptimizerParams
 from polygrain.mpcl.pretraining.projectors import MultiProjector
 from polygrain.mpcl.trainable import TrainableEncoder
+from polygrain.training.whole_batch import whole
 
 
 class BarlowTwinsParams(Section):
@@ -46,8 +46,8 @@ class BarlowTwins(nn.Module):
     def forward(self, first: View, second: View, progress: float, generator: torch.Generator) -> Measured:
         # Each view goes through alone: batch norm must not see both members of a pair at once.
         features = self.encoder(first)
-        own = self.projectors(features).float()
-        z1, z2 = data_parallel.gather(own, 1), data_parallel.gather(self.projectors(self.encoder(second)).float(), 1)
-        pairs = list(zip(z1, z2, strict=True))
+        projections = self.projectors(features).float()
+        others = self.projectors(self.encoder(second)).float()
+        pairs = list(zip(whole(projections, 1), whole(others, 1), strict=True))
         losses = torch.stack([self.params.scale * barlow_twins(a, b, self.params.beta) for a, b in pairs])
-        return Measured(losses, torch.stack([match(a, b) for a, b in pairs]), own, features)
+        return Measured(losses, torch.stack([match(a, b) for a, b in pairs]), projections, features)

@@ -9,12 +9,12 @@ from torch.nn import functional
 from polygrain.compute import processes
 from polygrain.config.schema import Section, Temperature
 from polygrain.losses.info_nce import queue_contrast
-from polygrain.mpcl.pretraining import data_parallel
 from polygrain.mpcl.pretraining.heads import Measured, ProjectorParams, View, follow, momentum_copy
 from polygrain.mpcl.pretraining.optimizer import OptimizerParams
 from polygrain.mpcl.pretraining.projectors import MultiProjector
 from polygrain.mpcl.pretraining.split_norm import has_batch_norm, shuffled, split_batch_norms
 from polygrain.mpcl.trainable import TrainableEncoder
+from polygrain.training.whole_batch import whole
 
 
 class MocoV2Params(Section):
@@ -82,7 +82,7 @@ class MocoV2(nn.Module):
             keys = functional.normalize(keys.float(), dim=-1)
         # A copy: the queue changes below, before the gradient is taken.
         losses, accuracies = queue_contrast(queries, keys, self.queue.clone(), self.params.temperature)
-        self.enqueue(data_parallel.gather(keys, 1))
+        self.enqueue(whole(keys, 1))
         return Measured(losses, accuracies, queries, features)
 
     @torch.no_grad()

@@ -11,11 +11,11 @@ from torch.nn import functional
 from polygrain.compute import processes
 from polygrain.config.schema import Section, Temperature, Width
 from polygrain.losses.info_nce import batch_contrast
-from polygrain.mpcl.pretraining import data_parallel
 from polygrain.mpcl.pretraining.heads import Measured, ProjectorParams, View, follow, momentum_copy
 from polygrain.mpcl.pretraining.optimizer import OptimizerParams
 from polygrain.mpcl.pretraining.projectors import MultiProjector, build_mlp
 from polygrain.mpcl.trainable import TrainableEncoder, fix_patches
+from polygrain.training.whole_batch import whole
 
 
 class MocoV3Params(Section):
@@ -61,7 +61,7 @@ class MocoV3(nn.Module):
             follow(self.slow_encoder, self.encoder, self.momentum(progress))
             follow(self.slow_projectors, self.projectors, self.momentum(progress))
             keys = [self.slow_projectors(self.slow_encoder(view)).float() for view in (second, first)]
-            keys = [data_parallel.gather(functional.normalize(key, dim=-1), 1) for key in keys]
+            keys = [whole(functional.normalize(key, dim=-1), 1) for key in keys]
         offset = processes.rank() * len(first)
         found = [batch_contrast(q, k, self.params.temperature, offset) for q, k in zip(asked, keys, strict=True)]
         losses, accuracies = (torch.stack(values) for values in zip(*found, strict=True))

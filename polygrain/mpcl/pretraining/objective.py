@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from polygrain.compute import processes
 from polygrain.losses.projector_balance import projector_weights
 from polygrain.losses.projector_contrast import head_cosines, projector_contrast
-from polygrain.mpcl.pretraining import data_parallel
 from polygrain.mpcl.pretraining.heads import Measured
 
 Balance = Literal["none", "literal", "neutral"]
@@ -34,8 +34,9 @@ class HeadBalance(nn.Module):
 
     @torch.no_grad()
     def record(self, accuracies: Float[Tensor, " head"], spread: Float[Tensor, ""]) -> None:
-        """Takes in a step of all processes; nothing is read, so no step waits for the device."""
-        means = data_parallel.mean(torch.cat([accuracies, spread[None]]))
+        """Adds a step's values, the mean over processes. No number is read here, so no step waits for the device."""
+        means = torch.cat([accuracies, spread[None]]) / processes.count()
+        processes.add_up([means])
         self.accuracies += means[:-1]
         self.spread += means[-1]
         self.steps += 1

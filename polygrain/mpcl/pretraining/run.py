@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from polygrain.compute import device, processes
 from polygrain.encoder.views import Augmentation, augment
-from polygrain.mpcl.pretraining import data_parallel
 from polygrain.mpcl.pretraining.barlow_twins import BarlowTwins, BarlowTwinsParams
 from polygrain.mpcl.pretraining.heads import Reading, Variant, build_projectors
 from polygrain.mpcl.pretraining.moco_v2 import MocoV2, MocoV2Params
@@ -39,7 +38,7 @@ class HeadSettings:
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a run is, in which steps, and what the two views are."""
+    """The length of a run, its batches, and the augmentation of the two views."""
 
     epochs: int
     batch: int
@@ -52,7 +51,7 @@ class Plan:
 def build_framework(
     encoder: TrainableEncoder, heads: HeadSettings, params: FrameworkParams, batch: int, generator: torch.Generator
 ) -> MocoV2 | MocoV3 | BarlowTwins:
-    """The framework that these parameters belong to, around the encoder; ValueError for a pair that cannot work."""
+    """The framework of these parameters around the encoder; ValueError for a pair that cannot work."""
     projectors = build_projectors(
         encoder.dim, heads.count, heads.reading, heads.variant, params.projector, heads.dropout
     )
@@ -63,11 +62,11 @@ def build_framework(
     return BarlowTwins(encoder, projectors, params)
 
 
-def own_generator(generator: torch.Generator) -> torch.Generator:
-    """Every process draws views of its own, from a generator that differs by its rank; dropout's is seeded alike."""
-    drawn = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
-    torch.manual_seed(drawn)  # of dropout, which knows no other generator
-    return torch.Generator().manual_seed(drawn)
+def process_generator(generator: torch.Generator) -> torch.Generator:
+    """A generator of this process alone, for its views; the global one, which dropout uses, gets the same seed."""
+    seed = int(torch.randint(2**62, (), generator=generator)) + processes.rank()
+    torch.manual_seed(seed)
+    return torch.Generator().manual_seed(seed)
 
 
 def pretrain(
@@ -80,11 +79,18 @@ def pretrain(
     seed: int,
     work: Path,
 ) -> list[dict[str, int | float]]:
-    """Trains the encoder in place and returns the history. Every batch has the same size; which images are left over
-    differs from epoch to epoch. ValueError for fewer images than a batch, a loss that is not finite, or a collapse."""
+    """Trains the encoder in place and returns the history.
+
+    Every batch has the same size; which images are left over differs from epoch to epoch. ValueError for fewer images
+    than a batch, a batch that does not divide among the processes, a loss that is not finite, or a collapse.
+    """
     count = len(rows) // plan.batch * plan.batch
     if not count:
         raise ValueError(f"{len(rows)} images do not fill one batch of {plan.batch}: set a smaller batch")
+    if plan.batch % processes.count():
+        raise ValueError(
+            f"a batch of {plan.batch} does not divide among {processes.count()} processes: choose one that does"
+        )
     where = device.best()
     torch.manual_seed(seed)  # of the projectors' start
     framework = build_framework(encoder, heads, params, plan.batch, torch.Generator().manual_seed(seed))
@@ -96,13 +102,13 @@ def pretrain(
     def prepare(epoch: int) -> Read:
         balance.next_epoch(epoch, plan.least_spread)
         order = np.random.default_rng([seed, epoch]).permutation(rows)
-        return lambda batch: device.staged(pixels[order[data_parallel.share(batch).numpy()]], where)
+        return lambda batch: device.staged(pixels[order[batch[processes.share(len(batch))].numpy()]], where)
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        own = own_generator(generator)
+        draws = process_generator(generator)
         images = batch.content.to(where, non_blocking=True)
-        first, second = (augment(images, encoder.config.size, view, own, plan.crop_ratio) for view in plan.views)
-        measured = framework(first, second, batch.number / steps, own)
+        first, second = (augment(images, encoder.config.size, view, draws, plan.crop_ratio) for view in plan.views)
+        measured = framework(first, second, batch.number / steps, draws)
         extra = heads.orthogonal * framework.projectors.overlap() if heads.variant == "orthogonal" else 0.0
         values = combine(measured, balance.weights.clone(), heads.contrast, extra)
         balance.record(measured.accuracies, values["spread"])

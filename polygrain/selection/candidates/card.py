@@ -34,19 +34,18 @@ embedding = model(torch.stack([model.transform(Image.open("picture.jpg"))]))
 
 `polygrain embed`, `polygrain search` and `polygrain export` take this folder, too.
 
-The criterion of a choice without labels ranks candidates well on the mean and says little about a single task: where
-you have labels, test. What the model has not seen anything like (other kinds of images) it was not chosen for.
+Without labels, the criterion ranks candidates well on the mean and says little about a single task: where you have
+labels, test. The model was not chosen for other kinds of images than those it learnt from.
 """
 
 
-def text(config: Config, said: dict, tasks: Iterable[str], images: int) -> str:
-    """The card in Markdown; `said` is what `choice.json` holds."""
-    form = said["form"]
+def text(config: Config, choice: dict, tasks: Iterable[str], images: int) -> str:
+    """The card in Markdown; `choice` is the content of `choice.json`."""
+    form, adaptors = choice["form"], config.adaptors
     seen = f", scaled to {config.side} px for the network" if config.scaled else ""
     layers = {"none": "none", "half": "half whitening", "full": "whitening", "own": "what it was distilled with"}
-    adaptors = config.adaptors
     return CARD.format(
-        name=said["name"],
+        name=choice["name"],
         dim=config.reduced or "all the network's",
         architecture=config.architecture,
         side=config.size,
@@ -58,5 +57,5 @@ def text(config: Config, said: dict, tasks: Iterable[str], images: int) -> str:
         cost=form["cost"],
         images=images,
         tasks=", ".join(tasks),
-        why="\n".join(f"- {line}" for line in said["why"]),
+        why="\n".join(f"- {line}" for line in choice["why"]),
     )

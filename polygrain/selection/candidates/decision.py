@@ -1,6 +1,6 @@
-"""Which candidate is taken: the best by the criterion, or a gentler one that is as good as can be told.
+"""Which candidate is taken: the best by the criterion, or a gentler one that is as good.
 
-A difference is told by its standard error over the sampled images: images of a task are drawn, tasks are given.
+A difference counts by its standard error over the sampled images: images of a task are drawn, tasks are given.
 """
 
 import math
@@ -22,7 +22,7 @@ class Judged:
 
 
 def standard_error(values: Float[np.ndarray, " image"]) -> float:
-    """Of the mean; infinite for one value alone, which tells nothing."""
+    """Of the mean; infinite for one value alone, which says nothing of its spread."""
     return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
 
 
@@ -34,12 +34,8 @@ def noise(difference: Float[np.ndarray, " image"], sample: Sample) -> float:
 
 def falls(measured: Judged, encoder: Judged, sample: Sample, guard: float) -> list[str]:
     """The tasks on which a candidate is below the encoder by more than `guard` standard errors."""
-    found = []
-    for task, own in sample.parts().items():
-        difference = measured.score[own] - encoder.score[own]
-        if difference.mean() < -guard * standard_error(difference):
-            found.append(task)
-    return found
+    differences = {task: measured.score[own] - encoder.score[own] for task, own in sample.parts().items()}
+    return [task for task, values in differences.items() if values.mean() < -guard * standard_error(values)]
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,8 @@ class Decision:
 def decide(candidates: Mapping[str, Judged], encoder: str, sample: Sample, errors: float, guard: float) -> Decision:
     """Takes one of the candidates; `encoder` names the plain encoder among them.
 
-    Those that fall below it on a task are left out; of the rest the best by the criterion sets the mark. Of those
-    within `errors` standard errors of it, the one that keeps most of the reference's neighbours is taken.
+    Candidates that fall below it on a task are out. Of the rest, the best by the criterion sets the mark. Of those
+    within `errors` standard errors of it, the one that agrees most with the reference is taken.
     """
     below = {name: falls(measured, candidates[encoder], sample, guard) for name, measured in candidates.items()}
     allowed = {name: measured for name, measured in candidates.items() if not below[name]}

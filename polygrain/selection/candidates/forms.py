@@ -15,19 +15,18 @@ from polygrain.compute.blocks import Rows
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import Model
 from polygrain.retrieval import whitening
-from polygrain.selection.criterion import Seen
+from polygrain.selection.criterion import Embedded
 
 Layer = Literal["none", "half", "full", "own"]
 
 
 @dataclass(frozen=True)
 class Form:
-    """One candidate.
+    """One candidate: a model, and how it is used.
 
-    `layer` is what lies behind the embedding: nothing, a half or full whitening to `dim` dimensions, or what the model
-    learnt with. `blocks` counts the outputs that make the embedding, side by side: the last block's, and those of
-    blocks before it. `scale` is the side that the model sees, in sides of the encoder's own, `cost` what that and the
-    mirror image cost, in passes of the encoder.
+    `strength` is a factor on what its adaptors add. `scale` is the side that it sees, in sides of the encoder's own;
+    `cost` counts passes of the encoder. `layer` comes last: nothing, a half or full whitening to `dim` dimensions, or
+    the layer that the model learnt with. `blocks` outputs lie side by side: the last block's, and those before it.
     """
 
     model: str
@@ -56,43 +55,44 @@ class Form:
 
 
 def shape(model: Model, form: Form) -> Model:
-    """A model with its adaptors as strong as the form has them, its blocks and mirror image, and nothing behind it.
-
-    It shares no adaptor with it, and sees the same side.
-    """
+    """A copy of the model with the form's strength, blocks and mirror image, at the same side, without a last layer."""
     bare = model.bare(form.blocks)
     if bare.adaptors and form.strength != 1:
         bare.scale(form.strength)
     return bare.seen(bare.config.side, True) if form.mirrored else bare
 
 
-def behind(
+def with_last_layers(
     base: Form,
-    own: nn.Module,
-    seen: Seen,
-    known: Float32[np.ndarray, "other dim"],
+    learnt: nn.Module,
+    embedded: Embedded,
+    fitted: Float32[np.ndarray, "other dim"],
     widths: Sequence[int],
     dims: Sequence[int],
     layers: Sequence[Layer],
     blocks: Sequence[int] = (1,),
-) -> Iterator[tuple[Form, Seen]]:
-    """Each form with something behind the embeddings of `base`, and its embeddings.
+) -> Iterator[tuple[Form, Embedded]]:
+    """`base` with each last layer that is tried, and its embeddings.
 
-    `seen` are those of all the outputs that `widths` counts, of which each form takes the first `blocks`: more than one
-    only whitened, for their own lengths say nothing. Whitenings are fitted to the embeddings `known`, to fewer
-    dimensions where these allow fewer. The sample alone would not do: many dimensions would fit its chances.
+    `embedded` holds the outputs of several blocks, of these `widths`; a form takes the first `blocks` of them. More
+    than one are only tried whitened, since their lengths mean nothing. Whitenings are fitted to the embeddings
+    `fitted`, to fewer dimensions where these allow fewer. `learnt` is the model's own last layer.
     """
-    yield base, seen.through(partial(first_of, sum(widths[:1])))
-    if isinstance(own, nn.Linear):
-        weight, bias = own.weight.numpy(), own.bias.numpy()
-        count = list(accumulate(widths)).index(own.in_features) + 1
-        learnt = seen.through(partial(first_of, own.in_features)).through(lambda x: unit_rows(x @ weight.T + bias))
-        yield replace(base, layer="own", dim=len(weight), blocks=count), learnt
+    yield base, embedded.through(partial(first_of, sum(widths[:1])))
+    if isinstance(learnt, nn.Linear):
+        weight, bias = learnt.weight.numpy(), learnt.bias.numpy()
+        count = list(accumulate(widths)).index(learnt.in_features) + 1
+        inputs = embedded.through(partial(first_of, learnt.in_features))
+        yield (
+            replace(base, layer="own", dim=len(weight), blocks=count),
+            inputs.through(lambda x: unit_rows(x @ weight.T + bias)),
+        )
     for count in sorted({min(count, len(widths)) for count in blocks}):
         several = partial(first_of, sum(widths[:count]))
-        kept = seen.through(several)
-        for (layer, dim), fitted in whitening.fit_all(several(known), dims, layers).items():
-            yield replace(base, layer=layer, dim=dim, blocks=count), kept.through(partial(whitening.apply, fitted))
+        inputs = embedded.through(several)
+        for (layer, dim), whitener in whitening.fit_all(several(fitted), dims, layers).items():
+            form = replace(base, layer=layer, dim=dim, blocks=count)
+            yield form, inputs.through(partial(whitening.apply, whitener))
 
 
 def first_of(width: int, embeddings: Float32[np.ndarray, "image dim"]) -> Float32[np.ndarray, "image width"]:
@@ -100,10 +100,10 @@ def first_of(width: int, embeddings: Float32[np.ndarray, "image dim"]) -> Float3
     return unit_rows(embeddings[:, :width]) if width < embeddings.shape[1] else embeddings
 
 
-def finish(shaped: Model, own: nn.Module, form: Form, known: Rows) -> None:
-    """Puts the form's last layer into a model of `shape`; whitenings are fitted to `known`, all training embeddings."""
+def add_last_layer(shaped: Model, learnt: nn.Module, form: Form, embeddings: Rows) -> None:
+    """Puts the form's last layer into a model of `shape`; a whitening is fitted to these embeddings."""
     if form.layer == "own":
-        shaped.reduce(own.weight, own.bias)
+        shaped.reduce(learnt.weight, learnt.bias)
     elif form.layer != "none":
-        fitted = whitening.fit(known, min(form.dim, whitening.largest(known)), form.layer)
+        fitted = whitening.fit(embeddings, min(form.dim, whitening.largest(embeddings)), form.layer)
         shaped.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))

@@ -65,12 +65,9 @@ def test_search__says_what_is_wrong(fused: Path, photos: Path, monkeypatch: pyte
     assert said(query, "--in", embedded, model=other).startswith(f"{embedded} was made by model ")
     assert said(query, "--in", "none") == "none does not exist: give a folder of images, or a CSV with a column path"
     assert said(query, "--in", photos, model=Path("none")).startswith("none/config.json is missing or damaged")
-    assert said("--page", "--in", photos, "--host", "0.0.0.0").startswith("host is 0.0.0.0, which others can reach")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert said("--page", "--in", photos, "--port", port) == (
-            f"port {port} is taken: choose another (`--port {port + 1}`)"
-        )
+        assert said("--page", "--in", photos, "--port", port).startswith(f"port {port} cannot be used")
 
 
 def test_shown__no_letter_moves_the_cursor() -> None:

@@ -153,7 +153,6 @@ def test_stages__two_processes_give_the_results_of_one(tmp_path, monkeypatch):
         "sampled/k8/labels.zarr",
         "sampled/cells/labels.zarr",
         "evaluation",
-        "built",
     ):
         assert contents(alone / stage) == contents(together / stage), stage
     # Each process sums the rows of its part.

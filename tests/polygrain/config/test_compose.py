@@ -1,6 +1,5 @@
-"""Files: what a profile's params.yaml is made of, where its paths lead, and when it is written."""
+"""What a profile's params.yaml is made of, and where its paths lead."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from ruamel.yaml import YAML
 from polygrain.config import compose
 
 ROOT = """\
-# The root.
 root: .
 seed: 0
 tasks:
@@ -19,12 +17,19 @@ tasks:
   own: {source: folder, path: data/raw/own}
   far: {source: folder, path: /far/away}
 granularities: &granularities {k2: adaptor/k2}
-models: {encoder: encoder, <<: *granularities}
+fusions: {average: adaptor, neighbour: knn_graph}
+distillations: {encoder: resolution}
+models:
+  encoder: encoder
+  <<: *granularities
+  average: fusion/average
+  neighbour: fusion/neighbour
+  distilled_encoder: distillation/encoder
 tll:
   study: {path: requirements.lock, weights: data/encoder}
   other: {path: requirements.lock, weights: weights/net}
-encoder: {path: encoders/vit48, rates: [0.00001, 1]}
-gsp_folds: {backbone: {weights: encoder, path: requirements.lock}}
+encoder: {path: encoders/vit48, rates: [0.00001, 1], weights: weights/net}
+gsp_folds: {losses: {c1: {margin: 1}, c2: {margin: 2}}}
 """
 
 
@@ -40,177 +45,111 @@ def write(profiles: Path, name: str, text: str) -> Path:
     return profiles / name
 
 
-def values(profile: Path) -> dict:
-    return YAML(typ="safe").load(compose.compose(profile))
+def composed(profiles: Path, text: str, **others: str) -> dict:
+    for name, other in others.items():
+        write(profiles, name, other)
+    return compose.compose(write(profiles, "mine", text))
 
 
-def test_compose__a_profile_without_differences_is_the_root_seen_from_there(profiles: Path) -> None:
-    assert values(write(profiles, "a", "# nothing differs\n")) == {
-        "root": "../..",
-        "seed": 0,
-        "tasks": {
-            "digits": {"source": "digits", "path": "../../requirements.lock"},
-            "own": {"source": "folder", "path": "../../data/raw/own"},
-            "far": {"source": "folder", "path": "/far/away"},
-        },
-        "granularities": {"k2": "adaptor/k2"},
-        "models": {"encoder": "encoder", "k2": "adaptor/k2"},
-        "tll": {
-            "study": {"path": "../../requirements.lock", "weights": "data/encoder"},
-            "other": {"path": "../../requirements.lock", "weights": "../../weights/net"},
-        },
-        "encoder": {"path": "../../encoders/vit48", "rates": [0.00001, 1]},
-        "gsp_folds": {"backbone": {"weights": "encoder", "path": "../../requirements.lock"}},
-    }
+def test_compose__a_profile_without_differences_is_the_root_seen_from_there(profiles):
+    root = YAML(typ="safe").load(ROOT)
+    made = composed(profiles, "# nothing differs\n")
+    assert made["root"] == "../.."
+    assert {name: task["path"] for name, task in made["tasks"].items()} == {
+        "digits": "../../requirements.lock", "own": "../../data/raw/own", "far": "/far/away"
+    }  # fmt: skip
+    assert made["tll"]["study"] == {"path": "../../requirements.lock", "weights": "data/encoder"}
+    assert made["tll"]["other"]["weights"] == "../../weights/net"
+    assert made["encoder"] == root["encoder"] | {"path": "../../encoders/vit48"}
+    for name in ("seed", "granularities", "fusions", "distillations", "models", "gsp_folds"):
+        assert made[name] == root[name]
 
 
-def test_compose__own_paths_are_seen_from_the_profile(profiles: Path) -> None:
-    profile = write(profiles, "a", "encoder: {path: data/raw/net}\ntasks: {x: {source: folder, path: '../../y'}}\n")
-    made = values(profile)
-    assert (made["encoder"]["path"], made["tasks"]["x"]["path"]) == ("data/raw/net", "../../y")
-
-
-def test_compose__paths_of_another_profile_are_seen_from_that_one(profiles: Path) -> None:
-    tasks = "x: {source: folder, path: data/raw/x}, y: {source: folder, path: ../../y}"
-    write(profiles, "a", f"tasks: {{{tasks}}}\nencoder: {{path: data/mpcl_encoder/m1}}\n")
-    made = values(write(profiles, "b", "from: a\n"))
-    assert {name: task["path"] for name, task in made["tasks"].items()} == {"x": "../a/data/raw/x", "y": "../../y"}
+def test_compose__paths_are_seen_from_the_file_they_are_written_in(profiles):
+    other = "tasks: {x: {path: data/raw/x}, y: {path: ../../y}}\nencoder: {path: data/mpcl_encoder/m1}\n"
+    made = composed(profiles, "from: other\ntll: {z: {path: raw/z, weights: data/encoder}}\n", other=other)
+    assert [task["path"] for task in made["tasks"].values()] == ["../other/data/raw/x", "../../y"]
     assert made["encoder"]["path"] == "data/mpcl_encoder/m1"  # a stage of this profile makes it
+    assert made["tll"] == {"z": {"path": "raw/z", "weights": "data/encoder"}}
 
 
-def test_compose__from_profile_to_profile(profiles: Path) -> None:
-    write(profiles, "a", "seed: 1\nencoder: {rates: [1]}\ngranularities: {k4: adaptor/k4}\n")
-    write(profiles, "b", "from: a\nseed: 2\n")
-    made = values(write(profiles, "c", "from: b\nencoder: {path: x}\n"))
-    assert (made["seed"], made["encoder"]) == (2, {"path": "x", "rates": [1]})
-    assert made["models"] == {"encoder": "encoder", "k4": "adaptor/k4"}
+def test_compose__merges_sections_and_replaces_lists(profiles):
+    made = composed(profiles, "from: a\nencoder: {rates: [3]}\ntll: {}\n", a="seed: 1\nencoder: {path: x, rates: [2]}")
+    assert made["seed"] == 1 and made["tll"] == {}
+    assert made["encoder"] == {"path": "../a/x", "rates": [3], "weights": "weights/net"}
+    assert list(composed(profiles, "tasks: {one: {path: a}}")["tasks"]) == ["one"]
+    assert list(composed(profiles, "extend: [tasks]\ntasks: {one: {path: a}}")["tasks"]) == [
+        "digits", "own", "far", "one"
+    ]  # fmt: skip
 
 
-def test_compose__says_first_what_it_is_made_of(profiles: Path) -> None:
-    write(profiles, "a", "seed: 1\n")
-    profile = write(profiles, "b", "from: a\n")
-    assert compose.compose(profile).splitlines()[:4] == [
-        "# Composed from params.yaml and",
-        "#   profiles/a/values.yaml",
-        "#   profiles/b/values.yaml",
-        "# Change those, not this file, and renew it: make compose PROFILE=b",
-    ]
-    assert compose.sources(profile / "params.yaml") == [
-        profiles.parent / "params.yaml",
-        profiles / "a/values.yaml",
-        profiles / "b/values.yaml",
-    ]
-    assert compose.sources(profiles.parent / "params.yaml") == []
+def test_compose__replace_empties_a_section_first(profiles):
+    other = "gsp_folds: {losses: {c2: {base: 3}}}"
+    assert composed(profiles, other)["gsp_folds"]["losses"] == {"c1": {"margin": 1}, "c2": {"margin": 2, "base": 3}}
+    assert composed(profiles, f"replace: [gsp_folds.losses]\n{other}")["gsp_folds"] == {"losses": {"c2": {"base": 3}}}
 
 
-def test_compose__is_the_same_each_time_and_from_everywhere(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = write(profiles, "a", "gsp_folds: !new {z: 1, a: {c: 0.0000015, b: 1.0}}\n")
-    text = compose.compose(profile)
-    monkeypatch.chdir(profile)
-    assert compose.compose(Path()) == text
-    assert "&" not in text and "*" not in text and "!new" not in text
-    assert values(profile)["gsp_folds"] == {"z": 1, "a": {"c": 0.0000015, "b": 1.0}}
+def test_compose__a_value_may_stand_for_another(profiles):
+    a = 'vars: {net: one, it: a}\nencoder: {rates: "${gsp_folds.losses}", weights: "nets/${vars.net}"}\n'
+    made = composed(profiles, "from: a\nvars: {net: two}\ngsp_folds: {losses: {c1: {margin: 5}}}\n", a=a)
+    assert made["encoder"]["rates"]["c1"] == {"margin": 5} and made["encoder"]["weights"] == "nets/two"
+    assert "vars" not in made
+
+
+def test_compose__short_lists_get_the_folders_that_dvc_needs(profiles):
+    text = "granularities: [16, 64]\nfusions: [average, static]\ndistillations: [encoder, average]\n"
+    made = composed(profiles, text)
+    assert made["granularities"] == {"k16": "adaptor/k16", "k64": "adaptor/k64"}
+    assert made["fusions"] == {"average": "adaptor", "static": "knn_graph"}
+    assert made["distillations"] == {"encoder": "resolution", "average": "fusion/average"}
+    # The root's models that are made here, and one for each granularity.
+    assert list(made["models"]) == ["k16", "k64", "encoder", "average", "distilled_encoder"]
+    made = composed(profiles, "fusions: []\ndistillations: []\nmodels: [encoder, avrage]\n")
+    assert made["fusions"] == made["distillations"] == {}
+    assert made["models"] == {"k2": "adaptor/k2", "encoder": "encoder", "avrage": "avrage"}  # the check names it
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("from: c\n", "profiles/b/values.yaml: from is 'c'; known here: a, b"),
-        ("from: ../a\n", "from is '../a'; known here: a, b"),
-        ("from: [a]\n", r"from is \['a'\]; known here: a, b"),
-        ("from: a\n", "profiles go round in a circle: b from a from b; take out one `from:`"),
-        ("from: b\n", "profiles go round in a circle: b from b"),
-        ("root: ../..\n", "profiles/b/values.yaml: root is set by composing; leave it out"),
-        ("- 1\n", "profiles/b/values.yaml should be a mapping of sections"),
-        ("encodr: {}\n", "encodr is not a known key; known here: encoder, granularities, gsp_folds"),
+        ("from: c\n", "from is 'c'; known here, each once: a, mine"),
+        ("from: a\n", "from is 'a'; known here, each once"),
+        ("- 1\n", "values.yaml holds no sections"),
+        ("a: [1,\n", "values.yaml cannot be read: "),
+        ("seed: ${nothing.there}\n", "mine/values.yaml: .*nothing"),
     ],
 )
-def test_compose__refuses(profiles: Path, text: str, message: str) -> None:
-    write(profiles, "a", "from: b\n")
-    profile = write(profiles, "b", text)
+def test_compose__refuses(profiles, text, message):
+    write(profiles, "a", "from: a\n")
+    profile = write(profiles, "mine", text)
     with pytest.raises(ValueError, match=message):
         compose.renew(profile)
     assert not (profile / "params.yaml").exists()
 
 
-def test_renew__writes_only_what_has_changed(profiles: Path) -> None:
-    profile = write(profiles, "a", "seed: 1\n")
+def test_renew__writes_what_it_composed_and_only_if_it_differs(profiles):
+    profile = write(profiles, "mine", "seed: 1\nencoder: {rates: [0.0000015]}\n")
     assert compose.renew(profile)
-    before = (profile / "params.yaml").stat()
-    assert not compose.renew(profile)
-    after = (profile / "params.yaml").stat()
-    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    (profiles.parent / "params.yaml").write_text(ROOT.replace("rates: [0.00001, 1]", "rates: [2]"))
-    assert compose.renew(profile)
-    assert values(profile)["encoder"]["rates"] == [2]
-    assert sorted(path.name for path in profile.iterdir()) == ["params.yaml", "values.yaml"]
-
-
-def test_renew__leaves_the_old_file_where_it_cannot_write(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = write(profiles, "a", "seed: 1\n")
-    compose.renew(profile)
     text = (profile / "params.yaml").read_text()
-    (profile / "values.yaml").write_text("seed: 2\n")
-
-    def full(*paths: object) -> None:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="full"):
-        compose.renew(profile)
-    assert (profile / "params.yaml").read_text() == text
-    assert sorted(path.name for path in profile.iterdir()) == ["params.yaml", "values.yaml"]
+    assert "values.yaml" in text.splitlines()[0] and "&" not in text
+    assert compose.read_params(profile / "params.yaml") == compose.compose(profile)
+    assert not compose.renew(profile)
+    (profiles.parent / "params.yaml").write_text(ROOT.replace("margin: 2", "margin: 3"))
+    assert compose.renew(profile)
+    (profile / "values.yaml").unlink()  # from now on written by hand
+    assert not compose.renew(profile)
+    assert sorted(path.name for path in profile.iterdir()) == ["params.yaml"]
 
 
-def test_renew__never_overwrites_what_someone_wrote(profiles: Path) -> None:
-    profile = write(profiles, "a", "seed: 1\n")
-    (profile / "params.yaml").write_text("seed: 5\n")
-    with pytest.raises(ValueError, match=r"was written by hand, and a/values.yaml .* remove params.yaml"):
-        compose.renew(profile)
-    assert (profile / "params.yaml").read_text() == "seed: 5\n"
-
-
-def test_renew_missing__only_of_profiles_that_are_in_use(profiles: Path) -> None:
-    for name in "abc":
-        write(profiles, name, "seed: 1\n")
-    (profiles.parent / "dvc.yaml").write_text("stages: {}\n")
+def test_renew_missing__only_of_profiles_in_use(profiles):
     for name in "ab":
-        (profiles / name / "dvc.yaml").symlink_to("../../dvc.yaml")
-    compose.renew(profiles / "a")
-    (profiles / "a/values.yaml").write_text("seed: 2\n")
-    compose.renew_missing(profiles.parent)
-    assert [(profiles / name / "params.yaml").exists() for name in "abc"] == [True, True, False]
-    assert "seed: 1\n" in (profiles / "a/params.yaml").read_text()  # renewed when it is run
-
-
-def test_require__a_profile_that_is_written_by_hand(profiles: Path) -> None:
-    profile = write(profiles, "a", "seed: 1\n")
-    compose.renew(profile)
-    (profile / "values.yaml").unlink()
-    for look in (compose.renew, lambda folder: compose.require(folder / "params.yaml")):
-        with pytest.raises(ValueError, match=r"was composed, and the values.yaml beside it is gone"):
-            look(profile)
-    text = (profile / "params.yaml").read_text()
-    (profile / "params.yaml").write_text(text.partition("PROFILE=a\n")[2])
-    compose.require(profile / "params.yaml")
-    assert not compose.renew(profile)
-    compose.require(profiles.parent / "params.yaml")
-
-
-def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "polygrain.config.compose", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(Path(compose.__file__).parents[2])}
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-
-
-def test_main__one_or_all(profiles: Path) -> None:
-    for name in "abc":
         write(profiles, name, "seed: 1\n")
-    assert run(profiles.parent, "profiles/b").stdout == "composed profiles/b/params.yaml\n"
-    assert run(profiles.parent).stdout == "composed profiles/a/params.yaml\ncomposed profiles/c/params.yaml\n"
-    assert run(profiles.parent).stdout == ""
-    done = run(profiles.parent, "profiles/z")
-    assert (done.returncode, done.stderr) == (1, "error: there is no profile z; known here: a, b, c\n")
-    (profiles / "b/values.yaml").write_text("sed: 1\n")
-    done = run(profiles.parent, "profiles/b")
-    assert done.returncode == 1 and done.stderr.startswith("error: profiles/b/values.yaml: sed is not a known key")
+    (profiles / "a/dvc.yaml").touch()
+    compose.renew_missing(profiles.parent)
+    assert [(profiles / name / "params.yaml").exists() for name in "ab"] == [True, False]
+
+
+def test_main__composes_the_folders_it_is_given(profiles):
+    write(profiles, "a", "seed: 1\n")
+    subprocess.run([sys.executable, "-m", "polygrain.config.compose", str(profiles / "a")], check=True)
+    assert (profiles / "a/params.yaml").exists()

@@ -2,45 +2,54 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from ruamel.yaml import YAML
 
-from polygrain.config.lists import Lists
-from polygrain.config.schema import Section
+from polygrain.config.compose import read_params
+from polygrain.config.lists import Lists, with_folders
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
 def values():
-    return YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+    params = read_params(ROOT / "params.yaml")
+    return {key: params[key] for key in Lists.model_fields}
 
 
 def test_lists__sizes_are_ascending(values):
-    lists = Lists(**{key: values[key] for key in Lists.model_fields})
-    shuffled = lists.model_copy(update={"granularities": {"k256": "", "k16": "", "k64": ""}})
-    assert list(shuffled.sizes.items()) == [("k16", 16), ("k64", 64), ("k256", 256)]
-
-
-def test_section__bends_no_type_and_has_no_default():
-    class Example(Section):
-        epochs: int
-        rate: float
-
-    assert Example(epochs=1, rate=1).rate == 1.0
-    for wrong in ({"epochs": "1", "rate": 1.0}, {"epochs": 1}, {"epochs": 1, "rate": 1.0, "more": 1}):
-        with pytest.raises(ValidationError):
-            Example(**wrong)
+    lists = Lists(**values).model_copy(update={"granularities": {"k256": "", "k16": "", "k64": ""}})
+    assert list(lists.sizes.items()) == [("k16", 16), ("k64", 64), ("k256", 256)]
 
 
 @pytest.mark.parametrize(
-    ("distillations", "message"),
+    "off", ["baselines", "supervised_models", "distillations", "mpcl", "tll", "mrt", "gsp_studies", "gsp_classifiers"]
+)
+def test_lists__each_branch_may_be_off(values, off):
+    models = {name: folder for name, folder in values["models"].items() if not folder.startswith("distillation/")}
+    Lists(**values | {"models": models, off: type(values[off])()})
+
+
+def test_lists__all_but_the_tasks_may_be_empty(values):
+    Lists(**{name: value if name in ("root", "seed", "tasks") else type(value)() for name, value in values.items()})
+    with pytest.raises(ValidationError, match="at least 1"):
+        Lists(**values | {"tasks": {}})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
     [
-        ({"encoder": "fusion/encoder"}, "distillations.encoder is 'fusion/encoder'; known here: encoder: resolution"),
-        ({"static": "fusion/static"}, "distillations.static is 'fusion/static'"),
-        ({}, "at least 1 item"),
+        ({"distillations": {"encoder": "fusion/encoder"}}, "distillations.encoder is 'fusion/encoder'; known here"),
+        ({"distillations": {"static": "fusion/static"}}, "distillations.static is 'fusion/static'"),
+        ({"models": {"tldr": "baseline/tldr"}}, "models.tldr is 'baseline/tldr'"),
+        ({"granularities": {}, "models": {}}, "fusions.average is 'adaptor'; known here: none"),
+        ({"gsp": {"glyphs": "images/glyphs"}}, "gsp lists 'images/glyphs', on which no run of gsp_runs trains"),
+        ({"supervised_models": {"x": {"on": "birds", "how": "full"}}}, "x.on is 'birds'; known here: all, digits"),
     ],
 )
-def test_lists__distil_the_encoder_or_a_fusion_that_is_made(values, distillations, message):
-    lists = {key: values[key] for key in Lists.model_fields} | {"distillations": distillations}
+def test_lists__name_an_item_that_has_nothing_to_stand_on(values, change, message):
     with pytest.raises(ValidationError, match=message):
-        Lists(**lists)
+        Lists(**values | change)
+
+
+def test_with_folders__is_what_the_root_says_itself(values):
+    short = values | {name: list(values[name]) for name in ("fusions", "distillations", "models")}
+    assert with_folders(short | {"granularities": [128, 256, 512]}) == values

@@ -27,7 +27,7 @@ def test_renew__leaves_alone_what_is_the_same(listed, tmp_path):
 def test_renew__another_name_size_or_tag_is_another_listing(listed, tmp_path, change):
     before = (tmp_path / "shoes.json").read_text()
     listed[0] = change
-    assert renew(tmp_path) == ["shoes: s3://pictures/shoes has changed, and what hangs on it runs again"]
+    assert renew(tmp_path) == ["shoes: s3://pictures/shoes has changed, and what depends on it runs again"]
     assert (tmp_path / "shoes.json").read_text() != before and renew(tmp_path) == []
     assert sorted(file.name for file in tmp_path.iterdir()) == ["params.yaml", "shoes.json"]
 
@@ -38,7 +38,7 @@ def test_renew__a_store_out_of_reach_keeps_its_listing(listed, tmp_path, monkeyp
 
     monkeypatch.setattr(place, "remote", fail)
     before = (tmp_path / "shoes.json").read_text()
-    assert renew(tmp_path) == ["shoes: s3://pictures/shoes cannot be listed (timeout); what was listed last is taken"]
+    assert renew(tmp_path) == ["shoes: s3://pictures/shoes cannot be listed (timeout); its last listing is used"]
     assert (tmp_path / "shoes.json").read_text() == before
 
 

@@ -8,10 +8,10 @@ from PIL import Image
 from polygrain.encoder.model import Model, load
 from polygrain.encoder.views import augment, centre_crop
 from polygrain.selection import criterion as module
-from polygrain.selection.criterion import Sample, draw, look, mean_over_tasks, recall, refer, round_side, score, see
+from polygrain.selection.criterion import Embedded, Sample, draw, mean_over_tasks, neighbours, recall, score
 from polygrain.store.collection import open_pixels, read_tables
 from tests.helpers.settings import criterion, reference
-from tests.helpers.small import CONFIG, TASKS, write_encoder, write_images
+from tests.helpers.small import CONFIG, TASKS, repeat, write_encoder, write_images
 from tests.helpers.whitened import whitened
 
 SIZES = (9, 6, 2)
@@ -50,9 +50,16 @@ def test_draw__some_training_images_of_each_task_that_has_enough(world):
 def test_draw__leaves_out_a_task_of_too_few_images(world):
     collection = world[1]
     is_train = collection.is_train & ((collection.tasks != TASKS[0]) | (collection.rows < 5))
-    other = module.Collection(collection.tasks, collection.labels, is_train, collection.rows)
-    assert list(draw(other, 24, 6, 0).parts()) == [TASKS[1]]
-    assert [len(own) for own in draw(other, 24, 5, 0).parts().values()] == [5, 24]
+    fewer = module.Collection(collection.tasks, collection.labels, is_train, collection.rows)
+    assert list(draw(fewer, 24, 6, 0).parts()) == [TASKS[1]]
+    assert [len(own) for own in draw(fewer, 24, 5, 0).parts().values()] == [5, 24]
+
+
+def test_draw_clear__leaves_out_a_task_of_images_all_alike(world, tmp_path):
+    images = write_images(tmp_path / "images")
+    repeat(images, TASKS[0], 48)
+    sample = module.draw_clear(world[1], world[0], open_pixels(images, list(TASKS)), criterion(), 0)
+    assert list(sample.parts()) == [TASKS[1]]
 
 
 def test_recall__by_plain_search():
@@ -68,30 +75,23 @@ def test_recall__by_plain_search():
 
 def test_score__by_plain_search():
     """Also in a task with fewer others than neighbours are asked for."""
-    count, sample, wanted = sum(SIZES), sample_of(SIZES), 3
+    count, sample, asked = sum(SIZES), sample_of(SIZES), 3
     plain, careful = unit(count, 0), unit(count, 0) + 0.6 * unit(count, 1)
     pairs = [(unit(count, 0), unit(count, 0) + share * unit(count, 2)) for share in (0.4, 0.9)]
 
     def nearest(embeddings, i):
         others = [j for j in sample.rows if sample.tasks[j] == sample.tasks[i] and j != i]
-        return sorted(others, key=lambda j: -(embeddings[i] @ embeddings[j]))[:wanted]
+        return sorted(others, key=lambda j: -(embeddings[i] @ embeddings[j]))[:asked]
 
     shares = [len({*nearest(plain, i)} & {*nearest(careful, i)}) / len(nearest(plain, i)) for i in sample.rows]
-    known = module.neighbours(careful, sample, wanted)
-    found, kept = score(module.Seen(plain, pairs), module.neighbours(plain, sample, wanted), known, sample)
-    np.testing.assert_allclose(kept, shares)
+    known = neighbours(careful, sample, asked)
+    values, agreement = score(Embedded(plain, pairs), neighbours(plain, sample, asked), known, sample)
+    np.testing.assert_allclose(agreement, shares)
     hits = [recall(first, second, sample) for first, second in pairs]
-    np.testing.assert_allclose(found, 0.4 * hits[0] + 0.4 * hits[1] + 0.2 * np.array(shares))
-    assert (hits[0] != hits[1]).any()
-    assert len(set(shares)) > 2
+    np.testing.assert_allclose(values, 0.4 * hits[0] + 0.4 * hits[1] + 0.2 * np.array(shares))
+    assert (hits[0] != hits[1]).any() and len(set(shares)) > 2
     own = sample.parts()["task0"]
     assert [own[row].tolist() for row in known["task0"]] == [nearest(careful, i) for i in own]
-
-
-def test_recall__images_all_alike_are_found_once():
-    sample = sample_of((8,))
-    same = np.repeat(unit(1, 0), 8, 0)
-    assert recall(same, same, sample).sum() == 1
 
 
 def cubic(distance, a=-0.75):
@@ -121,65 +121,58 @@ def reduced(images, side):
     return torch.from_numpy(np.stack(channels)).unflatten(0, (len(images), 3)).clamp(0, 1)
 
 
-def test_see__views_depend_on_the_place_in_the_sample_alone(world):
+def test_embed_views__depend_on_the_place_in_the_sample_alone(world):
     encoder, collection, pixels = world
     settings, sample = criterion(), draw(collection, 12, 4, 0)
-    seen = see(encoder, pixels, sample, settings)
+    embedded = module.embed_views(encoder, pixels, sample, settings)
     images = torch.from_numpy(pixels[sample.rows])
-    np.testing.assert_allclose(seen.plain, encoder(centre_crop(images, 32)).numpy(), atol=1e-5)
+    np.testing.assert_allclose(embedded.plain, encoder(centre_crop(images, 32)).numpy(), atol=1e-5)
     for start in (0, 10, 20):
         part, generator = images[start : start + 10], torch.Generator().manual_seed(start // 10)
         views = [augment(part, 32, settings.trained, generator) for _ in range(2)]
         views += [augment(part, 32, settings.recoloured, generator), reduced(part, 16)]
-        found = [view[start : start + 10] for pair in seen.pairs for view in pair]
+        found = [view[start : start + 10] for pair in embedded.pairs for view in pair]
         for view, embeddings in zip(views, found, strict=True):
             np.testing.assert_allclose(embeddings, encoder(view).numpy(), atol=1e-5)
-    for first, second in seen.pairs:
+    for first, second in embedded.pairs:
         assert np.abs(first - second).max() > 0.01
+    nothing = module.embed_views(encoder, pixels, draw(collection, 12, 99, 0), settings)
+    assert nothing.plain.shape == nothing.pairs[1][0].shape == (0, 24)
 
 
-def test_see__no_image_gives_no_embedding(world):
-    encoder, collection, pixels = world
-    seen = see(encoder, pixels, draw(collection, 12, 99, 0), criterion())
-    assert {part.shape for part in (seen.plain, *seen.pairs[0], *seen.pairs[1])} == {(0, 24)}
-
-
-def test_look__embeddings_at_all_sides_next_to_each_other(world):
+def test_embed_carefully__embeddings_at_all_sides_next_to_each_other(world):
     encoder, collection, pixels = world
     rows = collection.train[:7]
     images = torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2)
-    found = look(encoder, pixels, rows, reference(), 3, "float32", "x")
+    embeddings = module.embed_carefully(encoder, pixels, rows, reference(), 3, "float32", "x")
     expected = torch.cat([encoder.seen(side, True)(images) for side in (32, 48)], 1) / math.sqrt(2)
-    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(embeddings, expected.numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("dim", [8, 999])
-def test_refer__is_the_half_whitened_look(world, dim):
+def test_embed_reference__is_the_half_whitened_look(world, dim):
     encoder, collection, pixels = world
     sample, settings = draw(collection, 12, 4, 0), reference(dim=dim)
-    found = refer(encoder, pixels, sample, settings, criterion())
-    expected = whitened(look(encoder, pixels, sample.rows, settings, 5, "float32", "x"), min(dim, 23))
-    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-3)
+    embeddings = module.embed_reference(encoder, pixels, sample, settings, criterion())
+    looks = module.embed_carefully(encoder, pixels, sample.rows, settings, 5, "float32", "x")
+    expected = whitened(looks, min(dim, 23))
+    np.testing.assert_allclose(embeddings @ embeddings.T, expected @ expected.T, atol=1e-3)
 
 
-def test_refer__images_all_alike_stay_as_they_are(world):
+def test_embed_reference__images_all_alike_stay_as_they_are(world):
     encoder, _, pixels = world
     sample = Sample(np.zeros(13, np.int64), np.array(["dots"] * 13, dtype=object))
-    found = refer(encoder, pixels, sample, reference(), criterion())
-    assert found.shape == (13, 48) and np.isfinite(found).all() and np.ptp(found, axis=0).max() < 1e-5
+    embeddings = module.embed_reference(encoder, pixels, sample, reference(), criterion())
+    assert embeddings.shape == (13, 48) and np.isfinite(embeddings).all() and np.ptp(embeddings, axis=0).max() < 1e-5
 
 
-@pytest.mark.parametrize(("side", "expected"), [(48.0, 48), (50.0, 48), (57.0, 64), (3.0, 16)])
-def test_round_side__a_vit_takes_multiples_of_its_patch(world, side, expected):
-    assert round_side(side, world[0]) == expected
-
-
-def test_round_side__a_cnn_takes_any_and_a_network_of_one_side_its_own():
+def test_round_side__multiples_of_a_vits_patch_any_for_a_cnn_or_the_only_one(world):
+    assert [module.round_side(side, world[0]) for side in (48.0, 50.0, 57.0, 3.0)] == [48, 48, 64, 16]
     cnn = Model(CONFIG.model_copy(update={"architecture": "resnet10t", "kwargs": {}}))
-    assert [round_side(side, cnn) for side in (33.0, 33.4, 0.2)] == [33, 33, 1]
-    fixed = Model(CONFIG.model_copy(update={"architecture": "beit_base_patch16_224"}))
-    assert round_side(48.0, fixed) == 32
+    assert [module.round_side(side, cnn) for side in (33.0, 33.4, 0.2)] == [33, 33, 1]
+    kwargs = {"img_size": 32, "depth": 1, "embed_dim": 24, "num_heads": 2}
+    fixed = Model(CONFIG.model_copy(update={"architecture": "beit_base_patch16_224", "kwargs": kwargs}))
+    assert module.round_side(48.0, fixed) == 32
 
 
 def test_mean_over_tasks__tasks_weigh_the_same_whatever_their_size():

@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from polygrain.compute import processes
 from polygrain.training.whole_batch import whole
 from tests.helpers.torchrun import torchrun
 
@@ -15,8 +14,8 @@ from polygrain.training.whole_batch import whole
 
 torch.manual_seed(0)
 x, y, network, head = torch.randn(9, 4), torch.randn(9, 4), torch.nn.Linear(4, 3), torch.nn.Linear(3, 5)
-mine = processes.share(9)
-z1, z2 = (head(whole(network(v[mine]))) for v in (x, y))
+rows = processes.share(9)
+z1, z2 = (head(whole(network(v[rows])[None], 1)[0]) for v in (x, y))
 (barlow_twins(z1, z2, 0.1) / processes.count()).backward()
 gradients = [p.grad for part in (network, head) for p in part.parameters()]
 processes.add_up(gradients)
@@ -30,22 +29,9 @@ def test_whole__of_one_process_is_the_part_itself():
     assert whole(part) is part
 
 
-def test_whole__a_part_gets_what_all_processes_ask_of_it(monkeypatch):
-    """The second of two processes, of which both ask the same: the first has 2 rows, the second 3."""
-    first, part = torch.zeros(2, 2), torch.randn(3, 2, requires_grad=True)
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(processes, "gather", lambda own: torch.cat([first, own]))
-    monkeypatch.setattr(processes, "add_up", lambda tensors: [tensor.mul_(2) for tensor in tensors])
-    batch = whole(part)
-    assert torch.equal(batch, torch.cat([first, part]))
-    (batch * torch.arange(5)[:, None] / 2).sum().backward()
-    assert torch.equal(part.grad, torch.tensor([[2.0], [3.0], [4.0]]).expand(3, 2))
-
-
 @pytest.mark.slow
-def test_torchrun__two_processes_have_the_gradients_of_one(tmp_path):
-    """Nine rows on two processes, of which each takes through the network what is its own, and all through the head."""
+def test_whole__two_processes_have_the_gradients_of_one(tmp_path):
+    """Of nine rows each process takes its part through the network, and all of them through the head."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     for count in (1, 2):

@@ -161,6 +161,6 @@ def test_pictures__nothing_outside_the_folder(sides: list[Side], photos: Path) -
         "/image/-1",
         "/image/99",
         "/app.py",
-        "/door.py",
+        "/server.py",
     ):
         assert client.get(path).status_code == 404

@@ -1,0 +1,90 @@
+import zipfile
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from polygrain.config.folders import Folder, look, task_names
+from polygrain.sources.streams import place
+from polygrain.sources.streams.place import File, Location
+from tests.helpers import streams
+
+
+def paint(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(folder / name)
+    return folder
+
+
+def test_look__counts_what_has_the_header_of_an_image(tmp_path):
+    raw = paint(tmp_path / "raw", "a/1.png", "a/2.png", "b/1.png", "beside.png", "c/.hidden.png")
+    for name in ("a/broken.jpg", "a/notes.txt"):
+        (raw / name).write_text("x")
+    found = look(str(raw))
+    assert (found.classes, found.train_images) == ({"a": 2, "b": 1}, 2)
+    assert found.describe() == "3 images (2 classes), 2 of them to train on; 4 files left out"
+    flat = look(str(paint(tmp_path / "flat", "1.png", "2.png")))
+    assert flat.describe() == "2 images (unlabelled, so not evaluated), 2 of them to train on; 0 files left out"
+    assert look(str(raw), unseen=True).train_images == 0
+
+
+def test_look__a_zip_by_the_names_in_it(tmp_path):
+    with zipfile.ZipFile(tmp_path / "hats.zip", "w") as archive:
+        for name in ("a/1.png", "b/1.png", "b/2.jpg", "notes.txt"):
+            archive.writestr(name, b"")
+    path = tmp_path / "hats.zip"
+    assert look(str(path)) == Folder("folder", path, {"a": 1, "b": 2}, 1)
+
+
+def test_look__tars_and_parquet_files(tmp_path):
+    for number in range(2):
+        streams.tar(tmp_path / f"shards/train-{number}.tar", *streams.samples(4 * number, 4 * number + 4))
+    streams.tar(tmp_path / "shards/val.tar", *streams.samples(0, 3))
+    streams.parquet(tmp_path / "bags/0.parquet", [streams.png(i) for i in range(8)])
+    shards, bags = tmp_path / "shards", tmp_path / "bags"
+    assert look(f"{shards}/train-*.tar") == Folder("tars", shards, {"0": 3, "1": 3, "2": 2}, files="train-*.tar")
+    assert look(f"{shards}/val.tar") == Folder("tars", shards / "val.tar", {"0": 1, "1": 1, "2": 1})
+    assert look(str(bags)) == Folder("parquet", bags, {"": 8})
+
+
+def test_look__an_object_store_by_its_first_tar(tmp_path, monkeypatch):
+    sizes = []
+    for number in range(3):
+        file = streams.tar(tmp_path / f"{number}.tar", *streams.samples(10 * number, 10 * number + 10))
+        sizes.append(file.stat().st_size)
+    files = [File(f"{number}.tar", size, "") for number, size in enumerate(sizes)]
+    monkeypatch.setattr(place, "remote", lambda url: Location(str(tmp_path), files))
+    found = look("s3://pictures/x")
+    assert found.about and found.classes == {"0": 12, "1": 9, "2": 9} and '"files": 3' in found.listing
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("gone", "gone does not exist"),
+        ("empty", "holds no image"),
+        ("broken", "broken holds no readable image"),
+        ("single", r"one class .* only \(a"),
+        ("it's", "has a quote"),
+        ("hats.zip", r"hats\.zip is no zip"),
+        ("cut.tar", r"cut\.tar is no whole tar"),
+        ("empty/*.tar", r"holds no file like \*\.tar"),
+        ("s3://key:secret@bucket/x", r"is no s3://bucket/prefix"),
+    ],
+)
+def test_look__says_what_is_wrong(tmp_path, given, message):
+    paint(tmp_path / "single", "a/1.png", "a/2.png")
+    for file in ("empty/notes.txt", "broken/1.png", "hats.zip", "cut.tar"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_bytes(bytes(100))
+    with pytest.raises(ValueError, match=message):
+        look(given if "://" in given else str(tmp_path / given))
+
+
+def test_task_names__are_unique_and_plain():
+    paths = ["/x/Food 101", "/y/food-101", "/z/__", "/z/Ä", "/z/food_101", "/z/shards.tar", "s3://b/shoes/"]
+    names = ["food-101", "food-101-2", "images", "images-2", "food_101", "shards", "shoes"]
+    assert list(task_names(paths)) == names
+    with pytest.raises(ValueError, match="twice"):
+        task_names(["/a", "/a"])
