@@ -1,0 +1,130 @@
+"""Results go to the team and come back: a second clone runs nothing and has the same bytes."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline import server, share
+from tests.pipeline import sshd, toy
+
+
+@pytest.fixture
+def owner(tmp_path) -> Path:
+    """A repository whose every stage has run, and which ships no dvc.lock."""
+    folder = toy.make(tmp_path / "owner")
+    toy.run(folder, "dvc", "repro")
+    return folder
+
+
+def exchange(owner: Path, url: str, settings: dict[str, str] | None = None, **environment: str) -> None:
+    """Shares; fetches in a clone, in one with its own dvc.lock of other results, and into one that lacks some."""
+    fresh, other = toy.clone(owner, "fresh"), toy.clone(owner, "other")
+    text = (owner / "dvc.lock").read_text()
+    (other / "dvc.lock").write_text(text.replace("md5: ", "md5: 0"))  # the same inputs, results that nobody has
+    for folder in (owner, fresh, other):
+        share.use_remote(folder, url)
+        for name, value in (settings or {}).items():
+            toy.run(folder, "dvc", "remote", "modify", "--local", share.REMOTE, name, value)
+    assert "The results of 8 of 8 stages" in toy.polygrain(owner, "share", **environment)
+    for folder in (fresh, other):
+        output = toy.polygrain(folder, "fetch", **environment)
+        assert "All 8 stages are up to date" in output and "Running stage" not in output
+        assert toy.texts(folder) == toy.texts(owner) and len(toy.texts(owner)) == 9
+        assert toy.up_to_date(folder)
+        assert "Running stage" not in toy.polygrain(folder, "run")
+
+
+def test_exchange__folder(owner, tmp_path):
+    exchange(owner, str(tmp_path / "remote"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sshd.PROGRAM is None, reason="no ssh server is installed here: apt-get install openssh-server")
+def test_exchange__ssh(owner, tmp_path):
+    with sshd.served(tmp_path) as (url, key):
+        exchange(owner, url, {"keyfile": key, "allow_agent": "false"})
+
+
+@pytest.fixture
+def s3(tmp_path) -> Iterator[str]:
+    """The address of an S3 server on loopback with one bucket, `team`."""
+    port = server.free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with (tmp_path / "s3.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        address, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(urllib.request.Request(f"{address}/team", method="PUT")).close()
+                break
+            except OSError:
+                assert process.poll() is None and time.monotonic() < deadline, "the S3 server did not start"
+                time.sleep(0.1)
+        yield address
+        process.terminate()
+
+
+@pytest.mark.slow
+def test_exchange__s3(owner, s3):
+    keys = {"AWS_ACCESS_KEY_ID": "toy", "AWS_SECRET_ACCESS_KEY": "toy", "AWS_DEFAULT_REGION": "us-east-1"}
+    exchange(owner, "s3://team/project", {"endpointurl": s3}, **keys)
+
+
+def test_fetch__some_stages_and_what_nobody_has_shared(owner, tmp_path):
+    """A stage of other inputs is not run but named; a damaged object is not used."""
+    remote = tmp_path / "remote"
+    share.push(owner, str(remote))
+    second = toy.clone(owner, "second")
+    said = share.fetch(second, str(remote), ["first@f1"])
+    assert said == "All 2 stages are up to date: there is nothing to run."
+    assert (second / "data/first/f1/text").exists() and not (second / "data/second").exists()
+    params = second / "params.json"
+    params.write_text(params.read_text().replace('"s03"', '"s04"'))
+    said = share.fetch(second, None)
+    assert said.startswith("6 of 8 stages are up to date.") and "second@s04, last" in said
+    assert not (second / "data/second/s04").exists()
+
+    third = toy.clone(owner, "third")
+    for file in remote.rglob("files/md5/??/*"):
+        if file.suffix != ".dir" and file.read_text() == "source\n":
+            file.chmod(0o644)
+            file.write_text("damaged\n")
+    assert "nobody has shared" in share.fetch(third, str(remote))
+    assert toy.texts(third) == {}
+
+
+@pytest.mark.parametrize("path", ["../../../planted", "/tmp/planted", ".git/hooks/x"])
+def test_fetch__a_list_of_files_that_leads_out_of_its_output(owner, tmp_path, path):
+    remote = tmp_path / "remote"
+    share.push(owner, str(remote))
+    recorded = YAML(typ="safe").load((owner / "dvc.lock").read_text())["stages"]["source"]["outs"][0]["md5"]
+    file = remote / "files/md5" / recorded[:2] / recorded[2:]
+    file.chmod(0o644)
+    entries = json.loads(file.read_text())
+    file.write_text(json.dumps([entries[0] | {"relpath": path}]))
+    second = toy.clone(owner, "second")
+    with pytest.raises(ValueError, match="refused"):
+        share.fetch(second, str(remote))
+    assert toy.texts(second) == {} and not list(tmp_path.rglob("planted"))
+
+
+def test_push__says_what_is_not_up_to_date_and_what_is_missing(owner, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="no remote is known"):
+        share.push(owner, None)
+    with pytest.raises(ValueError, match="in ASCII"):
+        share.push(owner, "/données")
+    params = owner / "params.json"
+    params.write_text(params.read_text().replace('"s03"', '"s04"'))
+    assert "not all of it is shared: second@s04, last" in share.push(owner, str(tmp_path / "remote"))
+
+
+def test_push__a_remote_that_refuses(owner):
+    with pytest.raises(ValueError, match="failed"):
+        share.push(owner, "/proc/nothing/here")
+    assert toy.up_to_date(owner)
