@@ -1,11 +1,11 @@
 """A classifier of known classes trained from nothing, with one pooling before its last layer (GSP, Table 5).
 
-Reads   one task's images, whose training and test images are of the same classes (ImageNet: source `splits`)
+Reads   one task's images, whose training and test images have the same classes (ImageNet: source `splits`)
 Writes  weights.safetensors   the network, the pooling and the last layer
         history.csv           epoch, loss, accuracy
-        metrics.json          {accuracy, accuracy_top5, map_at_r, recall_at_1, ...} of the test images, fractions; the
-                              last ones by linear discriminants of the pooled features, fitted on the training images
-        table.md              the same in percent, each beside the number that the paper prints of such a run
+        metrics.json          fractions, of the test images: accuracy, accuracy_top5; map_at_r, recall_at_1 and so on,
+                              of linear discriminants of the pooled features, fitted to the training images
+        table.md              the same in percent, beside the number that the paper prints for such a run
 """
 
 import json
@@ -81,26 +81,24 @@ class Params(schema.Section):
     def fits(self, lists: Lists) -> None:
         """ValueError for a classifier of params.yaml with a network or a pooling that is not here."""
         for name, spec in lists.gsp_classifiers.items():
-            for title, met, known in (
-                ("networks", spec.network, self.networks),
-                ("poolings", spec.pooling, self.poolings),
-            ):
-                if met not in known:
-                    allowed = ", ".join(sorted(known))
-                    raise ValueError(f"gsp_classifiers.{name}: no gsp_classifier.{title}.{met}; known: {allowed}")
+            choices = (("networks", spec.network, self.networks), ("poolings", spec.pooling, self.poolings))
+            for title, value, allowed in choices:
+                if value not in allowed:
+                    names = ", ".join(sorted(allowed))
+                    raise ValueError(f"gsp_classifiers.{name}: no gsp_classifier.{title}.{value}; known: {names}")
 
 
 def split(table: Images) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows to train on, rows to test on, and the class numbers of all rows, from 0 among the training classes."""
+    """Rows to train on, rows to test on, and the class number of every row, from 0."""
     train, test = (np.flatnonzero((table.splits == "train") == is_train) for is_train in (True, False))
     classes = np.unique(table.labels[train])
     if unknown := set(table.labels[test].tolist()) - set(classes.tolist()):
         raise ValueError(
-            f"{len(unknown)} classes have test images and none to train on ({table.names[min(unknown)]}): "
-            "a classifier knows its classes; take a task of source `splits`"
+            f"{len(unknown)} classes have test images but no training images ({table.names[min(unknown)]}): "
+            "take a task whose splits have the same classes (source `splits`)"
         )
     if not len(test) or len(classes) < 2:
-        raise ValueError(f"{len(classes)} classes and {len(test)} test images; needed are two classes, and test images")
+        raise ValueError(f"{len(classes)} classes and {len(test)} test images; needed: two classes and test images")
     return train, test, np.searchsorted(classes, table.labels)
 
 
@@ -114,7 +112,7 @@ def train(
     seed: int,
     work: Path,
 ) -> list[dict[str, int | float]]:
-    """Trains the model in place; `labels` are those of the rows. Returns the history."""
+    """Trains the model in place and returns the history; `labels` are the classes of `rows`."""
     where, targets = next(model.parameters()).device, torch.from_numpy(labels)
     optimizer = torch.optim.SGD(model.parameters(), params.learning_rate, MOMENTUM, weight_decay=params.weight_decay)
 
@@ -124,9 +122,9 @@ def train(
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
         images = batch.content.to(where, non_blocking=True)
         views = augment(images, side, params.augmentation, generator, params.crop_ratio)
-        asked = targets[batch.rows].to(where)
-        loss, accuracy = model.loss_of(views, asked, params.smoothing, params.ridge, params.scale)
-        # Every process computes the whole batch, so its part of their sum is one by their number.
+        labels = targets[batch.rows].to(where)
+        loss, accuracy = model.loss_of(views, labels, params.smoothing, params.ridge, params.scale)
+        # Every process computes the whole batch, and `fit` adds what they return.
         return {"loss": loss / processes.count(), "accuracy": accuracy / processes.count()}
 
     model.train()
@@ -137,7 +135,7 @@ def train(
 def pooled(
     model: PooledClassifier, pixels: arrays.Reader, rows: np.ndarray, side: int, params: Params, title: str
 ) -> Iterator[tuple[slice, Tensor]]:
-    """The pooled features of the middle of each image, batch by batch, each with its place among the rows."""
+    """Each batch's slice of `rows`, and the pooled features of the middle of its images."""
     where = next(model.parameters()).device
     model.eval()
     for part in progress(blocks(len(rows), params.batch), title, unit="batch"):
@@ -149,25 +147,24 @@ def pooled(
 def measure(
     model: PooledClassifier, pixels: arrays.Reader, table: Images, side: int, params: Params
 ) -> dict[str, float]:
-    """Accuracies of the test images by the last layer, and how they retrieve each other by linear discriminants."""
-    known, asked, classes = split(table)
+    """Accuracies of the last layer on the test images, and retrieval scores of their linear discriminants."""
+    taught, tested, classes = split(table)
     where, labels = next(model.parameters()).device, torch.from_numpy(classes)
     scatter = Scatter(int(classes.max()) + 1, model.pool.size, where)
-    for part, features in pooled(model, pixels, known, side, params, "training images"):
-        scatter.add(features, labels[known[part]].to(where))
+    for part, features in pooled(model, pixels, taught, side, params, "training images"):
+        scatter.add(features, labels[taught[part]].to(where))
     mean, axes = scatter.discriminants(params.embedding)
-    right, vectors = {1: 0, TOP: 0}, []
-    for part, features in pooled(model, pixels, asked, side, params, "test images"):
-        guesses = model.last(features).topk(min(TOP, len(scatter.counts)), 1).indices
-        hits = guesses == labels[asked[part]].to(where)[:, None]
-        right = {top: count + int(hits[:, :top].sum()) for top, count in right.items()}
+    hits, vectors = torch.zeros(min(TOP, len(scatter.counts)), dtype=torch.int64), []
+    for part, features in pooled(model, pixels, tested, side, params, "test images"):
+        guesses = model.last(features).topk(len(hits), 1).indices
+        hits += (guesses == labels[tested[part]].to(where)[:, None]).sum(0).cpu()
         vectors.append(functional.normalize((features - mean) @ axes, dim=1).cpu())
-    found = {"accuracy": right[1] / len(asked), f"accuracy_top{TOP}": right[TOP] / len(asked)}
-    return found | score(torch.cat(vectors).numpy(), classes[asked], np.full(len(asked), "test"))
+    accuracies = {"accuracy": int(hits[0]) / len(tested), f"accuracy_top{TOP}": int(hits.sum()) / len(tested)}
+    return accuracies | score(torch.cat(vectors).numpy(), classes[tested], np.full(len(tested), "test"))
 
 
 def printed_of(spec: Classifier, values: dict, embedding: int) -> list[published.Row]:
-    """The paper's numbers of such a classifier, by their full key."""
+    """The rows that the paper prints for such a classifier."""
     if spec.network not in published.NETWORKS:
         return []
     run = Run(images=spec.images, loss="softmax", pooling=spec.pooling, zero_shot=spec.zero_shot, values={})
@@ -178,7 +175,7 @@ def printed_of(spec: Classifier, values: dict, embedding: int) -> list[published
 
 
 def beside_printed(metrics: dict[str, float], spec: Classifier, values: dict, embedding: int) -> str:
-    """The metrics as a table in percent, each beside the paper's number where there is one."""
+    """The metrics in percent as a table, with the paper's numbers."""
     printed = {row["metric"]: row["percent"] for row in printed_of(spec, values, embedding)}
     lines = ["| metric | here | the paper, Table 5 |", "|---|---|---|"]
     lines += [f"| {title_of(name)} | {100 * value:.2f} | {printed.get(name, '')} |" for name, value in metrics.items()]
@@ -198,10 +195,10 @@ def main(images: Path, output: Path, *, name: str, params: Params, lists: Lists,
     params.fits(lists)
     spec, table = lists.gsp_classifiers[name], read_images(images)
     side, pixels = params.networks[spec.network].side, arrays.open(images / "pixels.zarr")
-    known, _, classes = split(table)
+    taught, _, classes = split(table)
     model = build_model(spec, params, int(classes.max()) + 1, seed).to(device.best())
     work = checkpoint.work_folder("gsp_classifier", name, spec, params, seed, pixels.digest)
-    history = train(model, pixels, known, classes[known], side, params, seed, work)
+    history = train(model, pixels, taught, classes[taught], side, params, seed, work)
     metrics = measure(model, pixels, table, side, params)
     with outputs.folder(output) as folder:
         write_weights(model, folder / "weights.safetensors")

@@ -1,12 +1,11 @@
-"""Collages of two tasks' images: one target beside three backgrounds, 2 x 2; a pooling must learn what to ignore.
+"""Collages of two tasks' images: one target beside three backgrounds, 2 x 2. A pooling must learn what to ignore.
 
 Reads   images/<task> of the targets and of the backgrounds
 Writes  pixels.zarr `image size size 3`, training rows first; table.parquet as `images` does; rejected.csv, empty;
         places.csv: row, cell of the target (0 to 3, row by row)
 
-Without backgrounds it is the target alone, `image cell cell 3`: what a pooling that ignores all of them would see.
-Training collages show training classes over training backgrounds, test collages test classes over test backgrounds,
-each test image once: a second copy would be easy to find.
+Without backgrounds, each picture is the target alone, `image cell cell 3`: what a perfect pooling would see. A split's
+targets stand beside backgrounds of the same split. Each test image occurs once, since a second copy is easy to find.
 """
 
 from pathlib import Path
@@ -32,26 +31,22 @@ class Params(schema.Section):
 def rows_of(table: pa.Table, split: str, classes: list[str], is_in: bool) -> np.ndarray:
     """Rows of one split, of the named classes or of all others."""
     names, splits = np.array(table["class_name"].to_pylist()), np.array(table["split"].to_pylist())
-    mine = (splits == "train") == (split == "train")
-    return np.flatnonzero(mine & (np.isin(names, classes) == is_in))
+    is_of_split = (splits == "train") == (split == "train")
+    return np.flatnonzero(is_of_split & (np.isin(names, classes) == is_in))
 
 
 def choose(images: Path, spec: Collage, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the targets and rows of the backgrounds; ValueError where a split has neither."""
-    beside = spec.backgrounds or spec.targets
+    """Rows of the targets and of the backgrounds; ValueError for unknown classes and for a split without images."""
+    beside, listed = spec.backgrounds or spec.targets, spec.background_classes
     targets, backgrounds = (read_table(images / task) for task in (spec.targets, beside))
-    listed = spec.background_classes
-    unknown = sorted(set(listed) - set(backgrounds["class_name"].to_pylist()))
-    if unknown:
+    if unknown := sorted(set(listed) - set(backgrounds["class_name"].to_pylist())):
         raise ValueError(f"background_classes names {unknown[0]!r}, which is no class of {beside}")
-    found = (
-        rows_of(targets, split, listed if spec.targets == beside else [], is_in=False),
-        rows_of(backgrounds, split, listed, is_in=bool(listed)),
-    )
-    for rows, task in zip(found, (spec.targets, beside), strict=True):
+    target_rows = rows_of(targets, split, listed if spec.targets == beside else [], is_in=False)
+    background_rows = rows_of(backgrounds, split, listed, is_in=bool(listed))
+    for rows, task in ((target_rows, spec.targets), (background_rows, beside)):
         if not len(rows):
             raise ValueError(f"{task} has no {split} image for the collages: name other tasks in gsp_collages")
-    return found
+    return target_rows, background_rows
 
 
 def main(images: Path, output: Path, *, collages: str, params: Params, lists: Lists, seed: int) -> str:
@@ -84,7 +79,7 @@ def main(images: Path, output: Path, *, collages: str, params: Params, lists: Li
 
 
 def describe(taken: pa.Table, name: str, split: str, copies: int) -> pa.Table:
-    """The targets' rows as the collages' rows: other paths, this set's name, its two splits."""
+    """The targets' rows of the table with the collages' paths, set name and split."""
     paths = [f"{path}#{i % copies}" for i, path in enumerate(taken["path"].to_pylist())]
     for column, values in (("path", paths), ("task", [name] * len(taken)), ("split", [split] * len(taken))):
         taken = taken.set_column(TABLE.get_field_index(column), column, pa.array(values, pa.string()))

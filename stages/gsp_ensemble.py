@@ -1,21 +1,21 @@
-"""What the folds of every run on one folder of images are worth: each alone, averaged, and side by side.
+"""Scores of all runs on one folder of images: each fold alone, folds averaged, and folds side by side.
 
 Reads   the images' folder, gsp_folds/<run> of all runs on it
-Writes  metrics.json   {run: {single | separate | concat | mean_vector: {metric: {mean, std, min, max, best}}}}, in
-                       fractions; over folds and repeats for `single`, over all choices of one repeat per fold for the
-                       others. `separate` averages the metrics of the chosen folds: the paper's 128-D; `concat`: its
-                       512-D. `best` is of the row that is best by the metric that chose the state
-        settings.json  {run: {protocol, chosen_by, network, embedding, folds, values}}, how each was trained
+Writes  metrics.json   fractions: {run: {form: {metric: {mean, std, min, max, best}}}}; `best` is of the row best
+                       by the metric that chose the state. Forms: `single` over folds and repeats; the others over all
+                       choices of one repeat per fold: `separate` averages the folds' metrics (the paper's 128-D),
+                       `concat` joins their vectors (its 512-D), `mean_vector` averages their vectors
+        settings.json  {run: {protocol, chosen_by, network, embedding, folds, values}}
         combinations.csv   run, form, combination (the repeat of each fold), metrics
-        history.csv        run and the columns of the fold's own
-        transfer.json      {run: {distance, cosine, accuracy, chance}}, how far attributes predict unmet classes
-        pictures.safetensors, pictures.json   images with every run's weights and strongest prototypes, and the mean
-                       attributes of the shown classes
+        history.csv        run, and the columns of gsp_folds' history
+        transfer.json      {run: {distance, cosine, accuracy, chance}}: how well attributes predict unseen classes
+        pictures.safetensors, pictures.json   images with every run's weights and nearest prototypes; mean attributes of
+                       the shown classes
 """
 
 import csv
 import json
-from itertools import chain
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +25,11 @@ from pydantic import Field
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.gsp import collage, ensemble
-from polygrain.gsp.ensemble import transfer
 from polygrain.gsp.folds.images import Images, read_images
 from polygrain.retrieval.metrics import score
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
-from polygrain.store import arrays, sums
+from polygrain.store import arrays
 from polygrain.store.reading import read_json, reading, remedy_for
 from polygrain.store.tensors import read_tensors, write_tensors
 
@@ -48,53 +47,49 @@ class Params(schema.Section):
 
 
 def score_run(folder: Path, run: str, table: Images, recall_at: list[int]) -> Rows:
-    """One row per fold and repeat alone, and in each form per combination of them."""
+    """A row per fold and repeat, and one per combination and form."""
     config = read_json(folder / "config.json")
     rows = np.array(config["rows"])
     labels, splits = table.labels[rows], table.splits[rows]
-    folds = len(config["folds"])
-    repeats = sum(1 for path in folder.glob("0-*") if path.is_dir())
-    vectors = {
-        (fold, repeat): arrays.open(folder / f"{fold}-{repeat}" / "embeddings.zarr")[:]
-        for fold in range(folds)
-        for repeat in range(repeats)
-    }
-    alone = {key: score(single, labels, splits, recall_at) for key, single in vectors.items()}
-    found: Rows = [
-        {"run": run, "form": "single", "combination": f"{fold}-{repeat}"} | metrics
-        for (fold, repeat), metrics in alone.items()
-    ]
-    chosen = ensemble.combinations(folds, repeats)
-    for combination in progress(chosen, f"combinations of {run}", unit="combination"):
-        parts = list(enumerate(combination))
-        scores = {"separate": ensemble.average([alone[part] for part in parts])}
+    folds, repeats = len(config["folds"]), sum(path.is_dir() for path in folder.glob("0-*"))
+    names = [f"{fold}-{repeat}" for fold, repeat in product(range(folds), range(repeats))]
+    vectors = {name: arrays.open(folder / name / "embeddings.zarr")[:] for name in names}
+    alone = {name: score(vectors[name], labels, splits, recall_at) for name in names}
+    scored: Rows = [{"run": run, "form": "single", "combination": name} | alone[name] for name in names]
+    choices = ensemble.combinations(folds, repeats)
+    for choice in progress(choices, f"combinations of {run}", unit="combination"):
+        parts = [f"{fold}-{repeat}" for fold, repeat in enumerate(choice)]
+        forms = {"separate": ensemble.average([alone[part] for part in parts])}
         for form, joined in ensemble.combine([vectors[part] for part in parts]).items():
-            scores[form] = score(joined, labels, splits, recall_at)
-        name = "-".join(map(str, combination))
-        found += [{"run": run, "form": form, "combination": name} | metrics for form, metrics in scores.items()]
-    return found
+            forms[form] = score(joined, labels, splits, recall_at)
+        combination = "-".join(map(str, choice))
+        scored += [{"run": run, "form": form, "combination": combination} | forms[form] for form in forms]
+    return scored
 
 
-def summarise(rows: Rows, chosen_by: str) -> dict[str, dict[str, float]]:
-    """{metric: {mean, std, min, max, best}} of one run in one form; `best`: of the row with the highest `chosen_by`."""
-    best = max(rows, key=lambda row: row[chosen_by])
-    return {
-        metric: ensemble.summary_of([row[metric] for row in rows]) | {"best": best[metric]}
-        for metric in rows[0]
-        if metric not in ("run", "form", "combination")
-    }
+def summarise(rows: Rows, chosen_by: str) -> dict[str, dict[str, dict[str, float]]]:
+    """{form: {metric: {mean, std, min, max, best}}} of one run."""
+    summary = {}
+    for form in FORMS:
+        of_form = [row for row in rows if row["form"] == form]
+        best = max(of_form, key=lambda row: row[chosen_by])
+        metrics = [name for name in best if name not in ("run", "form", "combination")]
+        summary[form] = {
+            name: ensemble.summary_of([row[name] for row in of_form]) | {"best": best[name]} for name in metrics
+        }
+    return summary
 
 
 def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, seed: int) -> dict[str, dict]:
-    """How the first fold's attributes carry over between classes, for the runs that have them (Fig. 5)."""
-    found = {}
+    """How well the first fold's attributes predict unseen classes, for runs with attributes (Fig. 5)."""
+    transfers = {}
     for run in runs:
         first = folds / run / "0-0"
         labels = table.labels[np.array(read_json(folds / run / "config.json")["rows"])]
-        if params.splits and sums.expects(first / "attributes.zarr") and len(np.unique(labels)) >= 4:
-            known = [arrays.open(first / f"{name}.zarr")[:] for name in ("attributes", "embeddings")]
-            found[run] = transfer(*known, labels, params.splits, params.ridge, seed)
-    return found
+        if params.splits and (first / "attributes.zarr").exists() and len(np.unique(labels)) >= 4:
+            given = [arrays.open(first / f"{name}.zarr")[:] for name in ("attributes", "embeddings")]
+            transfers[run] = ensemble.transfer(*given, labels, params.splits, params.ridge, seed)
+    return transfers
 
 
 def gather_pictures(
@@ -105,10 +100,10 @@ def gather_pictures(
     rows = shown[runs[0]]["rows"].numpy()
     pixels = shown[runs[0]]["pixels"].numpy()
     tensors = {"pixels": torch.from_numpy(collage.resize(pixels, size) if pixels.shape[1] > size else pixels)}
-    for run, found in shown.items():
-        tensors |= {f"{key}/{run}": tensor for key, tensor in found.items() if key not in ("rows", "pixels")}
+    for run, pictures in shown.items():
+        tensors |= {f"{key}/{run}": tensor for key, tensor in pictures.items() if key not in ("rows", "pixels")}
         file = folds / run / "0-0" / "attributes.zarr"
-        if sums.expects(file):
+        if file.exists():
             attributes, evaluated = arrays.open(file)[:], np.array(read_json(folds / run / "config.json")["rows"])
             means = [attributes[table.labels[evaluated] == table.labels[row]].mean(0) for row in rows]
             tensors[f"attributes/{run}"] = torch.from_numpy(np.stack(means))
@@ -116,7 +111,7 @@ def gather_pictures(
 
 
 def join_histories(folds: Path, runs: list[str]) -> str:
-    """The lines of every run's history behind its name, under one header."""
+    """All histories under one header, with the run as their first column."""
     lines = []
     for run in runs:
         file = folds / run / "history.csv"
@@ -130,28 +125,22 @@ def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, 
     runs = [run for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]]
     table = read_images(images)
     settings = {run: read_json(folds / run / "config.json")["setting"] for run in runs}
-    found = {run: score_run(folds / run, run, table, params.recall_at) for run in runs}
-    rows = list(chain.from_iterable(found.values()))
-    summary = {
-        run: {
-            form: summarise([row for row in found[run] if row["form"] == form], settings[run]["chosen_by"])
-            for form in FORMS
-        }
-        for run in runs
-    }
+    rows = {run: score_run(folds / run, run, table, params.recall_at) for run in runs}
+    summary = {run: summarise(rows[run], settings[run]["chosen_by"]) for run in runs}
     tensors, classes = gather_pictures(folds, runs, table, params.thumbnail)
     with outputs.folder(output) as folder:
         (folder / "metrics.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
         (folder / "settings.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
         with (folder / "combinations.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer = csv.DictWriter(file, list(rows[runs[0]][0]), lineterminator="\n")
             writer.writeheader()
-            writer.writerows(rows)
+            for run in runs:
+                writer.writerows(rows[run])
         (folder / "history.csv").write_text(join_histories(folds, runs), encoding="utf-8")
         write_tensors(tensors, folder / "pictures.safetensors")
         (folder / "pictures.json").write_text(json.dumps({"classes": classes}) + "\n", encoding="utf-8")
-        moved = try_attributes(folds, runs, table, params, seed)
-        (folder / "transfer.json").write_text(json.dumps(moved, indent=1) + "\n", encoding="utf-8")
+        transfers = try_attributes(folds, runs, table, params, seed)
+        (folder / "transfer.json").write_text(json.dumps(transfers, indent=1) + "\n", encoding="utf-8")
     best = max(summary, key=lambda run: summary[run]["concat"]["map_at_r"]["mean"])
     return f"{len(runs)} runs, best {best}: MAP@R {100 * summary[best]['concat']['map_at_r']['mean']:.2f} %"
 

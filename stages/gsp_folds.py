@@ -4,23 +4,24 @@ Reads   one folder of images (a task's, or collages), encoder
 Writes  <fold>-<repeat>/weights.safetensors   all that was trained, in its best state
         <fold>-<repeat>/embeddings.zarr       `image dim`, unit length, of the evaluated images
         <fold>-<repeat>/attributes.zarr       `image prototype`, for poolings that have them
-        history.csv        fold, repeat, step, loss, the validation score by its name (protocol.chosen_by), rate
+        history.csv        fold, repeat, step, loss, the validation score (named protocol.chosen_by), rate
         pictures.safetensors   rows; weights and strongest prototype of every place, from the first fold
-        config.json        the run, its setting, the evaluated rows' number and the training classes of every fold
+        config.json        the run, its setting, the numbers of the evaluated rows, the training classes of every fold
 
-The folds of a configuration are one item: they share feature maps and one start of the process, and half of them are of
-no use alone. A killed run continues at its last validation.
+All folds of a configuration are one stage, because they share the feature maps. A killed run continues at its last
+validation.
 """
 
 import copy
 import json
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from polygrain.compute import device
@@ -81,32 +82,17 @@ class Params(schema.Section):
     pictures: schema.Count = Field(description="test classes to show weights of")
 
     @model_validator(mode="after")
-    def sees_no_more_than_there_is(self) -> "Params":
+    def values_fit(self) -> "Params":
         if self.resize is not None and self.resize < self.side:
             raise ValueError(f"resize {self.resize} is smaller than side {self.side}; it must be {self.side} or more")
-        return self
-
-    @model_validator(mode="after")
-    def heads_divide_the_embedding(self) -> "Params":
         for name, loss in self.losses.items():
-            heads = loss.values.get("heads")
-            if heads and self.embedding % heads:
-                raise ValueError(f"losses.{name}.values.heads is {heads}; it must divide embedding, {self.embedding}")
-        return self
-
-    @field_validator("losses")
-    @classmethod
-    def losses_exist(cls, losses: dict[str, LossParams]) -> dict[str, LossParams]:
-        for name, loss in losses.items():
             metric.check(name, loss.values)
-        return losses
-
-    @field_validator("poolings")
-    @classmethod
-    def poolings_exist(cls, poolings: dict[str, Values]) -> dict[str, Values]:
-        for name, values in poolings.items():
+            if self.embedding % loss.values.get("heads", 1):
+                heads = loss.values["heads"]
+                raise ValueError(f"losses.{name}.values.heads is {heads}; it must divide embedding, {self.embedding}")
+        for name, values in self.poolings.items():
             build.check(name, values)
-        return poolings
+        return self
 
     def fits(self, lists: Lists) -> None:
         """ValueError for a run of params.yaml with a loss, a pooling or values that are not here."""
@@ -119,7 +105,7 @@ class Params(schema.Section):
 
 
 def configure(run: Run, params: Params) -> tuple[LossParams, Objective, dict]:
-    """The run's loss and the values of its pooling; ValueError lists what params.yaml knows."""
+    """The run's loss, its objective and the values of its pooling. ValueError lists the names in params.yaml."""
     for title, name, known in (("losses", run.loss, params.losses), ("poolings", run.pooling, params.poolings)):
         if name not in known:
             raise ValueError(f"no gsp_folds.{title}.{name}; known: {', '.join(sorted(known))}")
@@ -129,8 +115,7 @@ def configure(run: Run, params: Params) -> tuple[LossParams, Objective, dict]:
 
 
 def setting_of(run: Run, params: Params) -> dict[str, str | int | dict]:
-    """What tells this run from another one of the same loss and pooling, for whoever compares them."""
-    _, _, values = configure(run, params)
+    """How the run trains, as the report compares it: protocol, network, sizes and the pooling's values."""
     protocol = params.protocol
     return {
         "protocol": protocol.kind,
@@ -138,27 +123,37 @@ def setting_of(run: Run, params: Params) -> dict[str, str | int | dict]:
         "network": params.backbone.title,
         "embedding": params.embedding,
         "folds": 1 if protocol.kind == "tuning" else protocol.folds,
-        "values": values,
+        "values": configure(run, params)[2],
     }
+
+
+def rows_to_evaluate(table: Images, folds: list[classes.Fold], protocol: classes.Protocol) -> np.ndarray:
+    """The test images; for `tuning` the training images of the held-out classes."""
+    is_train = table.splits == "train"
+    is_held_out = np.isin(table.labels, folds[0].validation) & is_train
+    rows = np.flatnonzero(is_held_out if protocol.kind == "tuning" else ~is_train)
+    if not len(rows):
+        raise ValueError(f"there is no test image: the protocol {protocol.kind} needs images of unseen classes")
+    return rows
 
 
 def train(
     maps: Maps, fold: classes.Fold, table: Images, run: Run, params: Params, seed: int, work: Path
 ) -> tuple[Embedder, early_stopping.History]:
-    """The embedder in its best state (and with it a backbone that trains), and its history."""
+    """The embedder in its best state (with a backbone that trains), and its history."""
     loss, objective, values = configure(run, params)
     is_train, labels = table.splits == "train", table.labels
-    mine = np.flatnonzero(is_train & np.isin(labels, fold.train))
+    taught = np.flatnonzero(is_train & np.isin(labels, fold.train))
     watched = np.flatnonzero(is_train & np.isin(labels, fold.validation) if len(fold.validation) else ~is_train)
-    batches = ClassBatches(labels[mine], loss.batch_classes, loss.per_class, table.names)
-    rows, targets = torch.from_numpy(mine), torch.from_numpy(np.searchsorted(fold.train, labels[mine]))
+    batches = ClassBatches(labels[taught], loss.batch_classes, loss.per_class, table.names)
+    rows, targets = torch.from_numpy(taught), torch.from_numpy(np.searchsorted(fold.train, labels[taught]))
     torch.manual_seed(seed)  # layers and losses draw their start from the global generator
     backbone = maps.backbone if maps.backbone.is_trained else None
     sizes = (maps.shape[0], params.hidden, params.embedding, len(fold.train))
     current = Embedder(backbone, *sizes, run.pooling, values, objective).to(maps.where)
     if current.has_prototypes:
-        some = torch.randperm(len(mine), generator=torch.Generator().manual_seed(seed))[:START].numpy()
-        current.start(torch.cat(list(maps.plain(mine[some]))), seed)
+        some = torch.randperm(len(taught), generator=torch.Generator().manual_seed(seed))[:START].numpy()
+        current.start(torch.cat(list(maps.plain(taught[some]))), seed)
     groups = parameter_groups(current, params.learning_rate * loss.rate, loss.proxy_rate)
     optimizer = OPTIMIZERS[params.optimizer](groups, weight_decay=params.weight_decay)
 
@@ -177,46 +172,37 @@ def train(
 def main(
     images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int, shape: Shape
 ) -> str:
-    spec, table = lists.gsp_runs[run], read_images(images)
+    spec, table, pixels = lists.gsp_runs[run], read_images(images), arrays.open(images / "pixels.zarr")
+    setting = setting_of(spec, params)
     folds = classes.folds(table.labels[table.splits == "train"], params.protocol)
-    held = np.isin(table.labels, folds[0].validation) & (table.splits == "train")
-    rows = np.flatnonzero(held if params.protocol.kind == "tuning" else table.splits != "train")
-    if not len(rows):
-        raise ValueError(f"{images} has no test image: the protocol {params.protocol.kind} needs unseen classes")
-    configure(spec, params)
+    rows = rows_to_evaluate(table, folds, params.protocol)
     backbone = trunk.load(params.backbone, encoder, seed).to(device.best())
     start = copy.deepcopy(backbone.state_dict())
-    pixels = arrays.open(images / "pixels.zarr")
     whole = None
     if shape == "squash" and spec.images.startswith("images/"):  # a collage is a square already
         whole = Whole(torch.from_numpy(table.aspects), params.side / (params.resize or params.side))
     augmentation = (params.augmentation, params.crop_ratio)
     maps = Maps(backbone, pixels, params.side, *augmentation, params.precision, params.batch, whole)
-    given = {"encoder": encoder / "weights.safetensors", "file": Path(params.backbone.path)}.get(
-        params.backbone.weights
-    )
-    weights = checkpoint.digest(given) if given else ""
-    work = checkpoint.work_folder("gsp_folds", run, spec, params, seed, pixels.digest, weights)
-    chosen_by = params.protocol.chosen_by
-    lines, scores = [f"fold,repeat,step,loss,{chosen_by},rate"], []
+    weights = trunk.weights_file(params.backbone, encoder)
+    digest = checkpoint.digest(weights) if weights else ""
+    work = checkpoint.work_folder("gsp_folds", run, spec, params, seed, pixels.digest, digest)
+    lines, scores = [f"fold,repeat,step,loss,{params.protocol.chosen_by},rate"], []
     with outputs.folder(output) as folder:
-        for i, fold in enumerate(folds):
-            for repeat in range(params.protocol.repeats):
-                backbone.load_state_dict(start)
-                name = f"{i}-{repeat}"
-                own = seed * 10_007 + 101 * i + repeat
-                embedder, history = train(maps, fold, table, spec, params, own, work / f"{run}-{name}")
-                write(folder / name, embedder, maps, rows)
-                if (i, repeat) == (0, 0):
-                    write_pictures(folder, embedder, maps, rows, table.labels, params.pictures)
-                lines += [f"{i},{repeat}," + ",".join(f"{value:.6g}" for value in row.values()) for row in history]
-                scores.append(max(row["score"] for row in history))
+        for i, repeat in product(range(len(folds)), range(params.protocol.repeats)):
+            backbone.load_state_dict(start)
+            name, fold_seed = f"{i}-{repeat}", seed * 10_007 + 101 * i + repeat
+            embedder, history = train(maps, folds[i], table, spec, params, fold_seed, work / f"{run}-{name}")
+            write(folder / name, embedder, maps, rows)
+            if name == "0-0":
+                write_pictures(folder, embedder, maps, rows, table.labels, params.pictures)
+            lines += [f"{i},{repeat}," + ",".join(f"{value:.6g}" for value in row.values()) for row in history]
+            scores.append(max(row["score"] for row in history))
         (folder / "history.csv").write_text("\n".join(lines) + "\n")
-        config = {"run": spec.model_dump(), "setting": setting_of(spec, params), "rows": rows.tolist()}
+        config = {"run": spec.model_dump(), "setting": setting, "rows": rows.tolist()}
         config["folds"] = [fold.train.tolist() for fold in folds]
         (folder / "config.json").write_text(json.dumps(config) + "\n")
     checkpoint.clear(work)
-    return f"validation {chosen_by} {100 * np.mean(scores):.2f} % over {len(scores)} folds and repeats"
+    return f"validation {params.protocol.chosen_by} {100 * np.mean(scores):.2f} % over {len(scores)} folds and repeats"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The page of one folder of images: what every run on it is worth, how it trained, and where its pooling looks.
+"""The page of one folder of images: scores of its runs, their training, and where their poolings look.
 
 Reads   gsp_ensemble/<name>
 Writes  index.html     everything, self-contained
@@ -25,12 +25,10 @@ from polygrain.store.tensors import read_tensors
 NOTE = (
     "In percent on {images}, mean ± standard deviation over all choices of one repeat per fold. Folds apart: the "
     "average of their metrics, {one}-D here, the paper's 128-D. Folds side by side: {all}-D here, the paper's 512-D. "
-    "The mean vector of the folds is {one}-D, too; the paper does not report it. Best of a column in bold. {network}"
+    "Mean vector: {one}-D; the paper does not report it. Best of a column in bold. {network}"
 )
 SHOWN = {"tuning": "held-out training classes (validation)"}
 FORMS = (("separate", "folds apart"), ("concat", "folds side by side"), ("mean_vector", "mean vector"))
-
-
 Metric = Annotated[str, StringConstraints(pattern=r"^(map_at_r|r_precision|recall_at_[1-9][0-9]{0,5})$")]
 
 
@@ -57,7 +55,7 @@ def read_curves(file: Path, runs: dict[str, Run], metric: str) -> list[dict]:
 
 
 def describe(settings: dict[str, dict], claim: published.Claim | None) -> str:
-    """What the numbers of the table are, and whose network they are of."""
+    """The note below the table."""
     setting = next(iter(settings.values()))
     one, images = setting["embedding"], SHOWN.get(setting["protocol"], "images of unseen classes")
     network = published.about_networks(claim, settings)
@@ -65,7 +63,7 @@ def describe(settings: dict[str, dict], claim: published.Claim | None) -> str:
 
 
 def pairs(runs: dict[str, Run]) -> list[tuple[str, str]]:
-    """Every run beside the plain mean with the same loss."""
+    """Every run with the run that has the same loss and a plain mean."""
     means = {spec.loss: run for run, spec in runs.items() if spec.pooling == "gap" and not spec.zero_shot}
     return [(run, means[spec.loss]) for run, spec in runs.items() if spec.loss in means and means[spec.loss] != run]
 
@@ -73,9 +71,9 @@ def pairs(runs: dict[str, Run]) -> list[tuple[str, str]]:
 def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: Lists) -> str:
     runs = {run: spec for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]}
     metrics, settings = read_json(ensemble / "metrics.json"), read_json(ensemble / "settings.json")
-    known = sorted(next(iter(metrics.values()))["single"])
-    if unknown := set(params.metrics) - set(known):
-        raise ValueError(f"gsp_report.metrics names {min(unknown)!r}; known: {', '.join(known)}")
+    measured = sorted(next(iter(metrics.values()))["single"])
+    if unknown := set(params.metrics) - set(measured):
+        raise ValueError(f"gsp_report.metrics names {min(unknown)!r}; known: {', '.join(measured)}")
     shown = [
         (form, metric, f"{contents.title_of(metric)}, {title}") for metric in params.metrics for form, title in FORMS
     ]

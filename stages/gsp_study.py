@@ -1,7 +1,7 @@
 """A small experiment of GSP's paper in one process: `tokens` (Fig. 3a) or `toy` (Fig. 2).
 
 Writes  index.html, table.md    the page
-        metrics.json            tokens: {pooling: {map_at_r: percent}} on bags never trained on
+        metrics.json            tokens: {pooling: {map_at_r: percent}} on test bags; toy: {mu: {object: percent}}
         history.csv             tokens: pooling, step, loss, map_at_r
 """
 
@@ -42,7 +42,7 @@ class Tokens(schema.Section):
 
 
 class Toy(schema.Section):
-    """A drawn map of colours: what a selection keeps of it (Fig. 2)."""
+    """A drawn map of colours, and what a selection keeps of it (Fig. 2)."""
 
     mu: list[schema.Share] = Field(
         min_length=1, max_length=20, description="shares of the map that are kept, a picture each"
@@ -56,7 +56,7 @@ class Params(schema.Section):
 
 
 def learn(params: Tokens, how: str, seed: int, work: Path) -> tuple[float, early_stopping.History]:
-    """MAP@R on test bags of a pooling, `gap`, `gsp` or `gsp-zs`, in the state that was best on validation bags."""
+    """MAP@R of the pooling `gap`, `gsp` or `gsp-zs` on test bags, in its best state on validation bags; its history."""
     values = {} if how == "gap" else {"prototypes": params.prototypes, "mu": params.mu, "epsilon": params.epsilon}
     share = params.zero_shot if how == "gsp-zs" else 0.0
     torch.manual_seed(seed)  # the layers draw their start from the global generator
@@ -64,18 +64,17 @@ def learn(params: Tokens, how: str, seed: int, work: Path) -> tuple[float, early
     if values:
         build.start_prototypes(bags.pool, bags.tokens.detach(), seed)
     labels = torch.arange(params.world.classes)
-    held = labels.repeat_interleave(params.unseen)
-    watched, tested = (draw(params.world, held, torch.Generator().manual_seed(1000 + i)) for i in range(2))
-    asked = labels.repeat_interleave(params.per_class)
+    unseen, batch = labels.repeat_interleave(params.unseen), labels.repeat_interleave(params.per_class)
+    watched, tested = (draw(params.world, unseen, torch.Generator().manual_seed(1000 + i)) for i in range(2))
 
     def step(number: int, generator: torch.Generator) -> Tensor:
         bags.clamp()
-        return bags.loss_of(draw(params.world, asked, generator), asked)
+        return bags.loss_of(draw(params.world, batch, generator), batch)
 
     @torch.no_grad()
-    def score(these: Tensor) -> float:
+    def score(drawn: Tensor) -> float:
         bags.clamp()
-        return map_at_r(bags(these).vector, held)
+        return map_at_r(bags(drawn).vector, unseen)
 
     optimizer = torch.optim.Adam(bags.parameters(), params.learning_rate)
     history = early_stopping.fit(bags, optimizer, params.stopping, step, lambda: score(watched), seed, work)
@@ -91,11 +90,11 @@ def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str,
     world = params.world
     note = (
         f"{world.classes} classes of {world.own} tokens each and {world.shared} tokens of all classes; bags of "
-        f"{world.bag} tokens, of which {100 * world.mean_share:.0f} % on average are of the class. MAP@R by distance "
-        "on bags of a draw that neither trained nor chose the state, in percent."
+        f"{world.bag} tokens, of which {100 * world.mean_share:.0f} % on average are of the class. MAP@R in percent, "
+        "by distance, on bags used neither to train nor to choose the state."
     )
     content = {
-        "heading": "Half of every bag says nothing",
+        "heading": "Half of every bag says nothing about its class",
         "sentences": contents.gains(metrics, [("gsp", "gap"), ("gsp-zs", "gap")], "test"),
         "columns": columns,
         "rows": rows,
@@ -108,7 +107,7 @@ def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str,
 
 
 def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
-    """The weights of a drawn map for known prototypes: less mass, fewer colours."""
+    """The weights of a drawn map for given prototypes."""
     pixels, weights = colours.weigh(params.mu, params.epsilon)
     metrics = {
         f"mu {mu:g}": {"map": {"object": {"mean": colours.on_object(p), "std": 0.0}}} for mu, p in weights.items()
@@ -124,11 +123,8 @@ def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
         "charts": [],
         "looks": contents.pictures(tensors, [f"mu {mu:g}" for mu in weights], ["map"], SHOWN_SIDE),
     }
-    return (
-        content,
-        {run: {"object": round(100 * forms["map"]["object"]["mean"], 4)} for run, forms in metrics.items()},
-        [],
-    )
+    percent = {run: {"object": round(100 * forms["map"]["object"]["mean"], 4)} for run, forms in metrics.items()}
+    return content, percent, []
 
 
 def main(output: Path, *, study: str, params: Params, lists: Lists, seed: int) -> str:

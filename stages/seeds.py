@@ -43,7 +43,7 @@ class Params(schema.Section):
 def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists, seed: int) -> str:
     tasks = list(lists.tasks)
     train = open_train_features(features, tasks, read_tables(images, tasks))
-    largest, count = max(lists.sizes.values()), min(len(train), params.sample or len(train))
+    largest, count = max(lists.sizes.values(), default=1), min(len(train), params.sample or len(train))
     processes.require(count, "training images")
     if largest > min(count, params.largest):
         drawn = f", seeds.sample {params.sample}" if count < len(train) else ""

@@ -8,11 +8,10 @@ from safetensors.numpy import load_file
 from polygrain.retrieval.metrics import score
 from polygrain.store import arrays
 from stages import gsp_folds
-from stages.gsp_ensemble import Params, main, summarise
+from stages.gsp_ensemble import FORMS, Params, main, summarise
 from tests.helpers.small import lists
 from tests.test_gsp_folds import FAIR, VALUES, world  # noqa: F401
 
-PAIRS = [(0.2, 0.9), (0.4, 0.1)]
 PARAMS = Params(recall_at=[1, 2], splits=5, ridge=0.05, thumbnail=16)
 RUNS = {
     name: {"images": "images/dots", "loss": "c2", "pooling": pooling, "zero_shot": 0.0, "values": {}}
@@ -68,9 +67,10 @@ def test_main__the_128_d_number_is_the_average_of_the_single_folds_metrics(world
 
 
 def test_summarise__best_is_of_the_row_that_the_choosing_metric_prefers():
-    rows = [{"run": "a", "form": "single", "combination": str(i), "x": x, "y": y} for i, (x, y) in enumerate(PAIRS)]
-    found = summarise(rows, "x")
-    assert (found["x"]["best"], found["y"]["best"], found["y"]["max"]) == (0.4, 0.1, 0.9)
+    pairs = ((0.2, 0.9), (0.4, 0.1))
+    rows = [{"run": "a", "form": form, "combination": "0", "x": x, "y": y} for form in FORMS for x, y in pairs]
+    summary = summarise(rows, "x")["concat"]
+    assert (summary["x"]["best"], summary["y"]["best"], summary["y"]["max"]) == (0.4, 0.1, 0.9)
 
 
 def test_main__brings_pictures_histories_and_attributes_along(world, folds, tmp_path):  # noqa: F811

@@ -41,17 +41,20 @@ class Asked(NamedTuple):
 def choose(asked: Asked, epochs: int | None) -> tuple[Settings, list[str]]:
     """The settings of a profile, and what to tell of them, a line each.
 
-    ValueError says which word is wrong, or what has to be said because nobody can know it. A file or folder is read
-    whole, so that what is chosen is known to fit.
+    ValueError says which word is wrong, or what has to be said because nobody can know it. The weights of a file or
+    folder are read, so that what is chosen is known to fit.
     """
     if asked.name is None:
         given = [name for name, value in asked._asdict().items() if value]
         if given:
             raise ValueError(f"--{given[0]} is about another encoder: name it with --encoder")
         return Settings(epochs=epochs), [f"encoder: {SHIPPED}, for images of 48 px, {recommendation()}"]
-    values, path = locate(asked)
+    path = Path(asked.name).absolute()
+    values = from_disk(asked, path.resolve()) if path.exists() else from_timm(asked)
+    values |= {"side": values.get("side") or asked.side, "kwargs": dict(asked.kwargs), "interpolation": None}
+    values |= {name: channels and list(channels) for name, channels in (("mean", asked.mean), ("std", asked.std))}
     try:
-        origin = Origin(**values | {"path": str(values["path"])})
+        origin = Origin(**values)
         config = origin.describe(path)
         require_fit(config)
         if config.adaptors:
@@ -63,34 +66,28 @@ def choose(asked: Asked, epochs: int | None) -> tuple[Settings, list[str]]:
     return settle(values, config, epochs)
 
 
-def locate(asked: Asked) -> tuple[dict[str, Any], Path]:
-    """The values of the section `encoder` for what was asked, but the sizes of what is stored, and its path here."""
-    path = Path(asked.name).absolute()
-    over = {
-        "side": asked.side,
-        "kwargs": dict(asked.kwargs),
-        "mean": asked.mean and list(asked.mean),
-        "std": asked.std and list(asked.std),
-        "interpolation": None,
-    }
-    if path.exists():
-        path = path.resolve()
-        if UNSAFE.search(str(path)):
-            raise ValueError(f"{str(path)!r} has a quote, $, backslash or control character in it: rename it")
-        if path.is_dir():
-            if asked.architecture:
-                raise ValueError(f"--architecture is {asked.architecture}, but the config.json of {path} says it")
-            if not is_hub(path) and asked.side:
-                raise ValueError(f"--side is {asked.side}, but the encoder in {path} says itself what it sees")
-            return {"source": "folder", "path": path, "architecture": None} | over, path
-        if not asked.architecture:
-            raise ValueError(
-                f"{path} holds weights alone: say with --architecture of which timm network, in full where its input "
-                "is as published, such as mobilenetv2_100.ra_in1k"
-            )
-        side = asked.side or published(networks.known(asked.architecture)).input_size[-1]
-        return {"source": "file", "path": path, "architecture": asked.architecture} | over | {"side": side}, path
-    if os.sep in asked.name or path.suffix in (".safetensors", ".pth", ".pt", ".bin"):
+def from_disk(asked: Asked, path: Path) -> dict[str, Any]:
+    """What a folder or a file of weights is, as values of the section `encoder`."""
+    if UNSAFE.search(str(path)):
+        raise ValueError(f"{str(path)!r} has a quote, a line break or ${{ in it: rename it")
+    if path.is_dir():
+        if asked.architecture:
+            raise ValueError(f"--architecture is {asked.architecture}, but the config.json of {path} says it")
+        if not is_hub(path) and asked.side:
+            raise ValueError(f"--side is {asked.side}, but the encoder in {path} says itself what it sees")
+        return {"source": "folder", "path": str(path), "architecture": None}
+    if not asked.architecture:
+        raise ValueError(
+            f"{path} holds weights alone: say with --architecture of which timm network, in full where its input is as "
+            "published, such as mobilenetv2_100.ra_in1k"
+        )
+    side = asked.side or published(networks.known(asked.architecture)).input_size[-1]
+    return {"source": "file", "path": str(path), "architecture": asked.architecture, "side": side}
+
+
+def from_timm(asked: Asked) -> dict[str, Any]:
+    """Published weights by their name, as values of the section `encoder`."""
+    if os.sep in asked.name or Path(asked.name).suffix in (".safetensors", ".pth", ".pt", ".bin"):
         raise ValueError(f"--encoder is {asked.name}, which does not exist: give a file, a folder or a timm name")
     if asked.architecture:
         raise ValueError(f"--architecture is for a file of weights, and --encoder {asked.name} is none")
@@ -99,7 +96,7 @@ def locate(asked: Asked) -> tuple[dict[str, Any], Path]:
         raise ValueError(f"timm publishes no weights of {asked.name}: give a file of them, and this as --architecture")
     name = asked.name if "." in asked.name else names[0]
     side = asked.side or published(name).input_size[-1]
-    return {"source": "timm", "path": LOCK, "architecture": name} | over | {"side": side}, path
+    return {"source": "timm", "path": LOCK, "architecture": name, "side": side}
 
 
 def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[Settings, list[str]]:
@@ -108,16 +105,7 @@ def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[
     patch, side = networks.patch_side(network), config.side
     stored = patch * math.ceil(STORED * side / patch)
     cost = math.ceil(100 * (stored / side) ** 2) / 100
-    has, needs = memory.total(), memory.held(config.model_copy(update={"size": side, "resize": side, "scaled": None}))
-    training = math.ceil(cost * needs.training)  # at the largest side that may be chosen
-    each = {
-        "adaptor": training,
-        "fusion": 2 * training,  # pairs
-        "distillation": training,
-        "features": math.ceil(cost * needs.seeing),
-    }
-    batches = {part: memory.fitting(wanted, each[part], has) for part, wanted in BATCHES.items()}
-    fewer = {part: batch for part, batch in batches.items() if batch < BATCHES[part]}
+    batches = batches_in_memory(config, cost)
     count = sum(parameter.numel() for parameter in network.parameters())
     place = "which timm fetches once" if values["source"] == "timm" else values["path"]
     given = "as you said" if values["mean"] or values["std"] else "as its weights were trained"
@@ -126,14 +114,24 @@ def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[
         f"{networks.feature(network)}, {network.num_features:,} numbers",
         f"input: {side} px; mean {shown(config.mean)}, std {shown(config.std)}, {given}",
         f"images: squares of {stored} px, {stored / side:.3g} times the input, so that a careful look sees more",
-        "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()) + f"; an image in training takes "
-        f"up to {training / 2**20:.0f} MiB of {has / 2**30:.1f} GiB",
+        "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()),
     ]
     if side > LARGE and values["source"] != "folder":
         smaller = round(224 / patch) * patch
         why.append(f"{side} px are costly: --side {smaller} takes {round((side / smaller) ** 2)} times less work")
-    kept = {name: value for name, value in values.items() if value}
-    return Settings(kept, side, stored, cost, epochs, fewer), why
+    fewer = {part: batch for part, batch in batches.items() if batch < BATCHES[part]}
+    return Settings({name: value for name, value in values.items() if value}, side, stored, cost, epochs, fewer), why
+
+
+def batches_in_memory(config: Config, cost: float) -> dict[str, int]:
+    """The usual batches, smaller where the memory is, for images at the largest side that may be chosen."""
+    needs = memory.held(config.model_copy(update={"size": config.side, "resize": config.side, "scaled": None}))
+    # Fusions learn from pairs.
+    each = {"adaptor": needs.training, "fusion": 2 * needs.training, "distillation": needs.training}
+    each["features"] = needs.seeing
+    return {
+        part: memory.fitting(batch, math.ceil(cost * each[part]), memory.total()) for part, batch in BATCHES.items()
+    }
 
 
 def shown(numbers: Sequence[float]) -> str:

@@ -65,7 +65,7 @@ def sections(tasks: Mapping[str, Folder], ks: Sequence[int], settings: Settings)
             f"Stored squares have {times:.3g} times the side that the encoder sees: a careful look sees more.",
             {
                 "images": {"side": settings.stored},
-                "encoder": {name: text_of(value) for name, value in settings.encoder.items()} | sizes,
+                "encoder": dict(settings.encoder) | sizes,
             }
             | ({"features": seeing, "evaluation": seeing} if seeing else {}),
         ),
@@ -117,10 +117,6 @@ def task_values(name: str, task: Folder) -> dict[str, Any]:
     path = f"{name}.json" if task.listing else str(task.path)
     files = {"files": task.files} if task.files != "*" else {}
     return {"source": task.source, "path": path} | files | ({"unseen": True} if task.unseen else {})
-
-
-def text_of(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
 
 
 def written(name: str, groups: Sequence[tuple[str, dict[str, Any]]]) -> str:

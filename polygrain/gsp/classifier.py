@@ -1,4 +1,4 @@
-"""A network that tells known classes apart, with any pooling before its last layer (GSP, Table 5)."""
+"""A classifier with any pooling before its last layer (GSP, Table 5)."""
 
 import torch
 from jaxtyping import Float, Int
@@ -14,7 +14,7 @@ PIXEL_MEAN = PIXEL_STD = 0.5
 
 
 class PooledClassifier(nn.Module):
-    """Images in 0..1 to pooled features, and these to classes. Prototypes live in the space of the network's map.
+    """Images in 0..1 to pooled features, and these to classes; prototypes lie in the space of the network's map.
 
     ValueError for a network without a map, and for a zero-shot loss on a pooling without attributes.
     """
@@ -54,7 +54,7 @@ class PooledClassifier(nn.Module):
         ridge: float,
         scale: float,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        """The loss of a batch, cross entropy with its share of the zero-shot loss, and the share of right answers."""
+        """Cross entropy mixed with the zero-shot loss, and the accuracy."""
         pooled = self(images)
         logits = self.last(pooled.vector)
         loss = functional.cross_entropy(logits, labels, label_smoothing=smoothing)

@@ -1,6 +1,6 @@
-"""Collages: one picture of a class beside three backgrounds, in a 2 x 2 grid; the class is that of the one picture.
+"""Collages: one picture of a class and three backgrounds in a 2 x 2 grid, so that a pooling must ignore three quarters.
 
-The data on which a pooling must learn what to ignore (GSP, 5.1.1, made of CIFAR-100 there).
+GSP, 5.1.1, makes them of CIFAR-100.
 """
 
 import numpy as np

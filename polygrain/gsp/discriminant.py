@@ -1,15 +1,15 @@
-"""Linear discriminants of features that are too many to hold, from sums over batches (GSP, Table 5: 512 of them)."""
+"""Linear discriminants from sums over batches, for features that do not fit in memory (GSP, Table 5)."""
 
 import scipy.linalg
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-RIDGE = 1e-4  # of the mean variance within classes, added to every direction: some may have none
+RIDGE = 1e-4  # of the mean variance within classes; added to every direction, because some have no variance
 
 
 class Scatter:
-    """Sums of labelled features, in float64, from which their discriminants follow."""
+    """Sums of labelled features in float64."""
 
     def __init__(self, classes: int, dim: int, where: torch.device) -> None:
         self.counts = torch.zeros(classes, dtype=torch.float64, device=where)
@@ -22,23 +22,22 @@ class Scatter:
         self.sums.index_add_(0, labels, features)
         self.products += features.T @ features
 
-    def discriminants(self, dims: int) -> tuple[Float[Tensor, " dim"], Float[Tensor, "dim kept"]]:
-        """The mean of all features, and the directions that part the classes best, the best first, float32.
+    def discriminants(self, dims: int) -> tuple[Float[Tensor, " dim"], Float[Tensor, "dim axis"]]:
+        """The mean of all features, and at most `dims` axes that separate the classes best, the best first, float32.
 
-        At most one fewer than there are classes, and as many as a feature has numbers; `dims` where that is fewer.
-        Along each the variance within classes is 1. ValueError for a single class.
+        The variance within classes is 1 along each axis. There are at most as many axes as classes, less one, and as
+        features have dimensions. ValueError for a single class.
         """
-        known = self.counts > 0
-        if int(known.sum()) < 2:
-            raise ValueError(f"{int(known.sum())} classes have no discriminants; two or more are needed")
-        counts, sums, total = self.counts[known], self.sums[known], float(self.counts.sum())
+        is_met = self.counts > 0
+        if int(is_met.sum()) < 2:
+            raise ValueError(f"{int(is_met.sum())} classes have no discriminants; two or more are needed")
+        counts, sums, total = self.counts[is_met], self.sums[is_met], float(self.counts.sum())
         mean = sums.sum(0) / total
         between = (sums / counts[:, None] - mean) * (counts / total).sqrt()[:, None]
         within = self.products / total - mean[:, None] * mean - between.T @ between
         within += RIDGE * within.trace() / len(within) * torch.eye(len(within)).to(within)
-        kept = min(dims, len(counts) - 1, len(within))
-        last = len(within) - 1
+        dims, size = min(dims, len(counts) - 1, len(within)), len(within)
         _, axes = scipy.linalg.eigh(
-            (between.T @ between).cpu().numpy(), within.cpu().numpy(), subset_by_index=(last - kept + 1, last)
+            (between.T @ between).cpu().numpy(), within.cpu().numpy(), subset_by_index=(size - dims, size - 1)
         )
         return mean.float(), torch.from_numpy(axes[:, ::-1].copy()).to(mean.device).float()

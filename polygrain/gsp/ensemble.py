@@ -1,8 +1,4 @@
-"""Do attributes carry over to classes never met? A ridge predictor learned on some classes, tried on the others.
-
-GSP, Fig. 5, over many random halves of the classes. Attributes of one half learn to predict what is known of a class,
-here the mean embedding of its images. The other half's classes are then predicted from their attributes.
-"""
+"""Scores of several folds together, and whether attributes predict unseen classes (GSP, 1.6.3 and Fig. 5)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -29,27 +25,27 @@ def transfer(
     ridge: float,
     seed: int,
 ) -> dict[str, float]:
-    """What holds for the held-out classes, as means over the splits.
+    """How well a ridge regression from mean attributes to mean embeddings predicts classes that it was not fitted to.
 
-    `distance` and `cosine` are those between the predicted and the true mean embedding, both of unit length.
-    `accuracy` is the share of classes nearest to their own prediction. `chance` is the accuracy of a
-    guess. ValueError for fewer than four classes.
+    Means over `splits` random halves of the classes: `distance` and `cosine` of the predicted and the true embedding,
+    both of unit length; `accuracy`, the share of classes nearest to their own prediction; `chance`, that of a guess.
+    ValueError for fewer than four classes.
     """
     inputs = torch.from_numpy(class_means(attributes, labels)).double()
     targets = torch.nn.functional.normalize(torch.from_numpy(class_means(embeddings, labels)).double(), dim=1)
     count = len(inputs)
     if count < 4:
-        raise ValueError(f"{count} classes cannot be halved into two of two or more; needed are four")
-    generator, found = torch.Generator().manual_seed(seed), []
+        raise ValueError(f"{count} classes are too few to split: four or more are needed")
+    generator, results = torch.Generator().manual_seed(seed), []
     for _ in range(splits):
         order = torch.randperm(count, generator=generator)
-        known, others = order[: (count + 1) // 2], order[(count + 1) // 2 :]
-        predicted = predict(inputs[known], targets[known], inputs[others], ridge)
-        cosines = torch.nn.functional.normalize(predicted, dim=1) @ targets[others].T
-        right = (cosines.argmax(1) == torch.arange(len(others))).double().mean()
-        own = cosines.diagonal().clamp(-1, 1)
-        found.append(torch.stack([(2 - 2 * own).sqrt().mean(), own.mean(), right]))
-    distance, cosine, accuracy = torch.stack(found).mean(0).tolist()
+        fitted, unseen = order[: (count + 1) // 2], order[(count + 1) // 2 :]
+        predicted = predict(inputs[fitted], targets[fitted], inputs[unseen], ridge)
+        cosines = torch.nn.functional.normalize(predicted, dim=1) @ targets[unseen].T
+        accuracy = (cosines.argmax(1) == torch.arange(len(unseen))).double().mean()
+        true = cosines.diagonal().clamp(-1, 1)
+        results.append(torch.stack([(2 - 2 * true).sqrt().mean(), true.mean(), accuracy]))
+    distance, cosine, accuracy = torch.stack(results).mean(0).tolist()
     return {"distance": distance, "cosine": cosine, "accuracy": accuracy, "chance": 1 / (count // 2)}
 
 
@@ -59,10 +55,9 @@ def combinations(folds: int, repeats: int) -> list[tuple[int, ...]]:
 
 
 def combine(vectors: list[Float32[np.ndarray, "image dim"]]) -> dict[str, Float32[np.ndarray, "image any"]]:
-    """Unit vectors, `concat`: all in a row; `mean_vector`: their average, as long as one of them.
+    """Unit vectors of an ensemble: `concat`, all folds' side by side (the paper's 512-D), and `mean_vector`.
 
-    The paper reports `concat` (its 512-D) and, as 128-D, the average of the metrics of the single folds (1.6.3), which
-    no vector has. The mean vector is an ensemble that it does not report.
+    The paper's 128-D is no vector's score: it averages the metrics of the single folds (1.6.3).
     """
     joined = {"concat": np.concatenate(vectors, 1), "mean_vector": np.mean(vectors, 0)}
     return {

@@ -1,7 +1,4 @@
-"""The Barlow Twins loss, with the batch mean taken off first.
-
-Grappa prints Eq. 4 without that; the original centres.
-"""
+"""The Barlow Twins loss. As in the original, views are centred; Grappa's Eq. 4 omits that."""
 
 import torch
 from jaxtyping import Float
@@ -11,7 +8,7 @@ EPSILON = 1e-5
 
 
 def standardise(z: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch dim"]:
-    """Each dimension with mean 0 and (biased) variance 1 over the batch, as batch norm without parameters has it."""
+    """Each dimension with mean 0 and (biased) variance 1 over the batch: batch norm without parameters."""
     centred = z - z.mean(0)
     return centred / (centred.square().mean(0) + EPSILON).sqrt()
 
@@ -19,10 +16,10 @@ def standardise(z: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch dim"]:
 def barlow_twins(z1: Float[Tensor, "batch dim"], z2: Float[Tensor, "batch dim"], beta: float) -> Float[Tensor, ""]:
     """sum_n (1 - C_nn)^2 + beta sum_{n != m} C_nm^2, with C the cross-correlation of both views over the batch (Eq. 4).
 
-    ValueError for shapes that differ, and for a batch of one, where no correlation exists.
+    ValueError for a batch of one, which has no correlation.
     """
-    if z1.shape != z2.shape or z1.ndim != 2 or len(z1) < 2:
-        raise ValueError(f"two batches of equal shape with at least 2 rows are needed, met {z1.shape} and {z2.shape}")
+    if len(z1) < 2:
+        raise ValueError(f"a batch of {len(z1)} has no correlation; needed are at least 2 images")
     correlation = standardise(z1.float()).T @ standardise(z2.float()) / len(z1)
     diagonal = torch.diagonal(correlation)
     off_diagonal = correlation.square().sum() - diagonal.square().sum()

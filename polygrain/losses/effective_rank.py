@@ -7,9 +7,9 @@ from torch.nn import functional
 
 
 def effective_rank(x: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
-    """How many axes the unit-length features spread along: from 1 to `dim` where all axes vary alike; 0 for one point.
+    """exp(-sum p log p), where p are the shares of the eigenvalues of the unit-length features' covariance.
 
-    exp(-sum p log p), where p are the shares of the covariance's eigenvalues.
+    From 1 for one axis to `dim` for axes that vary alike; 0 for a single point.
     """
     unit = functional.normalize(x.double(), dim=1)
     variances = torch.linalg.svdvals(unit - unit.mean(0)).square()

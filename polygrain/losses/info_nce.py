@@ -1,4 +1,4 @@
-"""InfoNCE for several heads at once (MPCL, Eq. 1): against a queue of earlier keys, or against the batch itself."""
+"""InfoNCE for several heads at once (MPCL, Eq. 1): against a queue of earlier keys, or against the batch."""
 
 import torch
 from jaxtyping import Float
@@ -16,12 +16,12 @@ def queue_contrast(
 ) -> HeadValues:
     """Each head's loss and accuracy against its own queue.
 
-    The loss is the mean of -log softmax of the positive among the positive and the queue. The accuracy is the share of
-    queries whose own key is nearer than all the queue. All vectors have unit length.
+    The loss is the mean of -log softmax of the positive among the positive and the queue; the accuracy is the share of
+    queries that are nearer to their key than to the whole queue. All vectors have unit length.
     """
     positive = (queries * keys).sum(-1).float() / temperature
     negative = torch.einsum("mbd,mkd->mbk", queries, queue).float() / temperature
-    # logaddexp joins the positive to the queue; another column would copy all head x batch x slot logits.
+    # logaddexp adds the positive to the queue's sum; a further column would copy all logits.
     losses = (torch.logaddexp(positive, torch.logsumexp(negative, -1)) - positive).mean(1)
     with torch.no_grad():
         accuracies = (positive > negative.amax(-1)).float().mean(1)

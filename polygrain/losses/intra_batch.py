@@ -1,8 +1,7 @@
-"""LIBC: a batch's embeddings are refined by each other, and both they and the refined ones must tell the classes.
+"""LIBC: the embeddings of a batch refine each other, and classifiers learn from the plain and the refined ones.
 
-"Learning Intra-Batch Connections for Deep Metric Learning", Seidenschwarz, Elezi and Leal-Taixe, ICML 2021. What its
-text leaves open is as in the public code, `dvl-tum/intra_batch` at `b5d0b5b`. Only training has the refinement: the
-embedding that is handed out is the backbone's.
+"Learning Intra-Batch Connections for Deep Metric Learning", Seidenschwarz, Elezi and Leal-Taixe, ICML 2021; details as
+in the public code, `dvl-tum/intra_batch` at `b5d0b5b`. The refinement is used in training only.
 """
 
 import torch
@@ -14,12 +13,11 @@ START_STD = 0.001  # of the refined features' classifier
 
 
 class IntraBatch(nn.Module):
-    """Cross entropy of the embeddings, plus that of what `steps` message passings over the whole batch make of them.
+    """Cross entropy of the embeddings plus that of the embeddings after `steps` message passings over the batch.
 
-    A step is dot-product attention with several heads, then a layer four times as wide, each with a skip and layer
-    norm: an encoder layer of a transformer, with the batch for its sequence. Every image hears all, itself too. The
-    second classifier sees the outputs of all steps side by side. Logits are divided by `temperature`, and `smoothing`
-    of each target is spread over all classes. ValueError where `heads` does not divide the embedding.
+    A step is an encoder layer of a transformer, with the batch as its sequence. The second classifier sees the outputs
+    of all steps side by side. Logits are divided by `temperature`, and `smoothing` of each target is spread over all
+    classes. ValueError where `heads` does not divide the embedding.
     """
 
     def __init__(
@@ -43,7 +41,7 @@ class IntraBatch(nn.Module):
             for _ in range(steps)
         )
         for step in self.steps:
-            # Query, key and value are layers of their own there, which torch keeps and draws as one.
+            # The public code has three layers for query, key and value, which torch draws as one.
             for weight in (*step.self_attn.in_proj_weight.chunk(3), step.self_attn.out_proj.weight):
                 nn.init.xavier_uniform_(weight)
         self.norm = nn.BatchNorm1d(steps * embedding_size)
@@ -52,12 +50,12 @@ class IntraBatch(nn.Module):
         nn.init.normal_(self.refined_classifier.weight, std=START_STD)
 
     def refine(self, embeddings: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch refined"]:
-        """What each step makes of the embeddings, side by side; they enter at unit length."""
-        nodes, met = self.enter(functional.normalize(embeddings, dim=1))[None], []
+        """The outputs of all steps on the normalised embeddings, side by side."""
+        nodes, outputs = self.enter(functional.normalize(embeddings, dim=1))[None], []
         for step in self.steps:
             nodes = step(nodes)
-            met.append(nodes[0])
-        return torch.cat(met, 1)
+            outputs.append(nodes[0])
+        return torch.cat(outputs, 1)
 
     def forward(self, embeddings: Float[Tensor, "batch dim"], labels: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
         embeddings = embeddings.float()

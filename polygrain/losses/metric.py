@@ -3,7 +3,7 @@
 loss = build("c2", embedding_size=128, classes=100, positive_margin=0.0, negative_margin=0.3841, normalise=True)
 loss(embeddings, labels).backward()        # labels in 0..classes-1; proxies, where there are any, are loss.parameters()
 
-Only losses whose published form differs from the library's are written here: `c1` sums the pairs of an image, where
+Written here are only the losses whose published form differs from the library's: `c1` sums the pairs of an image, where
 the library averages the active ones, and `xbm` builds on it.
 """
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from polygrain.config.schema import MOST_STEPS, Factor, Temperature, check_values
 from polygrain.losses.intra_batch import IntraBatch
 
-SAME = 1 - 1e-5  # a cosine above it is an image met with itself
+SAME = 1 - 1e-5  # a cosine above it is of an image with itself
 
 
 class Library(nn.Module):
@@ -61,16 +61,14 @@ class PairSums(nn.Module):
 
 
 class CrossBatchMemory(nn.Module):
-    """XBM over C1: the batch's own loss plus, from step `start` on, its loss against the last `memory` embeddings.
+    """XBM over C1: the batch's loss plus, from step `start` on, its loss against the last `memory` embeddings.
 
-    As published, the present batch is in the memory too. The library's own class differs: its memory starts at once,
-    and its loss replaces that of the batch. The memory is part of the state, so that a resumed run continues as it was.
+    As published, the memory includes the present batch; the library's class replaces the batch's loss instead of adding
+    to it. The memory is part of the state, so a resumed run continues exactly.
     """
 
     def __init__(self, embedding_size: int, margin: float, memory: int, start: int) -> None:
         super().__init__()
-        if memory < 1 or start < 0:
-            raise ValueError(f"memory is {memory} and start {start}; at least 1 embedding and step 0 are needed")
         self.margin, self.start = margin, start
         self.register_buffer("memory", torch.zeros(memory, embedding_size))
         self.register_buffer("memory_labels", torch.full((memory,), -1))
@@ -124,16 +122,16 @@ def multi_similarity(
 
 
 def proxy_nca_pp(embedding_size: int, classes: int, temperature: float) -> nn.Module:
-    """-log softmax of cosine / temperature over all proxies; ProxyNCA++ itself (9 d^2 = 18 - 18 cos) is 1/18."""
+    """-log softmax of cosine / temperature over all proxies; ProxyNCA++ has 9 d^2 = 18 - 18 cos, so 1/18."""
     loss = losses.NormalizedSoftmaxLoss(classes, embedding_size, temperature, distance=distances.CosineSimilarity())
     nn.init.kaiming_normal_(loss.W.data.T)
     return Library(loss)
 
 
 def proxy_anchor(embedding_size: int, classes: int, margin: float, alpha: float) -> nn.Module:
-    """Its negative term is averaged over all proxies, as published.
+    """The negative term is averaged over all proxies, as published.
 
-    GSP's study averages over proxies with a negative, which is the same as soon as a batch holds two classes.
+    GSP's study averages over proxies with a negative; with two classes in the batch those are all.
     """
     return Library(losses.ProxyAnchorLoss(classes, embedding_size, margin=margin, alpha=alpha))
 
@@ -145,19 +143,17 @@ def xbm(embedding_size: int, classes: int, margin: float, memory: int, start: in
 def libc(
     embedding_size: int, classes: int, steps: int, heads: int, temperature: float, smoothing: float, dropout: float
 ) -> nn.Module:
-    """Two classifiers, one of them behind a network that passes messages between the images of a batch."""
+    """Two classifiers, one of them after a network that passes messages between the images of a batch."""
     return IntraBatch(embedding_size, classes, steps, heads, temperature, smoothing, dropout)
 
 
 KNOWN: dict[str, Callable[..., nn.Module]] = {
     loss.__name__: loss for loss in (c1, c2, triplet, multi_similarity, proxy_nca_pp, proxy_anchor, xbm, libc)
 }
-
-
 Margin = Annotated[float, Field(ge=0, le=100)]
 Part = Annotated[float, Field(ge=0, lt=1)]
 Few = Annotated[int, Field(ge=1, le=64)]
-# What each value of a loss may be; a value means the same wherever it is taken.
+# The allowed values, by name; a name means the same in every loss.
 VALUES = {
     **dict.fromkeys(["margin", "positive_margin", "negative_margin"], Margin),
     **dict.fromkeys(["alpha", "beta"], Factor),
@@ -182,13 +178,13 @@ def build(name: str, embedding_size: int, classes: int, **values: object) -> nn.
 
 
 def check(name: str, values: dict[str, object]) -> None:
-    """ValueError where params.yaml has an unknown loss, values other than it takes, or out of their bounds."""
+    """ValueError for an unknown loss, and for values that it does not take or that are out of bounds."""
     require(name, values)
     check_values(values, VALUES, f"loss {name!r}: ")
 
 
 def require(name: str, values: dict[str, object]) -> None:
-    """ValueError for a name that is not known, or values other than this loss takes."""
+    """ValueError for an unknown loss, and for values that it does not take."""
     if name not in KNOWN:
         raise ValueError(f"no loss {name!r}; known: {', '.join(sorted(KNOWN))}")
     taken = list(inspect.signature(KNOWN[name]).parameters)[2:]

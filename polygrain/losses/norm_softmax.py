@@ -1,7 +1,4 @@
-"""The norm-softmax loss: cross entropy over scaled cosines to one learned direction per class (Grappa, Eq. 2).
-
-The paper's first version prints Eq. 2 without its minus sign; here it has one, as every cross entropy.
-"""
+"""The norm-softmax loss: cross entropy of scaled cosines to one learned direction per class (Grappa, Eq. 2)."""
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn

@@ -10,8 +10,7 @@ from torch import Tensor
 def projector_weights(accuracies: Float[Tensor, " head"] | Sequence[float], epsilon: float) -> Float[Tensor, " head"]:
     """softmax((1 - accuracy) / epsilon) over the heads; they sum to 1.
 
-    Accuracies are fractions: in percent the softmax would give one head everything. ValueError outside 0..1, for no
-    head, and for an epsilon that is not positive.
+    ValueError for accuracies outside 0..1, such as percent, and for an epsilon that is not positive.
 
     >>> [round(float(w), 3) for w in projector_weights([0.70, 0.75, 0.80, 0.85], 0.5)]
     [0.289, 0.261, 0.236, 0.214]

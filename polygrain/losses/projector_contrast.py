@@ -1,7 +1,7 @@
-"""Projector contrastive regularisation: heads should see the same image differently (MPCL, Eq. 2).
+"""Projector contrastive regularisation: heads should embed the same image differently (MPCL, Eq. 2).
 
-The text calls it a cross-correlation. It is the plain cosine, neither squared nor absolute, and without statistics of
-the batch. So its minimum is not reached by orthogonal heads but by M heads that sum to zero: -1 / (M - 1).
+The paper calls it a cross-correlation, but it is the plain cosine. Its minimum, -1 / (M - 1), is reached by M heads
+that sum to zero, not by orthogonal heads.
 """
 
 import torch
@@ -19,8 +19,8 @@ def head_cosines(z: Float[Tensor, "head batch dim"]) -> Float[Tensor, "head head
 def projector_contrast(z: Float[Tensor, "head batch dim"]) -> Float[Tensor, ""]:
     """The mean over the batch and the heads of a head's mean cosine to the other heads; 0 for a single head.
 
-    Eq. 2 sums over samples; here and in the contrastive loss stand means, so the ratio of the two is the paper's. For
-    unit vectors, the sum over all pairs is |sum of heads|^2 - M, which is linear in M: no pair is ever formed.
+    Eq. 2 sums over samples; this and the contrastive loss are means, so their ratio is the paper's. For unit vectors
+    the sum over all pairs is |sum of heads|^2 - M, so no pair is formed.
     """
     heads = len(z)
     if heads < 2:

@@ -1,9 +1,8 @@
 """The symmetric softmax loss over a whole similarity matrix, its gradient in closed form (Risser-Maroix et al., Eq. 1).
 
-The plain version is two `cross_entropy` calls, on `sigma * left @ right.T` and on its transpose, under autograd. That
-fills about ten matrices of the size of the similarities. Here there is one. It is worked on in place, a block of rows
-at a time, while the block is in the processor's cache. Where even one would be larger than `keep_bytes`, only a block
-is held, and products are formed twice.
+The plain version is two `cross_entropy` calls, on `sigma * left @ right.T` and on its transpose, under autograd, which
+fills about ten matrices of the size of the similarities. Here is one, changed in place by blocks of rows that fit the
+processor's cache. If one would exceed `keep_bytes`, only a block is held and products are formed twice.
 """
 
 import torch
@@ -13,8 +12,7 @@ from torch import Tensor
 from polygrain.compute.blocks import blocks_within
 
 BLOCK_BYTES = 8 * 2**20
-# Every block adds to the whole gradient of the right side. With very many pairs, smaller blocks would do little else.
-LEAST_ROWS = 512
+LEAST_ROWS = 512  # each block adds to the whole gradient of the right side, which costs more with smaller blocks
 KEEP_BYTES = 2 * 2**30
 LARGEST_SIGMA = 50.0
 
@@ -29,8 +27,8 @@ def symmetric_softmax(
     """The loss of each run, and its gradients for `left` and `right`, whose rows have length one (or zero).
 
     Row i of `left` belongs to row i of `right`. Let S = sigma * left @ right.T and E = exp(S). The loss is the mean of
-    (log E 1 + log E'1) / 2 - diag S. Its gradient for S is (E / row sums + E / column sums - 2 I) / 2n. Cosines are
-    bounded, so E needs no shift: e^50 times a million is still a float32. ValueError for a sigma beyond that.
+    (log E 1 + log E'1) / 2 - diag S. Its gradient for S is (E / row sums + E / column sums - 2 I) / 2n. E needs no
+    shift: e^50 times a million is still a float32. ValueError for a larger sigma.
     """
     if not 0 < sigma <= LARGEST_SIGMA:
         raise ValueError(f"sigma is {sigma}; it must be above 0 and at most {LARGEST_SIGMA:g}")
@@ -53,7 +51,7 @@ def symmetric_softmax(
         column_sums += values.sum(1)
     loss = ((row_sums.log() + column_sums.log()) / 2 - truth).mean(1)
 
-    # The factor sigma / 2n of the gradient goes into these small tensors, not over the large one.
+    # The gradient's factor sigma / 2n multiplies these small tensors instead of the large one.
     factor = sigma / (2 * pairs)
     row_shares, column_shares = (factor / row_sums)[:, :, None], (factor / column_sums)[:, None, :]
     left_gradient, right_gradient = torch.empty_like(left), torch.zeros_like(right)

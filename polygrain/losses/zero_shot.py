@@ -1,4 +1,4 @@
-"""The zero-shot loss: attributes must predict the embeddings of classes unknown to the predictor (GSP, 4.3)."""
+"""The zero-shot loss: attributes must predict the embeddings of classes that the predictor has not seen (GSP, 4.3)."""
 
 import torch
 from jaxtyping import Float, Int
@@ -9,7 +9,7 @@ def halves(labels: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
     """0 or 1 for every image, the same for all images of a class: the rank of the class in the batch, modulo 2."""
     classes, rank = torch.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(f"the zero-shot loss needs two classes in a batch, met {len(classes)}; sample more per batch")
+        raise ValueError(f"the batch has {len(classes)} class; the zero-shot loss needs two: raise batch_classes")
     return rank % 2
 
 
@@ -19,10 +19,9 @@ def predict(
     others: Float[Tensor, "other prototype"],
     ridge: float,
 ) -> Float[Tensor, "other dim"]:
-    """What ridge regression from attributes to targets predicts for the others (P3), in its dual form.
+    """The targets of the others by ridge regression on attributes (P3), in its dual form.
 
-    With attributes Z and targets Y as rows, the regression is A = Y' (Z Z' + ridge I)^-1 Z. The matrix is positive
-    definite, so a Cholesky solve stands in place of the inverse.
+    With attributes Z and targets Y as rows, the regression is A = Y' (Z Z' + ridge I)^-1 Z.
     """
     gram = attributes @ attributes.T + ridge * torch.eye(len(attributes)).to(attributes)
     coefficients = torch.cholesky_solve(targets, torch.linalg.cholesky(gram))
@@ -38,18 +37,12 @@ def zero_shot_loss(
 ) -> Float[Tensor, ""]:
     """The mean cross entropy of scale <prediction, class embedding> over ALL training classes.
 
-    Each half of the batch's classes is predicted from the other half. The paper prints Eq. 4.4 with the true class
-    counted twice; this is the plain softmax of its Alg. 4. ValueError for ridge <= 0, for labels outside the classes,
-    and for a batch of one class.
+    Each half of the batch's classes is predicted from the other half. Printed Eq. 4.4 counts the true class twice; this
+    is the softmax of the paper's Alg. 4. ValueError for ridge <= 0 and for a batch of one class.
     """
     if not ridge > 0:
         raise ValueError(f"ridge is {ridge}; it must be above 0 (the paper: 0.05)")
     half = halves(labels)
-    if labels.min() < 0 or labels.max() >= len(class_embeddings):
-        raise ValueError(
-            f"labels {int(labels.min())}..{int(labels.max())} do not fit {len(class_embeddings)} class embeddings;"
-            " number the training classes from 0"
-        )
     dtype = torch.promote_types(attributes.dtype, torch.float32)
     attributes, embeddings = attributes.to(dtype), class_embeddings.to(dtype)
     losses = []

@@ -24,6 +24,9 @@ from polygrain.config.schema import Section
 log = logging.getLogger("stages")
 STAGES = sorted(path.stem for path in (Path(__file__).parents[2] / "stages").glob("*.py") if path.stem != "__init__")
 
+# Folders of items that a stage reads whole.
+GATHERED = ("pseudo_labels", "adaptor", "fusion", "distillation", "evaluation")
+
 
 def complaints(error: ValidationError, where: str = "") -> list[str]:
     """A line for each wrong key: its full name, what is allowed, the value met."""
@@ -95,6 +98,8 @@ def prepare(file: Path) -> None:
     """Before a run: composes a profile's params.yaml, checks every value, and lists object stores anew."""
     compose.renew(file.parent)
     check(file)
+    for folder in GATHERED:  # DVC wants a dependency to be there, even where the list behind it is empty
+        (file.parent / "data" / folder).mkdir(parents=True, exist_ok=True)
     for line in remotes.renew(file.parent):
         sys.stderr.write(f"{line}\n")
 

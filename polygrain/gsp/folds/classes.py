@@ -1,4 +1,4 @@
-"""Which classes train and which choose the model: the three protocols of metric learning (GSP, 1.6)."""
+"""Which classes train and which select the model: the three protocols of metric learning (GSP, 1.6)."""
 
 from typing import Literal, NamedTuple
 
@@ -12,9 +12,9 @@ from polygrain.config.schema import Section
 
 
 class Protocol(Section):
-    """`fair`: every fold of the training classes chooses once, the test classes never do (Musgrave et al., 2020).
-    `conventional`: all training classes train, and the test classes choose; optimistic, but what most papers report.
-    `tuning`: one fold chooses and is the result; the test classes are left alone.
+    """`fair`: each fold of the training classes selects once; test classes never do (Musgrave et al., 2020).
+    `conventional`: all training classes train and the test classes select: optimistic, but what most papers report.
+    `tuning`: one fold selects and is the result; test classes are not used.
     """
 
     kind: Literal["fair", "conventional", "tuning"] = Field(description="which classes train, and which choose")
@@ -30,16 +30,16 @@ class Protocol(Section):
 
 
 class Fold(NamedTuple):
-    """Training and validation classes; no validation class means that the test images choose."""
+    """Training and validation classes; without validation classes the test images select."""
 
     train: Int[np.ndarray, " class"]
     validation: Int[np.ndarray, " class"]
 
 
 def folds(labels: Int[np.ndarray, " image"], protocol: Protocol) -> list[Fold]:
-    """The folds to run. Parts are contiguous blocks of the sorted training classes, the first fold holds out the last.
+    """The folds to run: contiguous blocks of the sorted training classes, the last block held out first.
 
-    ValueError where a fold would be left with fewer than two classes on either side.
+    ValueError for fewer than two classes in a block.
     """
     classes = np.unique(labels)
     if protocol.kind == "conventional":
@@ -52,31 +52,31 @@ def folds(labels: Int[np.ndarray, " image"], protocol: Protocol) -> list[Fold]:
             f"{len(classes)} training classes in {protocol.folds} folds leave {min(map(len, blocks))} in one; "
             f"each needs two or more: at most {len(classes) // 2} folds"
         )
-    made = [Fold(np.setdiff1d(classes, block), block) for block in reversed(blocks)]
-    return made[:1] if protocol.kind == "tuning" else made
+    all_folds = [Fold(np.setdiff1d(classes, block), block) for block in reversed(blocks)]
+    return all_folds[:1] if protocol.kind == "tuning" else all_folds
 
 
 class ClassBatches:
-    """Draws rows; a class with fewer images than are asked for gives all of them, and some again.
+    """Draws batches of `per_class` rows of each of `classes` classes; small classes repeat rows.
 
-    ValueError where there are fewer classes than a batch holds, or where a class of one image cannot make a pair.
+    ValueError for fewer classes than a batch needs, and for pairs from a class of one image.
     """
 
     def __init__(self, labels: Int[np.ndarray, " image"], classes: int, per_class: int, names: list[str]) -> None:
-        known, counts = np.unique(labels, return_counts=True)
-        if len(known) < classes:
+        present, counts = np.unique(labels, return_counts=True)
+        if len(present) < classes:
             raise ValueError(
-                f"a batch of {classes} classes cannot be drawn from {len(known)} training classes: "
+                f"a batch of {classes} classes cannot be drawn from {len(present)} training classes: "
                 "lower batch_classes, or use fewer folds"
             )
-        single = [names[label] for label in known[counts == 1]]
+        single = [names[label] for label in present[counts == 1]]
         if single and per_class > 1:
             raise ValueError(
                 f"{len(single)} classes have a single image ({', '.join(single[:3])}), which has no pair: "
                 "remove them, or set per_class to 1 with a proxy loss"
             )
         self.classes, self.per_class = classes, per_class
-        self.rows = [torch.from_numpy(np.flatnonzero(labels == label)) for label in known]
+        self.rows = [torch.from_numpy(np.flatnonzero(labels == label)) for label in present]
 
     def draw(self, generator: torch.Generator) -> Int[Tensor, " image"]:
         """Rows of one batch, class by class."""

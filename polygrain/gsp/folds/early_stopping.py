@@ -1,4 +1,4 @@
-"""Training that validates every few steps, stops when that no longer gains, and keeps the best state met."""
+"""Training that validates every few steps, stops when the score no longer rises, and ends in its best state."""
 
 import copy
 import logging
@@ -24,23 +24,23 @@ class Stopping(Section):
 
     every: Steps = Field(description="steps between two validations")
     patience: Count = Field(description="validations without a gain before it stops")
-    least_gain: float = Field(ge=0, lt=1, description="a smaller rise of the validation score is no gain; a fraction")
+    least_gain: float = Field(ge=0, lt=1, description="smallest rise of the validation score that counts; a fraction")
     plateau: Count | None = Field(description="validations without a gain before the rate falls; null: never")
     factor: float = Field(gt=0, le=1, description="what the rate is multiplied with at a plateau")
     longest: Steps = Field(description="steps at most")
 
 
 def best(history: History, least_gain: float) -> int:
-    """The position of the row whose state is kept: the last one to beat the best before it by `least_gain`."""
-    kept = 0
+    """The position of the best row: the last that beats the best before it by `least_gain`."""
+    position = 0
     for i, row in enumerate(history):
-        if row["score"] > history[kept]["score"] + least_gain:
-            kept = i
-    return kept
+        if row["score"] > history[position]["score"] + least_gain:
+            position = i
+    return position
 
 
 def rate_factor(history: History, stopping: Stopping) -> float:
-    """What the learning rate is multiplied with after this history: `factor` for every plateau met (and waited out)."""
+    """What the learning rate is multiplied with after this history: `factor` once per plateau."""
     plateaus = waited = 0
     for i in range(1, len(history) if stopping.plateau else 0):
         waited = 0 if best(history[: i + 1], stopping.least_gain) == i else waited + 1
@@ -70,12 +70,11 @@ def fit(
     seed: int,
     folder: Path,
 ) -> History:
-    """Takes a `step` at a time and leaves `current` in its best state by `validate`; one row per validation.
+    """Trains `current` and leaves it in its best state by `validate`; a row {step, loss, score, rate} per validation.
 
-    A step maps its number and a generator to a loss. Rows are {step, loss, score, rate}. Whether to stop and what
-    rate to use follow from the rows alone, and each period draws from a generator of its own. So a run continued from
-    the checkpoint in `folder` ends with the same bytes. The folder's name is the run's in messages. ValueError where
-    the loss is not finite.
+    `step` maps its number and a generator to a loss. A run continued from the checkpoint in `folder` ends with the same
+    bytes: whether to stop and the rate follow from the rows, and each period has its own generator. ValueError for a
+    loss that is not finite.
     """
     trained = nn.ModuleDict({"current": current, "best": copy.deepcopy(current)})
     rates = [group["lr"] for group in optimizer.param_groups]

@@ -1,4 +1,4 @@
-"""The part of a metric-learning model that trains: (a layer,) a pooling with its embedding, the losses' parameters."""
+"""The part of a metric-learning model that trains: a layer (optional), a pooling with its embedding, and the losses."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -25,18 +25,18 @@ START = 1024  # images whose averages the prototypes are chosen from, as in the 
 
 
 class LossParams(Section):
-    """A metric loss: its values, and the batches it wants."""
+    """A metric loss: its values, its batches and its learning rates."""
 
     batch_classes: int = Field(ge=2, le=10_000, description="classes in a batch")
     per_class: int = Field(ge=1, le=10_000, description="images of each")
     rate: Factor = Field(description="learning rate with this loss, times gsp_folds.learning_rate")
     proxy_rate: Factor = Field(description="learning rate of the proxies, times the other one")
-    warmup: int = Field(ge=0, le=MOST_STEPS, description="steps in which a backbone that trains stays as it is")
+    warmup: int = Field(ge=0, le=MOST_STEPS, description="first steps, in which the backbone does not train")
     values: Values = Field(description="of the loss, all that it takes")
 
 
 class Objective(NamedTuple):
-    """What is minimised: (1 - share) metric loss + share zero-shot loss (GSP, 4.3)."""
+    """(1 - share) metric loss + share zero-shot loss (GSP, 4.3)."""
 
     name: str
     values: Values
@@ -46,10 +46,9 @@ class Objective(NamedTuple):
 
 
 class Embedder(nn.Module):
-    """Feature maps to embeddings, and their loss. `backbone` is here only if it trains, so that it is saved with it.
+    """Feature maps to embeddings, and their loss. A backbone that trains is part of it, to be saved with it.
 
-    ValueError for an unknown loss or pooling, for values they do not take, and for a zero-shot loss on a pooling
-    without attributes.
+    ValueError for an unknown loss or pooling or wrong values of it, and for a zero-shot loss without attributes.
     """
 
     def __init__(
@@ -85,7 +84,6 @@ class Embedder(nn.Module):
         return self.head(self.layer(maps))
 
     def loss_of(self, maps: Float[Tensor, "batch channel y x"], labels: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
-        """The loss of a batch."""
         pooled = self(maps)
         loss = self.loss(pooled.vector, labels)
         if self.class_embeddings is None:
@@ -96,16 +94,16 @@ class Embedder(nn.Module):
 
     @torch.no_grad()
     def start(self, maps: Float[Tensor, "image channel y x"], seed: int) -> None:
-        """Places the prototypes at averages of these maps in the embedded space, by greedy k-centre."""
+        """Sets the prototypes to averages of these maps in the embedded space, by greedy k-centre."""
         space = self.head.embed(self.layer(maps))
         build.start_prototypes(self.head.pool, nn.functional.normalize(space.mean((2, 3)), dim=1), seed)
 
 
 def parameter_groups(embedder: Embedder, rate: float, proxy_factor: float) -> list[dict]:
-    """Adam's groups: all that trains, and apart from it the loss's proxies with a rate of their own."""
+    """Groups of the optimizer: the loss's proxies with their own rate, and all other parameters that train."""
     proxies = [p for p in embedder.loss.parameters() if p.requires_grad]
-    known = {id(p) for p in proxies}
-    others = [p for p in embedder.parameters() if p.requires_grad and id(p) not in known]
+    proxy_ids = {id(p) for p in proxies}
+    others = [p for p in embedder.parameters() if p.requires_grad and id(p) not in proxy_ids]
     groups = [{"params": others, "lr": rate}]
     return [*groups, {"params": proxies, "lr": rate * proxy_factor}] if proxies else groups
 
@@ -114,7 +112,7 @@ def parameter_groups(embedder: Embedder, rate: float, proxy_factor: float) -> li
 def embed(
     embedder: Embedder, maps: Maps, rows: Int64[np.ndarray, " image"]
 ) -> tuple[Float32[np.ndarray, "image dim"], Float32[np.ndarray, "image prototype"] | None]:
-    """Unit-length embeddings, and attributes where the pooling has them."""
+    """Unit-length embeddings, and attributes if the pooling has them."""
     embedder.eval()
     pooled = [embedder(block) for block in maps.plain(rows)]
     vectors = torch.cat([functional.normalize(part.vector.float(), dim=1) for part in pooled])
@@ -127,7 +125,7 @@ def embed(
 def look(
     embedder: Embedder, maps: Maps, rows: Int64[np.ndarray, " image"]
 ) -> tuple[Float32[np.ndarray, "image y x"], Int16[np.ndarray, "image y x"] | None]:
-    """The weight of every place (they sum to 1; all equal for poolings without weights) and its nearest prototype."""
+    """The weight of every place (sum 1; all equal for poolings without weights) and its nearest prototype."""
     embedder.eval()
     weights, nearest = [], []
     selection = next((part for part in embedder.modules() if isinstance(part, Selection)), None)
@@ -144,7 +142,7 @@ def look(
 
 
 def write(folder: Path, embedder: Embedder, maps: Maps, rows: np.ndarray) -> None:
-    """What the ensemble needs of one fold, and its weights."""
+    """The weights, embeddings and attributes of one fold."""
     folder.mkdir()
     write_weights(embedder, folder / "weights.safetensors")
     vectors, attributes = embed(embedder, maps, rows)
@@ -156,11 +154,11 @@ def write(folder: Path, embedder: Embedder, maps: Maps, rows: np.ndarray) -> Non
 def write_pictures(
     folder: Path, embedder: Embedder, maps: Maps, rows: np.ndarray, labels: np.ndarray, count: int
 ) -> None:
-    """Where the pooling looks, in the first image of each of some classes spread over all, as the network sees it."""
+    """Where the pooling looks, in the first image of each of `count` classes spread over all."""
     firsts = rows[np.unique(labels[rows], return_index=True)[1]]
     shown = firsts[np.unique(np.linspace(0, len(firsts) - 1, min(count, len(firsts))).round().astype(int))]
     weights, nearest = look(embedder, maps, shown)
-    seen = (255 * maps.views(shown, None)).round().byte().permute(0, 2, 3, 1).cpu().contiguous()
-    tensors = {"rows": torch.from_numpy(shown), "pixels": seen, "weights": torch.from_numpy(weights)}
+    pixels = (255 * maps.views(shown, None)).round().byte().permute(0, 2, 3, 1).cpu().contiguous()
+    tensors = {"rows": torch.from_numpy(shown), "pixels": pixels, "weights": torch.from_numpy(weights)}
     tensors |= {} if nearest is None else {"nearest": torch.from_numpy(nearest)}
     write_tensors(tensors, folder / "pictures.safetensors")

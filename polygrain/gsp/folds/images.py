@@ -10,8 +10,8 @@ from polygrain.store.collection import read_table
 
 
 class Images(NamedTuple):
-    """One entry per image: its class number, its split (train, test, query, gallery), the width over the height of the
-    whole image; `names` by class number."""
+    """Of each image its class number, its split (train, test, query, gallery) and its width over its height; `names` by
+    class number."""
 
     labels: Int64[np.ndarray, " image"]
     splits: np.ndarray

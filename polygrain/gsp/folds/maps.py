@@ -1,4 +1,4 @@
-"""Feature maps of stored images: kept where nothing about them changes, computed again where something does."""
+"""Feature maps of stored images, cached for a frozen backbone without augmentation."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,17 +19,14 @@ MEMORY = 4 * 2**30  # bytes
 
 
 class Whole(NamedTuple):
-    """Of whole images stored as squares: width over height of each, and the part of the shorter side to evaluate."""
+    """Of whole images stored as squares: width over height, and the part of the shorter side to evaluate."""
 
     aspects: Float[Tensor, " image"]
     share: float
 
 
 class Maps:
-    """The maps of a backbone over stored images, on the backbone's device.
-
-    A frozen backbone without augmentation sees every image once, if all the maps fit into 4 GiB.
-    """
+    """The maps of a backbone over stored images, on the backbone's device; cached if they fit into 4 GiB."""
 
     def __init__(
         self,
@@ -46,17 +43,17 @@ class Maps:
         self.augmentation, self.ratio, self.precision, self.batch = augmentation, ratio, precision, batch
         self.whole = whole
         self.where = next(backbone.buffers()).device
-        self.kept: Tensor | None = None
+        self.cached: Tensor | None = None
         self.shape = tuple(self.compute(np.zeros(1, np.int64), None).shape[1:])
         fits = 4 * len(pixels) * int(np.prod(self.shape)) <= MEMORY
         if fits and augmentation is None and not backbone.is_trained:
-            self.keep()
+            self.cached = self.compute_all()
 
-    def keep(self) -> None:
-        kept = torch.empty(len(self.pixels), *self.shape)
+    def compute_all(self) -> Tensor:
+        maps = torch.empty(len(self.pixels), *self.shape)
         for part in progress(blocks(len(self.pixels), self.batch), "feature maps", unit="batch"):
-            kept[part] = self.compute(np.arange(part.start, part.stop), None)
-        self.kept = kept
+            maps[part] = self.compute(np.arange(part.start, part.stop), None)
+        return maps
 
     def compute(self, rows: np.ndarray, generator: torch.Generator | None) -> Tensor:
         views = self.views(rows, generator)
@@ -64,7 +61,7 @@ class Maps:
             return self.backbone(views).float()
 
     def views(self, rows: np.ndarray, generator: torch.Generator | None) -> Float[Tensor, "image 3 y x"]:
-        """What the backbone sees, in 0..1: random views from this generator, or the middle of each image."""
+        """The backbone's input in 0..1: random views with a generator, or the middle of each image."""
         images = torch.from_numpy(self.pixels[rows]).to(self.where, non_blocking=True)
         aspects = None if self.whole is None else self.whole.aspects[torch.from_numpy(rows)]
         if generator is not None and self.augmentation is not None:
@@ -76,16 +73,16 @@ class Maps:
     def train(
         self, rows: Int[Tensor, " image"], generator: torch.Generator, is_frozen: bool
     ) -> Float[Tensor, "image channel y x"]:
-        """The maps of augmented views, with a gradient unless the backbone is frozen (for this step)."""
-        if self.kept is not None:
-            return self.kept[rows].to(self.where)
+        """The maps of augmented views, with a gradient unless the backbone is frozen (in this step)."""
+        if self.cached is not None:
+            return self.cached[rows].to(self.where)
         with torch.set_grad_enabled(self.backbone.is_trained and not is_frozen):
             return self.compute(rows.numpy(), generator)
 
     def plain(self, rows: Int[np.ndarray, " image"]) -> Iterator[Float[Tensor, "image channel y x"]]:
-        """The maps of the images as they are, batch by batch."""
+        """The maps without augmentation, batch by batch."""
         for part in blocks(len(rows), self.batch):
             block = rows[part]
             with torch.no_grad():
-                maps = self.compute(block, None) if self.kept is None else self.kept[torch.from_numpy(block)]
+                maps = self.compute(block, None) if self.cached is None else self.cached[torch.from_numpy(block)]
             yield maps.to(self.where)

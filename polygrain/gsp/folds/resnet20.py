@@ -1,7 +1,7 @@
-"""ResNet-20 for images of 32 px (He et al., 2016, 4.2), which timm does not have; known to it from the import on.
+"""ResNet-20 for images of 32 px (He et al., 2016, 4.2), registered with timm, which does not have it.
 
-A layer of 16 channels, then three stages of three blocks of 16, 32 and 64 channels. Its tensors are named as in
-torchvision's ResNets, as published weights for CIFAR are, so that `weights: file` takes those.
+A layer of 16 channels, then three stages of three blocks with 16, 32 and 64 channels. Tensors are named as in
+torchvision's ResNets, so that published weights for CIFAR load as a file.
 """
 
 import torch
@@ -15,8 +15,10 @@ BLOCKS = 3
 
 
 class ResNet20(nn.Module):
-    """Images to maps of a quarter of their side and 64 channels. No residual branch starts at 0: with its batch norm
-    frozen, it would stay there."""
+    """Images to maps of a quarter of their side and 64 channels.
+
+    Residual branches do not start at 0: with frozen batch norm they would stay there.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,15 +36,15 @@ class ResNet20(nn.Module):
     def forward_intermediates(
         self, x: Float[Tensor, "batch 3 y x"], indices: list[int], **_: bool
     ) -> list[Float[Tensor, "batch channel row column"]]:
-        """The maps behind the stages of these numbers, counted from 0, as timm's networks give them."""
-        x, found = torch.relu(self.bn1(self.conv1(x))), []
+        """The maps after these stages, counted from 0, as timm's networks return them."""
+        x, maps = torch.relu(self.bn1(self.conv1(x))), []
         for layer in (self.layer1, self.layer2, self.layer3)[: max(indices) + 1]:
             x = layer(x)
-            found.append(x)
-        return [found[i] for i in indices]
+            maps.append(x)
+        return [maps[i] for i in indices]
 
     def forward_features(self, x: Float[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch 64 row column"]:
-        """The map behind the last stage."""
+        """The map after the last stage."""
         return self.forward_intermediates(x, [len(WIDTHS) - 1])[0]
 
     def reset_classifier(self, num_classes: int) -> None:
@@ -57,7 +59,7 @@ def stage(before: int, width: int, stride: int) -> nn.Sequential:
 
 @register_model
 def resnet20(pretrained: bool = False, **arguments: object) -> ResNet20:
-    """timm's way to it; there are no weights to download, and nothing to set but that it has no classifier."""
+    """The entry point that timm calls; it has no weights to download and no settings."""
     if pretrained or arguments.keys() - {"num_classes", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"}:
         raise ValueError("resnet20 has no weights in timm and takes no arguments: give its weights as a file")
     return ResNet20()

@@ -44,13 +44,13 @@ class Backbone(Section):
 
     @property
     def title(self) -> str:
-        """The network as a table names it; the part behind a point of timm's names says which weights."""
+        """The network's name in a table."""
         starts = {"pretrained": "", "file": ", weights of a file", "random": ", random start"}
         return "the encoder" if self.weights == "encoder" else f"{self.architecture}{starts[self.weights]}"
 
 
 class Trunk(nn.Module):
-    """Images in 0..1 to `batch channel y x`. Batch norm stays as it was trained (GSP, 1.6.6: it is frozen)."""
+    """Images in 0..1 to `batch channel y x`. Batch norm is frozen (GSP, 1.6.6)."""
 
     def __init__(self, network: nn.Module, mean: Tensor, std: Tensor, depth: int | None, is_trained: bool) -> None:
         super().__init__()
@@ -66,16 +66,16 @@ class Trunk(nn.Module):
         return [module for module in self.network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
 
     def train(self, mode: bool = True) -> "Trunk":
-        """Training mode for a network that trains, save its batch norm."""
+        """Training mode for all but batch norm, if the network trains."""
         super().train(mode and self.is_trained)
         for norm in self.norms():
             norm.eval()
         return self
 
     def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch channel row column"]:
-        """The map; a transformer's tokens are laid out as they were cut, each brought to mean 0 and variance 1.
+        """The map. A transformer's tokens are laid out as the image was cut, each with mean 0 and variance 1.
 
-        The residual stream of a transformer has no scale of its own before its last norm; a convolution's map has.
+        Before its last norm, a transformer's tokens have no fixed scale.
         """
         x = (images - self.mean) / self.std
         if self.depth is None:
@@ -92,10 +92,15 @@ class Trunk(nn.Module):
         return maps
 
 
-def load(params: Backbone, encoder: Path, seed: int) -> Trunk:
-    """The network with its weights, on the CPU. `pretrained` asks timm, which may download; nothing else does.
+def weights_file(params: Backbone, encoder: Path) -> Path | None:
+    """The file with the weights; None where timm has them or they are random."""
+    return {"encoder": encoder / "weights.safetensors", "file": Path(params.path)}.get(params.weights)
 
-    ValueError where timm does not know the architecture or the weights do not fit it.
+
+def load(params: Backbone, encoder: Path, seed: int) -> Trunk:
+    """The network with its weights, on the CPU. Only `pretrained` may download, through timm.
+
+    ValueError for an architecture that timm cannot build, and for weights that do not fit it.
     """
     if params.weights == "encoder":
         whole = model.load(encoder)
@@ -121,14 +126,4 @@ def create(params: Backbone) -> nn.Module:
     try:
         return timm.create_model(params.architecture, pretrained=params.weights == "pretrained", **params.arguments)
     except (RuntimeError, TypeError, AssertionError) as error:
-        similar = ", ".join(timm.list_models("resnet[135]*")[:6])
-        raise ValueError(
-            f"timm cannot build {params.architecture!r} with {params.arguments} ({error}); known are, say: {similar}"
-        ) from error
-
-
-@torch.inference_mode()
-def channels(backbone: Trunk, size: int) -> int:
-    """The number of channels of the map of square images of this size."""
-    where = backbone.mean.device
-    return backbone(torch.zeros(1, 3, size, size, device=where)).shape[1]
+        raise ValueError(f"timm cannot build {params.architecture!r} with {params.arguments}: {error}") from error

@@ -51,7 +51,7 @@ KNOWN: dict[str, type[nn.Module]] = {
     "weldon": WELDON,
 }
 Few = Annotated[int, Field(ge=1, le=1024)]
-# What each value of a pooling may be; a value means the same wherever it is taken.
+# The allowed values, by name; a name means the same in every pooling.
 VALUES = {
     **dict.fromkeys(["attention", "centres", "hidden", "prototypes", "width"], Width),
     **dict.fromkeys(["heads", "highest", "kernel", "layers", "reduction", "window"], Few),
@@ -62,10 +62,10 @@ VALUES = {
     "mu": Share,
     "p": Annotated[float, Field(gt=0, le=1000)],  # the mean is the maximum long before
 }
-# What a pooling reads where it is followed by a linear map: else the backbone's features, pooled and then mapped.
-EMBEDDED = {"gsp", "gsop", "weldon"}  # features already mapped
-BOTH = {"gemean_gsp", "gmp_gsp", "gsp_gmp"}  # chooses places among mapped features, pools the backbone's
-OWN = {"netvlad", "otp", "tfm"}  # has a linear map of its own; mapped again only where its size differs
+# Most poolings pool the backbone's features, and the linear map to the embedding follows. Exceptions:
+EMBEDDED = {"gsp", "gsop", "weldon"}  # pool mapped features
+BOTH = {"gemean_gsp", "gmp_gsp", "gsp_gmp"}  # choose places among mapped features, and pool the backbone's
+OWN = {"netvlad", "otp", "tfm"}  # have a linear map of their own; another follows only if the sizes differ
 
 
 def build(name: str, channels: int, **values: object) -> nn.Module:
@@ -78,26 +78,25 @@ def build(name: str, channels: int, **values: object) -> nn.Module:
 
 
 def check(name: str, values: dict[str, object]) -> None:
-    """ValueError where params.yaml has an unknown pooling, values that it does not take, or out of their bounds."""
+    """ValueError for an unknown pooling, and for values that it does not take or that are out of bounds."""
     require(name, values)
     check_values(values, VALUES, f"pooling {name!r}: ")
 
 
 def require(name: str, values: dict[str, object]) -> None:
-    """ValueError for a name that is not known, or values other than this pooling takes."""
+    """ValueError for an unknown pooling, and for values that it does not take."""
     if name not in KNOWN:
         raise ValueError(f"no pooling {name!r}; known: {', '.join(sorted(KNOWN))}")
-    taken = {key: value for key, value in inspect.signature(KNOWN[name]).parameters.items() if key != "channels"}
-    missing = [key for key, value in taken.items() if value.default is inspect.Parameter.empty and key not in values]
-    if missing or set(values) - set(taken):
+    taken = [key for key in inspect.signature(KNOWN[name]).parameters if key not in ("channels", "space")]
+    if set(values) - {"space"} != set(taken):
         raise ValueError(f"pooling {name!r} takes {', '.join(taken) or 'no values'}; met {', '.join(values) or 'none'}")
 
 
 class Head(nn.Module):
     """A pooling with the linear map to the embedding: `batch channel y x` -> `Pooled` with `embedding` numbers.
 
-    Prototypes live in the embedded space (GSP, 4.4): plain GSP sums the embedded features, which is the same as
-    embedding their sum; with a generalised mean or a maximum the backbone's own features are pooled, then embedded.
+    Prototypes lie in the embedded space (GSP, 4.4). Plain GSP sums embedded features, which equals embedding their sum;
+    with a generalised mean or a maximum, the backbone's features are pooled and then embedded.
     """
 
     def __init__(self, channels: int, embedding: int, pooling: str, **values: object) -> None:

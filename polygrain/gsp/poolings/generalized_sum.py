@@ -1,4 +1,4 @@
-"""Generalized Sum Pooling as a layer to put in place of a mean: weights from transport to trained prototypes.
+"""Generalized Sum Pooling as a layer that replaces a mean: weights from transport to trained prototypes.
 
 pool = GeneralizedSumPooling(channels=128, prototypes=64, mu=0.3, epsilon=5.0)
 pooled, attributes = pool(maps)
@@ -13,11 +13,10 @@ from polygrain.gsp.poolings.selected import SelectedSum
 class GeneralizedSumPooling(nn.Module):
     """sum_j p_j f_j with weights from transport to trained prototypes (Eq. 4.1); the mean of all features for mu = 1.
 
-    ValueError for mu outside (0, 1] and epsilon <= 0; on the CPU also for maps with NaN. An `nn.Parameter` as mu is
-    learned.
+    ValueError for mu outside (0, 1] and epsilon <= 0; on the CPU also for maps with NaN.
     """
 
-    def __init__(self, channels: int, prototypes: int, mu: float | nn.Parameter, epsilon: float) -> None:
+    def __init__(self, channels: int, prototypes: int, mu: float, epsilon: float) -> None:
         super().__init__()
         self.pool = SelectedSum(channels, prototypes, mu, epsilon)
 

@@ -1,4 +1,4 @@
-"""What every pooling returns, and those that choose no places: mean, maximum, their sum, and the generalised mean."""
+"""What every pooling returns, and the poolings without selection: mean, maximum, their sum, generalised mean."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ SMALLEST = 1e-6  # a generalised mean is defined for positive features
 
 
 class Pooled(NamedTuple):
-    """One vector per image; where the method chooses features, also how: by prototype (z, Eq. 4.3) and by place (p)."""
+    """One vector per image; of poolings that select, also the weight by prototype (z, Eq. 4.3) and by place (p)."""
 
     vector: Float[Tensor, "batch size"]
     attributes: Float[Tensor, "batch prototype"] | None = None

@@ -4,8 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from polygrain.gsp.poolings.fused_transport import SMALLEST_SQUARE, choose
-from polygrain.gsp.poolings.transport import check
+from polygrain.gsp.poolings.transport import SMALLEST_SQUARE, check, choose
 
 
 def into_ball(vectors: Float[Tensor, "*vector channel"]) -> Float[Tensor, "*vector channel"]:
@@ -29,35 +28,32 @@ def costs(
 
 
 class Selection(nn.Module):
-    """The trained prototypes of one pooling layer, shared by all images, and the problem they pose.
+    """The trained prototypes of one pooling layer, shared by all images.
 
-    mu is the share of the features that is kept, epsilon the sharpness of the choice. An `nn.Parameter` as mu is
-    learned.
+    mu is the share of the features that is kept, epsilon the sharpness of the choice.
     """
 
-    def __init__(self, channels: int, prototypes: int, mu: float | nn.Parameter, epsilon: float) -> None:
+    def __init__(self, channels: int, prototypes: int, mu: float, epsilon: float) -> None:
         super().__init__()
+        check(mu, epsilon)
         if channels < 1 or prototypes < 1:
             raise ValueError(f"channels is {channels} and prototypes {prototypes}; both must be at least 1")
         self.mu, self.epsilon = mu, epsilon
         self.prototypes = nn.Parameter(torch.randn(prototypes, channels) / channels**0.5)
-        check(mu, epsilon, self.prototypes.device)
-        self.keeps_all = not isinstance(mu, Tensor) and mu == 1
 
     def pool(
         self, space: Float[Tensor, "batch channel y x"]
     ) -> tuple[Float[Tensor, "batch y x"], Float[Tensor, "batch prototype"], Float[Tensor, "batch channel"]]:
         """(p, z, sum_j p_j f_j): weights that sum to 1 over the map, each prototype's part of them, the weighted sum.
 
-        float32 whatever the map is, also under autocast: half precision cannot hold weights of a large map.
+        At least float32, also under autocast: half precision cannot hold the weights of a large map.
         """
         with torch.autocast(space.device.type, enabled=False):
             features = space.flatten(2).to(torch.promote_types(space.dtype, torch.float32))
             centres = into_ball(self.prototypes.to(features))
             share, mass, total = choose(features, centres, self.mu, self.epsilon)
             weights = (share / (share.shape[1] * self.mu)).unflatten(1, space.shape[2:])
-            # For mu = 1 this IS the average, to the last bit.
-            total = features.mean(2) if self.keeps_all else total / self.mu
+            total = features.mean(2) if self.mu == 1 else total / self.mu  # for mu = 1 the average, to the last bit
             return weights, mass / self.mu, total
 
     def forward(
@@ -69,33 +65,28 @@ class Selection(nn.Module):
 
 @torch.no_grad()
 def start_prototypes(module: nn.Module, embeddings: Float[Tensor, "image channel"], seed: int) -> None:
-    """Fills the prototypes found in `module` by greedy k-centre: one embedding drawn, then always the farthest.
+    """Sets the prototypes in `module` by greedy k-centre over embeddings of the space that costs are measured in.
 
-    `embeddings` are vectors of the space the costs are measured in, stored while training still averages. ValueError
-    where the module has no prototypes, or the embeddings have fewer distinct ones.
+    ValueError for a module without prototypes, and for fewer distinct embeddings than prototypes.
     """
     selections = [part for part in module.modules() if isinstance(part, Selection)]
     if not selections:
         raise ValueError(f"{type(module).__name__} has no prototypes to start; build one of the gsp poolings")
     points = into_ball(embeddings.float())
     for selection in selections:
-        count, channels = selection.prototypes.shape
-        if points.shape[1] != channels:
-            raise ValueError(f"embeddings have {points.shape[1]} channels, the prototypes {channels}")
-        rows = k_centre(points, count, seed)
-        selection.prototypes.copy_(points[rows])
+        selection.prototypes.copy_(points[k_centre(points, len(selection.prototypes), seed)])
 
 
 def k_centre(points: Float[Tensor, "point channel"], count: int, seed: int) -> list[int]:
     """Rows of `count` distinct points, each the farthest from those before it; the first is drawn."""
+    if len(points) < count:
+        raise ValueError(f"{count} prototypes need as many distinct embeddings; there are {len(points)}")
     generator = torch.Generator().manual_seed(seed)
-    rows = [int(torch.randint(len(points), (1,), generator=generator))] if len(points) else []
+    rows = [int(torch.randint(len(points), (1,), generator=generator))]
     nearest = torch.full((len(points),), torch.inf, device=points.device)
-    while rows and len(rows) < count:
+    while len(rows) < count:
         nearest = torch.minimum(nearest, (points - points[rows[-1]]).norm(dim=1))
         rows.append(int(nearest.argmax()))
         if nearest[rows[-1]] == 0:
-            break
-    if len(rows) < count or len(set(rows)) < count:
-        raise ValueError(f"{count} prototypes need as many distinct embeddings; met {len(set(rows))}; store more")
+            raise ValueError(f"{count} prototypes need as many distinct embeddings; there are {len(rows) - 1}")
     return rows

@@ -18,9 +18,7 @@ def weighted_sum(
 class SelectedSum(nn.Module):
     """sum_j p_j f_j. Costs are measured in `space`, a map of the same places with `space` channels, or in the map."""
 
-    def __init__(
-        self, channels: int, prototypes: int, mu: float | nn.Parameter, epsilon: float, space: int | None = None
-    ) -> None:
+    def __init__(self, channels: int, prototypes: int, mu: float, epsilon: float, space: int | None = None) -> None:
         super().__init__()
         self.size = channels
         self.selection = Selection(space or channels, prototypes, mu, epsilon)
@@ -28,7 +26,7 @@ class SelectedSum(nn.Module):
     def combine(
         self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
     ) -> Float[Tensor, "batch channel"]:
-        """The vector; `total` is the weighted sum where it is known already."""
+        """The vector; `total` is the weighted sum if it is already computed."""
         return weighted_sum(maps, weights) if total is None else total
 
     def forward(
@@ -65,7 +63,7 @@ class SelectedMean(SelectedSum):
         self,
         channels: int,
         prototypes: int,
-        mu: float | nn.Parameter,
+        mu: float,
         epsilon: float,
         p: float,
         space: int | None = None,

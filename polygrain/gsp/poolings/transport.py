@@ -1,191 +1,211 @@
-"""Which features of a map are worth keeping: GSP's entropic partial transport (P2), solved exactly (Prop. 4.2, 4.3).
+"""Which features of a map to keep: GSP's entropic partial transport (P2), solved exactly (Prop. 4.2, 4.3).
 
-The problem has one unknown. With a_j = log sum_i exp(-epsilon c_ij), s the logistic function and n features,
+The problem has one unknown, u. With a_j = log sum_i exp(-epsilon c_ij), the logistic function s and n features,
 
     rho_j = (1 - s(u + a_j)) / n        pi_ij = softmax_i(-epsilon c_ij) s(u + a_j) / n
 
-solve it for the one u with mean_j s(u + a_j) = mu. That mean rises with u, and Newton's method is iterated until it has
-arrived, whatever epsilon is. The paper's fixed point u <- u + log mu - log mean s(u + a) converges no faster than mu^k;
-it needs from tens of steps to more than a thousand. The gradient follows from the same form. The paper's contains
-kappa = 1 - mu - n rho'rho, which cancels to the wrong sign when a selection is hard.
+where u solves mean_j s(u + a_j) = mu. The mean rises with u, and Newton's method finds u in a few steps for any
+epsilon. The paper's fixed point u <- u + log mu - log mean s(u + a) converges no faster than mu^k: it needs tens of
+steps to more than a thousand. The paper's gradient contains kappa = 1 - mu - n rho'rho, which cancels to the wrong sign
+when a selection is hard; the gradient here has no kappa.
 
-rho, pi = weight_transport(cost, mu, epsilon)        # weights p_j = (1/n - rho_j) / mu = sum_i pi_ij / mu, Eq. 4.1
+rho, pi = weight_transport(cost, mu, epsilon)                   # plain; weights p_j = (1/n - rho_j) / mu, Eq. 4.1
+share, mass, total = choose(features, centres, mu, epsilon)     # fast: from features, without the plan pi
 """
-
-from collections.abc import Callable
-from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.nn.functional import logsigmoid
 
-MOST_STEPS = 60  # never met: the hardest problem that was tried takes 23
-BLIND_STEPS = 16  # taken where nobody may look whether the root is reached: below 1e-9 for every problem of the tests
-BEYOND = 750.0  # from here on s(-x) is 0 in float64
-Mu = float | Float[Tensor, ""]
+MOST_STEPS = 60  # the hardest problem tried takes 23
+BLIND_STEPS = 16  # without a look at the error; then it is below 1e-9 in every problem of the tests
+BEYOND = 750.0  # s(-x) is 0 in float64 from here on
+SMALLEST_SQUARE = 1e-8  # float32 holds no digit of a smaller squared distance
 
 
-class Split(torch.autograd.Function):
-    """(rho, pi) from costs, with one backward for softmax and root together; no step of the root is differentiated."""
+def weight_transport(
+    cost: Float[Tensor, "*batch prototype feature"], mu: float, epsilon: float
+) -> tuple[Float[Tensor, "*batch feature"], Float[Tensor, "*batch prototype feature"]]:
+    """(rho, pi) of P2: the mass that stays at each feature, and the mass moved from it to each prototype.
 
-    @staticmethod
-    def forward(
-        ctx: torch.autograd.function.FunctionCtx, cost: Tensor, mu: Tensor, epsilon: float, root: Callable
-    ) -> tuple[Tensor, Tensor]:
-        attraction, total, a = attract(cost.to(torch.promote_types(cost.dtype, torch.float32)), epsilon)
-        check_finite(a)
-        x = root(a, mu) + a
-        share = torch.sigmoid(x).to(total.dtype)
-        ctx.save_for_backward(attraction, total, x.to(total.dtype), share)
-        ctx.epsilon, ctx.dtype = epsilon, cost.dtype
-        n = share.shape[-1]
-        return (1 - share) / n, attraction * (share / (n * total)).unsqueeze(-2)
+    float64 stays; other types become float32. ValueError for mu outside (0, 1], epsilon <= 0 and costs that are not
+    finite.
+    """
+    check(mu, epsilon)
+    attraction, total, a = attract(cost.to(torch.promote_types(cost.dtype, torch.float32)), epsilon)
+    share = Share.apply(a, mu).to(total.dtype)
+    n = share.shape[-1]
+    return (1 - share) / n, attraction * (share / (n * total)).unsqueeze(-2)
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(
-        ctx: torch.autograd.function.FunctionCtx, to_rho: Tensor, to_pi: Tensor
-    ) -> tuple[Tensor, Tensor, None, None]:
-        attraction, total, x, share = ctx.saved_tensors
-        n = share.shape[-1]
-        pulled = attraction * to_pi
-        through = pulled.sum(-2) / total
-        to_a, to_mu = share_gradient(x, (through - to_rho) / n)
-        scale = ctx.epsilon / total
-        pulled.mul_((-scale * share / n).unsqueeze(-2))
-        pulled.addcmul_(attraction, (scale * (share * through / n - to_a)).unsqueeze(-2))
-        return pulled.to(ctx.dtype), to_mu, None, None
+
+def choose(
+    features: Float[Tensor, "batch channel feature"],
+    centres: Float[Tensor, "prototype channel"],
+    mu: float,
+    epsilon: float,
+) -> tuple[Float[Tensor, "batch feature"], Float[Tensor, "batch prototype"], Float[Tensor, "batch channel"]]:
+    """The share of every feature (mean mu), the mass each centre receives, and the mean of share times feature.
+
+    Costs are distances between the centres, which lie in the unit ball, and the features brought into it.
+    """
+    check(mu, epsilon)
+    return Choice.apply(features, centres, mu, epsilon)
+
+
+def check(mu: float, epsilon: float) -> None:
+    if not epsilon > 0:
+        raise ValueError(f"epsilon is {epsilon}; it must be above 0 (the paper: 0.5 for proxy losses, 5 for others)")
+    if not 0 < mu <= 1:
+        raise ValueError(f"mu is {mu}; the share of features to keep must be above 0 and at most 1")
 
 
 def attract(
     cost: Float[Tensor, "*batch prototype feature"], epsilon: float
 ) -> tuple[Float[Tensor, "*batch prototype feature"], Float[Tensor, "*batch feature"], Float[Tensor, "*batch feature"]]:
-    """exp(-epsilon c_ij) up to a factor per feature, its sum over i, and a_j up to a constant per problem; no gradient.
+    """exp(-epsilon c_ij) up to a factor per feature, its sum over i, and a_j up to a constant per problem.
 
-    Their ratio is the softmax; the constant moves u alone. a is float64 whatever the cost is: it has one row per
-    problem, and times a sharp epsilon the rounding of float32 would decide which features are chosen.
+    attraction / sum is the softmax; the constant only moves u. a is float64: times a sharp epsilon, the rounding of
+    float32 would decide which features are chosen. ValueError on the CPU for costs that are not finite.
     """
-    nearest = cost.amin(-2, keepdim=True)
+    nearest = cost.detach().amin(-2, keepdim=True)
     attraction = (nearest - cost).mul_(epsilon).exp_()
     total = attraction.sum(-2)
     nearest = nearest.squeeze(-2).double()
-    return attraction, total, total.double().log() + epsilon * (nearest.amin(-1, keepdim=True) - nearest)
+    a = total.double().log() + epsilon * (nearest.amin(-1, keepdim=True) - nearest)
+    if can_look(a) and not bool(torch.isfinite(a).all()):
+        raise ValueError("features or costs have NaN or infinite entries; look for them in the maps and prototypes")
+    return attraction, total, a
 
 
-def share_gradient(
-    x: Float[Tensor, "*batch feature"], gradient: Float[Tensor, "*batch feature"]
-) -> tuple[Float[Tensor, "*batch feature"], Float[Tensor, ""]]:
-    """The gradient in a and in mu from that in s(x), x = u + a: s'_j (g_j - sum_k r_k g_k), and n sum_k r_k g_k.
-
-    r_j = s'_j / sum_k s'_k is computed as a softmax of log s', because s' itself underflows in a hard selection.
-    """
-    log_slope = torch.nn.functional.logsigmoid(x) + torch.nn.functional.logsigmoid(-x)
-    mean = (log_slope.softmax(-1) * gradient).sum(-1, keepdim=True)
-    return torch.sigmoid(x) * torch.sigmoid(-x) * (gradient - mean), (x.shape[-1] * mean).sum().double()
+def can_look(values: Tensor) -> bool:
+    """Whether Python may read the values: on a GPU it would wait for them, and compiled code cannot."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def bracket(
-    a: Float[Tensor, "*batch feature"], mu: Float[Tensor, ""]
+    a: Float[Tensor, "*batch feature"], mu: float
 ) -> tuple[Float[Tensor, "*batch 1"], Float[Tensor, "*batch 1"]]:
     """Bounds of the u with sum_j s(u + a_j) = n mu, a few units apart unless whole features fill n mu exactly.
 
-    Let a be sorted, the largest first. The first k - 1 features hold less than k - 1, the others at most s(u + a_k)
-    each; and the first k hold less than n mu, but at least s(u + a_k) each. Every k bounds u so on both sides.
+    Sort a, largest first. The first k - 1 features hold less than k - 1, and each other one at most s(u + a_k): that
+    bounds u from below. The first k features hold less than n mu, and each at least s(u + a_k): that bounds it above.
     """
     n = a.shape[-1]
-    a, kept = a.sort(-1, descending=True).values, n * mu
+    a = a.sort(-1, descending=True).values
     k = torch.arange(1, n + 1, device=a.device, dtype=a.dtype)
-    low = torch.logit(((kept - k + 1) / (n - k + 1)).clamp_min(0)) - a
-    high = torch.logit((kept / k).clamp_max(1)) - a
+    low = torch.logit(((n * mu - k + 1) / (n - k + 1)).clamp_min(0)) - a
+    high = torch.logit((n * mu / k).clamp_max(1)) - a
     return low.amax(-1, keepdim=True), high.amin(-1, keepdim=True)
 
 
 @torch.no_grad()
-def newton_root(
-    a: Float[Tensor, "*batch feature"], mu: Float[Tensor, ""], steps: int = MOST_STEPS
-) -> Float[Tensor, "*batch 1"]:
+def newton_root(a: Float[Tensor, "*batch feature"], mu: float, can_stop: bool) -> Float[Tensor, "*batch 1"]:
     """The u with mean_j s(u + a_j) = mu, in float64; for mu = 1 so large that every s(u + a_j) is 1.
 
-    The mean is concave in e^u, its rest to 1 in e^-u. So Newton's steps never pass the root, if they are taken in the
-    first from below it and in the second from above; and they cross the flat parts of a hard selection, from which
-    plain steps in u would be thrown out of the bracket. float64, on one row per problem, costs nothing and is needed:
-    in a hard selection the mean is so flat that float32 would take any u between the chosen features and the others.
-    `steps` is the most that are taken, and they end where the root is reached.
+    The mean is concave in e^u, and 1 - mean in e^-u. So Newton's steps never pass the root if they are taken in e^u
+    from below it and in e^-u from above; they also cross the flat parts of a hard selection, where plain steps in u
+    would leave the bracket. `can_stop` says whether to end where the root is reached, which reads the error.
     """
-    a = a.double()
-    low, high = bracket(a, mu.clamp_max(1 - torch.finfo(mu.dtype).eps))
+    if mu == 1:
+        return BEYOND - a.amin(-1, keepdim=True)
+    low, high = bracket(a, min(mu, 1 - torch.finfo(a.dtype).eps))
     u = (low + high) / 2
-    looks = can_look(a)
-    for _ in range(steps if looks else min(steps, BLIND_STEPS)):
+    for _ in range(MOST_STEPS if can_stop else BLIND_STEPS):
         x = u + a
         share = torch.sigmoid(x)
         excess = share.mean(-1, keepdim=True) - mu
         slope = (share * torch.sigmoid(-x)).mean(-1, keepdim=True)
         step = torch.log1p(excess.abs() / slope.clamp_min(torch.finfo(slope.dtype).tiny))
         u = torch.clamp(u - excess.sign() * step, low, high)
-        # The error is squared by each step, so one this small was the last; and 1e-15 is the rounding of the mean.
-        if looks and bool(((step < 1e-8) | (excess.abs() < 1e-15)).all()):
+        # Each step squares the error, so a step this small was the last; 1e-15 is the rounding of the mean.
+        if can_stop and bool(((step < 1e-8) | (excess.abs() < 1e-15)).all()):
             break
-    return torch.where(mu < 1, u, BEYOND - a.amin(-1, keepdim=True))
-
-
-def fixed_point(a: Float[Tensor, "*batch feature"], mu: Float[Tensor, ""], steps: int) -> Float[Tensor, "*batch 1"]:
-    """The paper's u after `steps` iterations from t = e^u = 1 (Prop. 4.2), in the precision of a."""
-    u = a.new_zeros(*a.shape[:-1], 1)
-    for _ in range(steps):
-        u = u + (mu / torch.sigmoid(u + a).mean(-1, keepdim=True)).log().to(a.dtype)
     return u
 
 
-def can_look(values: Tensor) -> bool:
-    """Whether a tensor's numbers may decide what is done next: on a GPU that stalls, in compiled code it cannot be."""
-    return values.device.type == "cpu" and not torch.compiler.is_compiling()
+def share_gradient(
+    x: Float[Tensor, "*batch feature"], gradient: Float[Tensor, "*batch feature"]
+) -> Float[Tensor, "*batch feature"]:
+    """The gradient in a from that in s(x), x = u + a: s'_j (g_j - sum_k r_k g_k) with r_j = s'_j / sum_k s'_k.
 
-
-def check(mu: Mu, epsilon: float, device: torch.device) -> Float[Tensor, ""]:
-    """mu as a tensor in float64; ValueError for mu outside (0, 1] and epsilon <= 0."""
-    if not epsilon > 0:
-        raise ValueError(f"epsilon is {epsilon}; it must be above 0 (the paper: 0.5 for proxy losses, 5 for others)")
-    if not isinstance(mu, Tensor) or can_look(mu):
-        known = mu.item() if isinstance(mu, Tensor) else mu
-        if not 0 < known <= 1:
-            raise ValueError(f"mu is {known}; the share of features to keep must be above 0 and at most 1")
-    return mu.double() if isinstance(mu, Tensor) else torch.full((), mu, device=device, dtype=torch.float64)
-
-
-def check_finite(values: Float[Tensor, "*shape"]) -> None:
-    """ValueError for values that are not finite, where they can be looked at; elsewhere NaN reaches the result."""
-    if can_look(values) and not bool(torch.isfinite(values).all()):
-        raise ValueError("features or costs have NaN or infinite entries; look for them in the maps and prototypes")
-
-
-def weight_transport(
-    cost: Float[Tensor, "*batch prototype feature"], mu: Mu, epsilon: float
-) -> tuple[Float[Tensor, "*batch feature"], Float[Tensor, "*batch prototype feature"]]:
-    """(rho, pi) of P2, exact: the mass left behind at each feature, and that carried from it to each prototype.
-
-    Differentiable in the cost and in mu where that is a tensor. float64 stays, everything else is float32 from here.
-    ValueError for mu outside (0, 1], epsilon <= 0 or a cost that is not finite.
+    r is a softmax of log s', because s' underflows in a hard selection.
     """
-    return Split.apply(cost, check(mu, epsilon, cost.device), epsilon, newton_root)
+    mean = ((logsigmoid(x) + logsigmoid(-x)).softmax(-1) * gradient).sum(-1, keepdim=True)
+    return torch.sigmoid(x) * torch.sigmoid(-x) * (gradient - mean)
 
 
-def iterated_transport(
-    cost: Float[Tensor, "*batch prototype feature"],
-    mu: Mu,
-    epsilon: float,
-    iterations: int,
-    gradient: Literal["closed", "autodiff"],
-) -> tuple[Float[Tensor, "*batch feature"], Float[Tensor, "*batch prototype feature"]]:
-    """(rho, pi) as the paper computes them, for comparison: `iterations` of its fixed point, for mu below 1.
+class Share(torch.autograd.Function):
+    """s(u + a) for the root u; no step of the root is differentiated."""
 
-    The gradient is the closed form at the last iterate, or autodiff through all of them (Figs. 7 and 9).
+    @staticmethod
+    def forward(ctx: FunctionCtx, a: Tensor, mu: float) -> Tensor:
+        x = newton_root(a, mu, can_look(a)) + a
+        ctx.save_for_backward(x)
+        return torch.sigmoid(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
+        return share_gradient(*ctx.saved_tensors, gradient), None
+
+
+class Choice(torch.autograd.Function):
+    """`choose` with one backward for distances, softmax and root.
+
+    Its plain version is `weight_transport` of the distances. Much of the time there goes into maps of `batch prototype
+    feature`; here each is written once and changed in place.
     """
-    mu = check(mu, epsilon, cost.device)
-    if gradient == "closed":
-        return Split.apply(cost, mu, epsilon, lambda a, mu: fixed_point(a, mu, iterations))
-    scores = -epsilon * cost.to(torch.promote_types(cost.dtype, torch.float32))
-    a = scores.logsumexp(-2)
-    share = torch.sigmoid(fixed_point(a, mu, iterations) + a)
-    n = share.shape[-1]
-    return (1 - share) / n, scores.softmax(-2) * share.unsqueeze(-2) / n
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, features: Tensor, centres: Tensor, mu: float, epsilon: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        norms = torch.linalg.vector_norm(features, dim=1, keepdim=True)
+        scale = norms.clamp_min(1).reciprocal()
+        # A matmul of 2 and 3 axes would copy the features into one long matrix.
+        cost = torch.bmm(centres.expand(len(features), -1, -1), features).mul_(-2 * scale)
+        cost.add_((norms * scale).square()).add_(centres.square().sum(1)[:, None])
+        cost.clamp_min_(SMALLEST_SQUARE).sqrt_()
+        attraction, total, a = attract(cost, epsilon)
+        x = newton_root(a, mu, can_look(a)) + a
+        share = torch.sigmoid(x).to(total.dtype)
+        ctx.save_for_backward(features, centres, cost, attraction, total, scale, x.to(total.dtype), share)
+        ctx.epsilon = epsilon
+        ctx.set_materialize_grads(False)
+        part = (share / share.shape[1]).unsqueeze(2)
+        mass = torch.bmm(attraction, part / total.unsqueeze(2))
+        return share, mass.squeeze(2), torch.bmm(features, part).squeeze(2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: FunctionCtx, to_share: Tensor | None, to_mass: Tensor | None, to_total: Tensor | None
+    ) -> tuple[Tensor, Tensor, None, None]:
+        features, centres, cost, attraction, total, scale, x, share = ctx.saved_tensors
+        n = share.shape[1]
+        to_mass = attraction.new_zeros(attraction.shape[:2]) if to_mass is None else to_mass / n
+        through = torch.bmm(to_mass.unsqueeze(1), attraction).squeeze(1) / total
+        to_a = through if to_share is None else through + to_share
+        if to_total is not None:
+            to_total = to_total / n
+            to_a = to_a + torch.bmm(to_total.unsqueeze(1), features).squeeze(1)
+        to_a = share_gradient(x, to_a)
+        # The gradient in the cost, divided by the cost: a pull along the line from each prototype.
+        factor = -ctx.epsilon / total
+        rest = (factor * (to_a - share * through)).unsqueeze(1)
+        pull = torch.addcmul(rest, to_mass.unsqueeze(2), (factor * share).unsqueeze(1)).mul_(attraction).mul_(cost)
+        times_cost = pull.sum(1, keepdim=True)
+        pull.div_(cost).div_(cost)
+        pulls = pull.sum(1, keepdim=True)
+        squares = centres.square().sum(1)
+        # The length of a feature outside the ball has no effect, so the pull along the feature is taken off:
+        # sum_i pull_ij <w_i, f_j>, where <w, f> is (|w|^2 + 1 - c^2) / 2.
+        outside = (torch.bmm(squares.expand(len(pull), 1, -1), pull) + pulls - times_cost) / 2
+        along = torch.where(scale < 1, scale * outside, pulls) * scale
+        to_features = torch.bmm(centres.T.expand(len(pull), -1, -1), pull).mul_(-scale).addcmul_(features, along)
+        if to_total is not None:
+            to_features.baddbmm_(to_total.unsqueeze(2), share.unsqueeze(1))
+        to_centres = pull.sum((0, 2))[:, None] * centres - torch.bmm(pull.mul_(scale), features.mT).sum(0)
+        return to_features, to_centres, None, None

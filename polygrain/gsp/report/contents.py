@@ -1,4 +1,4 @@
-"""What a page of the metric-learning branch shows, from the numbers and pictures of its runs."""
+"""The parts of a metric-learning page: tables, charts, pictures and sentences from the numbers of the runs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,17 +27,12 @@ def title_of(metric: str) -> str:
 
 def table(metrics: Mapping[str, Mapping], shown: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[dict]]:
     """Columns and rows in percent from {run: {form: {metric: {mean, std}}}}; `shown` are (form, metric, column)."""
-    rows = [
-        {
-            "name": run,
-            "values": [{key: 100 * forms[form][metric][key] for key in ("mean", "std")} for form, metric, _ in shown],
-        }
-        for run, forms in metrics.items()
-    ]
-    for i in range(len(shown)):
-        highest = max(round(row["values"][i]["mean"], 2) for row in rows)
-        for row in rows:
-            row["values"][i]["is_best"] = round(row["values"][i]["mean"], 2) == highest
+    rows = [{"name": run, "values": []} for run in metrics]
+    for form, metric, _ in shown:
+        cells = [{key: 100 * forms[form][metric][key] for key in ("mean", "std")} for forms in metrics.values()]
+        highest = max(round(cell["mean"], 2) for cell in cells)
+        for row, cell in zip(rows, cells, strict=True):
+            row["values"].append(cell | {"is_best": round(cell["mean"], 2) == highest})
     return [column for _, _, column in shown], rows
 
 
@@ -56,21 +51,22 @@ def curves(histories: Mapping[str, Sequence[tuple[float, float]]], title: str, m
 
 
 def pictures(tensors: Mapping[str, np.ndarray], runs: Sequence[str], classes: Sequence[str], size: int) -> dict | None:
-    """Every shown image under the weights of each run: shaded by weight, and where there are prototypes tinted."""
+    """A row per image: the image, then for each run shaded by weight, and tinted by prototype where it has any."""
     if not classes:
         return None
-    columns, rows = ["class", "image"], [{"name": name, "pictures": []} for name in classes]
-    for row, pixels in zip(rows, tensors["pixels"], strict=True):
-        row["pictures"].append(pictured(pixels, size))
+    images = tensors["pixels"]
+    columns, shown = ["class", "image"], [images]
     for run in runs:
         weights, nearest = tensors[f"weights/{run}"], tensors.get(f"nearest/{run}")
         columns.append(f"{run}: {100 * looks.share_of_best_quarter(weights):.0f} %")
+        shown.append(map(looks.shade, images, weights))
         if nearest is not None:
             columns.append("its prototypes")
-        for i, row in enumerate(rows):
-            row["pictures"].append(pictured(looks.shade(tensors["pixels"][i], weights[i]), size))
-            if nearest is not None:
-                row["pictures"].append(pictured(looks.tint(tensors["pixels"][i], weights[i], nearest[i]), size))
+            shown.append(map(looks.tint, images, weights, nearest))
+    rows = [
+        {"name": name, "pictures": [pictured(pixels, size) for pixels in pictures]}
+        for name, pictures in zip(classes, zip(*shown, strict=True), strict=True)
+    ]
     note = (
         "Left the image; then, for each run, every place as bright as its weight, and in the colour of its nearest "
         "prototype. The percentage is the weight that lies on the quarter of the places with most weight: 25 % for a "

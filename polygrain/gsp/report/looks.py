@@ -1,4 +1,4 @@
-"""Where poolings look, as pictures: every place as bright as its weight, in the colour of its strongest prototype."""
+"""Where poolings look, as pictures: every place as bright as its weight, in the colour of its nearest prototype."""
 
 import colorsys
 
@@ -14,7 +14,7 @@ def colour(number: int) -> tuple[float, float, float]:
 
 
 def enlarge(places: np.ndarray, size: int) -> np.ndarray:
-    """Each place as the rectangle of pixels it stands for."""
+    """Each place as a rectangle of pixels."""
     y, x = (np.arange(size) * count // size for count in places.shape[:2])
     return places[y][:, x]
 
@@ -30,7 +30,7 @@ def shade(
 def tint(
     pixels: UInt8[np.ndarray, "size size 3"], weights: Float32[np.ndarray, "y x"], nearest: Int16[np.ndarray, "y x"]
 ) -> UInt8[np.ndarray, "size size 3"]:
-    """The grey image under the colours of each place's strongest prototype, which are as strong as the weight."""
+    """The grey image under the colour of each place's nearest prototype, as strong as the weight."""
     grey = pixels.mean(2, keepdims=True).repeat(3, 2) / 255
     hues = np.array([colour(number) for number in nearest.ravel().tolist()]).reshape(*nearest.shape, 3)
     strength = 0.85 * enlarge(weights / max(float(weights.max()), 1e-12), len(pixels))[..., None]
@@ -38,6 +38,6 @@ def tint(
 
 
 def share_of_best_quarter(weights: Float32[np.ndarray, "image y x"]) -> float:
-    """How much weight lies on the quarter of the places that get most, on average: 0.25 for a plain mean."""
+    """The mean weight on the quarter of the places with most weight: 0.25 for a plain mean."""
     flat = np.sort(weights.reshape(len(weights), -1), 1)[:, ::-1]
     return float(flat[:, : max(1, flat.shape[1] // 4)].sum(1).mean())

@@ -1,9 +1,9 @@
-"""The numbers that the paper prints (gsp_published.csv), each beside the one run that is of the same kind.
+"""The numbers that the paper prints (gsp_published.csv), each beside the run of the same kind.
 
-A printed number is told apart by its table, images, network, protocol, loss, pooling with its values, share of the
-zero-shot loss, dimensions, metric and statistic: `mean` over all choices of folds, or of three repeats the `best`. Of
-the network only the page's claim speaks: BN-Inception is in no library here, and ours is named beside it. `open` says
-why no run can stand beside a number; `note`, what is odd about it.
+The key of a number is its table, images, protocol, loss, pooling with its values, share of the zero-shot loss,
+dimensions, metric and statistic (`mean` over all choices of folds, or `best` of three repeats). A run's network may
+differ from the paper's, because no library here has BN-Inception; the page names both. `open` says why no run can have
+the number, and `note` what is odd about it.
 """
 
 import csv
@@ -30,12 +30,12 @@ Row = dict[str, str]
 
 
 class Claim(Section):
-    """Which printed rows a page answers for."""
+    """The printed rows that a page compares with."""
 
     tables: list[Annotated[int, Field(ge=1, le=7)]] = Field(
         min_length=1,
         max_length=7,
-        description="of the paper, whose rows on these images, with a loss of the page, stand beside ours",
+        description="tables of the paper; their rows on these images, with a loss of the page, stand beside ours",
     )
     network: Literal[tuple(NETWORKS)] = Field(description="the paper's network in those rows")
 
@@ -46,7 +46,7 @@ def read() -> list[Row]:
 
 
 def claimed(claim: Claim, images: str, losses: Collection[str]) -> list[Row]:
-    """The printed rows of these losses that this page answers for, without those that no run can meet."""
+    """The printed rows of these losses that the claim covers, without open ones."""
     return [
         row
         for row in read()
@@ -58,7 +58,7 @@ def claimed(claim: Claim, images: str, losses: Collection[str]) -> list[Row]:
 
 
 def form_of(row: Row, setting: Mapping) -> str | None:
-    """Which form of a run has the row's dimensions: one fold's, all folds' side by side, or none."""
+    """The form of a run that has the row's dimensions: all folds side by side, one fold, or none."""
     sizes = {setting["embedding"] * setting["folds"]: "concat", setting["embedding"]: "separate"}
     return sizes.get(int(row["dim"]))
 
@@ -77,7 +77,7 @@ def is_of(row: Row, run: Run, setting: Mapping) -> bool:
 def compare(
     rows: list[Row], runs: Mapping[str, Run], settings: Mapping[str, Mapping], metrics: Mapping[str, Mapping]
 ) -> list[dict]:
-    """A line per printed row, in percent, with its run; NaN where no run is of its kind or its metric not measured."""
+    """A line per printed row, in percent, with its run; NaN without a run of its kind or without its metric."""
     lines = []
     for row in rows:
         run = next((name for name in runs if is_of(row, runs[name], settings[name])), None)
@@ -85,17 +85,16 @@ def compare(
         if run is not None:
             measured = metrics[run][form_of(row, settings[run])].get(row["metric"], {})
             ours = 100 * measured.get(row["statistic"], math.nan)
-        shown = {key: row[key] for key in ("table", "protocol", "dim", "statistic", "note")}
-        shown |= {"run": run, "metric": title_of(row["metric"]), "network": NETWORKS[row["network"]]}
-        lines.append(shown | {"percent": float(row["percent"]), "ours": ours})
+        line = {key: row[key] for key in ("table", "protocol", "dim", "statistic", "note")}
+        line |= {"run": run, "metric": title_of(row["metric"]), "network": NETWORKS[row["network"]]}
+        lines.append(line | {"percent": float(row["percent"]), "ours": ours})
     return lines
 
 
 def about_networks(claim: Claim | None, settings: Mapping[str, Mapping]) -> str:
-    """A sentence on the network that was trained, and whether the paper's is another one."""
+    """A sentence that names our network and the paper's."""
     ours = ", ".join(sorted({setting["network"] for setting in settings.values()}))
     if claim is None:
         return f"Network: {ours}."
     theirs = NETWORKS[claim.network]
-    is_another = any(setting["network"].split(".")[0] != claim.network for setting in settings.values())
-    return f"Network: {ours}; the paper's is {theirs}{', another one' if is_another else ''}."
+    return f"Network: {ours}; the paper's is {theirs}."

@@ -1,4 +1,4 @@
-"""A drawn map whose features are colours: what a selection keeps of it can be seen with the eye (GSP, Fig. 2)."""
+"""A drawn map whose features are colours, so that one sees what a selection keeps of it (GSP, Fig. 2)."""
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ GROUND = ((0.15, 0.45, 0.2), (0.3, 0.55, 0.85))
 
 
 def colours() -> Float32[np.ndarray, "y x 3"]:
-    """Sky over grass, and on it a disc of two colours, with a little noise that is always the same."""
+    """A disc of two colours before sky and grass, with fixed noise."""
     y, x = np.mgrid[:SIDE, :SIDE]
     ground = np.where((y < SIDE // 2)[..., None], GROUND[1], GROUND[0])
     disc = np.where((x < SIDE // 2)[..., None], OBJECT[0], OBJECT[1])
@@ -21,7 +21,7 @@ def colours() -> Float32[np.ndarray, "y x 3"]:
 
 
 def inside() -> np.ndarray:
-    """Which places are of the object: 52 of 256."""
+    """Whether a place is on the object; 52 of 256 are."""
     y, x = np.mgrid[:SIDE, :SIDE] - (SIDE - 1) / 2
     return y**2 + x**2 <= (SIDE / 4) ** 2
 
@@ -29,7 +29,7 @@ def inside() -> np.ndarray:
 def weigh(
     mus: list[float], epsilon: float
 ) -> tuple[UInt8[np.ndarray, "y x 3"], dict[float, Float32[np.ndarray, "y x"]]]:
-    """The map as a picture, and for each mu the weights of its places for the object's colours as prototypes."""
+    """The map as a picture, and its weights for each mu, with the object's colours as prototypes."""
     features = colours()
     maps = torch.from_numpy(features).permute(2, 0, 1)[None]
     weights = {}

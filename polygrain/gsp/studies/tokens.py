@@ -1,7 +1,7 @@
-"""Bags of tokens: a controlled world in which half of every image says nothing of its class (GSP, 5.1.1, Fig. 3a).
+"""Bags of tokens: drawn data in which half of every bag says nothing about its class (GSP, 5.1.1, Fig. 3a).
 
-Every class has tokens of its own, all share some more; a bag mixes both. The tokens are trained vectors: a mean must
-arrange them so that the shared ones do no harm, a selection may leave those out.
+A bag mixes tokens of its class with tokens that all classes share. Tokens are trained vectors. A mean has to arrange
+them so that the shared ones do no harm; a selection can leave those out.
 """
 
 import torch
@@ -20,7 +20,7 @@ LIMIT = 0.3  # of every coordinate of a token, as in the reference
 
 
 class World(Section):
-    """The tokens there are, and how a bag is drawn from them."""
+    """The tokens, and how a bag is drawn from them."""
 
     classes: int = Field(ge=2, le=10_000, description="classes of bags")
     own: int = Field(ge=1, le=10_000, description="tokens of each class")
@@ -35,17 +35,17 @@ class World(Section):
 
 
 def draw(world: World, labels: Int[Tensor, " bag"], generator: torch.Generator) -> Int[Tensor, "bag token"]:
-    """Token numbers of one bag per label; class c owns c * own to (c + 1) * own - 1, the shared ones come last."""
+    """Token numbers of one bag per label: class c has c * own to (c + 1) * own - 1, the shared ones come last."""
     count = len(labels)
     share = world.mean_share + world.share_deviation * torch.randn(count, 1, generator=generator)
-    kept = (share.clamp(0, 1) * world.bag).round()
+    own_count = (share.clamp(0, 1) * world.bag).round()
     own = labels[:, None] * world.own + torch.randint(world.own, (count, world.bag), generator=generator)
     shared = world.classes * world.own + torch.randint(world.shared, (count, world.bag), generator=generator)
-    return torch.where(torch.arange(world.bag) < kept, own, shared)
+    return torch.where(torch.arange(world.bag) < own_count, own, shared)
 
 
 class Bags(nn.Module):
-    """Trained token vectors and a pooling over them; embeddings are not brought to unit length."""
+    """Trained token vectors and a pooling over them; embeddings are not normalised."""
 
     def __init__(self, world: World, size: int, pool: str, values: dict, margin: float, zero_shot: float) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Bags(nn.Module):
 
     @torch.no_grad()
     def clamp(self) -> None:
-        """Keeps every coordinate within +-0.3: the embeddings must not win by growing."""
+        """Keeps every coordinate within +-0.3, so that embeddings do not lower the loss by growing."""
         self.tokens.clamp_(-LIMIT, LIMIT)
 
     def forward(self, bags: Int[Tensor, "bag token"]) -> build.Pooled:
@@ -77,7 +77,7 @@ class Bags(nn.Module):
 
 
 def map_at_r(vectors: Float[Tensor, "bag dim"], labels: Int[Tensor, " bag"]) -> float:
-    """Mean MAP@R by distance, not by angle: these embeddings are not brought to unit length."""
+    """Mean MAP@R by distance, because these embeddings are not normalised."""
     closeness = -torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist")
     relevant = (labels[:, None] == labels).sum(1) - 1
     closeness.fill_diagonal_(-torch.inf)

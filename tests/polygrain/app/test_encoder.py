@@ -64,7 +64,7 @@ def test_choose__a_checkpoint_with_its_classifier(checkpoint):
     settings, lines = choose(asked, None)
     assert settings.encoder == {
         "source": "file",
-        "path": checkpoint,
+        "path": str(checkpoint),
         "architecture": "mobilenetv2_035",
         "side": 32,
         "kwargs": {"pad_type": "same"},
@@ -79,7 +79,7 @@ def test_choose__a_folder_of_timm_s_hub(tmp_path, checkpoint):
     known = {"input_size": [3, 224, 224], "mean": [0.1] * 3, "std": [0.2] * 3, "classifier": "classifier"}
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": known}))
     settings, lines = choose(Asked(str(tmp_path), side=32), None)
-    assert settings.encoder == {"source": "folder", "path": tmp_path, "side": 32}
+    assert settings.encoder == {"source": "folder", "path": str(tmp_path), "side": 32}
     assert lines[1] == "input: 32 px; mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
 
 

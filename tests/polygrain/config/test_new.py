@@ -77,12 +77,13 @@ def test_create__writes_what_a_person_reads(root, flat):
 
 
 def test_create__an_encoder_its_epochs_and_batches(root, flat, tmp_path):
-    encoder = {"source": "file", "path": tmp_path / "my weights # 1.pt", "architecture": "mobilenetv2_100", "side": 64}
+    encoder = {"source": "file", "path": str(tmp_path / "my weights # 1.pt")}
+    encoder |= {"architecture": "mobilenetv2_100", "side": 64}
     encoder |= {"kwargs": {"pad_type": "same"}, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
     batches = {"adaptor": 16, "fusion": 32, "distillation": 8, "features": 64}
     new.create(root, "mine", [flat], settings=new.Settings(encoder, 64, 96, 2.25, 5, batches))
     values = read_params(root / "profiles/mine/params.yaml")
-    sizes = {"path": str(encoder["path"]), "resize": 96, "crop": 96, "interpolation": None}
+    sizes = {"resize": 96, "crop": 96, "interpolation": None}
     assert values["encoder"] == encoder | sizes and values["images"]["side"] == 96
     parts = [values["adaptor"], values["distillation"], values["fusion"]["augmentation"], values["fusion"]["static"]]
     assert [(part["epochs"], part["batch"]) for part in parts] == [(5, 16), (5, 8), (3, 32), (3, 32)]

@@ -47,7 +47,7 @@ def test_loss_of__all_learns():
 
 
 def test_pooled_classifier__wants_a_map_and_attributes():
-    with pytest.raises(ValueError, match="gap has no attributes for a zero-shot loss: set zero_shot to 0 for it"):
+    with pytest.raises(ValueError, match="attributes"):
         make("gap", 0.1, {})
-    with pytest.raises(ValueError, match="a transformer gives tokens and no map to pool: choose a convolutional"):
+    with pytest.raises(ValueError, match="transformer"):
         make(architecture="test_vit")

@@ -27,7 +27,7 @@ def test_stitch__keeps_each_picture_upright():
 
 
 def test_stitch__raises_for_too_few_backgrounds():
-    with pytest.raises(ValueError, match="2 background images; a collage needs three or more"):
+    with pytest.raises(ValueError, match="three"):
         stitch(flat([1]), flat([1, 2]), 1, np.random.default_rng(0))
 
 

@@ -49,5 +49,5 @@ def test_discriminants__a_direction_without_variance_is_no_trouble():
 def test_discriminants__want_two_classes():
     scatter = Scatter(3, 6, torch.device("cpu"))
     scatter.add(torch.ones(4, 6), torch.zeros(4, dtype=torch.long))
-    with pytest.raises(ValueError, match="1 classes have no discriminants; two or more are needed"):
+    with pytest.raises(ValueError, match="two"):
         scatter.discriminants(2)

@@ -35,7 +35,7 @@ def test_transfer__is_a_ridge_regression_by_hand():
 
 
 def test_transfer__raises_for_too_few_classes():
-    with pytest.raises(ValueError, match="3 classes cannot be halved into two of two or more"):
+    with pytest.raises(ValueError, match="3 classes"):
         transfer(*world(classes=3), splits=1, ridge=0.1, seed=0)
 
 

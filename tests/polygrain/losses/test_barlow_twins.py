@@ -40,7 +40,6 @@ def test_barlow_twins__ignores_shift_and_scale_of_each_dimension():
     assert barlow_twins(z1, moved, 0.1).item() == pytest.approx(barlow_twins(z1, z2, 0.1).item(), rel=1e-3)
 
 
-@pytest.mark.parametrize("shapes", [((1, 4), (1, 4)), ((4, 3), (4, 2))])
-def test_barlow_twins__refuses_what_has_no_correlation(shapes):
-    with pytest.raises(Exception, match=r"rows are needed|Type-check|hint"):
-        barlow_twins(torch.zeros(shapes[0]), torch.zeros(shapes[1]), 0.1)
+def test_barlow_twins__refuses_a_batch_of_one():
+    with pytest.raises(ValueError, match="correlation"):
+        barlow_twins(torch.zeros(1, 4), torch.zeros(1, 4), 0.1)

@@ -127,5 +127,5 @@ def test_intra_batch__starts_as_the_public_code() -> None:
 
 
 def test_intra_batch__heads_divide_the_embedding() -> None:
-    with pytest.raises(ValueError, match="heads is 4, which does not divide the embedding's 6 dimensions"):
+    with pytest.raises(ValueError, match="heads"):
         make(heads=4)

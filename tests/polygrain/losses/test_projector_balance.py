@@ -19,17 +19,9 @@ def test_projector_weights__are_the_softmax_of_the_errors():
     )
 
 
-def test_projector_weights__equal_accuracies_share_equally():
-    torch.testing.assert_close(projector_weights([0.3] * 5, 0.5), torch.full((5,), 0.2))
-
-
-@pytest.mark.parametrize("wrong", [[70.0, 80.0], [-0.1], [], [float("nan")]])
-def test_projector_weights__refuses_what_is_no_fraction(wrong):
-    with pytest.raises(ValueError, match="fraction between 0 and 1"):
-        projector_weights(wrong, 0.5)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, -1.0])
-def test_projector_weights__refuses_an_epsilon_that_is_not_positive(epsilon):
-    with pytest.raises(ValueError, match="must be positive"):
-        projector_weights([0.5], epsilon)
+@pytest.mark.parametrize(
+    ("accuracies", "epsilon", "word"), [([70.0, 80.0], 0.5, "accuracies"), ([0.5], 0.0, "epsilon")]
+)
+def test_projector_weights__refuses(accuracies, epsilon, word):
+    with pytest.raises(ValueError, match=word):
+        projector_weights(accuracies, epsilon)

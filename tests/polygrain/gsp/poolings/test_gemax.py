@@ -21,8 +21,3 @@ def test_generalised_max__does_not_count_repetitions():
     maps = torch.eye(2)[[0] * 9 + [1]].T.reshape(1, 2, 2, 5)
     often, once = GeneralisedMax(2, ridge=1e-4)(maps).vector[0]
     assert often.item() == pytest.approx(1, abs=1e-3) and once.item() == pytest.approx(1, abs=1e-3)
-
-
-def test_generalised_max__refuses():
-    with pytest.raises(ValueError, match="ridge is 0"):
-        GeneralisedMax(5, ridge=0.0)

@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from polygrain.gsp.poolings.otp import OTP, balanced_plan
@@ -37,8 +36,3 @@ def test_otp__equals_a_loop_over_prototypes():
         for prototype in range(3):
             expected = sum(plan[image, prototype, j] * features[image, :, j] for j in range(12)) * 3**0.5
             assert torch.allclose(found[image, 2 * prototype : 2 * prototype + 2], expected, atol=1e-5)
-
-
-def test_otp__refuses():
-    with pytest.raises(ValueError, match="epsilon is 0"):
-        OTP(5, 2, 3, epsilon=0.0, iterations=10)

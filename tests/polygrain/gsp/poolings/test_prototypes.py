@@ -14,13 +14,13 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
 
 def test_costs__equal_plain_distances_in_the_ball():
     features, prototypes = 0.3 * draw(2, 16, 7), 0.3 * draw(5, 16, seed=1)
-    found = costs(features, prototypes)
+    cost = costs(features, prototypes)
     for image in range(2):
         for i in range(5):
             for j in range(7):
                 f, w = features[image, :, j], prototypes[i]
                 expected = (w / max(1, w.norm()) - f / max(1, f.norm())).norm()
-                assert found[image, i, j].item() == pytest.approx(expected.item(), abs=1e-12)
+                assert cost[image, i, j].item() == pytest.approx(expected.item(), abs=1e-12)
     assert (features.norm(dim=1) > 1).any() and (features.norm(dim=1) < 1).any()
 
 
@@ -32,9 +32,9 @@ def test_costs__gradient_equals_finite_differences():
 def test_costs__are_finite_with_finite_gradient_at_distance_0():
     features = torch.eye(4)[None].clone().requires_grad_()
     prototypes = torch.eye(4).clone().requires_grad_()
-    found = costs(features, prototypes)
-    found.sum().backward()
-    assert found.diagonal(dim1=1, dim2=2).max() <= 1e-3
+    cost = costs(features, prototypes)
+    cost.sum().backward()
+    assert cost.diagonal(dim1=1, dim2=2).max() <= 1e-3
     assert torch.isfinite(features.grad).all() and torch.isfinite(prototypes.grad).all()
 
 
@@ -51,13 +51,11 @@ def test_selection__equals_the_plain_formulas():
     assert torch.allclose(attributes.sum(1), torch.ones(2, dtype=torch.float64))
 
 
-def test_selection__learns_prototypes_and_mu():
-    mu = nn.Parameter(torch.tensor(0.3))
-    selection = Selection(8, 5, mu, epsilon=5.0)
-    assert dict(selection.named_parameters()).keys() == {"mu", "prototypes"}
+def test_selection__learns_prototypes():
+    selection = Selection(8, 5, 0.3, epsilon=5.0)
     weights, attributes = selection(draw(2, 8, 3, 4).float())
     (weights.square().sum() + attributes.square().sum()).backward()
-    assert mu.grad.abs() > 0 and (selection.prototypes.grad.abs().sum(1) > 0).all()
+    assert (selection.prototypes.grad.abs().sum(1) > 0).all()
 
 
 def test_selection__stays_float32_under_autocast():
@@ -70,18 +68,10 @@ def test_selection__stays_float32_under_autocast():
     assert torch.equal(weights, expected[0]) and torch.equal(attributes, expected[1])
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"mu": 0.0}, "mu is 0.0"),
-        ({"mu": 1.5}, "mu is 1.5"),
-        ({"epsilon": -1.0}, "epsilon is -1.0"),
-        ({"prototypes": 0}, "prototypes 0"),
-    ],
-)
-def test_selection__refuses(values, message):
-    with pytest.raises(ValueError, match=message):
-        Selection(**({"channels": 4, "prototypes": 2, "mu": 0.3, "epsilon": 5.0} | values))
+@pytest.mark.parametrize(("name", "value"), [("mu", 0.0), ("mu", 1.5), ("epsilon", -1.0), ("prototypes", 0)])
+def test_selection__refuses(name, value):
+    with pytest.raises(ValueError, match=name):
+        Selection(**({"channels": 4, "prototypes": 2, "mu": 0.3, "epsilon": 5.0} | {name: value}))
 
 
 def test_selection__refuses_nan():
@@ -113,8 +103,6 @@ def test_start_prototypes__fills_from_the_embeddings():
 def test_start_prototypes__refuses():
     with pytest.raises(ValueError, match="no prototypes"):
         start_prototypes(nn.Identity(), torch.rand(5, 3), 0)
-    with pytest.raises(ValueError, match="2 channels"):
-        start_prototypes(Selection(3, 4, 0.3, 5.0), torch.rand(5, 2), 0)
-    for embeddings in (torch.ones(9, 3), torch.rand(3, 3), torch.rand(0, 3)):
-        with pytest.raises(ValueError, match="distinct embeddings"):
+    for embeddings in (torch.ones(9, 3), torch.rand(3, 3)):
+        with pytest.raises(ValueError, match="distinct"):
             start_prototypes(Selection(3, 4, 0.3, 5.0), embeddings, 0)

@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from polygrain.gsp.poolings.solar import SOLAR
@@ -21,8 +20,3 @@ def test_solar__equals_a_loop_over_places():
             feature = MAPS[image].flatten(1)[:, j] + pool.out.weight[:, :, 0, 0] @ seen + pool.out.bias
             powers += feature.clamp_min(1e-6) ** 3
         assert torch.allclose(found[image], (powers / 9) ** (1 / 3), rtol=1e-4)
-
-
-def test_solar__refuses():
-    with pytest.raises(ValueError, match="reduction is 5"):
-        SOLAR(4, reduction=5, p=3.0)

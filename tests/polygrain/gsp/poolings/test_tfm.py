@@ -1,4 +1,3 @@
-import pytest
 import torch
 from torch.nn import functional as F
 
@@ -34,8 +33,3 @@ def test_transformer__equals_layers_by_hand():
 def test_transformer__takes_places_in_any_order():
     pool = Transformer(5, width=8, layers=2, heads=2)
     assert torch.allclose(pool(MAPS).vector, pool(MAPS.flip(2, 3)).vector, atol=1e-5)
-
-
-def test_transformer__refuses():
-    with pytest.raises(ValueError, match="heads must divide the width"):
-        Transformer(5, width=8, layers=1, heads=3)

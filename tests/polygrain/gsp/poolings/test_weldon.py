@@ -17,8 +17,3 @@ def test_weldon__equals_sorted_sums():
 def test_weldon__takes_maps_smaller_than_its_counts():
     maps = MAPS[:, :, :1, :2]
     assert torch.allclose(WELDON(4, highest=3, lowest=3)(maps).vector, 2 * maps.sum((2, 3)))
-
-
-def test_weldon__refuses():
-    with pytest.raises(ValueError, match="highest is 0"):
-        WELDON(4, highest=0, lowest=3)
