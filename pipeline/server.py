@@ -137,7 +137,7 @@ def start(root: Path, port: int) -> tuple[psutil.Popen, Server]:
         wait_for(process, server, home / "server.log")
         watch_for_silence(server)
     except BaseException:
-        process.terminate()
+        process_group.end(process, 0)
         raise
     return process, server
 
@@ -225,8 +225,7 @@ def main(port: int = 4200) -> None:
     finally:
         for file in files:
             file.unlink(missing_ok=True)
-        process.terminate()
-        process.wait()
+        process_group.end(process, 0)
 
 
 def serve(port: int) -> None:

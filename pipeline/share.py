@@ -125,21 +125,18 @@ def bring(repo: Repo, stage: Any, entry: dict, remote: str, force: bool) -> bool
     result = repo.stage_cache._create_stage(entry, wdir=stage.wdir)
     for out in result.outs:
         if out.is_dir_checksum:
-            pull(repo, {out.hash_info}, remote)
-            if out.cache.exists(out.hash_info.value):
-                require_inside(Path(out.cache.oid_to_path(out.hash_info.value)), str(out))
+            repo.cloud.pull({out.hash_info}, remote=remote)
+            if not out.cache.exists(out.hash_info.value):
+                return False
+            require_inside(Path(out.cache.oid_to_path(out.hash_info.value)), str(out))
     for objects in result.get_used_objs(remote=remote).values():
-        pull(repo, objects, remote)
+        repo.cloud.pull(objects, remote=remote)
     if not result.outs_cached():
         return False
     result.checkout(force=force)
     stage.save()
     stage.dump(update_pipeline=False)
     return True
-
-
-def pull(repo: Repo, objects: Iterable[Any], remote: str) -> None:
-    repo.cloud.pull(objects, remote=remote)
 
 
 def require_inside(file: Path, output: str) -> None:

@@ -48,8 +48,7 @@ def serving(root: Path) -> Iterator[dict[str, str]]:
         try:
             yield {SOCKET: f"{folder}/stages"}
         finally:
-            process.terminate()
-            process.wait()
+            process_group.end(process, 0)
 
 
 def state(environment: dict[str, str]) -> dict[str, object]:
