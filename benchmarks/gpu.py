@@ -26,7 +26,6 @@ from benchmarks import images
 from benchmarks.gain import copy_repository
 from benchmarks.mixture import PAPER, hierarchical_mixture, scaled
 from polygrain.clustering.lloyd import lloyd
-from polygrain.clustering.screen import Screen
 from polygrain.clustering.seeding import nearest_seeds, seed_order
 from polygrain.compute import device
 from polygrain.encoder.extract import extract
@@ -89,11 +88,9 @@ def vectors(where: torch.device, dry: bool) -> Iterator[Row]:
     x, sizes = hierarchical_mixture(n), scaled(n)
     start = time.perf_counter()
     there = torch.from_numpy(x).to(where)
-    screen = Screen(there)
-    seeds = seed_order(x, max(sizes), 0, screen=screen)
+    seeds = seed_order(there, max(sizes), 0)
     for k in sizes:
-        lloyd(there, there[torch.from_numpy(seeds.order[:k]).to(where)], nearest_seeds(seeds.records, k, n), 300,
-              nearest=True, exchanges=3, screen=screen)  # fmt: skip
+        lloyd(there, there[torch.from_numpy(seeds.order[:k]).to(where)], nearest_seeds(seeds.records, k, n), 300)
     spent = time.perf_counter() - start
     row = {"what": f"pseudo-labels, {len(sizes)} k, n = {n:,}, seeds included", "rate": spent, "unit": "s"}
     gpus = faiss.get_num_gpus() if hasattr(faiss, "get_num_gpus") else 0

@@ -14,7 +14,9 @@ from typing import Any
 from dvc.config import Config
 from dvc.exceptions import DvcException
 from dvc.repo import Repo
+from dvc.stage import PipelineStage, create_stage
 from dvc.stage.cache import _can_hash, _get_stage_hash
+from dvc.stage.loader import StageLoader
 from dvc.stage.serialize import to_single_stage_lockfile
 
 from pipeline import graph, project
@@ -122,7 +124,10 @@ def bring(repo: Repo, stage: Any, entry: dict, remote: str, force: bool) -> bool
     """Brings an entry's outputs into cache and workspace, and records them; False if the remote lacks some."""
     if {out["path"] for out in entry.get("outs", [])} != {out.def_path for out in stage.outs}:
         return False
-    result = repo.stage_cache._create_stage(entry, wdir=stage.wdir)
+    # As StageCache._create_stage, which asks that one stands in the folder.
+    outs = [out["path"] for out in entry["outs"]]
+    result = create_stage(PipelineStage, repo=repo, path=stage.path, cmd=entry["cmd"], wdir=stage.wdir, outs=outs)
+    StageLoader.fill_from_lock(result, entry)
     for out in result.outs:
         if out.is_dir_checksum:
             repo.cloud.pull({out.hash_info}, remote=remote)

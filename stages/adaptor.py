@@ -57,19 +57,11 @@ def main(
     pixels = open_pixels(images, tasks)
     collection = read_tables(images, tasks)
     rows = torch.from_numpy(collection.train)
-    inputs = [
-        params,
-        settings,
-        reference,
-        seed,
-        pixels.digest,
-        labels.digest,
-        centroids.digest,
-        checkpoint.digest(encoder / "weights.safetensors"),
-    ]
+    inputs = [params, settings, reference, seed, pixels.digest, labels.digest, centroids.digest]
+    inputs.append(checkpoint.digest(encoder / "weights.safetensors"))
     work = checkpoint.work_folder("adaptor", granularity, *inputs)
     targets, start = torch.from_numpy(labels[:]), torch.from_numpy(centroids[:])
-    # The adaptors start as the identity, so the clusters' own centroids are a classifier that is right from the start.
+    # The adaptors start as the identity, so the centroids are a classifier that is right from the start.
     parts = add_adaptors(model, granularity, params.width, seed)
     watch = watcher(load(encoder), model, pixels, collection, settings, reference, seed)
     history = classification.train(model, parts, start, pixels, rows, targets, params, seed, work, watch)

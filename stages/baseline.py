@@ -93,26 +93,26 @@ def reduce(
 
 def project(
     model: Model, features: np.ndarray, labels: np.ndarray, params: Linear, seed: int, work: Path
-) -> list[dict[str, int | float]]:
-    """Puts a linear map behind the model, which begins as the identity; `labels` are of the rows of `features`."""
+) -> tuple[Model, list[dict[str, int | float]]]:
+    """The model with a linear map behind it, which begins as the identity; `labels` are of the rows of `features`."""
     where = device.best()
-    known, targets = torch.from_numpy(features), torch.from_numpy(labels)
+    vectors, targets = torch.from_numpy(features), torch.from_numpy(labels)
     linear = nn.Linear(model.dim, model.dim, bias=False)
     nn.init.eye_(linear.weight)
-    classifier = nn.ParameterList([nn.Parameter(classification.class_means(known, targets))])
+    classifier = nn.ParameterList([nn.Parameter(classification.class_means(vectors, targets))])
     trained = nn.ModuleDict({"linear": linear, "classifier": classifier}).to(where)
     optimizer = classification.build_optimizer(trained, params)
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        mapped = linear(known[batch.rows].to(where))
+        mapped = linear(vectors[batch.rows].to(where))
         loss, accuracy = norm_softmax(mapped, classifier[0], targets[batch.rows].to(where), params.gamma)
-        # Every process computes the whole batch, so its part of their sum is one by their number.
+        # Every process computes the whole batch.
         return {"loss": loss / processes.count(), "accuracy": accuracy / processes.count()}
 
-    loader = Loader(len(known), params.batch, lambda epoch: lambda rows: None)
+    loader = Loader(len(vectors), params.batch, lambda epoch: lambda rows: None)
     history = fit(trained, optimizer, Schedule(params.epochs, params.warmup, 0.0), loader, step, seed, work)
     model.reduce(linear.weight.detach().cpu(), torch.zeros(model.dim))
-    return history
+    return model, history
 
 
 def main(
@@ -131,22 +131,20 @@ def main(
 ) -> str:
     model, tasks = load(encoder), list(lists.tasks)
     rows, chosen = read_tables(images, tasks).train, getattr(params, kind)
-    count = 1 if kind == "one_set" else len(lists.sizes)
-    inputs = [chosen, params.width, count, seed, checkpoint.digest(encoder / "weights.safetensors")]
-    if kind == "tldr":
-        graph, vectors = arrays.open(knn_graph / "neighbours.zarr"), open_features(features, tasks)
-        work = checkpoint.work_folder("baseline", kind, *inputs, graph.digest, vectors.digest)
-        model, history = reduce(model, unit_rows(vectors[rows].astype(np.float32)), graph[:], chosen, seed, work)
-    elif kind == "linear":
-        finest = list(lists.sizes)[-1]
-        labels, vectors = arrays.open(pseudo_labels / finest / "labels.zarr"), open_features(features, tasks)
-        work = checkpoint.work_folder("baseline", kind, *inputs, labels.digest, vectors.digest)
-        history = project(model, unit_rows(vectors[rows].astype(np.float32)), labels[:], chosen, seed, work)
-    else:
-        pixels = open_pixels(images, tasks)
-        work = checkpoint.work_folder("baseline", kind, *inputs, attention, params.up_std, pixels.digest)
+    inputs = [kind, chosen, seed, checkpoint.digest(encoder / "weights.safetensors")]
+    if kind in ("one_set", "many_sets"):
+        count, pixels = 1 if kind == "one_set" else len(lists.sizes), open_pixels(images, tasks)
+        inputs += [params.width, params.up_std, count, attention, pixels.digest]
+        work = checkpoint.work_folder("baseline", *inputs)
         parts = insert_random(model, count, params.width, attention, chosen.start_std, seed, params.up_std)
         history = twins.train(model, parts, pixels, rows, None, chosen, seed, work)
+    else:
+        vectors = open_features(features, tasks)
+        finest = list(lists.sizes)[-1]
+        table = arrays.open(knn_graph / "neighbours.zarr" if kind == "tldr" else pseudo_labels / finest / "labels.zarr")
+        work = checkpoint.work_folder("baseline", *inputs, table.digest, vectors.digest)
+        given = unit_rows(vectors[rows].astype(np.float32)), table[:], chosen, seed, work
+        model, history = reduce(model, *given) if kind == "tldr" else project(model, *given)
     with outputs.folder(output) as folder:
         save(model, folder)
         write_history(history, folder, ["epoch", "loss"])

@@ -5,9 +5,8 @@ Writes  weights.safetensors, config.json   the model: its adaptors, and half whi
         history.csv                        epoch, loss, criterion
 
 The target of an image is the model's own embedding at larger inputs, averaged with the mirror image's, half-whitened,
-and mixed with the targets of the images nearest to it, as a search may mix a database with itself. The adaptors behind
-every block learn to reach it from the plain image, by the cosine; it takes no cluster and no label.
-A plain encoder gets one adaptor set; a fusion goes on with its own.
+and mixed with the targets of the nearest images. The adaptors learn to reach it from the plain image, by the cosine,
+without clusters or labels. A plain encoder gets one adaptor set; a fusion goes on with its own.
 
 Several processes share the work: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines. Each holds the targets
 of its share of the images.
@@ -24,7 +23,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from polygrain.compute import device, processes
-from polygrain.compute.distributed import Distributed
 from polygrain.compute.principal import largest
 from polygrain.config import schema
 from polygrain.config.lists import Lists
@@ -54,28 +52,26 @@ class Params(AdamSettings):
 
 
 def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -> Float[Tensor, "image dim"]:
-    """The target of each row that is this process's share; the model gets the whitening that made it as its last layer.
+    """The target of each row; the model gets the whitening that made it as its last layer.
 
     The whitening is of all looks side by side. One look stands for each of them at the start, so its own map is their
     sum.
     """
     processes.require(len(rows), "training images")
     mine = rows[processes.share(len(rows))]
-    looks = Distributed(
-        criterion.embed_carefully(model, pixels, mine, params.target, params.batch, params.precision, "target")
-    )
+    looks = criterion.embed_carefully(model, pixels, mine, params.target, params.batch, params.precision, "target")
+    looks = processes.gather_array(looks)
     whitener = whitening.fit(looks, min(params.target.dim, largest(looks)), "half")
     count = len(params.target.scales)
     own = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)
     model.reduce(torch.from_numpy(own.T.copy()), torch.from_numpy(whitener.bias))
-    targets = Distributed(whitening.apply(whitener, looks.part))
-    return torch.from_numpy(mixed(targets, params.neighbours))
+    return torch.from_numpy(mixed(whitening.apply(whitener, looks), params.neighbours))
 
 
 def train(
     model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params, watch: Watch | None, seed: int, work: Path
 ) -> list[dict[str, int | float]]:
-    """Trains the adaptors of the model towards its own careful look; returns the history."""
+    """Trains the adaptors of the model towards its own careful embeddings; returns the history."""
     where = device.best()
     model.to(where)
     targets = aim(model, pixels, rows, params)
@@ -91,8 +87,8 @@ def train(
         views = augment(images, model.config.size, params.augmentation, drawn)
         with device.autocast(where, params.precision):
             embeddings = model(views)
-        wanted = processes.take(targets, batch.rows, len(rows))[mine].to(where)
-        return {"loss": (1 - cosine_similarity(embeddings.float(), wanted)).sum() / len(batch.rows)}
+        expected = targets[batch.rows[mine]].to(where)
+        return {"loss": (1 - cosine_similarity(embeddings.float(), expected)).sum() / len(batch.rows)}
 
     loader, schedule = Loader(len(rows), params.batch, lambda epoch: read), Schedule(params.epochs, params.warmup, 0.0)
     return fit(trained, optimizer, schedule, loader, step, seed, work, watch)
@@ -114,10 +110,9 @@ def main(
     model, tasks = load(taught), list(lists.tasks)
     if model.config.reduced:
         raise ValueError(
-            f"the model to be taught has a reduction to {model.config.reduced} dimensions already, which distillation "
-            "would replace: take it out of `distillations`, or give an encoder without a reduction"
+            f"the model has a reduction to {model.config.reduced} dimensions, which distillation would replace: take "
+            "it out of `distillations`, or give an encoder without a reduction"
         )
-    # It gives in one pass what it gives in several, of as many blocks.
     blocks = min(params.target.blocks, most_blocks(model))
     model = model.seen(model.config.side, model.config.mirrored, blocks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)

@@ -7,9 +7,6 @@ Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1
         attention.parquet             fusions only: mean weight per task, layer and adaptor, and beside it the mean
                                       entropy of the layer's weights, 1 where all are equal
         random.json                   the average fusion only: {draw from 1: metrics.json with random weights}
-
-Several processes share the images that are embedded, and the queries: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on
-several machines. Each holds the embeddings of its images; those of the others, where they are many, pass by in blocks.
 """
 
 import json
@@ -21,17 +18,16 @@ import pyarrow.parquet as pq
 import torch
 from pydantic import Field
 
-from polygrain.compute import device, processes
-from polygrain.compute.distributed import Distributed
-from polygrain.compute.principal import largest, mean_of
+from polygrain.compute import device
+from polygrain.compute.principal import largest
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.encoder.extract import embed_shares, extract, whole_batches
+from polygrain.encoder.extract import embed, extract
 from polygrain.encoder.model import Model, load
 from polygrain.grappa import random_weights
 from polygrain.retrieval import whitening
 from polygrain.retrieval.formulas import NAMES
-from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, shared_query_metrics
+from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, query_metrics
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, open_pixels, read_tables
@@ -57,28 +53,27 @@ def raw_pixels(pixels: arrays.Reader, rows: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def means(scores: QueryMetrics, mine: np.ndarray) -> dict[str, float | int]:
-    """The mean metrics of those of `mine` that have a relevant image, and their number; {} where none has."""
-    counted = mine & ~np.isnan(scores.r_precision)
+def means(scores: QueryMetrics, chosen: np.ndarray | None = None) -> dict[str, float | int]:
+    """The mean metrics of the (chosen) queries that have a relevant image, and their number; {} where none has."""
+    counted = ~np.isnan(scores.r_precision) & (True if chosen is None else chosen)
     if not counted.any():
         return {}
-    found = {name: float(getattr(scores, name)[counted].mean(dtype=np.float64)) for name in NAMES}
-    return found | {"queries": int(counted.sum())}
+    values = {name: float(getattr(scores, name)[counted].mean(dtype=np.float64)) for name in NAMES}
+    return values | {"queries": int(counted.sum())}
 
 
-def evaluate(embeddings: Distributed, rows: np.ndarray, collection: Collection) -> tuple[dict, pa.Table]:
-    """Metrics of each task, and one row per query; queries without a relevant item are NaN and not averaged.
+def evaluate(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> tuple[dict, pa.Table]:
+    """Metrics of each task, and one row per query; queries without a relevant image are NaN and not averaged.
 
-    `rows` are those of the embeddings in the collection, where the images of a task follow each other.
+    `rows` are those of the embeddings in the collection.
     """
     metrics, tables = {}, [QUERIES.empty_table()]
     for task in dict.fromkeys(collection.tasks[rows]):
-        mine = np.flatnonzero(collection.tasks[rows] == task)
-        gallery = embeddings.between(slice(mine[0], mine[-1] + 1))
-        scores = shared_query_metrics(gallery, collection.labels[rows[mine]], min(NEAREST, len(mine) - 1))
-        if found := means(scores, np.ones(len(mine), dtype=bool)):
-            metrics[task] = found
-        tables.append(query_table(task, collection.rows[rows[mine]], scores))
+        own = np.flatnonzero(collection.tasks[rows] == task)
+        scores = query_metrics(embeddings[own], collection.labels[rows[own]], min(NEAREST, len(own) - 1))
+        if values := means(scores):
+            metrics[task] = values
+        tables.append(query_table(task, collection.rows[rows[own]], scores))
     return metrics, pa.concat_tables(tables).combine_chunks()
 
 
@@ -92,7 +87,7 @@ def query_table(task: str, own: np.ndarray, scores: QueryMetrics) -> pa.Table:
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=QUERIES)
 
 
-def evaluate_together(embeddings: Distributed, rows: np.ndarray, collection: Collection) -> dict:
+def evaluate_together(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> dict:
     """Metrics of each task's queries in one gallery with the images of all tasks; {} where there is one task.
 
     Classes of two tasks are never the same, so no query scores higher here than within its task.
@@ -103,8 +98,8 @@ def evaluate_together(embeddings: Distributed, rows: np.ndarray, collection: Col
         return {}
     owners = np.array([numbers[task] for task in tasks])
     classes = np.where(labels < 0, UNLABELLED, owners * (labels.max() + 1) + labels)
-    scores = shared_query_metrics(embeddings, classes, 0)
-    return {task: found for task, i in numbers.items() if (found := means(scores, owners == i))}
+    scores = query_metrics(embeddings, classes, 0)
+    return {task: values for task, i in numbers.items() if (values := means(scores, owners == i))}
 
 
 def measure_attention(
@@ -114,16 +109,13 @@ def measure_attention(
 
     An entropy is a share of what equal weights have: 1 is the average fusion, 0 a choice of one adaptor.
     """
-    mine, names = whole_batches(len(rows), params.batch), model.config.adaptors.names
-    shape = len(model.adaptors), len(names)
-    found = extract(model, pixels, rows[mine], params.batch, params.precision, "attention", model.attention)
-    weights = np.concatenate([np.empty((0, *shape), np.float32), *found])
+    names, records = model.config.adaptors.names, []
+    weights = extract(model, pixels, rows, params.batch, params.precision, "attention", model.attention)
+    weights = np.concatenate(list(weights))
     logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
-    entropies, records = -(weights * logs).sum(2) / np.log(len(names)), []
+    entropies = -(weights * logs).sum(2) / np.log(len(names))
     for task in dict.fromkeys(tasks):
-        own = tasks[mine] == task
-        entropy = mean_of(Distributed(entropies[own]))
-        mean = mean_of(Distributed(weights.reshape(-1, np.prod(shape))[own])).reshape(shape)
+        entropy, mean = (values[tasks == task].mean(0, dtype=np.float64) for values in (entropies, weights))
         for layer, of_layer in enumerate(mean):
             for name, weight in zip(names, of_layer, strict=True):
                 record = {"task": task, "layer": layer, "adaptor": name, "weight": float(weight)}
@@ -135,14 +127,12 @@ def measure_random(
     folder: Path, pixels: arrays.Reader, rows: np.ndarray, collection: Collection, params: Params
 ) -> dict[str, dict]:
     """The metrics of a fusion whose weights are drawn at random for each image and layer, by draw from 1."""
-    model, found = load(folder).to(device.best()), {}
-    before = whole_batches(len(rows), params.batch).start // params.batch
+    model, results = load(folder).to(device.best()), {}
     for draw in range(1, params.random_draws + 1):
         random_weights.weigh_at_random(model, torch.Generator().manual_seed(draw))
-        random_weights.skip(model, before, params.batch)
-        embeddings = embed_shares(model, pixels, rows, params.batch, params.precision, f"random weights {draw}")
-        found[str(draw)], _ = evaluate(embeddings, rows, collection)
-    return found
+        embeddings = embed(model, pixels, rows, params.batch, params.precision, f"random weights {draw}")
+        results[str(draw)], _ = evaluate(embeddings, rows, collection)
+    return results
 
 
 QUERIES = pa.schema(
@@ -158,30 +148,30 @@ def main(images: Path, folder: Path, output: Path, *, model: str, params: Params
     train, test = collection.train, np.flatnonzero(~collection.is_train)
     rows, network = np.concatenate([train, test]), None if model == "pixels" else load(folder).to(device.best())
     if network is None:
-        both = Distributed(raw_pixels(pixels, rows[processes.share(len(rows))]))
+        embeddings = raw_pixels(pixels, rows)
     else:
-        both = embed_shares(network, pixels, rows, params.batch, params.precision, model)
-    found = {name: {} for name in ("metrics", "whitened", "shared", "shared_whitened")}
+        embeddings = embed(network, pixels, rows, params.batch, params.precision, model)
+    results = {name: {} for name in ("metrics", "whitened", "shared", "shared_whitened")}
     queries = QUERIES.empty_table()
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if len(test):
-        known, asked = both.between(slice(0, len(train))), both.between(slice(len(train), len(rows)))
-        found["metrics"], queries = evaluate(asked, test, collection)
-        found["shared"] = evaluate_together(asked, test, collection)
-        whitener = whitening.fit(known, min(params.whitened_dim, largest(known)))
-        asked = whitening.apply_shared(whitener, asked)
-        found["whitened"], _ = evaluate(asked, test, collection)
-        found["shared_whitened"] = evaluate_together(asked, test, collection)
+        fitted, asked = embeddings[: len(train)], embeddings[len(train) :]
+        results["metrics"], queries = evaluate(asked, test, collection)
+        results["shared"] = evaluate_together(asked, test, collection)
+        whitener = whitening.fit(fitted, min(params.whitened_dim, largest(fitted)))
+        asked = whitening.apply(whitener, asked)
+        results["whitened"], _ = evaluate(asked, test, collection)
+        results["shared_whitened"] = evaluate_together(asked, test, collection)
     if is_fused and model == "average" and params.random_draws:
-        found["random"] = measure_random(folder, pixels, test, collection, params)
+        results["random"] = measure_random(folder, pixels, test, collection, params)
     attention = measure_attention(network, pixels, test, collection.tasks[test], params) if is_fused else []
-    with outputs.folder(output) as result:
-        for name, values in found.items():
-            (result / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
-        pq.write_table(queries, result / "queries.parquet")
+    with outputs.folder(output) as target:
+        for name, values in results.items():
+            (target / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
+        pq.write_table(queries, target / "queries.parquet")
         if is_fused:
-            pq.write_table(pa.Table.from_pylist(attention), result / "attention.parquet")
-    scores = ", ".join(f"{task} {value['r_precision']:.1%}" for task, value in found["metrics"].items())
+            pq.write_table(pa.Table.from_pylist(attention), target / "attention.parquet")
+    scores = ", ".join(f"{task} {value['r_precision']:.1%}" for task, value in results["metrics"].items())
     return f"R-Precision: {scores or 'no labelled test images'}"
 
 

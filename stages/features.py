@@ -4,19 +4,19 @@ Reads   images/<task>, encoder
 Writes  features.zarr   image x dim, unit length or as the encoder gives them
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from polygrain.compute import device
+from polygrain.compute import device, processes
+from polygrain.compute.blocks import blocks
 from polygrain.config import schema
 from polygrain.encoder.extract import extract
 from polygrain.encoder.model import load
 from polygrain.runner import command, outputs
-from polygrain.store import arrays, shards
+from polygrain.store import arrays
 
 
 class Params(schema.Section):
@@ -36,16 +36,20 @@ def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params
             f"features.unit_length is false, but {encoder} is no plain encoder: its embedding is a reduction, a mean "
             "of two views, or of several blocks, and has no length of its own: set it to true, or give another encoder"
         )
-
     raw = None if params.unit_length else model.features
 
-    def compute(part: slice) -> Iterator[np.ndarray]:
-        rows = np.arange(part.start, part.stop)
-        blocks = extract(model, pixels, rows, params.batch, params.precision, task, raw)
-        return (block.astype(params.dtype) for block in blocks)
+    def compute(rows: slice) -> np.ndarray:
+        numbers = np.arange(rows.start, rows.stop)
+        parts = extract(model, pixels, numbers, params.batch, params.precision, task, raw)
+        return np.concatenate([part.astype(params.dtype) for part in parts])
 
-    with outputs.folder(output) as folder:
-        shards.write(folder / "features.zarr", len(pixels), (model.dim,), params.dtype, compute)
+    with (
+        outputs.folder(output) as folder,
+        arrays.create(folder / "features.zarr", (model.dim,), params.dtype) as writer,
+    ):
+        # Each process computes whole shards, so batches are the same for any number of processes.
+        for shard in processes.dealt(blocks(len(pixels), writer.shard_rows), compute):
+            writer.append(shard)
     return f"{len(pixels):,} images x {model.dim}"
 
 

@@ -5,12 +5,11 @@ Writes  weights.safetensors, config.json   one model
         history.csv                        epoch, loss (no row for `average`, which has nothing to learn)
         moved.csv                          layer, query, key: how far Q and K went, in shares of their start (likewise)
 
-It learns from pairs: two views of an image (`augmentation`), or an image and one of its nearest neighbours
-(`neighbour`). The graph of neighbours is the encoder's in the first epoch, and rebuilt from the model itself, with the
-same kind of index, before every other; `static` keeps the encoder's. Or, as an upper bound, it learns from true labels
-(`supervised`, Table 5).
+The attention learns from pairs: two views of an image (`augmentation`), or an image and one of its nearest neighbours
+(`neighbour`). The graph of neighbours is the encoder's in the first epoch, and rebuilt from the model before every
+other; `static` keeps the encoder's. As an upper bound, it learns from true labels (`supervised`, Table 5).
 
-Several processes share the work: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines.
+Several processes share the training: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines.
 """
 
 from pathlib import Path
@@ -62,7 +61,7 @@ def merge(
     std: float,
     attention: Attention | None = None,
 ) -> Model:
-    """One model with all adaptor sets in every block; the encoder below must be the same in all."""
+    """One model with all adaptor sets in every block; all have the same encoder."""
     widths = {model.config.adaptors.width for model in models}
     if len(widths) > 1:
         raise ValueError(
@@ -83,7 +82,7 @@ def train(
     chosen: Learning,
     seed: int,
     work: Path,
-    search: tuple[str, float] = ("exact", 1.0),
+    search: tuple[str, float],
 ) -> list[dict[str, int | float]]:
     """Trains Q and K of every layer, and nothing else that stays in the model; returns the history."""
     parts = nn.ModuleList([nn.ModuleList([layer.query, layer.key]) for layer in model.adaptors])
@@ -93,19 +92,19 @@ def train(
         return twins.train(model, parts, pixels, rows, graph, chosen, seed, work, search)
     labels = torch.from_numpy(collection.train_classes())
     model.to(device.best())
-    mine = rows[processes.share(len(rows))]
-    embeddings = processes.gather_array(embed(model, pixels, mine, chosen.batch, chosen.precision, "class means"))
+    part = rows[processes.share(len(rows))]
+    embeddings = processes.gather_array(embed(model, pixels, part, chosen.batch, chosen.precision, "class means"))
     start = classification.class_means(torch.from_numpy(embeddings), labels)
     return classification.train(model, parts, start, pixels, torch.from_numpy(rows), labels, chosen, seed, work)
 
 
 def search_of(knn_graph: Path) -> tuple[str, float]:
-    """The index that made a graph, and the recall that was wanted of it; an exact graph has no summary."""
+    """The kind of index that made a graph, and the recall that was asked of it; an exact graph has no summary."""
     file = knn_graph / "summary.json"
     if not file.exists():
         return "exact", 1.0
-    found = read_json(file)
-    return str(found["index"]), float(found["wanted"])
+    summary = read_json(file)
+    return str(summary["index"]), float(summary["wanted"])
 
 
 def projections(model: Model) -> list[tuple[Tensor, Tensor]]:
@@ -142,18 +141,11 @@ def main(
     model = merge(sets, names, fusion, generator, chosen.start_std if chosen else 0.0, params.attention)
     history, work, start = [], None, projections(model)
     if chosen is not None and len(names) > 1:
-        needs_graph = isinstance(chosen, twins.NeighbourPairs)
-        graph = arrays.open(knn_graph / "neighbours.zarr") if needs_graph else None
-        search = search_of(knn_graph) if needs_graph else ("exact", 1.0)
-        inputs = [
-            chosen,
-            params.attention,
-            seed,
-            open_pixels(images, tasks).digest,
-            graph.digest if graph else "",
-            *search,
-            *names,
-        ]
+        graph, search = None, ("exact", 1.0)
+        if isinstance(chosen, twins.NeighbourPairs):
+            graph, search = arrays.open(knn_graph / "neighbours.zarr"), search_of(knn_graph)
+        inputs = [chosen, params.attention, seed, *search, *names, graph.digest if graph else ""]
+        inputs.append(open_pixels(images, tasks).digest)
         inputs += [checkpoint.digest(images / task / "table.parquet") for task in tasks]
         inputs += [checkpoint.digest(adaptor / name / "weights.safetensors") for name in names]
         work = checkpoint.work_folder("fusion", pairs, *inputs)

@@ -30,7 +30,7 @@ from polygrain.retrieval.metrics import score
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
 from polygrain.store import arrays
-from polygrain.store.reading import read_json, reading, remedy_for
+from polygrain.store.reading import read_json
 from polygrain.store.tensors import read_tensors, write_tensors
 
 Rows = list[dict[str, str | float]]
@@ -114,9 +114,7 @@ def join_histories(folds: Path, runs: list[str]) -> str:
     """All histories under one header, with the run as their first column."""
     lines = []
     for run in runs:
-        file = folds / run / "history.csv"
-        with reading(file, remedy_for(file.parent)):
-            header, *rows = file.read_text(encoding="utf-8").splitlines()
+        header, *rows = (folds / run / "history.csv").read_text(encoding="utf-8").splitlines()
         lines += [f"{run},{row}" for row in rows]
     return "\n".join([f"run,{header}", *lines]) + "\n"
 

@@ -55,15 +55,13 @@ OPTIMIZERS = {"adam": torch.optim.Adam, "radam": partial(torch.optim.RAdam, deco
 
 
 class Params(schema.Section):
-    side: int = Field(ge=16, le=schema.MOST_SIDE, description="side of the network's input, px")
+    side: int = Field(ge=16, description="side of the network's input, px")
     resize: schema.Side | None = Field(
         description="shorter side of a whole image (images.shape: squash) before the centre crop, px; null: side"
     )
     backbone: trunk.Backbone
-    hidden: int = Field(
-        ge=0, le=schema.MOST_WIDTH, description="units of a layer between backbone and pooling; 0: none"
-    )
-    embedding: int = Field(ge=2, le=schema.MOST_WIDTH, description="dimensions of the embedding")
+    hidden: int = Field(ge=0, description="units of a layer between backbone and pooling; 0: none")
+    embedding: int = Field(ge=2, description="dimensions of the embedding")
     protocol: classes.Protocol
     stopping: early_stopping.Stopping = Field(description="of each fold")
     losses: dict[schema.Name, LossParams] = Field(description="by their names in polygrain/losses/metric.py")
@@ -106,9 +104,9 @@ class Params(schema.Section):
 
 def configure(run: Run, params: Params) -> tuple[LossParams, Objective, dict]:
     """The run's loss, its objective and the values of its pooling. ValueError lists the names in params.yaml."""
-    for title, name, known in (("losses", run.loss, params.losses), ("poolings", run.pooling, params.poolings)):
-        if name not in known:
-            raise ValueError(f"no gsp_folds.{title}.{name}; known: {', '.join(sorted(known))}")
+    for title, name, allowed in (("losses", run.loss, params.losses), ("poolings", run.pooling, params.poolings)):
+        if name not in allowed:
+            raise ValueError(f"no gsp_folds.{title}.{name}; known: {', '.join(sorted(allowed))}")
     loss = params.losses[run.loss]
     objective = Objective(run.loss, loss.values, run.zero_shot, params.ridge, params.scale)
     return loss, objective, params.poolings[run.pooling] | run.values

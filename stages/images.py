@@ -35,10 +35,9 @@ from polygrain.sources.decode import decode_all
 from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.ingest import ingest, resumed
 from polygrain.sources.streams.ledger import Ledger
-from polygrain.store import arrays, room, work
-from polygrain.store import shares as stored_shares
+from polygrain.store import arrays, work
 from polygrain.store.coded import Coding
-from polygrain.store.collection import TABLE
+from polygrain.store.collection import TABLE, write_share
 from polygrain.store.square import Shape
 from polygrain.store.tables import write_csv
 
@@ -76,11 +75,6 @@ class Params(schema.Section):
     def coding(self) -> Coding | None:
         """Of the squares; None where they are stored as they are."""
         return None if self.stored == "raw" else Coding(self.stored, self.quality)
-
-    @property
-    def square_bytes(self) -> int:
-        """That a stored square takes, an estimate where it is coded."""
-        return self.coding.estimate(self.side) if self.coding else self.side**2 * 3
 
 
 def draw(source: str, params: Params) -> installed.Pictures:
@@ -158,18 +152,11 @@ def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, re
             )
 
 
-def require_room(output: Path, count: int, params: Params, about: str = "") -> None:
-    """Says what the squares take; ValueError where the disk has less."""
-    each = f", about {params.square_bytes:,} bytes each as {params.stored}," if params.coding else ""
-    room.require(output, count * params.square_bytes, f"{about}{count:,} squares of {params.side} px{each}")
-
-
 def streamed(raw: Path, output: Path, task: str, source: str, params: Params, lists: Lists) -> str:
     """`main` for a stream: what is finished of it stays in `.work` until all is."""
     spec = lists.tasks[task]
     found = stream.find(raw, source, spec.files)
     count = found.count()
-    require_room(output, count, params, "about " if source == "tars" else "")
     kept = work.folder("images", task, source, spec.files, params, found.place.root, found.place.digest)
     with closing(Ledger(kept / "ledger.sqlite")) as ledger:
         writer = resumed(kept / "pixels.zarr", ledger, params.side, params.coding)
@@ -234,7 +221,6 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
     ):
         candidates = find(place, source, lists.tasks[task].unseen, params)
         listed = read_shares(place, candidates, params.listed_shares if source == "splits" else [])
-        require_room(output, len(candidates.rows), params)
         with arrays.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8", params.coding) as writer:
             kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
         if is_public and unreadable and params.published_counts:
@@ -245,7 +231,7 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         pq.write_table(table_of(rows), partial / "table.parquet")
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected.items())])
         for share, paths in listed.items():
-            stored_shares.write(partial, share, (path for path in paths if path in kept))
+            write_share(partial, share, (path for path in paths if path in kept))
     train = sum(candidates.rows[path].split == "train" for path in kept)
     found = len({candidates.rows[path].class_name for path in kept} - {""})
     return f"{train} train and {len(kept) - train} test images of {found} classes, {len(rejected)} left out"

@@ -2,8 +2,8 @@
 
 Reads   images (tables), features
 Writes  neighbours.zarr   image x rank: training rows, nearest first, the image itself left out
-        summary.json      only of an index that misses some: which, its recall of the exact neighbours of `asked` drawn
-                          images, what recall was wanted, and its effort (cells looked into, or width of the walk)
+        summary.json      only of an index that misses some: its recall of the exact neighbours of `asked` drawn images,
+                          the recall that was `wanted`, and its `effort` (cells looked into)
 """
 
 import json
@@ -30,10 +30,13 @@ class Params(schema.Section):
 
 
 def summary(graph: Graph, wanted: float) -> dict[str, object]:
-    """What is told of an approximate graph; `fusion` reads `index` and `wanted` to rebuild it alike."""
+    """Facts of an approximate graph; `fusion` reads `index` and `wanted` to rebuild it alike."""
     images, neighbours = graph.neighbours.shape
-    found = {"index": graph.index, "images": images, "neighbours": neighbours, "wanted": wanted}
-    return found | {
+    return {
+        "index": graph.index,
+        "images": images,
+        "neighbours": neighbours,
+        "wanted": wanted,
         "recall": round(graph.recall, 4),
         "standard_error": round(graph.error, 4),
         "asked": graph.asked,
@@ -45,10 +48,10 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: L
     tasks = list(lists.tasks)
     vectors = open_train_features(features, tasks, read_tables(images, tasks))
     index = choose(params.index, len(vectors))
-    # Of several processes each reads all rows block by block; one alone passes over all pairs many times.
-    known = vectors[:] if index == "exact" and processes.count() == 1 else vectors
+    # One process passes over the rows many times, so they are read once; several read them block by block.
+    rows = vectors[:] if index == "exact" and processes.count() == 1 else vectors
     shown = partial(progress, description="neighbours", unit="part")
-    graph = nearest_others(known, params.neighbours, index, params.recall, shown=shown)
+    graph = nearest_others(rows, params.neighbours, index, params.recall, shown=shown)
     with outputs.folder(output) as folder:
         arrays.write(folder / "neighbours.zarr", graph.neighbours.astype(np.int64))
         if index != "exact":

@@ -1,4 +1,4 @@
-"""An encoder pretrained without labels by MPCL: several projectors over it, kept apart, learn to know an image's views.
+"""An encoder pretrained without labels by MPCL: several projectors over it learn to recognise two views of an image.
 
 Reads   images; for a run that starts from a folder, its weights
 Writes  weights.safetensors, config.json         the trained encoder: for a ViT a model folder like any other
@@ -32,7 +32,7 @@ from polygrain.mpcl.pretraining.moco_v3 import MocoV3Params
 from polygrain.mpcl.pretraining.objective import columns
 from polygrain.mpcl.pretraining.run import FrameworkParams, HeadSettings, Plan, pretrain
 from polygrain.runner import command, outputs
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.collection import Collection, open_pixels, read_tables
 from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 
@@ -56,7 +56,7 @@ class Params(schema.Section):
     images: dict[schema.Name, Part] | None = Field(description="tasks and their part; null: train of all")
     network: Network = Field(description="of runs that start at random; the others bring their own")
     epochs: schema.Epochs = Field(description="epochs over the chosen images")
-    batch: int = Field(ge=2, le=schema.MOST_BATCH, description="images, each in two views, over all devices together")
+    batch: int = Field(ge=2, description="images, each in two views, over all devices together")
     warmup: schema.Warmup = Field(description="epochs in which the rate rises to its full value")
     precision: device.Precision
     views: list[Annotated[Augmentation, Field(description="what is drawn for that view")]] = Field(
@@ -83,28 +83,22 @@ class Params(schema.Section):
             self.framework(run.framework)
 
     def framework(self, name: str) -> FrameworkParams:
-        """The section of a framework; ValueError where it is null, or a queue that the batch does not divide."""
-        found = getattr(self, name)
-        if found is None:
+        """The section of a framework; ValueError where it is null, or its queue is no multiple of the batch."""
+        section = getattr(self, name)
+        if section is None:
             raise ValueError(f"a run asks for {name}, but mpcl_encoder.{name} is null: fill it in, or choose another")
-        if isinstance(found, MocoV2Params) and found.queue % self.batch:
-            near = max(found.queue // self.batch, 1) * self.batch
-            raise ValueError(
-                f"moco_v2.queue: {found.queue} keys, which a batch of {self.batch} does not divide; {near} fits"
-            )
-        return found
+        if isinstance(section, MocoV2Params):
+            section.require_divided(self.batch)
+        return section
 
 
-def choose_rows(images: Path, tasks: list[str], parts: dict[str, str] | None) -> np.ndarray:
+def choose_rows(collection: Collection, parts: dict[str, str] | None) -> np.ndarray:
     """The rows to train on: the training images of every task, or the parts named for some."""
-    collection = read_tables(images, tasks)
     if parts is None:
         return collection.train
-    if unknown := set(parts) - set(tasks):
-        raise ValueError(f"mpcl_encoder.images names {', '.join(sorted(unknown))}; known tasks: {', '.join(tasks)}")
-    whole = [task for task, part in parts.items() if part == "all"]
-    chosen = np.isin(collection.tasks, list(parts)) & (collection.is_train | np.isin(collection.tasks, whole))
-    return np.flatnonzero(chosen)
+    complete = [task for task, part in parts.items() if part == "all"]
+    is_chosen = np.isin(collection.tasks, list(parts))
+    return np.flatnonzero(is_chosen & (collection.is_train | np.isin(collection.tasks, complete)))
 
 
 def build_encoder(start: Path, run: Pretraining, params: Params, stored: int, seed: int) -> trainable.TrainableEncoder:
@@ -113,15 +107,8 @@ def build_encoder(start: Path, run: Pretraining, params: Params, stored: int, se
     if run.start == "folder":
         encoder = trainable.load(start, params.precision)
     else:
-        network = params.network
-        config = Config(
-            architecture=network.architecture,
-            kwargs=network.kwargs,
-            size=network.side,
-            resize=stored,
-            mean=PIXEL_MEAN,
-            std=PIXEL_STD,
-        )
+        named = {"architecture": params.network.architecture, "kwargs": params.network.kwargs}
+        config = Config(**named, size=params.network.side, resize=stored, mean=PIXEL_MEAN, std=PIXEL_STD)
         encoder = trainable.TrainableEncoder(config, params.precision)
     if encoder.config.size > stored:
         raise ValueError(f"images are stored at {stored} px, the encoder wants {encoder.config.size}: set images.side")
@@ -130,15 +117,16 @@ def build_encoder(start: Path, run: Pretraining, params: Params, stored: int, se
 
 
 def main(images: Path, start: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int) -> str:
+    params.fits(lists)
     tasks, chosen = list(lists.tasks), lists.mpcl[run]
     framework, pixels = params.framework(chosen.framework), open_pixels(images, tasks)
-    rows = choose_rows(images, tasks, params.images)
+    rows = choose_rows(read_tables(images, tasks), params.images)
     encoder = build_encoder(start, chosen, params, pixels.shape[1], seed)
     if isinstance(framework, MocoV3Params) and framework.fixed_patches:
         if chosen.start == "folder":
             raise ValueError(
-                f"moco_v3.fixed_patches would replace what {start} has learnt of positions and keep its patches: "
-                "set it to false, or start at random"
+                f"moco_v3.fixed_patches would replace the positions that {start} has learnt: set it to false, or start "
+                "at random"
             )
         trainable.fix_patches(encoder)  # before the copy that is kept as the start
     heads = HeadSettings(

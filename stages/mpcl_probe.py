@@ -5,8 +5,7 @@ Writes  metrics.json   {start | trained: {task: {r_precision, knn, linear, fine_
                        effective_rank, images}}}; fractions, but the last four
 
 R-Precision needs no fitting: test images query each other. Classifiers are fitted on one part of the labelled images
-and tested on another (`core/mpcl/probe.py`); `fine_0.01` trains the whole encoder with 1 % of the labels, one or more
-a class.
+and tested on another (`probe_split`); `fine_0.01` trains the encoder, too, with 1 % of each class's labels.
 """
 
 import json
@@ -28,8 +27,8 @@ from polygrain.mpcl.probe import Recipe
 from polygrain.mpcl.trainable import TrainableEncoder
 from polygrain.retrieval.metrics import query_metrics
 from polygrain.runner import command, outputs
-from polygrain.store import arrays, shares
-from polygrain.store.collection import Collection, open_pixels, read_table, read_tables
+from polygrain.store import arrays
+from polygrain.store.collection import Collection, open_pixels, read_share, read_table, read_tables
 from polygrain.training import checkpoint
 
 PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
@@ -74,13 +73,13 @@ def spread_of_views(
     network: TrainableEncoder, pixels: arrays.Reader, rows: np.ndarray, params: Params
 ) -> dict[str, float]:
     """Alignment, uniformity and effective rank of the features of two random views."""
-    # Evenly over all of them, which are in the order of their classes.
+    # Rows are in the order of their classes, so these are of all of them.
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), PAIRS)).round().astype(int)]
     generator = torch.Generator().manual_seed(0)
     first, second = (probe.embed(network, pixels, rows, params.batch, (params.view, generator)) for _ in range(2))
-    found = {"alignment": alignment(first, second), "uniformity": uniformity(first)}
-    found["effective_rank"] = effective_rank(first)
-    return {name: float(value) for name, value in found.items()}
+    values = {"alignment": alignment(first, second), "uniformity": uniformity(first)}
+    values["effective_rank"] = effective_rank(first)
+    return {name: float(value) for name, value in values.items()}
 
 
 def zero_shot(features: np.ndarray, labels: np.ndarray) -> float:
@@ -91,7 +90,7 @@ def zero_shot(features: np.ndarray, labels: np.ndarray) -> float:
 
 def read_shares(images: Path, params: Params) -> Shares:
     """The rows within one task of each share that a list beside its images names (`images.listed_shares`)."""
-    lists = {share: shares.read(images, share) for share in params.shares}
+    lists = {share: read_share(images, share) for share in params.shares}
     if all(paths is None for paths in lists.values()):
         return {}
     stored = read_table(images)["path"].to_pylist()
@@ -106,60 +105,61 @@ def probe_task(
     params: Params,
     seed: int,
     work: Path,
-    few: Shares | None = None,
+    listed: Shares,
 ) -> dict[str, float | int]:
-    """All measures of one encoder on one task; `few` has the rows of shares that lists name, the others are drawn."""
-    network = probe.placed(trainable.load(folder), params.precision)
+    """All measures of one encoder on one task; shares that are not `listed` are drawn."""
+    where = device.best()
+    network = trainable.load(folder, params.precision).to(where)
     rows = np.flatnonzero(collection.tasks == task)
     labels, is_train = collection.labels[rows], collection.is_train[rows]
-    test = np.flatnonzero(~is_train & (labels >= 0))
-    known, asked = probe.probe_split(labels, is_train)
-    _, classes = np.unique(labels, return_inverse=True)
+    queries = np.flatnonzero(~is_train & (labels >= 0))
+    train, test = probe.probe_split(labels, is_train)
+    classes = np.unique(labels, return_inverse=True)[1]
     count = int(classes.max()) + 1
-    seen = probe.embed(network, pixels, rows, params.batch)
-    vectors = seen.cpu().numpy()
-    found: dict[str, float | int] = {"images": len(asked), "r_precision": zero_shot(vectors[test], labels[test])}
-    found["knn"] = probe.knn_accuracy(
-        vectors[known], classes[known], vectors[asked], classes[asked], params.neighbours, params.temperature
+    features = probe.embed(network, pixels, rows, params.batch)
+    vectors = features.cpu().numpy()
+    measures: dict[str, float | int] = {
+        "images": len(test),
+        "r_precision": zero_shot(vectors[queries], labels[queries]),
+    }
+    measures["knn"] = probe.knn_accuracy(
+        vectors[train], classes[train], vectors[test], classes[test], params.neighbours, params.temperature
     )
     if params.linear.augmentation is None:
-        targets = torch.from_numpy(classes[known]).to(seen.device)
-        classifier = probe.fit_linear(seen[known], targets, count, params.linear, seed)
+        targets = torch.from_numpy(classes[train]).to(where)
+        classifier = probe.fit_linear(features[train], targets, count, params.linear, seed)
     else:
-        classifier = probe.fine_tune(
-            network, pixels, rows[known], classes[known], count, params.linear, seed, work / "linear"
-        )
-    found["linear"] = probe.accuracy(classifier, seen[asked], classes[asked])
+        given = rows[train], classes[train], count, params.linear, seed
+        classifier = probe.fine_tune(network, pixels, *given, work / "linear")
+    measures["linear"] = probe.accuracy(classifier, features[test], classes[test])
     for share in params.shares if params.fine_tuning else []:
-        listed = (few or {}).get(share)
-        chosen = known[probe.draw_share(classes[known], share, seed)] if listed is None else listed
-        tuned = probe.placed(trainable.load(folder), params.precision)
-        classifier = probe.fine_tune(
-            tuned, pixels, rows[chosen], classes[chosen], count, params.fine_tuning, seed, work / f"fine_{share:g}"
-        )
-        features = probe.embed(tuned, pixels, rows[asked], params.batch)
-        found[f"fine_{share:g}"] = probe.accuracy(classifier, features, classes[asked])
-        if len(np.unique(classes[known])) > TOP:
-            found[f"fine_{share:g}_top{TOP}"] = probe.accuracy(classifier, features, classes[asked], TOP)
-    return found | spread_of_views(network, pixels, rows[test], params)
+        few = listed[share] if share in listed else train[probe.draw_share(classes[train], share, seed)]
+        tuned = trainable.load(folder, params.precision).to(where)
+        given = rows[few], classes[few], count, params.fine_tuning, seed
+        classifier = probe.fine_tune(tuned, pixels, *given, work / f"fine_{share:g}")
+        tuned_features = probe.embed(tuned, pixels, rows[test], params.batch)
+        measures[f"fine_{share:g}"] = probe.accuracy(classifier, tuned_features, classes[test])
+        if len(np.unique(classes[train])) > TOP:
+            measures[f"fine_{share:g}_top{TOP}"] = probe.accuracy(classifier, tuned_features, classes[test], TOP)
+    return measures | spread_of_views(network, pixels, rows[queries], params)
 
 
 def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int) -> str:
-    # Dozens of small fits: a line for each of their epochs would bury the rest; progress speaks for the long ones.
+    # A line for each epoch of dozens of small fits would bury the rest.
     logging.getLogger("polygrain.training.loop").setLevel(logging.WARNING)
     tasks = list(lists.tasks)
     params.fits(lists)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    asked = set(collection.tasks[~collection.is_train & (collection.labels >= 0)])
-    labelled = [task for task in params.tasks or tasks if task in asked]
-    few = {task: read_shares(images / task, params) for task in labelled}
+    tested = set(collection.tasks[~collection.is_train & (collection.labels >= 0)])
+    labelled = [task for task in params.tasks or tasks if task in tested]
+    listed = {task: read_shares(images / task, params) for task in labelled}
     metrics: dict[str, dict] = {"start": {}, "trained": {}}
     works = []
     for name, folder in (("start", encoder / "start"), ("trained", encoder)):
         weights = checkpoint.digest(folder / "weights.safetensors")
         for task in labelled:
             work = checkpoint.work_folder("mpcl_probe", run, name, task, params, seed, pixels.digest, weights)
-            metrics[name][task] = probe_task(folder, pixels, collection, task, params, seed, work, few[task])
+            metrics[name][task] = probe_task(folder, pixels, collection, task, params, seed, work, listed[task])
             works.append(work)
     with outputs.folder(output) as result:
         (result / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")

@@ -43,7 +43,14 @@ COLUMNS = {
 }
 
 
-NUMBERS = ("heads", "contrast", "epochs", "batch")
+@dataclass(frozen=True)
+class Setting:
+    """What all runs of a page have in common, as far as a published row depends on it."""
+
+    tasks: list[str]
+    architecture: str
+    epochs: int
+    batch: int
 
 
 class Params(schema.Section):
@@ -56,17 +63,16 @@ Measures = dict[str, dict[str, dict[str, float | int]]]
 
 def read_probe(folder: Path) -> Measures:
     """The measures of one run, in percent where they are fractions, with their mean over tasks."""
-    found: Measures = {}
+    probe: Measures = {}
     for part, tasks in read_json(folder / "metrics.json").items():
-        found[part] = {
+        probe[part] = {
             task: {name: value if name in PLAIN else 100 * value for name, value in values.items()}
             for task, values in tasks.items()
         }
         first = next(iter(tasks.values()), {})
-        names = [name for name in first if name != "images" and all(name in values for values in tasks.values())]
-        if names:
-            found[part]["mean"] = {name: sum(found[part][task][name] for task in tasks) / len(tasks) for name in names}
-    return found
+        if names := [name for name in first if name != "images" and all(name in values for values in tasks.values())]:
+            probe[part]["mean"] = {name: sum(probe[part][task][name] for task in tasks) / len(tasks) for name in names}
+    return probe
 
 
 def title_of(measure: str) -> str:
@@ -78,33 +84,23 @@ def title_of(measure: str) -> str:
 
 
 def published_rows() -> list[dict[str, str]]:
-    """The printed numbers, one a row, with what they depend on; empty where no run here is of that kind."""
+    """The printed numbers, one a row, with the settings of its run, which may be empty."""
     with PUBLISHED.open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What all runs of a page have in common, of what a published row depends on."""
-
-    tasks: list[str]
-    architecture: str
-    epochs: int
-    batch: int
-
-
 def matches(row: dict[str, str], run: Pretraining, setting: Setting) -> bool:
-    """Whether a published row is of this very run: data, network, epochs, batch, and all values that the run has."""
-    met = {name: row[name] for name in ("framework", "projectors", "variant", "balance", "architecture")}
-    wanted = {name: getattr(run, name) for name in ("framework", "projectors", "variant", "balance")}
-    if met != wanted | {"architecture": setting.architecture} or setting.tasks != [row["task"]]:
+    """Whether a published row is of this very run: data, network, epochs, batch, and all values of the run."""
+    kinds = {name: getattr(run, name) for name in ("framework", "projectors", "variant", "balance")}
+    kinds |= {"architecture": setting.architecture}
+    if any(row[name] != value for name, value in kinds.items()) or setting.tasks != [row["task"]]:
         return False
-    numbers = (run.heads, run.contrast, setting.epochs, setting.batch)
-    return run.start == "random" and numbers == tuple(float(row[key]) for key in NUMBERS)
+    numbers = {"heads": run.heads, "contrast": run.contrast, "epochs": setting.epochs, "batch": setting.batch}
+    return run.start == "random" and all(float(row[name]) == value for name, value in numbers.items())
 
 
 def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures], setting: Setting) -> list[dict]:
-    """The paper's tables, each row with what its run here has in the same columns."""
+    """The paper's tables, each row with the same columns of its run here, if there is one."""
     tables: dict[str, dict] = {}
     for row in published_rows():
         table = tables.setdefault(row["table"], {"name": row["table"], "data": row["data"], "columns": [], "rows": {}})
@@ -119,9 +115,9 @@ def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures], se
     return list(tables.values())
 
 
-def gather_starts(found: dict[str, Measures]) -> dict[str, dict[str, float | int]]:
-    """{name: mean measures} of the untrained encoders: one row where all runs set out from the same, else one a run."""
-    starts = {name: measures["start"].get("mean", {}) for name, measures in found.items()}
+def gather_starts(probes: dict[str, Measures]) -> dict[str, dict[str, float | int]]:
+    """The mean measures of the untrained encoders, by name: one where all runs have the same start, else one a run."""
+    starts = {name: probe["start"].get("mean", {}) for name, probe in probes.items()}
     first = next(iter(starts.values()))
     if all(start == first for start in starts.values()):
         return {"start": first}
@@ -140,29 +136,27 @@ def main(
     epochs: int,
     batch: int,
 ) -> str:
-    found = {name: read_probe(probes / name) for name in lists.mpcl}
-    history, own = read_history(encoders / run), found[run]
-    tasks = [task for task in own["trained"] if task != "mean"]
-    measured = own["trained"].get("mean", {})
+    measured = {name: read_probe(probes / name) for name in lists.mpcl}
+    history, own = read_history(encoders / run), measured[run]
     setting = Setting(list(lists.tasks), network["architecture"], epochs, batch)
-    measures = {name: title_of(name) for name in measured if name in TITLES or name.startswith("fine_")}
+    names = [name for name in own["trained"].get("mean", {}) if name in TITLES or name.startswith("fine_")]
     content = {
         "run": run,
         "runs": lists.mpcl,
         "kind": lists.mpcl[run],
         "history": history,
         "own": own,
-        "found": found,
-        "starts": gather_starts(found),
-        "tasks": tasks,
-        "measures": measures,
+        "found": measured,
+        "starts": gather_starts(measured),
+        "tasks": [task for task in own["trained"] if task != "mean"],
+        "measures": {name: title_of(name) for name in names},
         "plain": PLAIN,
         "charts": charts.charts(history, lists.mpcl[run].heads),
-        "tables": read_published(lists.mpcl, found, setting) if params.published else [],
+        "tables": read_published(lists.mpcl, measured, setting) if params.published else [],
     }
     with outputs.folder(output) as folder:
         page.write(folder, "mpcl/report/mpcl", content, own)
-    return f"{len(lists.mpcl)} runs on {len(tasks)} tasks, {len(content['tables'])} published tables"
+    return f"{len(lists.mpcl)} runs on {len(content['tasks'])} tasks, {len(content['tables'])} published tables"
 
 
 if __name__ == "__main__":

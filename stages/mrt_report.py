@@ -22,7 +22,7 @@ from polygrain.report import page
 from polygrain.runner import command, outputs
 from polygrain.sources.datasets import counts
 from polygrain.sources.datasets.addresses import SOURCES
-from polygrain.store import collection, sums
+from polygrain.store import collection
 from polygrain.store.tables import read_parquet
 
 COUNTS = ("train_classes", "train_images", "test_classes", "test_images")
@@ -102,7 +102,7 @@ def of_data_sets(rows: dict[str, scores.Numbers], lists: Lists) -> dict[str, sco
 def granularity_use(evaluation: Path, model: str, sizes: dict[str, int]) -> list[dict]:
     """Per task how much each granularity weighs, its favourite, and the typical number of clusters (geometric mean)."""
     file = evaluation / model / "attention.parquet"
-    if not sums.expects(file):
+    if not file.exists():
         return []
     entries = [entry for entry in read_parquet(file).to_pylist() if entry["adaptor"] in sizes]
     rows = []

@@ -5,8 +5,7 @@ Writes  order.zarr     seed: training rows in the order they were drawn
         records.zarr   record x 2: training row, position of a seed nearer to it than all before; they give the nearest
                        seed of every row for every k
         sample.zarr    only where clusters are sought in a sample: its training rows, ascending. It alone is seeded and
-                       fits the whitening, the rows of the records are counted within it, and there are at most 65,535
-                       seeds: more clusters are sought inside coarse cells
+                       fits the whitening, and the rows of the records are counted within it
         mean.zarr, projection.zarr   only where clusters are sought among whitened features: (x - mean) @ projection
 """
 
@@ -16,7 +15,7 @@ from typing import Literal
 from pydantic import Field
 
 from polygrain.clustering import sampled
-from polygrain.clustering.seeding import all_records, seed_order
+from polygrain.clustering.seeding import seed_order
 from polygrain.compute import processes
 from polygrain.config import schema
 from polygrain.config.lists import Lists
@@ -36,7 +35,7 @@ class Params(schema.Section):
         ge=1,
         le=100_000_000,
         description="clusters are sought among so many drawn images, and all images are then given to them; null: among"
-        " all. The summaries of `pseudo_labels` say what is lost",
+        " all",
     )
 
 
@@ -52,19 +51,16 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: L
             f"({len(train)} training images, seeds.largest {params.largest}{drawn}): remove it or raise what limits it"
         )
     sample = sampled.draw(len(train), count, seed) if count < len(train) else None
-    wanted = min(params.largest, count if sample is None else min(count, sampled.COARSE - 1))
-    # Of several processes each holds its share of the rows; what is fitted to all is read block by block.
+    # Each process holds its share of the rows; the whitening is fitted to all of them, block by block.
     rows, whitener = train if sample is None else train.some(sample), None
     vectors = rows[processes.share(len(rows))]
     if params.whitening != "none" and (dim := min(params.whitened_dim, whitening.largest(rows))):
         whitener = whitening.fit(rows, dim, params.whitening)
         vectors = whitening.apply(whitener, vectors)
-    seeds = seed_order(vectors, wanted, seed)
+    seeds = seed_order(vectors, min(params.largest, count), seed)
     with outputs.folder(output) as folder:
         arrays.write(folder / "order.zarr", seeds.order if sample is None else sample[seeds.order])
-        with arrays.create(folder / "records.zarr", (2,), "int64") as writer:
-            for block in all_records(seeds):
-                writer.append(block)
+        arrays.write(folder / "records.zarr", seeds.records)
         if sample is not None:
             arrays.write(folder / "sample.zarr", sample)
         if whitener is not None:

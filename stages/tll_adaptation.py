@@ -17,7 +17,8 @@ from typing import Annotated
 
 import numpy as np
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import normalize
 
 from polygrain.compute import device
 from polygrain.compute.blocks import blocks
@@ -31,7 +32,7 @@ from polygrain.tll.adaptation import descriptors, model, reduction, training
 from polygrain.tll.adaptation.descriptors import Descriptors, Sides, originals, reduced
 from polygrain.tll.adaptation.reduction import Reduction
 from polygrain.tll.adaptation.tables import Tables
-from polygrain.tll.adaptation.training import Training, train
+from polygrain.tll.adaptation.training import Training
 from polygrain.tll.extractors import layers
 from polygrain.training import checkpoint
 
@@ -51,20 +52,15 @@ class Params(schema.Section):
     largest_k: schema.Count = Field(description="aR@k is computed for k = 1 to this")
 
 
-def unit(vectors: Tensor) -> Tensor:
-    return nn.functional.normalize(vectors, dim=-1)
-
-
-def trained(
-    name: str, sides: tuple[Sides, Sides], seeds: list[int], sigma: float, params: Params, key: str
+def fit(
+    name: str, train_sides: Sides, test: Sides, seeds: list[int], sigma: float, params: Params, key: str
 ) -> Training:
     """One training of all the runs that `seeds` start, continued where a killed one stopped."""
-    train_sides, test = sides
     weights = training.starts(seeds, params.hidden, train_sides.left.shape[-1])
     largest_k = min(params.largest_k, test.left.shape[2])
     state = Training(weights, params.steps, params.evaluate_every, largest_k).to(device.best())
     work = checkpoint.work_folder("tll_adaptation", name, params.model_dump_json(), sigma, seeds, key)
-    train(state, train_sides, test, sigma, params.learning_rate, work)
+    training.train(state, train_sides, test, sigma, params.learning_rate, work)
     checkpoint.clear(work)
     return state
 
@@ -72,40 +68,42 @@ def trained(
 def compare(
     known: Descriptors, fits: list[Reduction], splits: np.ndarray, params: Params, seed: int, key: str
 ) -> Tables:
-    """Baselines and adaptations of all runs, as many runs at a time as stay in memory."""
+    """Baselines and adaptations of all runs, as many runs at a time as fit into memory."""
     runs, pairs = splits.shape
-    tested, kept = (np.stack([np.flatnonzero(one) for one in part]) for part in (splits, ~splits))
+    tested, trained = (np.stack([np.flatnonzero(one) for one in part]) for part in (splits, ~splits))
     tables = Tables(min(params.largest_k, tested.shape[1]))
-    of_run = [fits[min(run, len(fits) - 1)] for run in range(runs)]
+    fit_of = [fits[min(run, len(fits) - 1)] for run in range(runs)]
     bytes_per_run = 8 * len(known.values) * pairs * len(fits[0].components)
-    size = max(1, RESIDENT_BYTES // bytes_per_run)
     states: dict[float, list[Training]] = {sigma: [] for sigma in params.sigmas}
-    for part in blocks(runs, size):
-        train_sides = reduced(known, of_run[part], kept[part], len(known.values))
-        test = reduced(known, of_run[part], tested[part], 1)
-        for i, run in enumerate(range(runs)[part]):
-            tables.add_run("concatenated", run, tested[run], *map(unit, originals(known, tested[run])))
-            tables.add_run("pca", run, tested[run], *(unit(side[i, 0]) for side in test))
+    for part in blocks(runs, max(1, RESIDENT_BYTES // bytes_per_run)):
+        numbers = range(runs)[part]
+        train_sides = reduced(known, fit_of[part], trained[part], len(known.values))
+        test = reduced(known, fit_of[part], tested[part], 1)
+        for i, run in enumerate(numbers):
+            for row, sides in (
+                ("concatenated", originals(known, tested[run])),
+                ("pca", [side[i, 0] for side in test]),
+            ):
+                tables.add_run(row, run, tested[run], *(normalize(side, dim=-1) for side in sides))
         for sigma in params.sigmas:
-            state = trained(
-                "runs", (train_sides, test), [seed * 100_003 + run for run in range(runs)[part]], sigma, params, key
-            )
+            seeds = [seed * 100_003 + run for run in numbers]
+            state = fit("runs", train_sides, test, seeds, sigma, params, key)
             states[sigma].append(state)
-            for i, run in enumerate(range(runs)[part]):
-                units = (
-                    training.activate(side[i : i + 1, 0], state.weights[i : i + 1].detach())[0][0] for side in test
-                )
+            for i, run in enumerate(numbers):
+                weights = state.weights[i : i + 1].detach()
+                units = (training.activate(side[i : i + 1, 0], weights)[0][0] for side in test)
                 tables.add_run(f"sigma_{sigma:g}", run, tested[run], *units)
     for sigma in params.sigmas:
         tables.add_history(f"sigma_{sigma:g}", states[sigma])
     return tables
 
 
-def final(known: Descriptors, fit: Reduction, params: Params, seed: int, key: str) -> Tensor:
+def fit_final(known: Descriptors, fitted: Reduction, params: Params, seed: int, key: str) -> Tensor:
     """W trained on all pairs with the last sigma: the model to hand out, which no pair is left to test."""
     rows = np.arange(len(known))[None]
-    sides = reduced(known, [fit], rows, len(known.values)), reduced(known, [fit], rows, 1)
-    return trained("final", sides, [seed * 100_003 + 99_999], params.sigmas[-1], params, key).weights[0].detach().cpu()
+    train_sides, test = (reduced(known, [fitted], rows, views) for views in (len(known.values), 1))
+    seeds = [seed * 100_003 + 99_999]
+    return fit("final", train_sides, test, seeds, params.sigmas[-1], params, key).weights[0].detach().cpu()
 
 
 def main(features: Path, pca: Path, output: Path, *, study: str, params: Params, seed: int, shape: Shape) -> str:
@@ -113,7 +111,7 @@ def main(features: Path, pca: Path, output: Path, *, study: str, params: Params,
     splits = arrays.open(pca / "splits.zarr")
     key = f"{known.digest} {splits.digest} {checkpoint.digest(pca / 'pca.safetensors')}"
     tables = compare(known, fits, splits[:], params, seed, key)
-    weights = final(known, fits[-1], params, seed, key)
+    weights = fit_final(known, fits[-1], params, seed, key)
     assembled = model.assemble(layers.restore(features / "network"), fits[-1], weights, params.sigmas[-1], shape)
     with outputs.folder(output) as folder:
         tables.write(folder)

@@ -44,17 +44,17 @@ class Params(schema.Section):
         return extractors
 
     def fits(self, lists: Lists) -> None:
-        """ValueError for a study of params.yaml with an extractor that is not known."""
+        """ValueError for a study with an unknown extractor."""
         for study in lists.tll.values():
             chosen(self, study.extractor)
 
 
 def chosen(params: Params, name: str) -> Extractor:
-    """The extractor of this name: of params.yaml, else of the published table; ValueError names all there are."""
-    known = published() | params.extractors
-    if name not in known:
-        raise ValueError(f"tll_features.extractors has no {name!r}; known: {', '.join(sorted(known))}")
-    return known[name]
+    """The extractor of this name, of params.yaml or else of the published table."""
+    extractors = published() | params.extractors
+    if name not in extractors:
+        raise ValueError(f"tll_features.extractors has no {name!r}; known: {', '.join(sorted(extractors))}")
+    return extractors[name]
 
 
 def describe(network: layers.Layers, images: Tensor, precision: device.Precision) -> np.ndarray:
@@ -70,7 +70,7 @@ def main(pairs: Path, weights: Path, output: Path, *, study: str, params: Params
     if sides["left"].shape[1] != network.size:
         raise ValueError(
             f"the pairs are stored at {sides['left'].shape[1]} px, the extractor wants {network.size}: "
-            "set tll_pairs.side to that"
+            "set tll_pairs.side to it"
         )
     dim = describe(network, torch.from_numpy(sides["left"][:1]), params.precision).shape[1]
     with outputs.folder(output) as folder:

@@ -23,6 +23,7 @@ from polygrain.store import arrays
 from polygrain.store.square import Shape
 from polygrain.store.tables import write_csv
 from polygrain.tll.pairs import faces, installed, pairing
+from polygrain.tll.pairs.pairing import PathPair
 
 FACE_SIZE = 256
 TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right", "group")])
@@ -41,71 +42,58 @@ class Params(schema.Section):
     places: int = Field(ge=1, le=70, description="places in each embedded photograph, one pair a rendition")
 
 
-Sides = tuple[np.ndarray, np.ndarray]
+Pixels = tuple[np.ndarray, np.ndarray]  # of the left side and of the right one
 
 
-def drawn(params: Params) -> dict[pairing.PathPair, Sides]:
+def drawn_pairs(params: Params) -> dict[PathPair, Pixels]:
     """The embedded pairs."""
     pairs = installed.draw(params.side, params.per_character, params.places)
-    named = {pairing.PathPair(name, name, name, pair.group): (pair.left, pair.right) for name, pair in pairs.items()}
-    return dict(sorted(named.items()))
+    return {PathPair(name, name, name, pair.group): (pair.left, pair.right) for name, pair in sorted(pairs.items())}
 
 
 def decoded(
-    root: Path, pairs: list[pairing.PathPair], size: int, max_pixels: int, shape: Shape
-) -> Iterator[tuple[Picture | str, Picture | str]]:
-    """Both pictures of each pair, or the reason why there is none."""
-    sides = [[getattr(pair, side) for pair in pairs] for side in ("left", "right")]
-    return zip(*(decode_all(root, paths, size, max_pixels, shape) for paths in sides), strict=True)
+    root: Path, pairs: list[PathPair], size: int, max_pixels: int, shape: Shape, what: str
+) -> Iterator[tuple[PathPair, tuple[Picture | str, Picture | str]]]:
+    """Each pair with both pictures; in place of one that cannot be decoded, the reason."""
+    sides = ([getattr(pair, side) for pair in pairs] for side in ("left", "right"))
+    pictures = zip(*(decode_all(root, paths, size, max_pixels, shape) for paths in sides), strict=True)
+    return progress(zip(pairs, pictures, strict=True), what, len(pairs), "pair")
 
 
-def with_faces(root: Path, pairs: list[pairing.PathPair], max_pixels: int) -> set[str]:
-    """The names of the pairs with a face on both sides, which is how the published subset of faces is made."""
+def with_faces(root: Path, pairs: list[PathPair], max_pixels: int) -> set[PathPair]:
+    """The pairs with a face on both sides, as in the published subset of faces."""
     has_face = faces.detector()
-    both = zip(pairs, decoded(root, pairs, FACE_SIZE, max_pixels, "crop"), strict=True)
     return {
-        pair.name
-        for pair, pictures in progress(both, "faces", len(pairs), "pair")
+        pair
+        for pair, pictures in decoded(root, pairs, FACE_SIZE, max_pixels, "crop", "faces")
         if all(isinstance(picture, Picture) and has_face(picture.pixels) for picture in pictures)
     }
 
 
-def readable(
-    root: Path, pairs: list[pairing.PathPair], params: Params, rejected: dict[str, str]
-) -> Iterator[tuple[pairing.PathPair, Sides]]:
-    """The pairs of which both images can be decoded; the others go into `rejected` with the reason."""
-    max_pixels = params.max_megapixels * 10**6
-    found = zip(pairs, decoded(root, pairs, params.side, max_pixels, params.shape), strict=True)
-    for pair, pictures in progress(found, "pairs", len(pairs), "pair"):
-        reasons = [
-            f"{path}: {picture}"
-            for path, picture in zip((pair.left, pair.right), pictures, strict=True)
-            if isinstance(picture, str)
-        ]
-        if reasons:
+def folder_pairs(
+    root: Path, listed: str | None, params: Params, rejected: dict[str, str]
+) -> Iterator[tuple[PathPair, Pixels]]:
+    """The pairs of a folder. Those that `faces` or a damaged image leaves out go into `rejected` with the reason."""
+    pairs, max_pixels = pairing.find(root, listed), params.max_megapixels * 10**6
+    if params.faces != "keep":
+        faced = with_faces(root, pairs, max_pixels)
+        left_out = [pair for pair in pairs if (pair in faced) == (params.faces == "drop")]
+        rejected |= {pair.name: f"faces: {params.faces}" for pair in left_out}
+        pairs = [pair for pair in pairs if pair.name not in rejected]
+    for pair, pictures in decoded(root, pairs, params.side, max_pixels, params.shape, "pairs"):
+        paths = zip((pair.left, pair.right), pictures, strict=True)
+        if reasons := [f"{path}: {picture}" for path, picture in paths if isinstance(picture, str)]:
             rejected[pair.name] = "; ".join(reasons)
         else:
             yield pair, (pictures[0].pixels, pictures[1].pixels)
 
 
-def from_folder(root: Path, listed: str | None, params: Params, rejected: dict[str, str]) -> Iterator:
-    """The pairs of a folder, those that `faces` leaves out aside."""
-    pairs = pairing.find(root, listed)
-    if params.faces != "keep":
-        faced = with_faces(root, pairs, params.max_megapixels * 10**6)
-        wanted = {pair.name for pair in pairs if (pair.name in faced) == (params.faces == "only")}
-        reason = f"faces: {params.faces}"
-        rejected |= {pair.name: reason for pair in pairs if pair.name not in wanted}
-        pairs = [pair for pair in pairs if pair.name in wanted]
-    return readable(root, pairs, params, rejected)
-
-
 def main(path: Path, output: Path, *, study: str, params: Params, lists: Lists) -> str:
     source, rejected, rows = lists.tll[study], {}, []
     if source.source == "folder":
-        pairs = from_folder(path, source.listed, params, rejected)
+        pairs = folder_pairs(path, source.listed, params, rejected)
     else:
-        pairs = iter(drawn(params).items())
+        pairs = drawn_pairs(params).items()
     shape = (params.side, params.side, 3)
     with outputs.folder(output) as folder:
         for side in ("left", "right"):

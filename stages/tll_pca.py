@@ -9,7 +9,6 @@ Writes  splits.zarr       run pair, bool: tested, not trained on
 `fit: all` fits once on all pairs, test pairs included, as the published results do (transductive).
 """
 
-import itertools
 import json
 import math
 from pathlib import Path
@@ -36,56 +35,47 @@ class Params(schema.Section):
 
 
 def split(seed: int, runs: int, pairs: int, test_share: float) -> Bool[np.ndarray, "run pair"]:
-    """Which pairs each run tests: floor(test_share * pairs) of them at random, another draw for each run.
+    """Which pairs each run tests: floor(test_share * pairs) of them, drawn from the seed and the run's number alone.
 
-    A run's draw depends on the seed and its own number only. ValueError where fewer than two pairs would be left on
-    either side.
+    ValueError where fewer than two pairs are left on either side.
     """
     tested = math.floor(test_share * pairs)
-    if not is_enough(pairs, test_share):
-        least = next(count for count in itertools.count(4) if is_enough(count, test_share))
+    if not 2 <= tested <= pairs - 2:
         raise ValueError(
             f"{pairs} pairs with test_share {test_share} make {tested} test and {pairs - tested} training pairs; "
-            f"two of each are needed: give at least {least} pairs"
+            "two of each are needed: give more pairs"
         )
-    drawn = np.zeros((runs, pairs), dtype=bool)
+    is_tested = np.zeros((runs, pairs), dtype=bool)
     for run in range(runs):
-        drawn[run, np.random.default_rng([seed, run]).permutation(pairs)[:tested]] = True
-    return drawn
-
-
-def is_enough(pairs: int, test_share: float) -> bool:
-    """Whether two pairs or more are left on either side."""
-    return 2 <= math.floor(test_share * pairs) <= pairs - 2
+        is_tested[run, np.random.default_rng([seed, run]).permutation(pairs)[:tested]] = True
+    return is_tested
 
 
 def main(features: Path, output: Path, *, study: str, params: Params, seed: int) -> str:
     known = descriptors.read(features)
     pairs, dim = known.values[0][0].shape
     splits = split(seed, params.runs, pairs, params.test_share)
-    chosen = [np.ones(pairs, dtype=bool)]
-    if params.fit == "train":
-        chosen = [*~splits, *chosen]
+    everything = np.ones(pairs, dtype=bool)
     fits = [
         reduction.fit(np.concatenate([side[rows] for view in known.values for side in view]), params.components)
-        for rows in progress(chosen, f"pca@{study}", unit="fit")
+        for rows in progress([*(~splits if params.fit == "train" else []), everything], f"pca@{study}", unit="fit")
     ]
-    explained = [float(one.explained.sum()) for one in fits]
+    explained = [float(fit.explained.sum()) for fit in fits]
     tested = int(splits[0].sum())
+    summary = {
+        "pairs": pairs,
+        "train": pairs - tested,
+        "test": tested,
+        "runs": params.runs,
+        "views": len(known.values),
+        "dim": dim,
+        "components": params.components,
+        "fit": params.fit,
+        "explained": sum(explained) / len(explained),
+    }
     with outputs.folder(output) as folder:
         arrays.write(folder / "splits.zarr", splits)
         reduction.save(fits, folder / "pca.safetensors")
-        summary = {
-            "pairs": pairs,
-            "train": pairs - tested,
-            "test": tested,
-            "runs": params.runs,
-            "views": len(known.values),
-            "dim": dim,
-            "components": params.components,
-            "fit": params.fit,
-            "explained": sum(explained) / len(explained),
-        }
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     return (
         f"{len(fits)} fit(s) of {dim} to {params.components} dimensions, {100 * summary['explained']:.1f} % of variance"

@@ -29,102 +29,90 @@ class Params(schema.Section):
     thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, in pixels")
 
 
-def read_names(pairs: Path) -> dict[str, list]:
-    """The columns of the table of pairs, names as they can be shown."""
-    columns = read_parquet(pairs / "pairs.parquet").to_pydict()
-    return columns | {name: [visible(entry) for entry in columns[name]] for name in ("left", "right", "group")}
+def read_pairs(folder: Path) -> dict[str, list]:
+    """The columns of the table of pairs, in a form that can be shown."""
+    columns = read_parquet(folder / "pairs.parquet").to_pydict()
+    return {name: [visible(entry) for entry in columns[name]] for name in ("left", "right", "group")}
 
 
-def shown_queries(
-    pairs: Path, adaptation: Path, study: results.Comparison, before: str, after: str, params: Params
+def query_entries(
+    folder: Path, adaptation: Path, study: results.Comparison, before: str, after: str, params: Params
 ) -> list[dict]:
-    """Left images with the right images found for them under two rows, the truth beside them."""
-    pixels = {side: arrays.open(pairs / side / "pixels.zarr") for side in ("left", "right")}
-    names = read_names(pairs)
-    table = read_parquet(adaptation / "nearest.parquet").to_pydict()
-    nearest = {
-        (row, pair): found for row, pair, found in zip(table["row"], table["pair"], table["nearest"], strict=True)
-    }
+    """Left images with the right images that two rows find for them, beside the right answer."""
+    pixels = {side: arrays.open(folder / side / "pixels.zarr") for side in ("left", "right")}
+    pairs = read_pairs(folder)
+    table = read_parquet(adaptation / "nearest.parquet").to_pylist()
+    nearest = {(entry["row"], entry["pair"]): entry["nearest"] for entry in table}
 
-    def picture(side: str, row: int) -> str:
-        (image,) = pixels[side][np.array([row])]
-        return pictures.pictured(image, params.thumbnail)
+    def picture(side: str, pair: int) -> str:
+        return pictures.pictured(pixels[side][np.array([pair])][0], params.thumbnail)
 
-    entries = []
-    for reason, pair in contents.queries(study, before, after, params.queries):
-        lists = [
-            {
-                "title": contents.title_of(row),
-                "rank": study.ranks[row][0][pair],
-                "found": [
-                    {
-                        "picture": picture("right", other),
-                        "name": names["right"][other],
-                        "is_right": other == pair,
-                    }
-                    for other in nearest[row, pair]
-                ],
-            }
-            for row in (before, after)
+    def hits(row: str, pair: int) -> list[dict]:
+        return [
+            {"picture": picture("right", hit), "name": pairs["right"][hit], "is_right": hit == pair}
+            for hit in nearest[row, pair]
         ]
-        entry = {
+
+    return [
+        {
             "reason": reason,
-            "name": names["left"][pair],
-            "group": names["group"][pair],
-            "lists": lists,
+            "name": pairs["left"][pair],
+            "group": pairs["group"][pair],
+            "left": picture("left", pair),
+            "right": picture("right", pair),
+            "lists": [
+                {"title": contents.title_of(row), "rank": study.ranks[row][0][pair], "found": hits(row, pair)}
+                for row in (before, after)
+            ],
         }
-        entries.append(entry | {"left": picture("left", pair), "right": picture("right", pair)})
-    return entries
+        for reason, pair in contents.queries(study, before, after, params.queries)
+    ]
 
 
-def studies(adaptation: Path, names: list[str]) -> list[dict]:
-    """One line of the table over extractors for each study of params.yaml."""
-    lines = []
-    for name in names:
-        study, summary = results.read(adaptation / name), read_json(adaptation / name / "summary.json")
-        lines.append({"study": name, "summary": summary, "spreads": {row: study.spread(row, 1) for row in study.rows}})
-    return lines
+def study_line(name: str, folder: Path) -> dict:
+    """A study's line of the table over extractors."""
+    study = results.read(folder)
+    spreads = {row: study.spread(row, 1) for row in study.rows}
+    return {"study": name, "summary": read_json(folder / "summary.json"), "spreads": spreads}
 
 
 def metrics(study: results.Comparison) -> dict[str, dict[str, float]]:
     """The numbers that `dvc metrics` follows."""
-    found = {}
+    content = {}
     for row in study.rows:
         numbers = {f"recall_at_{k}": spread.mean for k in contents.SHOWN_KS if (spread := study.spread(row, k))}
         first, best = study.spread(row, 1), study.spread(row, 1, "best")
         numbers |= {"deviation_at_1": first.deviation, "error_at_1": first.error}
         numbers |= {"best_recall_at_1_chosen_on_test": best.mean} if best else {}
         # One run has no deviation, and JSON no NaN.
-        found[row] = {name: round(value, 4) for name, value in numbers.items() if value == value}
-    return found
+        content[row] = {name: round(value, 4) for name, value in numbers.items() if value == value}
+    return content
 
 
 def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Params, lists: Lists) -> str:
-    known, summary = results.read(adaptation / study), read_json(adaptation / study / "summary.json")
-    after = known.rows[-1]
-    table = read_names(pairs)
-    rejected = len(read_csv(pairs / "rejected.csv"))
+    comparison = results.read(adaptation / study)
+    after = comparison.rows[-1]
     content = {
-        "study": known,
+        "study": comparison,
         "name": study,
-        "summary": summary,
-        "rejected": rejected,
-        "ks": [k for k in contents.SHOWN_KS if known.spread(after, k)],
+        "summary": read_json(adaptation / study / "summary.json"),
+        "rejected": len(read_csv(pairs / "rejected.csv")),
+        "ks": [k for k in contents.SHOWN_KS if comparison.spread(after, k)],
         "after": after,
-        "gains": {row: known.gain(row, after) for row in known.rows[:-1]},
-        "titles": {row: contents.title_of(row) for row in known.rows},
-        "charts": contents.charts(known),
-        "groups": contents.groups(known, table["group"]),
-        "queries": shown_queries(pairs, adaptation / study, known, "pca", after, params),
-        "studies": studies(adaptation, list(lists.tll)),
+        "gains": {row: comparison.gain(row, after) for row in comparison.rows[:-1]},
+        "titles": {row: contents.title_of(row) for row in comparison.rows},
+        "charts": contents.charts(comparison),
+        "groups": contents.groups(comparison, read_pairs(pairs)["group"]),
+        "queries": query_entries(pairs, adaptation / study, comparison, "pca", after, params),
+        "studies": [study_line(name, adaptation / name) for name in lists.tll],
         "published": published.rows(),
         "scores": published.SCORES,
         "spreads": published.SPREADS,
     }
     with outputs.folder(output) as folder:
-        page.write(folder, "tll/report/tll", content, metrics(known))
+        page.write(folder, "tll/report/tll", content, metrics(comparison))
     gain = content["gains"]["pca"]
-    return f"{known.spread(after, 1).mean:.1f} % aR@1, {page.signed(gain.difference)} over PCA, index.html written"
+    return f"{comparison.spread(after, 1).mean:.1f} % aR@1, {page.signed(gain.difference)} over PCA, index.html written"
 
 
 if __name__ == "__main__":

@@ -10,4 +10,4 @@ if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
 
 from jaxtyping import install_import_hook
 
-hook = install_import_hook("stages", "beartype.beartype")
+hook = install_import_hook(["stages", "polygrain"], "beartype.beartype")

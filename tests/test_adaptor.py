@@ -59,32 +59,25 @@ def test_main__learns_the_pseudo_labels(world, tmp_path):
 
 
 def test_main__two_runs_write_the_same_bytes_and_leave_no_checkpoint(world, tmp_path):
+    views = {"smallest_crop": 0.5, "turn": 20.0, "flip": 0.5, "stroke": 1.0, "jitter": 0.3}
+    views |= {"tint": 0.2, "grey": 0.1, "blur": 0.3}
     for name in ("a", "b"):
-        run(
-            world,
-            tmp_path / name,
-            augmentation=Augmentation(
-                smallest_crop=0.5, turn=20.0, flip=0.5, stroke=1.0, jitter=0.3, tint=0.2, grey=0.1, blur=0.3
-            ),
-        )
+        run(world, tmp_path / name, fewest=25, epochs=2, augmentation=Augmentation(**views))
     for file in ("weights.safetensors", "config.json", "history.csv"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     assert not list((tmp_path / ".work").rglob("*.safetensors"))
+    # No task can tell: the last epoch stands.
+    assert (tmp_path / "a" / "history.csv").read_text().startswith("epoch,loss,accuracy\n1,")
 
 
-def test_train__starts_as_the_encoder_itself(world):
+def test_add_adaptors__start_as_the_encoder_itself(world):
     encoder, model = load(world[1]), load(world[1])
     adaptor.add_adaptors(model, "k6", 8, seed=0)
     images = torch.rand(3, 3, 32, 32)
     assert torch.equal(model(images), encoder(images))
 
 
-def test_main__a_loss_that_explodes_stops_and_names_the_epoch(world, tmp_path):
-    with pytest.raises(ValueError, match=r"loss became (nan|inf) in epoch 1"):
+def test_main__a_loss_that_explodes_leaves_nothing(world, tmp_path):
+    with pytest.raises(ValueError, match="epoch 1"):
         run(world, tmp_path / "out", learning_rate=1e30)
     assert not (tmp_path / "out").exists()
-
-
-def test_main__without_a_task_that_can_tell_the_last_epoch_stands(world, tmp_path):
-    run(world, tmp_path / "out", fewest=25)
-    assert (tmp_path / "out" / "history.csv").read_text().startswith("epoch,loss,accuracy\n1,")

@@ -5,10 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from polygrain.compute import principal
-from polygrain.compute.distributed import Distributed
 from polygrain.encoder.model import load
-from polygrain.retrieval import metrics, streamed, whitening
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, read_tables
 from stages import fusion
@@ -74,25 +71,6 @@ def test_main__one_gallery_equals_the_plain_metric_over_all_tasks(tmp_path):
     assert set(json.loads((tmp_path / "out" / "shared_whitened.json").read_text())) == set(TASKS)
 
 
-def test_main__a_gallery_in_blocks_is_ranked_as_a_whole_one(tmp_path, monkeypatch):
-    images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
-    main(images, encoder, tmp_path / "whole", model="encoder", params=PARAMS, lists=lists())
-    fetched, kept = [], Distributed.__getitem__
-    monkeypatch.setattr(Distributed, "__getitem__", lambda *given: fetched.append(found := kept(*given)) or found)
-    monkeypatch.setattr(metrics, "WHOLE", 0)
-    for module, name in ((streamed, "CELLS"), (streamed, "ROUNDED"), (whitening, "CELLS"), (principal, "CELLS")):
-        monkeypatch.setattr(module, name, 100)
-    main(images, encoder, tmp_path / "blocks", model="encoder", params=PARAMS, lists=lists())
-    assert max(found.size for found in fetched) <= 100
-    for name in ("metrics", "whitened", "shared", "shared_whitened"):
-        one, other = (json.loads((tmp_path / run / f"{name}.json").read_text()) for run in ("whole", "blocks"))
-        assert list(one) == list(other) == list(TASKS)
-        for task in TASKS:
-            assert other[task] == pytest.approx(one[task], abs=1e-12), name
-    one, other = (pq.read_table(tmp_path / run / "queries.parquet") for run in ("whole", "blocks"))
-    assert one.equals(other)
-
-
 def test_evaluate_together__unlabelled_images_are_in_the_way_and_no_query(tmp_path):
     """Nearest to each image of `a` is an unlabelled one of `b`, whose -1 is no class."""
     embeddings = np.array([[1, 0], [0, 1], [1, 0.1], [0.1, 1]], np.float32)
@@ -103,9 +81,9 @@ def test_evaluate_together__unlabelled_images_are_in_the_way_and_no_query(tmp_pa
         rows=np.array([0, 1, 0, 1]),
     )
     rows = np.arange(4)
-    found = {"r_precision": 0.0, "map_at_r": 0.0, "recall_at_1": 0.0, "queries": 2}
-    assert evaluate_together(Distributed(embeddings), rows, collection) == {"a": found}
-    assert evaluate_together(Distributed(embeddings[:2]), rows[:2], collection) == {}
+    expected = {"r_precision": 0.0, "map_at_r": 0.0, "recall_at_1": 0.0, "queries": 2}
+    assert evaluate_together(embeddings, rows, collection) == {"a": expected}
+    assert evaluate_together(embeddings[:2], rows[:2], collection) == {}
 
 
 def test_main__random_weights_of_the_average_are_measured(world, tmp_path):  # noqa: F811

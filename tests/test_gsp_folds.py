@@ -2,76 +2,36 @@ import json
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
+from ruamel.yaml import YAML
 from safetensors.numpy import load_file
 
 from polygrain.gsp.folds import embedder
 from polygrain.retrieval.metrics import score
 from polygrain.store import arrays
-from stages import gsp_folds
 from stages.gsp_folds import Params, main, setting_of
+from tests.helpers.project import ROOT
 from tests.helpers.small import SIZE, lists, write_encoder, write_images
 
+ROOT_VALUES = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
 FAIR = {"kind": "fair", "folds": 2, "repeats": 1, "chosen_by": "map_at_r"}
-VALUES = {
+LOSS = {"batch_classes": 2, "per_class": 3, "rate": 1.0, "proxy_rate": 1.0, "warmup": 0}
+C2 = LOSS | {"values": {"positive_margin": 0.0, "negative_margin": 0.5, "normalise": True}}
+PROXY = LOSS | {"batch_classes": 3, "per_class": 1, "proxy_rate": 10.0, "warmup": 1, "values": {"temperature": 0.11}}
+LIBC = LOSS | {"values": {"steps": 1, "heads": 2, "temperature": 0.2, "smoothing": 0.1, "dropout": 0.1}}
+VALUES = ROOT_VALUES["gsp_folds"] | {
     "side": SIZE,
-    "resize": None,
-    "backbone": {
-        "weights": "encoder",
-        "path": "x",
-        "architecture": None,
-        "arguments": {},
-        "mean": None,
-        "std": None,
-        "depth": None,
-        "is_trained": False,
-    },
+    "backbone": ROOT_VALUES["gsp_folds"]["backbone"] | {"depth": None},
     "hidden": 0,
     "embedding": 8,
     "protocol": FAIR,
     "stopping": {"every": 2, "patience": 2, "least_gain": 0.0, "plateau": None, "factor": 0.5, "longest": 4},
-    "losses": {
-        "c2": {
-            "batch_classes": 2,
-            "per_class": 3,
-            "rate": 1.0,
-            "proxy_rate": 1.0,
-            "warmup": 0,
-            "values": {"positive_margin": 0.0, "negative_margin": 0.5, "normalise": True},
-        },
-        "proxy_nca_pp": {
-            "batch_classes": 3,
-            "per_class": 1,
-            "rate": 1.0,
-            "proxy_rate": 10.0,
-            "warmup": 1,
-            "values": {"temperature": 0.11},
-        },
-    },
+    "losses": {"c2": C2, "proxy_nca_pp": PROXY},
     "poolings": {"gap": {}, "gsp": {"prototypes": 4, "mu": 0.5, "epsilon": 5.0}},
-    "ridge": 0.05,
-    "scale": 9.5,
-    "optimizer": "adam",
     "learning_rate": 0.01,
-    "weight_decay": 0.0,
-    "precision": "float32",
-    "augmentation": None,
-    "crop_ratio": 1,
     "batch": 16,
     "pictures": 2,
 }
-SHAKE = {
-    "smallest_crop": 0.8,
-    "turn": 0.0,
-    "flip": 0.5,
-    "stroke": 0.0,
-    "jitter": 0.0,
-    "tint": 0.0,
-    "grey": 0.0,
-    "blur": 0.0,
-}
-LIBC = {"batch_classes": 2, "per_class": 3, "rate": 1.0, "proxy_rate": 1.0, "warmup": 0}
-LIBC["values"] = {"steps": 1, "heads": 2, "temperature": 0.2, "smoothing": 0.1, "dropout": 0.1}
+SHAKE = dict.fromkeys(["turn", "stroke", "jitter", "tint", "grey", "blur"], 0.0) | {"smallest_crop": 0.8, "flip": 0.5}
 RESNET = VALUES["backbone"] | {"weights": "random", "architecture": "test_resnet", "depth": 3, "is_trained": True}
 
 
@@ -113,19 +73,11 @@ def test_main__libc_trains_with_its_batch_and_hands_out_the_embedding_alone(worl
     monkeypatch.chdir(tmp_path)
     poolings = {"gsp_gmp": VALUES["poolings"]["gsp"]}
     changes = {"losses": {"libc": LIBC}, "poolings": poolings, "optimizer": "radam"}
-    made = [run(world, tmp_path / name, "libc", "gsp_gmp", 0.1, **changes) for name in ("first", "second")]
-    assert bytes_of(made[0]) == bytes_of(made[1])  # dropout draws the same
-    weights = load_file(made[0] / "0-0/weights.safetensors")
+    first, second = (run(world, tmp_path / name, "libc", "gsp_gmp", 0.1, **changes) for name in ("first", "second"))
+    assert bytes_of(first) == bytes_of(second)  # dropout draws the same
+    weights = load_file(first / "0-0/weights.safetensors")
     assert weights["loss.refined_classifier.weight"].shape == weights["loss.classifier.weight"].shape == (2, 8)
-    assert arrays.open(made[0] / "0-0/embeddings.zarr").shape == (32, 8)
-    other = run(world, tmp_path / "adam", "libc", "gsp_gmp", 0.1, **(changes | {"optimizer": "adam"}))
-    assert bytes_of(other) != bytes_of(made[0])
-
-
-def test_params__heads_must_divide_the_embedding():
-    values = LIBC | {"values": LIBC["values"] | {"heads": 3}}
-    with pytest.raises(ValidationError, match=r"losses.libc.values.heads is 3; it must divide embedding, 8"):
-        Params(**(VALUES | {"losses": {"libc": values}}))
+    assert arrays.open(first / "0-0/embeddings.zarr").shape == (32, 8)
 
 
 def test_main__whole_images_are_seen_in_proportion(world, tmp_path, monkeypatch):
@@ -141,11 +93,6 @@ def test_main__whole_images_are_seen_in_proportion(world, tmp_path, monkeypatch)
     vectors = {name: arrays.open(output / "0-0/embeddings.zarr")[:] for name, output in outputs.items()}
     assert np.allclose(vectors["crop"], vectors["whole"], atol=1e-3)
     assert not np.allclose(vectors["crop"], vectors["middle"], atol=1e-2)
-
-
-def test_params__resize_must_hold_the_input():
-    with pytest.raises(ValidationError, match=f"resize 8 is smaller than side {SIZE}; it must be {SIZE} or more"):
-        Params(**(VALUES | {"resize": 8}))
 
 
 def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, monkeypatch):
@@ -169,7 +116,7 @@ def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, m
 
 def test_main__a_backbone_that_trains_is_saved_and_every_fold_starts_afresh(world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    losses = {"proxy_nca_pp": VALUES["losses"]["proxy_nca_pp"] | {"batch_classes": 2}}
+    losses = {"proxy_nca_pp": PROXY | {"batch_classes": 2}}
     changes = {"backbone": RESNET, "augmentation": SHAKE, "crop_ratio": 1.3333, "losses": losses}
     output = run(world, tmp_path / "out", "proxy_nca_pp", "gap", **changes)
     first, second = (load_file(output / f"{i}-0/weights.safetensors") for i in range(2))
@@ -196,19 +143,15 @@ def test_main__conventional_trains_on_all_training_classes_and_stops_by_the_scor
     assert header == "fold,repeat,step,loss,recall_at_1,rate"
     best = max(float(line.split(",")[4]) for line in lines)
     vectors = arrays.open(output / "0-0/embeddings.zarr")[:]
-    met = score(vectors, np.repeat(np.arange(4, 8), 8), np.array(["test"] * 32))
-    assert met["recall_at_1"] == pytest.approx(best, abs=1e-6)
+    scores = score(vectors, np.repeat(np.arange(4, 8), 8), np.array(["test"] * 32))
+    assert scores["recall_at_1"] == pytest.approx(best, abs=1e-6)
 
 
 def test_main__a_loss_has_a_rate_of_its_own(world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    slow = VALUES["losses"]["c2"] | {"rate": 0.5}
-    made = [
-        run(world, tmp_path / "own", losses={"c2": slow}),
-        run(world, tmp_path / "same", learning_rate=0.005),
-        run(world, tmp_path / "other"),
-    ]
-    own, same, other = (arrays.open(output / "0-0/embeddings.zarr")[:] for output in made)
+    changes = {"own": {"losses": {"c2": C2 | {"rate": 0.5}}}, "same": {"learning_rate": 0.005}, "other": {}}
+    outputs = [run(world, tmp_path / name, **values) for name, values in changes.items()]
+    own, same, other = (arrays.open(output / "0-0/embeddings.zarr")[:] for output in outputs)
     assert np.array_equal(own, same) and not np.array_equal(own, other)
 
 
@@ -220,26 +163,22 @@ def test_setting_of__tells_runs_of_one_loss_and_pooling_apart():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "word"),
     [
-        ({"loss": "c7"}, r"no gsp_folds.losses.c7; known: c2, proxy_nca_pp"),
-        ({"pooling": "mean"}, r"no gsp_folds.poolings.mean; known: gap, gsp"),
-        ({"pooling": "gap", "zero_shot": 0.1}, "gap has no attributes for a zero-shot loss"),
-        ({"values": {"mu": 1.5}}, r"mu is 1.5; the share of features to keep must be above 0 and at most 1"),
-        ({"values": {"epsilon": 0.0}}, r"epsilon is 0.0; it must be above 0"),
-        ({"values": {"colour": 1}}, r"pooling 'gsp' takes prototypes, mu, epsilon"),
-        ({"protocol": FAIR | {"folds": 4}}, "4 training classes in 4 folds leave 1 in one"),
-        ({"loss": "proxy_nca_pp"}, "a batch of 3 classes cannot be drawn from 2 training classes"),
+        ({"loss": "c7"}, "losses.c7; known: c2"),
+        ({"pooling": "mean"}, "poolings.mean; known: gap"),
+        ({"pooling": "gap", "zero_shot": 0.1}, "attributes"),
+        ({"values": {"mu": 1.5}}, "mu"),
+        ({"values": {"colour": 1}}, "takes prototypes"),
+        ({"protocol": FAIR | {"folds": 4}}, "4 folds"),
+        ({"loss": "proxy_nca_pp"}, "batch_classes"),
+        ({"resize": 8}, "resize 8"),
+        ({"losses": {"libc": LIBC | {"values": LIBC["values"] | {"heads": 3}}}}, "heads"),
+        ({"learning_rte": 1}, "learning_rte"),
     ],
 )
-def test_main__raises_and_says_what_is_allowed(world, tmp_path, monkeypatch, changes, message):
+def test_main__raises_and_says_what_is_allowed(world, tmp_path, monkeypatch, changes, word):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=word):
         run(world, tmp_path / "out", **changes)
     assert not (tmp_path / "out").exists()
-
-
-def test_params__refuse_unknown_keys():
-    with pytest.raises(ValidationError, match="learning_rte"):
-        Params(**(VALUES | {"learning_rte": 1}))
-    assert gsp_folds.Params(**VALUES).embedding == 8

@@ -58,57 +58,45 @@ def ensemble(tmp_path):
         "attributes/c2-gsp": np.full((1, 3), 1 / 3, np.float32),
     }
     save_file(tensors, folder / "pictures.safetensors")
-    moved = {"c2-gsp": {"distance": 1.234, "cosine": 0.25, "accuracy": 0.5, "chance": 0.1}}
-    (folder / "transfer.json").write_text(json.dumps(moved))
+    transfer = {"c2-gsp": {"distance": 1.234, "cosine": 0.25, "accuracy": 0.5, "chance": 0.1}}
+    (folder / "transfer.json").write_text(json.dumps(transfer))
     (folder / "pictures.json").write_text(json.dumps({"classes": ["a&b"]}))
     return folder
 
 
 def test_main__one_page_that_loads_nothing(ensemble, tmp_path):
-    main(ensemble, tmp_path / "out", name="dots", params=PARAMS, lists=LISTS)
-    page = (tmp_path / "out/index.html").read_text()
-    assert "a&amp;b" in page and "20.00 % and 10.00 %" in page and "+10.0 points" in page
+    for name in ("out", "again"):
+        main(ensemble, tmp_path / name, name="dots", params=PARAMS, lists=LISTS)
+    page, table = ((tmp_path / "out" / name).read_text() for name in ("index.html", "table.md"))
     assert_loads_nothing(page)
-    assert "1.23" in page and "50.0" in page
+    assert "a&amp;b" in page and "20.00 % and 10.00 %" in page and "+10.0 points" in page
     assert page.count("<svg") == 3  # a training chart per loss, one attribute map
-    assert "| c2-gsp | 20.00 ± 1.00 |" in (tmp_path / "out/table.md").read_text()
-    percent = json.loads((tmp_path / "out/metrics.json").read_text())
-    assert percent["ms-gsp"]["concat"]["map_at_r"] == 30
-
-
-def test_main__names_the_papers_forms_and_the_network(ensemble, tmp_path):
-    main(ensemble, tmp_path / "out", name="dots", params=PARAMS, lists=LISTS)
-    for text in ((tmp_path / "out/index.html").read_text(), (tmp_path / "out/table.md").read_text()):
-        assert "MAP@R, folds apart" in text and "128-D here, the paper" in text and "512-D here" in text
-        assert "Network: resnet50.tv_in1k." in text and "Published beside ours" not in text
+    for text in (page, table):
+        assert "512-D here" in text and "resnet50.tv_in1k" in text and "Published beside ours" not in text
+    assert "| c2-gsp | 20.00 ± 1.00 |" in table
+    assert json.loads((tmp_path / "out/metrics.json").read_text())["ms-gsp"]["concat"]["map_at_r"] == 30
+    assert (tmp_path / "again/index.html").read_text() == page
 
 
 def test_main__each_printed_number_beside_the_run_of_its_kind(ensemble, tmp_path):
-    claim = {"tables": [2], "network": "bn_inception"}
-    params = PARAMS.model_copy(update={"published": Claim(**claim)})
+    params = PARAMS.model_copy(update={"published": Claim(tables=[2], network="bn_inception")})
     runs = {name: run.model_copy(update={"images": "images/cub"}) for name, run in LISTS.gsp_runs.items()}
-    found = LISTS.model_copy(update={"gsp_runs": runs, "gsp": {"birds": "images/cub"}})
-    main(ensemble, tmp_path / "out", name="birds", params=params, lists=found)
+    listed = LISTS.model_copy(update={"gsp_runs": runs, "gsp": {"birds": "images/cub"}})
+    main(ensemble, tmp_path / "out", name="birds", params=params, lists=listed)
     page = (tmp_path / "out/index.html").read_text()
     assert page.count("s is BN-Inception.") == 2
     assert page.count('<th scope="row">2</th><td>c2-gsp</td>') == 4  # two metrics of 128-D, two of 512-D
     assert page.count('<th scope="row">2</th><td>none</td>') == 32 - 8  # of c2: the paper prints no number for "ms"
     settings = dict.fromkeys(LISTS.gsp_runs, SETTING | {"protocol": "tuning"})
     (ensemble / "settings.json").write_text(json.dumps(settings))
-    main(ensemble, tmp_path / "tuned", name="birds", params=params, lists=found)
+    main(ensemble, tmp_path / "tuned", name="birds", params=params, lists=listed)
     page = (tmp_path / "tuned/index.html").read_text()
     assert "<td>c2-gsp</td><td>fair" not in page and "held-out training classes (validation)" in page
 
 
-def test_main__two_runs_give_the_same_bytes(ensemble, tmp_path):
-    for name in ("a", "b"):
-        main(ensemble, tmp_path / name, name="dots", params=PARAMS, lists=LISTS)
-    assert (tmp_path / "a/index.html").read_bytes() == (tmp_path / "b/index.html").read_bytes()
-
-
 def test_main__names_the_metrics_that_are_known(ensemble, tmp_path):
     params = PARAMS.model_copy(update={"metrics": ["recall_at_9"]})
-    with pytest.raises(ValueError, match=r"gsp_report.metrics names 'recall_at_9'; known: map_at_r, .*recall_at_2"):
+    with pytest.raises(ValueError, match="recall_at_9"):
         main(ensemble, tmp_path / "out", name="dots", params=params, lists=LISTS)
 
 

@@ -4,8 +4,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from stages.gsp_study import Params, main
+from tests.helpers.project import ROOT
 from tests.helpers.small import lists
-from tests.test_architecture import ROOT
 
 VALUES = YAML(typ="safe").load((ROOT / "params.yaml").read_text())["gsp_study"]
 LISTS = lists(gsp_studies={"bags": "tokens", "map": "toy"})
@@ -13,7 +13,8 @@ LISTS = lists(gsp_studies={"bags": "tokens", "map": "toy"})
 
 @pytest.fixture
 def params():
-    small = VALUES["tokens"] | {"unseen": 4, "per_class": 2, "stopping": VALUES["tokens"]["stopping"] | {"longest": 50}}
+    stopping = VALUES["tokens"]["stopping"] | {"every": 5, "longest": 10}
+    small = VALUES["tokens"] | {"unseen": 4, "per_class": 2, "stopping": stopping}
     return Params.model_validate(VALUES | {"tokens": small})
 
 

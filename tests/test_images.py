@@ -288,21 +288,6 @@ def test_main__a_list_of_other_images_leaves_nothing(tmp_path: Path, name: str) 
     assert not (tmp_path / "out").exists()
 
 
-def test_main__asks_for_room_before_it_decodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lay_splits(tmp_path / "raw", {"a": 3, "b": 2})
-    asked = []
-
-    def require(output: Path, needed: int, what: str) -> None:
-        asked.append((needed, what))
-        raise ValueError("no room")
-
-    monkeypatch.setattr(images.room, "require", require)
-    monkeypatch.setattr(images, "write_pixels", None)
-    with pytest.raises(ValueError, match="no room"):
-        ingest(tmp_path / "raw", tmp_path / "out", source="splits")
-    assert asked == [(10 * 16**2 * 3, "10 squares of 16 px")]
-
-
 ODD = [*map(chr, range(1, 32)), "\x7f", "\x85", "\u2028", "\u202e", "\u200f", '"', "'", ",", "\\", "<b>", "&", " ", "é"]
 ODD += ["\U0001f469\u200d\U0001f467", "\u05d0", "\r\n", "\n\r", "$(x)", "=1", "x" * 200]
 
@@ -393,11 +378,8 @@ def test_main__an_object_store_as_images_and_as_tars_until_it_changes(
         assert [row["path"] for row in rows] == [f"t.tar/{i:05d}.png" for i in range(6)]
 
 
-def test_main__coded_squares_ask_for_less_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_main__coded_squares(tmp_path: Path) -> None:
     lay_splits(tmp_path / "raw", {"a": 3, "b": 2})
-    asked = []
-    monkeypatch.setattr(images.room, "require", lambda output, needed, what: asked.append((needed, what)))
     params = PARAMS.model_copy(update={"stored": "webp", "side": 64})
     pixels, _, _, _ = ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
     assert pixels.shape == (10, 64, 64, 3) and abs(int(np.ptp(pixels[:, 0, 0, 0])) - 111) < 4
-    assert asked == [(10 * 2056, "10 squares of 64 px, about 2,056 bytes each as webp,")]

@@ -25,14 +25,13 @@ def test_main__equals_sorting_all_cosines(tmp_path):
 def test_main__of_few_images_has_no_summary(tmp_path):
     images = write_images(tmp_path / "images")
     main(images, write_features(tmp_path / "features", images), tmp_path / "graph", params=EXACT, lists=lists())
-    assert {file.name for file in (tmp_path / "graph").iterdir()} == {"neighbours.zarr", "SHA256SUMS"}
+    assert {file.name for file in (tmp_path / "graph").iterdir()} == {"neighbours.zarr"}
 
 
-@pytest.mark.parametrize("index", ["ivf", "hnsw"])
-def test_main__says_what_an_index_misses(tmp_path, index):
+def test_main__says_what_an_index_misses(tmp_path):
     images = write_images(tmp_path / "images")
     features = write_features(tmp_path / "features", images)
-    params = Params(neighbours=5, index=index, recall=0.9)
+    params = Params(neighbours=5, index="ivf", recall=0.9)
     said = main(images, features, tmp_path / "graph", params=params, lists=lists())
     summary = json.loads((tmp_path / "graph" / "summary.json").read_text())
     vectors = open_features(features, list(TASKS))[read_tables(images, list(TASKS)).train]
@@ -41,8 +40,8 @@ def test_main__says_what_an_index_misses(tmp_path, index):
     graph, exact = arrays.open(tmp_path / "graph" / "neighbours.zarr")[:], np.argsort(-cosines, 1, kind="stable")[:, :5]
     recall = np.mean([np.isin(*pair).mean() for pair in zip(exact, graph, strict=True)])
     assert summary["recall"] == pytest.approx(recall, abs=1e-4) and summary["recall"] >= 0.9
-    assert summary["index"] == index and summary["wanted"] == 0.9 and summary["asked"] == len(graph) == 48
-    assert f"{index} with a recall of {recall:.1%}" in said
+    assert summary["index"] == "ivf" and summary["wanted"] == 0.9 and summary["asked"] == len(graph) == 48
+    assert f"ivf with a recall of {recall:.1%}" in said
 
 
 def test_main__an_index_with_fewer_images_than_cells(tmp_path):

@@ -46,27 +46,18 @@ def run(world, output, name="four", published=True):
     return (output / "index.html").read_text()
 
 
-def test_main__the_page_is_whole_and_loads_nothing(world, tmp_path):
-    assert_loads_nothing(run(world, tmp_path / "out"))
-
-
-def test_main__numbers_are_shown_with_their_change(world, tmp_path):
+def test_main__numbers_are_shown_with_their_change_and_the_start_above_the_runs(world, tmp_path):
     text = run(world, tmp_path / "out")
+    assert_loads_nothing(text)
     assert "from 30.0 to 40.0 %" in text and "+10.0" in text
     assert "&lt;b&gt;" in text and "<b>" not in text
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert metrics["trained"]["mean"]["linear"] == pytest.approx(40)
     assert metrics["trained"]["mean"]["alignment"] == pytest.approx(0.5)
     table = (tmp_path / "out" / "table.md").read_text()
-    assert "| linear probe accuracy, trained | 35.0 | 45.0 | 40.0 |" in table and "| four | 40.0 |" in table
-
-
-def test_main__the_start_stands_above_the_runs(world, tmp_path):
-    text = run(world, tmp_path / "out")
-    rows = [line for line in (tmp_path / "out/table.md").read_text().splitlines() if line.startswith("| ")][-3:]
-    assert [row.split(" | ")[0] for row in rows] == ["| start", "| one", "| four"]
-    assert [float(row.split(" | ")[1]) for row in rows] == [30, 35, 40]
-    assert ">start</th>" in text and "start of" not in text
+    assert "| linear probe accuracy, trained | 35.0 | 45.0 | 40.0 |" in table
+    rows = [line.split(" | ")[:2] for line in table.splitlines() if line.startswith("| ")][-3:]
+    assert rows == [["| start", "30.0"], ["| one", "35.0"], ["| four", "40.0"]]
 
 
 def test_gather_starts__runs_of_other_starts_have_a_row_each(world):
@@ -119,18 +110,11 @@ def test_matches__a_run_from_other_weights_has_no_row():
     assert [sum(mpcl_report.matches(row, run, SETTING) for row in rows) for run in runs.values()] == [6, 0]
 
 
-def test_main__published_tables_can_be_left_out(world, tmp_path):
-    assert "Table III" in run(world, tmp_path / "a")
-    assert "Table III" not in run(world, tmp_path / "b", published=False)
-
-
-def test_main__no_labels_still_makes_a_page(world, tmp_path):
+def test_main__published_tables_can_be_left_out_and_nothing_measured(world, tmp_path):
+    assert "Table III" in run(world, tmp_path / "a") and "Table III" not in run(world, tmp_path / "b", published=False)
     for name in RUNS:
         (world[1] / name / "metrics.json").write_text('{"start": {}, "trained": {}}')
     assert "Nothing was measured" in run(world, tmp_path / "out")
-
-
-def test_main__a_damaged_input_is_named(world, tmp_path):
     (world[1] / "four" / "metrics.json").write_text("{")
-    with pytest.raises(ValueError, match=r"metrics\.json is missing or damaged"):
+    with pytest.raises(ValueError, match=r"metrics\.json"):
         run(world, tmp_path / "out")

@@ -3,7 +3,6 @@ import json
 import numpy as np
 import pytest
 
-from polygrain.clustering import sampled
 from polygrain.clustering.lloyd import lloyd
 from polygrain.clustering.seeding import nearest_seeds
 from polygrain.store import arrays
@@ -31,7 +30,7 @@ def world(tmp_path):
 
 
 def test_main__labels_every_training_image_with_its_nearest_centroid(world, tmp_path):
-    main(*world, tmp_path / "k8", granularity="k8", params=Params(max_iterations=100, exchanges=0), lists=lists())
+    main(*world, tmp_path / "k8", granularity="k8", params=Params(max_iterations=100), lists=lists())
     labels, centroids = (arrays.open(tmp_path / "k8" / f"{name}.zarr")[:] for name in ("labels", "centroids"))
     vectors = open_features(world[1], list(TASKS))[read_tables(world[0], list(TASKS)).train]
     distances = ((vectors[:, None] - centroids[None]) ** 2).sum(2)
@@ -45,8 +44,8 @@ def test_main__labels_every_training_image_with_its_nearest_centroid(world, tmp_
 
 def test_main__says_when_more_seeds_are_needed(world, tmp_path):
     wanted = lists(granularities={"k16": "adaptor/k16"}, models={"encoder": "encoder"})
-    with pytest.raises(ValueError, match=r"k16 needs 16 seeds, at most 12 are there: raise seeds.largest"):
-        main(*world, tmp_path / "k16", granularity="k16", params=Params(max_iterations=9, exchanges=0), lists=wanted)
+    with pytest.raises(ValueError, match="k16 needs 16 seeds"):
+        main(*world, tmp_path / "k16", granularity="k16", params=Params(max_iterations=9), lists=wanted)
 
 
 def test_main__features_with_lengths_are_clustered_as_they_are(world, tmp_path):
@@ -70,7 +69,7 @@ def test_main__features_with_lengths_are_clustered_as_they_are(world, tmp_path):
 def cluster(folder, images, features, whitening, sample=None):
     params = seeds.Params(whitening=whitening, whitened_dim=5, largest=12, sample=sample)
     seeds.main(images, features, folder / "seeds", params=params, lists=lists(), seed=0)
-    values = {"granularity": "k8", "params": Params(max_iterations=100, exchanges=2), "lists": lists()}
+    values = {"granularity": "k8", "params": Params(max_iterations=100), "lists": lists()}
     main(images, features, folder / "seeds", folder / "k8", **values)
     return [arrays.open(folder / "k8" / f"{name}.zarr")[:] for name in ("labels", "centroids")]
 
@@ -93,20 +92,15 @@ def test_main__clusters_whitened_features_and_gives_the_means_of_the_features(wo
 
 
 @pytest.mark.parametrize("kind", ["none", "half"])
-@pytest.mark.parametrize("coarse", [False, True])
-def test_main__of_a_sample_gives_every_image_to_the_nearest_of_its_centroids(
-    world, tmp_path, kind, coarse, monkeypatch
-):
-    """Its clusters are those of the sample alone; where there are many, they are sought inside coarse cells."""
+def test_main__of_a_sample_gives_every_image_to_the_nearest_of_its_centroids(world, tmp_path, kind):
+    """Its clusters are those of the sample alone."""
     images, features, _ = world
-    if coarse:
-        monkeypatch.setattr(sampled, "COARSE", 8)
     vectors = open_features(features, list(TASKS))[read_tables(images, list(TASKS)).train]
     labels, centroids = cluster(tmp_path / "a", images, features, kind, 30)
     sample, order, records = (
         arrays.open(tmp_path / "a" / "seeds" / f"{name}.zarr")[:] for name in ("sample", "order", "records")
     )
-    assert len(sample) == 30 and set(order) <= set(sample) and len(order) == (7 if coarse else 12)
+    assert len(sample) == 30 and set(order) <= set(sample) and len(order) == 12
     known = vectors
     if kind == "half":
         mean, projection = (
@@ -114,12 +108,7 @@ def test_main__of_a_sample_gives_every_image_to_the_nearest_of_its_centroids(
         )
         known = (vectors - mean) @ projection
         known /= np.linalg.norm(known, axis=1, keepdims=True)
-    count = 3 if coarse else 8
-    start, first = known[order[:count]], nearest_seeds(records, count, 30)
-    if coarse:
-        expected = sampled.two_stage(known[sample], start, first, 8, int(np.searchsorted(sample, order[0])), 100)
-    else:
-        expected = lloyd(known[sample], start, first, 100, nearest=True, exchanges=2)
+    expected = lloyd(known[sample], known[order[:8]], nearest_seeds(records, 8, 30), 100)
     distances = ((known[:, None] - expected.centroids[None]) ** 2).sum(2)
     np.testing.assert_array_equal(labels, distances.argmin(1))
     for number in range(8):
@@ -129,7 +118,6 @@ def test_main__of_a_sample_gives_every_image_to_the_nearest_of_its_centroids(
     facts = summary["sample"]
     assert facts["images"] == 30 and facts["inertia_per_image_of_all"] == pytest.approx(summary["inertia"] / 48)
     assert facts["inertia_per_image"] == pytest.approx(distances.min(1)[sample].mean(), rel=1e-5)
-    assert facts.get("cells") == (3 if coarse else None)
 
 
 def test_main__a_sample_of_all_is_no_sample(world, tmp_path):

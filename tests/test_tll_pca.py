@@ -43,8 +43,8 @@ def test_main__the_published_fit_is_one_for_all(data, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"components": 49}, r"tll_pca.components is 49; 72 descriptors of 48 dimensions have at most 48"),
-        ({"test_share": 0.05}, r"24 pairs with test_share 0.05 .* give at least 40 pairs"),
+        ({"components": 49}, "components is 49.*at most 48"),
+        ({"test_share": 0.05}, "more pairs"),
     ],
 )
 def test_main__raise_and_leave_nothing(data, tmp_path, changes, message):
@@ -71,8 +71,8 @@ def test_split__every_pair_is_tested_about_as_often():
     assert shares.min() > 0.15 and shares.max() < 0.35
 
 
-@pytest.mark.parametrize(("pairs", "share", "least"), [(7, 0.25, 8), (5, 0.2, 10), (3, 0.5, 4), (8, 0.9, 11)])
-def test_split__raise_on_too_few_pairs(pairs, share, least):
-    with pytest.raises(ValueError, match=rf"{pairs} pairs with test_share {share} .* give at least {least} pairs"):
-        split(0, 2, pairs, share)
-    split(0, 2, least, share)
+@pytest.mark.parametrize(("pairs", "share"), [(8, 0.25), (4, 0.5)])
+def test_split__two_pairs_are_needed_on_either_side(pairs, share):
+    split(0, 2, pairs, share)
+    with pytest.raises(ValueError, match="more pairs"):
+        split(0, 2, pairs - 1, share)

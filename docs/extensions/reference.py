@@ -3,7 +3,6 @@
 import importlib
 import json
 import re
-import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -82,7 +81,9 @@ def params_text() -> str:
     lines = []
     for name, schema in {**schemas, **{name: classes[name] for name in sorted(shared)}}.items():
         about = importlib.import_module(f"stages.{name}").__doc__ if name in values else schema.get("description", "")
-        lines += [f"(params-{name.lower()})=", f"## {name}", "", laid_out(about, "```\n{}\n```"), ""]
+        # What a stage reads and writes is laid out by spaces.
+        about = re.sub(r"^(Reads .*?)(?=\n\n|\Z)", r"```\n\1\n```", about.strip(), flags=re.M | re.DOTALL)
+        lines += [f"(params-{name.lower()})=", f"## {name}", "", about, ""]
         given = values if name == "lists" else values.get(name)
         lines += table("| key | value | allowed | meaning |", rows(schema, classes, shared, given))
     return "\n".join(lines)
@@ -106,13 +107,6 @@ def commands_text() -> str:
     return "\n".join(lines)
 
 
-def laid_out(text: str, block: str) -> str:
-    """A docstring with its paragraphs that are laid out by spaces put into `block`."""
-    paragraphs = re.split(r"\n\s*\n", textwrap.dedent(text).strip())
-    is_block = [re.search(r"\S {3,}\S|^ ", paragraph, re.M) for paragraph in paragraphs]
-    return "\n\n".join(block.format(part) if laid else part for part, laid in zip(paragraphs, is_block, strict=True))
-
-
 class Reference(SphinxDirective):
     """Sections of Markdown, made by the function that the directive's name stands for."""
 
@@ -123,8 +117,9 @@ class Reference(SphinxDirective):
 
 def as_rest(app: Sphinx, what: str, name: str, item: object, options: object, lines: list[str]) -> None:
     """Our docstrings are plain text with `code`: reST wants two backticks, and no other markup."""
-    text = re.sub(r"`([^`]+)`|([*|\\]|_(?=\W))", lambda m: f"``{m[1]}``" if m[1] else f"\\{m[2]}", "\n".join(lines))
-    lines[:] = laid_out(text, "::\n\n{}").splitlines() if text.strip() else []
+    text = "" if "Alias for field number" in lines[0] else "\n".join(lines)  # of a named tuple
+    escape = re.compile(r"`([^`]+)`|([*|\\]|_(?=\W))")
+    lines[:] = escape.sub(lambda m: f"``{m[1]}``" if m[1] else f"\\{m[2]}", text).splitlines()
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

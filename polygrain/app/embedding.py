@@ -33,7 +33,6 @@ from polygrain.sources.folder import summary
 from polygrain.store.reading import reading
 from polygrain.store.square import Unreadable, square
 from polygrain.store.tables import read_csv, write_csv
-from polygrain.store.writing import writing
 
 log = logging.getLogger(__name__)
 BATCH = 64
@@ -101,7 +100,7 @@ def write(model: Model, digest: str, listing: Listing, output: Path, batch: int 
     if is_current(output, digest, listing):
         return
     partial = output.with_name(output.name + ".partial")
-    with writing(f"what is finished is kept in {partial}"), held(partial):
+    with held(partial):
         begin(partial, {"model": digest, "images": listing.fingerprint(), "batch": batch, "part": PART})
         parts = {partial / f"{part.start:09d}.parquet": part for part in blocks(len(listing.paths), PART)}
         todo = {file: part for file, part in parts.items() if not file.exists()}
@@ -191,10 +190,9 @@ def write_npy(embeddings: Path, output: Path) -> None:
     file = pq.ParquetFile(embeddings)
     shape = (file.metadata.num_rows, file.schema_arrow.field("embedding").type.list_size)
     draft, row = output.with_name(output.name + ".partial"), 0
-    with writing(f"nothing was left at {output}"):
-        rows = np.lib.format.open_memmap(draft, "w+", np.float32, shape)
-        for group in file.iter_batches(PART, columns=["embedding"]):
-            rows[row : row + len(group)] = group.column(0).flatten().to_numpy().reshape(-1, shape[1])
-            row += len(group)
-        rows.flush()
-        os.replace(draft, output)
+    rows = np.lib.format.open_memmap(draft, "w+", np.float32, shape)
+    for group in file.iter_batches(PART, columns=["embedding"]):
+        rows[row : row + len(group)] = group.column(0).flatten().to_numpy().reshape(-1, shape[1])
+        row += len(group)
+    rows.flush()
+    os.replace(draft, output)

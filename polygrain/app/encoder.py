@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import timm
 from pydantic import ValidationError
 
-from polygrain.app import memory
 from polygrain.config.folders import UNSAFE
 from polygrain.config.new import Settings
 from polygrain.encoder import networks
@@ -105,7 +104,7 @@ def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[
     patch, side = networks.patch_side(network), config.side
     stored = patch * math.ceil(STORED * side / patch)
     cost = math.ceil(100 * (stored / side) ** 2) / 100
-    batches = batches_in_memory(config, cost)
+    batches = {part: batch_at(side, usual) for part, usual in BATCHES.items()}
     count = sum(parameter.numel() for parameter in network.parameters())
     place = "which timm fetches once" if values["source"] == "timm" else values["path"]
     given = "as you said" if values["mean"] or values["std"] else "as its weights were trained"
@@ -114,7 +113,8 @@ def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[
         f"{networks.feature(network)}, {network.num_features:,} numbers",
         f"input: {side} px; mean {shown(config.mean)}, std {shown(config.std)}, {given}",
         f"images: squares of {stored} px, {stored / side:.3g} times the input, so that a careful look sees more",
-        "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()),
+        "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()) + "; set them lower in the "
+        "profile where memory does not suffice",
     ]
     if side > LARGE and values["source"] != "folder":
         smaller = round(224 / patch) * patch
@@ -123,15 +123,12 @@ def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[
     return Settings({name: value for name, value in values.items() if value}, side, stored, cost, epochs, fewer), why
 
 
-def batches_in_memory(config: Config, cost: float) -> dict[str, int]:
-    """The usual batches, smaller where the memory is, for images at the largest side that may be chosen."""
-    needs = memory.held(config.model_copy(update={"size": config.side, "resize": config.side, "scaled": None}))
-    # Fusions learn from pairs.
-    each = {"adaptor": needs.training, "fusion": 2 * needs.training, "distillation": needs.training}
-    each["features"] = needs.seeing
-    return {
-        part: memory.fitting(batch, math.ceil(cost * each[part]), memory.total()) for part, batch in BATCHES.items()
-    }
+def batch_at(side: int, usual: int) -> int:
+    """A batch with at most as many pixels as the usual one at 224 px, but at least 8 images."""
+    batch = usual
+    while batch > 8 and batch * side**2 > usual * 224**2:
+        batch //= 2
+    return batch
 
 
 def shown(numbers: Sequence[float]) -> str:

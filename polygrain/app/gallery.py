@@ -14,6 +14,7 @@ from polygrain.app.digest import digest
 from polygrain.app.embedding import embed, schema
 from polygrain.compute.blocks import blocks
 from polygrain.encoder.model import load
+from polygrain.retrieval.approximate import calibrate
 from polygrain.retrieval.expansion import NEAREST, expanded
 from polygrain.retrieval.neighbours import nearest, without_self
 from polygrain.runner.progress import progress
@@ -67,16 +68,11 @@ class Gallery:
         return len(self.paths)
 
     def widen(self, vectors: Float32[np.ndarray, "row dim"]) -> float:
-        """Looks into twice as many lists until the recall is high enough; returns it."""
+        """Looks into as few lists as have the wanted recall; returns the recall of a sample of the rows."""
         rows = np.random.default_rng(0).choice(len(vectors), min(SAMPLE, len(vectors)), replace=False)
-        expected = nearest(vectors[rows], vectors, DEPTH)[1]
-        self.index.nprobe = min(8, self.index.nlist)
-        while True:
-            found = self.index.search(vectors[rows], DEPTH)[1]
-            recall = np.mean([np.isin(*pair).mean() for pair in zip(expected, found, strict=True)])
-            if recall >= RECALL or self.index.nprobe == self.index.nlist:
-                return round(float(recall), 4)
-            self.index.nprobe = min(2 * self.index.nprobe, self.index.nlist)
+        exact = nearest(vectors[rows], vectors, DEPTH)[1]
+        shares = calibrate(self.index, lambda: self.index.search(vectors[rows], DEPTH)[1], exact, RECALL)
+        return round(float(shares.mean()), 4)
 
     def vectors(self, rows: list[int] | Int64[np.ndarray, " query"]) -> Float32[np.ndarray, "query dim"]:
         """The embeddings of some rows."""

@@ -1,7 +1,4 @@
-"""Exact k-means at scale: seeds, Lloyd's iterations, exchanges, and the screens and bounds that make them quick.
-
-Each trick is held against its plain version in the tests.
-"""
+"""Exact k-means at scale: seeds shared by every k, then Lloyd's iterations."""
 
 from polygrain.clustering.lloyd import Clusters, kmeans
 

@@ -1,11 +1,10 @@
 """Exact k-means++ seeds (Arthur and Vassilvitskii, 2007), drawn in blocks.
 
 Each seed is drawn with probability proportional to D2, the squared distance to the nearest seed so far. The plain way
-passes over all points once for every seed. Here one matrix product serves a whole block of seeds; the tests hold both
-ways beside each other. Of several processes each has the points of its share; all draw the same seeds from all points.
+passes over all points once for every seed; here one matrix product serves a whole block of seeds. With several
+processes each holds its share of the points, and all draw the same seeds.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,138 +12,100 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
-from polygrain.clustering.screen import Screen
+from polygrain.clustering.distances import within
 from polygrain.compute import processes
-from polygrain.compute.blocks import Rows, blocks, blocks_within
-from polygrain.compute.vectors import as_vectors, check_count, group_sizes, squared_distances
+from polygrain.compute.blocks import blocks_within
+from polygrain.compute.vectors import as_vectors, check_count, squared_distances
 
 # Seeds drawn between two updates of D2: as many as there are already, within these limits.
 FIRST, BLOCK = 32, 1024
-# Pairs of a point and a new seed that are looked at together.
+# Pairs of a point and a new seed that are compared together.
 PAIRS = 2**24
-# Records held at once beside those of the process's own points.
-RECORDS = 2**20
 
 
 @dataclass(frozen=True)
 class SeedOrder:
     """Seeds in the order drawn; the first k of them are a k-means++ start of their own for every k.
 
-    A record is a point and the position of a seed that came nearer to it than all seeds before. Records stand in order
-    of position, so they tell every point's nearest seed for every k: `nearest_seeds` reads it from them. Here are those
-    of this process's points; `all_records` has everyone's.
+    A record is a point and the position of a seed that came nearer to it than all seeds before, in order of position.
+    `nearest_seeds` reads every point's nearest seed for every k from them.
     """
 
     order: Int64[np.ndarray, " k"]
     records: Int64[np.ndarray, "record 2"]
 
 
-def nearest_seeds(records: Rows, k: int, n: int) -> Int64[np.ndarray, " n"]:
-    """The position of the nearest among the first k seeds for every one of n points, from `SeedOrder.records`.
-
-    Of several processes each gets those of its share of the points.
-    """
-    mine = processes.share(n)
-    nearest = np.zeros(mine.stop - mine.start, np.int64)
-    for part in blocks(records.shape[0], RECORDS):
-        points, positions = records[part].T
-        known = (positions < k) & (points >= mine.start) & (points < mine.stop)
-        nearest[points[known] - mine.start] = positions[known]  # of several records of a point the last counts
-        if positions[-1] >= k:
-            break
-    return nearest
-
-
-def all_records(seeds: SeedOrder) -> Iterator[Int64[np.ndarray, "record 2"]]:
-    """The records of all processes, in the order of one process's, some positions at a time."""
-    if processes.count() == 1:
-        yield seeds.records
-        return
-    k = len(seeds.order)
-    ends = group_sizes(torch.from_numpy(seeds.records[:, 1]), k).cumsum(0).numpy()
-    done = first = 0
-    while done < ends[-1]:
-        last = max(first + 1, int(np.searchsorted(ends, done + RECORDS, side="right")))
-        here = slice(*np.searchsorted(seeds.records[:, 1], (first, last)))
-        found = processes.gather_array(seeds.records[here])
-        yield found[np.argsort(found[:, 1], kind="stable")]
-        first, done = last, ends[last - 1]
+def nearest_seeds(records: Int64[np.ndarray, "record 2"], k: int, n: int) -> Int64[np.ndarray, " n"]:
+    """The position of the nearest of the first k seeds, for each of this process's share of n points."""
+    share, nearest = processes.share(n), np.zeros(n, np.int64)
+    points, positions = records[: np.searchsorted(records[:, 1], k)].T
+    nearest[points] = positions  # of several records of a point the last one counts
+    return nearest[share]
 
 
 class SeedDistances:
-    """D2 of every point, the squared distance to its nearest seed, while seeds are added."""
+    """D2 of this process's points while seeds are added; all processes have n points, and `start` lie before."""
 
-    def __init__(self, screen: Screen, first: Int64[Tensor, "1"]) -> None:
-        self.x, self.screen = screen.x, screen
-        seed = processes.take(self.x, first, screen.n)
-        self.squared = squared_distances(self.x, screen.everyone, seed, torch.zeros_like(screen.everyone))
+    def __init__(self, x: Float32[Tensor, "n d"], n: int, first: Int64[Tensor, "1"]) -> None:
+        self.x, self.n, self.start = x, n, processes.share(n).start
+        everyone, seed = torch.arange(len(x), device=x.device), processes.take(x, first, n)
+        self.squared = squared_distances(x, everyone, seed, torch.zeros_like(everyone))
         self.records = [np.empty((0, 2), np.int64)]
 
     def add(self, points: Int64[np.ndarray, " seed"], count: int) -> None:
-        """Takes in the seeds at positions `count` and up; the first of all is known already."""
+        """Adds the seeds at positions `count` and up; the first of all was added already."""
         points = points[count == 0 :]
         count = max(1, count)
         if not len(points):
             return
-        seeds = processes.take(self.x, torch.from_numpy(points).to(self.x.device), self.screen.n)
-        # Only a strictly nearer seed counts, and none is to a point that lies on a seed.
+        seeds = processes.take(self.x, torch.from_numpy(points).to(self.x.device), self.n)
+        # A point that lies on a seed gets no nearer one.
         rows = torch.nonzero(self.squared)[:, 0]
         if not len(rows):
             return
-        added = [self.accept(rows[part], seeds, count) for part in blocks_within(len(rows), len(seeds), PAIRS)]
-        records = torch.cat(added)
+        records = [self.accept(rows[part], seeds, count) for part in blocks_within(len(rows), len(seeds), PAIRS)]
+        records = torch.cat(records)
         self.records.append(records[torch.argsort(records[:, 1], stable=True)].cpu().numpy())
 
     def accept(
         self, rows: Int64[Tensor, " row"], seeds: Float32[Tensor, "seed d"], count: int
     ) -> Int64[Tensor, "record 2"]:
-        """Takes in seeds for some points; returns their records, those of a point in order."""
-        found = self.screen.within(rows, seeds, self.squared[rows])
-        # A point's candidates are taken in the order of the seeds: all first ones, then all second ones, and so on.
-        owners = rows[found.rows]
-        starts = torch.searchsorted(found.rows, found.rows)
-        ranks = torch.arange(len(owners), device=rows.device) - starts
+        """Lowers D2 of some points; returns their records, those of a point in order."""
+        places, positions, squares = within(self.x, rows, seeds, self.squared[rows])
+        # Each point takes its candidates in the order of the seeds: all first ones, then all second ones, and so on.
+        owners = rows[places]
+        ranks = torch.arange(len(owners), device=rows.device) - torch.searchsorted(places, places)
         accepted = torch.zeros_like(owners, dtype=torch.bool)
         for rank in range(int(ranks.max()) + 1 if len(ranks) else 0):
             pairs = torch.nonzero(ranks == rank)[:, 0]
-            pairs = pairs[found.distances[pairs] < self.squared[owners[pairs]]]
+            pairs = pairs[squares[pairs] < self.squared[owners[pairs]]]
             accepted[pairs] = True
-            self.squared[owners[pairs]] = found.distances[pairs]
-        return torch.stack([self.screen.start + owners, count + found.positions], 1)[accepted]
+            self.squared[owners[pairs]] = squares[pairs]
+        return torch.stack([self.start + owners, count + positions], 1)[accepted]
 
 
 def draw_block(
-    x: Float32[Tensor, "n d"], distances: Float64[np.ndarray, " n"], n: int, size: int, generator: np.random.Generator
+    x: Float32[Tensor, "n d"], distances: Float64[np.ndarray, " n"], size: int, generator: np.random.Generator
 ) -> Int64[np.ndarray, " seed"]:
-    """The seeds that k-means++ draws next, at most `size` of them, given the D2 of all n points before the block.
+    """The seeds that k-means++ draws next, at most `size` of them, from D2 of the points of all processes.
 
     This is rejection sampling. Candidates are drawn by D2 as it was before the block. The t-th is kept with probability
     D2 now / D2 before, where "now" counts the candidates kept before it. So the kept ones have exactly the law of
     drawing one seed at a time. Empty where D2 is zero everywhere.
     """
-    cumulative, total = np.empty_like(distances), torch.zeros(1, dtype=torch.float64)
-
-    def go_on(total: Tensor) -> None:
-        cumulative[:] = np.cumsum(np.append(total.numpy(), distances))[1:]
-        total[:] = float(cumulative[-1]) if len(cumulative) else total
-
-    processes.in_turn(total, go_on)
-    whole = float(processes.from_last(total))
-    if not whole:
+    cumulative = np.cumsum(distances)
+    if not cumulative[-1]:
         return np.empty(0, np.int64)
     drawn, coins = generator.random((2, size))
-    # In every process as many points lie before a candidate as have sums up to what was drawn.
-    before = torch.from_numpy(np.searchsorted(cumulative, drawn * whole, side="right"))
-    processes.add_up([before])
-    candidates = before.clamp_max(n - 1)
-    points = processes.take(x, candidates.to(x.device), n)
-    between, now = all_distances(points), processes.take(torch.from_numpy(distances), candidates, n).numpy()
-    thresholds, kept = coins * now, []
+    candidates = np.searchsorted(cumulative, drawn * cumulative[-1], side="right").clip(max=len(distances) - 1)
+    points = processes.take(x, torch.from_numpy(candidates).to(x.device), len(distances))
+    between, now = all_distances(points), distances[candidates]
+    thresholds, accepted = coins * now, []
     for t in range(size):
         if thresholds[t] < now[t]:
-            kept.append(t)
+            accepted.append(t)
             np.minimum(now, between[t], out=now)
-    return candidates.numpy()[kept]
+    return candidates[accepted]
 
 
 def all_distances(points: Float32[Tensor, "n d"]) -> Float64[np.ndarray, "n n"]:
@@ -159,19 +120,17 @@ def all_distances(points: Float32[Tensor, "n d"]) -> Float64[np.ndarray, "n n"]:
     return pairs.cpu().numpy()
 
 
-def seed_order(features: np.ndarray | Tensor, k: int, seed: int, *, screen: Screen | None = None) -> SeedOrder:
+def seed_order(features: np.ndarray | Tensor, k: int, seed: int) -> SeedOrder:
     """k distinct points drawn by exact k-means++ (no greedy trials); the order for a smaller k is its beginning.
 
-    `screen` is that of the features, for callers who have one already. ValueError for NaN, for k outside 1 to n, and
-    for more seeds than distinct points.
+    ValueError for NaN, for k outside 1 to n, and for more seeds than distinct points.
     """
     x = as_vectors(features)
-    screen = screen or Screen(x)
-    n = screen.n
+    n = processes.total(len(x))
     check_count(k, n)
     generator = np.random.default_rng(seed)
     drawn, order, count = generator.integers(n, size=1), np.empty(k, np.int64), 0
-    nearest = SeedDistances(screen, torch.from_numpy(drawn).to(x.device))
+    nearest = SeedDistances(x, n, torch.from_numpy(drawn).to(x.device))
     while True:
         while len(drawn):
             # No piece is much larger than what is there: then few of its seeds come near the same point.
@@ -181,7 +140,9 @@ def seed_order(features: np.ndarray | Tensor, k: int, seed: int, *, screen: Scre
             order[count : count + len(part)] = part
             count += len(part)
             if count == k:
-                return SeedOrder(order, np.concatenate(nearest.records))
-        drawn = draw_block(x, nearest.squared.cpu().numpy(), n, min(BLOCK, max(FIRST, count)), generator)
+                records = processes.gather_array(np.concatenate(nearest.records))
+                return SeedOrder(order, records[np.argsort(records[:, 1], kind="stable")])
+        distances = processes.gather(nearest.squared).cpu().numpy()
+        drawn = draw_block(x, distances, min(BLOCK, max(FIRST, count)), generator)
         if not len(drawn):
             raise ValueError(f"k = {k} seeds, but only {count} of the {n} points are distinct; allowed is 1 to {count}")

@@ -11,9 +11,9 @@ Loaded = TypeVar("Loaded")
 
 
 def ahead(items: Iterable[Item], load: Callable[[Item], Loaded], depth: int = 2) -> Iterator[tuple[Item, Loaded]]:
-    """Every item with what `load` makes of it, in order; at most `depth` are loaded before they are asked for.
+    """Yields every item and `load(item)`, in order; at most `depth` are loaded ahead.
 
-    An error in `load` is raised where its item would have come.
+    An error in `load` is raised at its item's turn.
     """
     remaining, waiting = iter(items), deque[tuple[Item, Future[Loaded]]]()
     with ThreadPoolExecutor(1, "ahead") as thread:
@@ -25,5 +25,5 @@ def ahead(items: Iterable[Item], load: Callable[[Item], Loaded], depth: int = 2)
                 waiting.extend((after, thread.submit(load, after)) for after in islice(remaining, 1))
                 yield item, value
         finally:
-            # Whoever stops early must not wait for what nobody will read.
+            # A caller that stops early must not wait for items that nobody will use.
             thread.shutdown(wait=True, cancel_futures=True)

@@ -41,6 +41,6 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 
 def uncast(device: torch.device) -> AbstractContextManager[None]:
-    """Matrix products in the type of what they get, also within `autocast`; for what bfloat16 would make too coarse."""
-    known = torch.amp.is_autocast_available(device.type)  # not of `meta`, where a model is built without values
-    return torch.autocast(device.type, enabled=False) if known else nullcontext()
+    """Matrix products in the type of their inputs, also within `autocast`, where bfloat16 would be too coarse."""
+    available = torch.amp.is_autocast_available(device.type)  # not for `meta`, where a model is built without values
+    return torch.autocast(device.type, enabled=False) if available else nullcontext()

@@ -5,12 +5,9 @@ from typing import Literal
 
 import numpy as np
 import scipy.linalg
-import torch
 from jaxtyping import Float
 
-from polygrain.compute import processes
 from polygrain.compute.blocks import Rows, blocks_within
-from polygrain.compute.distributed import dealt_blocks, share_of
 
 # Values that are centred at once, in float64.
 CELLS = 2**22
@@ -40,10 +37,9 @@ def largest(x: Rows) -> int:
 def principal_components(x: Rows, components: int, solver: Solver = "blockwise") -> Principal:
     """The `components` axes of largest variance, exactly; at most `largest` are allowed.
 
-    `blockwise` sums in float64, never copies all rows, and computes only the axes asked for. An axis along which
-    nothing but rounding is left becomes zero, and so does its energy. Several processes share the work; each can read
-    all rows, or they are `Distributed`. `scikit-learn` is its `PCA` in the precision of the rows: quicker for a few
-    thousand of them, at the cost of a copy.
+    `blockwise` sums in float64, block by block, and computes only the axes asked for. An axis along which nothing but
+    rounding is left becomes zero, and so does its energy. `scikit-learn` is its `PCA` in the precision of the rows:
+    quicker for a few thousand of them, at the cost of a copy.
 
     ValueError for another number of components.
     """
@@ -58,15 +54,10 @@ def principal_components(x: Rows, components: int, solver: Solver = "blockwise")
 def mean_of(x: Rows) -> Float[np.ndarray, " dim"]:
     """The mean row, summed in float64 in the order of the rows."""
     n, d = x.shape
-    total, (mine, held) = torch.zeros(d, dtype=torch.float64), share_of(x)
-
-    def add(total: torch.Tensor) -> None:
-        for part in blocks_within(mine, d, CELLS):
-            block = held[part]
-            total[:] = torch.from_numpy(np.concatenate([total.numpy()[None], block]).sum(0))
-
-    processes.in_turn(total, add)
-    return processes.from_last(total).numpy() / n
+    total = np.zeros(d)
+    for part in blocks_within(n, d, CELLS):
+        total = np.concatenate([total[None], x[part]]).sum(0)
+    return total / n
 
 
 def blockwise(x: Rows, components: int) -> Principal:
@@ -76,18 +67,10 @@ def blockwise(x: Rows, components: int) -> Principal:
     x = x[:] if wide else x
     mean = mean_of(x)
 
-    def products_of(block: np.ndarray) -> np.ndarray:
-        return block @ block.T
-
-    if wide:
-        found = processes.dealt(blocks_within(d, n, CELLS), lambda part: products_of(x[:, part] - mean[part]))
-    else:
-        found = dealt_blocks(x, blocks_within(n, d, CELLS), lambda block: products_of((block - mean).T))
     products = np.zeros((n, n) if wide else (d, d))
-    for block in found:
-        products += block
-    # The first process has the sum of all, in their order.
-    products = np.frombuffer(processes.from_first(products.tobytes())).reshape(products.shape).copy()
+    for part in blocks_within(d, n, CELLS) if wide else blocks_within(n, d, CELLS):
+        block = x[:, part] - mean[part] if wide else (x[part] - mean).T
+        products += block @ block.T
     total, last = np.trace(products), len(products) - 1
     squares = total / n + mean @ mean
     energies, axes = scipy.linalg.eigh(products, subset_by_index=(last - components + 1, last), overwrite_a=True)

@@ -1,4 +1,4 @@
-"""Checked rows of features, and what is summed over pairs of them."""
+"""Checked rows of features; sums over groups of rows; distances of pairs of rows."""
 
 import numpy as np
 import torch
@@ -8,16 +8,12 @@ from torch import Tensor
 from polygrain.compute import processes
 from polygrain.compute.blocks import blocks, blocks_within
 
-# The most distances held at once: 64 MiB of float32.
-CELLS = 2**24
 # The squares of larger values overflow float32.
 LARGEST = 1e16
-# Values of pairs worked on at once: they stay in the cache of the cores.
+# Values of pairs compared at once: they stay in the cache of the cores.
 PAIRS = 2**17
-# Values gathered at once to be summed: they too, as float64, stay in the cache of a core.
-GATHERED = 2**18
-# Fewer dimensions of a row are slow to gather.
-COLUMNS = 32
+# Values summed at once, and dimensions: as float64 they stay in the cache of a core.
+SUMMED, COLUMNS = 2**18, 32
 
 
 def as_vectors(rows: np.ndarray | Tensor, name: str = "features") -> Float32[Tensor, "n d"]:
@@ -35,10 +31,10 @@ def as_vectors(rows: np.ndarray | Tensor, name: str = "features") -> Float32[Ten
     low, high = torch.aminmax(vectors)
     if not (low.item() >= -LARGEST and high.item() <= LARGEST):
         worst = np.nonzero(~(vectors.abs() <= LARGEST).all(1).cpu().numpy())[0]
-        met = vectors[worst[0]]
-        met = met[~(met.abs() <= LARGEST)][0].item()
+        row = vectors[worst[0]]
+        value = row[~(row.abs() <= LARGEST)][0].item()
         raise ValueError(
-            f"{name} hold {met} in row {worst[0]} ({len(worst)} such rows); only finite values below {LARGEST:g} are "
+            f"{name} hold {value} in row {worst[0]} ({len(worst)} such rows); only finite values below {LARGEST:g} are "
             "allowed: remove these rows or find out why they were computed so"
         )
     return vectors.contiguous()
@@ -55,27 +51,16 @@ def check_count(k: int, n: int) -> None:
         raise ValueError(f"k = {k} clusters of {n} points; allowed is 1 to {n}: ask for fewer clusters or add points")
 
 
-def group_sums(
-    x: Float[Tensor, "n d"], rows: Int64[Tensor, " row"], groups: Int64[Tensor, " row"], count: int
-) -> Float64[Tensor, "count d"]:
-    """The sum of x[rows] over the rows of each group 0..count-1, in float64 and in the order of the rows.
-
-    Of several processes each has the rows of its share, and all get the sum, rounded as one process rounds it.
-    """
-    width = x.shape[1]
-    sums = torch.zeros((count, width), dtype=torch.float64, device=x.device)
-    # Several take a few dimensions at a time, so that all but the first few work at once.
-    slices = 4 * (processes.count() - 1) + 1
-    for columns in blocks(width, max(min(width, COLUMNS), -(-width // slices))):
-        total, values = sums[:, columns].contiguous(), x[:, columns]
-
-        def add(total: Tensor, values: Tensor = values) -> None:
-            for part in blocks_within(len(rows), values.shape[1], GATHERED):
-                total.index_add_(0, groups[part], values.index_select(0, rows[part]).double())
-
-        processes.in_turn(total, add)
+def group_sums(x: Float[Tensor, "n d"], groups: Int64[Tensor, " n"], count: int) -> Float64[Tensor, "count d"]:
+    """The sum in float64 over the rows of each group 0..count-1, of the rows of all processes."""
+    sums = torch.zeros((count, x.shape[1]), dtype=torch.float64, device=x.device)
+    for columns in blocks(x.shape[1], COLUMNS):
+        total, values = torch.zeros_like(sums[:, columns]), x[:, columns]
+        for part in blocks_within(len(x), values.shape[1], SUMMED):
+            total.index_add_(0, groups[part], values[part].double())
         sums[:, columns] = total
-    return processes.from_last(sums)
+    processes.add_up([sums])
+    return sums
 
 
 def group_sizes(groups: Int64[Tensor, " row"], count: int) -> Int64[Tensor, " count"]:
@@ -94,14 +79,4 @@ def squared_distances(
         # `index_select` gathers rows several times faster than an index does.
         differences = a.index_select(0, i[part]).sub_(b.index_select(0, j[part]))
         out[part] = differences.double().square_().sum(1)
-    return out
-
-
-def inner_products(
-    a: Float32[Tensor, "n d"], i: Int64[Tensor, " pair"], b: Float32[Tensor, "m d"], j: Int64[Tensor, " pair"]
-) -> Float64[Tensor, " pair"]:
-    """a_i · b_j of each pair; its products are exact, since they are formed and summed in float64."""
-    out = torch.empty(len(i), dtype=torch.float64, device=a.device)
-    for part in blocks_within(len(i), a.shape[1], PAIRS):
-        out[part] = a.index_select(0, i[part]).double().mul_(b.index_select(0, j[part])).sum(1)
     return out

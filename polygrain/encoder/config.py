@@ -5,14 +5,14 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from polygrain.config.schema import MOST_SIDE, MOST_WIDTH, Deviation, Mean, Name, Width
+from polygrain.config.schema import Deviation, Mean, Name, Width
 from polygrain.encoder.arguments import Arguments
 from polygrain.store.reading import reading
 from polygrain.store.untrusted import read_text, require_plain
 
 Fusion = Literal["average", "attention"]
 Interpolation = Literal["bicubic", "bilinear"]
-Pixels = Annotated[int, Field(ge=1, le=MOST_SIDE, strict=True)]
+Pixels = Annotated[int, Field(ge=1, le=4096, strict=True)]  # a config may be a stranger's
 # A model's folder may be of a stage or a user's own, which nobody should be told to delete.
 WHOLE_FOLDER = "run the stage that writes it, or name a folder with a model's config.json and weights.safetensors"
 
@@ -68,7 +68,7 @@ class Config(BaseModel):
     std: tuple[Deviation, Deviation, Deviation] = Field(description="of the input's channels, in 0..1")
     adaptors: AdaptorConfig | None = Field(None, description="null for the plain encoder")
     reduced: int | None = Field(
-        None, ge=1, le=MOST_WIDTH, description="dimensions of a linear reduction behind the encoder; null: none"
+        None, ge=1, description="dimensions of a linear reduction behind the encoder; null: none"
     )
 
     @property

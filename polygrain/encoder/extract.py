@@ -9,7 +9,6 @@ from torch import Tensor
 from polygrain.compute import device, processes
 from polygrain.compute.ahead import ahead
 from polygrain.compute.blocks import blocks
-from polygrain.compute.distributed import Distributed
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
 from polygrain.runner.progress import progress
@@ -58,6 +57,7 @@ def whole_batches(n: int, batch: int) -> slice:
 
 def embed_shares(
     model: Model, pixels: arrays.Reader, rows: np.ndarray, batch: int, precision: device.Precision, description: str
-) -> Distributed:
-    """The numbers of `embed`, where each process embeds and holds its share of the rows."""
-    return Distributed(embed(model, pixels, rows[whole_batches(len(rows), batch)], batch, precision, description))
+) -> np.ndarray:
+    """`embed` in all processes, where each embeds its share of the rows."""
+    part = rows[whole_batches(len(rows), batch)]
+    return processes.gather_array(embed(model, pixels, part, batch, precision, description))

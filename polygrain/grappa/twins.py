@@ -14,7 +14,7 @@ from timm.optim import Lars
 from torch import Tensor, nn
 
 from polygrain.compute import device, processes
-from polygrain.config.schema import MOST_BATCH, Count, Decay, Epochs, Factor, Rate, Section, Warmup, Weight, Width
+from polygrain.config.schema import Count, Decay, Epochs, Factor, Rate, Section, Warmup, Weight, Width
 from polygrain.encoder.extract import embed_shares
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import Augmentation, ShareOfDraws, augment
@@ -29,7 +29,7 @@ class TwinSettings(Section):
     """Learning from pairs with the Barlow Twins loss."""
 
     epochs: Epochs = Field(description="epochs over the training images")
-    batch: int = Field(ge=2, le=MOST_BATCH, description="pairs of a batch")
+    batch: int = Field(ge=2, description="pairs of a batch")
     learning_rate: Rate = Field(description="of LARS, for 256 pairs; scaled with batch / 256")
     weight_decay: Decay = Field(description="of matrices; biases and norms have none")
     warmup: Warmup = Field(description="epochs in which the rate rises to its full value")
@@ -157,8 +157,8 @@ def train(
         nonlocal table
         if params.refresh and epoch > 0:
             embeddings = embed_shares(model, pixels, rows, params.batch, params.precision, "graph")
-            found = nearest_others(embeddings, params.neighbours, *search, metric="inner_product")
-            table = torch.from_numpy(found.neighbours)
+            rebuilt = nearest_others(embeddings, params.neighbours, *search, metric="inner_product")
+            table = torch.from_numpy(rebuilt.neighbours)
         return table
 
     def read(batch: Tensor) -> Tensor:

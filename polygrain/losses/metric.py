@@ -17,7 +17,7 @@ from pydantic import Field
 from pytorch_metric_learning import distances, losses, miners
 from torch import Tensor, nn
 
-from polygrain.config.schema import MOST_STEPS, Factor, Temperature, check_values
+from polygrain.config.schema import Factor, Temperature, check_values
 from polygrain.losses.intra_batch import IntraBatch
 
 SAME = 1 - 1e-5  # a cosine above it is of an image with itself
@@ -163,7 +163,7 @@ VALUES = {
     "epsilon": Margin | None,
     "memory": Annotated[int, Field(ge=1, le=100_000_000)],
     "normalise": bool,
-    "start": Annotated[int, Field(ge=0, le=MOST_STEPS)],
+    "start": Annotated[int, Field(ge=0)],
     "temperature": Temperature,
 }
 
@@ -189,4 +189,4 @@ def require(name: str, values: dict[str, object]) -> None:
         raise ValueError(f"no loss {name!r}; known: {', '.join(sorted(KNOWN))}")
     taken = list(inspect.signature(KNOWN[name]).parameters)[2:]
     if set(values) != set(taken):
-        raise ValueError(f"loss {name!r} takes {', '.join(taken)}; met {', '.join(values) or 'none'}")
+        raise ValueError(f"loss {name!r} takes {', '.join(taken)}; given: {', '.join(values) or 'none'}")

@@ -34,11 +34,11 @@ def symmetric_softmax(
         raise ValueError(f"sigma is {sigma}; it must be above 0 and at most {LARGEST_SIGMA:g}")
     runs, pairs, _ = left.shape
     blocks = blocks_within(pairs, 4 * pairs * runs, block_bytes, LEAST_ROWS)
-    keeps = 4 * runs * pairs * pairs <= keep_bytes
-    kept = left.new_empty((runs, pairs if keeps else blocks[0].stop, pairs))
+    is_whole = 4 * runs * pairs * pairs <= keep_bytes
+    matrix = left.new_empty((runs, pairs if is_whole else blocks[0].stop, pairs))
 
     def similarities(block: slice) -> Tensor:
-        target = kept[:, block] if keeps else kept[:, : block.stop - block.start]
+        target = matrix[:, block] if is_whole else matrix[:, : block.stop - block.start]
         return torch.baddbmm(target, left[:, block], right.mT, beta=0, alpha=sigma, out=target)
 
     row_sums, column_sums = left.new_empty((runs, pairs)), left.new_zeros((runs, pairs))
@@ -56,7 +56,7 @@ def symmetric_softmax(
     row_shares, column_shares = (factor / row_sums)[:, :, None], (factor / column_sums)[:, None, :]
     left_gradient, right_gradient = torch.empty_like(left), torch.zeros_like(right)
     for block in blocks:
-        values = kept[:, block] if keeps else similarities(block).exp_()
+        values = matrix[:, block] if is_whole else similarities(block).exp_()
         values.mul_(row_shares[:, block] + column_shares)
         values.diagonal(block.start, 1, 2).sub_(2 * factor)
         torch.bmm(values, right, out=left_gradient[:, block])

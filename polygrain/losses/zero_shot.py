@@ -14,8 +14,8 @@ def halves(labels: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
 
 
 def predict(
-    attributes: Float[Tensor, "known prototype"],
-    targets: Float[Tensor, "known dim"],
+    attributes: Float[Tensor, "fitted prototype"],
+    targets: Float[Tensor, "fitted dim"],
     others: Float[Tensor, "other prototype"],
     ridge: float,
 ) -> Float[Tensor, "other dim"]:
@@ -46,9 +46,9 @@ def zero_shot_loss(
     dtype = torch.promote_types(attributes.dtype, torch.float32)
     attributes, embeddings = attributes.to(dtype), class_embeddings.to(dtype)
     losses = []
-    for known, other in ((half == 0, half == 1), (half == 1, half == 0)):
+    for fitted, other in ((half == 0, half == 1), (half == 1, half == 0)):
         with torch.autocast(attributes.device.type, enabled=False):
-            predictions = predict(attributes[known], embeddings[labels[known]], attributes[other], ridge)
+            predictions = predict(attributes[fitted], embeddings[labels[fitted]], attributes[other], ridge)
             logits = scale * predictions @ embeddings.T
         losses.append(torch.nn.functional.cross_entropy(logits, labels[other], reduction="sum"))
     return torch.stack(losses).sum() / len(labels)

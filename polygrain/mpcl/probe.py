@@ -39,19 +39,17 @@ class Recipe(Section):
 def probe_split(
     labels: Labels, is_train: Bool[np.ndarray, " image"]
 ) -> tuple[Int64[np.ndarray, " some"], Int64[np.ndarray, " rest"]]:
-    """The labelled images to fit a classifier on, and those to test it with.
+    """The labelled images to fit a classifier on, and those to test it with; both are empty without test labels.
 
-    Where training and test images are of the same classes, these; else (zero-shot tasks) every second image of each
-    test class. Both are empty for a task without labelled test images. Which images the encoder has seen in
-    pretraining is for the run to say (`mpcl_encoder.images`).
+    They are the training and the test images where both have the same classes. Else (zero-shot tasks) a classifier is
+    fitted on every second image of each test class.
     """
-    known = np.flatnonzero(is_train & (labels >= 0))
-    unseen = np.flatnonzero(~is_train & (labels >= 0))
-    if len(unseen) and np.isin(labels[unseen], labels[known]).all():
-        return known, unseen
-    first = [unseen[labels[unseen] == c][::2] for c in np.unique(labels[unseen])]
-    chosen = np.sort(np.concatenate(first)) if first else unseen
-    return chosen, np.setdiff1d(unseen, chosen)
+    train, test = (np.flatnonzero(part & (labels >= 0)) for part in (is_train, ~is_train))
+    if len(test) and np.isin(labels[test], labels[train]).all():
+        return train, test
+    halves = [test[labels[test] == c][::2] for c in np.unique(labels[test])]
+    chosen = np.sort(np.concatenate(halves)) if halves else test
+    return chosen, np.setdiff1d(test, chosen)
 
 
 def draw_share(labels: Labels, share: float, seed: int) -> Int64[np.ndarray, " chosen"]:
@@ -65,27 +63,27 @@ def draw_share(labels: Labels, share: float, seed: int) -> Int64[np.ndarray, " c
 
 def find_listed(paths: Sequence[str], listed: Collection[str]) -> Int64[np.ndarray, " chosen"]:
     """The rows of the listed images in ascending order; ValueError where one is not among the paths."""
-    wanted = set(listed)
-    rows = np.array([row for row, path in enumerate(paths) if path in wanted], dtype=np.int64)
-    if len(rows) != len(wanted) or not len(rows):
-        raise ValueError(f"of {len(wanted)} listed images {len(rows)} are stored: run the stage `images` again")
+    names = set(listed)
+    rows = np.array([row for row, path in enumerate(paths) if path in names], dtype=np.int64)
+    if len(rows) != len(names) or not len(rows):
+        raise ValueError(f"of {len(names)} listed images {len(rows)} are stored: run the stage `images` again")
     return rows
 
 
 def knn_accuracy(
-    known: Float32[np.ndarray, "image dim"],
-    known_labels: Labels,
-    asked: Float32[np.ndarray, "query dim"],
-    asked_labels: Int64[np.ndarray, " query"],
+    gallery: Float32[np.ndarray, "image dim"],
+    gallery_labels: Labels,
+    queries: Float32[np.ndarray, "query dim"],
+    query_labels: Int64[np.ndarray, " query"],
     neighbours: int,
     temperature: float,
 ) -> float:
     """The share of queries whose class wins among the nearest, each voting with exp(cosine / temperature)."""
-    cosines, found = nearest(asked, known, min(neighbours, len(known)), metric="cosine")
-    votes = np.zeros((len(asked), int(known_labels.max()) + 1))
-    rows = np.arange(len(asked))[:, None]
-    np.add.at(votes, (rows, known_labels[found]), np.exp(cosines.astype(np.float64) / temperature))
-    return float((votes.argmax(1) == asked_labels).mean())
+    cosines, hits = nearest(queries, gallery, min(neighbours, len(gallery)), metric="cosine")
+    votes = np.zeros((len(queries), int(gallery_labels.max()) + 1))
+    rows = np.arange(len(queries))[:, None]
+    np.add.at(votes, (rows, gallery_labels[hits]), np.exp(cosines.astype(np.float64) / temperature))
+    return float((votes.argmax(1) == query_labels).mean())
 
 
 def build_classifier(dim: int, classes: int, seed: int) -> nn.Linear:
@@ -124,7 +122,7 @@ def fine_tune(
     seed: int,
     work: Path,
 ) -> nn.Linear:
-    """Trains the network (in place, unless its rate is 0) with a classifier on augmented images; returns the latter."""
+    """Trains a classifier on augmented images and returns it; the network trains with it, unless its rate is 0."""
     where, frozen = next(network.parameters()).device, recipe.encoder_rate == 0
     trained = nn.ModuleDict({"classifier": build_classifier(network.dim, classes, seed)}).to(where)
     groups = [{"params": list(trained.parameters()), "lr": recipe.classifier_rate}]
@@ -145,8 +143,7 @@ def fine_tune(
         else:
             views = augment(images, network.config.size, recipe.augmentation, generator, recipe.crop_ratio)
         loss = functional.cross_entropy(trained["classifier"](network(views)), targets[batch.rows.to(where)])
-        # Every process computes the whole batch, so its part of their sum is one by their number.
-        return {"loss": loss / processes.count()}
+        return {"loss": loss / processes.count()}  # every process has the loss of the whole batch
 
     loader = Loader(len(rows), recipe.batch, lambda epoch: read)
     fit(trained, optimizer, Schedule(recipe.epochs, 0.0, 0.0), loader, step, seed, work)
@@ -165,11 +162,11 @@ def embed(
     """Features of the stored images: of their centre crop, or of one random view each. Not normalised."""
     where, size = next(network.parameters()).device, network.config.size
     network.eval()
-    found = [torch.empty(0, network.dim, device=where)]
+    features = [torch.empty(0, network.dim, device=where)]
     for part in blocks(len(rows), batch):
         images = torch.from_numpy(pixels[rows[part]]).to(where, non_blocking=True)
-        found.append(network(augment(images, size, *view) if view else centre_crop(images, size)))
-    return torch.cat(found)
+        features.append(network(augment(images, size, *view) if view else centre_crop(images, size)))
+    return torch.cat(features)
 
 
 def accuracy(classifier: nn.Linear, features: Float[Tensor, "image dim"], labels: Labels, top: int = 1) -> float:
@@ -177,9 +174,3 @@ def accuracy(classifier: nn.Linear, features: Float[Tensor, "image dim"], labels
     with torch.no_grad():
         guesses = classifier(features).topk(top, 1).indices.cpu().numpy()
     return float((guesses == labels[:, None]).any(1).mean())
-
-
-def placed(network: TrainableEncoder, precision: device.Precision) -> TrainableEncoder:
-    """The network on the best device, from now on in this precision."""
-    network.precision = precision
-    return network.to(device.best())

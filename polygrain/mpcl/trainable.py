@@ -42,10 +42,7 @@ class TrainableEncoder(nn.Module):
 
 
 def fix_patches(network: TrainableEncoder) -> None:
-    """MoCo v3's ViT: sine-cosine positions and a random patch embedding that both stay as they are.
-
-    ValueError for a network that has no patch embedding.
-    """
+    """Fixes sine-cosine positions and the random patch embedding, as MoCo v3 does; ValueError for a CNN."""
     if not network.is_vit:
         raise ValueError(
             f"{network.config.architecture!r} has no patch embedding to keep fixed: set fixed_patches to false, "

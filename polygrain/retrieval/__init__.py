@@ -1,7 +1,4 @@
-"""Nearest neighbours and what they are worth: ranking, R-Precision, MAP@R, Recall@1, whitening.
-
-What takes embeddings and gives neighbours or scores belongs here.
-"""
+"""From embeddings to neighbours and scores: R-Precision, MAP@R, Recall@1, whitening, expansion."""
 
 from polygrain.retrieval.metrics import QueryMetrics, query_metrics, retrieval_metrics
 

@@ -1,4 +1,4 @@
-"""Retrieval metrics: every image queries all others by cosine similarity, ties broken by index."""
+"""Retrieval metrics by cosine similarity: every image queries all others, or queries ask a gallery of their own."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,24 +8,17 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
-from polygrain.compute import processes
-from polygrain.compute.blocks import blocks, blocks_within
-from polygrain.compute.distributed import Distributed
-from polygrain.compute.vectors import CELLS, as_vectors
-from polygrain.retrieval import streamed
+from polygrain.compute.blocks import blocks
+from polygrain.compute.vectors import as_vectors
 from polygrain.retrieval.formulas import NAMES, measure
-from polygrain.retrieval.index import Index
-from polygrain.retrieval.large_classes import large_classes, measure_large
-from polygrain.retrieval.ranking import rank
 
 UNLABELLED = -1
 # The order in which `score` reports.
 REPORTED = ("map_at_r", "r_precision", "recall_at_1")
-# The most numbers of a gallery that each of several processes holds alone: 256 MiB. Rankings are quicker there.
-WHOLE = 2**26
+# Cosines held at once, 128 MiB of float32, and queries asked at once at least: fewer read the gallery for little work.
+COSINES, QUERIES = 2**25, 256
 
-# Some queries, and the images nearest to each of them, nearest first.
-Ranked = tuple[Int64[np.ndarray, " query"], Int64[Tensor, "query rank"]]
+Labels = np.ndarray | Tensor | Sequence
 
 
 @dataclass(frozen=True)
@@ -38,116 +31,87 @@ class QueryMetrics:
     nearest: Int64[np.ndarray, "query rank"]
 
 
-def count_relevant(labels: np.ndarray | Tensor | Sequence, n: int) -> tuple[np.ndarray, Int64[np.ndarray, " n"]]:
-    """Class numbers, and how many other images share each image's class; none does for unlabelled (-1)."""
+def rankings(
+    queries: Float32[Tensor, "query d"], gallery: Float32[Tensor, "row d"], depths: Int64[Tensor, " query"], own: bool
+) -> Iterator[tuple[Int64[Tensor, " some"], Int64[Tensor, "some rank"]]]:
+    """Yields queries, block by block, and their nearest gallery rows, nearest first, at least as many as `depths` says.
+
+    `own`: query i is row i of the gallery and is left out. A large gallery passes by in blocks, with a running `topk`.
+    """
+    n = len(gallery)
+    step = max(QUERIES, COSINES // n)
+    # Queries of similar depth go together, so that few are ranked deeper than they need.
+    for some in depths.argsort(stable=True).split(step):
+        depth = int(depths[some].max())
+        cosines = ranked = None
+        for part in blocks(n, max(1, COSINES // step)):
+            block = queries[some] @ gallery[part].T
+            if own:
+                here = torch.nonzero((some >= part.start) & (some < part.stop))[:, 0]
+                block[here, some[here] - part.start] = -torch.inf
+            values, rows = block.topk(min(depth, block.shape[1]))
+            rows += part.start
+            if ranked is not None:
+                values, rows = torch.cat([cosines, values], 1), torch.cat([ranked, rows], 1)
+                values, order = values.topk(min(depth, values.shape[1]))
+                rows = rows.gather(1, order)
+            cosines, ranked = values, rows
+        yield some, ranked
+
+
+def metrics_of(
+    queries: Float32[Tensor, "query d"],
+    query_classes: Int64[np.ndarray, " query"],
+    gallery: Float32[Tensor, "row d"],
+    classes: Int64[np.ndarray, " row"],
+    nearest: int,
+    own: bool,
+) -> QueryMetrics:
+    """The metrics of queries whose relevant images are the gallery's of the same class; none is relevant to -1."""
+    sizes = np.bincount(classes[classes >= 0], minlength=max(query_classes.max(), 0) + 1)
+    relevant = torch.from_numpy(np.where(query_classes >= 0, sizes[query_classes] - own, 0)).to(gallery.device)
+    of_row, of_query = (torch.from_numpy(numbers).to(gallery.device) for numbers in (classes, query_classes))
+    scores = torch.full((3, len(queries)), torch.nan, dtype=torch.float64)
+    neighbours = torch.empty((len(queries), nearest), dtype=torch.int64)
+    for some, ranked in rankings(queries, gallery, relevant.clamp_min(nearest), own):
+        neighbours[some.cpu()] = ranked[:, :nearest].cpu()
+        if ranked.shape[1]:
+            scores[:, some.cpu()] = measure(of_row[ranked] == of_query[some, None], relevant[some]).cpu()
+    return QueryMetrics(*scores.numpy(), neighbours.numpy())
+
+
+def class_numbers(labels: Labels, n: int) -> Int64[np.ndarray, " n"]:
+    """A number for each class, -1 for unlabelled images; ValueError unless there is one finite label for each of n."""
     values = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if values.shape != (n,):
         raise ValueError(f"labels of shape {values.shape} for {n} embeddings; needed is one label each: ({n},)")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
+    numeric = values.dtype.kind in "iuf"
+    if numeric and not np.isfinite(values).all():
         raise ValueError(f"labels hold {values[~np.isfinite(values)][0]}; allowed are class numbers, -1 for unlabelled")
-    _, classes, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    relevant = sizes[classes] - 1
-    if values.dtype.kind in "if":
-        relevant[values == UNLABELLED] = 0
-    return classes, relevant
+    classes = np.unique(values, return_inverse=True)[1]
+    return np.where(values == UNLABELLED, -1, classes) if numeric else classes
 
 
-def query_metrics(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int = 5
-) -> QueryMetrics:
+def unit_vectors(embeddings: np.ndarray | Tensor) -> Float32[Tensor, "n d"]:
+    return torch.nn.functional.normalize(as_vectors(embeddings, "embeddings"), dim=1)
+
+
+def query_metrics(embeddings: np.ndarray | Tensor, labels: Labels, nearest: int = 5) -> QueryMetrics:
     """The metrics of every image as a query among all others, and its `nearest` others, nearest first.
 
-    Unlabelled images (-1) stay in the gallery and are relevant to none.
-    ValueError for NaN, for lengths that differ, and for more nearest images than there are others.
+    Unlabelled images (-1) stay in the gallery and are relevant to none. Of images that are equally near, any may come
+    first. ValueError for NaN, for lengths that differ, and for more nearest images than there are others.
     """
-    with processes.alone():
-        return whole_gallery(embeddings, labels, nearest)
+    x = unit_vectors(embeddings)
+    classes = class_numbers(labels, len(x))
+    if not 0 <= nearest < len(x):
+        raise ValueError(
+            f"{nearest} nearest images of {len(x) - 1} others; allowed is 0 to {len(x) - 1}: ask for fewer"
+        )
+    return metrics_of(x, classes, x, classes, nearest, own=True)
 
 
-def shared_query_metrics(
-    embeddings: Distributed, labels: np.ndarray | Tensor | Sequence, nearest: int = 5
-) -> QueryMetrics:
-    """`query_metrics` where several processes share images and queries: all know all labels, and get all numbers.
-
-    Up to `WHOLE` each holds all images for the while. There, where R is large, which of two images is nearer may differ
-    by the number of processes, if their cosines are equal but for rounding. Beyond, each holds its share and a block.
-    """
-    n, d = embeddings.shape
-    if n * d <= WHOLE:
-        return whole_gallery(embeddings[:], labels, nearest)
-    classes, relevant = count_relevant(labels, n)
-    check_nearest(nearest, n)
-    found = streamed.rankings(streamed.dealt_out(embeddings), np.maximum(relevant, nearest))
-    return measured(found, classes, relevant, nearest, np.full((3, n), np.nan))
-
-
-def check_nearest(nearest: int, n: int) -> None:
-    if not 0 <= nearest < n:
-        raise ValueError(f"{nearest} nearest images of {n - 1} others; allowed is 0 to {n - 1}: ask for fewer")
-
-
-def whole_gallery(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence, nearest: int
-) -> QueryMetrics:
-    """The metrics where each process holds all images, and asks for some of them."""
-    x = torch.nn.functional.normalize(as_vectors(embeddings, "embeddings"), dim=1)
-    n = len(x)
-    classes, relevant = count_relevant(labels, n)
-    check_nearest(nearest, n)
-    scores = np.full((3, n), np.nan)
-    # How deep each query is ranked. Queries of large classes need no ranking but for their nearest.
-    wanted = relevant.copy()
-    gallery = Index(x)
-    large = large_classes(gallery, classes, relevant)
-    if large:
-        queries, values = np.empty(0, np.int64), np.empty((3, 0))
-        if mine := large[processes.rank() :: processes.count()]:
-            values, certain = measure_large(x, mine)
-            queries, values = np.concatenate(mine)[certain], values[:, certain]
-        queries = processes.gather_array(queries)
-        scores[:, queries], wanted[queries] = processes.gather_array(values.T).T, 0
-    return measured(rankings(gallery, np.maximum(wanted, nearest)), classes, wanted, nearest, scores)
-
-
-def rankings(gallery: Index, depths: Int64[np.ndarray, " query"]) -> Iterator[Ranked]:
-    """The images that this process asks for, and their nearest others, as deep as each `depths` says, at least."""
-    # Queries of similar depth go together, so that few of them are ranked deeper than they need.
-    order = np.argsort(depths, kind="stable")
-    # Dealt out in turn, for the later blocks are ranked deeper.
-    for part in blocks(len(order), gallery.step)[processes.rank() :: processes.count()]:
-        queries = order[part]
-        if depth := int(depths[queries].max()):
-            yield queries, gallery.ranked(torch.from_numpy(queries).to(gallery.x.device), depth)
-
-
-def measured(
-    rankings: Iterator[Ranked],
-    classes: Int64[np.ndarray, " n"],
-    relevant: Int64[np.ndarray, " n"],
-    nearest: int,
-    scores: Float64[np.ndarray, "metric n"],
-) -> QueryMetrics:
-    """The metrics of the queries that all processes rank, put into `scores` where `relevant` is not 0."""
-    found, mine, class_of = np.zeros((len(classes), nearest), np.int64), [np.empty(0, np.int64)], None
-    for queries, ranked in rankings:
-        mine.append(queries)
-        found[queries] = ranked[:, :nearest].cpu().numpy()
-        class_of = torch.from_numpy(classes).to(ranked.device) if class_of is None else class_of
-        is_measured = relevant[queries] > 0
-        ranked, queries = ranked[is_measured], queries[is_measured]
-        rows = torch.from_numpy(queries).to(ranked.device)
-        hits = class_of[ranked] == class_of[rows][:, None]
-        scores[:, queries] = measure(hits, torch.from_numpy(relevant[queries]).to(ranked.device)).cpu().numpy()
-    mine = np.concatenate(mine)
-    queries = processes.gather_array(mine)
-    scores[:, queries] = processes.gather_array(scores[:, mine].T).T
-    found[queries] = processes.gather_array(found[mine])
-    return QueryMetrics(*scores, found)
-
-
-def retrieval_metrics(
-    embeddings: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence
-) -> dict[str, float | int]:
+def retrieval_metrics(embeddings: np.ndarray | Tensor, labels: Labels) -> dict[str, float | int]:
     """Mean r_precision, map_at_r and recall_at_1 as fractions, over the `queries` that have a relevant image.
 
     `left_out` counts the others. ValueError as `query_metrics`, and where no query is left.
@@ -171,44 +135,16 @@ def score(
     `splits` says "query" or "gallery" of each image where these are apart (In-shop); else every image queries all
     others. Queries without a relevant image do not count. ValueError where none is left.
     """
-    deepest = max(recall_at, default=0)
-    is_query, is_gallery = splits == "query", splits == "gallery"
-    if is_query.any():
-        values, hits = query_gallery(
-            embeddings[is_query], labels[is_query], embeddings[is_gallery], labels[is_gallery], deepest
-        )
-    else:
-        found = query_metrics(embeddings, labels, min(deepest, len(labels) - 1))
-        values = {name: getattr(found, name) for name in REPORTED}
-        hits = labels[found.nearest] == labels[:, None]
-    counted = ~np.isnan(values["map_at_r"])
+    x, classes = unit_vectors(embeddings), class_numbers(labels, len(embeddings))
+    apart = bool((splits == "query").any())
+    asking, offered = (splits == "query", splits == "gallery") if apart else (np.full(len(x), True),) * 2
+    if not offered.any():
+        raise ValueError("there are queries and no gallery: the table's split must name both")
+    nearest = min(max(recall_at, default=0), int(offered.sum()) - (not apart))
+    scores = metrics_of(x[asking], classes[asking], x[offered], classes[offered], nearest, own=not apart)
+    counted = ~np.isnan(scores.map_at_r)
     if not counted.any():
         raise ValueError(f"none of {len(counted)} queries has another image of its class to be found")
-    means = {name: float(values[name][counted].mean()) for name in REPORTED}
-    return means | {f"recall_at_{k}": float(hits[counted, :k].any(1).mean()) for k in recall_at}
-
-
-def query_gallery(
-    queries: np.ndarray, query_labels: np.ndarray, gallery: np.ndarray, labels: np.ndarray, deepest: int
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Scores of each query against a gallery that it is not part of, and which of its nearest are of its class."""
-    if not len(gallery):
-        raise ValueError("there are queries and no gallery: the table's split must name both")
-    asked, offered = (torch.nn.functional.normalize(torch.from_numpy(x).float(), dim=1) for x in (queries, gallery))
-    relevant = count_in_gallery(query_labels, labels)
-    # `rank` looks one place beyond the depth it is asked for, so a column that nobody wants goes last.
-    depth = min(max(int(relevant.max()), deepest, 1), len(gallery))
-    numbers, scores, hits = torch.from_numpy(labels), [], []
-    for part in blocks_within(len(asked), len(gallery), CELLS):
-        similarities = torch.nn.functional.pad(asked[part] @ offered.T, (0, 1), value=-torch.inf)
-        met = numbers[rank(similarities, depth)] == torch.from_numpy(query_labels[part])[:, None]
-        scores.append(measure(met, relevant[part]))
-        hits.append(met[:, :deepest])
-    return dict(zip(NAMES, torch.cat(scores, 1).numpy(), strict=True)), torch.cat(hits).numpy()
-
-
-def count_in_gallery(query_labels: np.ndarray, labels: np.ndarray) -> torch.Tensor:
-    """How many gallery images are of each query's class."""
-    known, counts = np.unique(labels, return_counts=True)
-    places = np.searchsorted(known, query_labels).clip(max=len(known) - 1)
-    return torch.from_numpy(np.where(known[places] == query_labels, counts[places], 0))
+    hits = (classes[offered][scores.nearest] == classes[asking][:, None])[counted]
+    means = {name: float(getattr(scores, name)[counted].mean()) for name in REPORTED}
+    return means | {f"recall_at_{k}": float(hits[:, :k].any(1).mean()) for k in recall_at}

@@ -1,66 +1,51 @@
-"""Exact nearest neighbours through faiss, in blocks of the gallery, which may be larger than memory."""
+"""Exact nearest neighbours, in blocks of the gallery, which may be larger than memory."""
 
 from typing import Literal
 
 import faiss
 import numpy as np
+import torch
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
-from polygrain.compute import processes
-from polygrain.compute.blocks import Rows, blocks
-from polygrain.compute.distributed import share_of
+from polygrain.compute import device, processes
+from polygrain.compute.blocks import Rows, blocks, blocks_within
 from polygrain.compute.vectors import unit_rows
 
 ROWS = 65536
+# Inner products held at once on a GPU.
+PRODUCTS = 2**26
 
-Metric = Literal["inner_product", "cosine", "l2"]
+Metric = Literal["inner_product", "cosine"]
 
 
-def read(rows: Rows, start: int, stop: int, metric: Metric, name: str) -> Float32[np.ndarray, "row dim"]:
+def read(rows: Rows, part: slice, metric: Metric, name: str = "features") -> Float32[np.ndarray, "row dim"]:
     """A block of rows as faiss takes them; of unit length for `cosine`, where zero vectors stay zero."""
-    block = rows[start:stop]
+    block = rows[part]
     if isinstance(block, Tensor):
         block = block.detach().cpu().numpy()
     block = np.ascontiguousarray(block, dtype=np.float32)
     wrong = np.flatnonzero(~np.isfinite(block).all(1))
     if len(wrong):
-        met = block[wrong[0]][~np.isfinite(block[wrong[0]])][0]
+        value = block[wrong[0]][~np.isfinite(block[wrong[0]])][0]
         raise ValueError(
-            f"{name} hold {met} in row {start + wrong[0]}; only finite values are allowed: remove such rows"
+            f"{name} hold {value} in row {part.start + wrong[0]}; only finite values are allowed: remove such rows"
         )
-    if metric == "cosine":
-        block = unit_rows(block)
-    return block
+    return unit_rows(block) if metric == "cosine" else block
 
 
 def search(
-    queries: Float32[np.ndarray, "query dim"], block: Float32[np.ndarray, "row dim"], k: int, metric: Metric
+    queries: Float32[np.ndarray, "query dim"], block: Float32[np.ndarray, "row dim"], k: int
 ) -> tuple[Float32[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
-    """Costs (lowest is nearest) and positions of the k nearest rows of a block, ties by position.
-
-    Where rows tie for the last place, faiss keeps any of them. Such queries are asked again for more rows, until all
-    that tie are there.
-    """
-    k = min(k, len(block))
-    kind, sign = (faiss.METRIC_L2, 1) if metric == "l2" else (faiss.METRIC_INNER_PRODUCT, -1)
-    costs, positions = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    rest, width = np.arange(len(queries)), min(k + 1, len(block))
-    while len(rest):
-        scores, found = faiss.knn(queries[rest], block, width, metric=kind)
-        found_costs, found = sort(sign * scores, found)
-        costs[rest], positions[rest] = found_costs[:, :k], found[:, :k]
-        rest = rest[found_costs[:, k - 1] == found_costs[:, -1]] if width < len(block) else rest[:0]
-        width = min(2 * width, len(block))
-    return costs, positions
-
-
-def sort(
-    costs: Float32[np.ndarray, "query rank"], positions: Int64[np.ndarray, "query rank"]
-) -> tuple[Float32[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
-    """Both by cost, then by position."""
-    order = np.lexsort((positions, costs), axis=1)
-    return np.take_along_axis(costs, order, 1), np.take_along_axis(positions, order, 1)
+    """Inner products and positions of the k nearest rows of a block, by faiss, or by torch where there is a GPU."""
+    if not torch.cuda.is_available():
+        return faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
+    offered, results = torch.from_numpy(block).to(device.best()), []
+    for part in blocks_within(len(queries), len(block), PRODUCTS):
+        best = (torch.from_numpy(queries[part]).to(offered.device) @ offered.T).topk(k)
+        results.append((best.values.cpu().numpy(), best.indices.cpu().numpy()))
+    scores, positions = (np.concatenate(parts) for parts in zip(*results, strict=True))
+    return scores, positions
 
 
 def nearest(
@@ -72,42 +57,45 @@ def nearest(
     exclude_self: bool = False,
     rows: int = ROWS,
 ) -> tuple[Float32[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
-    """Scores and indices of each query's k nearest gallery rows, nearest first, ties by index.
+    """Inner products (of unit vectors for `cosine`) and indices of each query's k nearest gallery rows, nearest first.
 
-    Scores are inner products (of unit vectors for `cosine`), or squared distances for `l2`. With `exclude_self`, query
-    i is gallery row i and is left out by its index: other rows that equal it stay. At most `rows` rows are read at
-    once. Several processes share the queries; `Distributed` ones are asked by whoever holds them. ValueError for shapes
-    that do not fit, values that are not finite, and k outside 1 to what the gallery offers.
+    With `exclude_self`, query i is gallery row i and is left out by its index: other rows that equal it stay. At most
+    `rows` rows are read at once. Several processes share the queries. ValueError for shapes that do not fit, values
+    that are not finite, and k outside 1 to what the gallery offers.
     """
-    check(queries, gallery, k, metric, exclude_self, rows)
-    (mine, held), wanted = share_of(queries), k + exclude_self
-    n = mine.stop - mine.start
-    costs = np.full((n, wanted), np.inf, np.float32)
-    indices = np.full((n, wanted), gallery.shape[0], np.int64)
+    check(queries, gallery, k, exclude_self)
+    own, width = processes.share(queries.shape[0]), k + exclude_self
+    scores = np.full((own.stop - own.start, width), -np.inf, np.float32)
+    indices = np.full(scores.shape, gallery.shape[0], np.int64)
     for offered in blocks(gallery.shape[0], rows):
-        block = read(gallery, offered.start, offered.stop, metric, "gallery")
-        for part in blocks(n, rows):
-            asked = read(held, mine.start + part.start, mine.start + part.stop, metric, "queries")
-            more, positions = search(asked, block, wanted, metric)
-            merged = sort(np.hstack([costs[part], more]), np.hstack([indices[part], positions + offered.start]))
-            costs[part], indices[part] = (values[:, :wanted] for values in merged)
+        block = read(gallery, offered, metric, "gallery")
+        for part in blocks(own, rows):
+            here = slice(part.start - own.start, part.stop - own.start)
+            more, positions = search(read(queries, part, metric, "queries"), block, min(width, len(block)))
+            more, positions = np.hstack([scores[here], more]), np.hstack([indices[here], positions + offered.start])
+            order = np.lexsort((positions, -more), axis=1)[:, :width]
+            scores[here], indices[here] = (np.take_along_axis(values, order, 1) for values in (more, positions))
     if exclude_self:
-        # Where many equal rows have pushed the query itself out, the last of the k + 1 goes in its place.
-        order = np.argsort(indices == np.arange(mine.start, mine.stop)[:, None], axis=1, kind="stable")[:, :k]
-        costs, indices = np.take_along_axis(costs, order, 1), np.take_along_axis(indices, order, 1)
-    costs, indices = processes.gather_array(costs), processes.gather_array(indices)
-    return costs if metric == "l2" else -costs, indices
+        order = others_first(indices, np.arange(own.start, own.stop), k)
+        scores, indices = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
+    return processes.gather_array(scores), processes.gather_array(indices)
+
+
+def others_first(
+    indices: Int64[np.ndarray, "query more"], own: Int64[np.ndarray, " query"], k: int
+) -> Int64[np.ndarray, "query rank"]:
+    """The places of the first k indices without the query's own, or where that is not among them without the last."""
+    return np.argsort(indices == own[:, None], axis=1, kind="stable")[:, :k]
 
 
 def without_self(
-    found: Int64[np.ndarray, "query more"], own: Int64[np.ndarray, " query"], k: int
+    indices: Int64[np.ndarray, "query more"], own: Int64[np.ndarray, " query"], k: int
 ) -> Int64[np.ndarray, "query rank"]:
     """The first k of k + 1 indices without the query's own, or where that is not among them without the last."""
-    order = np.argsort(found == own[:, None], axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(found, order, 1)
+    return np.take_along_axis(indices, others_first(indices, own, k), 1)
 
 
-def check(queries: Rows, gallery: Rows, k: int, metric: Metric, exclude_self: bool, rows: int) -> None:
+def check(queries: Rows, gallery: Rows, k: int, exclude_self: bool) -> None:
     q, g = tuple(queries.shape), tuple(gallery.shape)
     if len(q) != 2 or len(g) != 2 or q[1] != g[1] or 0 in q + g:
         raise ValueError(f"queries {q} and gallery {g}; both must be (rows, dim), not empty, with the same dim")
@@ -116,5 +104,3 @@ def check(queries: Rows, gallery: Rows, k: int, metric: Metric, exclude_self: bo
     if not 1 <= k <= g[0] - exclude_self:
         largest = g[0] - exclude_self
         raise ValueError(f"k = {k} neighbours among {largest} other rows; allowed is 1 to {largest}: ask for fewer")
-    if metric not in ("inner_product", "cosine", "l2") or rows < 1:
-        raise ValueError(f"metric {metric!r} in blocks of {rows}; allowed are inner_product, cosine, l2 and 1 or more")

@@ -13,9 +13,8 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from polygrain.compute import principal
-from polygrain.compute.blocks import Rows, blocks, blocks_within
-from polygrain.compute.distributed import Distributed
-from polygrain.compute.vectors import CELLS, as_vectors, unit_rows
+from polygrain.compute.blocks import Rows, blocks
+from polygrain.compute.vectors import as_vectors, unit_rows
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ class Whitening:
 
 
 def checked(features: Rows) -> Rows:
-    """The features as float32 rows; a store's are read, and then checked, by whoever takes them."""
+    """The features as float32 rows; those of a store are checked when they are read."""
     return as_vectors(features).cpu().numpy() if isinstance(features, np.ndarray | Tensor) else features
 
 
@@ -69,16 +68,16 @@ def fit_all(features: Rows, dims: Sequence[int], kinds: Sequence[Kind]) -> dict[
     Nothing for features that are all equal.
     """
     x = checked(features)
-    wanted = sorted({min(dim, principal.largest(x)) for dim in dims if kinds} - {0})
-    found = principal.principal_components(x, wanted[-1]) if wanted else None
-    if found is None or found.energies[0] == 0:
+    widths = sorted({min(dim, principal.largest(x)) for dim in dims if kinds} - {0})
+    components = principal.principal_components(x, widths[-1]) if widths else None
+    if components is None or components.energies[0] == 0:
         return {}
-    return {(kind, dim): onto(found, x.shape[0], dim, kind) for dim in wanted for kind in kinds}
+    return {(kind, dim): onto(components, x.shape[0], dim, kind) for dim in widths for kind in kinds}
 
 
-def onto(found: principal.Principal, count: int, dim: int, kind: Kind) -> Whitening:
-    """The whitening onto the first `dim` of the axes that were found in `count` features."""
-    energies = found.energies[:dim]
+def onto(components: principal.Principal, count: int, dim: int, kind: Kind) -> Whitening:
+    """The whitening onto the first `dim` of the principal axes of `count` features."""
+    energies = components.energies[:dim]
     varied = energies > 0
     if not varied.any():
         raise ValueError(f"all {count} features are equal; whitening needs features that vary: fit on others")
@@ -87,7 +86,7 @@ def onto(found: principal.Principal, count: int, dim: int, kind: Kind) -> Whiten
             "whitening: the %d features span %d of %d dimensions; the others are zero", count, varied.sum(), dim
         )
     scales = ((count - 1) / np.where(varied, energies, np.inf)) ** POWERS[kind]
-    return Whitening(found.mean.astype(np.float32), (found.axes[:, :dim] * scales).astype(np.float32))
+    return Whitening(components.mean.astype(np.float32), (components.axes[:, :dim] * scales).astype(np.float32))
 
 
 def apply(whitening: Whitening, features: np.ndarray | Tensor) -> Float32[np.ndarray, "n component"]:
@@ -95,23 +94,7 @@ def apply(whitening: Whitening, features: np.ndarray | Tensor) -> Float32[np.nda
     x = as_vectors(features).cpu().numpy()
     if x.shape[1] != len(whitening.mean):
         raise ValueError(f"features of {x.shape[1]} dimensions, the whitening was fitted on {len(whitening.mean)}")
-    found = np.empty((len(x), whitening.projection.shape[1]), np.float32)
-    # In float64: how a product in float32 rounds a row depends on how many are beside it, and processes share rows.
+    result = np.empty((len(x), whitening.projection.shape[1]), np.float32)
     for part in blocks(len(x), ROWS):
-        found[part] = (x[part] - whitening.mean).astype(float) @ whitening.projection.astype(float)
-    return unit_rows(found)
-
-
-def apply_shared(whitening: Whitening, features: Distributed) -> Distributed:
-    """`apply` to rows that several processes share; each has the whitened ones where it has the features.
-
-    How a product is rounded depends on how many rows are beside it, so all process the same blocks: rows that lie with
-    another process beside one's own pass by.
-    """
-    kept = [np.empty((0, whitening.projection.shape[1]), np.float32)]
-    for part in blocks_within(*features.shape, CELLS):
-        passing = features[part]
-        first, last = np.clip([features.own.start, features.own.stop], part.start, part.stop) - part.start
-        if first < last:
-            kept.append(apply(whitening, passing)[first:last])
-    return Distributed(np.concatenate(kept), np.diff(features.edges).tolist())
+        result[part] = (x[part] - whitening.mean).astype(float) @ whitening.projection.astype(float)
+    return unit_rows(result)

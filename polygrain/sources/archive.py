@@ -1,5 +1,6 @@
 """A zip of images as a folder of images; the archive is taken for hostile until each entry has been looked at."""
 
+import errno
 import stat
 import tempfile
 import zipfile
@@ -7,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from polygrain.store.writing import FULL
-
+FULL = (errno.ENOSPC, errno.EDQUOT)
 ENTRIES = 5_000_000
 ENTRY_BYTES = 256 * 2**20
 TOTAL_BYTES = 512 * 2**30

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
-from polygrain.store.shares import name_of
+from polygrain.store.collection import share_file
 
 MOST_BYTES = 256 * 2**20
 
@@ -15,7 +15,7 @@ def read(root: Path, share: float, training: Collection[str]) -> list[str]:
     A line is a file's name without its folder. ValueError for a missing list, and for a line that is not the name of
     exactly one training image, or is there twice.
     """
-    file = root / name_of(share)
+    file = share_file(root, share)
     if not file.is_file():
         raise ValueError(
             f"{file} does not exist, which images.listed_shares asks for with {share:g}: lay the list there, a file's "

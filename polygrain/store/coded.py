@@ -1,8 +1,8 @@
 """Squares stored as JPEG or WebP, one behind the other in shards, and decoded as they are read.
 
-Zarr's own sharding: the codes of the squares, a CRC-32C behind each, and an index of offsets at the end. The metadata
-name the codec below, so Zarr reads such an array as well where this module is imported. Pillow codes and decodes
-without holding the interpreter lock, so threads are enough, and the batch is decoded while the one before is computed.
+The layout is Zarr's own sharding: coded squares, each followed by its CRC-32C, then an index of offsets. The metadata
+name the codec below, so Zarr itself reads such an array where this module is imported. Pillow codes and decodes without
+the interpreter lock, so threads are enough.
 """
 
 import os
@@ -28,36 +28,35 @@ Format = Literal["webp", "jpeg"]
 NAME = "polygrain.square"
 CRC = 4  # bytes
 ENTRY = 16  # bytes of the index for each square
-# WebP's own default of 4 takes twice the time for one percent of the bytes.
+# WebP's default method, 4, takes twice the time and saves one percent of the bytes.
 OPTIONS = {"webp": {"method": 2}, "jpeg": {}}
-# A head, and a share of the pixels' bytes up to quality 90: what small photographs take, and a little more than large.
+# Bytes of a head, and the share of the pixels' bytes up to quality 90; measured on photographs.
 HEADS, SHARE = {"webp": 500, "jpeg": 1000}, 1 / 8
 FINE, FINE_SHARE = 90, 3 / 8
-# So few rows are read sooner than threads are started.
-FEW = 8
+FEW = 8  # rows that are read faster than threads start
 
 
 class Coding(NamedTuple):
-    """How a square is coded; the quality is Pillow's, 1 to 100."""
+    """Format and Pillow's quality, 1 to 100, of coded squares."""
 
     format: Format
     quality: int
 
     def estimate(self, side: int) -> int:
-        """About how many bytes a square photograph takes, its place in the index included; noise takes more."""
+        """About how many bytes a square photograph takes with its entry in the index; noise takes more."""
         share = SHARE if self.quality <= FINE else FINE_SHARE
         return HEADS[self.format] + int(share * side * side * 3) + CRC + ENTRY
 
 
 def encode(square: UInt8[np.ndarray, "y x 3"], coding: Coding) -> bytes:
-    """The square as a file of the format, with its CRC-32C behind it."""
+    """The square as a file of the format, followed by its CRC-32C."""
     sink = BytesIO()
     Image.fromarray(square).save(sink, coding.format, quality=coding.quality, **OPTIONS[coding.format])
     return with_crc(sink.getvalue())
 
 
 def decode(content: bytes, shape: tuple[int, ...], format: Format) -> UInt8[np.ndarray, "y x 3"]:
-    """The square of `encode`; ValueError says what else the bytes are. Its size is compared before it is decoded."""
+    """The square of `encode`; ValueError if the bytes are anything else. The size is checked before decoding."""
     body = content[:-CRC]
     if with_crc(body) != content:
         raise ValueError("it does not match its checksum")
@@ -68,7 +67,7 @@ def decode(content: bytes, shape: tuple[int, ...], format: Format) -> UInt8[np.n
         return np.asarray(image)
     except ValueError:
         raise
-    except Exception as error:  # damaged bytes make Pillow's readers raise a dozen kinds
+    except Exception as error:  # Pillow raises a dozen types on damaged bytes
         raise ValueError(f"it cannot be decoded as {format}") from error
 
 
@@ -78,7 +77,7 @@ def with_crc(body: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class SquareCodec(ArrayBytesCodec):
-    """What zarr.json says of coded squares, and how Zarr itself reads them."""
+    """The codec as Zarr knows it: its name in zarr.json, and how Zarr reads and writes a square."""
 
     format: Format
     quality: int
@@ -96,7 +95,7 @@ class SquareCodec(ArrayBytesCodec):
 
     async def _encode_single(self, square: NDBuffer, spec: ArraySpec) -> Buffer:
         content = encode(square.as_numpy_array()[0], Coding(self.format, self.quality))
-        return spec.prototype.buffer.from_bytes(content[:-CRC])  # Zarr's own codec puts the checksum behind it
+        return spec.prototype.buffer.from_bytes(content[:-CRC])  # Zarr's crc32c codec appends the checksum
 
     async def _decode_single(self, content: Buffer, spec: ArraySpec) -> NDBuffer:
         square = decode(with_crc(content.to_bytes()), spec.shape[1:], self.format)
@@ -107,7 +106,7 @@ register_codec(NAME, SquareCodec)
 
 
 def coding_of(codecs: list[dict[str, Any]]) -> Coding | None:
-    """The coding that zarr.json names within its shards; None where there is another."""
+    """The coding that zarr.json names for its chunks; None for another codec."""
     if [codec["name"] for codec in codecs] != [NAME, "crc32c"]:
         return None
     coding = Coding(**codecs[0]["configuration"])
@@ -115,9 +114,9 @@ def coding_of(codecs: list[dict[str, Any]]) -> Coding | None:
 
 
 def in_threads(work: Callable[[int], None], count: int) -> None:
-    """Calls `work` for 0 to `count` - 1, side by side where that pays; the first error is raised.
+    """Calls `work` for 0 to `count` - 1, in threads where that pays; the first error is raised.
 
-    The threads are new each time: a pool kept for later would be none in a forked process.
+    The threads are new each time: a pool would not survive a fork.
     """
     if count <= FEW:
         for i in range(count):
@@ -141,7 +140,7 @@ def encode_all(squares: UInt8[np.ndarray, "image y x 3"], coding: Coding) -> lis
 
 
 def shard(codes: list[bytes], shard_rows: int) -> bytes:
-    """One shard: the codes, and their places; those that it has no square for are marked as Zarr does."""
+    """One shard: the coded squares and their index; entries without a square are marked as Zarr marks them."""
     lengths = np.array([len(code) for code in codes], np.uint64)
     index = np.full((shard_rows, 2), 2**64 - 1, "<u8")
     index[: len(codes), 0] = np.cumsum(lengths) - lengths
@@ -150,34 +149,26 @@ def shard(codes: list[bytes], shard_rows: int) -> bytes:
 
 
 class CodedShard:
-    """The rows of one shard file, decoded when they are asked for: `shard[row]` is a square.
+    """The rows of one shard file, decoded on demand: `shard[row]` is a square.
 
-    What is wrong with one is said with the shard's name, its row and the remedy.
+    ValueError for a damaged square names the shard, the row and the remedy.
     """
 
     def __init__(
         self, file: Path, rows: int, shard_rows: int, shape: tuple[int, ...], format: Format, name: str, remedy: str
     ) -> None:
         self.shape, self.format, self.name, self.remedy = tuple(shape), format, name, remedy
-        tail = ENTRY * shard_rows + CRC
-        if file.stat().st_size < tail:
-            raise ValueError(f"{file.stat().st_size} bytes")
         self.content = np.memmap(file, np.uint8, "r")
-        index = self.content[-tail:].tobytes()
-        if with_crc(index[:-CRC]) != index:
-            raise ValueError("the shard index does not match its checksum")
-        starts, lengths = np.frombuffer(index[:-CRC], "<u8").reshape(shard_rows, 2)[:rows].T
-        most = self.content.size - tail
+        size = self.content.size - ENTRY * shard_rows - CRC
+        if size < 0:
+            raise ValueError(f"it has {self.content.size} bytes")
+        starts, lengths = np.frombuffer(self.content[size:-CRC].tobytes(), "<u8").reshape(shard_rows, 2)[:rows].T
         self.places = np.concatenate([[np.uint64(0)], np.cumsum(lengths)])
-        if np.any(lengths > most) or np.any(starts != self.places[:-1]) or self.places[-1] != most:
-            raise ValueError("its squares are not stored one behind the other")
+        if np.any(lengths > size) or np.any(starts != self.places[:-1]) or self.places[-1] != size:
+            raise ValueError("its squares do not lie one behind the other")
 
     def __len__(self) -> int:
         return len(self.places) - 1
-
-    @property
-    def nbytes(self) -> int:
-        return self.content.nbytes
 
     def __getitem__(self, row: int) -> UInt8[np.ndarray, "y x 3"]:
         start, stop = self.places[row : row + 2].tolist()

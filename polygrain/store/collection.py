@@ -1,5 +1,6 @@
-"""The images of several tasks as one: their tables row by row, and their pixels behind one index."""
+"""The images of several tasks as one collection: tables, pixels, features, and lists of few labelled images."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,9 +29,9 @@ TABLE = pa.schema(
 
 @dataclass(frozen=True)
 class Collection:
-    """`tasks`, `labels`, `is_train` and `rows` have one entry per image; `rows` counts within the image's own task.
+    """`tasks`, `labels`, `is_train` and `rows` have one entry per image; `rows` counts within the image's task.
 
-    Labels are class numbers within a task, -1 where an image has none.
+    Labels are class numbers within a task, -1 for an image without a label.
     """
 
     tasks: np.ndarray
@@ -44,7 +45,7 @@ class Collection:
         return np.flatnonzero(self.is_train)
 
     def train_classes(self) -> np.ndarray:
-        """A class number per training image, counted over all tasks; ValueError where one has no label."""
+        """A class number per training image, counted over all tasks; ValueError if one has no label."""
         tasks, labels = self.tasks[self.train], self.labels[self.train]
         if (labels < 0).any():
             raise ValueError(f"task {tasks[labels < 0][0]} has no labels; supervised training needs them")
@@ -54,7 +55,7 @@ class Collection:
 
 
 def read_table(folder: Path) -> pa.Table:
-    """The table of one task's images; ValueError where it is missing or has other columns."""
+    """The table of one task's images; ValueError if it is missing or has other columns."""
     file = folder / "table.parquet"
     with reading(file, remedy_for(folder)):
         table = pq.read_table(file)
@@ -64,7 +65,7 @@ def read_table(folder: Path) -> pa.Table:
 
 
 def read_tables(images: Path, tasks: list[str]) -> Collection:
-    """Every image of the tasks, in their order, without opening a pixel."""
+    """All images of the tasks, in this order; no pixel is read."""
     tables = [read_table(images / task) for task in tasks]
     joined = pa.concat_tables(tables)
     return Collection(
@@ -86,5 +87,22 @@ def open_features(features: Path, tasks: list[str]) -> arrays.Reader:
 
 
 def open_train_features(features: Path, tasks: list[str], collection: Collection) -> Chosen:
-    """The encoder's features of the training images, in float32; nothing is read yet."""
+    """The encoder's features of the training images, in float32, read on demand."""
     return Chosen(open_features(features, tasks), collection.train)
+
+
+def share_file(folder: Path, share: float) -> Path:
+    """The list of training images that stands for a share of them, named as SimCLR has it: `1percent.txt` for .01."""
+    return folder / f"{100 * share:g}percent.txt"
+
+
+def write_share(folder: Path, share: float, paths: Iterable[str]) -> None:
+    """Stores the list of a share beside a task's images, a path a line."""
+    (folder / "shares").mkdir(exist_ok=True)
+    share_file(folder / "shares", share).write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
+
+
+def read_share(folder: Path, share: float) -> list[str] | None:
+    """The stored paths of a share; None if there is no such list."""
+    file = share_file(folder / "shares", share)
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else None

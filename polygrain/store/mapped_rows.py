@@ -1,9 +1,9 @@
-"""Rows of shard files behind one index, read by mmap; `arrays.open` gives them."""
+"""Rows of shard files behind one index, read by mmap; `arrays.open` returns them."""
 
-import os
+import hashlib
+from functools import cached_property
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 
 from polygrain.store.coded import CodedShard, in_threads
@@ -14,12 +14,18 @@ LARGE_ROW = 2048  # bytes
 class Reader:
     """Stored rows behind one index: `reader[rows]` copies the rows of a slice or an integer array."""
 
-    def __init__(
-        self, row_shape: tuple[int, ...], dtype: np.dtype, shards: list[np.ndarray | CodedShard], digest: str
-    ) -> None:
-        self.dtype, self.shards, self.digest = dtype, shards, digest
+    def __init__(self, row_shape: tuple[int, ...], dtype: np.dtype, shards: list[np.ndarray | CodedShard]) -> None:
+        self.dtype, self.shards = dtype, shards
         self.starts = np.cumsum([0] + [len(shard) for shard in shards])
         self.shape = (int(self.starts[-1]), *row_shape)
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of shape, dtype and content, for keys of unfinished work; reads everything once."""
+        total = hashlib.sha256(f"{self.shape} {self.dtype}".encode())
+        for shard in self.shards:
+            total.update(shard.content if isinstance(shard, CodedShard) else shard)
+        return total.hexdigest()
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -29,27 +35,27 @@ class Reader:
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"rows {rows.min()}..{rows.max()} of an array with {len(self)} rows")
         out = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        chosen = np.searchsorted(self.starts, rows, side="right") - 1
-        offsets = rows - self.starts[chosen]
-        if any(isinstance(self.shards[shard], CodedShard) for shard in np.unique(chosen)):
+        numbers = np.searchsorted(self.starts, rows, side="right") - 1
+        offsets = rows - self.starts[numbers]
+        if any(isinstance(self.shards[number], CodedShard) for number in np.unique(numbers)):
 
             def copy(i: int) -> None:
-                out[i] = self.shards[chosen[i]][int(offsets[i])]
+                out[i] = self.shards[numbers[i]][int(offsets[i])]
 
             in_threads(copy, len(rows))
         elif out.nbytes >= LARGE_ROW * len(rows):
             # One copy per row: gathering a shard at a time would copy large rows twice.
-            for i, (shard, offset) in enumerate(zip(chosen.tolist(), offsets.tolist(), strict=True)):
-                out[i] = self.shards[shard][offset]
+            for i, (number, offset) in enumerate(zip(numbers.tolist(), offsets.tolist(), strict=True)):
+                out[i] = self.shards[number][offset]
         else:
-            for shard in np.unique(chosen):
-                where = chosen == shard
-                out[where] = self.shards[shard][offsets[where]]
+            for number in np.unique(numbers):
+                where = numbers == number
+                out[where] = self.shards[number][offsets[where]]
         return out
 
 
 class Chosen:
-    """Some rows of stored ones, in float32, read when they are asked for, by slices or by their own numbers."""
+    """Some rows of a stored array in float32, read on demand, by slices or by their own numbers."""
 
     def __init__(self, reader: Reader, rows: np.ndarray) -> None:
         self.reader, self.rows, self.shape = reader, rows, (len(rows), *reader.shape[1:])
@@ -68,22 +74,17 @@ class Chosen:
 def map_shard(
     file: Path, rows: int, row_shape: tuple[int, ...], dtype: np.dtype, chunk_rows: int, chunks: int
 ) -> np.ndarray:
-    """The rows of one shard file as a read-only view; the index at its end must be intact and its chunks contiguous."""
-    index_bytes = 16 * chunks + 4
-    size = os.path.getsize(file)
-    if size < index_bytes:
-        raise ValueError(f"{size} bytes")
-    data = np.memmap(file, np.uint8, "r")
-    tail = data[-index_bytes:].tobytes()
-    if google_crc32c.value(tail[:-4]) != int.from_bytes(tail[-4:], "little"):
-        raise ValueError("the shard index does not match its checksum")
+    """The rows of one shard file as a read-only view; ValueError if its chunks do not lie one behind the other."""
+    data, index_bytes = np.memmap(file, np.uint8, "r"), 16 * chunks + 4
+    if data.size < index_bytes:
+        raise ValueError(f"it has {data.size} bytes")
     used = -(-rows // chunk_rows)
-    offsets, lengths = np.frombuffer(tail[:-4], "<u8").reshape(chunks, 2)[:used].T
+    index = data[-index_bytes:-4].tobytes()
+    places = np.frombuffer(index, "<u8").reshape(chunks, 2)[:used].astype(np.int64)
     length = chunk_rows * int(np.prod(row_shape, dtype=np.int64)) * dtype.itemsize
-    if np.any(lengths != length) or np.any(
-        offsets != offsets[0] + np.arange(used, dtype=np.uint64) * np.uint64(length)
-    ):
-        raise ValueError("its chunks are not stored one behind the other")
-    start = int(offsets[0])
-    values = data[start : start + used * length].view(dtype.newbyteorder("<")).reshape(used * chunk_rows, *row_shape)
-    return values[:rows]
+    start = int(places[0, 0])
+    expected = np.stack([start + length * np.arange(used), np.full(used, length)], 1)
+    if start < 0 or start + used * length > data.size - index_bytes or not np.array_equal(places, expected):
+        raise ValueError("its chunks do not lie one behind the other")
+    chunks_read = data[start : start + used * length].view(dtype.newbyteorder("<"))
+    return np.asarray(chunks_read.reshape(used * chunk_rows, *row_shape)[:rows])

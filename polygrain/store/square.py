@@ -7,30 +7,30 @@ from jaxtyping import UInt8
 from PIL import Image, ImageOps
 
 Shape = Literal["crop", "squash"]
-# What Pillow multiplies grey values of 2 and 4 bits by.
+# The factors by which Pillow scales grey values of 2 and 4 bits.
 PACKED = {"L;2": 85, "L;4": 17}
 
 
 class Unreadable(ValueError):
-    """An image that is left out; the message is the reason, without the file's name."""
+    """An image is left out; the message is the reason, without the file's name."""
 
 
 def square(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.ndarray, "size size 3"]:
-    """The centre square of an opened image, upright, in RGB, scaled to `size`; `squash`: all of it, as a square."""
+    """The centre square of an opened image, upright, in RGB, scaled to `size`; `squash`: the whole image, squeezed."""
     scale_key(image)
     image = on_white(ImageOps.exif_transpose(image))
     if shape == "squash":
-        # Reduced first by whole factors: a strip, scaled along one axis and then the other, would take gigabytes.
+        # reducing_gap: a strip, scaled along one axis and then the other, would take gigabytes.
         return np.asarray(image.resize((size, size), Image.Resampling.LANCZOS, reducing_gap=3))
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
-    # Only the square is scaled: a strip of 1 x 80,000,000 pixels, scaled by its short side, would take gigabytes.
+    # Only the square is scaled: a strip of 1 x 80,000,000 pixels would take gigabytes.
     box = (left, top, left + side, top + side)
     return np.asarray(image.resize((size, size), Image.Resampling.LANCZOS, box))
 
 
 def scale_key(image: Image.Image) -> None:
-    """Brings the transparent grey of a PNG that was just opened to the 8 bits its pixels will have; Pillow does not."""
+    """Scales the transparent grey of a PNG that was just opened to 8 bits, as its pixels will be; Pillow does not."""
     packed = image.tile[0].args if image.format == "PNG" and image.tile else None
     if packed == "RGB;16B" and "transparency" in image.info:
         raise Unreadable("a transparent colour of 16-bit channels; convert it to 8 bits")
@@ -40,7 +40,7 @@ def scale_key(image: Image.Image) -> None:
 
 
 def on_white(image: Image.Image) -> Image.Image:
-    """The image in 8-bit RGB; 16-bit values are scaled, transparency is laid over white."""
+    """The image in 8-bit RGB: 16-bit values scaled, transparency laid over white."""
     if image.mode.startswith("I"):
         values = np.asarray(image).astype(np.int64)
         if values.min() < 0 or values.max() > 65535:

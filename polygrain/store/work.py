@@ -1,7 +1,7 @@
-"""What a stage keeps of unfinished work, in `.work/<stage>/<key>/`, outside DVC.
+"""Unfinished work of a stage, in `.work/<stage>/<key>/`, outside DVC.
 
-The key is made of everything the run depends on: a run with other parameters, inputs or sources never picks up a
-foreign state, and going back to the old ones finds theirs.
+The key is a digest of everything that the run depends on: parameters, inputs and sources. So a run never continues from
+the state of another one, and a return to old parameters finds the old state.
 """
 
 import hashlib
@@ -9,15 +9,19 @@ import json
 import sys
 from pathlib import Path
 
-from polygrain.store.sums import digest
-
 WORK = Path(".work")
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("stages.", "polygrain.")
 
 
+def digest(file: Path) -> str:
+    """The SHA-256 of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def folder(stage: str, *inputs: object) -> Path:
-    """The folder for a run with these inputs (parameters, digests of what it reads), under the sources loaded now."""
+    """The folder for a run with these inputs (parameters, digests of files) and the sources loaded now."""
     key = hashlib.sha256(json.dumps([*map(str, inputs)]).encode())
     for name, file in loaded_sources().items():
         key.update(f"{name} {digest(file)}\n".encode())
@@ -25,13 +29,15 @@ def folder(stage: str, *inputs: object) -> Path:
 
 
 def loaded_sources() -> dict[str, Path]:
-    """The project's modules that are loaded now, by their path below the project's root, in order of it.
+    """The project's loaded modules by their path below its root, sorted.
 
-    How a stage is run (polygrain/runner) is no dependency, here as in dvc.yaml.
+    How a stage is run (polygrain/runner) is no dependency, as in dvc.yaml.
     """
     modules = [module for name, module in sys.modules.items() if name.startswith(PACKAGES) or name == "__main__"]
     files = {Path(file).resolve() for module in modules if (file := getattr(module, "__file__", None))}
-    inside = [
-        file for file in files if file.is_relative_to(ROOT) and not file.is_relative_to(ROOT / "polygrain/runner")
-    ]
-    return {file.relative_to(ROOT).as_posix(): file for file in sorted(inside)}
+    sources = [file for file in files if file.is_relative_to(ROOT)]
+    return {
+        file.relative_to(ROOT).as_posix(): file
+        for file in sorted(sources)
+        if not file.is_relative_to(ROOT / "polygrain/runner")
+    }

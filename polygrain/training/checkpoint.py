@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from polygrain.compute import processes
 from polygrain.store import work
-from polygrain.store.sums import digest as digest  # of what a run depends on, for `work_folder`
+from polygrain.store.work import digest as digest  # of files that a run depends on, for `work_folder`
 
 log = logging.getLogger(__name__)
 WORK = work.WORK

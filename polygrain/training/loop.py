@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from polygrain.compute import processes
 from polygrain.compute.ahead import ahead
-from polygrain.config.schema import MOST_BATCH, Decay, Epochs, Rate, Section, Warmup
+from polygrain.config.schema import Decay, Epochs, Rate, Section, Warmup
 from polygrain.runner.progress import Course
 from polygrain.training import checkpoint
 
@@ -34,7 +34,7 @@ class AdamSettings(Section):
     """How long and how fast Adam learns; the learning rate follows a `Schedule`."""
 
     epochs: Epochs = Field(description="epochs over the training images (the most, where the best one is kept)")
-    batch: int = Field(ge=2, le=MOST_BATCH, description="images of a batch")
+    batch: int = Field(ge=2, description="images of a batch")
     learning_rate: Rate = Field(description="of Adam, at its highest")
     weight_decay: Decay = Field(description="Adam's own (coupled) decay; a throw-away classifier has none")
     warmup: Warmup = Field(description="epochs in which the rate rises to its full value")

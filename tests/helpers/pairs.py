@@ -1,8 +1,10 @@
 """A small world of pairs for the tests of visual analogies: drawn pairs, a random ViT, the stages' data folders."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 
 from polygrain.config.lists import Lists
@@ -40,16 +42,32 @@ def paint(root: Path, count: int = 24) -> Path:
     return root
 
 
+def plain_ranks(similarity: torch.Tensor) -> list[int]:
+    """The better of each pair's two ranks by sorting, as the published code does; for similarities without ties."""
+    ranks = []
+    for i in range(len(similarity)):
+        forth = torch.argsort(similarity[i], descending=True).tolist().index(i)
+        back = torch.argsort(similarity[:, i], descending=True).tolist().index(i)
+        ranks.append(1 + min(forth, back))
+    return ranks
+
+
+def plain_recall(similarity: torch.Tensor, ks: Iterable[int]) -> list[float]:
+    """aR@k of a left x right matrix, the truth on its diagonal."""
+    ranks = np.array(plain_ranks(similarity))
+    return [float((ranks <= k).mean()) for k in ks]
+
+
 def run(data: Path, raw: Path, until: str = "tll_adaptation", **params: object) -> Path:
     """Runs the stages up to `until` on a painted folder; returns the folder of their outputs."""
-    known = study(raw)
-    tll_pairs.main(raw, data / "tll_pairs/own", study="own", params=params.get("pairs", PAIRS), lists=known)
+    given = study(raw)
+    tll_pairs.main(raw, data / "tll_pairs/own", study="own", params=params.get("pairs", PAIRS), lists=given)
     if until == "tll_pairs":
         return data
     encoder = write_encoder(data / "encoder")
     features = params.get("features", FEATURES)
     tll_features.main(
-        data / "tll_pairs/own", encoder, data / "tll_features/own", study="own", params=features, lists=known
+        data / "tll_pairs/own", encoder, data / "tll_features/own", study="own", params=features, lists=given
     )
     if until == "tll_features":
         return data

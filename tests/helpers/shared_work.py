@@ -7,15 +7,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from polygrain.clustering import sampled
 from polygrain.compute import processes
 from polygrain.encoder.config import Attention
 from polygrain.encoder.views import Augmentation
-from polygrain.retrieval import metrics, streamed, whitening
 from polygrain.store import arrays
-from stages import adaptor, distillation, evaluation, features, fusion, knn_graph, pseudo_labels, seeds
+from stages import adaptor, distillation, features, fusion, knn_graph, pseudo_labels, seeds
 from tests.helpers.settings import classifier, criterion, pairs, reference
-from tests.helpers.small import TASKS, adapted, lists, write_model
+from tests.helpers.small import TASKS, lists
 
 VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, grey=0.1, blur=0, stroke=0)
 SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12, sample=None)
@@ -43,7 +41,6 @@ DISTILLATION = distillation.Params(
     weight_decay=0.0,
     warmup=0.5,
 )
-EVALUATION = evaluation.Params(whitened_dim=12, precision="float32", batch=7, random_draws=2)
 
 
 def run(stage: ModuleType, *paths: Path, **given: object) -> None:
@@ -59,8 +56,8 @@ def main(images: Path, encoder: Path, output: Path) -> None:
         run(features, images / task, encoder, output / "features" / task, task=task, params=settings)
     found = images, output / "features"
     run(seeds, *found, output / "seeds", params=SEEDS, lists=lists(), seed=0)
-    for name, rounds in (("k4", 0), ("k8", 2)):
-        params = pseudo_labels.Params(max_iterations=50, exchanges=rounds)
+    for name in ("k4", "k8"):
+        params = pseudo_labels.Params(max_iterations=50)
         target = output / "pseudo_labels" / name
         run(pseudo_labels, *found, output / "seeds", target, granularity=name, params=params, lists=lists())
     run(
@@ -72,10 +69,8 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     )
     few = output / "sampled"
     run(seeds, *found, few / "seeds", params=SEEDS.model_copy(update={"sample": 200}), lists=lists(), seed=0)
-    params = pseudo_labels.Params(max_iterations=50, exchanges=0)
+    params = pseudo_labels.Params(max_iterations=50)
     run(pseudo_labels, *found, few / "seeds", few / "k8", granularity="k8", params=params, lists=lists())
-    sampled.COARSE, many = 8, {"granularity": "k8", "params": params, "lists": lists()}
-    run(pseudo_labels, *found, few / "seeds", few / "cells", **many)
     indexed = knn_graph.Params(neighbours=4, index="ivf", recall=0.9)
     run(knn_graph, *found, output / "indexed", params=indexed, lists=lists())
     given = {"settings": criterion(), "reference": reference(), "lists": lists(), "seed": 0}
@@ -96,17 +91,6 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     for pairs_of in FUSIONS:
         target = output / "fusion" / pairs_of
         run(fusion, *parts, target, pairs=pairs_of, params=FUSION, lists=lists(), seed=0)
-    # A model that is the same in all runs: what is trained differs in the last digits.
-    if processes.rank() == 0:
-        write_model(adapted(encoder, ["k4", "k8"], 0, fusion="attention"), output / "drawn")
-    processes.wait()
-    for name, folder in (("pixels", images), ("encoder", encoder), ("average", output / "drawn")):
-        target = output / "evaluation" / name
-        run(evaluation, images, folder, target, model=name, params=EVALUATION, lists=lists())
-    # A gallery that no process holds.
-    metrics.WHOLE, streamed.CELLS, streamed.ROUNDED, whitening.CELLS = 0, 500, 500, 500
-    target = output / "evaluation/streamed"
-    run(evaluation, images, encoder, target, model="encoder", params=EVALUATION, lists=lists())
 
 
 if __name__ == "__main__":

@@ -16,10 +16,9 @@ from tests.pipeline import sshd, toy
 
 
 @pytest.fixture
-def owner(tmp_path, monkeypatch) -> Path:
-    """A repository whose every stage has run, and which ships no dvc.lock; one stands in it."""
+def owner(tmp_path) -> Path:
+    """A repository whose every stage has run, and which ships no dvc.lock."""
     folder = toy.make(tmp_path / "owner")
-    monkeypatch.chdir(folder)
     toy.run(folder, "dvc", "repro")
     return folder
 

@@ -10,10 +10,9 @@ from polygrain.app.export.agreement import difference, onnx_runner, require_agre
 from polygrain.app.export.program import ONNX, TORCH, trace, write_onnx, write_torch
 from polygrain.encoder import load
 from polygrain.runner import outputs
-from polygrain.store import sums
 
 CARD = "README.md"
-FILES = {TORCH, ONNX, f"{ONNX}.data", CARD, sums.NAME}
+FILES = {TORCH, ONNX, f"{ONNX}.data", CARD}
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 

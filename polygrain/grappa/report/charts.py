@@ -9,7 +9,6 @@ import numpy as np
 from polygrain.grappa.report import scores
 from polygrain.report import figures, heat_maps
 from polygrain.report.figures import Line
-from polygrain.store import sums
 from polygrain.store.tables import read_parquet
 
 LEVELS = ("encoder", "average", "augmentation", "neighbour", scores.CHOSEN)
@@ -83,7 +82,7 @@ def attention_maps(evaluation: Path, fusions: Iterable[str], tasks: Iterable[str
     for model in fusions:
         file = evaluation / model / "attention.parquet"
         # The average attends to all alike.
-        if model != "average" and sums.expects(file):
+        if model != "average" and file.exists():
             attending[model] = read_parquet(file).to_pylist()
     entries = [entry for fusion in attending.values() for entry in fusion]
     names = sorted({entry["adaptor"] for entry in entries}, key=lambda name: (len(name), name))

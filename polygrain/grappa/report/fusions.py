@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from polygrain.grappa.report import scores
-from polygrain.store import sums
 from polygrain.store.reading import read_json, reading, remedy_for
 from polygrain.store.tables import read_csv, read_parquet
 
@@ -22,7 +21,7 @@ def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Sco
     found = []
     for name in names:
         moved, attention = fusion / name / "moved.csv", evaluation / name / "attention.parquet"
-        if name == "average" or not (sums.expects(moved) and sums.expects(attention)):
+        if name == "average" or not (moved.exists() and attention.exists()):
             continue
         steps, weights = read_csv(moved), read_parquet(attention).to_pylist()
         if not steps or not weights or "entropy" not in weights[0]:
@@ -38,7 +37,7 @@ def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Sco
 def random_gains(evaluation: Path, table: scores.Scores) -> list[float]:
     """Points of mean R-Precision of each draw of random weights less the average fusion; [] where none was measured."""
     file = evaluation / "average" / "random.json"
-    if not sums.expects(file) or not table.tasks:
+    if not file.exists() or not table.tasks:
         return []
     draws = read_json(file)
     with reading(file, remedy_for(file.parent)):

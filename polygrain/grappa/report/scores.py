@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polygrain.store import sums
 from polygrain.store.reading import read_json, reading, remedy_for
 
 METRICS = ("r_precision", "map_at_r", "recall_at_1")
@@ -114,7 +113,7 @@ def read_metrics(file: Path) -> dict[str, dict]:
 
 def read_shared(file: Path) -> Numbers:
     """In percent, by task; {} where there is one task only, or nothing of the kind was measured."""
-    return {task: percent(entry) for task, entry in read_metrics(file).items()} if sums.expects(file) else {}
+    return {task: percent(entry) for task, entry in read_metrics(file).items()} if file.exists() else {}
 
 
 def average(numbers: Numbers, tasks: Sequence[str]) -> dict[str, float]:

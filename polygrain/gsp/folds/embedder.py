@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polygrain.config.schema import MOST_STEPS, Factor, Section
+from polygrain.config.schema import Factor, Section
 from polygrain.gsp.folds.maps import Maps
 from polygrain.gsp.folds.trunk import Trunk
 from polygrain.gsp.poolings import build
@@ -31,7 +31,7 @@ class LossParams(Section):
     per_class: int = Field(ge=1, le=10_000, description="images of each")
     rate: Factor = Field(description="learning rate with this loss, times gsp_folds.learning_rate")
     proxy_rate: Factor = Field(description="learning rate of the proxies, times the other one")
-    warmup: int = Field(ge=0, le=MOST_STEPS, description="first steps, in which the backbone does not train")
+    warmup: int = Field(ge=0, description="first steps, in which the backbone does not train")
     values: Values = Field(description="of the loss, all that it takes")
 
 

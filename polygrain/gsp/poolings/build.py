@@ -89,7 +89,9 @@ def require(name: str, values: dict[str, object]) -> None:
         raise ValueError(f"no pooling {name!r}; known: {', '.join(sorted(KNOWN))}")
     taken = [key for key in inspect.signature(KNOWN[name]).parameters if key not in ("channels", "space")]
     if set(values) - {"space"} != set(taken):
-        raise ValueError(f"pooling {name!r} takes {', '.join(taken) or 'no values'}; met {', '.join(values) or 'none'}")
+        raise ValueError(
+            f"pooling {name!r} takes {', '.join(taken) or 'no values'}; given: {', '.join(values) or 'none'}"
+        )
 
 
 class Head(nn.Module):

@@ -24,33 +24,33 @@ class SelectedSum(nn.Module):
         self.selection = Selection(space or channels, prototypes, mu, epsilon)
 
     def combine(
-        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor
     ) -> Float[Tensor, "batch channel"]:
-        """The vector; `total` is the weighted sum if it is already computed."""
-        return weighted_sum(maps, weights) if total is None else total
+        """The vector; `total` is the weighted sum."""
+        return total
 
     def forward(
         self, maps: Float[Tensor, "batch channel y x"], space: Float[Tensor, "batch space y x"] | None = None
     ) -> Pooled:
         weights, attributes, total = self.selection.pool(maps if space is None else space)
-        vector = self.combine(maps, weights, total.to(maps.dtype) if space is None else None)
-        return Pooled(vector, attributes, weights)
+        total = total.to(maps.dtype) if space is None else weighted_sum(maps, weights)
+        return Pooled(self.combine(maps, weights, total), attributes, weights)
 
 
 class SelectedMaximum(SelectedSum):
     """GMP+GSP: the selected sum plus the maximum over all places."""
 
     def combine(
-        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor
     ) -> Float[Tensor, "batch channel"]:
-        return super().combine(maps, weights, total) + maps.amax((2, 3))
+        return total + maps.amax((2, 3))
 
 
 class ScaledMaximum(SelectedSum):
     """The maximum of the map whose places are scaled by n p_j, as GSP's public code pools for LIBC."""
 
     def combine(
-        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor
     ) -> Float[Tensor, "batch channel"]:
         scale = weights.unsqueeze(1) * weights[0].numel()
         return (maps.to(scale) * scale).amax((2, 3)).to(maps.dtype)
@@ -72,7 +72,7 @@ class SelectedMean(SelectedSum):
         self.generalised = GeneralisedMean(channels, p)
 
     def combine(
-        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor | None
+        self, maps: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "batch y x"], total: Tensor
     ) -> Float[Tensor, "batch channel"]:
         scale = weights.unsqueeze(1) * weights[0].numel()
         return self.generalised.mean(maps.to(scale) * scale).to(maps.dtype)

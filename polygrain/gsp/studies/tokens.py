@@ -13,8 +13,7 @@ from polygrain.config.schema import Section
 from polygrain.gsp.poolings import build
 from polygrain.losses import metric
 from polygrain.losses.zero_shot import zero_shot_loss
-from polygrain.retrieval.metrics import measure
-from polygrain.retrieval.ranking import rank
+from polygrain.retrieval.formulas import measure
 
 LIMIT = 0.3  # of every coordinate of a token, as in the reference
 
@@ -81,5 +80,5 @@ def map_at_r(vectors: Float[Tensor, "bag dim"], labels: Int[Tensor, " bag"]) -> 
     closeness = -torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist")
     relevant = (labels[:, None] == labels).sum(1) - 1
     closeness.fill_diagonal_(-torch.inf)
-    hits = labels[rank(closeness, int(relevant.max()))] == labels[:, None]
+    hits = labels[closeness.topk(int(relevant.max())).indices] == labels[:, None]
     return float(measure(hits, relevant)[1].mean())

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from polygrain.config.schema import MOST_WIDTH, Section, Width
+from polygrain.config.schema import Section, Width
 from polygrain.mpcl.pretraining.projectors import MultiProjector, Norm
 
 Reading = Literal["shared", "same", "different"]  # of "several projectors": one hidden layer, or one each
@@ -24,7 +24,7 @@ class ProjectorParams(Section):
     different: list[Width] = Field(
         min_length=1, max_length=64, description="hidden units of each head where they differ, repeated"
     )
-    out: int = Field(ge=2, le=MOST_WIDTH, description="dimensions that are compared")
+    out: int = Field(ge=2, description="dimensions that are compared")
     layers: int = Field(ge=2, le=20, description="linear layers, ReLU between them")
     norm: Norm = Field(description="batch norm: none (MoCo v2), between layers (Barlow Twins), behind all (MoCo v3)")
 

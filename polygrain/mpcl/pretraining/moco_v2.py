@@ -29,6 +29,14 @@ class MocoV2Params(Section):
         ge=1, le=1024, description="parts of the batch, each normalised alone; 2 or more for an encoder with batch norm"
     )
 
+    def require_divided(self, batch: int) -> None:
+        """ValueError where the queue does not hold whole batches."""
+        if self.queue % batch:
+            near = max(self.queue // batch, 1) * batch
+            raise ValueError(
+                f"moco_v2.queue is {self.queue}, which a batch of {batch} does not divide: {near} would fit"
+            )
+
 
 class MocoV2(nn.Module):
     """The query side, its momentum copy, and the queues; `forward` takes two views and measures every head."""
@@ -42,16 +50,12 @@ class MocoV2(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        if params.queue % batch:
-            near = max(params.queue // batch, 1) * batch
-            raise ValueError(
-                f"the queue holds {params.queue} keys, which a batch of {batch} does not divide; {near} would fit"
-            )
+        params.require_divided(batch)
         if params.projector.norm != "none" or has_batch_norm(encoder):
             # Keys are shuffled within a process, so each needs two parts whatever the number of processes.
-            own, splits = batch // processes.count(), params.norm_splits
-            splits = splits if processes.count() == 1 else max(2, -(-splits // processes.count()))
-            self.require_splits(splits, own, params.projector.norm != "none")
+            count, splits = processes.count(), params.norm_splits
+            splits = splits if count == 1 else max(2, -(-splits // count))
+            self.require_splits(splits, batch // count, params.projector.norm != "none")
             split_batch_norms(encoder, splits)
         self.params = params
         self.encoder, self.projectors = encoder, projectors

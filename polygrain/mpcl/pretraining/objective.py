@@ -43,9 +43,9 @@ class HeadBalance(nn.Module):
 
     @torch.no_grad()
     def next_epoch(self, epoch: int, least: float) -> None:
-        """Ends epoch `epoch` (from 1): sets the next one's weights.
+        """Ends epoch `epoch` (from 1) and sets the next one's weights.
 
-        ValueError if the features have collapsed: a mean spread below `least`, where 1 is as spread as can be.
+        ValueError if the features have collapsed: a mean spread below `least`.
         """
         steps = float(self.steps)
         if not steps:
@@ -53,9 +53,8 @@ class HeadBalance(nn.Module):
         spread = float(self.spread) / steps
         if spread < least:
             raise ValueError(
-                f"the features collapsed in epoch {epoch}: all images look alike to the encoder (spread {spread:.2g}, "
-                f"at least {least} is asked for, 1 is the best): lower the learning rate, lengthen the warm-up, or "
-                "raise the batch"
+                f"the features collapsed in epoch {epoch}: their spread is {spread:.2g}, below least_spread ({least}): "
+                "lower the learning rate, lengthen the warm-up, or raise the batch"
             )
         accuracies = (self.accuracies / steps).clamp(0, 1)
         if self.balance != "none":

@@ -39,10 +39,9 @@ def build_mlp(widths: Sequence[int], norm: Norm, dropout: float) -> nn.Sequentia
 class MultiProjector(nn.Module):
     """Projections of one feature by `heads` projectors: `batch dim` in, `head batch out` out, not normalised.
 
-    `shared`: all but the last layer is common. The heads' last layers lie side by side in one matrix, so each further
-    head costs one `hidden x out` block. Otherwise each head is a network of its own, and `hidden` may be a list
-    with the size of each. `start` = `mixed` (Table II) draws every other head by Kaiming's law, the rest by Xavier's.
-    ValueError for fewer than one head, a list of sizes where the hidden layer is shared, or one of another length.
+    `shared`: all but the last layer is common, and the heads' last layers lie side by side in one matrix. Otherwise
+    each head is a network of its own, and `hidden` may list the size of each. `start` = `mixed` (Table II) draws every
+    other head by Kaiming's law, the rest by Xavier's. ValueError for sizes that do not fit the heads.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class MultiProjector(nn.Module):
 
     @torch.no_grad()
     def draw_mixed(self) -> None:
-        """Draws what belongs to one head alone anew: Kaiming's normal law for the even heads, Xavier's for the odd."""
+        """Draws the matrices of each head alone anew: by Kaiming's normal law for even heads, Xavier's for odd ones."""
         for m, matrices in enumerate(self.own_matrices()):
             for matrix in matrices:
                 if m % 2:
@@ -92,17 +91,16 @@ class MultiProjector(nn.Module):
                     nn.init.kaiming_normal_(matrix, nonlinearity="relu")
 
     def own_matrices(self) -> list[list[Tensor]]:
-        """The matrices that belong to each head alone, from input to output (views into the shared one's blocks)."""
+        """The matrices of each head alone, from input to output; views, where they are blocks of a shared one."""
         linear = [[layer for layer in network if isinstance(layer, nn.Linear)] for network in self.networks]
         if self.shared:
             return [[block] for block in linear[0][-1].weight.split(self.out)]
         return [[layer.weight for layer in layers] for layers in linear]
 
     def overlap(self) -> Float[Tensor, ""]:
-        """Mean squared cosine between rows of different heads, where they read the same input; 0 = orthogonal heads.
+        """Mean squared cosine between rows of different heads' first own matrices; 0 = orthogonal, or a single head.
 
-        The orthogonal weights of Table II, which gives no formula: the shared hidden units, or the encoder's features,
-        are the input that all heads read. 0 for a single head.
+        These are the orthogonal weights of Table II, which gives no formula.
         """
         rows = [functional.normalize(matrices[0], dim=1) for matrices in self.own_matrices()]
         sums = [(rows[i] @ rows[j].T).square().mean() for i in range(self.heads) for j in range(i + 1, self.heads)]

@@ -49,15 +49,15 @@ def decoded(entries: Iterator[Entry], attempt: Callable[[Entry], Outcome]) -> It
 
 def resumed(pixels: Path, ledger: Ledger, side: int, coding: Coding | None) -> Writer:
     """A writer behind the shards that an earlier run has finished; where one of them is gone, from the start."""
-    shape, digests = (side, side, 3), ledger.reached.digests
-    if not all(shard_file(pixels, number, len(shape)).exists() for number in range(len(digests))):
+    shape, shards = (side, side, 3), ledger.reached.shards
+    if not all(shard_file(pixels, number, len(shape)).exists() for number in range(shards)):
         ledger.clear()
-        digests = ()
-    if digests:
+        shards = 0
+    if shards:
         log.info("continues behind %d images (%s)", len(ledger), pixels.parent)
     else:
         shutil.rmtree(pixels, ignore_errors=True)
-    return Writer(pixels, shape, "uint8", coding, digests)
+    return Writer(pixels, shape, "uint8", coding, shards)
 
 
 def ingest(stream: Stream, writer: Writer, ledger: Ledger, max_pixels: int, shape: Shape) -> Iterator[Entry]:
@@ -89,11 +89,11 @@ def ingest(stream: Stream, writer: Writer, ledger: Ledger, max_pixels: int, shap
             block.append(outcome.pixels)
             number += 1
         if len(block) == most:
-            shards = len(writer.digests)
+            shards = writer.shards
             writer.append(np.stack(block))
             block, most = [], min(BLOCK, writer.room)
-            if len(writer.digests) > shards:
-                ledger.reach(entry.file, entry.index + 1, writer.digests)
+            if writer.shards > shards:
+                ledger.reach(entry.file, entry.index + 1, writer.shards)
         yield entry
     if block:
         writer.append(np.stack(block))

@@ -3,9 +3,8 @@
 A kill at any moment leaves it as it was when a shard was last full, and whoever opens it goes on from there.
 """
 
-import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,16 +13,16 @@ create table if not exists kept (
     number integer primary key, path text unique, class_name text, width int, height int, bytes int, sha256 text unique
 );
 create table if not exists rejected (path text, reason text);
-create table if not exists reached (file int, skip int, digests text);
+create table if not exists reached (file int, skip int, shards int);
 """
 
 
 class Reached(NamedTuple):
-    """The place of the next entry of the stream, and the checksums of the shards that are full."""
+    """The place of the next entry of the stream, and how many shards are full."""
 
     file: int = 0
     skip: int = 0
-    digests: Sequence[str] = ()
+    shards: int = 0
 
 
 class Ledger:
@@ -41,13 +40,13 @@ class Ledger:
 
     @property
     def reached(self) -> Reached:
-        found = self.tables.execute("select file, skip, digests from reached").fetchone()
-        return Reached(found[0], found[1], json.loads(found[2])) if found else Reached()
+        found = self.tables.execute("select file, skip, shards from reached").fetchone()
+        return Reached(*found) if found else Reached()
 
-    def reach(self, file: int, skip: int, digests: Sequence[str]) -> None:
+    def reach(self, file: int, skip: int, shards: int) -> None:
         """Keeps all that was noted: it survives a kill from here on."""
         self.tables.execute("delete from reached")
-        self.tables.execute("insert into reached values (?, ?, ?)", (file, skip, json.dumps(digests)))
+        self.tables.execute("insert into reached values (?, ?, ?)", (file, skip, shards))
         self.tables.execute("commit")
         self.tables.execute("begin")
 

@@ -45,13 +45,13 @@ def read(features: Path) -> Descriptors:
 
 def reduced(descriptors: Descriptors, fits: list[Reduction], rows: Int[np.ndarray, "run pair"], views: int) -> Sides:
     """The chosen rows of each run under its own fit, in the first `views` views, on the device that trains."""
-    known: dict[int, list[list[np.ndarray]]] = {}
+    last, reduced_views = None, []
     columns: list[list[Tensor]] = [[], []]
     for fit, chosen in zip(fits, rows, strict=True):
-        if id(fit) not in known:
-            known = {id(fit): [[fit.apply(side) for side in view] for view in descriptors.values[:views]]}
+        if fit is not last:  # one fit may serve all runs
+            last, reduced_views = fit, [[fit.apply(side) for side in view] for view in descriptors.values[:views]]
         for side, column in enumerate(columns):
-            column.append(torch.from_numpy(np.stack([view[side][chosen] for view in known[id(fit)]])))
+            column.append(torch.from_numpy(np.stack([view[side][chosen] for view in reduced_views])))
     return Sides(*(torch.stack(column).to(device.best()) for column in columns))
 
 

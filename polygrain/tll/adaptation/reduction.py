@@ -31,8 +31,8 @@ def fit(descriptors: Float[np.ndarray, "row dim"], components: int) -> Reduction
             f"tll_pca.components is {components}; {len(descriptors)} descriptors of {descriptors.shape[1]} dimensions "
             f"have at most {largest(descriptors)}"
         )
-    found = principal_components(descriptors, components, "scikit-learn")
-    return Reduction(*(np.ascontiguousarray(part, np.float32) for part in (found.mean, found.axes.T, found.shares)))
+    axes = principal_components(descriptors, components, "scikit-learn")
+    return Reduction(*(np.ascontiguousarray(part, np.float32) for part in (axes.mean, axes.axes.T, axes.shares)))
 
 
 def save(reductions: list[Reduction], file: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a study of visual analogies found, as `tll_report` reads it from the tables that `tables` describes."""
+"""The results of a study of visual analogies, read from its tables and compared."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ def over_runs(values: Float[np.ndarray, " run"]) -> Spread:
 
 
 class Gain(NamedTuple):
-    """The difference in aR@k, its 95 % interval, and in how many splits it was above zero."""
+    """A difference in aR@k, its 95 % interval, and in how many splits it was above zero."""
 
     difference: float
     low: float
@@ -46,10 +46,10 @@ def gain(
     k: int,
     seed: int = 0,
 ) -> Gain:
-    """How much more often pairs are found within rank k, with a paired bootstrap interval.
+    """How much more often pairs are found within rank k, with a paired bootstrap interval (2,000 draws).
 
     `tested` names the pair of each rank. A pair is tested in several splits, so whole pairs are drawn anew, each
-    with all its ranks under both models. The interval is that of the percentiles of 2,000 draws.
+    with all its ranks under both models.
     """
     differences = (after <= k).astype(np.float64) - (before <= k)
     pairs, owner = np.unique(tested, return_inverse=True)
@@ -61,9 +61,8 @@ def gain(
         chosen = random.integers(0, len(pairs), len(pairs))
         drawn[i] = totals[chosen].sum() / counts[chosen].sum()
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return Gain(
-        float(differences.mean()), float(low), float(high), int((differences.mean(1) > 0).sum()), len(differences)
-    )
+    better = int((differences.mean(1) > 0).sum())
+    return Gain(float(differences.mean()), float(low), float(high), better, len(differences))
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,8 @@ class Comparison:
             np.array([[self.ranks[row][run][pair] for pair in pairs] for run, pairs in zip(runs, tested, strict=True)])
             for row in (before, after)
         ]
-        found = gain(*sides, tested, k)
-        return found._replace(difference=100 * found.difference, low=100 * found.low, high=100 * found.high)
+        share = gain(*sides, tested, k)
+        return share._replace(difference=100 * share.difference, low=100 * share.low, high=100 * share.high)
 
 
 def read(folder: Path) -> Comparison:

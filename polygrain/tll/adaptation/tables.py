@@ -1,14 +1,6 @@
-"""The tables of a study of visual analogies, as `tll_adaptation` fills and writes them; `results` reads them.
-
-recall.parquet    row, at, run, k, recall: aR@k; rows are `concatenated`, `pca` and `sigma_<sigma>`, `at` is the `last`
-                  step, or the `best` one by mean aR@1 over runs, which is chosen on the test pairs
-ranks.parquet     row, run, pair, rank: the better rank of each test pair, at the last step
-nearest.parquet   row, pair, nearest: the right images found for the left ones of run 0's test pairs
-history.csv       row, step, loss, recall_at_1: means over runs
-"""
+"""The tables of a study of visual analogies, as `tll_adaptation` fills and writes them; `results` reads them."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,60 +14,34 @@ from polygrain.tll.adaptation.training import Training
 
 NEAREST = 5
 BLOCK_BYTES = 8 * 2**20
-
-
-class RecallRow(NamedTuple):
-    row: str
-    at: str
-    run: int
-    k: int
-    recall: float
-
-
-class RankRow(NamedTuple):
-    row: str
-    run: int
-    pair: int
-    rank: int
-
-
-class NearestRow(NamedTuple):
-    row: str
-    pair: int
-    nearest: list[int]
-
-
-class HistoryRow(NamedTuple):
-    row: str
-    step: int
-    loss: float
-    recall_at_1: float
+COLUMNS = {
+    "recall": ("row", "at", "run", "k", "recall"),
+    "ranks": ("row", "run", "pair", "rank"),
+    "nearest": ("row", "pair", "nearest"),
+}
 
 
 class Tables:
-    """The rows of all tables, as they come in."""
+    """The rows of all tables, as tuples in the order of `COLUMNS`; `stages/tll_adaptation.py` explains them."""
 
     def __init__(self, largest_k: int) -> None:
         self.ks = range(1, largest_k + 1)
-        self.recall: list[RecallRow] = []
-        self.ranks: list[RankRow] = []
-        self.nearest: list[NearestRow] = []
-        self.history: list[HistoryRow] = []
+        self.rows: dict[str, list[tuple]] = {name: [] for name in COLUMNS}
+        self.history: list[tuple[str, int, float, float]] = []
 
     def add_recall(self, row: str, at: str, run: int, recalls: Tensor) -> None:
-        self.recall += [RecallRow(row, at, run, k, value) for k, value in zip(self.ks, recalls.tolist(), strict=True)]
+        self.rows["recall"] += [(row, at, run, k, value) for k, value in zip(self.ks, recalls.tolist(), strict=True)]
 
     def add_run(self, row: str, run: int, tested: np.ndarray, left: Tensor, right: Tensor) -> None:
-        """A run's embeddings of its test pairs (unit length): ranks, recall, and for run 0 what is found."""
-        (found,) = better_ranks(left[None], right[None])
-        self.add_recall(row, "last", run, recall_of(found, self.ks))
-        self.ranks += [RankRow(row, run, *pair) for pair in zip(tested.tolist(), found.tolist(), strict=True)]
+        """A run's embeddings of its test pairs (unit length): ranks, recall, and for run 0 the nearest images."""
+        (ranks,) = better_ranks(left[None], right[None])
+        self.add_recall(row, "last", run, recall_of(ranks, self.ks))
+        pairs = tested.tolist()
+        self.rows["ranks"] += [(row, run, *entry) for entry in zip(pairs, ranks.tolist(), strict=True)]
         if run == 0:
-            count, rows = min(NEAREST, len(right)), blocks_within(len(left), 4 * len(right), BLOCK_BYTES)
-            nearest = torch.cat([(left[block] @ right.T).topk(count).indices for block in rows]).cpu().numpy()
-            self.nearest += [
-                NearestRow(row, *pair) for pair in zip(tested.tolist(), tested[nearest].tolist(), strict=True)
-            ]
+            count, blocks = min(NEAREST, len(right)), blocks_within(len(left), 4 * len(right), BLOCK_BYTES)
+            nearest = torch.cat([(left[block] @ right.T).topk(count).indices for block in blocks]).cpu().numpy()
+            self.rows["nearest"] += [(row, *entry) for entry in zip(pairs, tested[nearest].tolist(), strict=True)]
 
     def add_history(self, row: str, states: list[Training]) -> None:
         """The course of all runs; the best step is that of the highest mean aR@1 on the test pairs."""
@@ -85,18 +51,20 @@ class Tables:
             self.add_recall(row, "best", run, values)
         losses = torch.cat([state.losses for state in states], 1).mean(1)
         steps = states[0].evaluated
-        self.history += [HistoryRow(row, s, float(losses[s - 1]), float(m)) for s, m in zip(steps, means, strict=True)]
+        self.history += [(row, s, float(losses[s - 1]), float(m)) for s, m in zip(steps, means, strict=True)]
 
     def recall_at_1(self) -> dict[str, float]:
         """The mean aR@1 of each row at its last step."""
-        last = [found for found in self.recall if found.at == "last" and found.k == 1]
-        rows = dict.fromkeys(found.row for found in last)
-        return {row: float(np.mean([found.recall for found in last if found.row == row])) for row in rows}
+        values: dict[str, list[float]] = {}
+        for row, at, _, k, recall in self.rows["recall"]:
+            if at == "last" and k == 1:
+                values.setdefault(row, []).append(recall)
+        return {row: float(np.mean(recalls)) for row, recalls in values.items()}
 
     def write(self, folder: Path) -> None:
-        for name, rows in {"recall": self.recall, "ranks": self.ranks, "nearest": self.nearest}.items():
-            columns = {field: [getattr(row, field) for row in rows] for field in rows[0]._fields}
-            pq.write_table(pa.table(columns), folder / f"{name}.parquet")
-        lines = [f"{step.row},{step.step},{step.loss:.6g},{step.recall_at_1:.6g}" for step in self.history]
-        lines = [",".join(HistoryRow._fields), *lines]
+        for name, columns in COLUMNS.items():
+            content = dict(zip(columns, map(list, zip(*self.rows[name], strict=True)), strict=True))
+            pq.write_table(pa.table(content), folder / f"{name}.parquet")
+        lines = ["row,step,loss,recall_at_1"]
+        lines += [f"{row},{step},{loss:.6g},{recall:.6g}" for row, step, loss, recall in self.history]
         (folder / "history.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,9 +1,8 @@
 """The learned part of visual analogies: a = ReLU(W d), many runs trained side by side, each on a split of its own.
 
-Every run is a full-batch problem (Risser-Maroix et al., sections 3.3 and 4.2): a step moves W by Adam along the
-gradient of `symmetric_softmax` over all its training pairs. The runs are slices of the same tensors, and the gradient
-is written out; the plain version that `gradient` replaces is autograd through `normalize(relu(d @ W.T))` and two
-`cross_entropy` calls, one run after another. On a CPU each core works on runs of its own: no product is split.
+A step moves W by Adam along the gradient of `symmetric_softmax` over all training pairs of the run (Risser-Maroix et
+al., sections 3.3 and 4.2). The runs are slices of the same tensors, and the gradient is written out. The plain version
+is autograd through `normalize(relu(d @ W.T))` and two `cross_entropy` calls, one run after another.
 """
 
 import math
@@ -25,13 +24,14 @@ from polygrain.tll.adaptation.recall import better_ranks, recall_of
 from polygrain.training import checkpoint
 
 EPSILON = 1e-8
+SECONDS_BETWEEN_CHECKPOINTS = 30.0
 BLOCK_BYTES = 2 * 2**20
 # What the activations and similarities of the runs worked on together may take: about a cache, or a share of a GPU.
 TOGETHER_BYTES = {"cpu": 8 * 2**20, "cuda": 4 * 2**30}
 
 
 class Lanes(AbstractContextManager):
-    """Works on all runs, a part of them in each lane: one lane for each core of a CPU, one for a GPU."""
+    """Works on all runs, a part of them in each thread: one thread for each core of a CPU, one for a GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self.threads = torch.get_num_threads()
@@ -45,12 +45,11 @@ class Lanes(AbstractContextManager):
     def each(self, work: Callable[[int], object], runs: int, together: int) -> None:
         """Calls `work(slice)` for slices of at most `together` runs that make up all of them."""
         size = min(together, -(-runs // self.count))
-        slices = blocks(runs, size)
         if self.count == 1 or runs == 1:
-            for part in slices:
+            for part in blocks(runs, size):
                 work(part)
         else:
-            list(self.pool.map(work, slices))
+            list(self.pool.map(work, blocks(runs, size)))
 
 
 def together(pairs: int, hidden: int, device: torch.device) -> int:
@@ -113,14 +112,14 @@ def gradient(
 def ranks(weights: Float[Tensor, "run hidden dim"], test: Sides, lanes: Lanes) -> Int[Tensor, "run pair"]:
     """The better of the two ranks of each test pair in each run, by the original images."""
     runs, _, pairs, _ = test.left.shape
-    found = torch.empty((runs, pairs), dtype=torch.int64, device=weights.device)
+    better = torch.empty((runs, pairs), dtype=torch.int64, device=weights.device)
 
     @torch.no_grad()
     def work(part: slice) -> None:
-        found[part] = better_ranks(*(activate(side[part, 0], weights[part])[0] for side in test))
+        better[part] = better_ranks(*(activate(side[part, 0], weights[part])[0] for side in test))
 
     lanes.each(work, runs, together(pairs, weights.shape[1], weights.device))
-    return found
+    return better
 
 
 def starts(seeds: list[int], hidden: int, dim: int) -> Float[Tensor, "run hidden dim"]:
@@ -131,11 +130,8 @@ def starts(seeds: list[int], hidden: int, dim: int) -> Float[Tensor, "run hidden
     return weights
 
 
-SECONDS_BETWEEN_CHECKPOINTS = 30.0
-
-
 class Training(nn.Module):
-    """W of every run, and what was seen on the way: the loss at each step, aR@k (k = 1, 2, ...) at each evaluation."""
+    """W of every run, with the loss at each step and aR@k (k = 1, 2, ...) at each evaluation."""
 
     def __init__(self, weights: torch.Tensor, steps: int, every: int, largest_k: int) -> None:
         super().__init__()
@@ -149,8 +145,8 @@ class Training(nn.Module):
 def train(state: Training, train_sides: Sides, test: Sides, sigma: float, learning_rate: float, folder: Path) -> None:
     """Takes all full-batch steps of all runs, from the start or from the checkpoint in `folder`.
 
-    Adam works element by element, so one optimiser over all runs takes the steps that one for each would take. Nothing
-    is drawn here, so a continued training ends with the same bytes. ValueError where a loss is not finite.
+    Adam works element by element, so one optimiser serves all runs. Nothing is drawn here, so a continued training ends
+    with the same bytes. ValueError where a loss is not finite.
     """
     steps, largest_k = len(state.losses), state.recalls.shape[2]
     optimizer = torch.optim.Adam([state.weights], lr=learning_rate, fused=True)
@@ -168,8 +164,8 @@ def train(state: Training, train_sides: Sides, test: Sides, sigma: float, learni
             state.losses[step] = losses
             history.append({"epoch": step + 1})
             if step + 1 in state.evaluated:
-                found = ranks(state.weights.detach(), test, lanes)
-                state.recalls[state.evaluated.index(step + 1)] = recall_of(found, range(1, largest_k + 1))
+                better = ranks(state.weights.detach(), test, lanes)
+                state.recalls[state.evaluated.index(step + 1)] = recall_of(better, range(1, largest_k + 1))
                 if not losses.isfinite().all():
                     raise ValueError(f"a loss is not finite at step {step + 1}: lower learning_rate or sigma")
             if time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import torchvision
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from polygrain.config.schema import MOST_SIDE, Deviation, Mean, Text, check_values
+from polygrain.config.schema import Deviation, Mean, Text, check_values
 from polygrain.encoder import networks
 from polygrain.encoder.arguments import KINDS, Values
 from polygrain.encoder.config import Config
@@ -38,7 +38,7 @@ class Extractor(BaseModel):
     kwargs: Annotated[Values, AfterValidator(safe)] = Field(
         description="further arguments of the network's constructor"
     )
-    side: int | None = Field(ge=8, le=MOST_SIDE, strict=True, description="side of the input, px; null for encoder")
+    side: int | None = Field(ge=8, strict=True, description="side of the input, px; null for encoder")
     mean: tuple[Mean, Mean, Mean] | None = Field(description="of the input's channels, in 0..1; null for encoder")
     std: tuple[Deviation, Deviation, Deviation] | None = Field(
         description="of the input's channels, in 0..1; null for encoder"

@@ -31,27 +31,27 @@ class Layers(nn.Module):
         self.size = config.encoder.size if config.encoder else config.side
         self.register_buffer("mean", torch.tensor(read.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(read.std).view(3, 1, 1), persistent=False)
-        self.taken: dict[str, Tensor] = {}
+        self.outputs: dict[str, Tensor] = {}
         for name in config.layers:
             self.watch(name)
         self.requires_grad_(False).eval()
 
     def watch(self, name: str) -> None:
-        """Keeps what the layer of this name puts out; ValueError lists the layers there are."""
-        known = dict(self.network.named_modules())
-        if name not in known or not name:
-            shallow = [other for other in known if other and other.count(".") < 2]
+        """Stores the output of the layer of this name; ValueError lists similar names."""
+        modules = dict(self.network.named_modules())
+        if name not in modules or not name:
+            upper = [other for other in modules if other and other.count(".") < 2]
             raise ValueError(
                 f"{self.config.network or 'the encoder'} has no layer {name!r}; closest: "
-                f"{', '.join(difflib.get_close_matches(name, known, 5, 0))}; its upper layers: {', '.join(shallow)}"
+                f"{', '.join(difflib.get_close_matches(name, modules, 5, 0))}; its upper layers: {', '.join(upper)}"
             )
-        known[name].register_forward_hook(lambda _module, _inputs, output: self.taken.__setitem__(name, output))
+        modules[name].register_forward_hook(lambda _module, _inputs, output: self.outputs.__setitem__(name, output))
 
     def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """The descriptors of images (uint8, or floats in 0..1), each of length sqrt(number of layers)."""
         x = images.float() / 255 if images.dtype == torch.uint8 else images
         self.network((x - self.mean) / self.std)
-        pooled = [pool(self.taken.pop(name), self.network, name) for name in self.config.layers]
+        pooled = [pool(self.outputs.pop(name), self.network, name) for name in self.config.layers]
         return torch.cat([nn.functional.normalize(layer.float(), dim=1) for layer in pooled], 1)
 
 

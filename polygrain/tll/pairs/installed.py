@@ -32,7 +32,7 @@ class PicturePair(NamedTuple):
 
 
 def edges(pixels: Pixels) -> Pixels:
-    """A drawing in dark lines on white: the strength of the grey gradient."""
+    """Dark lines on white: the strength of the grey gradient."""
     strength = np.hypot(*np.gradient(pixels.astype(np.float64).mean(2)))
     full = max(float(np.quantile(strength, 0.97)), FAINTEST)
     return grey(255 * (1 - np.clip(strength / full, 0, 1)))
@@ -71,9 +71,8 @@ def letters(size: int, per_character: int) -> dict[str, PicturePair]:
             random = generator(name)
             families = random.permutation(sorted(FAMILIES))[:2]
             left, right = (fonts[random.choice(FAMILIES[family])] for family in families)
-            pairs[name] = PicturePair(
-                written(left, character, size, random), written(right, character, size, random), "letters"
-            )
+            pictures = [written(font, character, size, random) for font in (left, right)]
+            pairs[name] = PicturePair(*pictures, "letters")
     return pairs
 
 

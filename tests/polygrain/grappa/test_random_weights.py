@@ -1,8 +1,7 @@
 import numpy as np
-import pytest
 import torch
 
-from polygrain.grappa.random_weights import skip, weigh_at_random
+from polygrain.grappa.random_weights import weigh_at_random
 from tests.helpers.small import adapted, write_encoder
 
 
@@ -21,14 +20,3 @@ def test_weigh_at_random__each_image_and_layer_has_weights_of_its_own(tmp_path):
     assert not torch.allclose(model(images), before)
     weigh_at_random(model, torch.Generator().manual_seed(0))
     assert torch.equal(model.attention(images), weights)
-
-
-@pytest.mark.parametrize("mirrored", [False, True])
-def test_skip__a_batch_gets_what_it_gets_behind_others(mirrored, tmp_path):
-    model = adapted(write_encoder(tmp_path / "encoder"), ["k4", "k8", "k16"], 0).seen(32, mirrored)
-    images = torch.rand(23, 3, 32, 32)
-    weigh_at_random(model, torch.Generator().manual_seed(0))
-    whole = [model(images[start : start + 10]) for start in (0, 10, 20)]
-    weigh_at_random(model, torch.Generator().manual_seed(0))
-    skip(model, 2, 10)
-    assert torch.equal(model(images[20:]), whole[2]) and not torch.equal(model(images[20:]), whole[2])

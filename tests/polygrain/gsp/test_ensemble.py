@@ -23,7 +23,7 @@ def test_transfer__works_where_embeddings_are_made_of_attributes_and_not_where_t
 
 def test_transfer__is_a_ridge_regression_by_hand():
     attributes, embeddings, labels = world(3, classes=4)
-    found = transfer(attributes, embeddings, labels, splits=1, ridge=0.1, seed=5)
+    result = transfer(attributes, embeddings, labels, splits=1, ridge=0.1, seed=5)
     order = torch.randperm(4, generator=torch.Generator().manual_seed(5)).numpy()
     z, y = class_means(attributes, labels).astype(float), class_means(embeddings, labels).astype(float)
     y /= np.linalg.norm(y, axis=1, keepdims=True)
@@ -31,7 +31,7 @@ def test_transfer__is_a_ridge_regression_by_hand():
     a = np.linalg.inv(z[known].T @ z[known] + 0.1 * np.eye(4)) @ z[known].T @ y[known]
     predicted = z[others] @ a
     predicted /= np.linalg.norm(predicted, axis=1, keepdims=True)
-    assert found["cosine"] == pytest.approx(float((predicted * y[others]).sum(1).mean()), abs=1e-6)
+    assert result["cosine"] == pytest.approx(float((predicted * y[others]).sum(1).mean()), abs=1e-6)
 
 
 def test_transfer__raises_for_too_few_classes():
@@ -56,10 +56,7 @@ def test_combine__means_and_rows_of_unit_length():
     assert np.allclose(joined["concat"] @ joined["concat"].T, sum(x @ x.T for x in parts) / 3, atol=1e-6)
 
 
-def test_average__of_each_metric():
+def test_average_and_summary_of():
     assert average([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 2.0}]) == {"a": 2.0, "b": 2.0}
-
-
-def test_spread__is_of_the_sample():
     assert summary_of([1.0, 3.0]) == {"mean": 2.0, "std": pytest.approx(2**0.5), "min": 1.0, "max": 3.0}
     assert summary_of([4.0])["std"] == 0

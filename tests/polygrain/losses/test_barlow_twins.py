@@ -33,13 +33,6 @@ def test_barlow_twins__is_zero_for_equal_uncorrelated_views():
     assert barlow_twins(z, z, 1.0).item() == pytest.approx(0, abs=1e-9)
 
 
-def test_barlow_twins__ignores_shift_and_scale_of_each_dimension():
-    generator = torch.Generator().manual_seed(1)
-    z1, z2 = torch.randn(2, 64, 4, generator=generator)
-    moved = z2 * torch.tensor([2.0, 30, 4, 5]) + torch.tensor([100.0, -5, 0, 2])
-    assert barlow_twins(z1, moved, 0.1).item() == pytest.approx(barlow_twins(z1, z2, 0.1).item(), rel=1e-3)
-
-
 def test_barlow_twins__refuses_a_batch_of_one():
     with pytest.raises(ValueError, match="correlation"):
         barlow_twins(torch.zeros(1, 4), torch.zeros(1, 4), 0.1)

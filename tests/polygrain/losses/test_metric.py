@@ -76,8 +76,8 @@ def test_c2__equals_a_loop_over_pairs(normalised):
         d = (a - b).norm().item()
         terms[same].append(max(0, d - 0.2) if same else max(0, 2.5 - d))
     expected = sum(mean([term for term in kind if term > 0]) for kind in terms.values())
-    found = made("c2", normalise=normalised, negative_margin=2.5)(EMBEDDINGS, LABELS)
-    assert found.item() == pytest.approx(expected, rel=1e-5)
+    result = made("c2", normalise=normalised, negative_margin=2.5)(EMBEDDINGS, LABELS)
+    assert result.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_triplet__equals_a_loop_over_triplets():
@@ -158,9 +158,9 @@ def test_xbm__continues_from_its_state():
     whole, first, second = made("xbm"), made("xbm"), made("xbm")
     batches = torch.randn(5, 8, 6, generator=torch.Generator().manual_seed(1))
     expected = [whole(batch, LABELS).item() for batch in batches]
-    found = [first(batch, LABELS).item() for batch in batches[:3]]
+    result = [first(batch, LABELS).item() for batch in batches[:3]]
     second.load_state_dict(first.state_dict())
-    assert found + [second(batch, LABELS).item() for batch in batches[3:]] == expected
+    assert result + [second(batch, LABELS).item() for batch in batches[3:]] == expected
 
 
 def test_build__lists_what_it_knows():

@@ -6,11 +6,6 @@ import torch
 from polygrain.losses.projector_balance import projector_weights
 
 
-def test_projector_weights__of_the_worked_example():
-    weights = projector_weights([0.70, 0.75, 0.80, 0.85], 0.5)
-    assert [round(float(w), 3) for w in weights] == [0.289, 0.261, 0.236, 0.214]
-
-
 def test_projector_weights__are_the_softmax_of_the_errors():
     accuracies, epsilon = [0.1, 0.9, 0.4], 0.3
     terms = [math.exp((1 - a) / epsilon) for a in accuracies]

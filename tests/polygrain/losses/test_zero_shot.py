@@ -16,11 +16,6 @@ def test_halves__are_disjoint_in_classes_in_any_order():
         assert first == {0, 3} and second == {2, 5}
 
 
-def test_halves__refuse_one_class():
-    with pytest.raises(ValueError, match="needs two"):
-        halves(torch.zeros(4, dtype=torch.long))
-
-
 def test_predict__equals_the_primal_ridge_solution():
     targets, others = torch.randn(9, 6), torch.rand(5, 4)
     z = ATTRIBUTES.T  # columns are images, as in the paper: A = Y Z' (Z Z' + ridge I)^-1
@@ -57,6 +52,8 @@ def test_zero_shot_loss__computes_half_precision_in_float32():
     assert torch.isclose(loss, zero_shot_loss(ATTRIBUTES, LABELS, CLASSES, 0.05, 2.0), rtol=1e-2)
 
 
-def test_zero_shot_loss__refuses_a_ridge_of_0():
+def test_zero_shot_loss__refuses_a_ridge_of_0_and_one_class():
+    with pytest.raises(ValueError, match="needs two"):
+        zero_shot_loss(ATTRIBUTES, torch.zeros_like(LABELS), CLASSES, ridge=0.05, scale=2.0)
     with pytest.raises(ValueError, match="ridge is 0"):
         zero_shot_loss(ATTRIBUTES, LABELS, CLASSES, ridge=0.0, scale=2.0)

@@ -27,21 +27,17 @@ def pixels(tmp_path):
     return arrays.open(tmp_path / "pixels.zarr"), labels
 
 
-def test_probe_split__classes_in_both_parts_are_taken_as_they_are():
-    labels, is_train = np.array([0, 1, 0, 1, 0]), np.array([True, True, True, False, False])
-    known, asked = probe.probe_split(labels, is_train)
-    assert known.tolist() == [0, 1, 2] and asked.tolist() == [3, 4]
-
-
-def test_probe_split__unseen_classes_are_cut_in_halves():
-    labels = np.array([0, 0, 1, 1, 2, 2, 2, -1])
-    known, asked = probe.probe_split(labels, labels < 1)
-    assert known.tolist() == [2, 4, 6] and asked.tolist() == [3, 5]
-
-
-def test_probe_split__a_task_without_labels_gives_nothing():
-    known, asked = probe.probe_split(np.full(4, -1), np.array([True, True, False, False]))
-    assert len(known) == len(asked) == 0
+@pytest.mark.parametrize(
+    ("labels", "is_train", "train", "test"),
+    [
+        ([0, 1, 0, 1, 0], [1, 1, 1, 0, 0], [0, 1, 2], [3, 4]),  # both parts have the same classes
+        ([0, 0, 1, 1, 2, 2, 2, -1], [1, 1, 0, 0, 0, 0, 0, 1], [2, 4, 6], [3, 5]),  # unseen classes are cut in halves
+        ([-1, -1, -1, -1], [1, 1, 0, 0], [], []),
+    ],
+)
+def test_probe_split__by_hand(labels, is_train, train, test):
+    first, second = probe.probe_split(np.array(labels), np.array(is_train, dtype=bool))
+    assert (first.tolist(), second.tolist()) == (train, test)
 
 
 @pytest.mark.parametrize(("share", "counts"), [(0.01, [1, 1]), (0.5, [5, 20]), (1.0, [10, 40])])
@@ -67,16 +63,16 @@ def test_accuracy__the_right_class_among_the_first():
 
 def test_knn_accuracy__is_the_plain_weighted_vote():
     rng = np.random.default_rng(0)
-    known, asked = rng.normal(size=(30, 4)).astype(np.float32), rng.normal(size=(9, 4)).astype(np.float32)
-    known_labels, asked_labels = rng.integers(0, 3, 30), rng.integers(0, 3, 9)
+    gallery, queries = rng.normal(size=(30, 4)).astype(np.float32), rng.normal(size=(9, 4)).astype(np.float32)
+    labels, expected = rng.integers(0, 3, 30), rng.integers(0, 3, 9)
     right = 0
-    for query, label in zip(asked, asked_labels, strict=True):
-        cosines = known @ query / np.linalg.norm(known, axis=1) / np.linalg.norm(query)
+    for query, label in zip(queries, expected, strict=True):
+        cosines = gallery @ query / np.linalg.norm(gallery, axis=1) / np.linalg.norm(query)
         votes = np.zeros(3)
         for i in np.argsort(-cosines)[:5]:
-            votes[known_labels[i]] += np.exp(cosines[i] / 0.1)
+            votes[labels[i]] += np.exp(cosines[i] / 0.1)
         right += votes.argmax() == label
-    assert probe.knn_accuracy(known, known_labels, asked, asked_labels, 5, 0.1) == pytest.approx(right / 9)
+    assert probe.knn_accuracy(gallery, labels, queries, expected, 5, 0.1) == pytest.approx(right / 9)
 
 
 def test_fit_linear__separates_what_a_line_separates():
@@ -86,26 +82,19 @@ def test_fit_linear__separates_what_a_line_separates():
     assert probe.accuracy(classifier, features, labels.numpy()) > 0.95
 
 
-def test_fine_tune__a_rate_of_zero_leaves_the_encoder_alone(pixels, tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "least"),
+    [({"augmentation": VIEW}, 0.5), ({"encoder_rate": 0.05, "classifier_rate": 0.1}, 0.9)],
+    ids=["frozen", "trained"],
+)
+def test_fine_tune__learns_and_trains_the_encoder_unless_its_rate_is_zero(pixels, tmp_path, changes, least):
     images, labels = pixels
     encoder = network()
     before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
-    classifier = probe.fine_tune(
-        encoder, images, np.arange(24), labels, 3, recipe(augmentation=VIEW), 0, tmp_path / "w"
-    )
-    assert all(torch.equal(before[name], tensor) for name, tensor in encoder.state_dict().items())
-    features = probe.embed(encoder, images, np.arange(24), 7)
-    assert probe.accuracy(classifier, features, labels) > 0.5
-
-
-def test_fine_tune__trains_the_encoder_and_learns(pixels, tmp_path):
-    images, labels = pixels
-    encoder = network()
-    before = encoder.backbone.blocks[0].attn.qkv.weight.clone()
-    tuned = recipe(encoder_rate=0.05, classifier_rate=0.1)
-    classifier = probe.fine_tune(encoder, images, np.arange(24), labels, 3, tuned, 0, tmp_path / "w")
-    assert not torch.equal(before, encoder.backbone.blocks[0].attn.qkv.weight)
-    assert probe.accuracy(classifier, probe.embed(encoder, images, np.arange(24), 7), labels) > 0.9
+    classifier = probe.fine_tune(encoder, images, np.arange(24), labels, 3, recipe(**changes), 0, tmp_path / "w")
+    same = all(torch.equal(before[name], tensor) for name, tensor in encoder.state_dict().items())
+    assert same == ("encoder_rate" not in changes)
+    assert probe.accuracy(classifier, probe.embed(encoder, images, np.arange(24), 7), labels) > least
 
 
 def test_embed__is_the_network_on_each_image_whatever_the_batch(pixels):

@@ -18,19 +18,13 @@ def test_load__a_model_folder_gives_the_same_features(tmp_path):
 
 
 @pytest.mark.parametrize("config", [CONFIG, RESNET])
-def test_save__then_load_is_the_same_network(tmp_path, config):
-    network = trainable.TrainableEncoder(config).eval()
+def test_save__then_load_is_the_same_network_and_a_model_folder(tmp_path, config):
+    network, images = trainable.TrainableEncoder(config).eval(), torch.rand(2, 3, 32, 32)
     model.save(network, tmp_path)
-    images = torch.rand(2, 3, 32, 32)
     assert torch.equal(trainable.load(tmp_path).eval()(images), network(images))
     assert network(images).shape == (2, network.dim)
-
-
-def test_save__a_vit_is_a_model_folder(tmp_path):
-    network = trainable.TrainableEncoder(CONFIG).eval()
-    model.save(network, tmp_path)
-    images = torch.rand(2, 3, 32, 32)
-    torch.testing.assert_close(model.load(tmp_path).features(images), network(images))
+    if config == CONFIG:
+        torch.testing.assert_close(model.load(tmp_path).features(images), network(images))
 
 
 def test_fix_patches__patch_embedding_and_positions_stay():
@@ -45,11 +39,8 @@ def test_fix_patches__patch_embedding_and_positions_stay():
     assert len({tuple(row.tolist()) for row in positions[1:]}) == 4 and positions.abs().max() <= 1
 
 
-def test_fix_patches__a_cnn_is_refused():
-    with pytest.raises(ValueError, match=r"resnet10t.*no patch embedding"):
+def test_refusals():
+    with pytest.raises(ValueError, match="no patch embedding"):
         trainable.fix_patches(trainable.TrainableEncoder(RESNET))
-
-
-def test_backbone__an_unknown_architecture_is_refused():
-    with pytest.raises(ValueError, match="timm does not know 'resnet_fifty'"):
+    with pytest.raises(ValueError, match="resnet_fifty"):
         trainable.TrainableEncoder(RESNET.model_copy(update={"architecture": "resnet_fifty"}))

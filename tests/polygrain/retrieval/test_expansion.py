@@ -1,6 +1,5 @@
 import numpy as np
 
-from polygrain.compute.distributed import Distributed
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import expansion
 from polygrain.retrieval.expansion import expanded, mixed, shares
@@ -25,7 +24,7 @@ def test_expanded__without_neighbours_a_row_stays() -> None:
 def test_mixed__adds_the_nearest_of_all_rows(monkeypatch) -> None:
     monkeypatch.setattr(expansion, "FETCHED", 7)
     rows = unit_rows(np.random.default_rng(0).normal(size=(40, 6))).astype(np.float32)
-    found = mixed(Distributed(rows), 4)
+    found = mixed(rows, 4)
     for row, met in zip(rows, found, strict=True):
         cosines = rows @ row
         others = np.argsort(-cosines)[1:5]
@@ -36,10 +35,10 @@ def test_mixed__adds_the_nearest_of_all_rows(monkeypatch) -> None:
 def test_mixed__with_fewer_rows_than_neighbours_all_are_added() -> None:
     rows = np.float32([[1, 0], [0.6, 0.8]])
     expected = unit_rows(rows + 0.216 * rows[::-1])
-    np.testing.assert_allclose(mixed(Distributed(rows), 10), expected, atol=1e-6)
+    np.testing.assert_allclose(mixed(rows, 10), expected, atol=1e-6)
 
 
 def test_mixed__a_row_alone_or_no_neighbours_stay_as_they_are() -> None:
     rows = np.float32([[1, 0], [0.6, 0.8]])
-    np.testing.assert_array_equal(mixed(Distributed(rows[:1]), 10), rows[:1])
-    np.testing.assert_array_equal(mixed(Distributed(rows), 0), rows)
+    np.testing.assert_array_equal(mixed(rows[:1], 10), rows[:1])
+    np.testing.assert_array_equal(mixed(rows, 0), rows)

@@ -68,40 +68,27 @@ def test_create__an_unfinished_array_is_refused(tmp_path, images):
     with pytest.raises(RuntimeError), arrays.create(path, images.shape[1:], "uint8") as writer:
         writer.append(images)
         raise RuntimeError
-    with pytest.raises(ValueError, match=r"is missing or damaged .its writer did not finish"):
+    with pytest.raises(ValueError, match="did not finish"):
         arrays.open(path)
 
 
-def test_open__a_missing_shard_is_named(tmp_path, images, small_shards):
+@pytest.mark.parametrize("cut", [None, 0, 5, 100, 500])
+def test_open__a_missing_or_cut_shard_is_named(tmp_path, images, small_shards, cut):
     write(tmp_path / "pixels.zarr", images)
-    (tmp_path / "pixels.zarr/c/1/0/0/0").unlink()
-    with pytest.raises(ValueError, match=r"shard 1 of 3 is missing or damaged .there is no such file.*dvc repro"):
+    file = tmp_path / "pixels.zarr/c/1/0/0/0"
+    content = file.read_bytes()
+    file.unlink()
+    if cut is not None:
+        file.write_bytes(content[: len(content) - cut] if cut else b"")
+    with pytest.raises(ValueError, match=r"shard 1 of 3 is missing or damaged .*dvc repro"):
         arrays.open(tmp_path / "pixels.zarr")
 
 
-def test_open__a_truncated_shard_is_named(tmp_path, images, small_shards):
-    write(tmp_path / "pixels.zarr", images)
-    file = tmp_path / "pixels.zarr/c/2/0/0/0"
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(ValueError, match="shard 2 of 3"):
-        arrays.open(tmp_path / "pixels.zarr")
-
-
-def test_open__a_flipped_byte_is_noticed(tmp_path, images, small_shards):
-    write(tmp_path / "pixels.zarr", images)
-    file = tmp_path / "pixels.zarr/c/0/0/0/0"
-    content = bytearray(file.read_bytes())
-    content[17] ^= 1
-    file.write_bytes(bytes(content))
-    with pytest.raises(ValueError, match="does not match its checksum"):
-        arrays.open(tmp_path / "pixels.zarr")
-
-
-def test_open__other_metadata_is_refused(tmp_path, images):
+def test_open__more_rows_than_shards_are_refused(tmp_path, images):
     write(tmp_path / "pixels.zarr", images)
     file = tmp_path / "pixels.zarr/zarr.json"
     meta = json.loads(file.read_text())
-    meta["shape"][0] += 1000
+    meta["shape"][0] += 10**6
     file.write_text(json.dumps(meta))
     with pytest.raises(ValueError, match=r"pixels.zarr"):
         arrays.open(tmp_path / "pixels.zarr")
@@ -116,7 +103,7 @@ def test_append__refuses_other_rows(tmp_path):
 
 
 def test_create__refuses_an_undeclared_name(tmp_path):
-    with pytest.raises(ValueError, match=r"not a declared array; known: pixels.zarr"):
+    with pytest.raises(ValueError, match="not a declared array"):
         arrays.write(tmp_path / "things.zarr", np.zeros(3))
 
 
@@ -126,5 +113,14 @@ def test_concatenate__equals_one_array(tmp_path, images, small_shards):
     joined = arrays.concatenate([arrays.open(tmp_path / part / "pixels.zarr") for part in "ab"])
     rows = np.random.default_rng(2).permutation(len(images))
     np.testing.assert_array_equal(joined[rows], images[rows])
-    np.testing.assert_array_equal(joined[:], images)
     assert joined.shape == images.shape
+
+
+def test_digest__depends_on_content_alone(tmp_path, images, small_shards):
+    other = images.copy()
+    other[70, 1, 2, 0] ^= 1
+    digests = []
+    for name, values in (("a", images), ("b", images), ("c", other), ("d", images[:-1])):
+        write(tmp_path / name / "pixels.zarr", values)
+        digests.append(arrays.open(tmp_path / name / "pixels.zarr").digest)
+    assert digests[0] == digests[1] and len(set(digests)) == 3

@@ -82,7 +82,7 @@ def test_writer__the_same_bytes_in_blocks_of_any_size_and_behind_another_writer(
     for stray in ("c/pixels.zarr/c/2/0/0/0.1f.partial", "c/pixels.zarr/c/7/0/0/0", "c/pixels.zarr/zarr.1f.partial"):
         (tmp_path / stray).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / stray).write_bytes(b"half")
-    writer = arrays.Writer(tmp_path / "c/pixels.zarr", squares.shape[1:], "uint8", coding, writer.digests)
+    writer = arrays.Writer(tmp_path / "c/pixels.zarr", squares.shape[1:], "uint8", coding, done=writer.shards)
     assert writer.rows == 40
     writer.append(squares[40:])
     writer.close()
@@ -101,7 +101,7 @@ def test_writer__raw_squares_behind_another_writer(tmp_path, squares, monkeypatc
     monkeypatch.setattr(arrays, "SHARD_BYTES", 20 * squares[0].nbytes)
     writer = arrays.Writer(tmp_path / "pixels.zarr", squares.shape[1:], "uint8")
     writer.append(squares[:47])
-    writer = arrays.Writer(tmp_path / "pixels.zarr", squares.shape[1:], "uint8", done=writer.digests)
+    writer = arrays.Writer(tmp_path / "pixels.zarr", squares.shape[1:], "uint8", done=writer.shards)
     writer.append(squares[40:])
     writer.close()
     np.testing.assert_array_equal(arrays.open(tmp_path / "pixels.zarr")[:], squares)
@@ -116,7 +116,7 @@ def test_concatenate__raw_and_coded_squares_as_one(tmp_path, squares, coding):
     np.testing.assert_array_equal(joined[rows], expected)
 
 
-def hostile(content: bytes, coding: Coding) -> dict[str, bytes]:
+def foreign(content: bytes, coding: Coding) -> dict[str, bytes]:
     """Bodies that a shard may hold instead of a square, with a right checksum each."""
     other = "webp" if coding.format == "jpeg" else "jpeg"
     found = {"cut": content[: len(content) // 2], "empty": b"", "text": b"x" * 50}
@@ -133,15 +133,11 @@ def hostile(content: bytes, coding: Coding) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", ["cut", "empty", "text", "large", "png", "other", "clear"])
-def test_open__hostile_bytes_name_shard_and_row(tmp_path, squares, coding, monkeypatch, name):
+def test_open__foreign_bytes_name_shard_and_row(tmp_path, squares, coding, name):
     path = write(tmp_path / "pixels.zarr", squares, coding)
     codes = coded.encode_all(squares[20:40], coding)
-    codes[3] = coded.with_crc(hostile(codes[3], coding)[name])
+    codes[3] = coded.with_crc(foreign(codes[3], coding)[name])
     (path / "c/1/0/0/0").write_bytes(coded.shard(codes, 20))
-    with pytest.raises(ValueError, match=r"shard 1 of 3 does not match its checksum; delete .*dvc repro"):
-        arrays.open(path)
-    # A large array is not read whole when it is opened.
-    monkeypatch.setattr(arrays, "VERIFY_BYTES", 0)
     reader = arrays.open(path)
     reader[np.array([22, 24])]
     for rows in (slice(0, 53), np.array([23])):
@@ -149,13 +145,12 @@ def test_open__hostile_bytes_name_shard_and_row(tmp_path, squares, coding, monke
             reader[rows]
 
 
-def test_open__a_flipped_byte_of_a_square_names_it(tmp_path, squares, coding, monkeypatch):
-    monkeypatch.setattr(arrays, "VERIFY_BYTES", 0)
+def test_open__a_flipped_byte_of_a_square_names_it(tmp_path, squares, coding):
     path = write(tmp_path / "pixels.zarr", squares, coding)
     content = bytearray((path / "c/2/0/0/0").read_bytes())
     content[len(coded.encode(squares[40], coding)) + 30] ^= 1
     (path / "c/2/0/0/0").write_bytes(content)
-    with pytest.raises(ValueError, match=r"shard 2 of 3, row 1 is missing or damaged \(it does not match its checksum"):
+    with pytest.raises(ValueError, match=r"shard 2 of 3, row 1 is missing or damaged .*checksum"):
         arrays.open(path)[:]
 
 
@@ -167,7 +162,7 @@ def test_open__places_beyond_the_shard_are_refused(tmp_path, squares, coding, pl
     index = np.full((20, 2), 2**64 - 1, "<u8")
     index[:2] = np.array(places, np.uint64)
     (path / "c/0/0/0/0").write_bytes(bytes(16) + coded.with_crc(index.tobytes()))
-    with pytest.raises(ValueError, match=r"shard 0 of 1 is missing or damaged .its squares are not stored one behind"):
+    with pytest.raises(ValueError, match=r"shard 0 of 1 is missing or damaged"):
         arrays.open(path)
 
 

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from polygrain.store import arrays
-from polygrain.store.collection import TABLE, Collection, open_pixels, read_tables
+from polygrain.store.collection import TABLE, Collection, open_pixels, read_share, read_tables, write_share
 
 
 def write_task(folder, task, labels, splits):
@@ -69,3 +69,10 @@ def test_train_classes__raise_without_labels():
     collection = Collection(np.array(["a"], dtype=object), np.array([-1]), np.array([True]), np.arange(1))
     with pytest.raises(ValueError, match="task a has no labels"):
         collection.train_classes()
+
+
+def test_read_share__is_what_was_written(tmp_path):
+    write_share(tmp_path, 0.1, ["train/ä/1.jpg", "train/b/2.jpg"])
+    assert (tmp_path / "shares/10percent.txt").is_file()
+    assert read_share(tmp_path, 0.1) == ["train/ä/1.jpg", "train/b/2.jpg"]
+    assert read_share(tmp_path, 0.01) is None

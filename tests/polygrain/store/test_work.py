@@ -9,5 +9,5 @@ def test_folder__depends_on_every_input():
 
 
 def test_loaded_sources__are_this_module_and_no_runner():
-    found = work.loaded_sources()
-    assert "polygrain/store/work.py" in found and not any(name.startswith("polygrain/runner/") for name in found)
+    names = work.loaded_sources()
+    assert "polygrain/store/work.py" in names and not any(name.startswith("polygrain/runner/") for name in names)

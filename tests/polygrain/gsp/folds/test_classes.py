@@ -22,15 +22,11 @@ def test_folds__every_class_validates_once_and_never_in_its_own_training():
     assert made[0].validation.tolist() == [12, 20] and made[-1].validation.tolist() == [3, 5, 6]
 
 
-def test_folds__tuning_runs_the_first_fold_only():
-    whole = folds(LABELS, make_protocol("fair", 3, 2))
-    (only,) = folds(LABELS, make_protocol("tuning", 3, 2))
-    assert only.validation.tolist() == whole[0].validation.tolist()
-
-
-def test_folds__conventional_trains_on_all_and_holds_out_none():
-    (only,) = folds(LABELS, make_protocol("conventional", 1, 3))
-    assert len(only.train) == 7 and len(only.validation) == 0
+def test_folds__tuning_runs_the_first_fold_and_conventional_holds_out_none():
+    (tuning,) = folds(LABELS, make_protocol("tuning", 3, 2))
+    (conventional,) = folds(LABELS, make_protocol("conventional", 1, 3))
+    assert tuning.validation.tolist() == [12, 20]
+    assert len(conventional.train) == 7 and len(conventional.validation) == 0
 
 
 def test_folds__raise_for_fewer_classes_than_the_folds_need():
@@ -45,41 +41,31 @@ def test_protocol__refuses_a_number_of_folds_that_does_not_fit(kind, count):
 
 
 NAMES = ["a", "b", "c", "d"]
-
-
 FEW = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3], dtype=np.int64)
 
 
 def test_draw__gives_m_images_of_each_of_some_classes():
     batches = ClassBatches(FEW, 3, 2, NAMES)
     generator = torch.Generator().manual_seed(0)
-    met = set()
+    drawn = set()
     for _ in range(50):
         rows = batches.draw(generator)
         classes, counts = np.unique(FEW[rows.numpy()], return_counts=True)
         assert len(classes) == 3 and (counts == 2).all() and len(set(rows.tolist())) == 6
-        met |= set(rows.tolist())
-    assert met == set(range(len(FEW)))
+        drawn |= set(rows.tolist())
+    assert drawn == set(range(len(FEW)))
 
 
 def test_draw__repeats_images_only_where_a_class_has_too_few():
     rows = ClassBatches(FEW, 4, 4, NAMES).draw(torch.Generator().manual_seed(0)).tolist()
     for label, distinct in ((0, 3), (1, 2), (2, 4), (3, 2)):
-        mine = [row for row in rows if FEW[row] == label]
-        assert len(mine) == 4 and len(set(mine)) == distinct
+        of_class = [row for row in rows if FEW[row] == label]
+        assert len(of_class) == 4 and len(set(of_class)) == distinct
 
 
-def test_draw__depends_on_the_generator_alone():
-    a, b = (ClassBatches(FEW, 2, 2, NAMES).draw(torch.Generator().manual_seed(7)) for _ in range(2))
-    assert a.tolist() == b.tolist()
-
-
-def test_init__raises_when_there_are_too_few_classes():
+def test_init__raises_for_too_few_classes_and_for_pairs_of_one_image():
     with pytest.raises(ValueError, match="batch_classes"):
         ClassBatches(FEW, 5, 2, NAMES)
-
-
-def test_init__raises_for_a_class_of_one_image_and_names_it():
     with pytest.raises(ValueError, match=r"\(d\)"):
         ClassBatches(FEW[:-1], 2, 2, NAMES)
     ClassBatches(FEW[:-1], 2, 1, NAMES)  # proxies need no pair

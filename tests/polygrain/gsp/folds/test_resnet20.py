@@ -26,9 +26,9 @@ def test_load__resnet20_from_a_file_and_at_a_depth(tmp_path):
     write_weights(network, tmp_path / "weights.safetensors")
     given = {"weights": "file", "path": str(tmp_path / "weights.safetensors"), "is_trained": False}
     images = torch.rand(2, 3, 32, 32)
-    found = load(Backbone(**(VALUES | given)), Path(), 0)(images)
-    assert found.shape == (2, 64, 8, 8)
-    assert torch.allclose(found, network.eval().forward_features(images - 0.5), atol=1e-5)
+    result = load(Backbone(**(VALUES | given)), Path(), 0)(images)
+    assert result.shape == (2, 64, 8, 8)
+    assert torch.allclose(result, network.eval().forward_features(images - 0.5), atol=1e-5)
     middle = load(Backbone(**(VALUES | given | {"depth": 2})), Path(), 0)(images)
     assert middle.shape == (2, 32, 16, 16)
 

@@ -1,11 +1,10 @@
 import pytest
 import timm
 import torch
-from pydantic import ValidationError
 from safetensors.torch import save_file
 
 from polygrain.encoder import model
-from polygrain.gsp.folds.trunk import Backbone, Trunk, load
+from polygrain.gsp.folds.trunk import Backbone, load
 from tests.helpers.small import SIZE, write_encoder
 
 VALUES = {
@@ -28,11 +27,6 @@ def test_load__a_convolutional_map_is_timms_own(tmp_path):
     backbone = load(params(), tmp_path, 3)
     images = torch.rand(2, 3, 64, 64)
     assert torch.allclose(backbone(images), backbone.network.forward_features((images - 0.5) / 0.25))
-
-
-def test_load__knows_the_input_of_a_timm_network(tmp_path):
-    backbone = load(params(mean=None, std=None), tmp_path, 3)
-    assert backbone.mean.flatten().tolist() == pytest.approx(list(backbone.network.pretrained_cfg["mean"]))
 
 
 def test_load__depth_takes_the_map_of_an_earlier_stage(tmp_path):
@@ -71,25 +65,20 @@ def test_feature_map__batch_norm_is_frozen_while_the_rest_trains(tmp_path):
     backbone(torch.rand(4, 3, 64, 64)).sum().backward()
     assert torch.equal(norm.running_mean, before) and norm.weight.grad is None
     assert any(p.grad is not None for p in backbone.parameters())
+    frozen = load(params(is_trained=False), tmp_path, 0).train()
+    assert not any(p.requires_grad for p in frozen.parameters()) and not frozen.network.training
 
 
-def test_feature_map__frozen_has_nothing_to_train_and_stays_in_evaluation(tmp_path):
-    backbone = load(params(is_trained=False), tmp_path, 0).train()
-    assert not any(p.requires_grad for p in backbone.parameters()) and not backbone.network.training
-    assert isinstance(backbone, Trunk)
-
-
-def test_load__raises_for_what_timm_does_not_know_or_have(tmp_path):
-    with pytest.raises(ValueError, match="nonsense"):
-        load(params(architecture="nonsense"), tmp_path, 0)
-    with pytest.raises(ValueError, match="depth"):
-        load(params(depth=99), tmp_path, 0)
-    with pytest.raises(ValueError, match="gone"):
-        load(params(weights="file", path=str(tmp_path / "gone.safetensors")), tmp_path, 0)
-
-
-def test_backbone__architecture_and_encoder_exclude_each_other():
-    with pytest.raises(ValidationError, match="architecture"):
-        params(weights="encoder")
-    with pytest.raises(ValidationError, match="architecture"):
-        params(architecture=None)
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"architecture": "nonsense"}, "nonsense"),
+        ({"depth": 99}, "depth"),
+        ({"weights": "file", "path": "gone"}, "gone"),
+        ({"weights": "encoder"}, "architecture must be null"),
+        ({"architecture": None}, "timm name"),
+    ],
+)
+def test_load__raises_for_what_does_not_exist_or_fit(tmp_path, changes, word):
+    with pytest.raises(ValueError, match=word):
+        load(params(**changes), tmp_path, 0)

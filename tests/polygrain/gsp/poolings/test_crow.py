@@ -8,7 +8,7 @@ MAPS = torch.randn(2, 5, 3, 4, generator=torch.Generator().manual_seed(0))
 
 
 def test_crow__equals_a_loop():
-    found = CroW(5)(MAPS).vector
+    result = CroW(5)(MAPS).vector
     for image in range(2):
         positive = [[max(0.0, v) for v in channel.flatten().tolist()] for channel in MAPS[image]]
         totals = [sum(channel[j] for channel in positive) for j in range(12)]
@@ -16,7 +16,7 @@ def test_crow__equals_a_loop():
         common = [sum(1 / (1 + math.exp(-v)) for v in channel) / 12 for channel in positive]
         for k, channel in enumerate(positive):
             summed = sum(math.sqrt(totals[j] / norm) * channel[j] for j in range(12)) / 12
-            assert math.isclose(found[image, k].item(), summed * math.log(sum(common) / common[k]), rel_tol=1e-4)
+            assert math.isclose(result[image, k].item(), summed * math.log(sum(common) / common[k]), rel_tol=1e-4)
 
 
 def test_crow__has_a_finite_gradient_for_an_empty_map():

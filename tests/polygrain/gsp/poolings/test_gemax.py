@@ -8,12 +8,12 @@ MAPS = torch.randn(2, 5, 3, 4, generator=torch.Generator().manual_seed(0))
 
 def test_generalised_max__equals_ridge_regression_of_ones():
     """The primal form: (F F' + ridge I)^-1 F 1."""
-    found = GeneralisedMax(5, ridge=0.7)(MAPS)
+    result = GeneralisedMax(5, ridge=0.7)(MAPS)
     for image in range(2):
         f = MAPS[image].flatten(1)
         expected = torch.linalg.inv(f @ f.T + 0.7 * torch.eye(5)) @ f.sum(1)
-        assert torch.allclose(found.vector[image], expected, atol=1e-5)
-        assert torch.allclose(f @ found.weights[image].flatten(), expected, atol=1e-5)
+        assert torch.allclose(result.vector[image], expected, atol=1e-5)
+        assert torch.allclose(f @ result.weights[image].flatten(), expected, atol=1e-5)
 
 
 def test_generalised_max__does_not_count_repetitions():

@@ -7,11 +7,11 @@ MAPS = torch.randn(2, 5, 3, 3, generator=torch.Generator().manual_seed(0))
 
 def test_covariance__equals_numpy_like_loops():
     rows = torch.randn(1, 3, 7)
-    found = covariance(rows)[0]
+    result = covariance(rows)[0]
     for i in range(3):
         for j in range(3):
             a, b = rows[0, i], rows[0, j]
-            assert torch.isclose(found[i, j], ((a - a.mean()) * (b - b.mean())).sum() / 7, atol=1e-6)
+            assert torch.isclose(result[i, j], ((a - a.mean()) * (b - b.mean())).sum() / 7, atol=1e-6)
 
 
 def test_second_order_gate__filters_each_row_alone():

@@ -8,8 +8,8 @@ MAPS = torch.randn(2, 5, 3, 4, generator=torch.Generator().manual_seed(0))
 def test_netvlad__equals_a_loop_over_residuals():
     torch.manual_seed(0)
     pool = NetVLAD(5, width=3, centres=4)
-    found = pool(MAPS).vector
-    assert found.shape == (2, 12) and pool.size == 12
+    result = pool(MAPS).vector
+    assert result.shape == (2, 12) and pool.size == 12
     for image in range(2):
         sums = torch.zeros(4, 3)
         for place in MAPS[image].flatten(1).T:
@@ -18,4 +18,4 @@ def test_netvlad__equals_a_loop_over_residuals():
             for centre in range(4):
                 sums[centre] += share[centre] * (feature - pool.centres[centre])
         expected = torch.cat([row / row.norm() for row in sums])
-        assert torch.allclose(found[image], expected, atol=1e-5)
+        assert torch.allclose(result[image], expected, atol=1e-5)

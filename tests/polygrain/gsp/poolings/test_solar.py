@@ -8,7 +8,7 @@ MAPS = torch.randn(2, 4, 3, 3, generator=torch.Generator().manual_seed(0))
 def test_solar__equals_a_loop_over_places():
     torch.manual_seed(0)
     pool = SOLAR(4, reduction=2, p=3.0).eval()
-    found = pool(MAPS).vector
+    result = pool(MAPS).vector
     for image in range(2):
         query, key, value = (
             part(MAPS[image : image + 1])[0].flatten(1).T for part in (pool.query, pool.key, pool.value)
@@ -19,4 +19,4 @@ def test_solar__equals_a_loop_over_places():
             seen = sum(attention[i] * value[i] for i in range(9))
             feature = MAPS[image].flatten(1)[:, j] + pool.out.weight[:, :, 0, 0] @ seen + pool.out.bias
             powers += feature.clamp_min(1e-6) ** 3
-        assert torch.allclose(found[image], (powers / 9) ** (1 / 3), rtol=1e-4)
+        assert torch.allclose(result[image], (powers / 9) ** (1 / 3), rtol=1e-4)

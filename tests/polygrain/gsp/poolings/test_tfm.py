@@ -21,13 +21,13 @@ def layer_by_hand(layer: torch.nn.TransformerEncoderLayer, tokens: torch.Tensor,
 def test_transformer__equals_layers_by_hand():
     torch.manual_seed(0)
     pool = Transformer(5, width=8, layers=2, heads=2)
-    found = pool(MAPS).vector
+    result = pool(MAPS).vector
     for image in range(2):
         places = pool.project.weight[:, :, 0, 0] @ MAPS[image].flatten(1) + pool.project.bias[:, None]
         tokens = torch.cat([pool.token[None], places.T])
         for layer in pool.layers:
             tokens = layer_by_hand(layer, tokens, heads=2)
-        assert torch.allclose(found[image], pool.norm(tokens[0]), atol=1e-5)
+        assert torch.allclose(result[image], pool.norm(tokens[0]), atol=1e-5)
 
 
 def test_transformer__takes_places_in_any_order():

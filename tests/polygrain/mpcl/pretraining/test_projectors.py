@@ -58,9 +58,7 @@ def test_overlap__is_the_mean_squared_cosine_and_zero_for_orthogonal_heads():
     torch.nn.init.orthogonal_(projector.networks[0][-1].weight)
     assert projector.overlap().item() < 1e-12
     assert MultiProjector(4, 8, 2, 1).overlap().item() == 0
-    assert (
-        MultiProjector(4, [8, 6], 2, 2, shared=False).overlap().item() > 0
-    )  # rows read the features, sizes may differ
+    assert MultiProjector(4, [8, 6], 2, 2, shared=False).overlap().item() > 0
 
 
 def test_build_mlp__norms_and_dropout_where_the_base_codes_have_them():

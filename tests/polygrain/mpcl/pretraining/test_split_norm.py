@@ -30,11 +30,8 @@ def test_split_batch_norm__a_part_does_not_see_the_other():
 def test_split_batch_norm__is_plain_in_evaluation():
     ours, plain, x = SplitBatchNorm2d(3, 2, 1e-5, 0.1).eval(), nn.BatchNorm2d(3).eval(), torch.randn(5, 3, 4, 4)
     torch.testing.assert_close(ours(x), plain(x))
-
-
-def test_split_batch_norm__a_batch_that_does_not_divide_is_refused():
-    with pytest.raises(ValueError, match="batch of 7 does not divide into 2"):
-        SplitBatchNorm2d(3, 2, 1e-5, 0.1)(torch.randn(7, 3, 4, 4))
+    with pytest.raises(ValueError, match="7 does not divide"):
+        ours.train()(torch.randn(7, 3, 4, 4))
 
 
 def test_split_batch_norms__keeps_weights_and_names():
@@ -48,7 +45,7 @@ def test_split_batch_norms__keeps_weights_and_names():
 
 
 def test_split_batch_norms__another_kind_of_batch_norm_is_refused():
-    with pytest.raises(ValueError, match="1 is a BatchNorm1d, which cannot be cut"):
+    with pytest.raises(ValueError, match="BatchNorm1d"):
         split_batch_norms(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), 2)
     assert has_batch_norm(nn.BatchNorm2d(3)) and not has_batch_norm(nn.LayerNorm(3))
 

@@ -21,11 +21,9 @@ def test_charts__each_head_has_a_line_and_pairs_only_where_there_are_some(heads,
         assert "least possible" in drawn["Cosine between heads"]
 
 
-def test_charts__accuracy_is_in_percent():
-    drawing = str(charts(history(1), 1)[1]["drawing"])
-    assert "head 1: 30" in drawing
-
-
-def test_charts__weights_are_shares_of_their_sum():
+def test_charts__accuracies_and_shares_of_weights_are_in_percent():
     rows = [row | {"weight_1": 3.0, "weight_2": 1.0} for row in history(2)]
-    assert "last epoch: head 1 75, head 2 25" in str(charts(rows, 2)[2]["drawing"])
+    drawn = {chart["title"]: str(chart["drawing"]) for chart in charts(rows, 2)}
+    assert "head 1 30" in drawn["Accuracy of each head"].replace(":", "")
+    assert "head 1 75, head 2 25" in drawn["Weight of each head"]
+    assert charts([], 2) == []

