@@ -139,7 +139,7 @@ def bring(repo: Repo, stage: Any, entry: dict, remote: str, force: bool) -> bool
     if not result.outs_cached():
         return False
     result.checkout(force=force)
-    stage.save()
+    stage.save(run_cache=False)
     stage.dump(update_pipeline=False)
     return True
 
