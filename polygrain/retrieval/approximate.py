@@ -149,7 +149,7 @@ def calibrate(
 
     def reaches(effort: int) -> bool:
         values = shares(effort)
-        return values.mean() - 2 * values.std() / len(values) ** 0.5 >= recall
+        return bool(values.mean() - 2 * values.std() / len(values) ** 0.5 >= recall)
 
     low, high = 0, 1
     while high < ivf.nlist and not reaches(high):
