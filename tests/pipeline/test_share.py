@@ -1,5 +1,6 @@
 """Results go to the team and come back: a second clone runs nothing and has the same bytes."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -101,13 +102,20 @@ def test_fetch__some_stages_and_what_nobody_has_shared(owner, tmp_path):
 
 @pytest.mark.parametrize("path", ["../../../planted", "/tmp/planted", ".git/hooks/x"])
 def test_fetch__a_list_of_files_that_leads_out_of_its_output(owner, tmp_path, path):
+    """It has its own name, so DVC finds nothing wrong with it; a run names it as its result."""
     remote = tmp_path / "remote"
     share.push(owner, str(remote))
-    recorded = YAML(typ="safe").load((owner / "dvc.lock").read_text())["stages"]["source"]["outs"][0]["md5"]
-    file = remote / "files/md5" / recorded[:2] / recorded[2:]
-    file.chmod(0o644)
-    entries = json.loads(file.read_text())
-    file.write_text(json.dumps([entries[0] | {"relpath": path}]))
+    (known,) = [
+        out["md5"] for out in YAML(typ="safe").load((owner / "dvc.lock").read_text())["stages"]["source"]["outs"]
+    ]
+    entry = json.loads((remote / "files/md5" / known[:2] / known[2:]).read_text())[0]
+    text = json.dumps([entry | {"relpath": path}])
+    digest = hashlib.md5(text.encode()).hexdigest() + ".dir"
+    file = remote / "files/md5" / digest[:2] / digest[2:]
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    for run in remote.glob("runs/*/*/*"):
+        run.write_text(run.read_text().replace(known, digest))
     second = toy.clone(owner, "second")
     with pytest.raises(ValueError, match="refused"):
         share.fetch(second, str(remote))
