@@ -42,8 +42,8 @@ class Extractor(BaseModel):
             raise ValueError(f"library: {self.library} needs network, side, mean and std")
         if self.library == "timm":
             networks.require_known(self.network)
-        if self.library == "torchvision" and self.network not in (known := classifiers()):
-            similar = ", ".join(difflib.get_close_matches(self.network, known, 5, 0))
+        if self.library == "torchvision" and self.network not in (names := classifiers()):
+            similar = ", ".join(difflib.get_close_matches(self.network, names, 5, 0))
             raise ValueError(f"torchvision does not know {self.network!r}; similar names: {similar}")
         return self
 
