@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 from string import Template
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -22,7 +22,6 @@ UNKNOWN = "Not known: the model's folder does not say."
 Line = Annotated[str, Field(max_length=2000)]
 Metrics = Annotated[dict[str, Annotated[float, Field(ge=0)]], Field(max_length=20)]
 Scores = Annotated[dict[Line, Metrics], Field(max_length=1000)]
-Read = TypeVar("Read")
 
 
 class Learnt(BaseModel):
@@ -88,12 +87,12 @@ def text(model: Model, known: Known, differences: dict[str, float], uint8: bool)
     )
 
 
-def read(file: Path, wanted: type[Read]) -> Read | None:
-    """What the file holds, None where there is no such file."""
+def read(file: Path, kind: Any) -> Any:
+    """What the file holds, checked to be of this kind; None where there is no such file."""
     if not file.exists():
         return None
     with reading(file, WHOLE_FOLDER):
-        return TypeAdapter(wanted).validate_json(read_own(file))
+        return TypeAdapter(kind).validate_json(read_own(file))
 
 
 def plain(words: str) -> str:
