@@ -1,4 +1,4 @@
-"""The frozen encoder: weights and config as files, wherever they come from. After this stage nothing needs a network.
+"""The frozen encoder as files, whatever its source. After this stage nothing needs a network connection.
 
 Reads   a model folder (the weights that ship) or one in the layout of timm's hub, a checkpoint (.safetensors, or
         .pth/.pt read without pickle), or nothing (timm fetches the named architecture's published weights once).
@@ -47,13 +47,13 @@ class Params(Origin):
 
 
 def require_seen(config: Config, params: Params, path: Path) -> None:
-    """ValueError for stored squares that are smaller than what the encoder wants to see of them."""
+    """ValueError for stored squares that are smaller than the encoder's input."""
     if params.resize < (params.crop or config.size):
         raise ValueError(f"encoder.resize is {params.resize}; the encoder in {path} needs {config.size} or more")
 
 
 def require_last_block(config: Config, path: Path) -> None:
-    """ValueError for a model of several blocks: adaptors learn from what the last one gives."""
+    """ValueError for a model of several blocks: adaptors learn from the last block's output."""
     if config.blocks > 1:
         raise ValueError(
             f"config.json in {path} has blocks {config.blocks}: it is a chosen or distilled model; give the encoder "
@@ -62,9 +62,9 @@ def require_last_block(config: Config, path: Path) -> None:
 
 
 def crop(model: Model, params: Params) -> Model:
-    """The model for the squares that are stored: `size` is what it sees of them, scaled to the network's own side.
+    """The model for the stored squares: `size` is the centre that it sees, scaled to the network's own side.
 
-    Stored larger than the network's input, they let a careful look see more than the plain one.
+    In squares larger than the network's input, a careful look sees more than a plain one.
     """
     side, size = model.config.side, params.crop or model.config.size
     changes = {"resize": params.resize, "size": size, "scaled": None if size == side else side}

@@ -23,7 +23,7 @@ from polygrain.compute.blocks import blocks
 from polygrain.config import schema
 from polygrain.config.lists import Classifier, Lists, Run
 from polygrain.encoder import networks
-from polygrain.encoder.arguments import Arguments
+from polygrain.encoder.config import Arguments
 from polygrain.encoder.views import Augmentation, Ratio, augment, centre_square
 from polygrain.gsp.classifier import PooledClassifier
 from polygrain.gsp.discriminant import Scatter

@@ -1,22 +1,21 @@
-"""One task's images, decoded once: reads a folder, zip or stream of images, a public data set or an installed package,
-and writes
+"""One task's images, decoded once, from a folder, zip or stream, a public data set or an installed package.
 
-- pixels.zarr `image size size 3` uint8, training rows first;
-- table.parquet, a row per image: where it is from, its class and split, its original size and content hash;
-- rejected.csv, a row per file that was left out, with the reason;
-- shares/1percent.txt and so on, if `listed_shares` asks for them: the paths of the images that such a list names.
+Reads   the source
+Writes  pixels.zarr         image x side x side x 3, uint8, training rows first
+        table.parquet       a row per image: path, class and split, original size and content hash
+        rejected.csv        a row per file that was left out, with the reason
+        shares/1percent.txt and so on, if `listed_shares` asks for them: the paths in a published list of few images
 
-Classes are sorted by name (public data sets: as published); the first half (rounded up) trains, without its labels, the
-other half is tested. All of an unseen task is tested. The images of a flat folder have no class (label -1), all train.
-`splits` is ImageNet's layout, train/ and val/, taken as split. A public data set is taken as it is: duplicates stay in,
-and its counts must be the published ones. A stream (tars, parquet, an object store) is neither held in memory nor
-unpacked: its rows are in the order of the stream, training rows among the others, and a run that was killed goes on
-behind the last full shard.
+Classes are sorted by name (public data sets: as published). The first half (rounded up) trains, without its labels; the
+other half is tested. All of an unseen task is tested. The images of a flat folder have no class (label -1); all train.
+`splits` is ImageNet's layout: train/ and val/ are the split. A public data set keeps its duplicates; its counts must be
+the published ones. A stream (tars, Parquet, an object store) is neither held in memory nor unpacked: rows are in its
+order, training rows among the others, and a killed run continues after the last full shard.
 """
 
 import shutil
-from contextlib import closing, nullcontext
-from itertools import islice
+from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -29,12 +28,11 @@ from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
-from polygrain.sources import archive, folder, installed, names, shares
-from polygrain.sources.candidates import Assignment, Candidates, assign, by_class, in_splits, published
+from polygrain.sources import archive, folder, installed, names
+from polygrain.sources.candidates import Assignment, Candidates, assign, by_class, in_splits, published, read_share
 from polygrain.sources.decode import decode_all
 from polygrain.sources.streams import place, stream
-from polygrain.sources.streams.ingest import ingest, resumed
-from polygrain.sources.streams.ledger import Ledger
+from polygrain.sources.streams.ingest import Ingestion
 from polygrain.store import arrays, work
 from polygrain.store.coded import Coding
 from polygrain.store.collection import TABLE, write_share
@@ -42,11 +40,10 @@ from polygrain.store.square import Shape
 from polygrain.store.tables import write_csv
 
 BLOCK = 256
-TABLE_ROWS = 2**16
 
 
 class PerClass(schema.Section):
-    """How many images the embedded tasks draw for each class."""
+    """The number of images that the embedded tasks draw for each class."""
 
     digits: int = Field(ge=2, le=1_000_000, description="images of each digit, at most (there are 174 to 183)")
     glyphs: int = Field(
@@ -73,7 +70,7 @@ class Params(schema.Section):
 
     @property
     def coding(self) -> Coding | None:
-        """Of the squares; None where they are stored as they are."""
+        """The coding of the squares; None for raw ones."""
         return None if self.stored == "raw" else Coding(self.stored, self.quality)
 
 
@@ -89,7 +86,7 @@ def draw(source: str, params: Params) -> installed.Pictures:
 
 
 def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
-    """The candidates of any source."""
+    """The candidates of any source but a stream."""
     limit = params.max_megapixels * 10**6
     if source == "folder":
         listing = folder.find(raw)
@@ -111,8 +108,8 @@ def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
 def write_pixels(
     writer: arrays.Writer, candidates: Candidates, task: str, keep_duplicates: bool
 ) -> tuple[dict[str, tuple], dict[str, str]]:
-    """Stores the (first copy of) each picture; returns {path: its row's last columns} as stored, {path: reason}."""
-    kept: dict[str, tuple] = {}
+    """Stores (the first copy of) each picture; returns {path: last columns of its row} in order, and {path: reason}."""
+    stored: dict[str, tuple] = {}
     rejected: dict[str, str] = {}
     first: dict[str, str] = {}
     block = []
@@ -125,70 +122,64 @@ def write_pixels(
         else:
             first[outcome.sha256] = path
             block.append(outcome.pixels)
-            kept[path] = outcome[1:]
+            stored[path] = outcome[1:]
         if len(block) == BLOCK:
             writer.append(np.stack(block))
             block = []
     if block:
         writer.append(np.stack(block))
-    return kept, rejected
+    return stored, rejected
 
 
-def read_shares(raw: Path, candidates: Candidates, wanted: list[float]) -> dict[float, list[str]]:
-    """{share: paths that its list names}; ValueError for a missing list, and for one of other images."""
-    training = [path for path, row in candidates.rows.items() if row.split == "train"]
-    return {share: shares.read(raw, share, training) for share in wanted}
-
-
-def require_images(raw: Path, kept: dict[str, tuple], candidates: Candidates, rejected: dict[str, str]) -> None:
-    """Raises ValueError if a split that had candidates has no image left, with counts and the first reasons."""
+def require_images(raw: Path, stored: dict[str, tuple], candidates: Candidates, rejected: dict[str, str]) -> None:
+    """ValueError if a split that had candidates has no image left, with counts and the first reasons."""
     splits = {path: row.split for path, row in candidates.rows.items()}
     for split in sorted(set(splits.values()), reverse=True):
-        if not any(splits[path] == split for path in kept):
-            tried = sum(met == split for met in splits.values())
+        if not any(splits[path] == split for path in stored):
+            tried = sum(value == split for value in splits.values())
             raise ValueError(
-                f"{raw}: none of the {tried} {split} images can be used ({len(kept)} others can); "
+                f"{raw}: none of the {tried} {split} images can be used ({len(stored)} others can); "
                 f"{folder.summary(rejected)}"
             )
 
 
 def streamed(raw: Path, output: Path, task: str, source: str, params: Params, lists: Lists) -> str:
-    """`main` for a stream: what is finished of it stays in `.work` until all is."""
+    """`main` for a stream: finished shards stay in `.work` until all are there."""
     spec = lists.tasks[task]
-    found = stream.find(raw, source, spec.files)
-    count = found.count()
-    kept = work.folder("images", task, source, spec.files, params, found.place.root, found.place.digest)
-    with closing(Ledger(kept / "ledger.sqlite")) as ledger:
-        writer = resumed(kept / "pixels.zarr", ledger, params.side, params.coding)
-        steps = ingest(found, writer, ledger, params.max_megapixels * 10**6, params.shape)
-        left = max(0, count - writer.rows - ledger.rejected())
-        for _ in progress(steps, f"images@{task}", left, "image"):
-            pass
-        writer.close()
-        if source == "remote":
-            place.require_unchanged(raw, place.remote(found.place.root))
-        assigned = classes_of(raw, ledger, spec.unseen)
-        with outputs.folder(output) as partial:
-            write_table(partial / "table.parquet", ledger, task, assigned)
-            write_csv(partial / "rejected.csv", [("path", "reason"), *ledger.rejections()])
-            # Last, so that a kill before it leaves them where the next start looks for them.
-            shutil.move(kept / "pixels.zarr", partial / "pixels.zarr")
-        train = sum(number for name, number in ledger.classes().items() if assigned[name].split == "train")
-        left_out = ledger.rejected()
+    images = stream.find(raw, source, spec.files)
+    kept = work.folder("images", task, source, spec.files, params, images.place.root, images.place.digest)
+    ingestion = Ingestion(kept, params.side, params.coding)
+    before = sum(len(part.rows) + len(part.rejected) for part in ingestion.parts())
+    count = images.count()
+    steps = ingestion.run(images, params.max_megapixels * 10**6, params.shape)
+    for _ in progress(steps, f"images@{task}", count and count - before, "image"):
+        pass
+    if source == "remote":
+        place.require_unchanged(raw, place.remote(images.place.root))
+    classes, rejected = Counter(), []
+    for part in ingestion.parts():
+        classes.update(class_name for _, class_name, *_ in part.rows)
+        rejected += part.rejected
+    assigned = classes_of(raw, classes, spec.unseen, dict(rejected))
+    with outputs.folder(output) as partial:
+        with pq.ParquetWriter(partial / "table.parquet", TABLE) as writer:
+            for part in ingestion.parts():
+                rows = [(path, task, *assigned[name], *measures) for path, name, *measures in part.rows]
+                writer.write_table(table_of(rows))
+        write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected)])
+        # Last, so that a kill before it leaves them where the next start looks for them.
+        shutil.move(ingestion.pixels, partial / "pixels.zarr")
     shutil.rmtree(kept)
-    classes = len(assigned.keys() - {""})
-    return f"{train} train and {writer.rows - train} test images of {classes} classes, {left_out} left out"
+    train = sum(count for name, count in classes.items() if assigned[name].split == "train")
+    test = classes.total() - train
+    return f"{train} train and {test} test images of {len(classes.keys() - {''})} classes, {len(rejected)} left out"
 
 
-def classes_of(raw: Path, ledger: Ledger, unseen: bool) -> dict[str, Assignment]:
-    """The row of each class's images; numbers are sorted as such. ValueError for no image, or one class alone."""
-    names = sorted(
-        ledger.classes(), key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)
-    )
+def classes_of(raw: Path, classes: Counter[str], unseen: bool, rejected: dict[str, str]) -> dict[str, Assignment]:
+    """The assignment of each class; numbers are sorted as such. ValueError for no image, or one class alone."""
+    names = sorted(classes, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
     if not names:
-        raise ValueError(
-            f"{raw}: no image can be used; {folder.summary(dict(ledger.rejections(3)), count=ledger.rejected())}"
-        )
+        raise ValueError(f"{raw}: no image can be used; {folder.summary(rejected)}")
     if len(names) == 1 and names != [""]:
         raise ValueError(
             f"{raw}: all images are of the class {names[0]!r}; a labelled task needs two classes or more, an "
@@ -197,17 +188,8 @@ def classes_of(raw: Path, ledger: Ledger, unseen: bool) -> dict[str, Assignment]
     return assign(names, unseen)
 
 
-def write_table(file: Path, ledger: Ledger, task: str, assigned: dict[str, Assignment]) -> None:
-    """The table of the ledger's images, some rows at a time."""
-    rows = ledger.rows()
-    with pq.ParquetWriter(file, TABLE) as writer:
-        while part := [(path, task, *assigned[name], *measures) for path, name, *measures in islice(rows, TABLE_ROWS)]:
-            writer.write_table(table_of(part))
-
-
 def table_of(rows: list[tuple]) -> pa.Table:
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), TABLE, strict=True)]
-    return pa.Table.from_arrays(columns, schema=TABLE)
+    return pa.Table.from_pylist([dict(zip(TABLE.names, row, strict=True)) for row in rows], TABLE)
 
 
 def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: Lists) -> str:
@@ -220,21 +202,23 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         outputs.folder(output) as partial,
     ):
         candidates = find(place, source, lists.tasks[task].unseen, params)
-        listed = read_shares(place, candidates, params.listed_shares if source == "splits" else [])
+        training = [path for path, row in candidates.rows.items() if row.split == "train"]
+        shares = params.listed_shares if source == "splits" else []
+        listed = {share: read_share(place, share, training) for share in shares}
         with arrays.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8", params.coding) as writer:
-            kept, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
+            stored, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
         if is_public and unreadable and params.published_counts:
             raise ValueError(f"{raw} differs from what {source} publishes: {folder.summary(unreadable)}")
         rejected = candidates.rejected | unreadable
-        require_images(raw, kept, candidates, rejected)
-        rows = [(path, task, *candidates.rows[path], *measures) for path, measures in kept.items()]
+        require_images(raw, stored, candidates, rejected)
+        rows = [(path, task, *candidates.rows[path], *measures) for path, measures in stored.items()]
         pq.write_table(table_of(rows), partial / "table.parquet")
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected.items())])
         for share, paths in listed.items():
-            write_share(partial, share, (path for path in paths if path in kept))
-    train = sum(candidates.rows[path].split == "train" for path in kept)
-    found = len({candidates.rows[path].class_name for path in kept} - {""})
-    return f"{train} train and {len(kept) - train} test images of {found} classes, {len(rejected)} left out"
+            write_share(partial, share, (path for path in paths if path in stored))
+    train = sum(candidates.rows[path].split == "train" for path in stored)
+    classes = len({candidates.rows[path].class_name for path in stored} - {""})
+    return f"{train} train and {len(stored) - train} test images of {classes} classes, {len(rejected)} left out"
 
 
 if __name__ == "__main__":

@@ -21,8 +21,7 @@ from polygrain.compute import device
 from polygrain.config import schema
 from polygrain.config.lists import Lists, Part, Pretraining
 from polygrain.encoder import networks
-from polygrain.encoder.arguments import Arguments
-from polygrain.encoder.config import Config
+from polygrain.encoder.config import Arguments, Config
 from polygrain.encoder.model import save
 from polygrain.encoder.views import Augmentation, Ratio
 from polygrain.mpcl import trainable
@@ -48,7 +47,7 @@ class Network(schema.Section):
 
     @model_validator(mode="after")
     def can_be_built(self) -> "Network":
-        networks.require_buildable(self.architecture, self.kwargs)
+        networks.build_on_meta(self.architecture, self.kwargs)
         return self
 
 

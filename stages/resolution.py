@@ -1,13 +1,12 @@
-"""The side at which the encoder sees images, chosen without labels before anything trains at it.
+"""The side of the encoder's input, chosen without labels before anything trains at it.
 
 Reads   images, encoder
 Writes  weights.safetensors, config.json   the encoder for inputs of that side: what all else starts from
         recall.csv   each side within the budget: its cost, and on each task how often one view finds the other
 
-A network often retrieves better at larger inputs than those it was trained on (Touvron et al., "Fixing the train-test
-resolution discrepancy", 2019), and adapts best at the side at which it is used. Trained models are not compared across
-sides: what one learnt at its own side would count against another. Nor does agreement with a careful look count here,
-the third part of the criterion: the sides of that look would decide.
+A network often retrieves better at larger inputs than those of its training (Touvron et al., "Fixing the train-test
+resolution discrepancy", 2019), and adapts best at the side at which it is used. Agreement with a careful look, part of
+the criterion elsewhere, does not count here: the sides of that look would decide.
 """
 
 from pathlib import Path
@@ -53,16 +52,16 @@ def judge(
     tried: list[int],
     settings: criterion.CriterionSettings,
 ) -> dict[int, np.ndarray]:
-    """Of the two pairs of views of each image, at each side, the share in which one finds the other."""
-    found = {}
+    """For each side, the share of each image's two pairs of views in which one finds the other."""
+    judged = {}
     for side in tried:
         seen = criterion.embed_views(encoder.seen(side, False).to(device.best()), pixels, sample, settings)
-        found[side] = np.mean([criterion.recall(first, second, sample) for first, second in seen.pairs], 0)
-    return found
+        judged[side] = np.mean([criterion.recall(first, second, sample) for first, second in seen.pairs], 0)
+    return judged
 
 
 def largest_of_the_best(judged: dict[int, np.ndarray], sample: criterion.Sample, errors: float) -> int:
-    """Of the sides that are as good as the best within `errors` standard errors, the largest: it sees the most."""
+    """The largest of the sides that are as good as the best within `errors` standard errors: it sees the most."""
     best = max(judged, key=lambda side: criterion.mean_over_tasks(judged[side], sample))
 
     def is_near(side: int) -> bool:
@@ -85,7 +84,7 @@ def main(
     model, tasks = load(encoder), list(lists.tasks)
     own, tried = model.config.side, sides(params, model)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    # With one side there is nothing to measure, and where no task can tell, nothing to measure by.
+    # With one side there is nothing to measure; if no task can tell, there is nothing to measure by.
     if len(tried) > 1:
         sample = criterion.draw_clear(collection, model.to(device.best()), pixels, settings, seed)
     else:

@@ -13,8 +13,7 @@ from polygrain.config.folders import UNSAFE
 from polygrain.config.new import Settings
 from polygrain.encoder import networks
 from polygrain.encoder.config import Config
-from polygrain.encoder.origin import Origin, require_fit
-from polygrain.encoder.pretrained import is_hub, published
+from polygrain.encoder.origin import Origin, is_hub, published, require_fit
 
 SHIPPED = "encoders/vit48"
 # Better ones, the first that this timm has of each family.
@@ -100,7 +99,7 @@ def from_timm(asked: Asked) -> dict[str, Any]:
 
 def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[Settings, list[str]]:
     """The sizes and batches that follow from a network, with the reasons."""
-    network = networks.require_buildable(config.architecture, config.kwargs)
+    network = networks.build_on_meta(config.architecture, config.kwargs)
     patch, side = networks.patch_side(network), config.side
     stored = patch * math.ceil(STORED * side / patch)
     cost = math.ceil(100 * (stored / side) ** 2) / 100

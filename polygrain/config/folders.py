@@ -85,7 +85,6 @@ def find_stream(path: Path) -> Folder | None:
     if kind is None:
         return None
     opened = stream.find(place_, kind, pattern)
-    opened.count()  # names a file that was cut off
     classes, others = opened.classes()
     return Folder(kind, place_, classes, others, pattern)
 

@@ -1,24 +1,37 @@
-"""What it takes to build a model again: its `config.json`."""
+"""`config.json`: all that is needed to build a model again, but for its weights."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from polygrain.config.schema import Deviation, Mean, Name, Width
-from polygrain.encoder.arguments import Arguments
 from polygrain.store.reading import reading
-from polygrain.store.untrusted import read_text, require_plain
 
 Fusion = Literal["average", "attention"]
 Interpolation = Literal["bicubic", "bilinear"]
 Pixels = Annotated[int, Field(ge=1, le=4096, strict=True)]  # a config may be a stranger's
-# A model's folder may be of a stage or a user's own, which nobody should be told to delete.
+# A user's own folder should not be deleted.
 WHOLE_FOLDER = "run the stage that writes it, or name a folder with a model's config.json and weights.safetensors"
+# Arguments of timm's create_model that read files, fetch weights or give something else than a network.
+NOT_FOR_CONSTRUCTORS = {
+    *("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir"),
+    *("features_only", "scriptable", "exportable", "no_jit"),
+}
+
+
+def require_safe(arguments: dict) -> dict:
+    """The arguments as they are; ValueError for one that is not the network's constructor's."""
+    if wrong := sorted(NOT_FOR_CONSTRUCTORS & set(arguments)):
+        raise ValueError(f"{wrong[0]!r} cannot be set: give arguments of the network's constructor alone")
+    return arguments
+
+
+Arguments = Annotated[dict[str, int | float | bool | str], AfterValidator(require_safe)]
 
 
 class Attention(BaseModel):
-    """What the paper leaves open about its attention; the defaults are Eq. 3 with the mean that its text asks for."""
+    """Details of the attention that the paper leaves open; the defaults are Eq. 3 with the mean that its text names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     class_token: bool = Field(True, description="class (and register) tokens take part in the pooling, as Algorithm 1")
@@ -30,7 +43,7 @@ class Attention(BaseModel):
 
 
 class AdaptorConfig(BaseModel):
-    """The adaptor sets behind every block, and how they are fused."""
+    """The adaptor sets after every block, and their fusion."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     names: list[Name] = Field(
@@ -42,7 +55,7 @@ class AdaptorConfig(BaseModel):
 
 
 class Config(BaseModel):
-    """What it takes to build the model again: a timm architecture with its arguments, the input, the adaptors."""
+    """A timm architecture with its arguments, the input, the adaptors and the embedding."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     architecture: str = Field(max_length=200, description="a timm name")
@@ -78,16 +91,10 @@ class Config(BaseModel):
 
 
 def read_config(folder: Path) -> Config:
-    """The config of a model's folder; ValueError names the file where it is missing, damaged or senseless."""
+    """The config of a model folder; ValueError names the file if it is missing, damaged or contradicts itself."""
     file = folder / "config.json"
     with reading(file, WHOLE_FOLDER):
-        config = Config.model_validate_json(read_own(file))
+        config = Config.model_validate_json(file.read_text(encoding="utf-8"))
         if config.resize < config.size:
             raise ValueError(f"resize is {config.resize}, smaller than size, {config.size}")
         return config
-
-
-def read_own(file: Path) -> str:
-    """The text of a file that is to lie in a model's folder itself."""
-    require_plain(file)
-    return read_text(file)

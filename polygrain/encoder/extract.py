@@ -25,7 +25,7 @@ def extract(
     compute: Callable[[Tensor], Tensor] | None = None,
 ) -> Iterator[np.ndarray]:
     """Yields float32 blocks of embeddings, in the order of `rows`; `compute` may replace the model's forward."""
-    where = next(model.parameters()).device
+    device_of_model = next(model.parameters()).device
     if pixels.shape[1] != model.config.resize:
         raise ValueError(
             f"the images are stored at {pixels.shape[1]} px, the model expects {model.config.resize}: "
@@ -33,10 +33,10 @@ def extract(
         )
     model.eval()
     parts = blocks(len(rows), batch)
-    read = ahead(parts, lambda part: device.staged(pixels[rows[part]], where))
+    read = ahead(parts, lambda part: device.staged(pixels[rows[part]], device_of_model))
     for _, images in progress(read, description, len(parts), unit="batch"):
-        block = images.to(where, non_blocking=True)
-        with torch.inference_mode(), device.autocast(where, precision):
+        block = images.to(device_of_model, non_blocking=True)
+        with torch.inference_mode(), device.autocast(device_of_model, precision):
             embeddings = (compute or model)(centre_crop(block, model.config.size))
         yield embeddings.float().cpu().numpy()
 
@@ -50,9 +50,9 @@ def embed(
 
 
 def whole_batches(n: int, batch: int) -> slice:
-    """This process's share of n rows, in whole batches: so each batch is one that a single process would have."""
-    mine = processes.share(-(-n // batch))
-    return slice(min(n, batch * mine.start), min(n, batch * mine.stop))
+    """This process's share of n rows in whole batches, the batches of a single process."""
+    share = processes.share(-(-n // batch))
+    return slice(min(n, batch * share.start), min(n, batch * share.stop))
 
 
 def embed_shares(

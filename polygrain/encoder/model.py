@@ -40,7 +40,7 @@ class Model(nn.Module):
         self.backbone = build_backbone(config.architecture, network_arguments(config))
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
-        # Where the embedding's parts stand in the network, and their lengths; the first is what the last block gave.
+        # The parts of the embedding: the last block's output first, then those of blocks before it.
         lower = lower_of(config) if config.blocks > 1 else []
         if config.blocks > 1 + len(lower):
             raise ValueError(f"blocks is {config.blocks}; {config.architecture} has {1 + len(lower)} that can be taken")
@@ -57,9 +57,9 @@ class Model(nn.Module):
 
     @property
     def takes_other_sides(self) -> bool:
-        """Whether the network can see inputs of another side than its own: not where it was built for one for good."""
-        known = inspect.signature(type(self.backbone)).parameters
-        return "img_size" not in self.config.kwargs or "dynamic_img_size" in known
+        """Whether the network takes inputs of another side than its own; some are built for one."""
+        arguments = inspect.signature(type(self.backbone)).parameters
+        return "img_size" not in self.config.kwargs or "dynamic_img_size" in arguments
 
     @property
     def adaptors(self) -> list[Adaptors]:
@@ -67,13 +67,13 @@ class Model(nn.Module):
         return [module.adaptors for module in self.backbone.modules() if isinstance(module, AdaptedBlock)]
 
     def new_adaptors(self, config: AdaptorConfig) -> list[Adaptors]:
-        """Near-identity adaptors for every block, not yet inserted; what is drawn comes from the global generator."""
+        """Near-identity adaptors for every block, not yet inserted, drawn from the global generator."""
         prefix = getattr(self.backbone, "num_prefix_tokens", 0)
         sizes = block_dims(self.backbone, self.config.side)
         return [Adaptors(d, config.width, len(config.names), config.fusion, config.attention, prefix) for d in sizes]
 
     def insert(self, layers: list[Adaptors], config: AdaptorConfig) -> None:
-        """Puts one layer of adaptors behind every block."""
+        """Puts one layer of adaptors after every block."""
         if self.adaptors:
             raise ValueError(f"the model has adaptors already ({self.config.adaptors}); start from the plain encoder")
         last = getattr(self.backbone, "output_fmt", "NCHW") == "NHWC"
@@ -82,11 +82,10 @@ class Model(nn.Module):
         self.config = self.config.model_copy(update={"adaptors": config})
 
     def seen(self, side: int, mirrored: bool, blocks: int | None = None) -> "Model":
-        """This model, its weights shared, for inputs scaled to another side (px) and averaged with their mirror image.
+        """This model with shared weights, for inputs scaled to another side (px), or averaged with their mirror image.
 
-        `blocks` may be another number of them; not where a reduction lies behind.
-
-        What lies behind the encoder (a reduction) was made for embeddings of the old input; it is taken over as it is.
+        `blocks` changes the number of blocks in the embedding, if there is no reduction. A reduction stays as it is,
+        though it was made for embeddings of the old input.
         """
         scaled = None if side == self.config.size else side
         if side != self.config.side and not self.takes_other_sides:
@@ -98,20 +97,20 @@ class Model(nn.Module):
 
     @torch.no_grad()
     def scale(self, strength: float) -> None:
-        """Scales what every adaptor adds; 1 is what was trained, near 0 the encoder. The attention weighs as before."""
+        """Scales the output of every adaptor: 1 is as trained, near 0 the encoder. The attention weighs as before."""
         for layer in self.adaptors:
             layer.scale(strength)
 
     @torch.no_grad()
     def reduce(self, weight: Float[Tensor, "reduced dim"], bias: Float[Tensor, " reduced"]) -> None:
-        """Puts a linear layer behind the (unit-length) embeddings, in place of one that is there."""
+        """Puts a linear layer after the (unit-length) embeddings, in place of an earlier one."""
         self.reduction = nn.Linear(weight.shape[1], len(weight), device=self.mean.device).requires_grad_(False)
         self.reduction.weight.copy_(weight)
         self.reduction.bias.copy_(bias)
         self.config = self.config.model_copy(update={"reduced": len(weight)})
 
     def plain(self) -> "Model":
-        """The encoder below the adaptors, as a model of its own with its own copy of the weights."""
+        """The encoder without its adaptors, with its own copy of the weights."""
         encoder = Model(self.config.model_copy(update={"adaptors": None}))
         tensors = self.state_dict()
         for name, module in self.named_modules():
@@ -124,7 +123,7 @@ class Model(nn.Module):
         return encoder
 
     def bare(self, blocks: int = 1) -> "Model":
-        """A copy whose embedding is made of so many blocks, with its adaptors and without a reduction."""
+        """A copy with an embedding of so many blocks, with its adaptors and without a reduction."""
         other = Model(self.config.model_copy(update={"reduced": None, "blocks": blocks}))
         other.load_state_dict({name: t for name, t in self.state_dict().items() if not name.startswith("reduction.")})
         return other
@@ -132,18 +131,18 @@ class Model(nn.Module):
     def features(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """The class token after the last norm, not normalised: z = LN(h^L)[class].
 
-        Of a network without one, what it pools its last map or tokens to: their mean, or for SigLIP by attention.
+        A network without a class token pools its last map or tokens: by their mean, SigLIP by attention.
         """
         x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
         if self.config.scaled:
             side = [self.config.side] * 2
             mode = self.config.interpolation
             x = nn.functional.interpolate(x, side, mode=mode, antialias=True, align_corners=False).clamp(0, 1)
-        # `model.half()` and its like change the network; an image is prepared in float32 all the same.
+        # Images are prepared in float32, whatever the type of the network.
         kind = next(self.backbone.parameters()).dtype
         x = ((x - self.mean) / self.std).to(kind)
         if not hasattr(self.backbone, "patch_embed"):
-            # Convolutions, and the adaptors between them, are faster where a pixel's channels lie side by side.
+            # Convolutions, and the adaptors between them, are faster with a pixel's channels side by side.
             x = x.contiguous(memory_format=torch.channels_last)
         tokens = self.backbone.forward_features(x)
         if getattr(self.backbone, "cls_token", None) is not None:
@@ -151,7 +150,7 @@ class Model(nn.Module):
         return self.backbone.forward_head(tokens, pre_logits=True)
 
     def parts(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
-        """What the last block gave and what those before it did, the last first, each of unit length, side by side."""
+        """The outputs of the last block and those before it, the last first, each of unit length, side by side."""
         places = residual_blocks(self.backbone)
         blocks = [parent._modules[key] for parent, key in (places[place] for place, _ in self.lower)]
         with outputs_of(blocks) as outputs:
@@ -160,7 +159,7 @@ class Model(nn.Module):
         return torch.cat([nn.functional.normalize(vector.float(), dim=1) for vector in vectors], 1)
 
     def seen_once(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
-        """The parts as one embedding of unit length; one part alone is that already."""
+        """The parts as one embedding of unit length."""
         parts = self.parts(images)
         return nn.functional.normalize(parts, dim=1) if self.lower else parts
 
@@ -177,7 +176,7 @@ class Model(nn.Module):
 
     @torch.no_grad()
     def attention(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch layer adaptor"]:
-        """The weight each adaptor gets, for every image and layer."""
+        """The weight of each adaptor, for every image and layer."""
         self.features(images)
         layers = [layer.weights for layer in self.adaptors if layer.weights is not None]
         if not layers:
@@ -185,7 +184,7 @@ class Model(nn.Module):
         return torch.stack(layers, 1)
 
     def mask(self, *names: str) -> "Model":
-        """Leaves the named adaptors out from now on (the others share their weight); no name brings all back."""
+        """Leaves the named adaptors out from now on, the others share their weight; without a name, brings all back."""
         known = self.config.adaptors.names if self.config.adaptors else []
         if unknown := set(names) - set(known):
             raise ValueError(f"no adaptor {', '.join(sorted(unknown))}; known: {', '.join(known) or 'none'}")
@@ -204,24 +203,24 @@ class Model(nn.Module):
 
 
 def most_blocks(model: Model) -> int:
-    """How many outputs an embedding of this network can be made of: `blocks` of a config is at most this."""
+    """The largest number of blocks that this network's embedding can be made of."""
     return 1 + len(lower_of(model.config))
 
 
 def lower_of(config: Config) -> tuple[tuple[int, int], ...]:
-    """`lower_blocks` of the network that a config names."""
+    """`lower_blocks` of the network in a config."""
     return traced(config.architecture, tuple(sorted(network_arguments(config).items())), config.side)
 
 
 @functools.lru_cache(maxsize=32)
 def traced(architecture: str, kwargs: tuple[tuple[str, Any], ...], side: int) -> tuple[tuple[int, int], ...]:
-    # To follow an image through a network takes longer than to build it, and a choice builds one dozens of times.
+    # Tracing takes longer than building the network, and a choice builds one dozens of times.
     with torch.device("meta"):
         return tuple(lower_blocks(build_backbone(architecture, dict(kwargs)), side))
 
 
 def network_arguments(config: Config) -> dict[str, Any]:
-    """What timm gets. A ViT is built for one side; timm brings its position embeddings to another."""
+    """The constructor's arguments. A ViT is built for one side; timm resizes its position embeddings for another."""
     other = {"dynamic_img_size": True} if config.kwargs.get("img_size", config.side) != config.side else {}
     return config.kwargs | other
 
@@ -229,26 +228,18 @@ def network_arguments(config: Config) -> dict[str, Any]:
 def save(model: nn.Module, folder: Path) -> None:
     """Writes `weights.safetensors` and `config.json` of a model, or of another module whose `config` is a `Config`."""
     write_weights(model, folder / "weights.safetensors")
-    # Keys that came later: where they say what was always done, they are left out, and old models keep their bytes.
+    # Keys that came later are left out with their usual values, so that old models keep their bytes.
     usual = {"interpolation": "bicubic", "blocks": 1}
-    unsaid = {key for key, value in usual.items() if getattr(model.config, key) == value}
-    text = json.dumps(model.config.model_dump(mode="json", exclude=unsaid), indent=1)
+    left_out = {key for key, value in usual.items() if getattr(model.config, key) == value}
+    text = json.dumps(model.config.model_dump(mode="json", exclude=left_out), indent=1)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
 
 
 def load(path: str | Path) -> Model:
     """The model saved in a folder, frozen, in evaluation mode, on the CPU.
 
-    The folder may be anyone's: no pickle is read, no other file, nothing from the network. ValueError names the file
-    where it is missing, damaged or senseless, and the shapes where weights and config do not fit.
+    No pickle is read, no other file, nothing from the network. ValueError names a file that is missing, damaged or
+    contradicts itself, and the shapes if weights and config do not fit.
     """
-    folder = Path(path)
-    config = read_config(folder)
-
-    def make() -> Model:
-        model = Model(config)
-        if model.mean.is_meta:  # without values a pass only shows whether its parts fit each other, and the input
-            model(torch.zeros(1, 3, config.size, config.size))
-        return model
-
-    return load_module(make, folder)
+    config = read_config(Path(path))
+    return load_module(lambda: Model(config), Path(path))

@@ -1,4 +1,4 @@
-"""Networks by timm name: built without weights, and where their residual blocks stand."""
+"""Networks by timm name, built without weights, and their residual blocks."""
 
 import contextlib
 import copy
@@ -8,23 +8,23 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Annotated, NamedTuple
 
-import timm
 import torch
 from jaxtyping import Float
 from pydantic import AfterValidator
 from torch import Tensor, nn
 
-from polygrain.encoder import arguments
+from polygrain.encoder.config import require_safe
 
 SHORT = 128  # patches
-MOST_PARAMETERS = 20_000_000_000  # three times the largest network that timm has
 
 
 def known(architecture: str) -> str:
-    """The architecture as it is; ValueError with similar names where timm's own list does not have it.
+    """The architecture as it is; ValueError with similar names if it is not in timm's own list.
 
-    timm would also take the name of a folder (`local-dir:`) or of a repository, which it would download (`hf-hub:`).
+    timm itself would also take a folder (`local-dir:`), or download a repository (`hf-hub:`).
     """
+    import timm
+
     if not re.fullmatch(r"\w{1,100}(\.\w{1,100})?", architecture, re.ASCII) or not timm.is_model(architecture):
         similar = ", ".join(difflib.get_close_matches(architecture[:100], timm.list_models(), 5, 0))
         raise ValueError(f"timm does not know {architecture[:200]!r}; similar names: {similar}")
@@ -38,6 +38,8 @@ def known(architecture: str) -> str:
 
 def full_names(architecture: str) -> list[str]:
     """The names of all weights that timm knows for an architecture, its own choice first."""
+    import timm
+
     bare = architecture.split(".")[0]
     first = timm.get_pretrained_cfg(bare, allow_unregistered=True).tag
     return sorted(timm.list_pretrained(f"{bare}.*"), key=lambda name: (name != f"{bare}.{first}", name))
@@ -46,31 +48,27 @@ def full_names(architecture: str) -> list[str]:
 Architecture = Annotated[str, AfterValidator(known)]
 
 
-def require_buildable(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
-    """The network without values; ValueError where it cannot be built, or is larger than any there is."""
+def build_on_meta(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
+    """The network with shapes and no values; ValueError if it cannot be built."""
     with torch.device("meta"):
-        network = build_network(architecture, kwargs)
-    count = sum(parameter.numel() for parameter in network.parameters())
-    if count > MOST_PARAMETERS:
-        raise ValueError(
-            f"{architecture!r} with {kwargs} has {count:,} parameters; at most {MOST_PARAMETERS:,} are built"
-        )
-    return network
+        return build_network(architecture, kwargs)
 
 
 def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
-    """The timm network without weights and classifier; ValueError where timm does not know it."""
+    """The timm network without weights and classifier; ValueError if timm cannot build it."""
+    import timm
+
     known(architecture)
-    arguments.safe(kwargs)
+    require_safe(kwargs)
     try:
         network = timm.create_model(architecture, pretrained=False, num_classes=0, **kwargs)
-    except Exception as error:  # the constructors raise what comes; whatever it was, these arguments must change
+    except Exception as error:  # constructors raise any type
         similar = ", ".join([*timm.list_models("vit_*patch16_224*")[:8], "resnet50"])
         raise ValueError(
             f"timm cannot build {architecture!r} with {kwargs} ({error}); known are, say: {similar}"
         ) from error
-    # On a CPU the fused attention's backward is slow in bfloat16: nearly half of a network's, for a few dozen tokens.
-    # Plain products hold little memory where sequences are short.
+    # On a CPU the backward pass of fused attention is slow in bfloat16: nearly half of a network's time for a few dozen
+    # tokens. Plain products take little memory for short sequences.
     patches = getattr(getattr(network, "patch_embed", None), "num_patches", None)
     if patches is not None and patches <= SHORT and not torch.cuda.is_available():
         for module in network.modules():
@@ -80,23 +78,23 @@ def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]
 
 
 def build_backbone(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
-    """The timm network without weights; ValueError where timm does not know it or it has no residual blocks."""
+    """The timm network without weights; ValueError if timm cannot build it or it has no residual blocks."""
     backbone = build_network(architecture, kwargs)
     require_blocks(backbone, architecture)
     return backbone
 
 
 def require_blocks(network: nn.Module, architecture: str) -> None:
-    """ValueError for a network that adaptors cannot stand in."""
+    """ValueError for a network without residual blocks, after which adaptors stand."""
     if not residual_blocks(network):
         raise ValueError(f"{architecture!r} has no residual blocks to adapt; choose a ViT, ConvNeXt or ResNet")
 
 
 @torch.no_grad()
 def require_side(backbone: nn.Module, architecture: str, side: int) -> None:
-    """ValueError for an input of a side, px, that the network cannot take, or of which it would drop the border.
+    """ValueError for a side of the input, px, that the network cannot take, or of which it would drop the border.
 
-    The network may be without values (on the device `meta`).
+    The network may be on the device `meta`.
     """
     patch = patch_side(backbone)
     if side % patch:
@@ -107,25 +105,25 @@ def require_side(backbone: nn.Module, architecture: str, side: int) -> None:
         )
     try:
         backbone.eval().forward_features(torch.zeros(1, 3, side, side, device=next(backbone.parameters()).device))
-    except Exception as error:  # each family checks its input in its own way, at its own depth
+    except Exception as error:  # each family checks its input in its own way
         raise ValueError(f"side is {side}, which {architecture} does not take ({error})") from error
 
 
 def patch_side(backbone: nn.Module) -> int:
-    """The side of a ViT's patches, px: its input is a multiple of that; 1 for a CNN."""
+    """The side of a ViT's patches, px, of which the input is a multiple; 1 for a CNN."""
     patch = getattr(getattr(backbone, "patch_embed", None), "patch_size", None)
     return 1 if patch is None else max(patch)
 
 
 def feature(network: nn.Module) -> str:
-    """What an image's embedding is taken from, in words; see `Model.features`."""
+    """The source of an image's embedding, in words; see `Model.features`."""
     if getattr(network, "cls_token", None) is not None:
         return "the class token"
     return "the tokens pooled by attention" if getattr(network, "attn_pool", None) is not None else "the pooled map"
 
 
 def residual_blocks(backbone: nn.Module) -> list[tuple[nn.Module, str]]:
-    """Where each block stands, as (container, key) in the order of the forward pass; `blocks`, or ResNet's layers."""
+    """The place of each block, as (container, key) in the order of the forward pass: `blocks`, or ResNet's layers."""
     lists = [
         module
         for name, module in backbone.named_modules()
@@ -134,7 +132,7 @@ def residual_blocks(backbone: nn.Module) -> list[tuple[nn.Module, str]]:
     places = []
     for parent in lists:
         for key, child in parent._modules.items():
-            # MobileNet and its kin keep stages of blocks in `blocks`.
+            # MobileNet keeps stages of blocks in `blocks`.
             is_stage = isinstance(child, nn.Sequential)
             places += [(child, inner) for inner in child._modules] if is_stage else [(parent, key)]
     return places
@@ -142,7 +140,7 @@ def residual_blocks(backbone: nn.Module) -> list[tuple[nn.Module, str]]:
 
 @torch.no_grad()
 def block_dims(backbone: nn.Module, size: int) -> list[int]:
-    """The number of channels behind each block; CNNs change it on the way, so one image is sent through them."""
+    """The number of channels after each block; CNNs change it, so their shapes are traced."""
     if getattr(backbone, "cls_token", None) is not None:
         return [backbone.num_features] * len(residual_blocks(backbone))
     channel = -1 if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else 1
@@ -150,7 +148,7 @@ def block_dims(backbone: nn.Module, size: int) -> list[int]:
 
 
 class Shapes(NamedTuple):
-    """What comes out of each block, of the last layer, and of the head that pools it."""
+    """The shapes of the outputs of each block, of the last layer, and of the head that pools it."""
 
     blocks: list[torch.Size]
     last: torch.Size
@@ -159,7 +157,7 @@ class Shapes(NamedTuple):
 
 @torch.no_grad()
 def shapes(backbone: nn.Module, size: int) -> Shapes:
-    """For one image of a side, px. Neither weights nor maps are computed: a copy that has none answers."""
+    """The shapes for one image of a side, px, traced on a copy without values."""
     tensors = [*backbone.parameters(), *backbone.buffers()]
     backbone = copy.deepcopy(backbone, {id(tensor): tensor.to("meta") for tensor in tensors}).eval()
     blocks = [parent._modules[key] for parent, key in residual_blocks(backbone)]
@@ -171,48 +169,48 @@ def shapes(backbone: nn.Module, size: int) -> Shapes:
 
 
 def lower_blocks(backbone: nn.Module, size: int) -> list[tuple[int, int]]:
-    """The blocks whose outputs say more than the embedding does, the last first: places in `residual_blocks`, channels.
+    """The blocks that may be part of the embedding, the last first, as (place in `residual_blocks`, channels).
 
-    What the last block gives is the embedding itself, but for a norm; only where a convolution widens it, as in
-    MobileNet, it is another. Blocks count from the end as long as what they give is pooled as the last layer is: as
-    many tokens of as many numbers, or a map whose sides can be told from its channels.
+    The last block's output is the embedding itself, but for a norm, unless a convolution widens it (MobileNet). Blocks
+    count from the end while their output is pooled like the last layer: as many tokens of as many numbers, or a map
+    with sides that can be told from its channels.
     """
     blocks, last, head = shapes(backbone, size)
     if head[-1] != backbone.num_features:
         return []
     channel = 3 if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else 1
-    found = []
+    lower = []
     for place, shape in reversed(list(enumerate(blocks))):
         sides = [side for axis, side in enumerate(shape) if axis not in (0, channel)]
         if not (shape == last if len(last) == 3 else len(shape) == len(last) == 4 and sides[0] == sides[1]):
             break
-        found.append((place, shape[-1] if len(shape) == 3 else shape[channel]))
-    return found[1:] if found and found[0][1] == backbone.num_features else found
+        lower.append((place, shape[-1] if len(shape) == 3 else shape[channel]))
+    return lower[1:] if lower and lower[0][1] == backbone.num_features else lower
 
 
 @contextlib.contextmanager
 def outputs_of(blocks: Sequence[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
-    """Has what each of the blocks gave, once a forward pass has run inside the context, in this thread."""
-    kept: dict[nn.Module, Tensor] = {}
-    mine = threading.get_ident()
+    """The output of each of the blocks, once a forward pass has run within the context, in this thread."""
+    outputs: dict[nn.Module, Tensor] = {}
+    thread = threading.get_ident()
 
     def keep(block: nn.Module, _: object, output: Tensor) -> None:
-        if threading.get_ident() == mine:
-            kept[block] = output
+        if threading.get_ident() == thread:
+            outputs[block] = output
 
     handles = [block.register_forward_hook(keep) for block in blocks]
     try:
-        yield kept
+        yield outputs
     finally:
         for handle in handles:
             handle.remove()
 
 
 def pooled(backbone: nn.Module, output: Tensor) -> Float[Tensor, "batch dim"]:
-    """One vector of a block's output, as the network makes one of its last: the class token, or the mean of all places.
+    """One vector from a block's output, as from the network's last: the class token, or the mean of all places.
 
-    Tokens go through the network's last norm, as those of a ViT's last layers do where its features are probed (Caron
-    et al., "Emerging properties in self-supervised vision transformers", 2021).
+    Tokens go through the network's last norm, as in the probes of Caron et al., "Emerging properties in self-supervised
+    vision transformers", 2021.
     """
     if output.ndim == 4:
         return output.mean((1, 2) if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else (2, 3))

@@ -1,28 +1,37 @@
-"""Where a frozen encoder comes from, and all that its weights alone do not say: its architecture and its input."""
+"""The source of a frozen encoder, with all that its weights do not say: the architecture and the input.
 
+timm knows both by the full name of published weights, such as `mobilenetv2_100.ra_in1k`. A folder in the layout of
+timm's hub, `config.json` beside `model.safetensors`, says it itself.
+"""
+
+import json
 import logging
+from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import timm
 from pydantic import Field, model_validator
 
 from polygrain.config import schema
 from polygrain.encoder import networks
-from polygrain.encoder.arguments import Arguments
-from polygrain.encoder.backbone import fill
-from polygrain.encoder.config import Config, Interpolation, read_config
+from polygrain.encoder.config import Arguments, Config, Interpolation, read_config, require_safe
 from polygrain.encoder.model import Model, load
-from polygrain.encoder.pretrained import WEIGHTS, is_hub, published, read_hub
-from polygrain.encoder.weights import fit_tensors
+from polygrain.encoder.weights import fill, fit_tensors
+from polygrain.store.reading import reading
+
+if TYPE_CHECKING:
+    from timm.models import PretrainedCfg
 
 log = logging.getLogger(__name__)
+WEIGHTS = "model.safetensors"
+HUB = "give a folder with timm's config.json and model.safetensors, or a model folder of this project"
 NAMES = 3
+LARGE = 2**26  # parameters, a quarter of a GiB
 TENSORFLOW = 1001  # ImageNet's classes and one for none of them
 
 
 class Origin(schema.Section):
-    """Of the section `encoder`, what makes the network; what it sees of the stored squares is the stage's."""
+    """The values of the section `encoder` that make the network."""
 
     source: Literal["folder", "timm", "file"] = Field(
         description="a model folder (of this project, or in the layout of timm's hub), timm's published weights "
@@ -63,10 +72,10 @@ class Origin(schema.Section):
                 f"{self.side!r}"
             )
         if self.source == "file" and "." not in self.architecture and not (self.mean and self.std):
-            known = networks.full_names(self.architecture)[:NAMES]
-            named = f"name the weights in full (architecture: {', or '.join(known)}), or " if known else ""
+            names = networks.full_names(self.architecture)[:NAMES]
+            advice = f"name the weights in full (architecture: {', or '.join(names)}), or " if names else ""
             raise ValueError(
-                f"no file says how its weights want the input, and {self.architecture!r} is of many: {named}give mean "
+                f"no file says how its weights want the input, and {self.architecture!r} is of many: {advice}give mean "
                 "and std ([0.5, 0.5, 0.5] each for -1..1)"
             )
         require_fit(self.describe(Path(self.path)))
@@ -75,25 +84,30 @@ class Origin(schema.Section):
     def describe(self, path: Path) -> Config:
         """The config of the network that is built from `path`, for inputs of its own side; no weights are read.
 
-        ValueError where a folder's config is damaged, or says what is given here too.
+        ValueError for a folder's config that is damaged, or that says a value which is given here, too.
         """
-        if self.source == "folder" and not is_hub(path):
-            given = [name for name in ("side", "kwargs", "mean", "std", "interpolation") if getattr(self, name)]
-            if given:
+        if self.source != "folder":
+            return self.config(self.architecture, self.kwargs, published(self.architecture))
+        if is_hub(path):
+            with reading(path / "config.json", HUB):
+                architecture, arguments, known = read_hub(path)
+                return self.config(architecture, arguments | self.kwargs, known)
+        for name in ("side", "kwargs", "mean", "std", "interpolation"):
+            if value := getattr(self, name):
                 raise ValueError(
-                    f"encoder.{given[0]} is {getattr(self, given[0])!r}, which the config.json of {path} says itself: "
-                    f"give {'{}' if given[0] == 'kwargs' else 'null'}"
+                    f"encoder.{name} is {value!r}, which the config.json of {path} says itself: "
+                    f"give {'{}' if name == 'kwargs' else 'null'}"
                 )
-            return read_config(path)
-        hub = read_hub(path) if self.source == "folder" else None
-        architecture = hub.architecture if hub else self.architecture
-        known = hub.pretrained_cfg if hub else published(architecture)
+        return read_config(path)
+
+    def config(self, architecture: str, arguments: Arguments, known: "PretrainedCfg") -> Config:
+        """The config of a network, with the input that is given here, else with the known one."""
         side = self.side or known.input_size[-1]
         # A CNN takes any side; a ViT is built for one.
-        is_fixed = timm.get_pretrained_cfg(architecture, allow_unregistered=True).fixed_input_size
+        size = {"img_size": side} if published(architecture).fixed_input_size else {}
         return Config(
             architecture=architecture,
-            kwargs=(hub.model_args if hub else {}) | ({"img_size": side} if is_fixed else {}) | self.kwargs,
+            kwargs=size | arguments,
             size=side,
             resize=side,
             interpolation=self.interpolation or known.interpolation,
@@ -103,18 +117,24 @@ class Origin(schema.Section):
 
     def build(self, path: Path) -> Model:
         """The encoder with its weights, from any of the sources."""
-        config = self.describe(path)
         if self.source == "folder" and not is_hub(path):
+            self.describe(path)
             return load(path)
-        model = Model(config)
+        config = self.describe(path)
         if self.source == "timm":
+            import timm
+
             log.info("fetching the weights of %s", config.architecture)
-            weights = timm.create_model(config.architecture, pretrained=True, num_classes=0, **config.kwargs)
-            fit_tensors(model.backbone, weights.state_dict(), config.architecture)
+            model = Model(config)
+            network = timm.create_model(config.architecture, pretrained=True, num_classes=0, **config.kwargs)
+            fit_tensors(model.backbone, network.state_dict(), config.architecture)
             return model
-        known = read_hub(path).pretrained_cfg if self.source == "folder" else published(config.architecture)
+        hub = self.source == "folder"
+        file, known = (path / WEIGHTS, read_hub(path)[2]) if hub else (path, published(config.architecture))
+        require_held(config, file)
+        model = Model(config)
         heads = (known.classifier,) if isinstance(known.classifier, str) else known.classifier or ()
-        dropped = fill(model.backbone, path / WEIGHTS if self.source == "folder" else path, heads)
+        dropped = fill(model.backbone, file, heads)
         if TENSORFLOW in {len(tensor) for tensor in dropped.values()} and "pad_type" not in config.kwargs:
             log.warning(
                 "%s: its classifier has 1,001 classes, as weights of TensorFlow have; they may want kwargs "
@@ -124,8 +144,47 @@ class Origin(schema.Section):
         return model
 
 
+def published(architecture: str) -> "PretrainedCfg":
+    """timm's knowledge of these weights; of its own choice for a name without a tag."""
+    import timm
+
+    return timm.get_pretrained_cfg(architecture, allow_unregistered=True)
+
+
+def is_hub(folder: Path) -> bool:
+    """Whether the folder's config.json is one of timm's hub, or of another library; ours has neither key.
+
+    ValueError if it is missing or damaged.
+    """
+    file = folder / "config.json"
+    with reading(file, HUB):
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return not isinstance(content, dict) or bool({"pretrained_cfg", "model_type"} & set(content))
+
+
+def read_hub(folder: Path) -> tuple[str, Arguments, "PretrainedCfg"]:
+    """Architecture, constructor arguments and pretrained_cfg of a folder in timm's hub layout."""
+    from timm.models import PretrainedCfg
+
+    content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if "model_type" in content:
+        raise ValueError("it is of the library transformers: take the same network from timm")
+    names = {field.name for field in fields(PretrainedCfg)}
+    known = {name: value for name, value in content["pretrained_cfg"].items() if name in names}
+    architecture = networks.known(content["architecture"])
+    return architecture, require_safe(content.get("model_args", {})), PretrainedCfg(**known)
+
+
 def require_fit(config: Config) -> None:
     """ValueError for a network that cannot be built or adapted, or does not take its input. No weights are held."""
-    network = networks.require_buildable(config.architecture, config.kwargs)
+    network = networks.build_on_meta(config.architecture, config.kwargs)
     networks.require_blocks(network, config.architecture)
     networks.require_side(network, config.architecture, config.side)
+
+
+def require_held(config: Config, file: Path) -> None:
+    """ValueError for a large network with more parameters than the file has bytes: its config asks for too much."""
+    network = networks.build_on_meta(config.architecture, config.kwargs)
+    count, size = sum(parameter.numel() for parameter in network.parameters()), file.stat().st_size
+    if count > max(size, LARGE):
+        raise ValueError(f"{file} has {size:,} bytes, too few for {count:,} parameters of {config.architecture}")

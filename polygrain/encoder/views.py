@@ -1,4 +1,4 @@
-"""Random views of a batch of images, drawn per image and computed on the batch, where the model runs."""
+"""Random views of a batch of images, drawn per image and computed on the batch, on the model's device."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Ratio = Annotated[
 
 
 class Augmentation(Section):
-    """What is drawn for each image. All zero (and `smallest_crop` 1) leaves the centre crop as it is."""
+    """The changes drawn for each image. All zero (and `smallest_crop` 1) gives the centre crop."""
 
     smallest_crop: float = Field(gt=0, le=1, description="smallest share of the area that a crop keeps")
     turn: float = Field(ge=0, le=180, description="largest angle of rotation, degrees")
@@ -36,13 +36,13 @@ class Augmentation(Section):
 
 @dataclass(frozen=True)
 class ShareOfDraws:
-    """A generator that draws for a whole batch of which this process holds the images `mine`."""
+    """A generator that draws for a whole batch, of which this process holds the rows `share`."""
 
     generator: torch.Generator
     batch: int
 
     @property
-    def mine(self) -> slice:
+    def share(self) -> slice:
         return processes.share(self.batch)
 
 
@@ -50,11 +50,11 @@ Draws = torch.Generator | ShareOfDraws
 
 
 def uniform(draws: Draws, *shape: int, dim: int = 0) -> Tensor:
-    """Numbers in 0..1, those of each image along `dim`."""
+    """Numbers in 0..1; `dim` is the axis of images."""
     if isinstance(draws, torch.Generator):
         return torch.rand(shape, generator=draws)
     whole = (*shape[:dim], draws.batch, *shape[dim + 1 :])
-    return torch.rand(whole, generator=draws.generator).narrow(dim, draws.mine.start, shape[dim])
+    return torch.rand(whole, generator=draws.generator).narrow(dim, draws.share.start, shape[dim])
 
 
 def centre_crop(pixels: UInt8[Tensor, "batch y x channel"], size: int) -> Float[Tensor, "batch 3 size size"]:
@@ -71,9 +71,9 @@ def centre_crop(pixels: UInt8[Tensor, "batch y x channel"], size: int) -> Float[
 def centre_square(
     pixels: UInt8[Tensor, "batch y x channel"], size: int, aspects: Float[Tensor, " batch"], share: float
 ) -> Float[Tensor, "batch 3 size size"]:
-    """The middle of whole images that are stored as squares, in proportion again, channels first, in 0..1.
+    """The middle of whole images stored as squares, brought back to proportion, channels first, in 0..1.
 
-    `aspects` are their widths over their heights; the square's side is this share of the shorter one.
+    `aspects` are widths over heights; the side of the middle is `share` of the shorter side.
     """
     theta = torch.zeros(len(pixels), 2, 3)
     theta[:, 0, 0], theta[:, 1, 1] = share * (1 / aspects).clamp_max(1), share * aspects.clamp_max(1)
@@ -83,7 +83,7 @@ def centre_square(
 def resample(
     pixels: UInt8[Tensor, "batch y x channel"], size: int, theta: Float[Tensor, "batch 2 3"]
 ) -> Float[Tensor, "batch 3 size size"]:
-    """Each image where its affine map says, bilinearly, channels first, in 0..1."""
+    """Each image through its affine map, bilinearly, channels first, in 0..1."""
     images = pixels.permute(0, 3, 1, 2).float() / 255
     grid = functional.affine_grid(theta.to(images.device), [len(pixels), 3, size, size], align_corners=False)
     return functional.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
@@ -97,11 +97,11 @@ def augment(
     ratio: float = 1.0,
     aspects: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, "batch 3 size size"]:
-    """One random view of each image, in 0..1. The generator lives on the CPU, so every device draws the same views.
-    With a `ShareOfDraws` the images are one process's share of a batch, and get the views that they have in the batch.
+    """One random view of each image, in 0..1. The generator is on the CPU, so every device draws the same views.
 
-    `ratio` is the largest of a crop's sides to each other, before it is squeezed to a square; 1: squares. `aspects` are
-    widths over heights of whole images that are stored as squares, on the CPU.
+    With a `ShareOfDraws`, the images are one process's share of a batch and get their views of the batch. `ratio` is
+    the largest of a crop's sides before it is squeezed to a square; 1: squares. `aspects` are widths over heights of
+    whole images that are stored as squares, on the CPU.
     """
     images = crop_and_flip(pixels, size, params, generator, ratio, aspects)
     images = thicken(images, params, generator) if params.stroke else images
@@ -142,8 +142,8 @@ def stretch(
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """Width and height of crops of the area side^2, as parts of the image; nothing is drawn for a ratio of 1.
 
-    Their ratio is uniform in its logarithm from 1 / ratio to ratio, or as far as such an area fits into the image.
-    Where none does, in a strip, the largest crop is taken whose ratio is nearest to the strip's.
+    The logarithm of their ratio is uniform from 1 / ratio to ratio, as far as such an area fits into the image. In a
+    strip where none fits, the largest crop is taken with the ratio nearest to the strip's.
     """
     widest, strip, area = math.log(ratio), aspects.log(), 2 * side.log()
     low, high = (strip + area).clamp(-widest, widest), (strip - area).clamp(-widest, widest)
@@ -159,7 +159,7 @@ def thicken(
 ) -> Float[Tensor, "batch 3 y x"]:
     """Grey-scale dilation or erosion by up to `stroke` px: the same character in a bolder or a lighter hand.
 
-    A share of a pixel blends linearly between two radii; whether light or dark grows is drawn: either may be ink.
+    A fraction of a pixel blends linearly between two radii. Light or dark grows by chance, since either may be ink.
     """
     drawn = params.stroke * (2 * uniform(generator, len(images), 1, 1, 1) - 1).to(images.device)
     sign, left = drawn.sign(), drawn.abs()
@@ -191,7 +191,7 @@ def change_colours(
 def blur(images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: Draws) -> Float[Tensor, "batch 3 y x"]:
     """A separable Gaussian blur of some images, each with its own sigma.
 
-    At 224 px the kernel has 23 px and sigma lies in 0.1 to 2 px, as SimCLR and all who follow it have them.
+    At 224 px the kernel has 23 px and sigma is in 0.1 to 2 px, as in SimCLR.
     """
     batch, side = len(images), images.shape[-1]
     radius = max(1, round(0.05 * side))

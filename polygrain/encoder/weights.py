@@ -1,6 +1,11 @@
-"""Tensors into modules, strictly: all of them, no others, of the same shapes."""
+"""Weights into networks, strictly: all tensors, no others, of the same shapes.
 
-from collections.abc import Callable
+They come from a model folder of this project, or from another trainer's checkpoint. No code in a file is run.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,70 +15,118 @@ from torch import Tensor, nn
 
 from polygrain.encoder.config import WHOLE_FOLDER
 from polygrain.store.reading import reading
-from polygrain.store.tensors import read_tensors
-from polygrain.store.untrusted import require_plain, require_regular
+from polygrain.store.tensors import read_tensors, require_finite
+
+log = logging.getLogger(__name__)
+READABLE = "give a safetensors file or plain tensors, all values finite"
+WRAPPERS = ("teacher", "state_dict", "model")
+PREFIXES = ("module.", "backbone.", "module.backbone.")
+# The classifier's names in most families, beside those that timm has for the architecture.
+HEADS = ("head", "fc", "classifier")
 
 Shapes = dict[str, tuple[int, ...]]
 Built = TypeVar("Built", bound=nn.Module)
 
 
 def load_module(make: Callable[[], Built], folder: Path) -> Built:
-    """What `make` builds from a model folder's config.json, filled with the folder's weights.safetensors.
+    """The module that `make` builds from a model folder's config.json, with the folder's weights.safetensors.
 
-    The folder may be anyone's, so memory is taken only for what the file of weights holds: its header is compared with
-    a module that has shapes and no values, before the module itself is built.
+    The header of the weights is compared first, so that no config.json asks for more memory than the weights fill.
     """
     file = folder / "weights.safetensors"
-    held = read_shapes(file)
+    with reading(file, WHOLE_FOLDER), safe_open(file, "pt") as stream:
+        held = {name: tuple(stream.get_slice(name).get_shape()) for name in stream.keys()}  # noqa: SIM118
     try:
         with torch.device("meta"):
-            wanted = shapes(make())
-    except Exception as error:  # what a network's constructor, or its pass, makes of sizes that contradict each other
+            expected = shapes(make())
+    except Exception as error:  # constructors raise any type
         raise ValueError(f"{folder / 'config.json'} describes no model ({error}); {WHOLE_FOLDER}") from error
-    compare(wanted, held, str(file))
+    require_same(expected, held, str(file))
     module = make()
     load_weights(module, file)
     return module
 
 
-def read_shapes(file: Path) -> Shapes:
-    """The shape of every tensor in a safetensors file, from its header alone."""
-    with reading(file, WHOLE_FOLDER):
-        require_plain(file)
-        try:
-            with safe_open(file, "pt") as tensors:
-                return {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
-        except MemoryError as error:
-            raise ValueError(f"it is larger than the memory: {error}") from error
+def load_weights(module: nn.Module, file: Path, prefix: str = "") -> None:
+    """Fills the module from a safetensors file, strictly."""
+    tensors = read_tensors(file, WHOLE_FOLDER)
+    fit_tensors(module, {prefix + name: tensor for name, tensor in tensors.items()}, str(file))
+
+
+def fit_tensors(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
+    """Loads the tensors; ValueError says which are missing, left over or of another shape."""
+    require_same(shapes(module), {name: tuple(tensor.shape) for name, tensor in tensors.items()}, origin)
+    module.load_state_dict(tensors)
 
 
 def shapes(module: nn.Module) -> Shapes:
     return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
 
 
-def load_weights(module: nn.Module, file: Path, prefix: str = "") -> None:
-    """Fills the module from a safetensors file, strictly: all its tensors, no others, same shapes."""
-    with reading(file, WHOLE_FOLDER):
-        require_regular(file.stat().st_mode)
-    tensors = read_tensors(file, WHOLE_FOLDER)
-    fit_tensors(module, {prefix + name: tensor for name, tensor in tensors.items()}, str(file))
-
-
-def fit_tensors(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
-    """Loads the tensors, or says which are missing, left over or of another shape."""
-    compare(shapes(module), {name: tuple(tensor.shape) for name, tensor in tensors.items()}, origin)
-    module.load_state_dict(tensors)
-
-
-def compare(wanted: Shapes, held: Shapes, origin: str) -> None:
-    """ValueError with the first few tensors that are missing, left over or of another shape."""
-    problems = [f"missing {name}" for name in wanted if name not in held]
-    problems += [f"unknown {name[:100]}" for name in held if name not in wanted]
+def require_same(expected: Shapes, held: Shapes, origin: str) -> None:
+    """ValueError with the first few tensors that differ."""
+    problems = [f"missing {name}" for name in expected if name not in held]
+    problems += [f"unknown {name[:100]}" for name in held if name not in expected]
     problems += [
-        f"{name} is {held[name]}, the architecture wants {wanted[name]}"
-        for name in wanted
-        if name in held and held[name] != wanted[name]
+        f"{name} is {held[name]}, the architecture wants {shape}"
+        for name, shape in expected.items()
+        if held.get(name, shape) != shape
     ]
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
         raise ValueError(f"{origin} does not fit the encoder: {shown}")
+
+
+def read_checkpoint(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors or torch file, out of a wrapper such as `teacher`; ValueError says what is wrong."""
+    if file.suffix == ".safetensors":
+        return read_tensors(file, READABLE)
+    with reading(file, READABLE):
+        size = file.stat().st_size
+    try:
+        tensors = torch.load(file, "cpu", weights_only=True)
+    except Exception as error:  # torch raises any type, and advises to allow code
+        raise ValueError(
+            f"{file} ({size:,} bytes) cannot be read as weights: it is damaged, or holds more than tensors; {READABLE}"
+        ) from error
+    for wrapper in WRAPPERS:
+        if isinstance(tensors, dict) and isinstance(tensors.get(wrapper), dict):
+            tensors = tensors[wrapper]
+    if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise ValueError(f"{file} holds no table of tensors; give the weights alone")
+    return tensors
+
+
+def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[str, Tensor]:
+    """Loads another trainer's checkpoint, under its own names, but for the classifiers, which are returned.
+
+    `classifiers` are names of modules. ValueError for tensors that are missing, left over, not finite or of another
+    shape.
+    """
+    own = backbone.state_dict()
+    tensors = bare(read_checkpoint(file), {"blocks", *(name.split(".")[0] for name in own)})
+    # timm has a function for each family, which translates original names and resizes positions.
+    translate = getattr(sys.modules[type(backbone).__module__], "checkpoint_filter_fn", None)
+    try:
+        tensors = translate(tensors, backbone) if translate else tensors
+    except Exception as error:  # it expects the tensors of this family
+        raise ValueError(f"{file} holds no weights of this network ({type(error).__name__}: {error})") from error
+    heads = tuple(f"{name}." for name in (*HEADS, *classifiers))
+    # The network may have such a module itself: ConvNeXt's `head.norm`.
+    dropped = {name: tensor for name, tensor in tensors.items() if name.startswith(heads) and name not in own}
+    selected = {name: tensor for name, tensor in tensors.items() if name not in dropped}
+    with reading(file, READABLE):
+        require_finite(selected)
+    fit_tensors(backbone, selected, str(file))
+    if dropped:
+        log.info("%s: left out its classifier, %s", file, ", ".join(sorted(dropped)))
+    return dropped
+
+
+def bare(tensors: dict[str, Tensor], children: set[str]) -> dict[str, Tensor]:
+    """The backbone's tensors without a trainer's prefix; a projection head, which lies outside the prefix, goes."""
+    for prefix in PREFIXES:
+        inside = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        if any(name.split(".")[0] in children for name in inside):
+            return inside
+    return tensors

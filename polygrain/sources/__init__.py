@@ -1,4 +1,4 @@
-"""Where images come from: folders, zips, public data sets, installed packages; names and bytes that nobody vouches for.
+"""Images from folders, zips, streams, public data sets and installed packages.
 
-What reads a file of unknown origin belongs here, with every doubt settled before memory is spent on it.
+Every reader of a file of unknown origin is here, and bounds its bytes and pixels.
 """

@@ -1,81 +1,60 @@
-"""A zip of images as a folder of images; the archive is taken for hostile until each entry has been looked at."""
+"""A zip of images as a folder of images, unpacked for as long as it is read."""
 
-import errno
 import stat
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-ENTRIES = 5_000_000
-ENTRY_BYTES = 256 * 2**20
+from polygrain.sources.decode import MOST_BYTES
+
 TOTAL_BYTES = 512 * 2**30
-RATIO = 200  # images hardly shrink: more than this is a bomb
-CHUNK = 2**20
+RATIO = 200  # images hardly shrink: an entry that shrinks more is a bomb
 
 
-class Refused(ValueError):
-    """An archive that is in order, and holds what may not be unpacked."""
-
-
-def strange(name: str) -> str | None:
-    """What is wrong with the name of an entry; None where nothing is."""
-    parts = PurePosixPath(name).parts
-    if PurePosixPath(name).is_absolute() or ".." in parts or "\\" in name or ":" in name:
-        return "its name leads outside the folder"
-    if not parts:
-        return "it has no name"
-    if any(ord(letter) < 32 for letter in name):
-        return "its name has a control character"
-    return None
+def leads_out(name: str) -> bool:
+    """Whether the name of an entry or object leads out of the folder that holds it."""
+    return name.startswith("/") or ".." in PurePosixPath(name).parts or "\\" in name or ":" in name
 
 
 def refuse(entry: zipfile.ZipInfo) -> str | None:
-    """Why an entry may not be unpacked; None where it may."""
-    kind = stat.S_IFMT(entry.external_attr >> 16)
-    if reason := strange(entry.filename):
-        return reason
-    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+    """The reason not to unpack an entry; None for a harmless one."""
+    if leads_out(entry.filename):
+        return "its name leads out of the folder"
+    if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
         return "it is a link or a device"
-    if entry.flag_bits & 1:
-        return "it is encrypted"
-    if entry.file_size > ENTRY_BYTES or entry.file_size > RATIO * max(entry.compress_size, 1024):
+    if entry.file_size > MOST_BYTES or entry.file_size > RATIO * max(entry.compress_size, 1024):
         return f"it would grow from {entry.compress_size:,} to {entry.file_size:,} bytes"
     return None
 
 
-def check(archive: zipfile.ZipFile, file: Path) -> list[zipfile.ZipInfo]:
-    """The entries to unpack. ValueError names the first that may not be, a name met twice, or a total too large."""
-    entries = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
-    if len(entries) > ENTRIES or sum(entry.file_size for entry in entries) > TOTAL_BYTES:
-        raise Refused(f"{file} holds {len(entries):,} entries, or too many bytes: unpack it yourself, if you trust it")
-    seen: set[str] = set()
-    for entry in entries:
-        reason = "it is there twice" if entry.filename in seen else refuse(entry)
-        if reason:
-            raise Refused(f"{file}: {entry.filename!r} is not unpacked, {reason}; nothing was: mend the archive")
-        seen.add(entry.filename)
-    return entries
-
-
-def write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, root: Path) -> None:
-    """Unpacks one entry, and not a byte more than it declares."""
-    target = root / entry.filename
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with archive.open(entry) as source, target.open("xb") as sink:
-        while block := source.read(min(CHUNK, entry.file_size - sink.tell() + 1)):
-            if sink.tell() + len(block) > entry.file_size:
-                raise zipfile.BadZipFile(f"{entry.filename!r} is longer than it declares")
-            sink.write(block)
+def unpack(file: Path, root: Path) -> None:
+    """Unpacks all entries, each to at most the size that it declares; ValueError if one is refused, before any is."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            refused = [(entry.filename, reason) for entry in entries if (reason := refuse(entry))]
+            names = Counter(entry.filename for entry in entries)
+            refused += [(name, "it is there twice") for name, count in names.items() if count > 1]
+            if sum(entry.file_size for entry in entries) > TOTAL_BYTES:
+                refused += [("all of it", f"more than {TOTAL_BYTES:,} bytes")]
+            if not refused:
+                archive.extractall(root)
+    except Exception as error:  # zipfile raises a dozen types on damaged bytes
+        if getattr(error, "errno", None):
+            raise  # the disk, not the archive
+        raise ValueError(f"{file} cannot be unpacked ({error}); download it again, or give a folder") from error
+    if refused:
+        raise ValueError(f"{file} was not unpacked: {refused[0][0]!r}, {refused[0][1]}; mend it, or give a folder")
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Path]:
-    """The folder itself, or a zip file's content in a temporary folder that is removed at the end.
+    """The folder itself, or the content of a zip in a temporary folder that is removed at the end.
 
-    ValueError for an archive that is damaged, or that holds an entry which may not be unpacked: then none is.
+    ValueError for an archive that is damaged, or that has an entry which may not be unpacked.
     """
     if path.is_dir() or not path.exists():
         yield path
@@ -83,19 +62,9 @@ def opened(path: Path) -> Iterator[Path]:
     if not path.is_file() or not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is neither a folder nor a zip of images: give one of these")
     with tempfile.TemporaryDirectory(prefix="polygrain-") as temporary:
-        root = Path(temporary)
+        unpack(path, Path(temporary))
         try:
-            with zipfile.ZipFile(path) as archive:
-                for entry in check(archive, path):
-                    write(archive, entry, root)
-        except Refused:
-            raise
-        except Exception as error:  # damaged bytes make zipfile raise a dozen kinds
-            if getattr(error, "errno", None) in FULL:
-                raise  # nothing is wrong with the archive
-            raise ValueError(f"{path} cannot be unpacked ({error}); download it again, or give a folder") from error
-        try:
-            yield root
+            yield Path(temporary)
         except ValueError as error:
-            # What is wrong with the content is said of the folder, which is gone by then.
+            # Errors about the content name the temporary folder, which is gone by then.
             raise ValueError(str(error).replace(temporary, str(path))) from error

@@ -1,8 +1,9 @@
-"""Which images may become a task's rows, in which order, class and split, whatever they come from."""
+"""The images that may become a task's rows, in order, with class and split, for every source but streams."""
 
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from PIL import Image
@@ -10,11 +11,12 @@ from PIL import Image
 from polygrain.sources import folder, installed
 from polygrain.sources.datasets import counts, load
 from polygrain.sources.decode import Picture, decode_all
+from polygrain.store.collection import share_file
 from polygrain.store.square import Shape, square
 
 
 class Assignment(NamedTuple):
-    """What is known of an image before it is decoded."""
+    """Class number, class name and split of an image."""
 
     label: int
     class_name: str
@@ -22,9 +24,9 @@ class Assignment(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """What may become the task's rows, by path in their order, and a picture or a reason for each in the same order.
+    """Rows by path, in order, and for each a picture or the reason why there is none, in the same order.
 
-    `rejected` is {path: reason} of what was left out already.
+    `rejected` is {path: reason} of files that were left out already.
     """
 
     rows: dict[str, Assignment]
@@ -33,7 +35,7 @@ class Candidates(NamedTuple):
 
 
 def assign(class_names: list[str], unseen: bool = False) -> dict[str, Assignment]:
-    """The row of each class's images, for sorted names: the first half trains; the class of flat folders is ""."""
+    """The assignment of each class, for sorted names: the first half trains; the class of flat folders is ""."""
     if class_names == [""]:
         if unseen:
             raise ValueError("a flat folder has no labels, so as an unseen task it could not be evaluated")
@@ -54,7 +56,7 @@ def by_class(
 def in_splits(raw: Path, size: int, max_pixels: int, shape: Shape = "crop") -> Candidates:
     """`<raw>/train/<class>/<image>` and `<raw>/val/<class>/<image>`, as ImageNet is laid out: split as it says.
 
-    ValueError where the two do not hold the same classes.
+    ValueError if the two do not hold the same classes.
     """
     listings = {"train": folder.find(raw / "train"), "test": folder.find(raw / "val")}
     train, test = (set(listing.images.values()) for listing in listings.values())
@@ -75,7 +77,7 @@ def in_splits(raw: Path, size: int, max_pixels: int, shape: Shape = "crop") -> C
 def published(
     raw: Path, source: str, unseen: bool, size: int, max_pixels: int, check: bool, shape: Shape = "crop"
 ) -> Candidates:
-    """A public data set: its own order of classes and, where it has them, its own splits (query, gallery)."""
+    """A public data set with its own order of classes and, if it has them, its own splits (query, gallery)."""
     dataset = load.load(source, raw)
     if check:
         counts.check_counts(dataset)
@@ -92,3 +94,26 @@ def published(
     names = [dataset.class_names[label] for label in dataset.labels]
     rows = map(Assignment, dataset.labels.tolist(), names, splits)
     return Candidates(dict(zip(paths, rows, strict=True)), outcomes, {})
+
+
+def read_share(root: Path, share: float, training: Iterable[str]) -> list[str]:
+    """The training images that the list of a share beside the images names, a file name a line, in the list's order.
+
+    Such lists are published: SimCLR's 1 % and 10 % of ImageNet. ValueError if the list is missing, or if a line is not
+    the name of exactly one training image.
+    """
+    file = share_file(root, share)
+    if not file.is_file():
+        raise ValueError(
+            f"{file} does not exist, which images.listed_shares asks for with {share:g}: lay the list there, a file's "
+            "name a line, or take the share out and the probe draws its own"
+        )
+    paths: dict[str, list[str]] = {}
+    for path in training:
+        paths.setdefault(PurePosixPath(path).name, []).append(path)
+    names = file.read_text(encoding="utf-8", errors="replace").split("\n")
+    names = [name.strip() for name in names if name.strip()]
+    for name, count in Counter(names).items():
+        if count > 1 or len(paths.get(name, ())) != 1:
+            raise ValueError(f"{file}: {name[:80]!r} must be there once, and name one of the training images")
+    return [paths[name][0] for name in names]

@@ -1,8 +1,8 @@
-"""Image files of unknown origin, decoded with every doubt settled before memory is spent on them."""
+"""Image files of unknown origin, decoded within bounds on bytes and pixels."""
 
 import hashlib
 import os
-import stat
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,12 +14,16 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from polygrain.sources import png
 from polygrain.store.square import Shape, Unreadable, on_white, scale_key, square
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 TURNED = (5, 6, 7, 8)
 BLOCK = 256
+MOST_BYTES = 512 * 2**20  # of a file
+# Of a progressive JPEG: cameras and editors write about ten, and each takes the time of a whole image.
+MOST_SCANS = 100
+# Over all threads: a pixel takes up to 27 bytes while it is decoded.
+MOST_PIXELS_AT_ONCE = 128 * 10**6
 
 
 class Picture(NamedTuple):
@@ -30,6 +34,29 @@ class Picture(NamedTuple):
     height: int
     bytes: int
     sha256: str
+
+
+class Allowance:
+    """Pixels that all threads may decode at once; an image that is larger than that is decoded alone."""
+
+    def __init__(self, pixels: int) -> None:
+        self.pixels, self.taken, self.changed = pixels, 0, threading.Condition()
+
+    @contextmanager
+    def take(self, pixels: int) -> Iterator[None]:
+        """Waits until so many pixels are free, and holds them for the block."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self.taken or self.taken + pixels <= self.pixels)
+            self.taken += pixels
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.taken -= pixels
+                self.changed.notify_all()
+
+
+allowance = Allowance(MOST_PIXELS_AT_ONCE)
 
 
 def decode_all(
@@ -43,7 +70,7 @@ def decode_all(
         except Unreadable as reason:
             return str(reason)
 
-    # Pillow decodes and scales without holding the interpreter lock, so threads are enough.
+    # Pillow decodes and scales without the interpreter lock, so threads are enough.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for start in range(0, len(paths), BLOCK):
             yield from pool.map(attempt, paths[start : start + BLOCK])
@@ -52,78 +79,88 @@ def decode_all(
 def decode(file: Path, size: int, max_pixels: int, shape: Shape = "crop") -> Picture:
     """The first frame of an image file, upright, as the centre square whose side is scaled to `size` pixels.
 
-    `squash` scales the whole image to that square instead. Transparent parts lie on white. `max_pixels` is compared
-    with the header, before anything is decoded.
-    Raises Unreadable for whatever the file is not, or lacks.
+    `squash` scales the whole image to that square instead. Transparent parts lie on white. Raises Unreadable with the
+    reason, for more than `max_pixels` before anything is decoded.
     """
-    with doubted(), opened(file) as stream:
+    with decoding(), opened(file) as stream:
         return picture(stream, size, max_pixels, shape)
 
 
 def picture(stream: BufferedIOBase, size: int, max_pixels: int, shape: Shape = "crop") -> Picture:
     """`decode` for the bytes of a file."""
-    with doubted():
+    with decoding():
         length = stream.seek(0, 2)
-        if length == 0:
-            raise Unreadable("empty file")
+        if not 0 < length <= MOST_BYTES:
+            raise Unreadable(f"{length:,} bytes, at most {MOST_BYTES:,} are read" if length else "empty file")
         stream.seek(0)
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        stream.seek(0)
-        with Image.open(stream, formats=FORMATS) as image:
+        with bounded(stream, max_pixels) as image:
             width, height = image.size
-            require_few(image, max_pixels)
             if image.format == "TIFF":
-                # Pillow gives the size of one as it will be turned, or as it is stored, by version.
+                # Pillow gives the size as turned or as stored, depending on its version.
                 width, height = (image.tag_v2[tag] for tag in (ExifTags.Base.ImageWidth, ExifTags.Base.ImageLength))
-            scale_key(image)  # before what may load it
-            if image.getexif().get(ExifTags.Base.Orientation) in TURNED:
-                width, height = height, width
             # libjpeg halves a large photograph several times while decoding; twice the side is left for Lanczos.
             image.draft(None, (2 * size, 2 * size))
-            pixels = square(image, size, shape)
-            if image.format == "PNG":
-                png.require_whole(image, stream)
-            return Picture(pixels, width, height, length, digest)
+            # A progressive JPEG keeps the coefficients of all pixels.
+            with allowance.take(width * height if image.info.get("progressive") else image.width * image.height):
+                scale_key(image)  # before anything loads the image
+                if image.getexif().get(ExifTags.Base.Orientation) in TURNED:
+                    width, height = height, width
+                return Picture(square(image, size, shape), width, height, length, digest)
 
 
 def upright(stream: BufferedIOBase, max_pixels: int) -> Image.Image:
     """The whole first frame of an image file's bytes, upright, in RGB, on white; refused as `decode` refuses."""
-    with doubted(), Image.open(stream, formats=FORMATS) as image:
-        require_few(image, max_pixels)
+    with decoding(), bounded(stream, max_pixels) as image, allowance.take(image.width * image.height):
         scale_key(image)
-        whole = on_white(ImageOps.exif_transpose(image))
-        if image.format == "PNG":
-            png.require_whole(image, stream)
-        return whole
+        return on_white(ImageOps.exif_transpose(image))
+
+
+@contextmanager
+def bounded(stream: BufferedIOBase, max_pixels: int) -> Iterator[Image.Image]:
+    """An image opened by its header, which is within the bounds on pixels and scans."""
+    stream.seek(0)
+    with Image.open(stream, formats=FORMATS) as image:
+        width, height = image.size
+        if width * height > max_pixels:
+            raise Unreadable(f"{width} x {height} pixels, at most {max_pixels} are decoded")
+        if image.info.get("progressive") and (scans := count_scans(stream)) > MOST_SCANS:
+            raise Unreadable(f"a progressive JPEG of {scans} scans, at most {MOST_SCANS} are decoded")
+        yield image
+
+
+def count_scans(stream: BufferedIOBase) -> int:
+    """The scans of a JPEG; the bytes of their marker do not occur in coded data."""
+    place = stream.tell()
+    stream.seek(0)
+    scans = stream.read().count(b"\xff\xda")
+    stream.seek(place)
+    return scans
 
 
 @contextmanager
 def opened(file: Path) -> Iterator[BufferedIOBase]:
-    """The bytes of a regular file."""
-    if not stat.S_ISREG(file.stat().st_mode):
+    """The bytes of a regular file; a pipe would be waited for."""
+    if file.exists() and not file.is_file():
         raise Unreadable("not a regular file")
     with file.open("rb") as stream:
         yield stream
 
 
 @contextmanager
-def doubted() -> Iterator[None]:
-    """A block that decodes: whatever goes wrong in it becomes Unreadable with the reason."""
+def decoding() -> Iterator[None]:
+    """A block that decodes: any error in it becomes Unreadable with the reason."""
     try:
         yield
-    except (Unreadable, MemoryError):
+    except Unreadable:
         raise
+    except MemoryError:
+        raise Unreadable("too large for the memory of this machine") from None
     except UnidentifiedImageError:
         # Pillow's own message names the stream, which differs from run to run.
         raise Unreadable(f"not readable as {', '.join(FORMATS)}") from None
     except OSError as error:
         raise Unreadable(f"cannot be decoded: {error.strerror or error}") from error
     except Exception as error:
-        # Damaged bytes make Pillow's readers raise a dozen kinds of errors, and none of them may end the run.
+        # Pillow raises a dozen types on damaged bytes, and none of them may end the run.
         raise Unreadable(f"cannot be decoded: {type(error).__name__}: {error}") from error
-
-
-def require_few(image: Image.Image, max_pixels: int) -> None:
-    width, height = image.size
-    if width * height > max_pixels:
-        raise Unreadable(f"{width} x {height} pixels, at most {max_pixels} are decoded")

@@ -1,4 +1,4 @@
-"""What a folder of images holds: `<root>/<class>/<image>` (labelled) or `<root>/<image>` (flat, unlabelled)."""
+"""The images of a folder: `<root>/<class>/<image>` (labelled) or `<root>/<image>` (flat, unlabelled)."""
 
 import os
 from pathlib import Path
@@ -8,17 +8,17 @@ SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", 
 
 
 class FolderContent(NamedTuple):
-    """Image files as {path below the root: class name, "" where flat}, and {path: reason} for what is left out."""
+    """Image files as {path below the root: class name, "" if flat}, and {path: reason} for files left out."""
 
     images: dict[str, str]
     rejected: dict[str, str]
 
 
 def find(root: Path) -> FolderContent:
-    """The images below `root` by name only, nothing is opened; hidden entries are ignored, links stay inside the root.
+    """The images below `root` by name; nothing is opened, hidden entries are ignored, links out of the root left out.
 
-    One folder with an image in it makes the task labelled: images beside the class folders are then left out, as are
-    folders within class folders. Raises ValueError for a missing root, no image at all, or a single class.
+    A folder with an image in it makes the task labelled: then images beside class folders, and folders within them, are
+    left out. ValueError for a missing root, no image at all, or a single class.
     """
     if not root.is_dir():
         raise ValueError(f"{root} {'is not a folder' if root.exists() else 'does not exist'}: give a folder of images")
@@ -46,7 +46,7 @@ def find(root: Path) -> FolderContent:
 
 
 def scan(root: Path, folder: Path) -> tuple[list[str], list[str], dict[str, str]]:
-    """Images, folders, and {path: reason} of the rest, directly in `folder`; all as paths below `root`, sorted."""
+    """Images, folders, and {path: reason} of other entries directly in `folder`, as sorted paths below `root`."""
     images, folders, rejected = [], [], {}
     home = os.path.realpath(root)
     for name in sorted(os.listdir(folder)):
@@ -70,6 +70,6 @@ def scan(root: Path, folder: Path) -> tuple[list[str], list[str], dict[str, str]
 
 
 def summary(rejected: dict[str, str], first: int = 3, count: int | None = None) -> str:
-    """How many entries were left out, `count` where these are only some, and the first few with their reasons."""
+    """The number of entries left out (`count` if these are only some), and the first few with their reasons."""
     shown = "; ".join(f"{path}: {reason}" for path, reason in sorted(rejected.items())[:first])
     return f"{len(rejected) if count is None else count} left out" + (f", the first: {shown}" if shown else "")

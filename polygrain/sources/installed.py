@@ -32,7 +32,7 @@ Pictures = dict[tuple[str, str], Picture]
 def digits(size: int, per_class: int) -> Pictures:
     """Scikit-learn's handwritten digits, 8 x 8 grey values scaled up, written as the glyphs are; `per_class` of each.
 
-    As registered scans they need no network (raw pixels reach 68 % R-Precision); so each is moved and inked anew.
+    The registered scans are too easy (raw pixels reach 68 % R-Precision), so each is moved and inked again.
     """
     bunch, pictures = load_digits(), {}
     for label in range(10):
@@ -71,7 +71,7 @@ def patches(size: int, per_class: int, places: int) -> Pictures:
 
 
 def picture(pixels: UInt8[np.ndarray, "size size 3"], side: int) -> Picture:
-    """A drawn image, hashed by its pixels for want of a file."""
+    """A drawn image; the hash is of its pixels."""
     return Picture(pixels, side, side, pixels.nbytes, hashlib.sha256(pixels.tobytes()).hexdigest())
 
 

@@ -1,4 +1,1 @@
-"""The arrays and tables that cross a stage boundary: declared, written in whole shards, read by mmap.
-
-A new kind of stored array is declared here; what is computed from it is not.
-"""
+"""The arrays and tables that cross a stage boundary: declared, written in whole shards, read by mmap."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pydantic import ValidationError
 from safetensors import SafetensorError
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, csv.Error, SafetensorError)
@@ -17,8 +18,11 @@ def reading(file: Path | str, remedy: str) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        reason = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
-        reason = f"it holds no {reason}" if isinstance(error, KeyError) else reason
+        reason = f"it holds no {error}" if isinstance(error, KeyError) else str(error)
+        if isinstance(error, FileNotFoundError):
+            reason = "there is no such file"
+        elif isinstance(error, ValidationError):
+            reason = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:3])
         raise ValueError(f"{file} is missing or damaged ({reason}); {remedy}") from error
 
 

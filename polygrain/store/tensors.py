@@ -4,21 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from polygrain.store.reading import reading, remedy_for
 
 
-def settled(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors as a file can hold them: on the CPU, contiguous, without gradients."""
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-
-
-def write_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: Mapping[str, str] | None = None) -> None:
-    """Writes tensors and, for checkpoints, some words beside them."""
-    save_file(settled(tensors), file, metadata=dict(metadata or {}))
+def write_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
+    """Writes tensors, on the CPU and contiguous, as safetensors wants them."""
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file)
 
 
 def write_weights(module: nn.Module, file: Path) -> None:
@@ -26,16 +20,10 @@ def write_weights(module: nn.Module, file: Path) -> None:
     write_tensors(module.state_dict(), file)
 
 
-def load(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file, on the CPU, and its metadata; errors of reading pass through."""
-    with safe_open(file, "pt") as stream:
-        return {name: stream.get_tensor(name) for name in stream.keys()}, stream.metadata() or {}  # noqa: SIM118
-
-
 def read_tensors(file: Path, remedy: str | None = None) -> dict[str, Tensor]:
     """The tensors of a file, on the CPU; ValueError with the remedy if it is missing, damaged or not finite."""
     with reading(file, remedy or remedy_for(file.parent)):
-        tensors, _ = load(file)
+        tensors = load_file(file)
         require_finite(tensors)
     return tensors
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from polygrain.app.digest import digest
 from polygrain.app.export.agreement import BATCHES
 from polygrain.app.export.program import ONNX, TORCH
-from polygrain.encoder.config import WHOLE_FOLDER, read_own
+from polygrain.encoder.config import WHOLE_FOLDER
 from polygrain.encoder.model import Model
 from polygrain.report.visible import visible
 from polygrain.retrieval.formulas import NAMES
@@ -92,7 +92,7 @@ def read(file: Path, kind: Any) -> Any:
     if not file.exists():
         return None
     with reading(file, WHOLE_FOLDER):
-        return TypeAdapter(kind).validate_json(read_own(file))
+        return TypeAdapter(kind).validate_json(file.read_text(encoding="utf-8"))
 
 
 def plain(words: str) -> str:

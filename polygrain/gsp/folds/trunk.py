@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polygrain.config.schema import Deviation, Mean, Section, Text
 from polygrain.encoder import model, networks, weights
-from polygrain.encoder.arguments import Arguments
+from polygrain.encoder.config import Arguments
 from polygrain.gsp.folds import resnet20  # noqa: F401  timm knows it from here on
 
 
@@ -39,7 +39,7 @@ class Backbone(Section):
         if (self.architecture is None) != (self.weights == "encoder"):
             raise ValueError("architecture must be null for weights: encoder, and a timm name for all others")
         if self.architecture is not None:
-            networks.require_buildable(self.architecture, self.arguments)
+            networks.build_on_meta(self.architecture, self.arguments)
         return self
 
     @property

@@ -13,9 +13,9 @@ from polygrain.sources.datasets.load import load
 if len(sys.argv) < 3:
     sys.exit(f"error: give a folder and the names of data sets, which are {', '.join(SOURCES)}")
 try:
-    for wanted in sys.argv[2:]:
-        found = load(wanted, Path(sys.argv[1]) / wanted, download=True)
-        check_counts(found)
-        sys.stdout.write(f"{wanted}: {len(found.paths):,} images of {len(found.class_names):,} classes\n")
+    for name in sys.argv[2:]:
+        dataset = load(name, Path(sys.argv[1]) / name, download=True)
+        check_counts(dataset)
+        sys.stdout.write(f"{name}: {len(dataset.paths):,} images of {len(dataset.class_names):,} classes\n")
 except ValueError as error:
     sys.exit(f"error: {error}")

@@ -1,4 +1,4 @@
-"""The published counts of public data sets, and those that their label files really give (`counts.csv`)."""
+"""The published counts of public data sets, and the counts of their label files (`counts.csv`)."""
 
 import csv
 from pathlib import Path
@@ -11,14 +11,14 @@ COUNTS = Path(__file__).with_name("counts.csv")
 
 
 def counts(name: str) -> dict[str, int | str]:
-    """The published counts of a data set, and how many images of each half the published label files really give."""
+    """The published counts of a data set, and the images of each half in its label files."""
     with COUNTS.open(newline="", encoding="utf-8") as file:
         rows = {row["name"]: row for row in csv.DictReader(file)}
     return {key: int(value) if value.isdigit() else value for key, value in rows[name].items()}
 
 
 def describe_count(expected: dict[str, int | str], key: str) -> str:
-    """The count that a half must have, and the printed one where the published label files do not give it (Flowers)."""
+    """The expected count of a half, and the printed one where the label files differ from it (Flowers)."""
     printed = expected.get(f"published_{key}", expected[key])
     if printed == expected[key]:
         return f"{expected[key]:,} published"
@@ -26,17 +26,17 @@ def describe_count(expected: dict[str, int | str], key: str) -> str:
 
 
 def check_counts(dataset: Dataset) -> None:
-    """ValueError, with both numbers, where classes or images are not as many as published."""
+    """ValueError, with both numbers, if classes or images are not as many as published."""
     expected, is_train = counts(dataset.name), dataset.is_train
     if not expected["train_images"]:  # published as a whole
         is_train = np.zeros(len(is_train), dtype=bool)
-    met = {}
+    actual = {}
     for half, mask in (("train", is_train), ("test", ~is_train)):
-        met |= {f"{half}_classes": len(set(dataset.labels[mask])), f"{half}_images": int(mask.sum())}
+        actual |= {f"{half}_classes": len(set(dataset.labels[mask])), f"{half}_images": int(mask.sum())}
     wrong = [
-        f"{met[key]:,} {key.replace('_', ' ')} ({describe_count(expected, key)})"
-        for key in met
-        if met[key] != expected[key]
+        f"{actual[key]:,} {key.replace('_', ' ')} ({describe_count(expected, key)})"
+        for key in actual
+        if actual[key] != expected[key]
     ]
     if wrong:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Public data sets by name: `load("cub", "data/raw/cub")` reads the published files where they lie."""
+"""Public data sets by name: `load("cub", "data/raw/cub")` reads the published files."""
 
 import os
 import re
@@ -24,8 +24,8 @@ READERS = {name: getattr(readers, name) for name in SOURCES if not name.startswi
 class Dataset:
     """Images of one data set, one entry each, sorted by class and then by path.
 
-    `paths` lie below the root given to `load`. `splits` is what the data set itself publishes (train, test, query,
-    gallery), "" where it has no such list. `pixels` holds `image 32 32 3` for CIFAR, whose paths are names only.
+    `paths` are below the root given to `load`. `splits` are the published ones (train, test, query, gallery), "" if
+    there is no list of them. `pixels` is `image 32 32 3` for CIFAR, whose paths are names only.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Dataset:
 
     @property
     def is_train(self) -> Bool[np.ndarray, " image"]:
-        """The class-disjoint training images: the data set's own list where it is one, else `mrt_split`."""
+        """The class-disjoint training images: the data set's own list if it is class-disjoint, else `mrt_split`."""
         return self.splits == "train" if SOURCES[self.name].is_disjoint else mrt_split(self.labels)
 
 
@@ -48,22 +48,22 @@ def mrt_split(labels: Int[np.ndarray, " image"]) -> Bool[np.ndarray, " image"]:
 
 
 def load(name: str, root: str | Path, download: bool = False) -> Dataset:
-    """The data set below `root`, in the layout its owners publish; with `download` it is fetched first if missing.
+    """The data set below `root`, in its published layout; `download` fetches it first if it is missing.
 
-    ValueError for an unknown name, and for what is missing, damaged or contradicts itself; it says where to get it.
+    ValueError for an unknown name, and for a data set that is missing, damaged or contradicts itself.
     """
     if name not in SOURCES:
         raise ValueError(f"unknown data set {name!r}; known: {', '.join(SOURCES)}")
     root = Path(os.path.normpath(root))
     if download and missing(name, root):
         fetch(name, root)
-    if lacking := missing(name, root):
-        raise ValueError(f"{name}: {root / lacking[0]} is missing; get it from {SOURCES[name].home}")
+    if absent := missing(name, root):
+        raise ValueError(f"{name}: {root / absent[0]} is missing; get it from {SOURCES[name].home}")
     try:
         records = READERS[name](root)
         splits = np.array(records.splits or [""] * len(records.paths))
         check_records(root, records)
-    # The libraries' readers raise a dozen kinds of errors on damaged files, and each means the same here.
+    # The libraries raise a dozen types on damaged files.
     except Exception as error:
         raise ValueError(f"{name}: {root} is not as published ({error}); get it from {SOURCES[name].home}") from error
     labels = np.array(records.labels, dtype=np.int64)
@@ -81,19 +81,19 @@ def missing(name: str, root: Path) -> list[str]:
 
 
 def check_records(root: Path, records: readers.Records) -> None:
-    """Raises ValueError where labels, class list and image files do not agree."""
-    used, known = set(records.labels), len(records.class_names)
-    if used != set(range(known)):
-        absent = sorted(set(range(known)) - used)
+    """ValueError if labels, class list and image files do not agree."""
+    used, count = set(records.labels), len(records.class_names)
+    if used != set(range(count)):
+        absent = sorted(set(range(count)) - used)
         raise ValueError(
-            f"the class list has {known} names, the labels use {len(used)} of them"
+            f"the class list has {count} names, the labels use {len(used)} of them"
             + (f"; no image is of {records.class_names[absent[0]]!r}" if absent else f"; label {max(used)} has no name")
         )
     if len(records.paths) != len(set(records.paths)):
         raise ValueError(f"{len(records.paths) - len(set(records.paths))} images are listed twice")
     if records.pixels is not None:
         return
-    # By name only: a user's own link to another disk is fine, a list that says `../` is not.
+    # By name: a user's link to another disk is fine, a list with `../` is not.
     if outside := [path for path in records.paths if not Path(os.path.normpath(path)).is_relative_to(root)]:
         raise ValueError(f"the listed path {outside[0]} leads outside the folder")
     if absent := [path for path in records.paths if not path.is_file()]:
@@ -101,9 +101,9 @@ def check_records(root: Path, records: readers.Records) -> None:
 
 
 def fetch(name: str, root: Path) -> None:
-    """Downloads the archives, compares their checksums and unpacks them; no member can leave the folder.
+    """Downloads the archives, compares their checksums and unpacks them within the folder.
 
-    ValueError says what to do by hand where the data set may not be fetched, or where the network does not answer.
+    ValueError says what to do by hand if the data set may not be fetched, or the network does not answer.
     """
     source = SOURCES[name]
     if not source.archives:

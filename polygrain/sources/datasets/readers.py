@@ -1,8 +1,7 @@
-"""What each public data set says in its own files: image paths, class numbers and class names, as published.
+"""Image paths, class numbers and class names of each public data set, from its own files.
 
-torchvision and pytorch-metric-learning read them where they can (imported only when called: both are slow to load);
-In-shop is read here. Each reader takes the folder that holds the published one, and trusts that the files of its
-`Source` are there.
+torchvision and pytorch-metric-learning read most of them (imported when called: both are slow to load). Each reader
+takes the folder that holds the published one; the files of its `Source` must be there.
 """
 
 import csv
@@ -17,7 +16,7 @@ SUPER_CLASSES = Path(__file__).with_name("super_classes.csv")
 class Records(NamedTuple):
     """An entry per image: its file, its class as an index into `class_names`, and its published split, if any.
 
-    Where images come as arrays (CIFAR), `pixels` holds them and the paths are names only.
+    For images in arrays (CIFAR), `pixels` holds them and the paths are names only.
     """
 
     paths: list[Path]
@@ -79,7 +78,7 @@ def flowers(root: Path) -> Records:
     from torchvision.datasets import Flowers102
 
     class Unhashed(Flowers102):
-        # The label files are judged by what they say: their counts are compared with the published ones.
+        # Their counts are compared with the published ones instead.
         _file_dict = {key: (file, None) for key, (file, _) in Flowers102._file_dict.items()}  # noqa: RUF012
 
     parts = [Unhashed(root, split) for split in ("train", "val", "test")]
@@ -164,6 +163,6 @@ def cifar100_super(root: Path) -> Records:
     with SUPER_CLASSES.open(newline="", encoding="utf-8") as lines:
         classes = {row["super_class"]: sorted(row["classes"].split()) for row in csv.DictReader(lines)}
     place = {name: (above, "train" if i < 3 else "test") for above in classes for i, name in enumerate(classes[above])}
-    found = [place[read.class_names[label]] for label in read.labels]
-    records = by_order(read.paths, [above for above, _ in found], [split for _, split in found])
+    places = [place[read.class_names[label]] for label in read.labels]
+    records = by_order(read.paths, [above for above, _ in places], [split for _, split in places])
     return records._replace(pixels=read.pixels)

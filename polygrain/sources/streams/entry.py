@@ -1,17 +1,16 @@
-"""What a stream of images is made of."""
+"""The images of a stream, one by one."""
 
 from typing import NamedTuple
 
 from polygrain.store.square import Unreadable
 
-ENTRY_BYTES = 256 * 2**20
 LABEL_LETTERS = 200
 
 
 class Entry(NamedTuple):
-    """An image of a stream: its place (the file's number, and its own in the file), its name and class, its bytes.
+    """An image of a stream: the number of its file, its own in the file, its path, class and bytes.
 
-    `class_name` is "" where it has none. The content is Unreadable with the reason where it is to be left out.
+    `class_name` is "" for an image without a class. The content of an image that is left out is Unreadable.
     """
 
     file: int
@@ -22,7 +21,7 @@ class Entry(NamedTuple):
 
 
 def label_of(value: object) -> str:
-    """A class name from what a file says of an image, "" from nothing; Unreadable for what cannot be one."""
+    """A class name from a value in a file, "" from None; Unreadable if it cannot be one."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | str):

@@ -1,5 +1,6 @@
-"""A stream of images as squares in a store: decoded side by side in bounded memory, and resumable shard by shard."""
+"""A stream of images as squares in a store: decoded side by side in bounded memory, and resumed shard by shard."""
 
+import json
 import logging
 import os
 import shutil
@@ -8,12 +9,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from polygrain.sources.decode import Picture, picture
 from polygrain.sources.streams.entry import Entry
-from polygrain.sources.streams.ledger import Ledger
 from polygrain.sources.streams.stream import Stream
 from polygrain.store.arrays import Writer, shard_file
 from polygrain.store.coded import Coding
@@ -27,82 +28,111 @@ BLOCK = 256
 Outcome = Picture | str
 
 
+class Part(NamedTuple):
+    """What became of the entries up to the end of one shard, and the place (file, entry) after them.
+
+    A row is [path, class name, width, height, bytes, SHA-256], an entry that was left out [path, reason].
+    """
+
+    end: tuple[int, int]
+    rows: list[list]
+    rejected: list[list[str]]
+
+
 def decoded(entries: Iterator[Entry], attempt: Callable[[Entry], Outcome]) -> Iterator[tuple[Entry, Outcome]]:
     """Every entry, without its bytes, with its picture or the reason why there is none, in order."""
     waiting, held = deque(), 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
             for entry in entries:
-                taken = 0 if isinstance(entry.content, Unreadable) else len(entry.content)
-                waiting.append((entry._replace(content=b""), taken, pool.submit(attempt, entry)))
-                held += taken
+                size = 0 if isinstance(entry.content, Unreadable) else len(entry.content)
+                waiting.append((entry._replace(content=b""), size, pool.submit(attempt, entry)))
+                held += size
                 while len(waiting) > WAITING or (held > WAITING_BYTES and waiting):
                     done, size, outcome = waiting.popleft()
                     held -= size
                     yield done, outcome.result()
-            while waiting:
-                done, _, outcome = waiting.popleft()
+            for done, _, outcome in waiting:
                 yield done, outcome.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def resumed(pixels: Path, ledger: Ledger, side: int, coding: Coding | None) -> Writer:
-    """A writer behind the shards that an earlier run has finished; where one of them is gone, from the start."""
-    shape, shards = (side, side, 3), ledger.reached.shards
-    if not all(shard_file(pixels, number, len(shape)).exists() for number in range(shards)):
-        ledger.clear()
-        shards = 0
-    if shards:
-        log.info("continues behind %d images (%s)", len(ledger), pixels.parent)
-    else:
-        shutil.rmtree(pixels, ignore_errors=True)
-    return Writer(pixels, shape, "uint8", coding, shards)
+class Ingestion:
+    """The squares of a stream below `folder`, with a file of their `Part` for each full shard.
 
-
-def ingest(stream: Stream, writer: Writer, ledger: Ledger, max_pixels: int, shape: Shape) -> Iterator[Entry]:
-    """Stores what the ledger has not reached yet; yields each entry once it is stored or left out.
-
-    The first image says whether the stream has labels. Images that differ from it are left out, and so are copies.
+    A run that was killed continues after the last full shard.
     """
-    size = writer.row_shape[0]
 
-    def attempt(entry: Entry) -> Outcome:
-        if isinstance(entry.content, Unreadable):
-            return str(entry.content)
-        try:
-            return picture(BytesIO(entry.content), size, max_pixels, shape)
-        except Unreadable as reason:
-            return str(reason)
-
-    reached, labelled = ledger.reached, ledger.is_labelled
-    number = writer.rows
-    block: list[np.ndarray] = []
-    most = min(BLOCK, writer.room)
-    for entry, outcome in decoded(stream.entries(reached.file, reached.skip), attempt):
-        reason = outcome if isinstance(outcome, str) else differs(labelled, entry.class_name)
-        reason = reason or ledger.keep(number, entry.path, entry.class_name, outcome[1:])
-        if reason:
-            ledger.reject(entry.path, reason)
+    def __init__(self, folder: Path, side: int, coding: Coding | None = None) -> None:
+        self.folder, self.pixels, self.done = folder, folder / "pixels.zarr", 0
+        while self.part_file(self.done).exists() and shard_file(self.pixels, self.done, 3).exists():
+            self.done += 1
+        if self.done:
+            log.info("continues after %d full shards (%s)", self.done, folder)
         else:
-            labelled = bool(entry.class_name)
-            block.append(outcome.pixels)
-            number += 1
-        if len(block) == most:
-            shards = writer.shards
-            writer.append(np.stack(block))
-            block, most = [], min(BLOCK, writer.room)
-            if writer.shards > shards:
-                ledger.reach(entry.file, entry.index + 1, writer.shards)
-        yield entry
-    if block:
-        writer.append(np.stack(block))
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        self.writer = Writer(self.pixels, (side, side, 3), "uint8", coding, self.done)
+        self.last = Part((0, 0), [], [])
 
+    def part_file(self, number: int) -> Path:
+        return self.folder / f"{number:06d}.json"
 
-def differs(labelled: bool | None, class_name: str) -> str | None:
-    """Why an image does not go with the first one."""
-    if labelled in (None, bool(class_name)):
-        return None
-    return (
-        "it has no label, and the first image has one" if labelled else "it has a label, and the first image has none"
-    )
+    def parts(self) -> Iterator[Part]:
+        """All parts so far, in order."""
+        for number in range(self.done):
+            yield Part(*json.loads(self.part_file(number).read_text(encoding="utf-8")))
+        yield self.last
+
+    def close_part(self, entry: Entry) -> None:
+        """Writes the part of the shard that is full since this entry: from here on it survives a kill."""
+        part = self.last._replace(end=(entry.file, entry.index + 1))
+        fresh = self.folder / "part.new"
+        fresh.write_text(json.dumps(part), encoding="utf-8")
+        os.replace(fresh, self.part_file(self.done))
+        self.done, self.last = self.done + 1, Part(part.end, [], [])
+
+    def run(self, stream: Stream, max_pixels: int, shape: Shape) -> Iterator[Entry]:
+        """Stores what is not stored yet; yields each entry once it is stored or left out.
+
+        The first image says whether the stream has labels. Images that differ from it are left out, and so are copies.
+        """
+        first: dict[str, str] = {}
+        labelled, place = None, (0, 0)
+        for part in self.parts():
+            first |= {row[-1]: row[0] for row in part.rows}
+            labelled = bool(part.rows[0][1]) if part.rows and labelled is None else labelled
+            place = max(place, tuple(part.end))
+        block: list[np.ndarray] = []
+
+        def attempt(entry: Entry) -> Outcome:
+            if isinstance(entry.content, Unreadable):
+                return str(entry.content)
+            try:
+                return picture(BytesIO(entry.content), self.writer.row_shape[0], max_pixels, shape)
+            except Unreadable as reason:
+                return str(reason)
+
+        for entry, outcome in decoded(stream.entries(*place), attempt):
+            if isinstance(outcome, str):
+                reason = outcome
+            elif labelled is not None and labelled != bool(entry.class_name):
+                reason = f"it has {'no' if labelled else 'a'} label, unlike the first image"
+            else:
+                reason = f"duplicate of {first[outcome.sha256]}" if outcome.sha256 in first else None
+            if reason:
+                self.last.rejected.append([entry.path, reason])
+            else:
+                labelled, first[outcome.sha256] = bool(entry.class_name), entry.path
+                self.last.rows.append([entry.path, entry.class_name, *outcome[1:]])
+                block.append(outcome.pixels)
+            if len(block) == min(BLOCK, self.writer.room):
+                self.writer.append(np.stack(block))
+                block = []
+                if self.writer.shards > self.done:
+                    self.close_part(entry)
+            yield entry
+        if block:
+            self.writer.append(np.stack(block))
+        self.writer.close()

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from polygrain.config.schema import Width
-from polygrain.encoder.config import read_own
 from polygrain.encoder.weights import fit_tensors, load_module
 from polygrain.store.reading import reading
 from polygrain.store.square import Shape, square
@@ -80,5 +79,5 @@ def load(path: str | Path) -> AnalogyModel:
     """The model saved in a folder, frozen, on the CPU. Reads no pickle and needs no network."""
     file = Path(path) / "config.json"
     with reading(file, "run tll_adaptation, or name the folder `model` of its output"):
-        config = AnalogyConfig.model_validate_json(read_own(file))
+        config = AnalogyConfig.model_validate_json(file.read_text(encoding="utf-8"))
     return load_module(lambda: AnalogyModel(config), Path(path))

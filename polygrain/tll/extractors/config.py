@@ -1,27 +1,14 @@
 """What a feature extractor is: a network of a library, its input, and the layers to read."""
 
 import difflib
-from typing import Annotated, Literal
+from typing import Literal
 
 import torchvision
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from polygrain.config.schema import Deviation, Mean, Text, check_values
+from polygrain.config.schema import Deviation, Mean, Text
 from polygrain.encoder import networks
-from polygrain.encoder.arguments import KINDS, Values
-from polygrain.encoder.config import Config
-
-# A classifier may be read as a layer, and torchvision's networks have switches of their own.
-MORE_KINDS = {
-    "num_classes": Annotated[int, Field(ge=0, le=100_000)],
-    **dict.fromkeys(["aux_logits", "init_weights", "transform_input"], bool),
-}
-
-
-def safe(arguments: Values) -> Values:
-    """The arguments as they are; ValueError for one that is not known, or out of its bounds."""
-    check_values(arguments, KINDS | MORE_KINDS)
-    return arguments
+from polygrain.encoder.config import Arguments, Config
 
 
 class Extractor(BaseModel):
@@ -35,9 +22,7 @@ class Extractor(BaseModel):
         description="where the network is from; encoder: a model folder, which says the rest itself"
     )
     network: Text | None = Field(description="its name in the library; null for encoder")
-    kwargs: Annotated[Values, AfterValidator(safe)] = Field(
-        description="further arguments of the network's constructor"
-    )
+    kwargs: Arguments = Field(description="further arguments of the network's constructor")
     side: int | None = Field(ge=8, strict=True, description="side of the input, px; null for encoder")
     mean: tuple[Mean, Mean, Mean] | None = Field(description="of the input's channels, in 0..1; null for encoder")
     std: tuple[Deviation, Deviation, Deviation] | None = Field(

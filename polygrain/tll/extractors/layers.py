@@ -13,7 +13,6 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from polygrain.encoder import model
-from polygrain.encoder.config import read_own
 from polygrain.encoder.weights import fit_tensors, load_module
 from polygrain.store.reading import reading, remedy_for
 from polygrain.store.tensors import read_tensors, write_weights
@@ -125,5 +124,5 @@ def restore(folder: Path) -> Layers:
     """The network that `save` wrote, on the CPU."""
     file = folder / "config.json"
     with reading(file, remedy_for(folder)):
-        config = Extractor.model_validate_json(read_own(file))
+        config = Extractor.model_validate_json(file.read_text(encoding="utf-8"))
     return Layers(config, load_module(lambda: build(config), folder))

@@ -125,7 +125,7 @@ def test_choose__not_a_model_that_has_adaptors(tmp_path):
 
 def test_choose__runs_no_code_and_follows_no_odd_path(tmp_path):
     torch.save({"a": print}, tmp_path / "evil.pth")
-    with pytest.raises(ValueError, match=r"evil.pth cannot be read as weights"):
+    with pytest.raises(ValueError, match=r"evil.pth .*cannot be read as weights"):
         choose(Asked(str(tmp_path / "evil.pth"), "resnet18.a1_in1k", 32), None)
     (tmp_path / "it's.pth").touch()
     with pytest.raises(ValueError, match="has a quote"):

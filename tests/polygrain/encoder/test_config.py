@@ -1,7 +1,10 @@
+import inspect
+
 import pytest
+import timm
 from pydantic import ValidationError
 
-from polygrain.encoder.config import AdaptorConfig, Config, read_config
+from polygrain.encoder.config import NOT_FOR_CONSTRUCTORS, AdaptorConfig, Config, read_config
 
 CONFIG = Config(architecture="a", size=8, resize=10, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
 
@@ -26,3 +29,10 @@ def test_config__refuses_sizes_below_one_and_changes():
         Config(**CONFIG.model_dump() | {"size": 0})
     with pytest.raises(ValidationError, match="frozen"):
         CONFIG.size = 3
+
+
+@pytest.mark.parametrize("name", sorted(NOT_FOR_CONSTRUCTORS))
+def test_config__refuses_arguments_that_open_files_or_fetch(name):
+    assert name in inspect.signature(timm.create_model).parameters or name == "features_only"
+    with pytest.raises(ValidationError, match=f"'{name}' cannot be set"):
+        Config(**CONFIG.model_dump() | {"kwargs": {name: "/etc/passwd"}})

@@ -30,6 +30,8 @@ FAMILIES = {
     "swin_tiny_patch4_window7_224.ms_in1k": (64, 12, {"embed_dim": 12, "window_size": 2}),
 }
 
+DEEP = ("convnext", "efficientnet", "resnet", "swin")
+
 
 def config_of(architecture: str) -> Config:
     side, _, kwargs = FAMILIES[architecture]
@@ -89,7 +91,9 @@ def test_pooled__the_last_block_of_a_mean_with_registers_is_the_embedding():
     torch.testing.assert_close(pooled(model.backbone, outputs[last]), expected)
 
 
-@pytest.mark.parametrize("architecture", FAMILIES)
+@pytest.mark.parametrize(
+    "architecture", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(DEEP)) for name in FAMILIES]
+)
 def test_families__go_the_whole_way(architecture, tmp_path):
     torch.manual_seed(0)
     side, blocks, _ = FAMILIES[architecture]

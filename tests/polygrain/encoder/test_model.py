@@ -53,14 +53,6 @@ def test_load__gives_back_the_same_model(tmp_path, fused, images):
     assert not any(parameter.requires_grad for parameter in again.parameters()) and not again.training
 
 
-def test_save__writes_the_same_bytes_twice(tmp_path, fused):
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        save(fused, tmp_path / name)
-    for file in ("weights.safetensors", "config.json"):
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-
-
 def test_forward__embeddings_have_unit_length_and_uint8_equals_floats(encoder, images):
     embeddings = encoder(images)
     torch.testing.assert_close(embeddings.norm(dim=1), torch.ones(5))
@@ -129,25 +121,6 @@ def test_transform__resizes_then_crops_the_centre(encoder):
     assert tensor.float().mean() > 195
 
 
-def test_load__names_a_missing_or_damaged_file(tmp_path, encoder):
-    with pytest.raises(ValueError, match=r"config.json is missing"):
-        load(tmp_path)
-    save(encoder, tmp_path)
-    weights = tmp_path / "weights.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-50])
-    with pytest.raises(ValueError, match=r"weights.safetensors is missing or damaged"):
-        load(tmp_path)
-
-
-def test_load__names_shapes_that_do_not_fit(tmp_path, encoder):
-    save(encoder, tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    config["kwargs"]["embed_dim"] = 48
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"does not fit the encoder: .*the architecture wants"):
-        load(tmp_path)
-
-
 def test_plain__is_the_encoder_below_the_adaptors(encoder, fused, images):
     assert torch.equal(fused.plain()(images), encoder(images)) and not torch.equal(fused(images), encoder(images))
 
@@ -213,14 +186,6 @@ def test_seen__mirrored_is_the_mean_with_the_mirror_image(fused, images):
     torch.testing.assert_close(mirrored(images.flip(3)), mirrored(images))
 
 
-def test_seen__is_saved_and_loaded(tmp_path, fused, images):
-    seen = fused.seen(48, True)
-    seen.reduce(torch.randn(5, 24), torch.randn(5))
-    save(seen, tmp_path)
-    again = load(tmp_path)
-    assert again.config == seen.config and again.dim == 5 and torch.equal(again(images), seen(images))
-
-
 def test_parts__are_the_class_tokens_of_the_last_blocks_as_timm_gives_them(fused, images):
     wide = Model(fused.config.model_copy(update={"blocks": 2}))
     wide.load_state_dict(fused.state_dict())
@@ -263,13 +228,6 @@ def test_parts__other_threads_are_left_out(fused, images):
 def test_init__more_blocks_than_there_are_is_refused():
     with pytest.raises(ValueError, match="blocks is 3; vit_tiny_patch16_224 has 2 that can be taken"):
         Model(CONFIG.model_copy(update={"blocks": 3}))
-
-
-def test_takes_other_sides__not_where_the_network_is_built_for_one(encoder):
-    assert encoder.takes_other_sides
-    assert Model(CONFIG.model_copy(update={"architecture": "resnet10t", "kwargs": {}})).takes_other_sides
-    fixed = Model(CONFIG.model_copy(update={"architecture": "beit_base_patch16_224"}))
-    assert not fixed.takes_other_sides
 
 
 def test_scale__the_first_layer_attends_as_before(fused, images):

@@ -6,7 +6,7 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import save_file
 
-from polygrain.encoder.origin import Origin
+from polygrain.encoder.origin import Origin, is_hub, published
 from tests.helpers.small import CONFIG, write_encoder
 
 VALUES = {"source": "folder", "path": "x", "architecture": None, "side": None}
@@ -77,17 +77,42 @@ def test_build__a_folder_of_ours(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architecture": "hf-hub:a/b"}, "architecture: .*timm does not know 'hf-hub:a/b'"),
-        ({"model_args": {"checkpoint_path": "/etc/passwd"}}, "model_args: .*'checkpoint_path' cannot be set"),
-        ({"pretrained_cfg": KNOWN | {"std": [0, 0, 0]}}, "pretrained_cfg.std.0: "),
-        ({"pretrained_cfg": KNOWN | {"input_size": [3, 10**9, 8]}}, "pretrained_cfg.input_size.1: "),
-        ({"pretrained_cfg": 3}, "pretrained_cfg: "),
+        ({"architecture": "hf-hub:a/b"}, "timm does not know 'hf-hub:a/b'"),
+        ({"model_args": {"checkpoint_path": "/etc/passwd"}}, "'checkpoint_path' cannot be set"),
+        ({"pretrained_cfg": KNOWN | {"std": [0, 0, 0]}}, "std.0: "),
+        ({"pretrained_cfg": KNOWN | {"input_size": [3, 8, 10**9]}}, "size: "),
+        ({"pretrained_cfg": 3}, ""),
         ({"model_type": "dinov2"}, "it is of the library transformers: take the same network from timm"),
     ],
 )
-def test_describe__takes_a_folder_of_a_hub_for_hostile(tmp_path, changes, message):
+def test_describe__a_folder_of_a_hub_with_a_wrong_value(tmp_path, changes, message):
     with pytest.raises(ValueError, match=rf"config.json is missing or damaged .*{message}"):
         origin().describe(write_hub(tmp_path, **changes))
+
+
+def test_build__a_small_file_takes_no_gigabytes(tmp_path):
+    write_hub(tmp_path, architecture="vit_giant_patch14_224")
+    with pytest.raises(ValueError, match=r"too few for 1,0.* parameters of vit_giant_patch14_224"):
+        origin(side=224).build(tmp_path)
+
+
+@pytest.mark.parametrize("content", [None, "[", "\x00"])
+def test_is_hub__names_a_missing_or_damaged_file(tmp_path, content):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(
+        ValueError, match=r"config.json is missing or damaged .*; give a folder with timm's config.json"
+    ):
+        is_hub(tmp_path)
+
+
+def test_is_hub__tells_the_folders_apart(tmp_path):
+    assert not is_hub(write_encoder(tmp_path / "ours"))
+    assert is_hub(write_hub(tmp_path))
+
+
+def test_published__knows_two_classifiers():
+    assert published("deit_tiny_distilled_patch16_224").classifier == ("head", "head_dist")
 
 
 def test_build__warns_of_weights_of_tensorflow(tmp_path, caplog):

@@ -136,19 +136,6 @@ def test_centre_square__is_the_middle_of_the_whole_image_in_proportion():
     torch.testing.assert_close(height, torch.tensor([0.8, 0.4]), atol=0.01, rtol=0)
 
 
-def test_centre_square__of_a_square_is_its_centre_crop(pixels):
-    side = pixels.shape[1]
-    found = centre_square(pixels, side // 2, torch.ones(len(pixels)), 0.5)
-    torch.testing.assert_close(found, centre_crop(pixels, side // 2), atol=1e-4, rtol=0)
-
-
-def test_crop_and_flip__a_ratio_of_1_draws_nothing_more(pixels):
-    one, other = draw(), draw()
-    plain = crop_and_flip(pixels, 16, params(smallest_crop=0.3), one)
-    assert torch.equal(plain, crop_and_flip(pixels, 16, params(smallest_crop=0.3), other, ratio=1.0))
-    assert torch.equal(one.get_state(), other.get_state())
-
-
 def test_thicken__equals_one_pixel_at_a_time(pixels):
     images = centre_crop(pixels, 16)
     drawn = 1.6 * (2 * torch.rand(6, 1, 1, 1, generator=draw(4)) - 1)
@@ -199,11 +186,6 @@ def test_blur__at_224_px_has_the_kernel_and_sigma_of_the_papers(side, largest, s
     sigmas = (profiles * distances.square()).sum(1).sqrt()
     assert 0.9 * largest < sigmas.max() < largest and sigmas.min() < 0.25
     assert int((profiles > 0).any(0).sum()) == size
-
-
-def test_blur__never_leaves_images_as_they_are(pixels):
-    images = centre_crop(pixels, 16)
-    torch.testing.assert_close(blur(images, params(blur=0.0), draw()), images)
 
 
 def test_centre_crop__says_what_to_set_when_the_store_is_too_small(pixels):

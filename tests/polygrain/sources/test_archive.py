@@ -1,4 +1,3 @@
-import os
 import stat
 import struct
 import zipfile
@@ -37,12 +36,11 @@ def test_opened__a_zip_is_a_folder_for_as_long_as_it_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ("../out.png", "leads outside"),
-        ("/etc/out.png", "leads outside"),
-        ("a/../../out.png", "leads outside"),
-        ("..\\out.png", "leads outside"),
-        ("C:/out.png", "leads outside"),
-        ("a\nb.png", "control character"),
+        ("../out.png", "leads out"),
+        ("/etc/out.png", "leads out"),
+        ("a/../../out.png", "leads out"),
+        ("..\\out.png", "leads out"),
+        ("C:/out.png", "leads out"),
         (link("a.png"), "a link or a device"),
     ],
 )
@@ -85,17 +83,8 @@ def test_opened__another_file_is_refused(tmp_path, content):
         pass
 
 
-def test_opened__a_damaged_archive_is_refused(tmp_path):
-    file = packed(tmp_path / "a.zip", ("a.png", b"0123456789" * 100))
-    content = bytearray(file.read_bytes())
-    content[100:110] = b"XXXXXXXXXX"
-    file.write_bytes(bytes(content))
-    with pytest.raises(ValueError, match="cannot be unpacked"), archive.opened(file):
-        pass
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_opened__a_damaged_stream_names_the_archive(tmp_path, method):
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_opened__a_damaged_entry_names_the_archive(tmp_path, method):
     file = tmp_path / "a.zip"
     with zipfile.ZipFile(file, "w", method) as target:
         target.writestr("a.png", bytes(range(256)) * 40)
@@ -112,9 +101,3 @@ def test_opened__what_is_wrong_with_the_content_names_the_archive(tmp_path):
         archive.opened(packed(tmp_path / "a.zip", ("x/1.png", b"one"))) as folder,
     ):
         raise ValueError(f"{folder}/x is empty")
-
-
-def test_opened__a_pipe_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "a.zip")
-    with pytest.raises(ValueError, match=r"a.zip is neither a folder nor a zip"), archive.opened(tmp_path / "a.zip"):
-        pass

@@ -66,3 +66,24 @@ def test_published__arrays_become_pictures(tmp_path: Path, monkeypatch) -> None:
     assert pictures[0].pixels.shape == (16, 16, 3) and pictures[0].width == 32
     assert {split for label, _, split in found.rows.values() if label < 5} == {"train"}
     assert {split for label, _, split in found.rows.values() if label >= 5} == {"test"}
+
+
+TRAINING = ["train/a/a_1.jpg", "train/a/a_2.jpg", "train/b/b_1.jpg", "train/b/same.jpg", "train/a/same.jpg"]
+
+
+@pytest.mark.parametrize(("share", "name"), [(0.01, "1percent.txt"), (0.1, "10percent.txt"), (0.005, "0.5percent.txt")])
+def test_read_share__paths_in_the_lists_order(tmp_path: Path, share: float, name: str) -> None:
+    (tmp_path / name).write_text("b_1.jpg\n\na_2.jpg \n")
+    assert candidates.read_share(tmp_path, share, TRAINING) == ["train/b/b_1.jpg", "train/a/a_2.jpg"]
+
+
+@pytest.mark.parametrize("text", ["a_1.jpg\nc_1.jpg\n", "same.jpg\n", "a_1.jpg\na_1.jpg\n", "../a_1.jpg\n"])
+def test_read_share__a_list_of_other_images_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "1percent.txt").write_text(text)
+    with pytest.raises(ValueError, match="one of the training images"):
+        candidates.read_share(tmp_path, 0.01, TRAINING)
+
+
+def test_read_share__a_missing_list_is_named_with_the_value_that_asks_for_it(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"1percent.txt does not exist, .*listed_shares"):
+        candidates.read_share(tmp_path, 0.01, TRAINING)

@@ -1,14 +1,17 @@
 import io
 import os
 import struct
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from polygrain.sources.decode import FORMATS, decode, decode_all, picture, upright
+from polygrain.sources import decode as module
+from polygrain.sources.decode import FORMATS, decode, decode_all, upright
 from polygrain.store.square import Unreadable
 
 SIZE = 16
@@ -86,13 +89,6 @@ def test_decode__turns_by_exif(tmp_path: Path, quarters: np.ndarray, orientation
     assert (picture.width, picture.height) == ((64, 128) if orientation >= 5 else (128, 64))
 
 
-def test_decode__cmyk_jpeg(tmp_path: Path, quarters: np.ndarray) -> None:
-    Image.fromarray(quarters).convert("CMYK").save(tmp_path / "a.jpg", quality=95)
-    np.testing.assert_allclose(
-        corners(decode(tmp_path / "a.jpg", SIZE, LIMIT).pixels), corners(quarters[::4, ::4]), atol=30
-    )
-
-
 def test_decode__lays_transparency_on_white(tmp_path: Path) -> None:
     palette = Image.new("P", (32, 32), 0)
     palette.putpalette([10, 20, 30, 200, 0, 0])
@@ -114,12 +110,6 @@ def test_decode__scales_16_bits_to_8(tmp_path: Path) -> None:
         assert image.mode.startswith("I")
     row = decode(tmp_path / "a.png", 32, LIMIT).pixels[16, [3, 12, 20, 28]]
     np.testing.assert_allclose(row, np.array([[0], [100], [255], [100]]).repeat(3, axis=1), atol=3)
-
-
-@pytest.mark.parametrize("mode", ["1", "L"])
-def test_decode__grey_becomes_rgb(tmp_path: Path, mode: str) -> None:
-    Image.new(mode, (20, 20), 255).save(tmp_path / "a.png")
-    assert (decode(tmp_path / "a.png", SIZE, LIMIT).pixels == 255).all()
 
 
 def test_decode__takes_the_first_frame(tmp_path: Path) -> None:
@@ -237,33 +227,43 @@ def test_decode__a_transparent_colour_of_16_bits_is_refused(tmp_path):
     assert "16-bit channels" in reason(tmp_path / "a.png")
 
 
-@pytest.mark.parametrize("interlaced", [0, 1])
-@pytest.mark.parametrize("colour", [0, 2, 4, 6])
-@pytest.mark.parametrize("depth", [8, 16])
-def test_decode__a_png_whose_pixels_end_early_is_refused(tmp_path, interlaced, colour, depth):
-    channels = {0: 1, 2: 3, 4: 2, 6: 4}[colour] * depth // 8
-    # The passes of 9 x 7 pixels, or the only one.
-    sizes = ((2, 1), (1, 1), (3, 1), (2, 2), (5, 2), (4, 4), (9, 3)) if interlaced else ((9, 7),)
-    rows = b"".join(high * (b"\0" + bytes([7]) * wide * channels) for wide, high in sizes)
-    file = tmp_path / "a.png"
-    file.write_bytes(png(9, 7, depth, colour, rows, interlaced=interlaced))
-    assert decode(file, SIZE, LIMIT)[1:3] == (9, 7)
-    for kept in (0, 1, len(rows) // 2, len(rows) - 1):
-        file.write_bytes(png(9, 7, depth, colour, rows[:kept], interlaced=interlaced))
-        assert reason(file)
-    dark = bytes(len(rows))  # as what is missing would look
-    file.write_bytes(png(9, 7, depth, colour, dark, interlaced=interlaced))
-    assert decode(file, SIZE, LIMIT)[1:3] == (9, 7)
+def test_decode__a_progressive_jpeg_of_many_scans_is_refused(tmp_path: Path, quarters: np.ndarray) -> None:
+    stream = io.BytesIO()
+    Image.fromarray(quarters).save(stream, "JPEG", progressive=True)
+    content = stream.getvalue()
+    (tmp_path / "a.jpg").write_bytes(content)
+    decode(tmp_path / "a.jpg", SIZE, LIMIT)
+    scan = content[content.rindex(b"\xff\xda") : -2]
+    (tmp_path / "a.jpg").write_bytes(content[:-2] + 100 * scan + content[-2:])
+    assert "progressive JPEG of 1" in reason(tmp_path / "a.jpg")
 
 
-def test_picture__the_bytes_as_the_file(tmp_path: Path, quarters: np.ndarray) -> None:
-    Image.fromarray(quarters).save(tmp_path / "a.jpg")
-    found, expected = (
-        picture(io.BytesIO((tmp_path / "a.jpg").read_bytes()), SIZE, LIMIT),
-        decode(tmp_path / "a.jpg", SIZE, LIMIT),
-    )
-    np.testing.assert_array_equal(found.pixels, expected.pixels)
-    assert found[1:] == expected[1:]
+def test_decode__too_many_bytes_or_too_little_memory_leave_an_image_out(tmp_path, monkeypatch) -> None:
+    Image.new("RGB", (20, 20)).save(tmp_path / "a.png")
+
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(module, "square", fail)
+    assert reason(tmp_path / "a.png") == "too large for the memory of this machine"
+    with (tmp_path / "a.png").open("r+b") as file:
+        file.truncate(module.MOST_BYTES + 1)  # a hole, which takes no space
+    assert "at most" in reason(tmp_path / "a.png")
+
+
+def test_allowance__bounds_the_pixels_of_all_threads() -> None:
+    allowance, taken, most = module.Allowance(100), [], []
+
+    def work(pixels: int) -> None:
+        with allowance.take(pixels):
+            taken.append(pixels)
+            most.append(sum(taken))
+            time.sleep(0.002)
+            taken.remove(pixels)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, [40, 30, 100, 10, 60, 500, 20, 40] * 4))
+    assert max(most) == 500 and max(total for total in most if total != 500) <= 100 and allowance.taken == 0
 
 
 def test_upright__whole_turned_and_on_white(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_upright__whole_turned_and_on_white(tmp_path: Path) -> None:
     assert (found.size, found.mode, found.getpixel((5, 5))) == ((20, 40), "RGB", (255, 255, 255))
 
 
-@pytest.mark.parametrize("content", [b"", b"no image", png_header(1001, 1000), png_header(8, 8)])
+@pytest.mark.parametrize("content", [b"", b"no image", png_header(1001, 1000)])
 def test_upright__refuses_what_decode_refuses(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
     reason(tmp_path / "a")

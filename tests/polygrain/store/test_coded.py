@@ -1,5 +1,4 @@
 import io
-import json
 import os
 from pathlib import Path
 
@@ -164,23 +163,6 @@ def test_open__places_beyond_the_shard_are_refused(tmp_path, squares, coding, pl
     (path / "c/0/0/0/0").write_bytes(bytes(16) + coded.with_crc(index.tobytes()))
     with pytest.raises(ValueError, match=r"shard 0 of 1 is missing or damaged"):
         arrays.open(path)
-
-
-@pytest.mark.parametrize(
-    "change", [{"format": "tiff"}, {"format": "jpeg", "quality": 90, "colour": 1}, {}], ids=["tiff", "key", "none"]
-)
-def test_open__another_codec_is_refused(tmp_path, squares, coding, change):
-    path = write(tmp_path / "pixels.zarr", squares, coding)
-    meta = json.loads((path / "zarr.json").read_text())
-    meta["codecs"][0]["configuration"]["codecs"][0]["configuration"] = change
-    (path / "zarr.json").write_text(json.dumps(meta))
-    with pytest.raises(ValueError, match=r"pixels.zarr is (not as declared|missing or damaged)"):
-        arrays.open(path)
-
-
-def test_create__only_squares_are_coded(tmp_path, coding):
-    with pytest.raises(ValueError, match=r"features.zarr: only squares can be stored as"):
-        arrays.Writer(tmp_path / "features.zarr", (4,), "float32", coding)
 
 
 def test_estimate__holds_for_photographs(coding):

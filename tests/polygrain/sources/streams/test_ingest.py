@@ -1,12 +1,11 @@
 import itertools
-from contextlib import closing
 
 import numpy as np
 import pytest
 
 from polygrain.sources.streams import ingest, stream
 from polygrain.sources.streams.entry import Entry
-from polygrain.sources.streams.ledger import Ledger
+from polygrain.sources.streams.ingest import Ingestion
 from polygrain.store import arrays
 from polygrain.store.square import Unreadable
 from tests.helpers import streams
@@ -25,20 +24,20 @@ def small(monkeypatch):
     monkeypatch.setattr(ingest, "WAITING", 3)
 
 
-def take(found, folder, stop=None):
-    """One run over the stream, which dies behind the entry `stop`."""
-    with closing(Ledger(folder / "ledger.sqlite")) as ledger:
-        writer = ingest.resumed(folder / "pixels.zarr", ledger, SIDE, None)
-        seen = 0
-        for seen, _ in enumerate(ingest.ingest(found, writer, ledger, 10**6, "crop"), 1):
-            if seen == stop:
-                raise Lost
-        writer.close()
-        return arrays.open(folder / "pixels.zarr")[:], list(ledger.rows()), list(ledger.rejections()), seen
+def take(images, folder, stop=None):
+    """One run over the stream, which dies after `stop` entries."""
+    ingestion = Ingestion(folder, SIDE)
+    seen = 0
+    for seen, _ in enumerate(ingestion.run(images, 10**6, "crop"), 1):
+        if seen == stop:
+            raise Lost
+    rows = [row for part in ingestion.parts() for row in part.rows]
+    rejected = [entry for part in ingestion.parts() for entry in part.rejected]
+    return arrays.open(ingestion.pixels)[:], rows, rejected, seen
 
 
 @pytest.fixture
-def found(tmp_path):
+def images(tmp_path):
     """Two tars with a copy, a broken image and one without a label among 38."""
     members = streams.samples(0, 40)
     members[3 * 7] = (members[3 * 7][0], streams.png(2))
@@ -49,36 +48,36 @@ def found(tmp_path):
     return stream.find(tmp_path / "in", "tars", "*")
 
 
-def test_ingest__in_order_without_copies_and_what_differs(found, tmp_path):
-    pixels, rows, rejected, seen = take(found, tmp_path / "out")
-    kept = [i for i in range(40) if i not in (7, 21, 30)]
-    assert streams.colours(pixels) == kept and seen == 40
-    assert [row[0][-9:] for row in rows] == [f"{i:05d}.png" for i in kept]
-    assert [row[1] for row in rows] == [str(i % 3) for i in kept]
+def test_run__in_order_without_copies_and_what_differs(images, tmp_path):
+    pixels, rows, rejected, seen = take(images, tmp_path / "out")
+    used = [i for i in range(40) if i not in (7, 21, 30)]
+    assert streams.colours(pixels) == used and seen == 40
+    assert [row[0][-9:] for row in rows] == [f"{i:05d}.png" for i in used]
+    assert [row[1] for row in rows] == [str(i % 3) for i in used]
     assert rejected == [
-        ("0.tar/00007.png", "duplicate of 0.tar/00002.png"),
-        ("1.tar/00021.png", "not readable as JPEG, PNG, WEBP, BMP, TIFF, GIF"),
-        ("1.tar/00030.png", "it has no label, and the first image has one"),
+        ["0.tar/00007.png", "duplicate of 0.tar/00002.png"],
+        ["1.tar/00021.png", "not readable as JPEG, PNG, WEBP, BMP, TIFF, GIF"],
+        ["1.tar/00030.png", "it has no label, unlike the first image"],
     ]
 
 
 @pytest.mark.parametrize("stop", [1, 9, 10, 11, 20, 25, 39])
-def test_ingest__goes_on_behind_the_last_full_shard(found, tmp_path, stop):
-    whole = take(found, tmp_path / "whole")
+def test_run__goes_on_behind_the_last_full_shard(images, tmp_path, stop):
+    whole = take(images, tmp_path / "whole")
     with pytest.raises(Lost):
-        take(found, tmp_path / "out", stop)
-    again = take(found, tmp_path / "out")
+        take(images, tmp_path / "out", stop)
+    again = take(images, tmp_path / "out")
     assert np.array_equal(again[0], whole[0]) and again[1:3] == whole[1:3]
     # Ten images fill a shard; some entries are left out on the way.
     assert (again[3] < 40) == (stop > 10)
 
 
-def test_resumed__begins_again_where_a_shard_is_gone(found, tmp_path):
-    whole = take(found, tmp_path / "whole")
+def test_run__begins_again_where_a_shard_is_gone(images, tmp_path):
+    whole = take(images, tmp_path / "whole")
     with pytest.raises(Lost):
-        take(found, tmp_path / "out", 25)
+        take(images, tmp_path / "out", 25)
     (tmp_path / "out/pixels.zarr/c/0/0/0/0").unlink()
-    again = take(found, tmp_path / "out")
+    again = take(images, tmp_path / "out")
     assert np.array_equal(again[0], whole[0]) and again[1:] == whole[1:]
 
 

@@ -2,15 +2,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from polygrain.sources.streams import objects
+from polygrain.sources.streams import objects, place, stream
 from polygrain.sources.streams.place import File, Location
+from tests.helpers import streams
 
 
 class Store(dict):
     """An object store as `read` sees it: {address: bytes}."""
 
-    def cat(self, paths, on_error):
-        return {path.removeprefix("s3://"): self.get(path, FileNotFoundError(path)) for path in paths}
+    def cat_file(self, path):
+        if isinstance(self[path], Exception):
+            raise self[path]
+        return self[path]
 
 
 def placed(monkeypatch, **contents):
@@ -43,20 +46,26 @@ def test_read__a_flat_prefix_has_no_classes(monkeypatch):
     ] * 3
 
 
-def test_read__raise_on_an_object_that_vanished_or_changed(monkeypatch):
-    found = placed(monkeypatch, a_png=b"1", b_png=b"2", c_png=b"3")
-    found.remote["s3://b/x/b.png"] = b"22"
-    with pytest.raises(ValueError, match=r"x/b\.png has 2 bytes and was listed with 1"):
-        list(objects.read(found))
-    del found.remote["s3://b/x/b.png"]
-    with pytest.raises(ValueError, match=r"s3://b/x/b\.png was listed and is gone: it changed while it was read"):
-        list(objects.read(found))
-    found.remote["s3://b/x/b.png"] = PermissionError("denied")
-    with pytest.raises(ValueError, match=r"x/b\.png cannot be read \(denied\); start the run again, it goes on"):
-        list(objects.read(found))
+@pytest.mark.parametrize("error", [FileNotFoundError("gone"), PermissionError("denied")])
+def test_read__an_object_that_cannot_be_read_is_named(monkeypatch, error):
+    location = placed(monkeypatch, a_png=b"1", b_png=b"2", c_png=b"3")
+    location.remote["s3://b/x/b.png"] = error
+    with pytest.raises(ValueError, match=r"x/b\.png cannot be read "):
+        list(objects.read(location))
 
 
 def test_find__an_object_too_large_is_not_fetched():
-    found = Location("s3://b/x", [File("a.png", objects.ENTRY_BYTES + 1, "")], SimpleNamespace())
+    found = Location("s3://b/x", [File("a.png", objects.MOST_BYTES + 1, "")], SimpleNamespace())
     assert "at most" in objects.find(found)[0].refused
     assert "at most" in str(next(objects.read(found)).content)
+
+
+@pytest.mark.slow
+def test_read__brackets_in_names_are_no_pattern(monkeypatch):
+    names = ["shoes [2023]/photo [1].png", "shoes [2023]/*.png", "boots/?.png"]
+    with streams.served(monkeypatch) as store:
+        for name in names:
+            store.pipe_file(f"pictures/br[1]/{name}", name.encode())
+        images = stream.of_remote(place.remote("s3://pictures/br[1]"))
+        assert {entry.path: entry.content for entry in images.entries()} == {name: name.encode() for name in names}
+        assert images.classes() == ({"boots": 1, "shoes [2023]": 2}, 0)

@@ -32,14 +32,10 @@ def test_read__the_names_of_classes_and_labels_beyond_them(tmp_path):
 
 
 def test_read__rows_without_bytes_and_plain_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "ENTRY_BYTES", 10)
+    monkeypatch.setattr(parquet, "MOST_BYTES", 10)
     found = read(streams.parquet(tmp_path / "a.parquet", [b"x", None, b"", bytes(11)]))
     assert found[0].content == b"x"
-    assert [str(entry.content)[:17] for entry in found[1:]] == [
-        "it has no bytes",
-        "it has no bytes",
-        "it has 11 bytes, ",
-    ]
+    assert [str(entry.content)[:15] for entry in found[1:]] == ["it has 0 bytes,", "it has 0 bytes,", "it has 11 bytes"]
     pq.write_table(pa.table({"jpg": [b"y"], "text": ["t"]}), tmp_path / "b.parquet")
     assert [(entry.class_name, entry.content) for entry in read(tmp_path / "b.parquet")] == [("", b"y")]
 

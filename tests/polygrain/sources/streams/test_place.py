@@ -7,14 +7,16 @@ from tests.helpers import streams
 
 
 def test_local__a_file_or_those_of_a_folder_by_pattern(tmp_path):
+    folder = tmp_path / "shoes [2023]"  # no pattern
+    folder.mkdir()
     for name in ("b.tar", "a.tar", "x.txt", "val.tar"):
-        (tmp_path / name).write_bytes(b"1")
-    assert [file.name for file in place.local(tmp_path, ".tar").files] == ["a.tar", "b.tar", "val.tar"]
-    assert [file.name for file in place.local(tmp_path, ".tar", "[ab].*").files] == ["a.tar", "b.tar"]
-    assert [file.name for file in place.local(tmp_path / "x.txt", ".tar").files] == ["x.txt"]
-    before = place.local(tmp_path, ".tar").digest
-    (tmp_path / "a.tar").write_bytes(b"22")
-    assert place.local(tmp_path, ".tar").digest != before
+        (folder / name).write_bytes(b"1")
+    assert [file.name for file in place.local(folder, ".tar").files] == ["a.tar", "b.tar", "val.tar"]
+    assert [file.name for file in place.local(folder, ".tar", "[ab].*").files] == ["a.tar", "b.tar"]
+    assert [file.name for file in place.local(folder / "x.txt", ".tar").files] == ["x.txt"]
+    before = place.local(folder, ".tar").digest
+    (folder / "a.tar").write_bytes(b"22")
+    assert place.local(folder, ".tar").digest != before
 
 
 def test_local__raise_on_nothing_and_on_a_link_that_leads_out(tmp_path):
@@ -31,10 +33,10 @@ def test_local__raise_on_nothing_and_on_a_link_that_leads_out(tmp_path):
 
 def test_open__a_file_that_vanished(tmp_path):
     (tmp_path / "a.tar").touch()
-    found = place.local(tmp_path, ".tar")
+    location = place.local(tmp_path, ".tar")
     (tmp_path / "a.tar").unlink()
-    with pytest.raises(ValueError, match=r"a\.tar was listed and is gone"):
-        found.open(found.files[0])
+    with pytest.raises(ValueError, match=r"a\.tar cannot be read"):
+        location.open(location.files[0])
 
 
 @pytest.mark.parametrize(
@@ -71,11 +73,8 @@ def test_remote__is_what_its_listing_said_or_refused(tmp_path, monkeypatch):
             ValueError, match=r"s3://pictures/x is no longer what .*x\.json says: `polygrain run` lists"
         ):
             place.listed(listing)
-        store.pipe("pictures/x/a.png", b"333")
-        with pytest.raises(ValueError, match=r"a\.png has 3 bytes and was listed with 1"):
-            found.open(found.files[0])
         store.rm("pictures/x/a.png")
-        with pytest.raises(ValueError, match=r"a\.png was listed and is gone"):
+        with pytest.raises(ValueError, match=r"a\.png cannot be read"):
             found.open(found.files[0])
     with pytest.raises(ValueError, match=r"s3://pictures/x cannot be listed"):
         place.remote("s3://pictures/x")
