@@ -151,7 +151,7 @@ def test_main__hands_out_the_encoder_where_all_others_are_worse(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("side", "cost", "costs"), [(48, 4.4, {"1", "2.25"}), (32, 1.0, {"1"}), (16, 1, {"1", "0.25"})]
+    ("side", "cost", "costs"), [(48, 4.4, {"1", "2.25"}), (32, 1.0, {"1"}), (16, 1.0, {"1", "0.25"})]
 )
 def test_main__every_side_and_no_more_than_the_budget(chosen, tmp_path, side, cost, costs):
     """At the encoder's own side it is measured once."""

@@ -42,6 +42,11 @@ def spec(**changes):
     return lists(gsp_classifiers={"one": values})
 
 
+@pytest.fixture(autouse=True)
+def in_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     """Six classes with training and test images of each."""
@@ -62,8 +67,7 @@ def bytes_of(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def test_main__learns_its_classes_and_writes_what_they_are_worth(images, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_main__learns_its_classes_and_writes_what_they_are_worth(images, tmp_path):
     metrics = run(images, tmp_path / "out")
     assert list(metrics) == ["accuracy", "accuracy_top5", "map_at_r", "r_precision", "recall_at_1"]
     assert metrics["accuracy"] > 0.5 and metrics["recall_at_1"] > 0.5  # 1/6 by chance
@@ -73,7 +77,6 @@ def test_main__learns_its_classes_and_writes_what_they_are_worth(images, tmp_pat
 
 
 def test_main__two_runs_give_the_same_bytes_also_after_a_kill(images, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     run(images, tmp_path / "first", epochs=2)
     real, left = PooledClassifier.loss_of, [6]
 

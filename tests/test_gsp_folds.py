@@ -39,6 +39,11 @@ class Killed(BaseException):
     pass
 
 
+@pytest.fixture(autouse=True)
+def in_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     root = tmp_path_factory.mktemp("world")
@@ -56,8 +61,7 @@ def bytes_of(folder):
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_main__writes_every_fold_and_says_what_was_trained(world, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_main__writes_every_fold_and_says_what_was_trained(world, tmp_path):
     output = run(world, tmp_path / "out", zero_shot=0.2)
     config = json.loads((output / "config.json").read_text())
     assert config["folds"] == [[0, 1], [2, 3]] and config["rows"] == list(range(32, 64))
@@ -69,8 +73,7 @@ def test_main__writes_every_fold_and_says_what_was_trained(world, tmp_path, monk
     assert not list((tmp_path / ".work").glob("gsp_folds/*"))
 
 
-def test_main__libc_trains_with_its_batch_and_hands_out_the_embedding_alone(world, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_main__libc_trains_with_its_batch_and_hands_out_the_embedding_alone(world, tmp_path):
     poolings = {"gsp_gmp": VALUES["poolings"]["gsp"]}
     changes = {"losses": {"libc": LIBC}, "poolings": poolings, "optimizer": "radam"}
     first, second = (run(world, tmp_path / name, "libc", "gsp_gmp", 0.1, **changes) for name in ("first", "second"))
@@ -80,8 +83,7 @@ def test_main__libc_trains_with_its_batch_and_hands_out_the_embedding_alone(worl
     assert arrays.open(first / "0-0/embeddings.zarr").shape == (32, 8)
 
 
-def test_main__whole_images_are_seen_in_proportion(world, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_main__whole_images_are_seen_in_proportion(world, tmp_path):
     outputs = {
         "crop": run(world, tmp_path / "crop"),
         "whole": run(world, tmp_path / "whole", shape="squash"),
@@ -96,7 +98,6 @@ def test_main__whole_images_are_seen_in_proportion(world, tmp_path, monkeypatch)
 
 
 def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     expected = bytes_of(run(world, tmp_path / "first"))
     real, left = embedder.Embedder.loss_of, [5]
 
@@ -114,8 +115,7 @@ def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, m
     assert bytes_of(run(world, tmp_path / "second")) == expected
 
 
-def test_main__a_backbone_that_trains_is_saved_and_every_fold_starts_afresh(world, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_main__a_backbone_that_trains_is_saved_and_every_fold_starts_afresh(world, tmp_path):
     losses = {"proxy_nca_pp": PROXY | {"batch_classes": 2}}
     changes = {"backbone": RESNET, "augmentation": SHAKE, "crop_ratio": 1.3333, "losses": losses}
     output = run(world, tmp_path / "out", "proxy_nca_pp", "gap", **changes)
@@ -125,17 +125,13 @@ def test_main__a_backbone_that_trains_is_saved_and_every_fold_starts_afresh(worl
     assert not (output / "0-0/attributes.zarr").exists()
 
 
-def test_main__tuning_evaluates_the_held_out_training_classes(world, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_main__tuning_evaluates_the_held_out_training_classes(world, tmp_path):
     output = run(world, tmp_path / "out", protocol=FAIR | {"kind": "tuning", "repeats": 2})
     config = json.loads((output / "config.json").read_text())
     assert config["rows"] == list(range(16, 32)) and (output / "0-1").is_dir() and not (output / "1-0").exists()
 
 
-def test_main__conventional_trains_on_all_training_classes_and_stops_by_the_score_it_names(
-    world, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_main__conventional_trains_on_all_training_classes_and_stops_by_the_score_it_names(world, tmp_path):
     protocol = {"kind": "conventional", "folds": 1, "repeats": 1, "chosen_by": "recall_at_1"}
     output = run(world, tmp_path / "out", protocol=protocol)
     assert json.loads((output / "config.json").read_text())["folds"] == [[0, 1, 2, 3]]
@@ -147,8 +143,7 @@ def test_main__conventional_trains_on_all_training_classes_and_stops_by_the_scor
     assert scores["recall_at_1"] == pytest.approx(best, abs=1e-6)
 
 
-def test_main__a_loss_has_a_rate_of_its_own(world, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_main__a_loss_has_a_rate_of_its_own(world, tmp_path):
     changes = {"own": {"losses": {"c2": C2 | {"rate": 0.5}}}, "same": {"learning_rate": 0.005}, "other": {}}
     outputs = [run(world, tmp_path / name, **values) for name, values in changes.items()]
     own, same, other = (arrays.open(output / "0-0/embeddings.zarr")[:] for output in outputs)
@@ -177,8 +172,7 @@ def test_setting_of__tells_runs_of_one_loss_and_pooling_apart():
         ({"learning_rte": 1}, "learning_rte"),
     ],
 )
-def test_main__raises_and_says_what_is_allowed(world, tmp_path, monkeypatch, changes, word):
-    monkeypatch.chdir(tmp_path)
+def test_main__raises_and_says_what_is_allowed(world, tmp_path, changes, word):
     with pytest.raises(ValueError, match=word):
         run(world, tmp_path / "out", **changes)
     assert not (tmp_path / "out").exists()

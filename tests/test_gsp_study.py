@@ -11,6 +11,11 @@ VALUES = YAML(typ="safe").load((ROOT / "params.yaml").read_text())["gsp_study"]
 LISTS = lists(gsp_studies={"bags": "tokens", "map": "toy"})
 
 
+@pytest.fixture(autouse=True)
+def in_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def params():
     stopping = VALUES["tokens"]["stopping"] | {"every": 5, "longest": 10}
@@ -18,8 +23,7 @@ def params():
     return Params.model_validate(VALUES | {"tokens": small})
 
 
-def test_main__tokens_are_the_same_bytes_twice(tmp_path, monkeypatch, params):
-    monkeypatch.chdir(tmp_path)
+def test_main__tokens_are_the_same_bytes_twice(tmp_path, params):
     for name in ("a", "b"):
         main(tmp_path / name, study="bags", params=params, lists=LISTS, seed=0)
     assert all((tmp_path / "a" / f.name).read_bytes() == f.read_bytes() for f in (tmp_path / "b").iterdir())
@@ -28,8 +32,7 @@ def test_main__tokens_are_the_same_bytes_twice(tmp_path, monkeypatch, params):
     assert (tmp_path / "a/history.csv").read_text().count("gsp-zs,") == 2
 
 
-def test_main__the_toy_map_shows_one_picture_per_mu(tmp_path, monkeypatch, params):
-    monkeypatch.chdir(tmp_path)
+def test_main__the_toy_map_shows_one_picture_per_mu(tmp_path, params):
     main(tmp_path / "toy", study="map", params=params, lists=LISTS, seed=0)
     metrics = json.loads((tmp_path / "toy/metrics.json").read_text())
     shares = [entry["object"] for entry in metrics.values()]
@@ -38,8 +41,7 @@ def test_main__the_toy_map_shows_one_picture_per_mu(tmp_path, monkeypatch, param
 
 
 @pytest.mark.slow
-def test_main__selection_beats_the_mean_on_tokens(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_main__selection_beats_the_mean_on_tokens(tmp_path):
     main(tmp_path / "out", study="bags", params=Params.model_validate(VALUES), lists=LISTS, seed=0)
     metrics = json.loads((tmp_path / "out/metrics.json").read_text())
     assert metrics["gsp"]["map_at_r"] > metrics["gap"]["map_at_r"] + 5

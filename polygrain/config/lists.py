@@ -1,6 +1,6 @@
 """The lists of params.yaml: what the stages are repeated for."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
@@ -226,3 +226,12 @@ def with_folders(values: dict[str, Any], inherited: Collection[str] = ()) -> dic
 def is_path(section: str, key: str) -> bool:
     """Whether a value of params.yaml with this key is a path: a study of `tll` names its weights by one, too."""
     return key == "path" or (section == "tll" and key == "weights")
+
+
+def paths(values: Mapping[str, Any], section: str = "", prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The full name and value of each path."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from paths(value, section or key, f"{prefix}{key}.")
+        elif isinstance(value, str) and is_path(section, key):
+            yield f"{prefix}{key}", value

@@ -14,12 +14,7 @@ from ruamel.yaml import YAML
 from polygrain.config import compose
 from polygrain.config.folders import Folder, look, task_names
 
-# The root's characters must not be mirrored nor cut down to a stroke, but may be bold or tinted: photographs the other
-# way. Adaptors also take longer to learn from them.
-CROP = {"smallest_crop": 0.2, "turn": 15, "flip": 0.5, "stroke": 0, "jitter": 0.1, "tint": 0, "grey": 0, "blur": 0.3}
-VIEWS = {"smallest_crop": 0.2, "flip": 0.5, "stroke": 0, "tint": 0}
-PRETRAINING = VIEWS | {"smallest_crop": 0.4, "turn": 10, "jitter": 0.4, "grey": 0.2, "blur": 0}
-OFF = ("mpcl", "tll", "gsp_collages", "gsp_runs", "gsp", "gsp_studies")
+TEMPLATE = Path(__file__).with_name("photographs.yaml")
 
 
 class Settings(NamedTuple):
@@ -39,77 +34,31 @@ class Settings(NamedTuple):
     """of `adaptor`, `fusion`, `distillation`, and `features` without training, where they are smaller than usual"""
 
 
-def sections(tasks: Mapping[str, Folder], ks: Sequence[int], settings: Settings) -> list[tuple[str, dict[str, Any]]]:
-    """The values of the profile in groups, each with its comment."""
-    epochs, batches = settings.epochs, settings.batches
-
-    def sized(part: str, count: int | None = None) -> dict[str, int]:
-        return ({"epochs": count} if count else {}) | ({"batch": batches[part]} if part in batches else {})
-
-    sizes = {"resize": settings.stored, "crop": settings.stored}
-    views = {"augmentation": VIEWS} | sized("fusion", epochs and math.ceil(epochs / 2))
-    learning = views | {"augmentation": VIEWS | {"jitter": 0.2}}
-    seeing = sized("features")
-    times = settings.stored / settings.side
-    return [
-        (
-            "A task for each folder. To test one only, add `unseen: true`.",
-            {"tasks": {name: task_values(name, task) for name, task in tasks.items()}},
-        ),
-        (
-            f"k of k-means, fitted to {sum(task.train_images for task in tasks.values())} images to train on. Each has "
-            "an adaptor set. `seeds.largest` is the largest.",
-            {"granularities": list(ks), "seeds": {"largest": max(ks)}},
-        ),
-        (
-            f"Stored squares have {times:.3g} times the side that the encoder sees: a careful look sees more.",
-            {
-                "images": {"side": settings.stored},
-                "encoder": dict(settings.encoder) | sizes,
-            }
-            | ({"features": seeing, "evaluation": seeing} if seeing else {}),
-        ),
-        (
-            "Adaptors: the criterion keeps the best epoch. A task whose left and right differ, such as text, needs "
-            "`flip: 0`\n# here and below, and `mirrored: false`.",
-            {
-                "adaptor": {"epochs": epochs or 6, "batch": batches.get("adaptor", 64), "learning_rate": 0.003}
-                | {"augmentation": CROP}
-            },
-        ),
-        (
-            "Fusions learn from pairs of views.",
-            {
-                "fusion": {"augmentation": views, "neighbour": learning, "static": learning, "supervised": learning},
-                "baseline": {"one_set": "${fusion.augmentation}", "many_sets": "${fusion.augmentation}"},
-                "supervised_model": {"full": learning, "one": learning, "many": learning},
-            },
-        ),
-        (
-            "Distillation, the gentlest: no target is mixed with those of the nearest images.",
-            {
-                "distillation": {"target": {"mirrored": True}, "neighbours": 0, "augmentation": {"flip": 0.5}}
-                | sized("distillation", epochs)
-            },
-        ),
-        (
-            "The model may see 1.5 times the side, at so many times the cost; 1: as cheap as the encoder.",
-            {
-                "resolution": {"cost": settings.cost},
-                "choice": {"reference": "${distillation.target}"}
-                | {"criterion": {"trained": "${adaptor.augmentation}"} | seeing},
-            },
-        ),
-        (
-            "Off: pretraining, visual analogies, metric learning with labels. The root's params.yaml has an example of "
-            "each.",
-            {name: {} for name in OFF},
-        ),
-        (
-            "Views of photographs, for when pretraining is on.",
-            {"mpcl_encoder": {"views": [PRETRAINING, PRETRAINING]}, "mpcl_probe": {"view": PRETRAINING}},
-        ),
-    ]
+def written(name: str, tasks: Mapping[str, Folder], ks: Sequence[int], settings: Settings) -> str:
+    """The text of values.yaml, with the comments of the template."""
+    yaml, stream = YAML(), StringIO()
+    yaml.width, yaml.default_flow_style = 120, None
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    values = yaml.load(TEMPLATE.read_text(encoding="utf-8").replace("NAME", name))
+    values["tasks"] = {task: task_values(task, folder) for task, folder in tasks.items()}
+    values["granularities"].extend(ks)
+    values["seeds"]["largest"] = max(ks)
+    values["images"]["side"] = values["encoder"]["resize"] = values["encoder"]["crop"] = settings.stored
+    values["encoder"].update(settings.encoder)
+    values["resolution"]["cost"] = settings.cost
+    fusions = [values["fusion"]["augmentation"], values["fusion"]["neighbour"]]  # the others are the same
+    if settings.epochs:
+        values["adaptor"]["epochs"] = values["distillation"]["epochs"] = settings.epochs
+        for section in fusions:
+            section["epochs"] = math.ceil(settings.epochs / 2)
+    seeing = [values.setdefault(name, {}) for name in ("features", "evaluation") if "features" in settings.batches]
+    parts = {"adaptor": [values["adaptor"]], "fusion": fusions, "distillation": [values["distillation"]]}
+    parts["features"] = [*seeing, values["choice"]["criterion"]]
+    for part, batch in settings.batches.items():
+        for section in parts[part]:
+            section["batch"] = batch
+    yaml.dump(values, stream)
+    return stream.getvalue()
 
 
 def task_values(name: str, task: Folder) -> dict[str, Any]:
@@ -117,21 +66,6 @@ def task_values(name: str, task: Folder) -> dict[str, Any]:
     path = f"{name}.json" if task.listing else str(task.path)
     files = {"files": task.files} if task.files != "*" else {}
     return {"source": task.source, "path": path} | files | ({"unseen": True} if task.unseen else {})
-
-
-def written(name: str, groups: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """The text of values.yaml."""
-    yaml, stream = YAML(typ="safe", pure=True), StringIO()
-    yaml.width, yaml.sort_base_mapping_type_on_output = 120, False
-    yaml.representer.ignore_aliases = lambda value: True
-    stream.write(
-        f"# {name}: your images, and the values that suit photographs. All others are as in params.yaml at the root,\n"
-        f"# and any of them may be set here in the same way. After a change: polygrain run --profile {name}\n"
-    )
-    for comment, values in groups:
-        stream.write(f"\n# {comment}\n")
-        yaml.dump(values, stream)
-    return stream.getvalue()
 
 
 def ladder(train_images: int, rungs: int = 3) -> list[int]:
@@ -183,7 +117,7 @@ def create(
         for task, folder in tasks.items():
             if folder.listing:
                 (profile / f"{task}.json").write_text(folder.listing, encoding="utf-8")
-        text = written(name, sections(tasks, ks, settings or Settings()))
+        text = written(name, tasks, ks, settings or Settings())
         (profile / "values.yaml").write_text(text, encoding="utf-8")
         (profile / "dvc.yaml").symlink_to("../../dvc.yaml")
         compose.renew(profile)

@@ -29,70 +29,52 @@ STAGES = sorted(path.stem for path in (Path(__file__).parents[2] / "stages").glo
 GATHERED = ("pseudo_labels", "adaptor", "fusion", "distillation", "evaluation")
 
 
-def complaints(error: ValidationError, where: str = "") -> list[str]:
-    """A line for each wrong key: its full name, what is allowed, the value met."""
-    messages = {"missing": "is missing", "extra_forbidden": "is not a known key"}
-    lines = []
-    for item in error.errors():
-        key = ".".join(map(str, [where, *item["loc"]] if where else item["loc"]))
-        met = "" if item["type"] in messages or not item["loc"] else f" (met {item['input']!r:.200})"
-        message = messages.get(item["type"], item["msg"].removeprefix("Value error, "))
-        lines.append(f"  {key + ': ' if key else ''}{message}{met}")
-    return lines
-
-
-def is_off(stage: str, values: dict) -> bool:
-    """Whether the stage's branch (`gsp` of `gsp_folds`) has lists of its own, all empty: then no section is needed."""
-    branch = stage.split("_")[0]
-    own = [values.get(name) for name in Lists.model_fields if name.split("_")[0] == branch]
-    return bool(own) and not any(own)
-
-
-def paths(values: dict, section: str = "", prefix: str = "") -> dict[str, str]:
-    """Every value that is a path, by its full name."""
-    result = {}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            result |= paths(value, section or key, f"{prefix}{key}.")
-        elif isinstance(value, str) and lists.is_path(section, key):
-            result[prefix + key] = value
-    return result
+def validate(kind: Any, value: object, where: str = "") -> Any:
+    """The value as its kind; ValueError has a line for each wrong key: its name, what is allowed, the value met."""
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        lines = []
+        for item in error.errors():
+            key = ".".join(map(str, [where, *item["loc"]] if where else item["loc"]))
+            message = {"missing": "is missing", "extra_forbidden": "is not a known key"}.get(item["type"])
+            met = f" (met {item['input']!r:.200})" if item["loc"] and not message else ""
+            message = message or item["msg"].removeprefix("Value error, ")
+            lines.append(f"{key + ': ' if key else ''}{message}{met}")
+        raise ValueError("\n".join(lines)) from error
 
 
 def check(file: Path) -> None:
     """Compares the whole file with what all stages declare; ValueError lists each wrong value with what is allowed."""
     values = read_params(file)
-    wrong, listed, sections = [], None, {}
-    try:
-        listed = Lists(**{key: value for key, value in values.items() if key not in STAGES})
-    except ValidationError as error:
-        wrong += complaints(error)
+    wrong: list[str] = []
+
+    def attempt(call: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return call(*given)
+        except ValueError as error:
+            wrong.extend(str(error).splitlines())
+            return None
+
+    listed = attempt(validate, Lists, {key: value for key, value in values.items() if key not in STAGES})
+    sections = {}
     for stage in STAGES:
-        params = getattr(importlib.import_module(f"stages.{stage}"), "Params", None)
-        if params is None or (stage not in values and is_off(stage, values)):
-            continue
-        try:
-            section = sections[stage] = params.model_validate(values.get(stage, {}))
-            if listed is not None and hasattr(section, "fits"):
-                section.fits(listed)
-        except ValidationError as error:
-            wrong += complaints(error, stage)
-        except ValueError as error:
-            wrong.append(f"  {error}")
+        if params := getattr(importlib.import_module(f"stages.{stage}"), "Params", None):
+            sections[stage] = attempt(validate, params, values.get(stage, {}), stage)
+    sections = {stage: section for stage, section in sections.items() if section}
     for section in sections.values():
-        try:
-            if hasattr(section, "agrees"):
-                section.agrees(sections, file.parent)
-        except ValueError as error:
-            wrong.append(f"  {error}")
-    for key, path in paths(values).items():
+        if listed and hasattr(section, "fits"):
+            attempt(section.fits, listed)
+        if hasattr(section, "agrees"):
+            attempt(section.agrees, sections, file.parent)
+    for key, path in lists.paths(values):
         if "'" in path:
-            wrong.append(f"  {key}: {path} has a quote in it, which ends it in a command: rename the file or folder")
+            wrong.append(f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder")
         elif not compose.MADE.match(path) and not (file.parent / path).exists():
-            wrong.append(f"  {key}: {path} does not exist")
+            wrong.append(f"{key}: {path} does not exist")
     if wrong:
         beside = " (composed: change values.yaml beside it)" if (file.parent / "values.yaml").exists() else ""
-        raise ValueError("\n".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong]))
+        raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong]))
 
 
 def prepare(file: Path) -> None:
@@ -124,7 +106,7 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     arguments, keywords = parse(main, borrowed)
     start = time.monotonic()
     try:
-        values = given(stage, main, params, borrowed)
+        values = read(stage, main, params, borrowed)
         inputs = {name: path for name, path in arguments.items() if name != "output"}
         agreement.require(stage, keywords | values, inputs)
         name = "@".join([stage, *list(keywords.values())[:1]])
@@ -149,15 +131,13 @@ def parse(main: Callable[..., str], borrowed: dict[str, str]) -> tuple[dict[str,
         if parameter.kind is not parameter.KEYWORD_ONLY:
             parser.add_argument(name, type=Path)
         elif name not in ("params", "lists", "seed", *borrowed):
-            parser.add_argument(f"--{name.replace('_', '-')}", type=str, required=True)
+            parser.add_argument(f"--{name.replace('_', '-')}", required=True)
     words = vars(parser.parse_args())
-    return (
-        {name: word for name, word in words.items() if isinstance(word, Path)},
-        {name: word for name, word in words.items() if isinstance(word, str)},
-    )
+    paths = {name: words.pop(name) for name, word in list(words.items()) if isinstance(word, Path)}
+    return paths, words
 
 
-def given(stage: str, main: Callable[..., str], params: type[Section] | None, borrowed: dict[str, str]) -> dict:
+def read(stage: str, main: Callable[..., str], params: type[Section] | None, borrowed: dict[str, str]) -> dict:
     """What `main` takes from ./params.yaml; ValueError lists each wrong value."""
     values, wanted = read_params(Path("params.yaml")), inspect.signature(main).parameters
     listed = validate(Lists, {key: values[key] for key in Lists.model_fields if key in values})
@@ -168,11 +148,3 @@ def given(stage: str, main: Callable[..., str], params: type[Section] | None, bo
         section, _, own = key.partition(".")
         result[name] = validate(wanted[name].annotation, values.get(section, {}).get(own), key)
     return {name: value for name, value in result.items() if name in wanted}
-
-
-def validate(kind: Any, value: object, where: str = "") -> Any:
-    """The value as its kind; ValueError lists what is wrong in it."""
-    try:
-        return TypeAdapter(kind).validate_python(value)
-    except ValidationError as error:
-        raise ValueError("\n".join(["params.yaml has wrong values:", *complaints(error, where)])) from error

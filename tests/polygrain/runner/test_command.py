@@ -75,15 +75,6 @@ def test_check__what_a_stage_makes_need_not_be_there(tmp_path, values):
     check(write(tmp_path, values))
 
 
-def test_check__a_branch_that_is_off_needs_no_section(tmp_path, values):
-    values |= {name: {} for name in ("gsp_collages", "gsp_runs", "gsp", "gsp_studies")}
-    del values["gsp_folds"], values["gsp_study"]
-    check(write(tmp_path, values))
-    values["gsp_studies"] = {"tokens": "tokens"}
-    with pytest.raises(ValueError, match=r"gsp_folds.backbone: is missing"):
-        check(write(tmp_path, values))
-
-
 def test_params__have_no_key_that_the_run_cache_ignores(values):
     """DVC leaves `size` and `nfiles` out of account, and would take an old result for a new one."""
 
