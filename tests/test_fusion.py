@@ -71,10 +71,11 @@ def losses(folder):
 
 @pytest.mark.parametrize("how", ["augmentation", "neighbour", "static", "supervised"])
 def test_main__only_query_and_key_train(world, tmp_path, how):
-    average, model = run(world, tmp_path / "average", "average"), run(world, tmp_path / how, how, epochs=8)
+    epochs = 8 if how in ("augmentation", "supervised") else 2
+    average, model = run(world, tmp_path / "average", "average"), run(world, tmp_path / how, how, epochs=epochs)
     trained = {name: t for name, t in model.state_dict().items() if ".query." in name or ".key." in name}
-    assert len(trained) == 4 and len(losses(tmp_path / how)) == 8
-    if how in ("augmentation", "supervised"):
+    assert len(trained) == 4 and len(losses(tmp_path / how)) == epochs
+    if epochs > 2:
         assert losses(tmp_path / how)[-1] < losses(tmp_path / how)[0]
     for name, tensor in average.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name]), name
