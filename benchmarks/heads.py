@@ -39,7 +39,7 @@ def train(images: Path, values: dict, chosen: Pretraining | None, seed: int, fol
     """Writes an encoder into a folder: after a run, or at the start of every run (None)."""
     params = mpcl_encoder.Params.model_validate(values["mpcl_encoder"])
     tasks = list(values["tasks"])
-    pixels, rows = open_pixels(images, tasks), mpcl_encoder.choose_rows(images, tasks, params.images)
+    pixels, rows = open_pixels(images, tasks), mpcl_encoder.choose_rows(read_tables(images, tasks), params.images)
     drawn = chosen or runs(values["mpcl"])[ONE]
     encoder = mpcl_encoder.build_encoder(Path(drawn.path), drawn, params, pixels.shape[1], seed)
     if chosen is not None:

@@ -238,15 +238,15 @@ def candidate_rows(trial: Trial, decision: Decision) -> list[list]:
 
 def neighbour_table(trial: Trial, chosen: str, collection: Collection) -> pa.Table:
     """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within the task."""
-    own = collection.rows[trial.sample.rows]
+    rows = collection.rows[trial.sample.rows]
     records = {"task": [], "row": [], "encoder": [], "chosen": []}
     for task, places in trial.sample.parts().items():
         records["task"] += [task] * len(places)
-        records["row"] += own[places].tolist()
+        records["row"] += rows[places].tolist()
         for key, name in (("encoder", ENCODER.name), ("chosen", chosen)):
-            records[key] += own[places][trial.candidates[name].neighbours[task]].tolist()
-    rows = pa.list_(pa.int64())
-    fields = [("task", pa.string()), ("row", pa.int64()), ("encoder", rows), ("chosen", rows)]
+            records[key] += rows[places][trial.candidates[name].neighbours[task]].tolist()
+    lists = pa.list_(pa.int64())
+    fields = [("task", pa.string()), ("row", pa.int64()), ("encoder", lists), ("chosen", lists)]
     return pa.table(records, pa.schema(fields))
 
 

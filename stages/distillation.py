@@ -8,8 +8,7 @@ The target of an image is the model's own embedding at larger inputs, averaged w
 and mixed with the targets of the nearest images. The adaptors learn to reach it from the plain image, by the cosine,
 without clusters or labels. A plain encoder gets one adaptor set; a fusion goes on with its own.
 
-Several processes share the work: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines. Each holds the targets
-of its share of the images.
+Several processes share the work: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines.
 """
 
 import math
@@ -51,20 +50,20 @@ class Params(AdamSettings):
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 
 
-def aim(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -> Float[Tensor, "image dim"]:
-    """The target of each row; the model gets the whitening that made it as its last layer.
+def make_targets(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -> Float[Tensor, "image dim"]:
+    """The target of each row; the whitening that made it becomes the model's last layer.
 
-    The whitening is of all looks side by side. One look stands for each of them at the start, so its own map is their
-    sum.
+    The whitening is of several looks side by side. At the start the plain look stands for each of them, so the last
+    layer is the sum of their maps.
     """
     processes.require(len(rows), "training images")
-    mine = rows[processes.share(len(rows))]
-    looks = criterion.embed_carefully(model, pixels, mine, params.target, params.batch, params.precision, "target")
+    part = rows[processes.share(len(rows))]
+    looks = criterion.embed_carefully(model, pixels, part, params.target, params.batch, params.precision, "target")
     looks = processes.gather_array(looks)
     whitener = whitening.fit(looks, min(params.target.dim, largest(looks)), "half")
     count = len(params.target.scales)
-    own = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)
-    model.reduce(torch.from_numpy(own.T.copy()), torch.from_numpy(whitener.bias))
+    last = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)
+    model.reduce(torch.from_numpy(last.T.copy()), torch.from_numpy(whitener.bias))
     return torch.from_numpy(mixed(whitening.apply(whitener, looks), params.neighbours))
 
 
@@ -74,7 +73,7 @@ def train(
     """Trains the adaptors of the model towards its own careful embeddings; returns the history."""
     where = device.best()
     model.to(where)
-    targets = aim(model, pixels, rows, params)
+    targets = make_targets(model, pixels, rows, params)
     trained = nn.ModuleList(model.adaptors).requires_grad_(True)
     optimizer = torch.optim.Adam(trained.parameters(), params.learning_rate, weight_decay=params.weight_decay)
 
@@ -82,12 +81,12 @@ def train(
         return device.staged(pixels[rows[batch[processes.share(len(batch))].numpy()]], where)
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        mine, drawn = processes.share(len(batch.rows)), ShareOfDraws(generator, len(batch.rows))
+        part, drawn = processes.share(len(batch.rows)), ShareOfDraws(generator, len(batch.rows))
         images = batch.content.to(where, non_blocking=True)
         views = augment(images, model.config.size, params.augmentation, drawn)
         with device.autocast(where, params.precision):
             embeddings = model(views)
-        expected = targets[batch.rows[mine]].to(where)
+        expected = targets[batch.rows[part]].to(where)
         return {"loss": (1 - cosine_similarity(embeddings.float(), expected)).sum() / len(batch.rows)}
 
     loader, schedule = Loader(len(rows), params.batch, lambda epoch: read), Schedule(params.epochs, params.warmup, 0.0)

@@ -34,9 +34,9 @@ class Params(schema.Section):
 
     def fits(self, lists: Lists) -> None:
         """ValueError for a fusion that params.yaml does not list, or that has no attention."""
-        known = [name for name in lists.fusions if name != "average"]
-        if lists.mrt and self.attention_of not in known:
-            raise ValueError(f"mrt_report.attention_of is {self.attention_of!r}; known here: {', '.join(known)}")
+        names = [name for name in lists.fusions if name != "average"]
+        if lists.mrt and self.attention_of not in names:
+            raise ValueError(f"mrt_report.attention_of is {self.attention_of!r}; known here: {', '.join(names)}")
 
 
 def count_rows(images: Path, lists: Lists) -> list[dict]:
@@ -49,12 +49,12 @@ def count_rows(images: Path, lists: Lists) -> list[dict]:
         table = collection.read_table(images / name)
         is_train = np.array([split == "train" for split in table["split"].to_pylist()], dtype=bool)
         labels = table["label"].to_numpy()
-        met = {}
+        ours = {}
         for half, mask in (("train", is_train), ("test", ~is_train)):
-            met |= {f"{half}_classes": len(set(labels[mask].tolist())), f"{half}_images": int(mask.sum())}
-        known = counts.counts(task.source) if task.source in SOURCES else {}
-        printed = {key: known.get(f"published_{key}", known.get(key)) for key in COUNTS}
-        rows.append(count_row(name, met, printed, task.unseen))
+            ours |= {f"{half}_classes": len(set(labels[mask].tolist())), f"{half}_images": int(mask.sum())}
+        printed_counts = counts.counts(task.source) if task.source in SOURCES else {}
+        printed = {key: printed_counts.get(f"published_{key}", printed_counts.get(key)) for key in COUNTS}
+        rows.append(count_row(name, ours, printed, task.unseen))
     seen, unseen = ([row for row in rows if row["unseen"] == flag] for flag in (False, True))
     ours, printed = ({key: add([row[side][key] for row in seen]) for key in COUNTS} for side in ("ours", "published"))
     return [*seen, count_row(TOTAL, ours, printed, False), *unseen]
@@ -82,13 +82,15 @@ def compare_all(table: scores.Scores, lists: Lists) -> list[published.PublishedT
     alone = [row for row in own if not row.endswith(scores.WHITENED)]
     fused = [row for row in ("encoder", *lists.fusions) if row in alone]
     own = [*alone, *(f"{row}{scores.WHITENED}" for row in fused)]
-    wanted = {
+    selections = {
         2: (seen, own),
         3: (seen, single),
         4: (unseen, [*joint, *alone]),
         5: (seen, ["supervised"] if "supervised" in lists.models else []),
     }
-    return [published.compare(number, printed[number], table, tasks, more) for number, (tasks, more) in wanted.items()]
+    return [
+        published.compare(number, printed[number], table, tasks, more) for number, (tasks, more) in selections.items()
+    ]
 
 
 def of_data_sets(rows: dict[str, scores.Numbers], lists: Lists) -> dict[str, scores.Numbers]:
@@ -107,10 +109,10 @@ def granularity_use(evaluation: Path, model: str, sizes: dict[str, int]) -> list
     entries = [entry for entry in read_parquet(file).to_pylist() if entry["adaptor"] in sizes]
     rows = []
     for task in dict.fromkeys(entry["task"] for entry in entries):
-        mine = [entry for entry in entries if entry["task"] == task]
-        weights = {name: float(np.mean([e["weight"] for e in mine if e["adaptor"] == name])) for name in sizes}
-        last_layer = max(entry["layer"] for entry in mine)
-        late = {e["adaptor"]: e["weight"] for e in mine if e["layer"] == last_layer}
+        task_entries = [entry for entry in entries if entry["task"] == task]
+        weights = {name: float(np.mean([e["weight"] for e in task_entries if e["adaptor"] == name])) for name in sizes}
+        last_layer = max(entry["layer"] for entry in task_entries)
+        late = {e["adaptor"]: e["weight"] for e in task_entries if e["layer"] == last_layer}
         typical = 2 ** sum(weight * math.log2(sizes[name]) for name, weight in weights.items())
         favourite = max(weights, key=lambda name: weights[name])
         last = max(late, key=lambda name: late[name])

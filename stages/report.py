@@ -96,8 +96,8 @@ def cluster_counts(pseudo_labels: Path, granularities: dict[str, int], tasks: Se
                 f"{pseudo_labels / name} labels {len(labels)} images, the tables hold {len(owners)}; run again"
             )
         sizes = np.bincount(labels, minlength=k)
-        met = Counter(cluster for cluster, _ in set(zip(labels.tolist(), owners.tolist(), strict=True)))
-        mixed = sum(count > 1 for count in met.values())
+        tasks_of = Counter(cluster for cluster, _ in set(zip(labels.tolist(), owners.tolist(), strict=True)))
+        mixed = sum(count > 1 for count in tasks_of.values())
         row = {"name": name, "clusters": k, "mean": len(labels) / k, "median": float(np.median(sizes))}
         rows.append(row | {"smallest": int(sizes.min()), "largest": int(sizes.max()), "mixed": mixed})
     return rows

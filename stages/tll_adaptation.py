@@ -66,22 +66,22 @@ def fit(
 
 
 def compare(
-    known: Descriptors, fits: list[Reduction], splits: np.ndarray, params: Params, seed: int, key: str
+    described: Descriptors, fits: list[Reduction], splits: np.ndarray, params: Params, seed: int, key: str
 ) -> Tables:
     """Baselines and adaptations of all runs, as many runs at a time as fit into memory."""
     runs, pairs = splits.shape
     tested, trained = (np.stack([np.flatnonzero(one) for one in part]) for part in (splits, ~splits))
     tables = Tables(min(params.largest_k, tested.shape[1]))
     fit_of = [fits[min(run, len(fits) - 1)] for run in range(runs)]
-    bytes_per_run = 8 * len(known.values) * pairs * len(fits[0].components)
+    bytes_per_run = 8 * len(described.values) * pairs * len(fits[0].components)
     states: dict[float, list[Training]] = {sigma: [] for sigma in params.sigmas}
     for part in blocks(runs, max(1, RESIDENT_BYTES // bytes_per_run)):
         numbers = range(runs)[part]
-        train_sides = reduced(known, fit_of[part], trained[part], len(known.values))
-        test = reduced(known, fit_of[part], tested[part], 1)
+        train_sides = reduced(described, fit_of[part], trained[part], len(described.values))
+        test = reduced(described, fit_of[part], tested[part], 1)
         for i, run in enumerate(numbers):
             for row, sides in (
-                ("concatenated", originals(known, tested[run])),
+                ("concatenated", originals(described, tested[run])),
                 ("pca", [side[i, 0] for side in test]),
             ):
                 tables.add_run(row, run, tested[run], *(normalize(side, dim=-1) for side in sides))
@@ -98,20 +98,20 @@ def compare(
     return tables
 
 
-def fit_final(known: Descriptors, fitted: Reduction, params: Params, seed: int, key: str) -> Tensor:
+def fit_final(described: Descriptors, fitted: Reduction, params: Params, seed: int, key: str) -> Tensor:
     """W trained on all pairs with the last sigma: the model to hand out, which no pair is left to test."""
-    rows = np.arange(len(known))[None]
-    train_sides, test = (reduced(known, [fitted], rows, views) for views in (len(known.values), 1))
+    rows = np.arange(len(described))[None]
+    train_sides, test = (reduced(described, [fitted], rows, views) for views in (len(described.values), 1))
     seeds = [seed * 100_003 + 99_999]
     return fit("final", train_sides, test, seeds, params.sigmas[-1], params, key).weights[0].detach().cpu()
 
 
 def main(features: Path, pca: Path, output: Path, *, study: str, params: Params, seed: int, shape: Shape) -> str:
-    known, fits = descriptors.read(features), reduction.load(pca / "pca.safetensors")
+    described, fits = descriptors.read(features), reduction.load(pca / "pca.safetensors")
     splits = arrays.open(pca / "splits.zarr")
-    key = f"{known.digest} {splits.digest} {checkpoint.digest(pca / 'pca.safetensors')}"
-    tables = compare(known, fits, splits[:], params, seed, key)
-    weights = fit_final(known, fits[-1], params, seed, key)
+    key = f"{described.digest} {splits.digest} {checkpoint.digest(pca / 'pca.safetensors')}"
+    tables = compare(described, fits, splits[:], params, seed, key)
+    weights = fit_final(described, fits[-1], params, seed, key)
     assembled = model.assemble(layers.restore(features / "network"), fits[-1], weights, params.sigmas[-1], shape)
     with outputs.folder(output) as folder:
         tables.write(folder)
@@ -122,7 +122,7 @@ def main(features: Path, pca: Path, output: Path, *, study: str, params: Params,
         summary |= {"layers": assembled.config.extractor.layers} | params.model_dump()
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     shown = ", ".join(f"{row} {100 * value:.1f}" for row, value in tables.recall_at_1().items())
-    return f"{len(known):,} pairs, {len(splits)} runs; aR@1 {shown}"
+    return f"{len(described):,} pairs, {len(splits)} runs; aR@1 {shown}"
 
 
 if __name__ == "__main__":

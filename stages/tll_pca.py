@@ -52,12 +52,12 @@ def split(seed: int, runs: int, pairs: int, test_share: float) -> Bool[np.ndarra
 
 
 def main(features: Path, output: Path, *, study: str, params: Params, seed: int) -> str:
-    known = descriptors.read(features)
-    pairs, dim = known.values[0][0].shape
+    described = descriptors.read(features)
+    pairs, dim = described.values[0][0].shape
     splits = split(seed, params.runs, pairs, params.test_share)
     everything = np.ones(pairs, dtype=bool)
     fits = [
-        reduction.fit(np.concatenate([side[rows] for view in known.values for side in view]), params.components)
+        reduction.fit(np.concatenate([side[rows] for view in described.values for side in view]), params.components)
         for rows in progress([*(~splits if params.fit == "train" else []), everything], f"pca@{study}", unit="fit")
     ]
     explained = [float(fit.explained.sum()) for fit in fits]
@@ -67,7 +67,7 @@ def main(features: Path, output: Path, *, study: str, params: Params, seed: int)
         "train": pairs - tested,
         "test": tested,
         "runs": params.runs,
-        "views": len(known.values),
+        "views": len(described.values),
         "dim": dim,
         "components": params.components,
         "fit": params.fit,

@@ -71,9 +71,12 @@ def losses(folder):
 
 @pytest.mark.parametrize("how", ["augmentation", "neighbour", "static", "supervised"])
 def test_main__only_query_and_key_train(world, tmp_path, how):
-    average, model = run(world, tmp_path / "average", "average"), run(world, tmp_path / how, how)
+    epochs = 8 if how in ("augmentation", "supervised") else 2
+    average, model = run(world, tmp_path / "average", "average"), run(world, tmp_path / how, how, epochs=epochs)
     trained = {name: t for name, t in model.state_dict().items() if ".query." in name or ".key." in name}
-    assert len(trained) == 4 and len(losses(tmp_path / how)) == 2
+    assert len(trained) == 4 and len(losses(tmp_path / how)) == epochs
+    if epochs > 2:
+        assert losses(tmp_path / how)[-1] < losses(tmp_path / how)[0]
     for name, tensor in average.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name]), name
     assert all(not torch.equal(tensor, start_of(world).state_dict()[name]) for name, tensor in trained.items())
@@ -104,12 +107,6 @@ def test_main__fusing_twice_the_same_set_is_that_set(world, tmp_path):
     images = torch.rand(3, 3, 32, 32)
     for how in ("average", "augmentation"):
         torch.testing.assert_close(run(world, tmp_path / how, how)(images), load(world[1] / "k4")(images))
-
-
-@pytest.mark.parametrize("how", ["augmentation", "supervised"])
-def test_main__training_lowers_the_loss(world, tmp_path, how):
-    run(world, tmp_path / "out", how, epochs=12)
-    assert losses(tmp_path / "out")[-1] < losses(tmp_path / "out")[0]
 
 
 def test_main__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monkeypatch):

@@ -166,14 +166,6 @@ def test_main__public_data_set(tmp_path: Path, name: str) -> None:
     assert not [row for row in rows if row["split"] == "train"] and np.array_equal(again, pixels)
 
 
-def test_main__public_data_set_keeps_duplicates(tmp_path: Path) -> None:
-    layouts.dtd(tmp_path / "raw", 3)
-    folder = tmp_path / "raw/dtd/dtd/images/banded"
-    (folder / "banded_0001.jpg").write_bytes((folder / "banded_0000.jpg").read_bytes())
-    _, rows, rejected, _ = ingest(tmp_path / "raw", tmp_path / "out", "dtd", ANY_COUNT)
-    assert len(rows) == 12 and rejected == {}
-
-
 def test_main__public_data_set_must_be_complete_and_readable(tmp_path: Path, monkeypatch) -> None:
     layouts.eurosat(tmp_path / "raw", 2)
     with pytest.raises(ValueError, match=r"eurosat has 4 test classes \(10 published\)"):
@@ -297,13 +289,6 @@ def test_main__tars_and_parquet_give_what_a_folder_gives(tmp_path: Path, monkeyp
             expected, there = known[row["sha256"]]
             assert [row[name] for name in columns] == expected and np.array_equal(square, there)
     assert not list((tmp_path / ".work/images").iterdir())
-
-
-def test_main__numbered_classes_are_sorted_as_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    streams.tar(tmp_path / "a.tar", *streams.samples(0, 12, classes=12))
-    _, rows, _, _ = ingest(tmp_path / "a.tar", tmp_path / "out", "tars")
-    assert [row["label"] for row in rows] == list(range(12))
 
 
 @pytest.mark.parametrize(

@@ -50,30 +50,17 @@ def run(images, output, start=Path("requirements.lock"), begin="random", changes
     return output
 
 
-def test_main__the_output_is_an_encoder_that_the_pipeline_takes(images, tmp_path):
-    output = run(images, tmp_path / "out")
-    network = model.load(output)
-    assert network(torch.rand(2, 3, 32, 32)).shape == (2, 24)
+def test_main__writes_an_encoder_its_start_and_its_history_and_twice_the_same(images, tmp_path):
+    output, again = run(images, tmp_path / "out"), run(images, tmp_path / "again")
+    assert model.load(output)(torch.rand(2, 3, 32, 32)).shape == (2, 24)
     header, *rows = (output / "history.csv").read_text().splitlines()
     assert len(rows) == 2 and header.startswith("epoch,loss,contrast,spread,loss_1,loss_2,accuracy_1")
-    start, trained = trainable.load(output / "start"), trainable.load(output)
-    assert not torch.equal(start.backbone.blocks[0].attn.qkv.weight, trained.backbone.blocks[0].attn.qkv.weight)
-
-
-def test_main__two_runs_write_the_same_bytes(images, tmp_path):
-    outputs = [run(images, tmp_path / name) for name in ("a", "b")]
-    for file in ("weights.safetensors", "start/weights.safetensors", "config.json", "history.csv"):
-        first, second = (output / file for output in outputs)
-        assert first.read_bytes() == second.read_bytes(), file
-
-
-def test_main__fixed_patches_are_those_of_the_start_and_not_for_a_start_from_a_folder(images, tmp_path):
-    output = run(images, tmp_path / "out")
     start, trained = (trainable.load(path).state_dict() for path in (output / "start", output))
-    for name in ("backbone.pos_embed", "backbone.patch_embed.proj.weight"):
-        assert torch.equal(start[name], trained[name])
-    with pytest.raises(ValueError, match="fixed_patches"):
-        run(images, tmp_path / "other", write_encoder(tmp_path / "given"), begin="folder")
+    fixed = {name: torch.equal(tensor, trained[name]) for name, tensor in start.items()}
+    assert fixed["backbone.pos_embed"] and fixed["backbone.patch_embed.proj.weight"]
+    assert not fixed["backbone.blocks.0.attn.qkv.weight"]
+    for file in ("weights.safetensors", "start/weights.safetensors", "config.json", "history.csv"):
+        assert (output / file).read_bytes() == (again / file).read_bytes(), file
 
 
 def test_main__starts_from_a_folder(images, tmp_path):
@@ -82,6 +69,8 @@ def test_main__starts_from_a_folder(images, tmp_path):
     given, start, trained = (model.load(path).state_dict() for path in (folder, output / "start", output))
     assert all(torch.equal(given[name], tensor) for name, tensor in start.items())
     assert not torch.equal(given["backbone.blocks.0.attn.qkv.weight"], trained["backbone.blocks.0.attn.qkv.weight"])
+    with pytest.raises(ValueError, match="fixed_patches"):
+        run(images, tmp_path / "fixed", folder, begin="folder", framework="moco_v3")
 
 
 def test_choose_rows__training_images_of_all_or_parts_of_some(images):

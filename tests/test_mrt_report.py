@@ -45,7 +45,7 @@ def world(tmp_path: Path) -> tuple[Path, Path, Lists]:
         },
         supervised_models=supervised,
         models=models,
-        mrt={"tables": "evaluation"},
+        mrt=["tables"],
     )
     rows = {
         model: {

@@ -1,6 +1,6 @@
-"""Embeddings that a search made by itself, found again while images and model are as they were.
+"""Embeddings that a search makes itself, for the next search of the same images by the same model.
 
-They lie in `$XDG_CACHE_HOME/polygrain`, by default ~/.cache/polygrain, which no other user can enter.
+They are in `$XDG_CACHE_HOME/polygrain`, by default ~/.cache/polygrain, which no other user can enter.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def place(source: Path, digest: str) -> Path:
-    """Where the embeddings of a folder, CSV or file of embeddings by the model of this digest are kept."""
+    """The file for the embeddings of a folder or CSV by the model of this digest."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     name = hashlib.sha256(os.fsencode(source.resolve())).hexdigest()[:16]
     folder = Path(base) / "polygrain"

@@ -36,7 +36,7 @@ from polygrain.store.tables import read_csv, write_csv
 
 log = logging.getLogger(__name__)
 BATCH = 64
-# What a kill costs at most, in images; also the rows of a row group.
+# Images of a finished part, which a killed call does not repeat; also the rows of a row group.
 PART = 1024
 # As many as params.yaml may allow (images.max_megapixels).
 MOST_PIXELS = 89_000_000
@@ -80,10 +80,10 @@ def schema(dim: int, metadata: dict[str, str | bytes] | None = None) -> pa.Schem
 def is_current(output: Path, digest: str, listing: Listing) -> bool:
     """Whether a file holds the embeddings of these images, as they are now, by the model of this digest."""
     try:
-        met = pq.read_schema(output).metadata or {}
+        metadata = pq.read_schema(output).metadata or {}
     except (OSError, pa.ArrowInvalid):
         return False
-    return met.get(b"model") == digest.encode() and met.get(b"images") == listing.fingerprint().encode()
+    return metadata.get(b"model") == digest.encode() and metadata.get(b"images") == listing.fingerprint().encode()
 
 
 def rejected_file(output: Path) -> Path:
@@ -100,22 +100,22 @@ def write(model: Model, digest: str, listing: Listing, output: Path, batch: int 
     if is_current(output, digest, listing):
         return
     partial = output.with_name(output.name + ".partial")
-    with held(partial):
+    with locked(partial):
         begin(partial, {"model": digest, "images": listing.fingerprint(), "batch": batch, "part": PART})
         parts = {partial / f"{part.start:09d}.parquet": part for part in blocks(len(listing.paths), PART)}
         todo = {file: part for file, part in parts.items() if not file.exists()}
         if len(todo) < len(parts):
             log.info("embed: goes on, %d of %d parts are there", len(parts) - len(todo), len(parts))
-        wanted = [images for part in todo.values() for images in blocks(part, batch)]
+        batches = [images for part in todo.values() for images in blocks(part, batch)]
         count = sum(part.stop - part.start for part in todo.values())
-        results = progress(outcomes(model, listing, wanted), "embed", count, "image")
+        results = progress(outcomes(model, listing, batches), "embed", count, "image")
         for file, part in todo.items():
             write_part(file, model.dim, list(islice(results, part.stop - part.start)))
         gather(list(parts), model.dim, digest, listing, output)
 
 
 @contextmanager
-def held(partial: Path) -> Iterator[None]:
+def locked(partial: Path) -> Iterator[None]:
     """The folder of what is finished, for one process at a time; it is removed when the block ends well."""
     partial.mkdir(exist_ok=True)
     descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -152,12 +152,12 @@ def outcomes(model: Model, listing: Listing, batches: list[slice]) -> Iterator[t
             yield path, picture if isinstance(picture, str) else next(vectors)
 
 
-def write_part(file: Path, dim: int, found: list[tuple[str, np.ndarray | str]]) -> None:
-    kept = [(path, vector) for path, vector in found if not isinstance(vector, str)]
-    left = [(path, reason) for path, reason in found if isinstance(reason, str)]
+def write_part(file: Path, dim: int, results: list[tuple[str, np.ndarray | str]]) -> None:
+    embedded = [(path, vector) for path, vector in results if not isinstance(vector, str)]
+    left = [(path, reason) for path, reason in results if isinstance(reason, str)]
     write_csv(file.with_suffix(".csv"), [("path", "reason"), *left])
-    values = np.concatenate([vector for _, vector in kept]) if kept else np.empty(0, np.float32)
-    columns = [pa.array([path for path, _ in kept], pa.string()), pa.FixedSizeListArray.from_arrays(values, dim)]
+    values = np.concatenate([vector for _, vector in embedded]) if embedded else np.empty(0, np.float32)
+    columns = [pa.array([path for path, _ in embedded], pa.string()), pa.FixedSizeListArray.from_arrays(values, dim)]
     draft = file.with_suffix(".draft")
     pq.write_table(pa.Table.from_arrays(columns, schema=schema(dim)), draft, compression="none", use_dictionary=False)
     os.replace(draft, file)

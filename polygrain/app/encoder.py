@@ -79,7 +79,7 @@ def from_disk(asked: Asked, path: Path) -> dict[str, Any]:
             f"{path} holds weights alone: say with --architecture of which timm network, in full where its input is as "
             "published, such as mobilenetv2_100.ra_in1k"
         )
-    side = asked.side or published(networks.known(asked.architecture)).input_size[-1]
+    side = asked.side or published(networks.require_known(asked.architecture)).input_size[-1]
     return {"source": "file", "path": str(path), "architecture": asked.architecture, "side": side}
 
 
@@ -89,7 +89,7 @@ def from_timm(asked: Asked) -> dict[str, Any]:
         raise ValueError(f"--encoder is {asked.name}, which does not exist: give a file, a folder or a timm name")
     if asked.architecture:
         raise ValueError(f"--architecture is for a file of weights, and --encoder {asked.name} is none")
-    names = networks.full_names(networks.known(asked.name))
+    names = networks.full_names(networks.require_known(asked.name))
     if not names:
         raise ValueError(f"timm publishes no weights of {asked.name}: give a file of them, and this as --architecture")
     name = asked.name if "." in asked.name else names[0]

@@ -152,9 +152,6 @@ def read(file: Path) -> Gallery:
         dim, root = int(met[b"dim"]), Path(os.fsdecode(met[b"root"]))
         if dim < 1 or not table.schema_arrow.equals(schema(dim)) or not count:
             raise ValueError(f"it holds {count} rows of {', '.join(map(str, table.schema_arrow))}")
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if 2 * 4 * count * dim > memory:
-            raise ValueError(f"{count:,} rows of {dim} numbers do not fit into memory, {memory / 2**30:.0f} GiB")
         vectors, paths = np.empty((count, dim), np.float32), []
         for group in table.iter_batches(ROWS_READ):
             block = group.column("embedding").flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)

@@ -1,4 +1,4 @@
-"""Which images to embed: all below a folder, however deep, or those that a CSV names. None is opened."""
+"""List the images to embed: all below a folder, or those that a CSV names. No image is opened."""
 
 import csv
 import hashlib
@@ -18,12 +18,12 @@ class Listing(NamedTuple):
     rejected: dict[str, str]
 
     def fingerprint(self) -> str:
-        """SHA-256 over the names, lengths and times of change of the files: another one, and they are embedded anew."""
+        """SHA-256 over the names, sizes and modification times of the files; of other files all is embedded again."""
         sha = hashlib.sha256()
         for path in self.paths:
             try:
-                found = os.stat(self.root / path)
-                state = f"{found.st_size} {found.st_mtime_ns}"
+                status = os.stat(self.root / path)
+                state = f"{status.st_size} {status.st_mtime_ns}"
             except OSError as error:
                 state = str(error.errno)
             sha.update(f"{path}\0{state}\0".encode())
@@ -33,15 +33,15 @@ class Listing(NamedTuple):
 def find(source: Path) -> Listing:
     """The images of a folder, or of a CSV; ValueError where there is no such thing, or no image in it."""
     if source.is_dir():
-        found = below(source.resolve())
+        listing = below(source.resolve())
     elif source.suffix.lower() == ".csv" and source.is_file():
-        found = named(source.resolve())
+        listing = named(source.resolve())
     else:
         what = "is neither a folder nor a .csv" if source.exists() else "does not exist"
         raise ValueError(f"{source} {what}: give a folder of images, or a CSV with a column path")
-    if not found.paths:
-        raise ValueError(f"{source} holds no image ({', '.join(SUFFIXES)}); {summary(found.rejected)}")
-    return found
+    if not listing.paths:
+        raise ValueError(f"{source} holds no image ({', '.join(SUFFIXES)}); {summary(listing.rejected)}")
+    return listing
 
 
 def below(root: Path) -> Listing:
@@ -71,9 +71,9 @@ def named(file: Path) -> Listing:
         reader = csv.DictReader(lines, strict=True)
         if "path" not in (reader.fieldnames or ()):
             raise ValueError(f"its columns are {', '.join(reader.fieldnames or ()) or 'none'}")
-        met = [row["path"] or "" for row in reader]
+        entries = [row["path"] or "" for row in reader]
     root, paths, rejected = file.parent, {}, {}
-    for entry in met:
+    for entry in entries:
         path = os.path.relpath(root / entry, root)
         if entry in rejected or path in paths:
             rejected[entry] = "named twice"

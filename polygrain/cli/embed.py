@@ -35,9 +35,9 @@ def embed(
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
     if output.suffix != ".parquet":
-        raise ValueError(f"{output} is no name for the embeddings: let it end in .parquet")
+        raise ValueError(f"{output} does not end in .parquet")
     if not output.parent.is_dir():
-        raise ValueError(f"{output.parent} is no folder: make it, or write the embeddings to another place")
+        raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
     network, name = load(model), digest(model)
     listing = find(source)
     write(network.to(device.best()), name, listing, output, batch)

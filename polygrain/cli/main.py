@@ -42,6 +42,10 @@ def main() -> None:
         app(prog_name="polygrain")
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
+    except ModuleNotFoundError as error:
+        if error.name != "pipeline":
+            raise
+        sys.exit("error: this command runs in a clone of polygrain: `git clone` its repository and install it there")
 
 
 if __name__ == "__main__":

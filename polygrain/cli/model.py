@@ -16,15 +16,15 @@ def model(folder: Annotated[Path, Folder] = Path(MODEL)) -> None:
     from polygrain.app.digest import digest
     from polygrain.encoder import load
 
-    found = load(folder)
-    config = found.config
+    network = load(folder)
+    config = network.config
     lines = {
-        "network": f"{config.architecture}, {sum(p.numel() for p in found.parameters()):,} parameters",
+        "network": f"{config.architecture}, {sum(p.numel() for p in network.parameters()):,} parameters",
         "input": f"the middle {config.size} of a square of {config.resize} px, RGB"
         + (f", scaled to {config.side}" if config.scaled else "")
         + (", averaged with its mirror image" if config.mirrored else ""),
         "adaptors": ", ".join(config.adaptors.names) if config.adaptors else "none",
-        "embedding": f"{found.dim} numbers of unit length"
+        "embedding": f"{network.dim} numbers of unit length"
         + (f", of the last {config.blocks} blocks" if config.blocks > 1 else ""),
         "digest": digest(folder),
     }

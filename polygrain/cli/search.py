@@ -87,10 +87,10 @@ def gallery_of(source: Path, network: "Model", name: str, folder: Path) -> "Gall
         return gallery.read_of(source, name, folder)
     listing, file = find(source), cache.place(source, name)
     embedding.write(network, name, listing, file)
-    found = gallery.read(file)
-    if left := len(listing.paths) + len(listing.rejected) - len(found):
+    result = gallery.read(file)
+    if left := len(listing.paths) + len(listing.rejected) - len(result):
         typer.echo(f"{left:,} entries of {source} are left out: {embedding.rejected_file(file)} lists them", err=True)
-    return found
+    return result
 
 
 def shown(path: str) -> str:

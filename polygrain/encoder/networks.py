@@ -18,7 +18,7 @@ from polygrain.encoder.config import require_safe
 SHORT = 128  # patches
 
 
-def known(architecture: str) -> str:
+def require_known(architecture: str) -> str:
     """The architecture as it is; ValueError with similar names if it is not in timm's own list.
 
     timm itself would also take a folder (`local-dir:`), or download a repository (`hf-hub:`).
@@ -45,7 +45,7 @@ def full_names(architecture: str) -> list[str]:
     return sorted(timm.list_pretrained(f"{bare}.*"), key=lambda name: (name != f"{bare}.{first}", name))
 
 
-Architecture = Annotated[str, AfterValidator(known)]
+Architecture = Annotated[str, AfterValidator(require_known)]
 
 
 def build_on_meta(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
@@ -58,7 +58,7 @@ def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]
     """The timm network without weights and classifier; ValueError if timm cannot build it."""
     import timm
 
-    known(architecture)
+    require_known(architecture)
     require_safe(kwargs)
     try:
         network = timm.create_model(architecture, pretrained=False, num_classes=0, **kwargs)

@@ -171,7 +171,7 @@ def read_hub(folder: Path) -> tuple[str, Arguments, "PretrainedCfg"]:
         raise ValueError("it is of the library transformers: take the same network from timm")
     names = {field.name for field in fields(PretrainedCfg)}
     known = {name: value for name, value in content["pretrained_cfg"].items() if name in names}
-    architecture = networks.known(content["architecture"])
+    architecture = networks.require_known(content["architecture"])
     return architecture, require_safe(content.get("model_args", {})), PretrainedCfg(**known)
 
 

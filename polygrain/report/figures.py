@@ -1,8 +1,7 @@
 """Small drawings as inline SVG: pure functions of numbers, the same bytes every time.
 
-Colours are CSS classes that the page defines for light and dark, so a drawing follows its reader's theme. Every drawing
-has an accessible label, every mark a tooltip, and no meaning rests on colour alone: lines differ in dashes and carry
-their names.
+Colours are CSS classes of the page, for light and dark themes. Every drawing has an accessible label, every mark a
+tooltip, and lines also differ in dashes and carry their names.
 """
 
 import math
@@ -14,6 +13,7 @@ from markupsafe import Markup, escape
 WIDTH, HEIGHT = 384, 240
 LEFT, RIGHT, TOP, BOTTOM = 46, 120, 12, 36
 LABEL_GAP = 13.5
+HEAT_LEFT, HEAT_WIDTH, HEAT_ROW = 52, 316, 22
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [i * step for i in range(first, max(last, first + 1) + 1)]
 
 
-def pushed_apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def pushed_apart(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """The positions moved apart to at least `gap`, order kept, within [low, high] where there is room."""
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    placed = [0.0] * len(wanted)
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    placed = [0.0] * len(positions)
     floor = low
     for i in order:
-        placed[i] = max(wanted[i], floor)
+        placed[i] = max(positions[i], floor)
         floor = placed[i] + gap
     ceiling = high
     for i in reversed(order):
@@ -67,8 +67,8 @@ def pushed_apart(wanted: Sequence[float], gap: float, low: float, high: float) -
 
 def finite(lines: Sequence[Line]) -> list[Line]:
     """The lines without the points that have no value, and without lines that have none left."""
-    kept = [replace(line, points=[(x, y) for x, y in line.points if math.isfinite(y)]) for line in lines]
-    return [line for line in kept if line.points]
+    measured = [replace(line, points=[(x, y) for x, y in line.points if math.isfinite(y)]) for line in lines]
+    return [line for line in measured if line.points]
 
 
 def tick_text(value: float, step: float) -> str:
@@ -163,16 +163,59 @@ def curve(line: Line, places: list[tuple[float, float]]) -> str:
 def end_labels(lines: list[Line], y_of: Callable[[float], float], ends: list[float]) -> str:
     """The name of each line beside its end, moved apart where ends are close, with a thin leader to the end."""
     right = WIDTH - RIGHT
-    wanted = [y_of(line.end_y) for line in lines]
-    placed = pushed_apart(wanted, LABEL_GAP, float(TOP), float(HEIGHT - BOTTOM))
+    heights = [y_of(line.end_y) for line in lines]
+    placed = pushed_apart(heights, LABEL_GAP, float(TOP), float(HEIGHT - BOTTOM))
     starts = [*ends, *[right] * (len(lines) - len(ends))]
     parts = []
-    for line, end, start, y in zip(lines, wanted, starts, placed, strict=True):
+    for line, end, start, y in zip(lines, heights, starts, placed, strict=True):
         parts.append(f'<path class="leader" d="M{start + 4:.1f},{end:.1f} L{right + 8},{y:.1f} h4"/>')
         swatch = f'<line class="line {line.style}" x1="{right + 13}" x2="{right + 27}" y1="{y:.1f}" y2="{y:.1f}"/>'
         parts.append(f'<g opacity="{line.strength:.2f}">{swatch}</g>')
         parts.append(f'<text class="name" x="{right + 31}" y="{y + 3.5:.1f}">{escape(line.name)}</text>')
     return "".join(parts)
+
+
+def heat_map(
+    label: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float]],
+    *,
+    centre: float,
+    limit: float,
+) -> Markup:
+    """Cells coloured by distance from `centre`, in full at `limit` and beyond; values are fractions, shown in %.
+
+    Above the centre and below it are two hues; the number stands in the cell where it fits, and always in the tooltip.
+    """
+    width = HEAT_WIDTH / len(columns)
+    parts = []
+    for j, column in enumerate(columns):
+        if j % max(1, math.ceil(14 / width)) == 0:
+            x = HEAT_LEFT + (j + 0.5) * width
+            parts.append(f'<text class="tick" x="{x:.1f}" y="10" text-anchor="middle">{escape(column)}</text>')
+    for i, row in enumerate(rows):
+        y = 16 + i * HEAT_ROW
+        parts.append(f'<text class="name" x="{HEAT_LEFT - 6}" y="{y + 14.5}" text-anchor="end">{escape(row)}</text>')
+        for j, column in enumerate(columns):
+            value = values[i][j]
+            if not math.isfinite(value):
+                continue
+            share = min(1.0, abs(value - centre) / limit)
+            hue = "more" if value >= centre else "less"
+            tip = escape(f"{row}, layer {column}: {100 * value:.1f} %")
+            place = (
+                f'x="{HEAT_LEFT + j * width + 0.75:.2f}" y="{y}" width="{width - 1.5:.2f}" height="{HEAT_ROW - 1.5}"'
+            )
+            parts.append(
+                f'<rect class="heat {hue}" {place} rx="2" fill-opacity="{share:.3f}"><title>{tip}</title></rect>'
+            )
+            if width >= 24:
+                strong = " strong" if share > 0.6 else ""
+                x = HEAT_LEFT + (j + 0.5) * width
+                text = f"{100 * value:.1f}" if width >= 26 else f"{100 * value:.0f}"
+                parts.append(f'<text class="cell{strong}" x="{x:.1f}" y="{y + 14}" text-anchor="middle">{text}</text>')
+    return frame(label, HEAT_LEFT + HEAT_WIDTH + 4, 18 + len(rows) * HEAT_ROW, parts)
 
 
 def frame(label: str, width: int, height: int, parts: list[str]) -> Markup:

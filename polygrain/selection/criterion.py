@@ -205,8 +205,8 @@ def recall(first: np.ndarray, second: np.ndarray, sample: Sample) -> Float[np.nd
 def neighbours(embeddings: np.ndarray, sample: Sample, count: int) -> dict[str, Int[np.ndarray, "image neighbour"]]:
     """Per task each image's nearest others (fewer in a smaller task), by their places within the task."""
     return {
-        task: nearest(embeddings[own], embeddings[own], min(count, len(own) - 1), exclude_self=True)[1]
-        for task, own in sample.parts().items()
+        task: nearest(embeddings[rows], embeddings[rows], min(count, len(rows) - 1), exclude_self=True)[1]
+        for task, rows in sample.parts().items()
     }
 
 

@@ -1,4 +1,1 @@
-"""What all training shares: epochs with checkpoints that outlive a kill, and their history.
-
-No loss and no network is known here.
-"""
+"""The training loop of all stages that train: epochs with checkpoints that outlive a kill, and their history."""

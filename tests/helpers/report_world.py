@@ -31,7 +31,7 @@ def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], bas
         granularities=adaptors,
         fusions={name: FUSIONS[name] for name in fusions},
         distillations={"encoder": "resolution"},
-        **{name: {} for name in Lists.model_fields if name not in GIVEN},
+        **{name: [] if name == "mrt" else {} for name in Lists.model_fields if name not in GIVEN},
         # A YAML merge puts the adaptors first; the report must not depend on that.
         models=adaptors | {name: known[name] for name in baselines} | {name: f"fusion/{name}" for name in fusions},
     )

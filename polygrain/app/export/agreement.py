@@ -1,4 +1,4 @@
-"""Whether a written program gives what the model gives: both see the same images, in batches of several sizes."""
+"""Compare an exported program with its model: the same images through both, in batches of several sizes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,28 +34,28 @@ def difference(model: Model, run: Run, uint8: bool) -> float:
     """The largest difference between the model's numbers and those of `run`, over all batches."""
     images = samples(model.config.size)
     images = images if uint8 else images / np.float32(255)
-    found = []
+    differences = []
     for count in BATCHES:
         batch = images[-count:]
         with torch.inference_mode():
-            wanted = model(torch.from_numpy(batch)).numpy()
-        given = run(batch)
-        if given.shape != wanted.shape:
-            raise ValueError(f"the program gives {given.shape} for {count} images, the model {wanted.shape}")
-        found.append(np.abs(given - wanted).max())
-    return float(np.max(found))
+            expected = model(torch.from_numpy(batch)).numpy()
+        result = run(batch)
+        if result.shape != expected.shape:
+            raise ValueError(f"the program gives {result.shape} for {count} images, the model {expected.shape}")
+        differences.append(np.abs(result - expected).max())
+    return float(np.max(differences))
 
 
-def require_agreement(name: str, found: float) -> None:
+def require_agreement(name: str, largest: float) -> None:
     """ValueError where a program differs by more than `MOST`, or gives what is no number."""
-    if not found <= MOST:
+    if not largest <= MOST:
         raise ValueError(
-            f"{name} differs from the model by {found:.1e}, at most {MOST:.0e} is allowed; nothing was exported"
+            f"{name} differs from the model by {largest:.1e}, at most {MOST:.0e} is allowed; nothing was exported"
         )
 
 
 def torch_runner(file: Path) -> Run:
-    """What runs a program of torch.export, read back from its file."""
+    """Run a program of torch.export from its file."""
     program = torch.export.load(file).module()
 
     def run(batch: np.ndarray) -> Float[np.ndarray, "batch dim"]:
@@ -66,7 +66,7 @@ def torch_runner(file: Path) -> Run:
 
 
 def onnx_runner(file: Path, threads: int = 0) -> Run:
-    """What runs an ONNX file, by onnxruntime on the CPU; `threads` 0 takes all cores."""
+    """Run an ONNX file by onnxruntime on the CPU; `threads` 0 takes all cores."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

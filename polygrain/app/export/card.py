@@ -1,9 +1,9 @@
-"""The card of an exported model, in Markdown: what it is, what is known of it, how to load it without this project."""
+"""The card of an exported model, in Markdown: what it is, its scores, and how to load it without this project."""
 
 import re
 from pathlib import Path
 from string import Template
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -22,7 +22,6 @@ UNKNOWN = "Not known: the model's folder does not say."
 Line = Annotated[str, Field(max_length=2000)]
 Metrics = Annotated[dict[str, Annotated[float, Field(ge=0)]], Field(max_length=20)]
 Scores = Annotated[dict[Line, Metrics], Field(max_length=1000)]
-Read = TypeVar("Read")
 
 
 class Learnt(BaseModel):
@@ -32,8 +31,8 @@ class Learnt(BaseModel):
     images: int = Field(ge=0)
 
 
-class Said(BaseModel):
-    """What this card takes from a choice.json; the folder may be anyone's."""
+class Choice(BaseModel):
+    """What the card takes from choice.json."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     name: Line
@@ -41,29 +40,29 @@ class Said(BaseModel):
     learnt: Learnt | None = None
 
 
-class Known(NamedTuple):
-    """What a model's folder tells beyond its weights: None and no scores where it is a bare model."""
+class About(NamedTuple):
+    """What a model's folder holds beside its weights: None and no scores for a bare model."""
 
     digest: str
-    said: Said | None
+    choice: Choice | None
     encoder: Scores
     chosen: Scores
 
 
-def look(folder: Path) -> Known:
-    """What choice.json in the folder says, and the evaluation beside it; ValueError names a file that is damaged."""
-    said = read(folder / "choice.json", Said)
-    beside = folder.resolve().parent / "evaluation"
-    scores = [read(beside / side / "metrics.json", Scores) if said else None for side in ("encoder", "chosen")]
-    return Known(digest(folder), said, *(found or {} for found in scores))
+def read_about(folder: Path) -> About:
+    """Read choice.json in the folder, and the evaluation beside it; ValueError names a damaged file."""
+    choice = read(folder / "choice.json", Choice)
+    evaluation = folder.resolve().parent / "evaluation"
+    scores = [read(evaluation / row / "metrics.json", Scores) if choice else None for row in ("encoder", "chosen")]
+    return About(digest(folder), choice, *(row or {} for row in scores))
 
 
-def text(model: Model, known: Known, differences: dict[str, float], uint8: bool) -> str:
-    """The card of a model; `differences` are those of each written file to it."""
-    config, said = model.config, known.said
+def text(model: Model, about: About, differences: dict[str, float], uint8: bool) -> str:
+    """The card of a model; `differences[file]` is the largest difference of a written program to it."""
+    config, choice = model.config, about.choice
     start = (config.resize - config.size) // 2
     return Template(CARD.read_text(encoding="utf-8")).substitute(
-        name=plain(said.name) if said else f"A model of {plain(config.architecture)}",
+        name=plain(choice.name) if choice else f"A model of {plain(config.architecture)}",
         dim=model.dim,
         architecture=network(model) + (f"; the last {config.blocks} blocks side by side" if config.blocks > 1 else ""),
         input=f"{config.size} x {config.size} px, RGB, {kind(uint8)}; normalised inside"
@@ -71,14 +70,14 @@ def text(model: Model, known: Known, differences: dict[str, float], uint8: bool)
         adaptors=", ".join(config.adaptors.names) + f" ({config.adaptors.fusion})" if config.adaptors else "none",
         cost=f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters"
         + (", two passes: the image and its mirror image" if config.mirrored else ""),
-        digest=known.digest,
+        digest=about.digest,
         torch=torch.__version__,
         batches=", ".join(map(str, BATCHES)),
         torch_difference=f"{differences[TORCH]:.1e}",
         onnx_difference=f"{differences[ONNX]:.1e}",
-        data=data(said.learnt) if said and said.learnt else UNKNOWN,
-        scores=table(known.encoder, known.chosen),
-        why="\n".join(f"- {plain(line)}" for line in said.why) if said else UNKNOWN,
+        data=data(choice.learnt) if choice and choice.learnt else UNKNOWN,
+        scores=table(about.encoder, about.chosen),
+        why="\n".join(f"- {plain(line)}" for line in choice.why) if choice else UNKNOWN,
         size=config.size,
         resize=config.resize,
         start=start,
@@ -88,16 +87,16 @@ def text(model: Model, known: Known, differences: dict[str, float], uint8: bool)
     )
 
 
-def read(file: Path, wanted: type[Read]) -> Read | None:
-    """What the file holds, None where there is no such file."""
+def read(file: Path, kind: Any) -> Any:
+    """The content of a JSON file of this pydantic type; None where there is no such file."""
     if not file.exists():
         return None
     with reading(file, WHOLE_FOLDER):
-        return TypeAdapter(wanted).validate_json(file.read_text(encoding="utf-8"))
+        return TypeAdapter(kind).validate_json(file.read_text(encoding="utf-8"))
 
 
 def plain(words: str) -> str:
-    """Words on one line, nothing of which Markdown or HTML takes for its own."""
+    """Text on one line, escaped for Markdown and HTML."""
     return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", visible(" ".join(words.split())).replace("\\\\", "\\"))
 
 
@@ -126,5 +125,5 @@ def table(encoder: Scores, chosen: Scores) -> str:
             before = f" ({100 * encoder[task][name]:.1f})" if name in encoder.get(task, {}) else ""
             cells.append(f"{100 * metrics[name]:.1f}{before}" if name in metrics else "–")
         lines.append(f"| {plain(task)} | {' | '.join(cells)} | {metrics.get('queries', 0):,.0f} |")
-    said = "Percent, on test classes that were not trained on; in brackets the encoder as it is."
-    return "\n".join([said, "", head, *lines])
+    note = "Percent, on test classes that were not trained on; in brackets the encoder as it is."
+    return "\n".join([note, "", head, *lines])

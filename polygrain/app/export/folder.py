@@ -25,7 +25,7 @@ class Written(NamedTuple):
 
 
 def require_packages() -> None:
-    """ModuleNotFoundError is no word for a user: ValueError names what is to be installed."""
+    """ValueError names the packages to install."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(f"{', '.join(missing)} not installed: pip install 'polygrain[export]'")
@@ -50,14 +50,14 @@ def write(folder: Path, output: Path, uint8: bool = False) -> Iterator[Written]:
     require_packages()
     require_free(output)
     model = load(folder)
-    known = card.look(folder)
+    about = card.read_about(folder)
     with outputs.folder(output) as made:
         program = trace(model, uint8)
         differences = {}
-        for name, put, runner in ((TORCH, write_torch, torch_runner), (ONNX, write_onnx, onnx_runner)):
-            put(program, made / name)
+        for name, write_program, runner in ((TORCH, write_torch, torch_runner), (ONNX, write_onnx, onnx_runner)):
+            write_program(program, made / name)
             differences[name] = difference(model, runner(made / name), uint8)
             require_agreement(name, differences[name])
             size = sum(file.stat().st_size for file in made.glob(f"{name}*"))
             yield Written(name, size, differences[name])
-        (made / CARD).write_text(card.text(model, known, differences, uint8), encoding="utf-8")
+        (made / CARD).write_text(card.text(model, about, differences, uint8), encoding="utf-8")

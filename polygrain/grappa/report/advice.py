@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polygrain.grappa.report import scores
-from polygrain.grappa.report.chosen import ENCODER, Bounded, CandidateRow, Choice
+from polygrain.grappa.report.chosen import ENCODER, Bounded, Choice
 from polygrain.report import page
 
 
@@ -34,11 +34,6 @@ class Advice:
     why: list[str]
     folder: str
     rows: list[TaskRow]
-
-
-def best_untrained(choice: Choice) -> CandidateRow | None:
-    """The encoder's best form by the criterion; the candidates come best first."""
-    return next((one for one in choice.candidates if one.model == ENCODER), None)
 
 
 def advise(choice: Choice, table: scores.Scores, tasks: list[str], folder: Path, root: Path) -> Advice:
@@ -83,13 +78,13 @@ def by_criterion(choice: Choice) -> list[str]:
         return ["It was chosen without labels; no criterion of it is known."]
     sides = choice.compared.get(scores.MEAN) or next(iter(choice.compared.values()))
     before, after = sides["encoder"].value, sides["chosen"].value
-    said = [
+    sentences = [
         f"No test image has a label, so it was judged by the criterion that needs none: {before:.1f} for the encoder, "
         f"{after:.1f} for what was chosen."
     ]
     if not sides["difference"].is_clear:
-        said.append("That difference may be chance: judge a few results by eye before you rely on it.")
-    return said
+        sentences.append("That difference may be chance: judge a few results by eye before you rely on it.")
+    return sentences
 
 
 def by_labels(choice: Choice, table: scores.Scores, best: str) -> list[str]:
@@ -99,11 +94,11 @@ def by_labels(choice: Choice, table: scores.Scores, best: str) -> list[str]:
     at_best = f", the encoder at its best without training {means[scores.UNTRAINED]}"
     known = at_best if scores.UNTRAINED in table.rows else ""
     name = "the encoder in its chosen form" if unlabelled(choice) != "Use the model" else "the model"
-    said = [f"R-Precision {where}: {name} {means[scores.CHOSEN]}{known}, the encoder as it is {means[ENCODER]}."]
+    sentences = [f"R-Precision {where}: {name} {means[scores.CHOSEN]}{known}, the encoder as it is {means[ENCODER]}."]
     gains = table.differences(best, ENCODER)
     falling = [f"{task} {page.signed(gains[task])}" for task in table.tasks if page.trend(gains[task]) < 0]
     if falling:
-        said.append(f"Less is found on {', '.join(falling)}: for these alone use the encoder.")
+        sentences.append(f"Less is found on {', '.join(falling)}: for these alone use the encoder.")
     if best != scores.CHOSEN:
-        said.append("The choice was made without labels; these test labels say otherwise.")
-    return said
+        sentences.append("The choice was made without labels; these test labels say otherwise.")
+    return sentences

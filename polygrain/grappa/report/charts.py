@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from polygrain.grappa.report import scores
-from polygrain.report import figures, heat_maps
+from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.store.tables import read_parquet
 
@@ -49,13 +49,13 @@ def granularity_charts(
 
 def training_charts(histories: dict[str, list[dict[str, int | float]]]) -> list[dict]:
     """Over epochs: loss and accuracy of adaptors, loss of fusions. Keys of `histories` look like `adaptor@k16`."""
-    wanted = (
+    charts_of = (
         ("Adaptors: classification loss", "adaptor", "loss", "loss"),
         ("Adaptors: pseudo-label accuracy", "adaptor", "accuracy", "accuracy, %"),
         ("Fusions: Barlow Twins loss", "fusion", "loss", "loss"),
     )
     charts = []
-    for title, kind, key, y_label in wanted:
+    for title, kind, key, y_label in charts_of:
         stages = [stage for stage in histories if stage.startswith(kind + "@")]
         lines = figures.finite([training_line(stage, stages, histories[stage], key) for stage in stages])
         if not lines:
@@ -101,7 +101,7 @@ def attention_maps(evaluation: Path, fusions: Iterable[str], tasks: Iterable[str
             values = [[weights.get((name, layer), math.nan) for layer in layers] for name in names]
             means = ", ".join(f"{name} {100 * np.nanmean(row):.1f}" for name, row in zip(names, values, strict=True))
             label = f"Attention weights of {model} on {task}; mean over layers in percent: {means}"
-            drawing = heat_maps.heat_map(label, names, [str(i + 1) for i in layers], values, centre=centre, limit=limit)
+            drawing = figures.heat_map(label, names, [str(i + 1) for i in layers], values, centre=centre, limit=limit)
             maps.append({"model": model, "task": task, "drawing": drawing})
     low, high = max(0.0, centre - limit), min(1.0, centre + limit)
     return {

@@ -88,13 +88,18 @@ def percent(value: float | str | None) -> float:
 
 def read(folder: Path) -> Choice:
     """ValueError, with the file, where it is not what the stage writes."""
-    said, file = read_json(folder / "choice.json"), folder / "choice.json"
+    values, file = read_json(folder / "choice.json"), folder / "choice.json"
     with reading(file, remedy_for(folder)):
         compared = {
             column: {side: Bounded(*map(percent, sides[side])) for side in SIDES}
-            for column, sides in (said["criterion"] or {}).items()
+            for column, sides in (values["criterion"] or {}).items()
         }
-        name, why, images, uncertain = said["name"], list(said["why"]), int(said["images"]), list(said["uncertain"])
+        name, why, images, uncertain = (
+            values["name"],
+            list(values["why"]),
+            int(values["images"]),
+            list(values["uncertain"]),
+        )
     known = {column: sides for column, sides in compared.items() if not math.isnan(sides["difference"].value)}
     return Choice(name, why, images, known, uncertain, read_candidates(folder / "criterion.csv"))
 

@@ -1,4 +1,4 @@
-"""Training images with their nearest under the encoder and under the chosen model: what changed, without a label."""
+"""The nearest training images by the encoder and by the chosen model, side by side; no label is needed."""
 
 from collections.abc import Sequence
 from pathlib import Path

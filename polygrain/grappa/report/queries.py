@@ -18,11 +18,11 @@ SHOWN = 5
 def read_queries(evaluation: Path, model: str) -> dict[str, dict[int, dict]]:
     """The queries of a model that have a relevant image: {task: {row: {row, r_precision, nearest}}}."""
     table = read_parquet(evaluation / model / "queries.parquet", ["task", "row", "r_precision", "nearest"])
-    found: dict[str, dict[int, dict]] = {}
+    queries: dict[str, dict[int, dict]] = {}
     for entry in table.to_pylist():
         if entry["r_precision"] is not None and math.isfinite(entry["r_precision"]):
-            found.setdefault(entry.pop("task"), {})[entry["row"]] = entry
-    return found
+            queries.setdefault(entry.pop("task"), {})[entry["row"]] = entry
+    return queries
 
 
 def hits(query: dict, labels: Int[np.ndarray, " image"]) -> int:

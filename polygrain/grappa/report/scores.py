@@ -213,8 +213,8 @@ def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict]
 
 def as_json(scores: Scores) -> dict[str, Numbers]:
     """What `dvc metrics diff` compares, in percent; entries without a value are left out (JSON knows no NaN)."""
-    kept = {
+    measured = {
         row: {column: entry for column, entry in numbers.items() if not math.isnan(entry["r_precision"])}
         for row, numbers in scores.rows.items()
     }
-    return {row: numbers for row, numbers in kept.items() if numbers}
+    return {row: numbers for row, numbers in measured.items() if numbers}

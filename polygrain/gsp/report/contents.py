@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from polygrain.gsp.report import looks
-from polygrain.report import figures, heat_maps
+from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.report.pictures import pictured
 
@@ -86,7 +86,7 @@ def attribute_maps(
         numbers = [str(i + 1) for i in range(values.shape[1])]
         label = f"Attributes of {run}: classes by prototypes"
         names = [name[:8] for name in classes]
-        drawn = heat_maps.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit)
+        drawn = figures.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit)
         maps.append({"title": run, "drawing": drawn})
     return maps
 

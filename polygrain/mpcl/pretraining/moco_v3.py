@@ -63,6 +63,6 @@ class MocoV3(nn.Module):
             keys = [self.slow_projectors(self.slow_encoder(view)).float() for view in (second, first)]
             keys = [whole(functional.normalize(key, dim=-1), 1) for key in keys]
         offset = processes.rank() * len(first)
-        found = [batch_contrast(q, k, self.params.temperature, offset) for q, k in zip(asked, keys, strict=True)]
-        losses, accuracies = (torch.stack(values) for values in zip(*found, strict=True))
+        both = [batch_contrast(q, k, self.params.temperature, offset) for q, k in zip(asked, keys, strict=True)]
+        losses, accuracies = (torch.stack(values) for values in zip(*both, strict=True))
         return Measured(losses.sum(0), accuracies.mean(0), asked[0], features)

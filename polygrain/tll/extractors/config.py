@@ -41,9 +41,9 @@ class Extractor(BaseModel):
         if self.library != "encoder" and not all(given):
             raise ValueError(f"library: {self.library} needs network, side, mean and std")
         if self.library == "timm":
-            networks.known(self.network)
-        if self.library == "torchvision" and self.network not in (known := classifiers()):
-            similar = ", ".join(difflib.get_close_matches(self.network, known, 5, 0))
+            networks.require_known(self.network)
+        if self.library == "torchvision" and self.network not in (names := classifiers()):
+            similar = ", ".join(difflib.get_close_matches(self.network, names, 5, 0))
             raise ValueError(f"torchvision does not know {self.network!r}; similar names: {similar}")
         return self
 

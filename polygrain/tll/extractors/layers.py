@@ -16,7 +16,7 @@ from polygrain.encoder import model
 from polygrain.encoder.weights import fit_tensors, load_module
 from polygrain.store.reading import reading, remedy_for
 from polygrain.store.tensors import read_tensors, write_weights
-from polygrain.tll.extractors.config import Extractor, classifiers
+from polygrain.tll.extractors.config import Extractor
 
 
 class Layers(nn.Module):
@@ -75,10 +75,8 @@ def build(config: Extractor) -> nn.Module:
         if config.library == "timm":
             return timm.create_model(config.network, pretrained=False, **({"num_classes": 0} | config.kwargs))
         return torchvision.models.get_model(config.network, weights=None, **config.kwargs)
-    except Exception as error:  # the constructors raise what comes; whatever it was, these arguments must change
-        known = timm.list_models() if config.library == "timm" else classifiers()
-        similar = ", ".join(difflib.get_close_matches(str(config.network), known, 5, 0))
-        raise ValueError(f"{config.library} cannot build {config.network!r} ({error}); similar: {similar}") from error
+    except Exception as error:  # the constructors raise errors of every kind; the arguments must change in any case
+        raise ValueError(f"{config.library} cannot build {config.network!r} ({error}): change its kwargs") from error
 
 
 def load(config: Extractor, weights: Path) -> Layers:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from polygrain.app import embedding
 from polygrain.app.embedding import embed, is_current, rejected_file, write, write_npy
-from polygrain.app.listing import Listing, find
+from polygrain.app.listing import find
 from polygrain.encoder.model import load
 
 ROOT = Path(__file__).parents[3]
@@ -84,7 +84,7 @@ def test_write__leaves_nothing_where_no_image_can_be_read(fused: Path, tmp_path:
 
 def test_write__one_process_at_a_time(fused: Path, photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "e.parquet"
-    with embedding.held(tmp_path / "e.parquet.partial"), pytest.raises(ValueError, match="another process writes"):
+    with embedding.locked(tmp_path / "e.parquet.partial"), pytest.raises(ValueError, match="another process writes"):
         write(load(fused), "abc", find(photos), output)
     assert not output.exists()
 
@@ -162,18 +162,3 @@ def test_write__killed_and_called_again_gives_the_same_bytes(fused: Path, shared
         assert codes == ([0] if name == "whole.parquet" else [-9, -9, 0])
     for name in ("parquet", "rejected.csv"):
         assert (tmp_path / f"e.{name}").read_bytes() == (tmp_path / f"whole.{name}").read_bytes()
-
-
-def test_outcomes__hold_a_few_batches_at_a_time(fused: Path, shared_photos: Path, monkeypatch) -> None:
-    """Two batches are decoded ahead of the one that is asked for, not more."""
-    met, plain = [], embedding.decode_all
-    monkeypatch.setattr(
-        embedding, "decode_all", lambda root, paths, *rest: met.append(len(paths)) or plain(root, paths, *rest)
-    )
-    listing = find(shared_photos)
-    found = embedding.outcomes(
-        load(fused), Listing(listing.root, listing.paths, {}), [slice(i, i + 2) for i in range(0, 24, 2)]
-    )
-    next(found)
-    assert len(met) <= 3
-    assert len(list(found)) == 23 and len(met) == 12

@@ -135,13 +135,6 @@ def test_read__refuses_other_files(tmp_path: Path) -> None:
             read(file)
 
 
-def test_read__refuses_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = write_file(tmp_path / "e.parquet", unit(9), [f"{row}.png" for row in range(9)])
-    monkeypatch.setattr("polygrain.app.gallery.os.sysconf", lambda name: 20)
-    with pytest.raises(ValueError, match="9 rows of 8 numbers do not fit into memory"):
-        read(file)
-
-
 def test_read_of__refuses_the_embeddings_of_another_model(tmp_path: Path) -> None:
     file = write_file(tmp_path / "e.parquet", unit(1), ["a.png"])
     assert len(read_of(file, "abc", Path("model"))) == 1

@@ -39,8 +39,8 @@ def test_embed__writes_both_files_and_says_so(
         ),
         (("none", "-o", "e.parquet"), "none does not exist: give a folder of images, or a CSV with a column path"),
         (("empty", "-o", "e.parquet"), "empty holds no image"),
-        (("photos", "-o", "e.npy"), "e.npy is no name for the embeddings: let it end in .parquet"),
-        (("photos", "-o", "none/e.parquet"), "none is no folder: make it, or write the embeddings to another place"),
+        (("photos", "-o", "e.npy"), "e.npy does not end in .parquet"),
+        (("photos", "-o", "none/e.parquet"), "none is not a folder: make it, or choose another"),
     ],
 )
 def test_embed__says_what_is_wrong_and_leaves_nothing(

@@ -71,12 +71,6 @@ def test_forward__average_equals_algorithm_1(x):
     torch.testing.assert_close(AdaptedBlock(block, layer)(x), algorithm_1(x, block, [s[0] for s in sets])[0])
 
 
-def test_forward__one_adaptor_fused_is_the_adaptor_itself(x):
-    (alone,) = trained_set(5)
-    (fused,) = fuse([[alone]], "attention", torch.Generator())
-    torch.testing.assert_close(fused(x), alone(x))
-
-
 def test_forward__uniform_attention_is_the_average(x):
     sets = [trained_set(seed) for seed in range(3)]
     (attention,) = fuse(sets, "attention", torch.Generator(), std=0.0)
@@ -151,17 +145,6 @@ def test_attend__is_float32_whatever_the_model_is(x, kind, change):
     assert weights.std() > 0.05
 
 
-@pytest.mark.parametrize("fusion", ["average", "attention"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_forward__keeps_the_type_of_the_model(x, kind, fusion):
-    sets = [trained_set(seed) for seed in range(3)]
-    (layer,) = fuse(sets, fusion, torch.Generator().manual_seed(2), std=0.5)
-    expected = layer(x)
-    adapted = layer.to(kind)(x.to(kind))
-    assert adapted.dtype == kind
-    torch.testing.assert_close(adapted.float(), expected, rtol=0.05, atol=0.1 if kind == torch.bfloat16 else 0.02)
-
-
 def test_attend__autocast_leaves_it_in_float32(x):
     sets = [trained_set(seed) for seed in range(3)]
     (layer,) = fuse(sets, "attention", torch.Generator().manual_seed(2), std=0.5)
@@ -193,18 +176,3 @@ def test_scale__halves_what_is_added_and_leaves_the_attention(x, change):
     torch.testing.assert_close(layer(x), x + 0.5 * (before - x))
     torch.testing.assert_close(layer.weights, weights)
     assert weights.std() > 0.01
-
-
-def test_scale__of_one_set_and_of_the_average(x):
-    (alone,), sets = trained_set(1), [trained_set(seed) for seed in range(3)]
-    for layer in (alone, *fuse(sets, "average", torch.Generator())):
-        before = layer(x)
-        layer.scale(0.25)
-        torch.testing.assert_close(layer(x), x + 0.25 * (before - x))
-
-
-@pytest.mark.parametrize("strength", [0.0, -1.0, float("nan")])
-def test_scale__refuses_what_is_not_above_zero(strength):
-    (layer,) = trained_set(1)
-    with pytest.raises(ValueError, match="give one above 0, or take the plain encoder"):
-        layer.scale(strength)

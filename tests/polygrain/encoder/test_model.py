@@ -108,11 +108,6 @@ def test_mask__refuses_unknown_names_and_an_empty_rest(fused):
         fused.mask("k2", "k4", "k8")
 
 
-def test_attention__needs_a_fusion(encoder, images):
-    with pytest.raises(ValueError, match="at least two adaptors"):
-        encoder.attention(images)
-
-
 def test_transform__resizes_then_crops_the_centre(encoder):
     stripes = np.zeros((80, 120, 3), np.uint8)
     stripes[:, 20:100] = 200  # the square that is left is the bright middle
@@ -173,12 +168,6 @@ def test_seen__a_cnn_sees_the_resized_image(images):
     torch.testing.assert_close(model.seen(48, False)(images), model(resized(images, 48)))
 
 
-def test_seen__is_the_model_itself_at_its_own_side(fused, images):
-    same = fused.seen(32, False)
-    assert same.config == fused.config and torch.equal(same(images), fused(images))
-    assert same.backbone.cls_token.data_ptr() == fused.backbone.cls_token.data_ptr()
-
-
 def test_seen__mirrored_is_the_mean_with_the_mirror_image(fused, images):
     mirrored = fused.seen(32, True)
     both = fused(images) + fused(torch.from_numpy(images.numpy()[:, :, :, ::-1].copy()))
@@ -235,11 +224,6 @@ def test_scale__the_first_layer_attends_as_before(fused, images):
     fused.scale(0.5)
     torch.testing.assert_close(fused.attention(images)[:, 0], before)
     assert not torch.allclose(fused(images), embeddings)
-
-
-def test_scale__near_zero_is_the_encoder(encoder, fused, images):
-    fused.scale(1e-6)
-    torch.testing.assert_close(fused(images), encoder(images), atol=1e-4, rtol=1e-4)
 
 
 def test_reduce__puts_a_linear_map_behind_in_place_of_the_one_before(encoder, images):

@@ -54,3 +54,9 @@ def test_line_chart__without_ticks_every_x_is_one():
     drawn = figures.line_chart("label", lines, x_label="x", y_label="y")
     assert re.findall(r'text-anchor="middle">(\d+)<', drawn) == ["5", "20", "40"]
     assert figures.last_values(lines) == "a 2, b 3"
+
+
+def test_heat_map__hue_tells_the_side_and_opacity_the_distance():
+    drawn = figures.heat_map("label", ["k2", "k4"], ["1"], [[0.5], [0.4]], centre=0.45, limit=0.1)
+    assert re.findall(r'class="heat (\w+)".*?fill-opacity="([0-9.]+)"', drawn) == [("more", "0.500"), ("less", "0.500")]
+    assert "k4, layer 1: 40.0 %" in drawn

@@ -1,5 +1,3 @@
-from collections import Counter
-
 import numpy as np
 import pytest
 from PIL import Image, ImageFont
@@ -18,12 +16,6 @@ def drawn(request: pytest.FixtureRequest) -> tuple[str, installed.Pictures]:
         "patches": lambda: installed.patches(SIZE, 4, 6),
     }
     return request.param, pictures[request.param]()
-
-
-def test_sources__counts(drawn: tuple[str, installed.Pictures]) -> None:
-    source, pictures = drawn
-    sizes = Counter(class_name for class_name, _ in pictures)
-    assert (len(sizes), set(sizes.values())) == {"digits": (10, {5}), "glyphs": (52, {3}), "patches": (12, {4})}[source]
 
 
 def test_sources__pixels_are_distinct_and_not_blank(drawn: tuple[str, installed.Pictures]) -> None:
@@ -76,14 +68,6 @@ def test_glyphs__use_each_font_before_one_twice() -> None:
     fonts = [path.split("/")[1] for class_name, path in installed.glyphs(SIZE, count + 1) if class_name == "A"]
     assert len({font.rpartition("-")[0] for font in fonts}) == count
     assert fonts[-1].endswith("-1")
-
-
-def test_detailed__takes_the_strongest_edges_of_the_grid() -> None:
-    photo = np.full((427, 640, 3), 128, np.uint8)
-    photo[150:280, 200:420] = np.random.default_rng(0).integers(0, 256, (130, 220, 3))
-    cells = installed.detailed(photo, 6)
-    assert len(cells) == 6
-    assert all(150 <= y <= 280 and 200 <= x <= 420 for x, y in cells.values())
 
 
 def test_patches__show_their_place() -> None:

@@ -63,7 +63,7 @@ def test_open__empty_array(tmp_path):
     assert len(arrays.open(tmp_path / "labels.zarr")) == 0
 
 
-def test_create__an_unfinished_array_is_refused(tmp_path, images):
+def test_create__an_unfinished_array_is_refused(tmp_path, images, small_shards):
     path = tmp_path / "pixels.zarr"
     with pytest.raises(RuntimeError), arrays.create(path, images.shape[1:], "uint8") as writer:
         writer.append(images)
@@ -84,7 +84,7 @@ def test_open__a_missing_or_cut_shard_is_named(tmp_path, images, small_shards, c
         arrays.open(tmp_path / "pixels.zarr")
 
 
-def test_open__more_rows_than_shards_are_refused(tmp_path, images):
+def test_open__more_rows_than_shards_are_refused(tmp_path, images, small_shards):
     write(tmp_path / "pixels.zarr", images)
     file = tmp_path / "pixels.zarr/zarr.json"
     meta = json.loads(file.read_text())

@@ -153,28 +153,6 @@ def test_open__a_flipped_byte_of_a_square_names_it(tmp_path, squares, coding):
         arrays.open(path)[:]
 
 
-@pytest.mark.parametrize(
-    "places", [[(5, 2**63), (0, 0)], [(2**64 - 8, 16), (8, 8)], [(0, 8), (0, 8)], [(0, 8), (8, 9)]]
-)
-def test_open__places_beyond_the_shard_are_refused(tmp_path, squares, coding, places):
-    path = write(tmp_path / "pixels.zarr", squares[:2], coding)
-    index = np.full((20, 2), 2**64 - 1, "<u8")
-    index[:2] = np.array(places, np.uint64)
-    (path / "c/0/0/0/0").write_bytes(bytes(16) + coded.with_crc(index.tobytes()))
-    with pytest.raises(ValueError, match=r"shard 0 of 1 is missing or damaged"):
-        arrays.open(path)
-
-
-def test_estimate__holds_for_photographs(coding):
-    from sklearn.datasets import load_sample_images
-
-    photo = Image.fromarray(load_sample_images().images[0])
-    for side in (48, 96, 224):
-        squares = [np.asarray(photo.resize((side, side), box=(x, 0, x + 300, 300))) for x in range(0, 340, 40)]
-        mean = np.mean([len(coded.encode(square, coding)) for square in squares])
-        assert 0.4 < mean / coding.estimate(side) < 1.2
-
-
 def test_reader__works_in_a_forked_process(tmp_path, squares, coding):
     """Stages are forked from a process that may have read squares already."""
     reader = arrays.open(write(tmp_path / "pixels.zarr", squares, coding))

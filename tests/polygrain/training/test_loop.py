@@ -33,7 +33,7 @@ def train(folder, epochs, wrap=lambda step: step, scores=None, states=None):
         return next(rest)
 
     history = fit(
-        module, optimizer, Schedule(epochs, 1, 0), loader, wrap(step), 7, folder, None if scores is None else watch
+        module, optimizer, Schedule(epochs, 1.0, 0.0), loader, wrap(step), 7, folder, None if scores is None else watch
     )
     return module, history
 

@@ -16,19 +16,19 @@ def test_plain__leaves_nothing_to_markdown_or_html():
 def test_text__of_a_bare_model_says_what_is_not_known(tmp_path, uint8, words):
     folder = write_encoder(tmp_path / "encoder")
     model: Model = adapted(folder, ["k4"], 0)
-    found = card.text(model, card.look(write_model(model, tmp_path / "mine")), DIFFERENCES, uint8)
+    found = card.text(model, card.read_about(write_model(model, tmp_path / "mine")), DIFFERENCES, uint8)
     assert found.startswith("# A model of vit\\_tiny\\_patch16\\_224\n") and words in found
     assert found.count(card.UNKNOWN) == 2 and "nothing was evaluated" in found
     assert ("/ np.float32(255)" in found) != uint8
 
 
-def test_look__finds_the_evaluation_beside_a_chosen_model_only(tmp_path):
+def test_read_about__finds_the_evaluation_beside_a_chosen_model_only(tmp_path):
     for name in ("choice", "mine"):
         write_encoder(tmp_path / name)
     (tmp_path / "evaluation/chosen").mkdir(parents=True)
     (tmp_path / "evaluation/chosen/metrics.json").write_text('{"dots": {"r_precision": 0.5}}')
     (tmp_path / "choice/choice.json").write_text(json.dumps({"name": "k4", "why": []}))
-    assert card.look(tmp_path / "mine").chosen == {}
-    known = card.look(tmp_path / "choice")
+    assert card.read_about(tmp_path / "mine").chosen == {}
+    known = card.read_about(tmp_path / "choice")
     assert known.chosen == {"dots": {"r_precision": 0.5}} and known.encoder == {}
     assert "| dots | 50.0 | – | – | 0 |" in card.table(known.encoder, known.chosen)

@@ -117,7 +117,7 @@ def test_write__a_damaged_choice_is_named_before_work_starts(chosen, tmp_path, m
     folder_of_mine = write_model(load(chosen), tmp_path / "choice")
     (folder_of_mine / "choice.json").write_text('{"name": 5}')
     monkeypatch.delattr(folder, "trace")
-    with pytest.raises(ValueError, match=r"choice.json is missing or damaged \(name: Input should be a valid string"):
+    with pytest.raises(ValueError, match=r"choice\.json"):
         list(folder.write(folder_of_mine, tmp_path / "exported"))
     assert not (tmp_path / "exported").exists()
 
