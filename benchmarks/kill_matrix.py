@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 from pipeline import server
@@ -18,23 +19,15 @@ if __name__ == "__main__":
     parser.add_argument("--signals", nargs="+", default=["INT", "TERM", "KILL"])
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    passed = total = 0
+    results = []
     with tempfile.TemporaryDirectory() as temporary:
-        root = Path(temporary)
-        (root / ".dvc").mkdir()
-        process, api = server.start(root, server.free_port())
-        toy.let_in(root)
-        for name in arguments.signals:
-            for target in ("flow", "dvc", "stage"):
-                for turn in range(arguments.rounds):
-                    folder = dying.make(root / f"{name}-{target}-{turn}")
-                    result = dying.case(folder, signal.Signals[f"SIG{name}"], target, api)
-                    wrong = dying.verdict(result)
-                    passed, total = passed + (not wrong), total + 1
-                    row = {key: result[key] for key in ("code", "ended_s", "continued", "survivors", "slots_taken")}
-                    claim = {"claim": "kill matrix", "signal": name, "target": target, "turn": turn}
-                    print(json.dumps(claim | {"wrong": wrong} | row), flush=True)
+        process, pages = server.start(Path(temporary), server.free_port())
+        for name, target, turn in product(arguments.signals, dying.PLACES, range(arguments.rounds)):
+            folder = toy.make_training(Path(temporary, f"{name}-{target}-{turn}"))
+            results.append(dying.case(folder, signal.Signals[f"SIG{name}"], target, pages))
+            print(json.dumps({"claim": "kill matrix", "signal": name, "target": target} | results[-1]), flush=True)
         process.terminate()
         process.wait()
-    print(json.dumps({"claim": "kill matrix", "passed": passed, "of": total}))
-    sys.exit(passed < total)
+    passed = sum(not result["wrong"] for result in results)
+    print(json.dumps({"claim": "kill matrix", "passed": passed, "of": len(results)}))
+    sys.exit(passed < len(results))

@@ -1,67 +1,130 @@
-"""How far a stage is and what it measured, read from the lines that `polygrain/runner/progress.py` logs."""
+"""How far a stage is, read from the lines that `polygrain/runner/progress.py` logs, and shown while it runs."""
 
+import math
 import re
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
+
+from prefect import get_run_logger
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
 # "epoch 3/7: 120 of 400, 4 min left, 12.3 batch/s, loss 0.5012"; "images: 500 of 1000, ..."; "epoch 3/7: loss 0.1234"
 HEAD = re.compile(r"(?:(.*), )?\b(\w+) (\d+)/(\d+)$")
 COUNT = re.compile(r"(\d+) of (\d+)")
 RATE = re.compile(r"[\d.]+ \S+/s")
 VALUE = re.compile(r"([A-Za-z_]\w*) (-?[\d.]+(?:e[+-]?\d+)?)")
-MOST_POINTS = 400
-"""Of a curve: beyond, every second one is dropped."""
+SECONDS_BETWEEN_UPDATES = 1
+"""Every update is a row in the server's database."""
 
 
 class Point(NamedTuple):
-    """A value, measured after so many rounds (epochs, a part of one counts as such) and `step` items of all rounds."""
+    """What a line tells: whether it counts rounds, share done, items since the first round began, values by name."""
 
-    rounds: float
+    has_rounds: bool
+    share: float
     step: int
-    value: float
+    values: dict[str, float]
 
 
-@dataclass
-class Progress:
-    """Share done, the last line that told it, and every value measured so far, as lines come in."""
+def read(line: str) -> Point | None:
+    """The point that a line tells; None where it is about something else."""
+    title, _, rest = line.partition(": ")
+    words, head = rest.split(", "), HEAD.search(title)
+    count = next(filter(None, map(COUNT.fullmatch, words)), None)
+    if head is None and (count is None or not any(map(RATE.fullmatch, words))):
+        return None
+    number, total = (int(head[3]), max(int(head[4]), 1)) if head else (1, 1)
+    done, items = (int(count[1]), max(int(count[2]), 1)) if count else (1, 1)
+    # Where a stage trains several models one after the other, the one at hand stands before the round.
+    prefix = f"{head[1] if head else title} " if head is None or head[1] else ""
+    values = {}
+    for match in filter(None, map(VALUE.fullmatch, words)):
+        try:
+            values[prefix + match[1]] = float(match[2])
+        except ValueError:
+            continue
+    return Point(
+        head is not None, min((number - 1 + min(done / items, 1)) / total, 1), (number - 1) * items + done, values
+    )
 
-    share: float = 0.0
-    text: str = ""
-    curves: dict[str, list[Point]] = field(default_factory=dict)
-    """By name; that of what is trained, where a stage trains several one after the other, stands before it."""
-    _in_rounds: bool = False
 
-    def hear(self, line: str) -> dict[str, Point] | None:
-        """Takes in a line; the values it told by name, None where it told nothing of how far the stage is."""
-        title, _, rest = line.partition(": ")
-        words, head = rest.split(", "), HEAD.search(title)
-        count = next(filter(None, map(COUNT.fullmatch, words)), None)
-        if head is None and (count is None or not any(map(RATE.fullmatch, words))):
-            return None
-        number, total = (int(head[3]), max(int(head[4]), 1)) if head else (1, 1)
-        items = (int(count[1]), max(int(count[2]), 1)) if count else (1, 1)
-        rounds = number - 1 + min(items[0] / items[1], 1.0)
-        if head is None and self._in_rounds:
-            # What is counted between two rounds, the looks of a validation say, is a part of them.
-            return {}
-        self.share, self.text = min(rounds / total, 1.0), line
-        self._in_rounds = head is not None and self.share < 1
-        prefix = f"{head[1] if head else title} " if head is None or head[1] else ""
-        found = {}
-        for name, value in (met.groups() for met in map(VALUE.fullmatch, words) if met):
-            try:
-                point = Point(rounds, (number - 1) * items[1] + items[0], float(value))
-            except ValueError:
-                continue
-            found[prefix + name] = point
-            self._add(prefix + name, point)
-        return found
+def slug(name: str) -> str:
+    """The name in the characters that Prefect allows in an artifact's key."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
-    def _add(self, name: str, point: Point) -> None:
-        curve = self.curves.setdefault(name, [])
-        # A stage that is tried again begins anew.
-        while curve and curve[-1].rounds >= point.rounds:
-            curve.pop()
-        curve.append(point)
-        if len(curve) > MOST_POINTS:
-            del curve[1:-1:2]
+
+@contextmanager
+def reported(what: str) -> Iterator[None]:
+    """A server that does not answer for a moment costs a warning, not hours of training."""
+    try:
+        yield
+    except Exception as error:
+        get_run_logger().warning("the server did not take or give %s: %s", what, error)
+
+
+def board_in(folder: Path) -> Path:
+    """The folder for TensorBoard, made; ValueError before a run starts where nothing can be written."""
+    try:
+        import tensorboardX  # noqa: F401
+    except ImportError as error:
+        raise ValueError("--tensorboard needs tensorboardX: pip install tensorboardX") from error
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--tensorboard {folder} cannot be made a folder: {error.strerror}") from error
+    return folder.resolve()
+
+
+class Shown:
+    """The progress bar of a stage among the artifacts of the run, and its curves in `board`/<stage> for TensorBoard.
+
+    Only stages long enough to tell how far they are have them.
+    """
+
+    def __init__(self, stage: str, board: Path | None = None) -> None:
+        self.stage, self.board = stage, board
+        self.bar: UUID | None = None
+        self.writer = None
+        self.share, self.at, self.is_between = 0.0, -math.inf, False
+
+    def hear(self, line: str) -> None:
+        """Takes in a line that the stage has written."""
+        point = read(line)
+        if point is None or (self.is_between and not point.has_rounds):
+            return  # what is counted between two rounds, a validation say, is a part of them
+        self.share, self.is_between = point.share, point.has_rounds and point.share < 1
+        if self.board is not None and point.values:
+            with reported("curves"):
+                self.draw(point)
+        if time.monotonic() - self.at >= SECONDS_BETWEEN_UPDATES:
+            self.at = time.monotonic()
+            self.show(f"{self.stage}: {line}")
+
+    def draw(self, point: Point) -> None:
+        from tensorboardX import SummaryWriter
+
+        if self.writer is None:
+            # What an earlier run of the stage wrote from there on gives way.
+            self.writer = SummaryWriter(str(self.board / self.stage), purge_step=point.step, flush_secs=1)
+        for name, value in point.values.items():
+            self.writer.add_scalar(name.replace(" ", "/"), value, point.step)
+
+    def show(self, text: str) -> None:
+        percent = round(100 * self.share, 1)
+        with reported("progress"):
+            if self.bar is None:
+                self.bar = create_progress_artifact(percent, key=f"progress-{slug(self.stage)}", description=text)
+            else:
+                update_progress_artifact(self.bar, percent, description=text)
+
+    def finish(self, result: str) -> None:
+        """After the stage's end."""
+        if self.bar is not None:
+            self.share = 1.0 if result in ("ran", "cached") else self.share
+            self.show(f"{self.stage}: {result}")
+        if self.writer is not None:
+            self.writer.close()

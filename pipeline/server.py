@@ -1,10 +1,11 @@
-"""The Prefect server of this project, `polygrain ui`.
+"""The Prefect server of this clone, `polygrain ui`: on 127.0.0.1 alone, for who has the auth string of this start.
 
-It listens on 127.0.0.1 only and answers this user alone (pipeline/gate.py), keeps its history in .prefect/, and marks
-runs that give no sign of life as Crashed.
+Prefect asks for the string itself. Around its app stand a check of the Host, a policy that lets its pages load and send
+nothing elsewhere, and `/enter`, which gives the string to the browser. The history is in .prefect/.
 """
 
-import hmac
+import base64
+import hashlib
 import importlib
 import json
 import os
@@ -17,124 +18,89 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-from pipeline import gate, guard, private, project, secret, tables
+import psutil
 
-START_SECONDS, SECONDS_BETWEEN_WORDS = 1800, 10
-"""How long a server may take that is alive, on a machine with much else to do, and how often it is said meanwhile."""
-AUTOMATION = "crash silent runs"
-SILENT_SECONDS = 90
+from pipeline import process_group, project
+
+START_SECONDS, SECONDS_BETWEEN_WORDS = 600, 10
 GONE_SECONDS, OWN_GONE_SECONDS = 60, 2
-"""What a run waits for a server that someone may start again, and for its own, which nobody does."""
+"""How long a run waits for a server that someone may start again, and for its own, which nobody does."""
+SILENT_SECONDS = 90
+AUTOMATION = "crash silent runs"
+# The graph of a run is drawn by compiled code.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-eval' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; connect-src 'self' ws://127.0.0.1:*; "
+    "frame-ancestors 'none'; form-action 'self'; base-uri 'none'; object-src 'none'"
+)
+# A browser sends what follows the # to nobody.
+SCRIPT = 'localStorage.setItem("prefect-password", location.hash.slice(1)); location.replace("/")'
 
 
-def answers(api: str) -> bool:
-    """Whether a Prefect server is at this address."""
-    try:
-        with urllib.request.urlopen(f"{api}/health", timeout=5) as reply:
-            return reply.read().strip() == b"true"
-    except (OSError, ValueError):
-        return False
+class Server(NamedTuple):
+    """Where a server is, and the auth string that it asks for (empty: none)."""
+
+    api: str
+    auth: str = ""
+
+    @property
+    def pages(self) -> str:
+        return self.api.removesuffix("/api")
+
+    def link(self) -> str:
+        """What to open in a browser."""
+        return f"{self.pages}/enter#{self.word()}" if self.auth else self.pages
+
+    def word(self) -> str:
+        """The auth string as Prefect's pages keep it and its clients send it."""
+        return base64.b64encode(self.auth.encode()).decode()
+
+    def call(self, path: str, body: dict | None = None) -> list | dict | str:
+        """What the API answers to a POST of the body, or to a GET."""
+        headers = {"Content-Type": "application/json"} | (
+            {"Authorization": f"Basic {self.word()}"} if self.auth else {}
+        )
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(urllib.request.Request(f"{self.api}{path}", data, headers), timeout=60) as reply:
+            return json.load(reply)
+
+    def answers(self) -> bool:
+        """Whether it is there, and takes the auth string."""
+        try:
+            return bool(self.call("/admin/version"))
+        except (OSError, ValueError):
+            return False
+
+    def use(self) -> None:
+        """Makes this process, and those that it starts, speak with this server."""
+        os.environ |= {"PREFECT_API_URL": self.api, "PREFECT_API_AUTH_STRING": self.auth}
+        if not self.auth:
+            del os.environ["PREFECT_API_AUTH_STRING"]
+        if "prefect" in sys.modules:
+            importlib.import_module("prefect.context").refresh_global_settings_context()
 
 
-def is_own(api: str, key: str) -> bool:
-    """Whether the server at this address knows the clone's secret; it is asked in a way that does not tell it.
+def find(root: Path) -> Server | None:
+    """The server to use: the one that PREFECT_API_URL names, else this clone's own if it runs, else None.
 
-    Anyone may listen where a server of ours was killed, and would be told the secret by the next to call.
+    ValueError if the one named does not answer.
     """
-    words = secrets.token_urlsafe(16)
-    expected = secret.proof(key, urllib.parse.urlsplit(api).netloc, words)
-    try:
-        with urllib.request.urlopen(f"{api.removesuffix('/api')}{gate.PROOF}?of={words}", timeout=5) as reply:
-            return hmac.compare_digest(reply.read(100), expected.encode())
-    except (OSError, ValueError):
-        return False
-
-
-def takes_calls(api: str) -> bool:
-    """Whether the server at this address lets this process in."""
-    try:
-        call(api, "/admin/version")
-    except urllib.error.HTTPError as error:
-        return error.code not in (401, 403)
-    return True
-
-
-def address_file(root: Path) -> Path:
-    return root / ".prefect" / "address"
-
-
-def find(root: Path) -> str | None:
-    """The API address of a server to use: that of PREFECT_API_URL, else this project's own if it runs, else None.
-
-    ValueError if PREFECT_API_URL names one that does not answer, or that wants another secret.
-    """
-    named, key = os.environ.get("PREFECT_API_URL"), secret.of(root)
-    if named:
-        if not answers(named):
+    if named := os.environ.get("PREFECT_API_URL"):
+        server = Server(named, os.environ.get("PREFECT_API_AUTH_STRING", ""))
+        if not server.answers():
             raise ValueError(
-                f"no Prefect server answers at PREFECT_API_URL={named}: start one with `polygrain ui`, or unset "
-                "PREFECT_API_URL to have one for this run alone"
+                f"no Prefect server lets us in at PREFECT_API_URL={named}: start one with `polygrain ui`, set "
+                "PREFECT_API_AUTH_STRING to what its .prefect/auth holds, or unset PREFECT_API_URL"
             )
-        use(named, key)
-        if not takes_calls(named):
-            raise ValueError(
-                f"the server at PREFECT_API_URL={named} wants the secret of the clone that started it: copy that "
-                f"clone's .prefect/secret to {root / '.prefect' / 'secret'} (mode 600), or set {secret.VARIABLE}"
-            )
-        return named
-    return find_own(root, key)
-
-
-def find_own(root: Path, key: str) -> str | None:
-    """The API address of this project's own server, if it runs."""
-    file = address_file(root)
-    own = file.read_text(encoding="utf-8").strip() if file.exists() else ""
-    return own if own and is_own(own, key) else None
-
-
-def use(api: str, key: str) -> None:
-    """Makes this process, and those it starts, speak with the server at this address, by the secret if it is ours."""
-    os.environ["PREFECT_API_URL"] = api
-    if is_own(api, key):
-        os.environ[secret.VARIABLE] = key
-    if "prefect" in sys.modules:
-        importlib.import_module("prefect.context").refresh_global_settings_context()
-
-
-def listens(api: str) -> bool:
-    """Whether anyone takes connections at this address; who is slow does."""
-    address = urllib.parse.urlsplit(api)
-    try:
-        port = address.port or {"https": 443}.get(address.scheme, 80)
-        socket.create_connection((address.hostname, port), timeout=5).close()
-    except ConnectionRefusedError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def end_without(api: str, patience: int) -> None:
-    """Ends this process when nobody listens there for so many seconds: Prefect would ask for a minute at each step."""
-    refused = 0
-    while refused <= patience:
-        time.sleep(1)
-        refused = 0 if listens(api) else refused + 1
-    sys.stderr.write(f"error: the server at {api} is gone; run again: finished stages are kept, others continue\n")
-    sys.stderr.flush()
-    # As where this process itself is killed: the guards hear of it, end the stages and let dvc record.
-    os._exit(1)
-
-
-def link(api: str, key: str, to: str = "/") -> str:
-    """What to open in a browser: a link that works once at a server of ours, else the plain address."""
-    pages = api.removesuffix("/api")
-    if not is_own(api, key):
-        return f"{pages}{to}"
-    return f"{pages}{gate.ENTER}?ticket={secret.ticket(key)}" + (f"&to={urllib.parse.quote(to)}" if to != "/" else "")
+        return server
+    files = [root / ".prefect" / name for name in ("address", "auth")]
+    if not all(file.exists() for file in files):
+        return None
+    server = Server(*(file.read_text(encoding="utf-8").strip() for file in files))
+    return server if server.answers() else None
 
 
 def free_port() -> int:
@@ -143,69 +109,55 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def start(root: Path, port: int) -> tuple[subprocess.Popen[bytes], str]:
-    """A server that ends with this process, and its API address, once it answers; ValueError if it does not start."""
+def start(root: Path, port: int) -> tuple[psutil.Popen, Server]:
+    """A server that ends with this process, once it answers; ValueError if it does not start."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise ValueError(f"port {port} is taken: choose another (`polygrain ui --port 4201`)") from error
-    home, key = private.own(root / ".prefect"), secret.of(root)
-    tables.place(home)
-    api = f"http://127.0.0.1:{port}/api"
-    log = home / "server.log"
-    environment = os.environ | {
-        # The pages must call the server they come from; without the address they call port 4200, whoever is there.
-        "PREFECT_SERVER_UI_API_URL": api,
-        "PREFECT_API_URL": api,
-        "PREFECT_SERVER_API_HOST": "127.0.0.1",
-        "PREFECT_SERVER_API_PORT": str(port),
-        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": api.removesuffix("/api"),
-        "PREFECT_SERVER_API_AUTH_STRING": key,
-        secret.VARIABLE: key,
+    home = root / ".prefect"
+    home.mkdir(mode=0o700, exist_ok=True)
+    server = Server(f"http://127.0.0.1:{port}/api", f"polygrain:{secrets.token_urlsafe(32)}")
+    environment = {
+        # Without their address the pages call port 4200, whoever is there.
+        "PREFECT_SERVER_UI_API_URL": server.api,
+        "PREFECT_API_URL": server.api,
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": server.pages,
+        "PREFECT_SERVER_API_AUTH_STRING": server.auth,
+        "PREFECT_API_AUTH_STRING": server.auth,
+        "PREFECT_HOME": str(home),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
-    served = [sys.executable, "-m", "pipeline.gate", str(port)]
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            [sys.executable, guard.__file__, str(os.getpid()), "0", *served],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    with (home / "server.log").open("wb") as log:
+        command = [sys.executable, "-m", "pipeline.server", str(port)]
+        process = process_group.start(command, root, environment, stdout=log, stderr=subprocess.STDOUT)
     try:
-        wait_for(process, lambda: is_own(api, key), log)
+        wait_for(process, server, home / "server.log")
+        watch_for_silence(server)
     except BaseException:
-        process.terminate()
+        process_group.end(process, 0)
         raise
-    os.environ[secret.VARIABLE] = key
-    watch_for_silence(api)
-    return process, api
+    return process, server
 
 
-def wait_for(process: subprocess.Popen[bytes], is_up: Callable[[], bool], log: Path) -> None:
-    """Returns once the server is up. It says what it waits for; ValueError when the process has ended, or at last."""
-    start = said = time.monotonic()
-    while not is_up():
+def wait_for(process: psutil.Popen, server: Server, log: Path) -> None:
+    """Returns once the server answers; ValueError when the process has ended, or at last."""
+    began = spoke = time.monotonic()
+    while not server.answers():
         now = time.monotonic()
-        if (code := process.poll()) is not None or now - start > START_SECONDS:
-            last = log.read_text(errors="replace").splitlines()[-5:]
-            why = f"it ended with {code}" if code is not None else f"no answer in {START_SECONDS // 60} minutes"
-            raise ValueError("\n".join([f"the Prefect server did not start, {why}; {log} ends with:", *last]))
-        if now - said >= SECONDS_BETWEEN_WORDS:
-            said = now
-            load = f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
-            sys.stderr.write(f"Waiting for the Prefect server to answer, {now - start:.0f} s so far ({load}; {log})\n")
-            sys.stderr.flush()
+        if process.poll() is not None or now - began > START_SECONDS:
+            last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+            raise ValueError(f"the Prefect server did not start; {log} ends with:\n{last}")
+        if now - spoke >= SECONDS_BETWEEN_WORDS:
+            spoke = now
+            sys.stderr.write(f"Waiting for the Prefect server, {now - began:.0f} s so far ({log})\n")
         time.sleep(0.1)
 
 
-def watch_for_silence(api: str) -> None:
-    """Asks the server, once, to mark runs as Crashed that sent no heartbeat for `SILENT_SECONDS`: a killed process
-    cannot say so itself, and its run would stay Running for ever."""
+def watch_for_silence(server: Server) -> None:
+    """Has the server mark runs as Crashed that sent no heartbeat for `SILENT_SECONDS`: a killed process cannot."""
     beat, run = "prefect.flow-run.heartbeat", "prefect.flow-run"
     automation = {
         "name": AUTOMATION,
@@ -227,43 +179,85 @@ def watch_for_silence(api: str) -> None:
             }
         ],
     }
-    known = call(api, "/automations/filter", {})
-    if AUTOMATION not in {item["name"] for item in known}:
-        call(api, "/automations/", automation)
+    if AUTOMATION not in {item["name"] for item in server.call("/automations/filter", {})}:
+        server.call("/automations/", automation)
 
 
-def call(api: str, path: str, body: dict | None = None) -> list | dict | str:
-    """What the API answers, by the secret of this process's environment: to a POST of the body, or to a GET."""
-    headers = {"Content-Type": "application/json"}
-    if key := os.environ.get(secret.VARIABLE):
-        headers["Authorization"] = f"Basic {secret.basic(key)}"
-    data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(f"{api}{path}", data, headers), timeout=60) as reply:
-        return json.load(reply)
+def end_without(server: Server, patience: int) -> None:
+    """Ends this process when nobody listens there for so many seconds: Prefect would ask for a minute at each step."""
+    address, refused = urllib.parse.urlsplit(server.api), 0
+    while refused <= patience:
+        time.sleep(1)
+        try:
+            socket.create_connection((address.hostname, address.port or 80), timeout=5).close()
+            refused = 0
+        except ConnectionRefusedError:
+            refused += 1
+        except OSError:
+            continue
+    sys.stderr.write(f"error: the server at {server.api} is gone; run again: finished stages are kept\n")
+    sys.stderr.flush()
+    # What this process has started ends with it.
+    os._exit(1)
 
 
 def main(port: int = 4200) -> None:
-    """Serves the pages until it is stopped, and ends the process; where they are served already, prints a new link."""
-    guard.end_with_starter()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    """Serves the pages until it is stopped; where they are served already, prints the link."""
     root = project()
     if root is None:
         raise ValueError(f"{Path.cwd()} is in no DVC repository: change to the project's folder")
-    key = secret.of(root)
-    if running := find_own(root, key):
-        sys.stdout.write(f"The server runs already. Open {link(running, key)}\n")
+    if running := find(root):
+        sys.stdout.write(f"The server runs already: {running.link()}\n")
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    process, server = start(root, port)
+    files = {root / ".prefect/address": server.api, root / ".prefect/auth": server.auth}
+    for file, text in files.items():
+        file.unlink(missing_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            stream.write(f"{text}\n")
+    sys.stdout.write(f"Watch runs at {server.link()}\nThe link lets a browser in until this ends (Ctrl-C).\n")
+    sys.stdout.flush()
     try:
-        process, api = start(root, port)
-        address_file(root).write_text(api + "\n", encoding="utf-8")
-        sys.stdout.write(f"Watch runs at {link(api, key)}\n")
-        sys.stdout.write("The link works once; `polygrain ui` in another terminal prints another. Ctrl-C ends this.\n")
-        sys.stdout.flush()
-        try:
-            sys.exit(process.wait())
-        finally:
-            address_file(root).unlink(missing_ok=True)
-            process.terminate()
-            process.wait()
+        sys.exit(process.wait())
     except KeyboardInterrupt:
         sys.exit(0)
+    finally:
+        for file in files:
+            file.unlink(missing_ok=True)
+        process_group.end(process, 0)
+
+
+def serve(port: int) -> None:
+    """Prefect's app, with what stands around it."""
+    import uvicorn
+    from prefect.server.api.server import create_app
+    from starlette.datastructures import MutableHeaders
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.responses import HTMLResponse
+    from starlette.types import Message, Receive, Scope, Send
+
+    prefect = create_app(final=True)
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    page = f'<!DOCTYPE html><meta charset="utf-8"><title>polygrain</title><script>{SCRIPT}</script>'
+    enter = HTMLResponse(page, headers={"content-security-policy": f"default-src 'none'; script-src 'sha256-{digest}'"})
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_policy(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["content-security-policy"] = POLICY
+            await send(message)
+
+        if scope["type"] == "http" and scope["path"] == "/enter":
+            await enter(scope, receive, send)
+        else:
+            await prefect(scope, receive, with_policy)
+
+    checked = TrustedHostMiddleware(app, allowed_hosts=["127.0.0.1"])
+    uvicorn.run(
+        checked, host="127.0.0.1", port=port, log_level="warning", timeout_keep_alive=5, timeout_graceful_shutdown=3
+    )
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

@@ -1,133 +1,158 @@
-"""Results for the team: `push` sends them, `fetch` brings them.
+"""Results for the team: `push` sends them, `fetch` brings them and runs nothing.
 
-The remote is a folder, ssh://user@host/path or s3://bucket/prefix; given once, it is kept in .dvc/config.local. With
-the results travel the runs, so that a colleague gets a stage by what went into it, even without its line in dvc.lock.
+With the results travel the runs: what went into a stage and what came out. So a colleague gets the results of whoever
+ran a stage with the same inputs, without a dvc.lock from there.
 """
 
 import json
 import re
 import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from dvc.config import Config
-from ruamel.yaml import YAML
+from dvc.exceptions import DvcException
+from dvc.repo import Repo
+from dvc.stage import PipelineStage, create_stage
+from dvc.stage.cache import _can_hash, _get_stage_hash
+from dvc.stage.loader import StageLoader
+from dvc.stage.serialize import to_single_stage_lockfile
 
 from pipeline import graph, project
-from pipeline import remote as remotes
-from pipeline.execution import DVC
-from pipeline.remote import NAME
 
-# Nothing that an option, a second line of the configuration, or a shell could be made of.
-UNSAFE = re.compile(r"^$|^-|[\x00-\x1f\x7f\"'`$\\;&|<>]")
+REMOTE = "team"
 
 
-def dvc(folder: Path, *arguments: str, bars: bool = False) -> subprocess.CompletedProcess[str]:
-    """A call of dvc; with `bars` its progress, and all else it has for stderr, goes to the terminal where one is."""
-    said = None if bars and sys.stderr.isatty() else subprocess.PIPE
-    command = [*DVC, *arguments]
-    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=said, text=True, stdin=subprocess.DEVNULL)
-
-
-def reason(done: subprocess.CompletedProcess[str]) -> str:
-    """What dvc says went wrong, in its own words."""
-    if done.stderr is None:
-        return "dvc says above what went wrong"
-    errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR")]
-    return "; ".join(dict.fromkeys(errors)) or done.stderr.strip()[-500:] or f"exit code {done.returncode}"
+def dvc(folder: Path, *arguments: str) -> None:
+    """A call of dvc, whose bars and errors the user sees; ValueError where it fails."""
+    done = subprocess.run([*graph.DVC, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise ValueError(f"`dvc {' '.join(arguments)}` failed; what it says stands above")
 
 
 def use_remote(folder: Path, url: str | None) -> str:
-    """Keeps the address for this clone if one is given; returns the name of the remote to use, or ValueError.
-
-    It is no default remote of DVC, since plain commands would read lists of files from that, and believe them.
-    """
+    """The name of the remote to use; an address that is given becomes this clone's default. ValueError without any."""
     if url is not None:
-        if UNSAFE.search(url):
-            raise ValueError(f"the remote is {url!r}: give /folder, ssh://user@host/path or s3://bucket/prefix")
-        done = dvc(folder, "remote", "add", "--local", "--force", NAME, url)
-        if done.returncode:
-            raise ValueError(f"{url!r} cannot be a remote: {reason(done)}")
-    config = Config(project(folder) / ".dvc")
-    if config["core"].get("remote") == NAME:
-        with config.edit("local") as local:
-            local["core"].pop("remote", None)
-    known = config["core"].get("remote") or (NAME if NAME in config["remote"] else None)
-    if known is None:
-        raise ValueError(
-            "no remote is known here: give --remote /folder, ssh://user@host/path or s3://bucket/prefix once"
-        )
-    return known
+        # DVC writes its configuration in ASCII, and leaves none at all where that fails.
+        if not url.isascii() or not url.strip():
+            raise ValueError(
+                f"the remote is {url!r}: give /folder, ssh://user@host/path or s3://bucket/prefix, in ASCII"
+            )
+        dvc(folder, "remote", "add", "--local", "--default", "--force", "--", REMOTE, url)
+        dvc(folder, "remote", "modify", "--local", REMOTE, "verify", "true")
+    name = Config(project(folder) / ".dvc")["core"].get("remote")
+    if name is None:
+        raise ValueError("no remote is known: give --remote /folder, ssh://user@host/path or s3://bucket/prefix once")
+    return name
 
 
 def push(folder: Path, url: str | None) -> str:
-    """Sends every recorded result and run; what to tell the user. ValueError says what did not arrive."""
+    """Sends every recorded result and run; what to tell the user.
+
+    ValueError where the remote does not take all; another call sends the rest.
+    """
     remote = use_remote(folder, url)
     stages = graph.load(folder)
     stale = [stage.name for stage in graph.to_do(stages)]
-    done = dvc(folder, "push", "--run-cache", "--remote", remote, "dvc.yaml", bars=True)
-    if done.returncode:
-        raise ValueError(
-            f"the remote {remote!r} did not take everything: {reason(done)}\n{absent(folder, remote)}\n"
-            "All results are kept here; `polygrain share` again sends the rest."
-        )
+    dvc(folder, "push", "--run-cache", "--remote", remote, "dvc.yaml")
     lines = [f"The results of {len(stages) - len(stale)} of {len(stages)} stages are on the remote {remote!r}."]
-    if stale:
-        lines.append(f"Not up to date here, so not all of it is shared: {', '.join(stale)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *([f"Not up to date, so not all of it is shared: {', '.join(stale)}"] if stale else [])])
 
 
-def absent(folder: Path, remote: str) -> str:
-    """The outputs that the remote lacks; all of them if it cannot be asked."""
-    lock = folder / "dvc.lock"
-    recorded = YAML(typ="safe").load(lock.read_text(encoding="utf-8"))["stages"] if lock.exists() else {}
-    digests = {out["path"]: out["md5"] for stage in recorded.values() for out in stage.get("outs", [])}
-    asked = dvc(folder, "status", "--cloud", "--json", "--remote", remote, "dvc.yaml")
-    missing = set(digests.values())
-    if asked.returncode == 0:
-        named = {path for path, state in json.loads(asked.stdout or "{}").items() if state in ("new", "missing")}
-        # DVC names one of several outputs with the same content; a changed file of a folder stands for the folder.
-        missing = {digest for path, digest in digests.items() if any(f"{one}/".startswith(f"{path}/") for one in named)}
-    return f"Not pushed: {', '.join(path for path, digest in digests.items() if digest in missing)}"
-
-
-def fetch(folder: Path, url: str | None, targets: list[str] | None = None) -> str:
-    """Brings what the remote has for this clone's dvc.lock, and the runs; what to tell the user.
-
-    With targets, only what these stages read: enough to work on them, `dvc repro --allow-missing` does the rest.
-    """
+def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
+    """Brings the results of these stages and all they read, of all without targets; what to tell the user."""
     remote = use_remote(folder, url)
-    if targets:
-        stages = graph.load(folder)
-        wanted = graph.chosen([stage.name for stage in stages], targets)
-        inputs = sorted({name for stage in stages if stage.name in wanted for name in stage.upstream})
-        pull(folder, remote, set(inputs))
-        return f"Brought {', '.join(inputs)}. Next: .venv/bin/dvc repro --allow-missing {' '.join(targets)}"
-    pull(folder, remote)
-    stages = graph.load(folder)
-    stale = restore(folder, remote, graph.to_do(stages))
-    if not stale:
+    stages = graph.load(folder, targets)
+    lacking = restore(folder, [stage.name for stage in graph.to_do(stages)], remote)
+    if not lacking:
         return f"All {len(stages)} stages are up to date: there is nothing to run."
     return (
-        f"{len(stages) - len(stale)} of {len(stages)} stages are up to date. `polygrain run` runs the rest, which "
-        f"nobody has shared as it would be here: {', '.join(stale)}"
+        f"{len(stages) - len(lacking)} of {len(stages)} stages are up to date. `polygrain run` runs the rest, which "
+        f"nobody has shared as it would be here: {', '.join(lacking)}"
     )
 
 
-def restore(folder: Path, remote: str, stages: list[graph.Stage]) -> list[str]:
-    """Restores, in the graph's order, those that someone has run with what they read here; returns the others."""
-    stale: list[str] = []
-    for stage in stages:
-        is_here = not set(stage.upstream) & set(stale) and remotes.bring_run(folder, remote, stage.name)
-        if not is_here or dvc(folder, "repro", "--single-item", stage.name).returncode:
-            stale.append(stage.name)
-    return stale
+def restore(folder: Path, names: Iterable[str], remote: str, as_recorded: bool = False) -> list[str]:
+    """Brings the results of these stages, sources first, and records them in dvc.lock; the names of those not shared.
+
+    With `as_recorded` what dvc.lock says comes, whatever lies here. ValueError: the remote handed out what is refused,
+    or cannot be reached.
+    """
+    lacking = []
+    with graph.opened(folder) as repo:
+        stages = graph.plan(repo, folder)
+        for name in names:
+            stage = stages[name]
+            try:
+                entries = [to_single_stage_lockfile(stage)] if as_recorded else shared(repo, stage, remote)
+                if not any(bring(repo, stage, entry, remote, as_recorded) for entry in entries):
+                    lacking.append(name)
+            except (ValueError, DvcException):
+                raise
+            except Exception as error:  # ssh, S3 and file libraries have their own
+                raise ValueError(
+                    f"the remote {remote!r} did not give {name}: {type(error).__name__}: {error}"
+                ) from error
+    return lacking
 
 
-def pull(folder: Path, remote: str | None, names: set[str] | None = None, force: bool = False) -> None:
-    """Puts the recorded outputs of these stages, of all without names, into the workspace, once each is checked."""
-    remotes.bring(folder, remote, names)
-    targets = ["--allow-missing", "dvc.yaml"] if names is None else sorted(names)
-    done = dvc(folder, "checkout", *(["--force"] if force else []), *targets, bars=True)
-    if done.returncode:
-        raise ValueError(f"the remote {remote!r} did not give everything: {reason(done)}")
+def shared(repo: Repo, stage: Any, remote: str) -> Iterator[dict]:
+    """What may hold the stage's result, as entries of dvc.lock: its own, if it fits, then runs with the same inputs."""
+    if not all(dep.exists for dep in stage.deps):
+        return
+    if not stage.changed_stage() and not stage.changed_deps() and all(out.hash_info for out in stage.outs):
+        yield to_single_stage_lockfile(stage)
+    stage.save_deps()
+    if not _can_hash(stage):
+        return
+    key = _get_stage_hash(stage)
+    runs = repo.cloud.get_remote_odb(remote, "fetch --run-cache", hash_name="md5-dos2unix")
+    there = runs.fs.join(runs.path, "runs", key[:2], key)
+    here = Path(repo.stage_cache.cache_dir, key[:2], key)
+    here.mkdir(parents=True, exist_ok=True)
+    for path in runs.fs.find(there) if runs.fs.exists(there) else []:
+        name = runs.fs.name(path)
+        if re.fullmatch(r"[0-9a-f]{64}", name) and not (here / name).exists():
+            runs.fs.get_file(path, str(here / name))
+    for file in sorted(here.iterdir()):
+        if (entry := repo.stage_cache._load_cache(key, file.name)) is not None:
+            yield entry
+
+
+def bring(repo: Repo, stage: Any, entry: dict, remote: str, force: bool) -> bool:
+    """Brings an entry's outputs into cache and workspace, and records them; False if the remote lacks some."""
+    if {out["path"] for out in entry.get("outs", [])} != {out.def_path for out in stage.outs}:
+        return False
+    # As StageCache._create_stage, which asks that one stands in the folder.
+    outs = [out["path"] for out in entry["outs"]]
+    result = create_stage(PipelineStage, repo=repo, path=stage.path, cmd=entry["cmd"], wdir=stage.wdir, outs=outs)
+    StageLoader.fill_from_lock(result, entry)
+    for out in result.outs:
+        if out.is_dir_checksum:
+            repo.cloud.pull({out.hash_info}, remote=remote)
+            if not out.cache.exists(out.hash_info.value):
+                return False
+            require_inside(Path(out.cache.oid_to_path(out.hash_info.value)), str(out))
+    for objects in result.get_used_objs(remote=remote).values():
+        repo.cloud.pull(objects, remote=remote)
+    if not result.outs_cached():
+        return False
+    result.checkout(force=force)
+    stage.save(run_cache=False)
+    stage.dump(update_pipeline=False)
+    return True
+
+
+def require_inside(file: Path, output: str) -> None:
+    """ValueError for a list of files that leads out of its output: DVC joins the paths in it to the output's."""
+    try:
+        for entry in json.loads(file.read_text(encoding="utf-8")):
+            path = PurePosixPath(entry["relpath"])
+            if path.is_absolute() or {"..", ".git", ".dvc"} & set(path.parts) or "\\" in str(path):
+                raise ValueError(f"it names {str(path)!r}")
+            if not re.fullmatch(r"[0-9a-f]{32}", entry["md5"]):
+                raise ValueError(f"{entry['md5']!r:.100} is no md5")
+    except (ValueError, KeyError, TypeError) as error:
+        file.unlink()
+        raise ValueError(f"the remote's list of the files in {output} is refused: {error}") from error

@@ -6,10 +6,10 @@ from polygrain.cli.options import Profile, Remote, Stages
 
 
 def fetch(stages: Stages = None, profile: Profile = None, remote: Remote = None) -> None:
-    """Bring what the team's remote has, checked; with stages, only what these read.
+    """Bring what the team's remote has, and run nothing; with stages, these and what they read.
 
     Example: polygrain fetch --remote ssh://user@host/srv/polygrain
     """
     from pipeline import graph, share
 
-    typer.echo(share.fetch(graph.folder_of(profile), remote, stages))
+    typer.echo(share.fetch(graph.folder_of(profile), remote, stages or ()))

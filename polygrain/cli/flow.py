@@ -21,6 +21,6 @@ def flow(
 
     Example: polygrain flow --profile shoes --jobs 2
     """
-    from pipeline import flows
+    from pipeline import flow as graph
 
-    flows.main(profile, stages, jobs, workers, tensorboard)
+    graph.main(profile, stages, jobs, workers, tensorboard)

@@ -12,6 +12,6 @@ def run(stages: Stages = None, profile: Profile = None) -> None:
 
     Example: polygrain run --profile shoes
     """
-    from pipeline import repro
+    from pipeline import run as graph
 
-    sys.exit(repro.main(profile, stages))
+    sys.exit(graph.main(profile, stages))

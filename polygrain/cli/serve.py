@@ -18,6 +18,6 @@ def serve(
 
     Example: polygrain serve --cron "0 2 * * *"
     """
-    from pipeline import deployment
+    from pipeline import workers
 
-    deployment.main(profile, stages, jobs, cron, name)
+    workers.serve(profile, stages, jobs, cron, name)

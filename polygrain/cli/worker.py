@@ -25,6 +25,6 @@ def worker(
 
     Example: polygrain worker --remote s3://bucket/prefix --queue gpu
     """
-    from pipeline import worker as machine
+    from pipeline import workers
 
-    machine.main(remote, list(map(str, queues)), name)
+    workers.work(remote, list(map(str, queues)), name)

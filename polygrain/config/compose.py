@@ -87,7 +87,7 @@ def compose(profile: Path) -> dict[str, Any]:
     profile = profile.resolve()
     root = profile.parent.parent
     values = moved(read_params(root / "params.yaml"), root, profile)
-    inherited = list(values.get("models", ()))
+    inherited = lists.names_in(values.get("models"))
     for folder, above in layers(profile):
         for name in above.pop("replace", []):
             values = without(values, name)

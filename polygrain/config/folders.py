@@ -77,16 +77,16 @@ def look(given: str, unseen: bool = False) -> Folder:
 def find_stream(path: Path) -> Folder | None:
     """The tars or Parquet files that a path or a pattern means; None where it means neither."""
     if not path.exists() and (re.search(r"[*?\[]", path.name) or path.suffix in STREAMS):
-        place_, pattern, kind = path.parent, path.name, STREAMS.get(path.suffix, "tars")
+        where, pattern, kind = path.parent, path.name, STREAMS.get(path.suffix, "tars")
     else:
         files = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
         kind = next((STREAMS[file.suffix] for file in files if file.suffix in STREAMS), None)
-        place_, pattern = path, "*"
+        where, pattern = path, "*"
     if kind is None:
         return None
-    opened = stream.find(place_, kind, pattern)
+    opened = stream.find(where, kind, pattern)
     classes, others = opened.classes()
-    return Folder(kind, place_, classes, others, pattern)
+    return Folder(kind, where, classes, others, pattern)
 
 
 def listed(address: str) -> Folder:

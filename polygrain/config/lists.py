@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from polygrain.config.schema import Count, Name, Section, Text, Weight
 from polygrain.sources.names import KNOWN
@@ -81,15 +81,8 @@ class Collage(Section):
 
     targets: Text = Field(description="the task whose classes are to be told apart")
     backgrounds: Text | None = Field(description="the task of the three pictures beside; null: none, the targets alone")
-    background_classes: list[Text] = Field(max_length=10_000, description="empty: all classes of the backgrounds' task")
+    background_classes: list[Text] = Field(description="empty: all classes of the backgrounds' task")
     copies: Count = Field(description="collages of each training target, with other backgrounds")
-
-    @field_validator("background_classes")
-    @classmethod
-    def no_class_is_there_twice(cls, classes: list[str]) -> list[str]:
-        if twice := sorted({name for name in classes if classes.count(name) > 1})[:3]:
-            raise ValueError(f"{', '.join(twice)}: named more than once")
-        return classes
 
     @model_validator(mode="after")
     def alone_means_once(self) -> "Collage":
@@ -191,7 +184,7 @@ class Lists(Section):
 
 def folders(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """For each list whose items have a folder: every item that it may have here, with that folder."""
-    items = {name: values.get(name) or () for name in Lists.model_fields}
+    items = {name: names_in(values.get(name)) for name in Lists.model_fields}
     adaptors = {name: f"adaptor/{name}" for name in items["granularities"]}
     models = {"pixels": "images", "encoder": "encoder", "untrained": "choice/untrained", "chosen": "choice"} | adaptors
     for stage in ("fusion", "baseline", "supervised_model"):
@@ -207,6 +200,11 @@ def folders(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     }
 
 
+def names_in(value: object) -> list[str]:
+    """The names of a list's items; none of what is no list, which is refused elsewhere."""
+    return list(map(str, value)) if isinstance(value, list | dict) else []
+
+
 def with_folders(values: dict[str, Any], inherited: Collection[str] = ()) -> dict[str, Any]:
     """The values with {item: folder} where a list of names stands, and a model for each granularity.
 
@@ -215,8 +213,8 @@ def with_folders(values: dict[str, Any], inherited: Collection[str] = ()) -> dic
     if isinstance(values.get("granularities"), list):
         values = values | {"granularities": {f"k{k}": f"adaptor/k{k}" for k in values["granularities"]}}
     known = folders(values)
-    names = [name for name in values.get("models", ()) if name in known["models"] or name not in inherited]
-    values = values | {"models": [*values.get("granularities", ()), *names]}
+    models = [name for name in names_in(values.get("models")) if name in known["models"] or name not in inherited]
+    values = values | {"models": [*names_in(values.get("granularities")), *models]}
     for title, items in known.items():
         if isinstance(values.get(title), list):
             values = values | {title: {name: items.get(name, name) for name in values[title]}}

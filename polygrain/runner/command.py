@@ -20,7 +20,6 @@ from polygrain.config import compose, lists, remotes
 from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
-from polygrain.runner import agreement
 
 log = logging.getLogger("stages")
 STAGES = sorted(path.stem for path in (Path(__file__).parents[2] / "stages").glob("*.py") if path.stem != "__init__")
@@ -108,7 +107,6 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     try:
         values = read(stage, main, params, borrowed)
         inputs = {name: path for name, path in arguments.items() if name != "output"}
-        agreement.require(stage, keywords | values, inputs)
         name = "@".join([stage, *list(keywords.values())[:1]])
         log.info("%s: from %s", name, ", ".join(map(str, inputs.values())))
         result = main(**arguments, **keywords, **values)

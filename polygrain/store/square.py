@@ -42,7 +42,7 @@ def scale_key(image: Image.Image) -> None:
 def on_white(image: Image.Image) -> Image.Image:
     """The image in 8-bit RGB: 16-bit values scaled, transparency laid over white."""
     if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64)
+        values = np.asarray(image).astype(np.int32)
         if values.min() < 0 or values.max() > 65535:
             raise Unreadable(f"values {values.min()} to {values.max()}; convert it to 8 or 16 bits")
         if image.has_transparency_data:
@@ -51,6 +51,6 @@ def on_white(image: Image.Image) -> Image.Image:
     if image.mode == "F":
         raise Unreadable("floating-point pixels; convert it to 8 or 16 bits")
     if image.has_transparency_data:
-        layer = image.convert("RGBA")
+        layer = image if image.mode == "RGBA" else image.convert("RGBA")  # a copy may take hundreds of MB
         return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
     return image.convert("RGB")

@@ -1,92 +1,103 @@
-"""Share, text and curves, from the very lines the stages log."""
+"""Share and values, from the very lines the stages log, and where they are shown."""
 
 import logging
+import struct
+import sys
 
 import pytest
+from tensorboardX.proto.event_pb2 import Event
 
-from pipeline import progress as module
-from pipeline.progress import Point, Progress
+from pipeline import progress
+from pipeline.progress import Point, Shown, read
 from polygrain.runner import progress as logged
 
 
 @pytest.mark.parametrize(
-    ("line", "share", "curves"),
+    ("line", "point"),
     [
         (
             "epoch 3/4: 50 of 100, 30 s left, 12.3 batch/s, loss 0.5, gpu_percent 87",
-            0.625,
-            {"loss": Point(2.5, 250, 0.5), "gpu_percent": Point(2.5, 250, 87)},
+            Point(True, 0.625, 250, {"loss": 0.5, "gpu_percent": 87}),
         ),
-        ("epoch 3/4: loss 1.5e-05, accuracy 0.5", 0.75, {"loss": Point(3, 3, 1.5e-5), "accuracy": Point(3, 3, 0.5)}),
-        ("digits: 250 of 1000, 75 s left, 20.0 image/s", 0.25, {}),
-        ("sigma 0.1: 250 of 1000, 20.0 step/s, loss 2", 0.25, {"sigma 0.1 loss": Point(0.25, 250, 2)}),
-        ("sop-0-1, validation 2/6: 50 of 50, map_at_r 0.2", 2 / 6, {"sop-0-1 map_at_r": Point(2, 100, 0.2)}),
-        ("epoch 1/0: loss 1", 1.0, {"loss": Point(1, 1, 1)}),
-        ("epoch 9/3: loss -1.2.3, accuracy 1", 1.0, {"accuracy": Point(9, 9, 1)}),
+        ("epoch 3/4: loss 1.5e-05, accuracy 0.5", Point(True, 0.75, 3, {"loss": 1.5e-5, "accuracy": 0.5})),
+        ("digits: 250 of 1000, 75 s left, 20.0 image/s", Point(False, 0.25, 250, {})),
+        ("sigma 0.1: 250 of 1000, 20.0 step/s, loss 2", Point(False, 0.25, 250, {"sigma 0.1 loss": 2})),
+        ("sop-0-1, validation 2/6: 50 of 50, map_at_r 0.2", Point(True, 2 / 6, 100, {"sop-0-1 map_at_r": 0.2})),
+        ("epoch 1/0: loss 1", Point(True, 1, 1, {"loss": 1})),
+        ("epoch 9/3: loss -1.2.3, accuracy 1", Point(True, 1, 9, {"accuracy": 1})),
+        ("Running stage 'a':", None),
+        ("3 of 4 images rejected", None),
+        ("images@digits: 500 images (1.2 s)", None),
+        ("", None),
     ],
 )
-def test_hear__share_and_what_was_measured(line, share, curves):
-    progress = Progress()
-    assert progress.hear(line) == curves
-    assert progress.share == pytest.approx(share)
-    assert progress.text == line
-    assert progress.curves == {name: [point] for name, point in curves.items()}
+def test_read__share_and_what_was_measured(line, point):
+    assert read(line) == point
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "Running stage 'a':",
-        "3 of 4 images rejected",
-        "images@digits: 500 images (1.2 s)",
-        "continues after epoch 2 (x/checkpoint.safetensors)",
-        "",
-    ],
-)
-def test_hear__other_lines_say_nothing(line):
-    progress = Progress()
-    assert progress.hear(line) is None
-    assert progress.share == 0 and progress.curves == {}
-
-
-def test_hear__a_count_between_two_epochs_is_a_part_of_them():
-    """The criterion goes through a sample after each epoch; before and after all epochs a count speaks for itself."""
-    progress, shares = Progress(), []
-    count = "sample: 1 of 2, 5.0 batch/s, gpu_percent 80"
-    for line in (count, "epoch 1/2: loss 1", count, "epoch 2/2: loss 1"):
-        progress.hear(line)
-        shares.append(progress.share)
-    assert len(progress.curves["sample gpu_percent"]) == 1
-    progress.hear(count)
-    assert [*shares, progress.share] == [0.5, 0.5, 0.5, 1, 0.5]
-
-
-def test_hear__a_stage_that_is_tried_again_begins_its_curve_anew():
-    progress = Progress()
-    for number in (1, 2, 3, 1, 2):
-        progress.hear(f"epoch {number}/3: loss 0.{number}")
-    assert progress.curves == {"loss": [Point(1, 1, 0.1), Point(2, 2, 0.2)]}
-
-
-def test_hear__a_long_curve_keeps_its_ends_and_every_second_point(monkeypatch):
-    monkeypatch.setattr(module, "MOST_POINTS", 10)
-    progress = Progress()
-    for number in range(1, 1001):
-        progress.hear(f"epoch {number}/1000: loss {number}")
-        kept = [point.value for point in progress.curves["loss"]]
-        assert len(kept) <= 10 and kept[0] == 1 and kept[-1] == number and kept == sorted(set(kept))
-
-
-def test_hear__understands_what_stages_log(monkeypatch, caplog):
-    """The two files cannot import each other; this is what keeps them speaking the same language."""
+def test_read__understands_what_stages_log(monkeypatch, caplog):
     monkeypatch.setattr(logged, "SECONDS_BETWEEN_LINES", 0)
     monkeypatch.setattr(logged.gpu, "use", lambda: {"gpu_gib": 12.5})
     course = logged.Course("epoch", 8, "batch", 2, before=1)
     with caplog.at_level(logging.INFO):
         list(course.over(range(8), 1, lambda done: {"loss": 2.0**-done, "criterion": -1 / 3}))
-    progress = Progress()
-    found = [(progress.hear(record.getMessage()), progress.share) for record in caplog.records]
-    assert [share for _, share in found] == pytest.approx([(8 + done) / 16 for done in range(1, 9)])
-    assert found[-1][0]["loss"] == Point(2, 16, 0.003906) and found[0][0]["gpu_gib"] == Point(1 + 1 / 8, 9, 12.5)
-    assert found[0][0]["criterion"].value == pytest.approx(-1 / 3, rel=1e-3)
-    assert "batch/s" in progress.text and "left" in progress.text
+    points = [read(record.getMessage()) for record in caplog.records]
+    assert [point.share for point in points] == pytest.approx([(8 + done) / 16 for done in range(1, 9)])
+    assert points[-1].step == 16 and points[-1].values["loss"] == 0.003906 and points[0].values["gpu_gib"] == 12.5
+
+
+@pytest.fixture
+def bars(monkeypatch):
+    """Every state of the bar, as the server is told; no wait between two."""
+    states = []
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_UPDATES", 0)
+    monkeypatch.setattr(
+        progress, "create_progress_artifact", lambda p, key, description: states.append((key, p)) or key
+    )
+    monkeypatch.setattr(progress, "update_progress_artifact", lambda bar, p, description: states.append((bar, p)))
+    return states
+
+
+def test_shown__one_bar_renewed_in_place(bars):
+    """What is counted between two epochs is a part of them: the criterion goes through a sample."""
+    shown = Shown("adaptor@k8")
+    count = "sample: 1 of 4, 5.0 batch/s"
+    for line in ("other words", "epoch 1/2: loss 1", count, "epoch 2/2: loss 1"):
+        shown.hear(line)
+    shown.finish("ran")
+    assert bars == [("progress-adaptor-k8", percent) for percent in (50, 100, 100)]
+
+
+def test_shown__a_short_stage_has_none(bars):
+    shown = Shown("a")
+    shown.hear("Running stage 'a':")
+    shown.finish("ran")
+    assert bars == []
+
+
+def scalars(folder):
+    """(name, step, value) of every event: each is its length, a checksum, itself, a checksum."""
+    found = []
+    for content in (file.read_bytes() for file in sorted(folder.iterdir())):
+        while content:
+            (length,) = struct.unpack("<Q", content[:8])
+            event, content = Event.FromString(content[12 : 12 + length]), content[16 + length :]
+            found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+    return found
+
+
+def test_shown__curves_for_tensorboard(bars, tmp_path):
+    shown = Shown("adaptor@k8", progress.board_in(tmp_path / "new/boards"))
+    shown.hear("sop-0, epoch 1/2: 20 of 40, 1.0 batch/s, loss 0.25")
+    shown.hear("sop-0, epoch 1/2: 40 of 40, loss 0.125")
+    shown.finish("ran")
+    assert scalars(tmp_path / "new/boards/adaptor@k8") == [("sop-0/loss", 20, 0.25), ("sop-0/loss", 40, 0.125)]
+
+
+def test_board_in__bad_input_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="cannot be made a folder"):
+        progress.board_in(tmp_path / "file")
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(ValueError, match="needs tensorboardX"):
+        progress.board_in(tmp_path)

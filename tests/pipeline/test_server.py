@@ -1,102 +1,97 @@
-"""Which server a run speaks with, and what is said when there is none."""
+"""Which server a run speaks with, who is let in, and what is said when there is none."""
 
-import http.server
 import os
-import re
 import socket
+import stat
 import subprocess
 import sys
-import threading
-import time
+import urllib.error
+import urllib.request
 
 import pytest
 
-from pipeline import secret, server
-from tests.pipeline import dying, toy
+from pipeline import server
+from pipeline.server import Server
+from tests.helpers.browser import CHROMIUM, browse
+from tests.pipeline import toy
 
 
-@pytest.fixture
-def answering():
-    """Starts what answers as a Prefect server does when asked for its health, and as ours does that knows a secret."""
-    made = []
-
-    def start(key: str | None = None, host: str | None = None) -> str:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                path, _, query = self.path.partition("?of=")
-                said = {"/api/health": "true", "/api/admin/version": '"3"'}
-                if key:
-                    said |= {"/proof": secret.proof(key, self.headers["Host"] if host is None else host, query)}
-                let_in = (
-                    not key
-                    or path != "/api/admin/version"
-                    or self.headers["Authorization"] == f"Basic {secret.basic(key)}"
-                )
-                self.send_response(404 if path not in said else 200 if let_in else 401)
-                self.end_headers()
-                self.wfile.write(said.get(path, "").encode())
-
-            def log_message(self, *arguments):
-                pass
-
-        made.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-        threading.Thread(target=made[-1].serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{made[-1].server_port}/api"
-
-    yield start
-    for one in made:
-        one.shutdown()
-        one.server_close()
+@pytest.fixture(autouse=True)
+def nothing_named(monkeypatch):
+    for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING"):
+        monkeypatch.delenv(name, raising=False)
 
 
-def test_find__the_named_one_then_the_projects_own(answering, tmp_path, monkeypatch):
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    assert server.find(tmp_path) is None
-    server.address_file(tmp_path).write_text(answering() + "\n")
-    assert server.find(tmp_path) is None  # someone else listens where ours was killed
-    own = answering(secret.of(tmp_path))
-    server.address_file(tmp_path).write_text(own + "\n")
-    assert server.find(tmp_path) == own
-    server.address_file(tmp_path).write_text(f"http://127.0.0.1:{server.free_port()}/api")
-    assert server.find(tmp_path) is None
-    named = answering()
-    monkeypatch.setenv("PREFECT_API_URL", named)
-    assert server.find(tmp_path) == named
+def code_of(address: str, **headers: str) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=60) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
 
 
-def test_find__a_named_one_that_wants_another_secret(answering, tmp_path, monkeypatch):
-    monkeypatch.setenv("PREFECT_API_URL", answering("polygrain:another"))
-    with pytest.raises(ValueError, match=r"wants the secret of the clone that started it: copy that clone's .prefect/"):
-        server.find(tmp_path)
-    monkeypatch.setenv(secret.VARIABLE, "polygrain:another")
-    assert server.find(tmp_path) == os.environ["PREFECT_API_URL"]
+@pytest.mark.slow
+def test_serve__who_is_let_in(pages):
+    """Who has the auth string of this start, at this host; health alone is everyone's."""
+    word = {"Authorization": f"Basic {pages.word()}"}
+    asked = f"{pages.api}/admin/version"
+    assert code_of(asked, **word) == 200
+    assert code_of(asked) == 401
+    assert code_of(asked, Authorization=f"Basic {Server(pages.api, 'polygrain:other').word()}") == 401
+    assert code_of(asked, **word, Host="evil.example") == 400
+    assert code_of(f"{pages.pages}/enter", Host="evil.example") == 400
+    assert code_of(f"{pages.api}/health") == 200
 
 
-def test_use__the_secret_goes_to_who_knows_it(answering, tmp_path, monkeypatch):
-    key = secret.of(tmp_path)
-    monkeypatch.setenv("PREFECT_API_URL", "")
-    monkeypatch.setenv(secret.VARIABLE, "")
-    # The last of them hands on what our server at another port has answered.
-    for stranger in (answering(), answering("polygrain:another"), answering(key, "127.0.0.1:4200")):
-        server.use(stranger, key)
-        assert not os.environ[secret.VARIABLE]
-        assert server.link(stranger, key, "/runs") == stranger.replace("/api", "/runs")
-    own = answering(key)
-    server.use(own, key)
-    assert os.environ[secret.VARIABLE] == key
-    assert server.link(own, key, "/runs").startswith(own.replace("/api", "/enter?ticket="))
+@pytest.mark.slow
+def test_serve__a_page_of_another_site_is_not_allowed_in(pages):
+    """Its browser asks first whether it may send the auth string, and is told no."""
+    headers = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+    asked = urllib.request.Request(f"{pages.api}/flow_runs/filter", headers=headers, method="OPTIONS")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(asked, timeout=60)
+    with refused.value as reply:
+        assert reply.code == 400 and reply.headers["access-control-allow-origin"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/", "/enter", "/api/health"])
+def test_serve__pages_load_and_send_nothing_elsewhere(pages, path):
+    with urllib.request.urlopen(f"{pages.pages}{path}", timeout=60) as reply:
+        policy, text = reply.headers["content-security-policy"], reply.read().decode()
+    assert policy.startswith("default-src '") and "://" not in policy.replace("ws://127.0.0.1:*", "")
+    assert pages.auth not in text and pages.word() not in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
+def test_serve__the_link_opens_the_pages(pages, tmp_path):
+    assert "Dashboard" in browse(pages.link(), "--dump-dom", f"--user-data-dir={tmp_path / 'first'}")
+    assert "Dashboard" not in browse(pages.pages, "--dump-dom", f"--user-data-dir={tmp_path / 'second'}")
+
+
+@pytest.mark.slow
+def test_main__runs_until_it_is_killed_and_is_found_meanwhile(tmp_path, monkeypatch):
+    folder = toy.make(tmp_path / "toy", first=1, second=1)
+    port, mark = server.free_port(), str(tmp_path)
+    command = [sys.executable, "-m", "polygrain", "ui", "--port", str(port)]
+    environment = toy.ENVIRONMENT | {"TOY_MARK": mark}
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith(f"Watch runs at http://127.0.0.1:{port}/enter#")
+        found = server.find(folder)
+        assert found.api == f"http://127.0.0.1:{port}/api" and found.answers()
+        assert stat.S_IMODE((folder / ".prefect/auth").stat().st_mode) == 0o600
+        assert found.link() in toy.polygrain(folder, "ui")  # no second one
+        process.kill()
+    assert toy.survivors(mark) == []
+    assert server.find(folder) is None  # the files that are left lead nowhere
 
 
 def test_find__a_named_one_that_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{server.free_port()}/api")
-    with pytest.raises(ValueError, match=r"no Prefect server answers at .*: start one with `polygrain ui`, or unset"):
+    with pytest.raises(ValueError, match="no Prefect server lets us in"):
         server.find(tmp_path)
-
-
-def test_answers__not_to_anyone(answering):
-    assert server.answers(address := answering())
-    assert not server.answers(address.replace("/api", "/other"))
-    assert not server.answers("no address")
 
 
 def test_start__a_taken_port_is_named(tmp_path):
@@ -104,7 +99,7 @@ def test_start__a_taken_port_is_named(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ValueError, match=rf"port {port} is taken: choose another"):
+        with pytest.raises(ValueError, match=f"port {port} is taken"):
             server.start(tmp_path, port)
 
 
@@ -112,98 +107,34 @@ def test_start__one_that_ends_at_once_shows_its_log(tmp_path, monkeypatch):
     monkeypatch.setattr(server.sys, "executable", str(tmp_path / "python"))
     (tmp_path / "python").write_text("#!/bin/sh\necho the reason; exit 1\n")
     (tmp_path / "python").chmod(0o755)
-    with pytest.raises(ValueError, match=r"did not start, it ended with 1; .*server.log ends with:\nthe reason"):
+    with pytest.raises(ValueError, match=r"did not start; .*server.log ends with:\nthe reason"):
         server.start(tmp_path, server.free_port())
-
-
-class Alive:
-    """A server's process that goes on."""
-
-    def poll(self):
-        return None
-
-
-def test_wait_for__a_slow_server_is_waited_for_and_it_is_said(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(server, "SECONDS_BETWEEN_WORDS", 0)
-    answers = iter([False, False, True])
-    server.wait_for(Alive(), lambda: next(answers), tmp_path / "log")
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2
-    assert re.fullmatch(
-        r"Waiting for the Prefect server to answer, 0 s so far \(load \d+ on \d+ cores; .*log\)", said[0]
-    )
-
-
-def test_wait_for__not_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(server, "START_SECONDS", 0)
-    (tmp_path / "log").write_text("what it did last\n")
-    with pytest.raises(ValueError, match=r"did not start, no answer in 0 minutes; .*log ends with:\nwhat it did last"):
-        server.wait_for(Alive(), lambda: False, tmp_path / "log")
 
 
 def test_settings__nothing_is_reported_and_nothing_listens_outside():
     program = (
-        "import pipeline, prefect.settings as s; c = s.get_current_settings(); "
+        "import pipeline, prefect.settings as s, urllib.request as r; c = s.get_current_settings(); "
         "print(c.server.analytics_enabled, c.server.api.host, c.server.ephemeral.enabled, c.flows.heartbeat_frequency, "
-        "c.home)"
+        "c.home, r.proxy_bypass('127.0.0.1'), r.proxy_bypass('a.example'))"
     )
-    said = toy.run(toy.ROOT, sys.executable, "-c", program)
-    assert said.split() == ["False", "127.0.0.1", "False", "30", str(toy.ROOT / ".prefect")]
+    output = toy.run(toy.ROOT, sys.executable, "-c", program, http_proxy="http://192.0.2.1:1", no_proxy="b.example")
+    assert output.split() == ["False", "127.0.0.1", "False", "30", str(toy.ROOT / ".prefect"), "True", "False"]
 
 
 def test_main__outside_a_repository(tmp_path, monkeypatch):
-    assert "no DVC repository" in toy.refusal("ui", tmp_path, monkeypatch)
+    assert "no DVC repository" in toy.refusal(tmp_path, monkeypatch, "ui")
 
 
 def test_end_without__ends_when_nobody_listens_any_more():
     """And not while someone does, however slow the answer."""
-    program = "import sys; from pipeline import server; server.end_without(sys.argv[1], 0)"
+    program = "import sys; from pipeline import server; server.end_without(server.Server(sys.argv[1]), 0)"
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/api"
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, address], cwd=toy.ROOT, stderr=subprocess.PIPE, text=True
-        )
+        command = [sys.executable, "-c", program, address]
+        process = subprocess.Popen(command, cwd=toy.ROOT, env=os.environ, stderr=subprocess.PIPE, text=True)
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(6)
-    _, said = process.communicate(timeout=20)
-    assert process.returncode == 1
-    assert said == f"error: the server at {address} is gone; run again: finished stages are kept, others continue\n"
-
-
-@pytest.mark.parametrize(("lower", "upper"), [("", ""), ("a.example", ""), ("", "a.example,127.0.0.1"), ("*", "")])
-def test_settings__no_proxy_hears_what_is_for_this_machine(lower, upper):
-    """The secret would be in it."""
-    program = (
-        "import pipeline, urllib.request as r; print(*(bool(r.proxy_bypass(h)) for h in ('127.0.0.1', 'a.example')))"
-    )
-    proxies = {"http_proxy": "http://192.0.2.1:1", "no_proxy": lower, "NO_PROXY": upper}
-    said = toy.run(toy.ROOT, sys.executable, "-c", program, **proxies)
-    assert said.split() == ["True", str(bool(lower or upper))]
-
-
-@pytest.mark.parametrize(("before", "after"), [("000", "0o2"), ("022", "0o22"), ("077", "0o77"), ("007", "0o7")])
-def test_settings__others_never_write_and_the_group_as_the_user_has_it(before, after):
-    program = "import os, pipeline; print(oct(os.umask(0)))"
-    said = toy.run(toy.ROOT, "sh", "-c", f"umask {before}; exec {sys.executable} -c '{program}'")
-    assert said.strip() == after
-
-
-@pytest.mark.slow
-def test_main__ends_with_the_make_that_started_it(tmp_path):
-    """And `polygrain ui` again, while it runs, gives another link instead of another server."""
-    folder, mark = toy.make(tmp_path / "toy"), str(tmp_path)
-    command = [*dying.make_command(folder, "ui"), f"PORT={server.free_port()}"]
-    environment = toy.ENVIRONMENT | {"TOY_MARK": mark}
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        first = next(line for line in process.stdout if line.startswith("Watch runs at http://127.0.0.1:"))
-        again = toy.run(folder, *command)
-        assert "The server runs already. Open http://127.0.0.1:" in again
-        assert first.split("ticket=")[1].strip() not in again
-        process.kill()
-    deadline = time.monotonic() + 20
-    while dying.marked(mark):
-        assert time.monotonic() < deadline, "the server outlived make"
-        time.sleep(0.1)
-    assert not server.address_file(folder).exists()
+            process.wait(4)
+    _, output = process.communicate(timeout=20)
+    assert process.returncode == 1 and f"the server at {address} is gone" in output

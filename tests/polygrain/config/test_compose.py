@@ -109,6 +109,11 @@ def test_compose__short_lists_get_the_folders_that_dvc_needs(profiles):
     assert made["models"] == {"k2": "adaptor/k2", "encoder": "encoder", "avrage": "avrage"}  # the check names it
 
 
+@pytest.mark.parametrize("value", ["5", "null", "average", "[5]"])
+def test_compose__leaves_a_list_that_is_none_to_the_check(profiles, value):
+    composed(profiles, "".join(f"{name}: {value}\n" for name in ("fusions", "models", "distillations")))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

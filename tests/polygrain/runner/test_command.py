@@ -8,6 +8,7 @@ from ruamel.yaml import YAML
 
 from polygrain.config.compose import read_params
 from polygrain.runner.command import check, prepare
+from tests.helpers.project import edit, new_project, repro
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -92,9 +93,24 @@ def test_prepare__composes_a_profile_before_it_checks(tmp_path, values):
     (profile / "values.yaml").write_text("adaptor: {epochs: 5}\n")
     prepare(profile / "params.yaml")
     assert read_params(profile / "params.yaml")["adaptor"]["epochs"] == 5
+    assert (profile / "data/distillation").is_dir()  # the stage `choice` reads it, even where nothing is distilled
     (profile / "values.yaml").write_text("adaptor: {epoch: 5}\n")
     with pytest.raises(ValueError, match=r"change values.yaml beside it.* 1 wrong .*\n  adaptor.epoch: is not a known"):
         prepare(profile / "params.yaml")
+
+
+@pytest.mark.slow
+def test_prepare__a_graph_runs_with_all_of_its_branches_off(tmp_path):
+    new_project(tmp_path)
+
+    def change(values):
+        values |= {name: {} for name in ("granularities", "fusions", "distillations")}
+        values["models"] = {"encoder": "encoder", "chosen": "choice"}
+
+    edit(tmp_path, change)
+    prepare(tmp_path / "params.yaml")
+    ran = repro(tmp_path, "report")
+    assert ran[-1] == "report" and "choice" in ran and not any("@average" in stage for stage in ran)
 
 
 STAGE = """

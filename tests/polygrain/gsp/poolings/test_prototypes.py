@@ -59,12 +59,6 @@ def test_selection__stays_float32_under_autocast():
     assert torch.equal(weights, expected[0]) and torch.equal(attributes, expected[1])
 
 
-@pytest.mark.parametrize(("name", "value"), [("mu", 0.0), ("mu", 1.5), ("epsilon", -1.0), ("prototypes", 0)])
-def test_selection__refuses(name, value):
-    with pytest.raises(ValueError, match=name):
-        Selection(**({"channels": 4, "prototypes": 2, "mu": 0.3, "epsilon": 5.0} | {name: value}))
-
-
 def test_k_centre__equals_a_loop():
     points = draw(40, 3).float()
     rows = k_centre(points, 6, seed=3)

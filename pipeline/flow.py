@@ -1,0 +1,228 @@
+"""The graph as a Prefect flow: one task per stage that is not up to date, edges from DVC alone.
+
+Prefect adds parallel branches, pages to watch and retries (`meta: retries`). What is stale, what a stage reads and what
+a result is stays with DVC: tasks pass nothing on, and Prefect caches nothing.
+"""
+
+import concurrent.futures
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Semaphore, Thread
+
+from prefect import allow_failure, flow, get_client, get_run_logger, runtime, task
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.futures import PrefectFuture
+from prefect.states import Cancelled, Completed, Failed
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from pipeline import graph, project, server, share, stage_server
+from pipeline.graph import Stage
+from pipeline.progress import Shown, board_in, reported, slug
+from pipeline.run import Outcome, ready, run_stage
+
+SECONDS_BETWEEN_LOOKS = 3.0
+"""How often a run looks whether it was cancelled."""
+
+
+class CancelledByUser(Exception):
+    """Someone pressed Cancel; Prefect itself tells that only to runs which it started."""
+
+
+@dataclass
+class Run:
+    """One run of the flow: where, how, and what became of each stage so far."""
+
+    folder: Path
+    jobs: int
+    board: Path | None = None
+    elsewhere: Callable[[Stage, Event, Callable[[str], None]], Outcome] | None = None
+    """Has a worker run the stage; without it stages run here."""
+    environment: dict[str, str] = field(default_factory=dict)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    stopping: Event = field(default_factory=Event)
+
+    def __post_init__(self) -> None:
+        self.free = Semaphore(self.jobs)
+
+    def submit(self, stage: Stage, upstream: list[PrefectFuture]) -> PrefectFuture:
+        """A task for this stage, which starts after those upstream, whatever became of them."""
+        made = task(
+            lambda: self.reproduce(stage),
+            name=stage.name,
+            task_run_name=stage.name,
+            description=stage.desc,
+            tags=["gpu"] if stage.meta.get("gpu") else [],
+            retries=int(stage.meta.get("retries", 0)),
+            retry_delay_seconds=5,
+            persist_result=False,
+            cache_policy=NO_CACHE,
+        )
+        return made.submit(wait_for=[allow_failure(future) for future in upstream])
+
+    def reproduce(self, stage: Stage) -> State:
+        """Runs the stage once a job is free, and tells Prefect what it writes and how far it is."""
+        results = {name: self.outcomes[name] for name in stage.upstream if name in self.outcomes}
+        if lacking := [f"{name} ({outcome.result})" for name, outcome in results.items() if not outcome.is_done]:
+            self.outcomes[stage.name] = Outcome("not run")
+            return Failed(name="NotReady", message=f"not run, since it reads from {', '.join(lacking)}")
+        log, shown = get_run_logger(), Shown(stage.name, self.board)
+
+        def hear(line: str) -> None:
+            log.info("%s", line)
+            shown.hear(line)
+
+        outcome = Outcome("failed")
+        try:
+            with self.free:
+                if self.elsewhere:
+                    outcome = self.elsewhere(stage, self.stopping, hear)
+                else:
+                    count = int(stage.meta.get("gpu", 0))
+                    outcome = run_stage(self.folder, stage.name, count, hear, self.stopping, self.environment)
+        except Exception as error:
+            outcome = Outcome("failed", 0.0, (f"{type(error).__name__}: {error}",))
+        finally:
+            self.outcomes[stage.name] = outcome
+            shown.finish(outcome.result)
+        message = f"{outcome.result}, {outcome.seconds:.1f} s"
+        if outcome.is_done:
+            return Completed(name="Cached" if outcome.result == "cached" else "Completed", message=message)
+        if stage.meta.get("retries") and not self.stopping.is_set():
+            # Prefect retries what raises, not what returns a failure.
+            raise RuntimeError(message)
+        return Failed(message="\n".join([message, *outcome.tail]))
+
+    def stop(self) -> None:
+        """Ends what runs, and has what waits for a free job give up."""
+        self.stopping.set()
+        self.free.release(1000)
+
+
+planned: ContextVar[list[Stage] | None] = ContextVar("planned", default=None)
+"""The graph as the command line has just read it; a run that the server starts reads it itself."""
+
+
+@flow(name="polygrain", persist_result=False, task_runner=ThreadPoolTaskRunner(max_workers=1000))
+def reproduce(
+    profile: str | None = None,
+    targets: list[str] | None = None,
+    jobs: int | None = None,
+    workers: bool = False,
+    tensorboard: str | None = None,
+) -> State:
+    """Brings the graph up to date: the stages that are stale and all that follow from them, several at once."""
+    folder = graph.folder_of(profile)
+    stages = graph.closure(planned.get() or graph.load(folder), targets or ())
+    todo = graph.to_do(stages)
+    # Few: each uses several cores itself.
+    run = Run(folder, jobs or min(4, os.cpu_count() or 1), board_in(Path(tensorboard)) if tensorboard else None)
+    log = get_run_logger()
+    log.info("%d of %d stages to do", len(todo), len(stages))
+    if workers:
+        from pipeline.workers import dispatcher
+
+        log.info("%s", share.push(folder, None).splitlines()[0])
+        run.elsewhere = dispatcher(profile, folder)
+    futures: dict[str, PrefectFuture] = {}
+    with stage_server.serving(project(folder)) as run.environment:
+        try:
+            for stage in todo:
+                futures[stage.name] = run.submit(stage, [futures[name] for name in stage.upstream if name in futures])
+            wait([future.wrapped_future for future in futures.values()])
+        except CancelledByUser:
+            return Cancelled(message="cancelled; finished stages are kept, others continue from their checkpoints")
+        finally:
+            run.stop()
+            concurrent.futures.wait([future.wrapped_future for future in futures.values()])
+    with reported("the results"):
+        tell(run, stages)
+    return verdict(run, todo)
+
+
+def wait(futures: list[concurrent.futures.Future]) -> None:
+    """Until all have ended; CancelledByUser where someone has cancelled the run meanwhile."""
+    while concurrent.futures.wait(futures, SECONDS_BETWEEN_LOOKS).not_done:
+        state = None
+        with reported("the state of this run"), get_client(sync_client=True) as client:
+            state = client.read_flow_run(runtime.flow_run.id).state
+        if state is not None and (state.is_cancelling() or state.is_cancelled()):
+            raise CancelledByUser
+
+
+def tell(run: Run, stages: list[Stage]) -> None:
+    """The table of stages, and the table of every report among them, as artifacts of this run."""
+    rows = [
+        {"stage": stage.name, "result": outcome.result, "seconds": round(outcome.seconds, 1)}
+        for stage in stages
+        for outcome in [run.outcomes.get(stage.name, Outcome("up to date"))]
+    ]
+    create_table_artifact(table=rows, key="stages", description="What became of each stage, in the graph's order")
+    for out in [out for stage in stages for out in stage.outs if (out / "table.md").exists()]:
+        text = (out / "table.md").read_text(encoding="utf-8")
+        create_markdown_artifact(f"{text}\n\nReport: `{out / 'index.html'}`", key=f"results-{slug(out.name)}")
+
+
+def verdict(run: Run, todo: list[Stage]) -> State:
+    """Completed, or Failed with the stages to blame, whose last lines are logged."""
+    results = {stage.name: run.outcomes.get(stage.name, Outcome("not run")) for stage in todo}
+    if all(outcome.is_done for outcome in results.values()):
+        counts = Counter(outcome.result for outcome in results.values())
+        return Completed(message=", ".join(f"{count} {result}" for result, count in counts.items()) or "nothing to do")
+    not_run = [name for name, outcome in results.items() if outcome.result == "not run"]
+    failed = [name for name, outcome in results.items() if not outcome.is_done and name not in not_run]
+    for name in failed:
+        get_run_logger().error("%s failed; its last lines:\n%s", name, "\n".join(results[name].tail))
+    after = f"; not run, since they read from it: {', '.join(not_run)}" if not_run else ""
+    return Failed(message=f"failed: {', '.join(failed)}{after}")
+
+
+def main(
+    profile: str | None = None,
+    targets: list[str] | None = None,
+    jobs: int | None = None,
+    workers: bool = False,
+    tensorboard: Path | None = None,
+) -> None:
+    """Runs the flow and ends the process: 0 all is up to date, 1 a stage failed, 130 or 143 it was stopped.
+
+    Curves are also written into the folder `tensorboard`, where one is given.
+    ValueError, before anything runs, names an unknown profile or stage and each wrong value of params.yaml.
+    """
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"--jobs is {jobs}: give 1 or more")
+    board = str(board_in(tensorboard)) if tensorboard else None
+    folder = ready(profile)
+    stages = graph.load(folder)
+    todo = graph.to_do(graph.closure(stages, targets or ()))
+    if workers:
+        from pipeline import workers as machines
+
+        machines.revision_of(folder)
+        share.use_remote(folder, None)
+    found, patience = server.find(project(folder)), server.GONE_SECONDS
+    if found is None and not todo:
+        sys.stdout.write("Everything is up to date.\n")
+        return
+    if found is None:
+        _, found = server.start(project(folder), server.free_port())
+        patience = server.OWN_GONE_SECONDS
+    found.use()
+    Thread(target=server.end_without, args=[found, patience], daemon=True).start()
+    sys.stdout.write(f"Watch this run at {found.link()}\n")
+    sys.stdout.flush()
+    planned.set(stages)
+    name = f"{profile or 'graph'}: {len(todo)} stages, {time.strftime('%d %b %H:%M')}"
+    try:
+        state = reproduce.with_options(flow_run_name=name)(profile, targets, jobs, workers, board, return_state=True)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.stdout.write(f"{state.name}: {state.message}\n")
+    sys.exit(0 if state.is_completed() else 1)

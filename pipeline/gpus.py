@@ -1,0 +1,64 @@
+"""GPU slots by file lock: the kernel frees a slot the moment its holder dies.
+
+A lease kept by a server does not: those of a killed flow block its successors for minutes.
+"""
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Event
+
+from filelock import FileLock, Timeout
+
+
+def visible() -> list[str]:
+    """The GPUs of this machine, as CUDA_VISIBLE_DEVICES names them; empty where there is none."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [device for device in named.split(",") if device.strip() not in ("", "-1")]
+    with suppress(OSError, subprocess.SubprocessError):
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True).stdout
+        return [str(number) for number, line in enumerate(listed.splitlines()) if line.startswith("GPU ")]
+    return []
+
+
+def folder() -> Path:
+    """Where the lock files lie: one place per user and machine, since all clones share its devices."""
+    return Path(os.environ.get("POLYGRAIN_SLOTS", Path(tempfile.gettempdir()) / f"polygrain-slots-{os.getuid()}"))
+
+
+@contextmanager
+def hold(count: int, stopping: Event) -> Iterator[list[str]]:
+    """Waits for `count` GPUs and holds them; none on a machine without any, or where it is stopped first.
+
+    ValueError if the machine has fewer than asked.
+    """
+    devices = visible() if count else []
+    if devices and count > len(devices):
+        raise ValueError(f"a stage asks for {count} GPUs (`meta: gpu`); this machine shows {len(devices)}: {devices}")
+    folder().mkdir(mode=0o700, exist_ok=True, parents=True)
+    with ExitStack() as stack:
+        while devices and not stopping.is_set():
+            if len(held := take(count, devices, stack)) == count:
+                yield held
+                return
+            # Holding one while waiting for another would lock two stages out.
+            stack.close()
+            time.sleep(0.2 + 0.01 * (os.getpid() % 7))
+        yield []
+
+
+def take(count: int, devices: list[str], stack: ExitStack) -> list[str]:
+    """Up to `count` free devices, held by the stack."""
+    held: list[str] = []
+    for device in devices[:]:
+        with suppress(Timeout):
+            stack.enter_context(FileLock(folder() / f"{device}.lock").acquire(blocking=False))
+            held.append(device)
+        if len(held) == count:
+            break
+    return held

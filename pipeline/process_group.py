@@ -1,0 +1,124 @@
+"""Runs a command in a session of its own, and ends all of it: when it is told to, and when the caller dies.
+
+`dvc` killed alone leaves its stage behind, and the next run would start a second writer of the same output. So what is
+left of a command's session ends with the command. Where the caller is killed, the kernel ends the command, and each
+stage ends with its dvc (polygrain/runner/command.py).
+"""
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+
+import psutil
+
+STAGE_SECONDS = 5.0
+"""What a stage has to end after SIGTERM, before SIGKILL."""
+RECORD_SECONDS = 25.0
+"""What dvc has to end by itself: it may be recording a stage that had just finished."""
+STOPPED = 128 + signal.SIGTERM
+PR_SET_PDEATHSIG = 1
+# Loaded before any thread forks.
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def end_with_parent() -> None:
+    """Has the kernel send SIGTERM to this process when its parent dies (Linux alone can)."""
+    if LIBC is not None:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def start(command: list[str], folder: Path, environment: Mapping[str, str] | None = None, **options) -> psutil.Popen:
+    """The command in a session of its own, which ends with this thread."""
+    return psutil.Popen(
+        command,
+        cwd=folder,
+        env=os.environ | dict(environment or {}),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=end_with_parent,
+        **options,
+    )
+
+
+def run(
+    command: list[str],
+    folder: Path,
+    hear: Callable[[str], None] | None = None,
+    environment: Mapping[str, str] | None = None,
+    stopping: Event | None = None,
+    patience: float = RECORD_SECONDS,
+) -> int:
+    """Runs the command and returns its exit code: 143 once `stopping` is set, 128 + n where signal n killed it.
+
+    `hear` gets each line that it writes; without it, the lines go where those of this process go. When stopped, the
+    command itself has `patience` seconds to end once what it has started is gone.
+    """
+    stopping = stopping or Event()
+    if stopping.is_set():
+        return STOPPED
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if hear else {}
+    process, text = start(command, folder, environment, **output), b""
+    try:
+        while process.poll() is None and not stopping.is_set():
+            if hear is None:
+                stopping.wait(0.05)
+            elif select.select([process.stdout], [], [], 0.1)[0]:
+                text = tell(text + os.read(process.stdout.fileno(), 1 << 16), hear)
+                time.sleep(0.01)
+    finally:
+        end(process, patience)
+        if hear is not None:
+            os.set_blocking(process.stdout.fileno(), False)
+            tell(text + (process.stdout.read() or b"") + b"\n", hear)
+            process.stdout.close()
+    if stopping.is_set():
+        return STOPPED
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def tell(text: bytes, hear: Callable[[str], None]) -> bytes:
+    """Hands on each complete line; returns what follows the last one."""
+    *lines, rest = text.split(b"\n")
+    for line in lines:
+        if line.strip():
+            hear(line.decode(errors="replace").rstrip())
+    return rest
+
+
+def end(process: psutil.Popen, patience: float) -> None:
+    """Ends what the command has started, so that dvc can record or give up; then all that is left of its session."""
+    asked: dict[psutil.Process, float] = {}
+    deadline = time.monotonic() + patience
+    while process.poll() is None and (now := time.monotonic()) < deadline:
+        with suppress(psutil.NoSuchProcess):
+            for child in process.children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    if child not in asked:
+                        child.terminate()
+                    elif now - asked[child] > STAGE_SECONDS:
+                        child.kill()
+                    asked.setdefault(child, now)
+        time.sleep(0.05)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + STAGE_SECONDS
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+            while time.monotonic() < deadline:
+                process.poll()
+                os.killpg(process.pid, 0)
+                time.sleep(0.05)
+    process.wait()
+
+
+def stop_on_signals(stopping: Event) -> None:
+    """SIGINT, SIGTERM and SIGHUP set `stopping` from here on."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stopping.set())

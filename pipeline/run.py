@@ -1,0 +1,91 @@
+"""The graph, one stage after another, or one stage of it, by `dvc repro`."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from pipeline import gpus, graph, process_group, project, stage_server
+
+TAIL = 20
+# What dvc adds to every stage for people at a terminal.
+HINTS = (
+    "To track the changes",
+    "\tgit add",
+    "To enable auto staging",
+    "\tdvc config",
+    "Use `dvc push`",
+    "Updating lock",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a stage: `ran`, `cached`, `failed`, `stopped`, `not run`; seconds; the last lines it wrote."""
+
+    result: str
+    seconds: float = 0.0
+    tail: tuple[str, ...] = ()
+
+    @property
+    def is_done(self) -> bool:
+        return self.result in ("ran", "cached")
+
+
+def ready(profile: str | None = None) -> Path:
+    """The folder of the graph, composed and checked.
+
+    ValueError names an unknown profile, each wrong value, or the clone whose own program should run it.
+    """
+    folder = graph.folder_of(profile)
+    root = project(folder)
+    if (root / "pipeline").is_dir() and not (root / "pipeline").samefile(Path(__file__).parent):
+        raise ValueError(f"{root} has a polygrain of its own: run {root}/.venv/bin/polygrain there (`make install`)")
+    if (root / "stages").is_dir():
+        from polygrain.runner import command
+
+        command.prepare(folder / "params.yaml")
+    return folder
+
+
+def main(profile: str | None = None, stages: list[str] | None = None) -> int:
+    """Runs what is stale of the graph, or of these stages and what they read; dvc's exit code, 143 if it was stopped.
+
+    ValueError, before anything runs, names an unknown profile and each wrong value of params.yaml.
+    """
+    folder, stopping = ready(profile), Event()
+    process_group.stop_on_signals(stopping)
+    # With the file before it, no stage is taken for an option or an output.
+    targets = [f"dvc.yaml:{stage}" for stage in stages or ()] or ["dvc.yaml"]
+    with stage_server.serving(project(folder)) as environment:
+        return process_group.run([*graph.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)
+
+
+def run_stage(
+    folder: Path,
+    name: str,
+    count: int,
+    hear: Callable[[str], None],
+    stopping: Event,
+    environment: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Runs one stage, and nothing it reads from, with `count` GPUs; `hear` gets each line it writes."""
+    tail: deque[str] = deque(maxlen=TAIL)
+    ran = False
+
+    def listen(line: str) -> None:
+        nonlocal ran
+        ran = ran or line.startswith(f"Running stage '{name}'")
+        if not line.startswith(HINTS):
+            tail.append(line)
+            hear(line)
+
+    with gpus.hold(count, stopping) as devices:
+        start = time.monotonic()
+        variables = {**(environment or {}), **({"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})}
+        command = [*graph.DVC, "repro", "--single-item", name]
+        code = process_group.run(command, folder, listen, variables, stopping)
+    result = "stopped" if stopping.is_set() else "failed" if code else "ran" if ran else "cached"
+    return Outcome(result, time.monotonic() - start, tuple(tail))

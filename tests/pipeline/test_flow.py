@@ -1,0 +1,165 @@
+"""A run of the flow: order, results, what the pages show, and what happens when something fails or dies."""
+
+import json
+import re
+import signal
+import time
+
+import pytest
+
+from pipeline import flow
+from pipeline.graph import Stage
+from pipeline.run import Outcome
+from tests.pipeline import dying, toy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["third"], "unknown target 'third'"),
+        (["--profile", "large"], "unknown profile 'large'"),
+        (["--jobs", "0"], "--jobs is 0"),
+        (["--tensorboard", "dvc.yaml"], "cannot be made a folder"),
+    ],
+)
+def test_main__bad_input_is_named_before_anything_starts(arguments, message, tmp_path, monkeypatch):
+    assert message in toy.refusal(toy.make(tmp_path / "toy"), monkeypatch, "flow", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("results", "kind", "message"),
+    [
+        ({}, "COMPLETED", "nothing to do"),
+        ({"a": "ran", "b": "ran", "c": "cached"}, "COMPLETED", "2 ran, 1 cached"),
+        ({"a": "ran", "b": "failed", "c": "not run"}, "FAILED", "failed: b; not run, since they read from it: c"),
+        ({"a": "stopped"}, "FAILED", "failed: a"),
+        # Nothing that asked to run and did not may count as done.
+        ({"a": "ran", "c": None}, "FAILED", "failed: ; not run, since they read from it: c"),
+    ],
+)
+def test_verdict__done_only_if_all_are(results, kind, message, tmp_path):
+    from prefect.logging import disable_run_logger
+
+    run = flow.Run(tmp_path, 1)
+    run.outcomes = {name: Outcome(result, 1.0, ("last",)) for name, result in results.items() if result}
+    with disable_run_logger():
+        state = flow.verdict(run, [Stage(name, (), True, {}, "", ()) for name in results])
+    assert (state.type.value, state.message) == (kind, message)
+
+
+def latest(pages) -> dict:
+    """The latest run of the graph; tests run one at a time."""
+    return pages.call("/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})[0]
+
+
+def of(pages, kind: str, run: dict) -> list[dict]:
+    """The task runs, logs or artifacts of a run."""
+    only = {"flow_run_id": {"any_": [run["id"]]}}
+    body = {"logs": only} if kind == "logs" else {"artifacts": only} if kind == "artifacts" else {}
+    body |= {"flow_runs": {"id": {"any_": [run["id"]]}}} if kind == "task_runs" else {}
+    return pages.call(f"/{kind}/filter", body | {"limit": 200})
+
+
+@pytest.mark.slow
+def test_flow__alone_leaves_what_a_serial_repro_leaves(tmp_path):
+    """With a server of its own, which is gone afterwards, and no network."""
+    serial, parallel = (toy.make(tmp_path / name, second=2) for name in ("serial", "parallel"))
+    toy.run(serial, "dvc", "repro")
+    nowhere = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy")}
+    output = toy.polygrain(parallel, "flow", "--jobs", "4", TOY_MARK="alone", **nowhere)
+    assert "Completed: 6 ran" in output
+    assert toy.texts(parallel) == toy.texts(serial) and len(toy.texts(serial)) == 7
+    assert toy.up_to_date(parallel)
+    assert toy.survivors("alone") == []
+    assert toy.polygrain(parallel, "flow") == "Everything is up to date.\n"
+
+
+@pytest.mark.slow
+def test_flow__what_the_pages_show(pages, tmp_path):
+    """Tasks with their edges, logs, progress, the table of stages, the results; a second run does what changed only."""
+    folder = toy.make(tmp_path / "toy")
+    toy.polygrain(folder, "flow", **toy.at(pages))
+    run = latest(pages)
+    assert run["state_type"] == "COMPLETED" and run["name"].startswith("graph: 8 stages")
+    assert {task["state_name"] for task in of(pages, "task_runs", run)} == {"Completed"}
+    drawn = pages.call(f"/flow_runs/{run['id']}/graph-v2")
+    label = {node_id: node["label"] for node_id, node in drawn["nodes"]}
+    edges = {(label[parent["id"]], node["label"]) for _, node in drawn["nodes"] for parent in node["parents"]}
+    assert ("source", "first@f0") in edges and ("first@f1", "second@s03") in edges and ("second@s00", "last") in edges
+    assert len(edges) == 2 + 4 + 4
+    assert "epoch 2/2: loss 0.1" in [line["message"] for line in of(pages, "logs", run)]
+    by_key = {artifact["key"]: artifact["data"] for artifact in of(pages, "artifacts", run)}
+    assert by_key["progress-second-s00"] == 100
+    rows = {row["stage"]: row for row in json.loads(by_key["stages"])}
+    assert {row["result"] for row in rows.values()} == {"ran"} and rows["first@f0"]["seconds"] > 0
+    assert by_key["results-last"].startswith("# Results")
+
+    (folder / "data/first/f1/text").unlink()
+    (folder / "data/second/s03/text").unlink()
+    toy.polygrain(folder, "flow", **toy.at(pages))
+    states = {task["name"]: task["state_name"] for task in of(pages, "task_runs", latest(pages))}
+    assert states == dict.fromkeys(["first@f1", "second@s01", "second@s03", "last"], "Cached")
+
+
+@pytest.mark.slow
+def test_flow__a_stage_that_fails(pages, tmp_path):
+    """Other branches finish, what reads from it is not run, its last lines are shown, the code is 1.
+
+    And `source`, which asks for a retry, gets it.
+    """
+    once = "if [ ! -e ../tried ]; then touch ../tried; exit 1; fi"
+    folder = toy.make(
+        tmp_path / "toy", then={"source": once, "second": '[ "$DVC_STAGE" != second@s01 ] || (seq 30; exit 9)'}
+    )
+    graph = folder / "dvc.yaml"
+    graph.write_text(graph.read_text().replace("desc: what all read", "desc: what all read\n    meta: {retries: 1}"))
+    output = toy.polygrain(folder, "flow", check=False, **toy.at(pages))
+    assert "failed: second@s01" in output and "not run, since they read from it: last" in output
+    tail = output.split("second@s01 failed; its last lines:")[1]
+    assert re.search(r"^30$", tail, re.M) and not re.search(r"^[1-9]$", tail, re.M)
+    tasks = {task["name"]: task for task in of(pages, "task_runs", latest(pages))}
+    states = {name: task["state_name"] for name, task in tasks.items()}
+    assert states.pop("second@s01") == "Failed" and states.pop("last") == "NotReady"
+    assert set(states.values()) == {"Completed"} and len(states) == 6
+    assert "reads from second@s01 (failed)" in tasks["last"]["state"]["message"]
+    assert tasks["source"]["run_count"] == 2
+    left = [line for line in toy.run(folder, "dvc", "status").splitlines() if line and not line[0].isspace()]
+    assert left == ["second@s01:", "last:"]
+
+
+@pytest.mark.slow
+def test_flow__cancelled_by_the_api(pages, tmp_path):
+    folder = toy.make_training(tmp_path / "toy", seconds=flow.SECONDS_BETWEEN_LOOKS)
+    process = toy.start(folder, "flow", log=tmp_path / "log", TOY_MARK=str(tmp_path), **toy.at(pages))
+    toy.wait_for_epoch(folder, process)
+    pages.call(f"/flow_runs/{latest(pages)['id']}/set_state", {"state": {"type": "CANCELLING"}})
+    assert process.wait(60) == 1
+    assert toy.survivors(str(tmp_path)) == []
+    assert latest(pages)["state_type"] == "CANCELLED"
+    assert list(folder.glob(".work/data/train/*/checkpoint"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "target"), [(signal.SIGINT, "flow"), (signal.SIGTERM, "stage"), (signal.SIGKILL, "dvc")]
+)
+def test_flow__dying(pages, tmp_path, number, target):
+    """Nothing survives, no slot stays taken, and the next run continues from the checkpoints to the same bytes.
+
+    All 9 cases are in benchmarks/kill_matrix.py.
+    """
+    result = dying.case(toy.make_training(tmp_path / "toy"), number, target, pages)
+    assert result["wrong"] == [] and result["code"] != 0
+
+
+@pytest.mark.slow
+def test_flow__killed_outright_it_is_marked_crashed(pages, tmp_path):
+    """By the server, which misses its sign of life."""
+    result = dying.case(toy.make_training(tmp_path / "toy"), signal.SIGKILL, "flow", pages)
+    assert result["wrong"] == [] and result["continued"] > 0
+    body = {"flow_runs": {"state": {"type": {"any_": ["RUNNING", "CRASHED"]}}}, "sort": "START_TIME_DESC", "limit": 1}
+    deadline = time.monotonic() + 150
+    while (run := pages.call("/flow_runs/filter", body)[0])["state_type"] == "RUNNING":
+        assert time.monotonic() < deadline
+        time.sleep(2)
+    assert run["state_type"] == "CRASHED" and "no sign of life" in run["state"]["message"]

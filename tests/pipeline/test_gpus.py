@@ -1,0 +1,72 @@
+"""GPU slots are held by living processes only, all of a stage's or none."""
+
+import subprocess
+import sys
+import threading
+import time
+from threading import Event
+
+import pytest
+
+from pipeline import gpus
+from tests.pipeline import toy
+
+
+@pytest.fixture(autouse=True)
+def devices(tmp_path, monkeypatch):
+    monkeypatch.setenv("POLYGRAIN_SLOTS", str(tmp_path / "slots"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+
+
+def test_hold__as_many_as_asked_and_no_device_twice():
+    with gpus.hold(2, Event()) as two, gpus.hold(1, Event()) as one, gpus.hold(0, Event()) as none:
+        assert sorted(two + one) == ["0", "1", "2"] and none == []
+    with gpus.hold(3, Event()) as three:
+        assert len(three) == 3
+
+
+def test_hold__waits_for_a_free_one_and_stops_waiting_when_told():
+    stopping, results = Event(), []
+
+    def wait():
+        with gpus.hold(2, stopping) as held:
+            results.append(held)
+
+    with gpus.hold(2, Event()):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        time.sleep(0.3)
+        assert results == []
+        with gpus.hold(1, Event()) as third:  # whoever waits for two holds none
+            assert third == ["2"]
+    waiting.join(5)
+    assert results == [["0", "1"]]
+    with gpus.hold(3, Event()):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        stopping.set()
+        waiting.join(5)
+    assert results[1:] == [[]]
+
+
+def test_hold__the_death_of_the_holder_frees_it():
+    program = (
+        "import time; from threading import Event; from pipeline import gpus\n"
+        "with gpus.hold(3, Event()): print('held', flush=True); time.sleep(60)"
+    )
+    environment = toy.ENVIRONMENT | {
+        name: gpus.os.environ[name] for name in ("POLYGRAIN_SLOTS", "CUDA_VISIBLE_DEVICES")
+    }
+    with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        holder.kill()
+    with gpus.hold(3, Event()) as held:
+        assert len(held) == 3
+
+
+def test_hold__more_than_there_are(monkeypatch):
+    with pytest.raises(ValueError, match="asks for 4 GPUs"), gpus.hold(4, Event()):
+        pass
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with gpus.hold(4, Event()) as none:  # a machine without any runs everything on the CPU
+        assert none == []

@@ -1,0 +1,59 @@
+"""The graph one stage after another, and one stage alone, by dvc."""
+
+import signal
+import sys
+from threading import Event, Timer
+
+import pytest
+
+from pipeline import run
+from tests.pipeline import toy
+
+
+def test_ready__wrong_places_are_named(tmp_path, monkeypatch):
+    folder = toy.make(tmp_path / "toy", first=1, second=1)
+    assert "unknown profile 'large'" in toy.refusal(folder, monkeypatch, "run", "--profile", "large")
+    (folder / "pipeline").mkdir()
+    assert "has a polygrain of its own" in toy.refusal(folder, monkeypatch, "run")
+
+
+def test_run_stage__what_became_of_it(tmp_path, monkeypatch):
+    """The last lines are kept without dvc's hints; GPUs are told to the stage."""
+    monkeypatch.setenv("POLYGRAIN_SLOTS", str(tmp_path / "slots"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    folder = toy.make(tmp_path / "toy", 2, 1, {"first": "echo on $CUDA_VISIBLE_DEVICES", "second": "seq 50; exit 3"})
+    monkeypatch.setenv("PATH", toy.ENVIRONMENT["PATH"])
+    lines = []
+    assert run.run_stage(folder, "source", 0, lines.append, Event()).result == "ran"
+    assert run.run_stage(folder, "first@f0", 2, lines.append, Event()).result == "ran"
+    assert "on 5,7" in lines and not any("git add" in line for line in lines)
+    assert run.run_stage(folder, "first@f0", 2, lines.append, Event()).result == "cached"
+    failed = run.run_stage(folder, "second@s00", 0, lines.append, Event())
+    assert failed.result == "failed" and not failed.is_done and len(failed.tail) == 20 and "50" in failed.tail
+    stopping = Event()
+    Timer(3, stopping.set).start()
+    params = folder / "params.json"
+    params.write_text(params.read_text().replace("seq 50; exit 3", "sleep 60"))
+    assert run.run_stage(folder, "second@s00", 0, lines.append, stopping).result == "stopped"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow
+def test_main__killed_it_leaves_nothing_and_continues(tmp_path, number):
+    folder = toy.make_training(tmp_path / "toy")
+    process = toy.start(folder, "run", log=tmp_path / "log", TOY_MARK=str(tmp_path))
+    toy.wait_for_epoch(folder, process)
+    process.send_signal(number)
+    assert process.wait(30) != 0 and toy.survivors(str(tmp_path)) == []
+    assert "continues after epoch" in toy.polygrain(folder, "run")
+    assert toy.texts(folder) == toy.trained() and toy.up_to_date(folder)
+
+
+def test_main__some_stages_and_the_exit_code(tmp_path):
+    folder = toy.make(tmp_path / "toy", 1, 1, {"first": "exit 3"})
+    output = toy.run(
+        folder, sys.executable, "-c", "from pipeline import run; raise SystemExit(run.main(None, ['source']))"
+    )
+    assert "Running stage 'source'" in output and "first" not in output
+    code = "from pipeline import run; raise SystemExit(0 if run.main() else 1)"
+    assert "failed to reproduce 'first@f0'" in toy.run(folder, sys.executable, "-c", code)

@@ -1,0 +1,105 @@
+"""Stages that are loaded once and forked do what a fresh start does."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline import stage_server
+from tests.pipeline import toy
+
+STAGE = """\
+import os, sys, time
+if __name__ == "__main__":
+    parent = open(f"/proc/{os.getppid()}/cmdline").read()
+    kind = "forked" if "pipeline.stage_server" in parent else "fresh"
+    print(kind, os.getcwd(), sys.argv[1:], os.environ.get("WORD"), flush=True)
+    if sys.argv[1] == "sleep":
+        open("pid", "w").write(str(os.getpid()))
+        time.sleep(60)
+    sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    """A project with one stage."""
+    root = tmp_path_factory.mktemp("project")
+    shutil.copytree(toy.ROOT / "pipeline", root / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("stages", "polygrain"):
+        (root / name).mkdir()
+        (root / name / "__init__.py").touch()
+    (root / "stages/one.py").write_text(STAGE)
+    shutil.copy(toy.ROOT / "stages/run", root / "stages")
+    return root
+
+
+@pytest.fixture(scope="module")
+def served(root) -> dict[str, str]:
+    with stage_server.serving(root) as environment:
+        yield environment
+
+
+def call(root: Path, folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen:
+    """The stage, started as DVC does, by a user who has activated the environment."""
+    variables = os.environ | {"PATH": toy.ENVIRONMENT["PATH"], "PS1": "(venv) $ "} | environment
+    command = [root / "stages/run", "one", *arguments]
+    return subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("code", ["0", "7"])
+def test_ask__a_fork_has_the_callers_folder_arguments_variables_and_exit_code(root, served, tmp_path, code):
+    process = call(root, tmp_path, served | {"WORD": "said", "CUDA_VISIBLE_DEVICES": "1"}, code, "a b")
+    assert process.communicate()[0] == f"forked {tmp_path} ['{code}', 'a b'] said\n"
+    assert process.returncode == int(code)
+
+
+@pytest.mark.parametrize("environment", [{"OMP_NUM_THREADS": "3"}, {stage_server.SOCKET: "/nowhere"}])
+def test_ask__a_fresh_start_where_a_fork_would_differ(root, served, tmp_path, environment):
+    with call(root, tmp_path, served | environment, "3") as process:
+        assert process.stdout.read().startswith("fresh ")
+    assert process.returncode == 3
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_ask__the_stage_ends_with_who_asked_for_it(root, served, tmp_path, number, code):
+    process = call(root, tmp_path, served, "sleep")
+    assert process.stdout.readline().startswith("forked ")
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.01)
+    process.send_signal(number)
+    with process:
+        assert process.wait(10) == code
+    deadline = time.monotonic() + 10
+    while Path("/proc", (tmp_path / "pid").read_text()).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_serving__ends_with_its_starter_and_leaves_nothing(root, tmp_path):
+    program = (
+        "import sys, time; from pathlib import Path; from pipeline import stage_server\n"
+        "with stage_server.serving(Path(sys.argv[1])) as found:\n    print(found, flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", program, str(root)]
+    mark = {"TOY_MARK": str(tmp_path)}
+    with subprocess.Popen(command, env=toy.ENVIRONMENT | mark, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline()
+        process.kill()
+    assert toy.survivors(str(tmp_path)) == []
+
+
+def test_ask__sources_that_have_changed_are_loaded_afresh(root, served, tmp_path):
+    (root / "polygrain/more.py").touch()
+    process = call(root, tmp_path, served, "0")
+    assert process.communicate()[0].startswith("fresh ")
+
+
+def test_serving__nothing_where_there_are_no_stages(tmp_path):
+    with stage_server.serving(tmp_path) as environment:
+        assert environment == {}

@@ -1,0 +1,137 @@
+"""Runs that the server starts, and stages on other machines: two workers in two clones."""
+
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline import graph, workers
+from tests.pipeline import toy
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return toy.make(tmp_path_factory.mktemp("pool") / "toy", first=2, second=1)
+
+
+def test_revision_of__only_what_is_committed(folder):
+    revision = workers.revision_of(folder)
+    (folder / "new").write_text("untracked files are nobody's input")
+    assert workers.revision_of(folder) == revision and len(revision) == 40
+    (folder / "params.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"not committed: params.json$"):
+        workers.revision_of(folder)
+    toy.run(folder, "git", "reset", "-q", "--hard")
+
+
+def test_check_out__the_commit_and_what_the_stage_reads(folder, tmp_path):
+    toy.run(tmp_path, "git", "clone", "-q", str(folder), "clone")
+    clone = tmp_path / "clone"
+    toy.commit(folder)  # a commit that the clone has yet to fetch
+    (clone / "dvc.yaml").write_text("stages: {}")
+    revision = workers.revision_of(folder)
+    assert workers.check_out(clone, None, revision, {"source": {"cmd": "x"}}) == clone
+    assert workers.git(clone, "rev-parse", "HEAD") == revision
+    assert (clone / "dvc.yaml").read_text() == (folder / "dvc.yaml").read_text()
+    assert workers.recorded(clone, ("source", "raw.dvc")) == {"source": {"cmd": "x"}}
+    with pytest.raises(ValueError, match="git checkout"):
+        workers.check_out(clone, None, "0" * 40, {})
+    with pytest.raises(ValueError, match="give the full name of a commit"):
+        workers.check_out(clone, None, "--orphan=x", {})
+
+
+def test_work_and_serve__say_what_is_missing(tmp_path, monkeypatch):
+    clone = toy.make(tmp_path / "clone")
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    assert "no remote is known" in toy.refusal(clone, monkeypatch, "worker")
+    assert "no Prefect server is known" in toy.refusal(clone, monkeypatch, "worker", "--remote", str(tmp_path / "r"))
+    assert "no Prefect server is known" in toy.refusal(clone, monkeypatch, "serve")
+    assert "unknown target 'third'" in toy.refusal(clone, monkeypatch, "serve", "third")
+
+
+class Server:
+    """One that hands out logs as Prefect's does: those at or after a moment, so many at once."""
+
+    def __init__(self):
+        self.logs = []
+
+    def write(self, seconds, message):
+        moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+        self.logs.append(SimpleNamespace(id=uuid.uuid4(), timestamp=moment, message=message))
+
+    def read_logs(self, asked, limit, offset, sort):
+        after = asked.timestamp.after_ if asked.timestamp else None
+        logs = [log for log in self.logs if after is None or log.timestamp >= after]
+        return sorted(logs, key=lambda log: log.timestamp)[offset : offset + limit]
+
+
+def test_new_lines__every_line_once_also_those_that_come_late(monkeypatch):
+    monkeypatch.setattr(workers, "LOGS_AT_ONCE", 3)
+    server, heard = Server(), []
+    log = workers.Log(server, uuid.uuid4())
+    assert log.new_lines() == []
+    for moment in range(60):
+        for line in range(moment % 5):
+            server.write(moment, f"{moment} {line}")
+        if moment > 10:
+            server.write(moment - 5, f"{moment} late\nin two lines")
+        heard += log.new_lines()
+    assert sorted(heard) == sorted(line for log in server.logs for line in log.message.splitlines())
+
+
+@pytest.mark.slow
+def test_work__two_clones_share_the_stages(pages, tmp_path):
+    owner = toy.make(tmp_path / "owner", 2, 1, {"first": 'sleep 4; echo "epoch 1/1: loss 0.5"'})
+    remote, mark = str(tmp_path / "remote"), str(tmp_path)
+    toy.run(owner, "dvc", "remote", "add", "--local", "--default", "team", remote)
+    machines = []
+    for name in ("one", "two"):
+        clone, log = toy.clone(owner, name), tmp_path / f"{name}.log"
+        words = ["worker", "--name", name, "--remote", remote]
+        # Each imports the pipeline of its own clone on another machine; here all three have the one under test.
+        machines.append(toy.start(clone, *words, log=log, TOY_MARK=mark, **toy.at(pages)))
+    try:
+        output = toy.polygrain(owner, "flow", "--workers", "first", timeout=400, **toy.at(pages))
+        assert "Completed: 3 ran" in output, output
+        lines = output.splitlines()
+        assert any("'first@f1' - epoch 1/1: loss 0.5" in line for line in lines)
+        ends = [line for line in lines for name in ("one", "two") if line.endswith(f", in {tmp_path / name}")]
+        assert {line.rsplit("/", 1)[1] for line in ends if "first@" in line} == {"one", "two"}
+        assert (owner / "data/first/f1/text").read_text() == "source\nf1\n"
+        stale = {stage.name: stage.stale for stage in graph.load(owner)}
+        assert not any(stale[name] for name in ("source", "first@f0", "first@f1"))
+    finally:
+        for process in machines:
+            process.terminate()
+        codes = [process.wait(60) for process in machines]
+    assert toy.survivors(mark) == [], codes
+
+
+@pytest.mark.slow
+def test_serve__the_server_starts_a_run(pages, tmp_path):
+    """With parameters of its own, as the form on the pages sends them; a schedule is known to the server."""
+    folder = toy.make(tmp_path / "toy", first=1, second=1)
+    (folder / "pipeline").symlink_to(toy.ROOT / "pipeline")
+    words = ["serve", "--cron", "0 2 * * *", "source"]
+    process = toy.start(folder, *words, log=tmp_path / "log", TOY_MARK=str(tmp_path), **toy.at(pages))
+    try:
+        deadline, asked = time.monotonic() + 100, {"deployments": {"name": {"any_": ["graph"]}}}
+        while not (known := pages.call("/deployments/filter", asked)):
+            assert process.poll() is None and time.monotonic() < deadline, (tmp_path / "log").read_text()
+            time.sleep(0.2)
+        assert known[0]["schedules"][0]["schedule"]["cron"] == "0 2 * * *"
+        assert known[0]["parameters"]["targets"] == ["source"]
+        body = {"parameters": {"targets": ["first"]}, "state": {"type": "SCHEDULED"}}
+        run = pages.call(f"/deployments/{known[0]['id']}/create_flow_run", body)
+        state = {"type": "SCHEDULED"}
+        while state["type"] not in ("COMPLETED", "FAILED", "CRASHED") and time.monotonic() < deadline:
+            time.sleep(0.5)
+            state = pages.call("/flow_runs/filter", {"flow_runs": {"id": {"any_": [run["id"]]}}})[0]["state"]
+        assert (state["type"], state["message"]) == ("COMPLETED", "2 ran"), (tmp_path / "log").read_text()
+        assert (folder / "data/first/f0/text").exists() and not (folder / "data/second").exists()
+    finally:
+        process.terminate()
+        process.wait(60)
+    assert toy.survivors(str(tmp_path)) == []
