@@ -147,8 +147,8 @@ def streamed(raw: Path, output: Path, task: str, source: str, params: Params, li
     """`main` for a stream: finished shards stay in `.work` until all are there."""
     spec = lists.tasks[task]
     images = stream.find(raw, source, spec.files)
-    unfinished = work.folder("images", task, source, spec.files, params, images.place.root, images.place.digest)
-    ingestion = Ingestion(unfinished, params.side, params.coding)
+    kept = work.folder("images", task, source, spec.files, params, images.place.root, images.place.digest)
+    ingestion = Ingestion(kept, params.side, params.coding)
     before = sum(len(part.rows) + len(part.rejected) for part in ingestion.parts())
     count = images.count()
     steps = ingestion.run(images, params.max_megapixels * 10**6, params.shape)
@@ -169,7 +169,7 @@ def streamed(raw: Path, output: Path, task: str, source: str, params: Params, li
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected)])
         # Last, so that a kill before it leaves them where the next start looks for them.
         shutil.move(ingestion.pixels, partial / "pixels.zarr")
-    shutil.rmtree(unfinished)
+    shutil.rmtree(kept)
     train = sum(count for name, count in classes.items() if assigned[name].split == "train")
     test = classes.total() - train
     return f"{train} train and {test} test images of {len(classes.keys() - {''})} classes, {len(rejected)} left out"

@@ -18,7 +18,14 @@ from torch import Tensor, nn
 from polygrain.compute.device import uncast
 from polygrain.encoder.adaptors import AdaptedBlock, Adaptors, in_float32
 from polygrain.encoder.config import AdaptorConfig, Config, read_config
-from polygrain.encoder.networks import block_dims, build_backbone, lower_blocks, outputs_of, pooled, residual_blocks
+from polygrain.encoder.networks import (
+    block_dims,
+    build_backbone,
+    lower_blocks,
+    outputs_of,
+    pooled,
+    residual_blocks,
+)
 from polygrain.encoder.weights import load_module
 from polygrain.store.square import square
 from polygrain.store.tensors import write_weights
@@ -108,10 +115,10 @@ class Model(nn.Module):
         tensors = self.state_dict()
         for name, module in self.named_modules():
             if isinstance(module, AdaptedBlock):
-                adapted = {n: t for n, t in tensors.items() if n.startswith(f"{name}.")}
-                tensors = {n: t for n, t in tensors.items() if n not in adapted}
+                own = {n: t for n, t in tensors.items() if n.startswith(f"{name}.")}
+                tensors = {n: t for n, t in tensors.items() if n not in own}
                 inner = f"{name}.block."
-                tensors |= {f"{name}.{n.removeprefix(inner)}": t for n, t in adapted.items() if n.startswith(inner)}
+                tensors |= {f"{name}.{n.removeprefix(inner)}": t for n, t in own.items() if n.startswith(inner)}
         encoder.load_state_dict(tensors)
         return encoder
 
@@ -128,7 +135,8 @@ class Model(nn.Module):
         """
         x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
         if self.config.scaled:
-            side, mode = [self.config.side] * 2, self.config.interpolation
+            side = [self.config.side] * 2
+            mode = self.config.interpolation
             x = nn.functional.interpolate(x, side, mode=mode, antialias=True, align_corners=False).clamp(0, 1)
         # Images are prepared in float32, whatever the type of the network.
         kind = next(self.backbone.parameters()).dtype
@@ -177,13 +185,13 @@ class Model(nn.Module):
 
     def mask(self, *names: str) -> "Model":
         """Leaves the named adaptors out from now on, the others share their weight; without a name, brings all back."""
-        adaptors = self.config.adaptors.names if self.config.adaptors else []
-        if unknown := set(names) - set(adaptors):
-            raise ValueError(f"no adaptor {', '.join(sorted(unknown))}; known: {', '.join(adaptors) or 'none'}")
-        if len(adaptors) < 2 or len(set(names)) == len(adaptors):
-            raise ValueError(f"masking {', '.join(names)} would leave no adaptor of {', '.join(adaptors) or 'none'}")
+        known = self.config.adaptors.names if self.config.adaptors else []
+        if unknown := set(names) - set(known):
+            raise ValueError(f"no adaptor {', '.join(sorted(unknown))}; known: {', '.join(known) or 'none'}")
+        if len(known) < 2 or len(set(names)) == len(known):
+            raise ValueError(f"masking {', '.join(names)} would leave no adaptor of {', '.join(known) or 'none'}")
         for layer in self.adaptors:
-            layer.masked.copy_(torch.tensor([name in names for name in adaptors]))
+            layer.masked.copy_(torch.tensor([name in names for name in known]))
         return self
 
     def transform(self, image: Image.Image) -> Num[Tensor, "3 y x"]:

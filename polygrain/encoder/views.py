@@ -62,7 +62,7 @@ def centre_crop(pixels: UInt8[Tensor, "batch y x channel"], size: int) -> Float[
     side = pixels.shape[1]
     if size > side:
         raise ValueError(
-            f"the images are stored at {side} px, the encoder takes {size}: set images.side to {size} or more"
+            f"the images are stored at {side} px, the encoder wants {size}: set images.side to {size} or more"
         )
     start = (side - size) // 2
     return pixels[:, start : start + size, start : start + size].permute(0, 3, 1, 2).float() / 255

@@ -35,13 +35,13 @@ def load_module(make: Callable[[], Built], folder: Path) -> Built:
     """
     file = folder / "weights.safetensors"
     with reading(file, WHOLE_FOLDER), safe_open(file, "pt") as stream:
-        stored = {name: tuple(stream.get_slice(name).get_shape()) for name in stream.keys()}  # noqa: SIM118
+        held = {name: tuple(stream.get_slice(name).get_shape()) for name in stream.keys()}  # noqa: SIM118
     try:
         with torch.device("meta"):
             expected = shapes(make())
     except Exception as error:  # constructors raise any type
         raise ValueError(f"{folder / 'config.json'} describes no model ({error}); {WHOLE_FOLDER}") from error
-    require_same(expected, stored, str(file))
+    require_same(expected, held, str(file))
     module = make()
     load_weights(module, file)
     return module
@@ -63,14 +63,14 @@ def shapes(module: nn.Module) -> Shapes:
     return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
 
 
-def require_same(expected: Shapes, stored: Shapes, origin: str) -> None:
+def require_same(expected: Shapes, held: Shapes, origin: str) -> None:
     """ValueError with the first few tensors that differ."""
-    problems = [f"missing {name}" for name in expected if name not in stored]
-    problems += [f"unknown {name[:100]}" for name in stored if name not in expected]
+    problems = [f"missing {name}" for name in expected if name not in held]
+    problems += [f"unknown {name[:100]}" for name in held if name not in expected]
     problems += [
-        f"{name} is {stored[name]}, the architecture wants {shape}"
+        f"{name} is {held[name]}, the architecture wants {shape}"
         for name, shape in expected.items()
-        if stored.get(name, shape) != shape
+        if held.get(name, shape) != shape
     ]
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
@@ -103,8 +103,8 @@ def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[st
     `classifiers` are names of modules. ValueError for tensors that are missing, left over, not finite or of another
     shape.
     """
-    expected = backbone.state_dict()
-    tensors = bare(read_checkpoint(file), {"blocks", *(name.split(".")[0] for name in expected)})
+    own = backbone.state_dict()
+    tensors = bare(read_checkpoint(file), {"blocks", *(name.split(".")[0] for name in own)})
     # timm has a function for each family, which translates original names and resizes positions.
     translate = getattr(sys.modules[type(backbone).__module__], "checkpoint_filter_fn", None)
     try:
@@ -113,7 +113,7 @@ def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[st
         raise ValueError(f"{file} holds no weights of this network ({type(error).__name__}: {error})") from error
     heads = tuple(f"{name}." for name in (*HEADS, *classifiers))
     # The network may have such a module itself: ConvNeXt's `head.norm`.
-    dropped = {name: tensor for name, tensor in tensors.items() if name.startswith(heads) and name not in expected}
+    dropped = {name: tensor for name, tensor in tensors.items() if name.startswith(heads) and name not in own}
     selected = {name: tensor for name, tensor in tensors.items() if name not in dropped}
     with reading(file, READABLE):
         require_finite(selected)

@@ -89,8 +89,8 @@ def published(
         squares = (square(Image.fromarray(pixels), size, shape) for pixels in dataset.pixels)
         outcomes = (installed.picture(pixels, dataset.pixels.shape[1]) for pixels in squares)
     is_train = dataset.is_train & (not unseen)
-    tested = [split if split in ("query", "gallery") else "test" for split in dataset.splits.tolist()]
-    splits = ["train" if train else split for train, split in zip(is_train.tolist(), tested, strict=True)]
+    asked = [split if split in ("query", "gallery") else "test" for split in dataset.splits.tolist()]
+    splits = ["train" if train else other for train, other in zip(is_train.tolist(), asked, strict=True)]
     names = [dataset.class_names[label] for label in dataset.labels]
     rows = map(Assignment, dataset.labels.tolist(), names, splits)
     return Candidates(dict(zip(paths, rows, strict=True)), outcomes, {})

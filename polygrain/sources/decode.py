@@ -82,11 +82,8 @@ def decode(file: Path, size: int, max_pixels: int, shape: Shape = "crop") -> Pic
     `squash` scales the whole image to that square instead. Transparent parts lie on white. Raises Unreadable with the
     reason, for more than `max_pixels` before anything is decoded.
     """
-    with decoding():
-        if file.exists() and not file.is_file():
-            raise Unreadable("not a regular file")  # a pipe would be waited for
-        with file.open("rb") as stream:
-            return picture(stream, size, max_pixels, shape)
+    with decoding(), opened(file) as stream:
+        return picture(stream, size, max_pixels, shape)
 
 
 def picture(stream: BufferedIOBase, size: int, max_pixels: int, shape: Shape = "crop") -> Picture:
@@ -134,8 +131,20 @@ def bounded(stream: BufferedIOBase, max_pixels: int) -> Iterator[Image.Image]:
 
 def count_scans(stream: BufferedIOBase) -> int:
     """The scans of a JPEG; the bytes of their marker do not occur in coded data."""
+    place = stream.tell()
     stream.seek(0)
-    return stream.read().count(b"\xff\xda")
+    scans = stream.read().count(b"\xff\xda")
+    stream.seek(place)
+    return scans
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[BufferedIOBase]:
+    """The bytes of a regular file; a pipe would be waited for."""
+    if file.exists() and not file.is_file():
+        raise Unreadable("not a regular file")
+    with file.open("rb") as stream:
+        yield stream
 
 
 @contextmanager

@@ -77,6 +77,8 @@ class Writer:
             raise ValueError(
                 f"{path.name}: rows of shape {row_shape} and dtype {dtype}, declared {declared.dims} {declared.dtypes}"
             )
+        if coding and (declared.chunk_rows != 1 or len(row_shape) != 3):
+            raise ValueError(f"{path.name}: only squares can be stored as {coding.format}")
         chunk = declared.chunk_rows
         row_bytes = max(1, int(np.prod(row_shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
         if coding:

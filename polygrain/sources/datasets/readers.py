@@ -65,6 +65,9 @@ def cub(root: Path) -> Records:
     from pytorch_metric_learning.datasets import CUB
 
     read = CUB(root)
+    listed = (root / "CUB_200_2011/images.txt").read_text().split("\n")
+    if len(read.paths) != sum(bool(line.strip()) for line in listed):
+        raise ValueError("image_class_labels.txt and images.txt do not list the same images")
     paths = [Path(path) for path in read.paths]
     names = {label: path.parent.name for label, path in zip(read.labels, paths, strict=True)}
     return by_order(paths, read.labels, None, names)
@@ -131,6 +134,10 @@ def inshop(root: Path) -> Records:
     """DeepFashion In-shop: its list gives each image's item, and the split: train, query or gallery."""
     lines = (root / "Eval/list_eval_partition.txt").read_text().splitlines()
     rows = [line.split() for line in lines[2:] if line.strip()]
+    if len(rows) != int(lines[0]):
+        raise ValueError(f"list_eval_partition.txt announces {lines[0].strip()} images and lists {len(rows)}")
+    if unknown := {split for _, _, split in rows} - {"train", "query", "gallery"}:
+        raise ValueError(f"list_eval_partition.txt has the splits {sorted(unknown)}; known: train, query, gallery")
     below = root / "Img" if (root / "Img").is_dir() else root
     return by_order([below / path for path, _, _ in rows], [item for _, item, _ in rows], [split for *_, split in rows])
 

@@ -70,6 +70,10 @@ class Location(NamedTuple):
             total.update(f"{file.name}\0{file.size}\0{file.tag}\n".encode())
         return total.hexdigest()
 
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
 
 def local(path: Path, suffix: str, pattern: str = "*") -> Location:
     """One file, or the files of a folder with this suffix and names of this pattern, sorted.
@@ -128,8 +132,7 @@ def remote(url: str) -> Location:
 
 def text_of(place: Location) -> str:
     """The content of the listing file of an object store."""
-    size = sum(file.size for file in place.files)
-    values = {"url": place.root, "files": len(place.files), "bytes": size, "sha256": place.digest}
+    values = {"url": place.root, "files": len(place.files), "bytes": place.bytes, "sha256": place.digest}
     return json.dumps(values, indent=1) + "\n"
 
 

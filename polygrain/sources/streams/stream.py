@@ -27,17 +27,17 @@ class Stream(NamedTuple):
             return
         read = tars.read if self.kind == "tars" else parquet.read
         for number in range(file, len(self.place.files)):
-            part = self.place.files[number]
-            with self.place.open(part) as opened:
-                yield from read(opened, part.name, number, skip if number == file else 0)
+            listed = self.place.files[number]
+            with self.place.open(listed) as opened:
+                yield from read(opened, listed.name, number, skip if number == file else 0)
 
     def classes(self) -> tuple[dict[str, int], int]:
         """{class name: images}, "" without labels, and the number of other entries; no image is read."""
         classes, others = Counter(), 0
         if self.kind == "objects":
-            images = objects.find(self.place)
-            classes.update(image.class_name for image in images if image.refused is None)
-            others = sum(image.refused is not None for image in images)
+            listed = objects.find(self.place)
+            classes.update(image.class_name for image in listed if image.refused is None)
+            others = sum(image.refused is not None for image in listed)
         for file in self.place.files if self.kind != "objects" else ():
             with self.place.open(file) as opened:
                 if self.kind == "parquet":

@@ -66,7 +66,13 @@ def test_build_network__short_sequences_multiply_plainly_on_a_cpu(monkeypatch, s
     assert (network.patch_embed.num_patches > SHORT) == fused
     assert [block.attn.fused_attn for block in network.blocks] == [fused] * 2
     images = torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(0))
-    embeddings = network(images)
+    found = network(images)
     for block in network.blocks:
         block.attn.fused_attn = not fused
-    torch.testing.assert_close(network(images), embeddings)
+    torch.testing.assert_close(network(images), found)
+
+
+def test_build_network__on_cuda_attention_stays_fused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    network = build_network("vit_tiny_patch16_224", SMALL["vit_tiny_patch16_224"])
+    assert all(block.attn.fused_attn for block in network.blocks)

@@ -6,7 +6,7 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import save_file
 
-from polygrain.encoder.origin import Origin, is_hub
+from polygrain.encoder.origin import Origin, is_hub, published
 from tests.helpers.small import CONFIG, write_encoder
 
 VALUES = {"source": "folder", "path": "x", "architecture": None, "side": None}
@@ -23,8 +23,8 @@ def write_hub(folder, **changes):
     """A folder as timm's `save_for_hf` writes it."""
     torch.manual_seed(0)
     save_file(timm.create_model("mobilenetv2_035", num_classes=7).state_dict(), folder / "model.safetensors")
-    values = {"architecture": "mobilenetv2_035", "num_classes": 7, "num_features": 1280, "pretrained_cfg": KNOWN}
-    (folder / "config.json").write_text(json.dumps(values | changes))
+    said = {"architecture": "mobilenetv2_035", "num_classes": 7, "num_features": 1280, "pretrained_cfg": KNOWN}
+    (folder / "config.json").write_text(json.dumps(said | changes))
     return folder
 
 
@@ -36,29 +36,24 @@ def test_describe__published_weights_say_their_input(tmp_path):
 
 
 def test_describe__each_value_can_be_overridden(tmp_path):
-    given = {"mean": [0.5] * 3, "std": [0.25] * 3, "interpolation": "bilinear", "kwargs": {"pad_type": "same"}}
-    config = origin(**FILE, architecture="mobilenetv2_100.ra_in1k", **given).describe(tmp_path)
-    assert (list(config.mean), list(config.std)) == (given["mean"], given["std"])
-    assert (config.interpolation, config.kwargs) == ("bilinear", given["kwargs"])
+    own = {"mean": [0.5] * 3, "std": [0.25] * 3, "interpolation": "bilinear", "kwargs": {"pad_type": "same"}}
+    config = origin(**FILE, architecture="mobilenetv2_100.ra_in1k", **own).describe(tmp_path)
+    assert (list(config.mean), list(config.std)) == (own["mean"], own["std"])
+    assert (config.interpolation, config.kwargs) == ("bilinear", own["kwargs"])
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (
-            FILE | {"architecture": "mobilenetv2_100", "mean": [0.5] * 3},
-            r"no file says how its weights want the input.*in full \(architecture: mobilenetv2_100.ra_in1k\), or",
-        ),
-        (
-            {"source": "timm", "architecture": "vit_small_patch14_reg4_dinov2.lvd142m", "side": 100},
-            r"side is 100, and .* patches of 14 px: .* such as 98 or 112",
-        ),
-    ],
-)
-def test_origin__asks_for_the_input_that_the_network_takes(values, message):
+@pytest.mark.parametrize("given", [{}, {"mean": [0.5] * 3}])
+def test_origin__asks_for_the_input_of_a_file_that_nobody_can_know(given):
+    message = r"no file says how its weights want the input.*in full \(architecture: mobilenetv2_100.ra_in1k\), or"
     with pytest.raises(ValidationError, match=message):
-        origin(**values)
+        origin(**FILE, architecture="mobilenetv2_100", **given)
     assert origin(**FILE, architecture="mobilenetv2_100", mean=[0.5] * 3, std=[0.5] * 3)
+
+
+@pytest.mark.parametrize("source", ["timm", "file"])
+def test_origin__refuses_an_input_that_the_network_does_not_take(source):
+    with pytest.raises(ValidationError, match=r"side is 100, and .* patches of 14 px: .* such as 98 or 112"):
+        origin(source=source, architecture="vit_small_patch14_reg4_dinov2.lvd142m", side=100)
 
 
 def test_build__a_folder_of_timm_s_hub(tmp_path):
@@ -86,6 +81,7 @@ def test_build__a_folder_of_ours(tmp_path):
         ({"model_args": {"checkpoint_path": "/etc/passwd"}}, "'checkpoint_path' cannot be set"),
         ({"pretrained_cfg": KNOWN | {"std": [0, 0, 0]}}, "std.0: "),
         ({"pretrained_cfg": KNOWN | {"input_size": [3, 8, 10**9]}}, "size: "),
+        ({"pretrained_cfg": 3}, ""),
         ({"model_type": "dinov2"}, "it is of the library transformers: take the same network from timm"),
     ],
 )
@@ -100,12 +96,23 @@ def test_build__a_small_file_takes_no_gigabytes(tmp_path):
         origin(side=224).build(tmp_path)
 
 
+@pytest.mark.parametrize("content", [None, "[", "\x00"])
+def test_is_hub__names_a_missing_or_damaged_file(tmp_path, content):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(
+        ValueError, match=r"config.json is missing or damaged .*; give a folder with timm's config.json"
+    ):
+        is_hub(tmp_path)
+
+
 def test_is_hub__tells_the_folders_apart(tmp_path):
     assert not is_hub(write_encoder(tmp_path / "ours"))
     assert is_hub(write_hub(tmp_path))
-    (tmp_path / "config.json").write_text("[")
-    with pytest.raises(ValueError, match=r"config.json is missing or damaged .*; give a folder with timm's"):
-        is_hub(tmp_path)
+
+
+def test_published__knows_two_classifiers():
+    assert published("deit_tiny_distilled_patch16_224").classifier == ("head", "head_dist")
 
 
 def test_build__warns_of_weights_of_tensorflow(tmp_path, caplog):

@@ -64,6 +64,18 @@ def test_crop_and_flip__turns_by_the_angle_it_says():
     assert degrees.max() < 31 and degrees.max() > 27 and 10 < degrees.mean() < 20
 
 
+def test_crop_and_flip__crops_have_the_ratios_and_areas_asked_for():
+    """The red ramp runs along x, the green one along y: they tell how much of each a crop spans."""
+    ramp = torch.zeros(400, 100, 100, 3, dtype=torch.uint8)
+    ramp[..., 0], ramp[..., 1] = torch.arange(100), torch.arange(100)[:, None]
+    views = 255 * crop_and_flip(ramp, 50, params(smallest_crop=0.25), draw(), ratio=4 / 3)
+    width, height = (views[:, 0, 0, -1] - views[:, 0, 0, 0]) / 98, (views[:, 1, -1, 0] - views[:, 1, 0, 0]) / 98
+    ratios = width / height
+    assert 0.74 < ratios.min() < 0.78 and 1.28 < ratios.max() < 1.35 and abs(ratios.log().mean()) < 0.03
+    areas = width * height
+    assert 0.24 < areas.min() < 0.27 and 0.9 < areas.max() < 1.02 and width.max() < 1.01 and height.max() < 1.01
+
+
 def ramps(count: int) -> torch.Tensor:
     """Images whose red says how far to the right a place is, and whose green says how far down; in 0..99."""
     ramp = torch.zeros(count, 100, 100, 3, dtype=torch.uint8)
@@ -78,14 +90,12 @@ def spans(views: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return wide * 2.55 * size / (size - 1), high * 2.55 * size / (size - 1)
 
 
-@pytest.mark.parametrize("aspect", [None, 4 / 3])
-def test_crop_and_flip__crops_have_the_ratios_and_areas_asked_for(aspect):
-    """They reach the sides of the whole image, of 4 to 3, and their ratio counts its pixels."""
-    aspects = aspect and torch.full((400,), aspect)
+def test_crop_and_flip__ratios_and_areas_are_those_of_the_whole_image():
+    """As for a plain draw of rectangles in an image of 4 to 3: they reach its sides, and their ratio counts pixels."""
+    aspects = torch.full((400,), 4 / 3)
     width, height = spans(crop_and_flip(ramps(400), 50, params(smallest_crop=0.25), draw(), 4 / 3, aspects))
-    ratios, areas = width * (aspect or 1) / height, width * height
+    ratios, areas = width * 4 / (3 * height), width * height
     assert 0.74 < ratios.min() < 0.78 and 1.28 < ratios.max() < 1.36
-    assert aspect or abs(ratios.log().mean()) < 0.03
     assert 0.24 < areas.min() < 0.28 and 0.9 < areas.max() < 1.03 and width.max() < 1.02 and height.max() < 1.02
 
 
@@ -97,6 +107,7 @@ def test_crop_and_flip__of_a_strip_takes_the_nearest_ratio_that_fits():
 
 
 def test_crop_and_flip__turns_in_proportion():
+    """A disc of an image of 2 to 1 stays one, whatever the angle."""
     y, x = torch.meshgrid(torch.linspace(-1, 1, 101), torch.linspace(-1, 1, 101), indexing="ij")
     disc = (255 * (((2 * x) ** 2 + y**2) < 0.04)).to(torch.uint8).expand(200, 3, 101, 101).permute(0, 2, 3, 1)
     views = crop_and_flip(disc, 101, params(turn=90.0, smallest_crop=1.0), draw(), 1.0, torch.full((200,), 2.0))[:, 0]
@@ -160,14 +171,19 @@ def test_blur__certain_blur_keeps_the_mean_and_smooths(pixels):
 
 @pytest.mark.parametrize(("side", "largest", "size"), [(224, 2.0, 23), (48, 0.96, 5)])
 def test_blur__at_224_px_has_the_kernel_and_sigma_of_the_papers(side, largest, size):
+    """A point becomes the kernel: its second moment along x is sigma^2 (a little less, where the kernel ends early)."""
     points = torch.zeros(300, 3, side, side)
     points[:, :, side // 2, side // 2] = 1
-    # A point becomes the kernel: its second moment along x is sigma^2.
     profiles = blur(points, params(blur=1.0), draw())[:, 0].sum(1)
     distances = torch.arange(side) - side // 2
     sigmas = (profiles * distances.square()).sum(1).sqrt()
     assert 0.9 * largest < sigmas.max() < largest and sigmas.min() < 0.25
     assert int((profiles > 0).any(0).sum()) == size
+
+
+def test_centre_crop__says_what_to_set_when_the_store_is_too_small(pixels):
+    with pytest.raises(ValueError, match=r"stored at 20 px, the encoder wants 24: set images.side"):
+        centre_crop(pixels, 24)
 
 
 @pytest.mark.parametrize("world", [2, 3])
