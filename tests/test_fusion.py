@@ -101,20 +101,20 @@ def test_main__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monke
         return original(*given, **named)
 
     monkeypatch.setattr(twins, "nearest_others", counted)
-    run(world, tmp_path / "a", "neighbour", epochs=3)
-    run(world, tmp_path / "again", "neighbour", epochs=3)
-    assert calls == [(48, "exact", 1.0)] * 4
+    run(world, tmp_path / "a", "neighbour")
+    run(world, tmp_path / "again", "neighbour")
+    assert calls == [(48, "exact", 1.0)] * 2
     for file in ("weights.safetensors", "config.json", "history.csv"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "again" / file).read_bytes()
-    run(world, tmp_path / "b", "static", epochs=3)
-    assert len(calls) == 4
+    run(world, tmp_path / "b", "static")
+    assert len(calls) == 2
     first, second = losses(tmp_path / "a"), losses(tmp_path / "b")
     assert first[:1] == second[:1] and first[1:] != second[1:]
     # Where the encoder's graph is approximate, so are those after it.
     graph = shutil.copytree(world[2], tmp_path / "graph")
     (graph / "summary.json").write_text(json.dumps({"index": "ivf", "wanted": 0.9, "recall": 0.93}))
-    run((*world[:2], graph), tmp_path / "c", "neighbour", epochs=2)
-    assert calls[4:] == [(48, "ivf", 0.9)]
+    run((*world[:2], graph), tmp_path / "c", "neighbour")
+    assert calls[2:] == [(48, "ivf", 0.9)]
 
 
 def test_main__supervised_needs_labels(world, tmp_path):
