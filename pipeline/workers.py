@@ -133,6 +133,7 @@ def dispatcher(profile: str | None, folder: Path) -> Callable[[graph.Stage, Even
         parameters = {"stage": stage.name, "profile": profile, "revision": revision, "upstream": upstream}
         state = dispatch(stage, parameters, stopping, hear)
         lines = (state.message or str(state.name)).splitlines()
+        hear(f"worker: {lines[0]}")
         if not state.is_completed():
             return Outcome("stopped" if stopping.is_set() else "failed", time.monotonic() - start, tuple(lines))
         if share.restore(folder, [stage.name], remote):

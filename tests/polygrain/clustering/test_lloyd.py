@@ -4,8 +4,13 @@ import torch
 
 from polygrain.clustering.lloyd import kmeans, lloyd
 from polygrain.clustering.seeding import nearest_seeds, seed_order
-from tests.helpers.nearest import assign
 from tests.polygrain.compute.test_vectors import WORLD, draw, squared
+
+
+def assign(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    """The nearest centroid by comparing each point with all of them; ties go to the lowest index."""
+    differences = np.asarray(points, np.float64)[:, None] - np.asarray(centroids, np.float64)
+    return np.square(differences).sum(2).argmin(1)
 
 
 def plain_lloyd(points, labels, k, max_iterations):

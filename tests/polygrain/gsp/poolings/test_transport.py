@@ -60,15 +60,6 @@ def iterated(cost: Tensor, mu: float, epsilon: float, iterations: int) -> tuple[
     return (1 - share) / a.shape[-1], scores.softmax(-2) * share[..., None, :] / a.shape[-1]
 
 
-def paper_gradient(cost: Tensor, to_rho: Tensor, to_pi: Tensor, mu: float, epsilon: float) -> Tensor:
-    """Prop. 4.3 with its kappa, and rho inside the Diag, where the derivation has it."""
-    rho, pi = weight_transport(cost, mu, epsilon)
-    n = rho.shape[-1]
-    q = rho * to_rho + (pi * to_pi).sum(-2)
-    eta, kappa = (rho * to_rho).sum(-1, True) - n * (q * rho).sum(-1, True), 1 - mu - n * (rho * rho).sum(-1, True)
-    return -epsilon * (pi * to_pi - n * pi * (q - eta / kappa * rho).unsqueeze(-2))
-
-
 @pytest.mark.parametrize("epsilon", [0.5, 5.0, 300.0, 3000.0])
 @pytest.mark.parametrize(("dtype", "bar"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
 def test_weight_transport__equals_bisection_for_any_sharpness(epsilon, dtype, bar):
@@ -167,8 +158,8 @@ def test_weight_transport__gradient_keeps_its_sign_in_hard_selections():
     clear = exact.abs() > 1e-3 * exact.abs().amax((1, 2), keepdim=True)
     assert (ours.sign() == exact.sign())[clear].all()
     assert (ours - exact).norm() <= 1e-3 * exact.norm()
-    theirs = paper_gradient(cost.float(), to_rho.float(), torch.zeros(20, 8, 50), 0.3, 20.0)
-    assert (theirs.sign() != exact.sign())[clear].any(), "the case is too easy: kappa does not cancel"
+    rho = weight_transport(cost.float(), 0.3, 20.0)[0]
+    assert (0.7 - 50 * rho.square().sum(1) < 0).any(), "the case is too easy: the paper's kappa keeps its sign"
 
 
 def test_weight_transport__gradient_stays_finite_where_the_slopes_underflow():
@@ -199,13 +190,6 @@ def test_weight_transport__computes_half_precision_in_float32(dtype):
     assert cost.grad.dtype == dtype and torch.isfinite(cost.grad).all()
 
 
-def test_weight_transport__works_in_the_log_domain():
-    """exp(-epsilon c) is zero in float32 for every entry here."""
-    cost = 100 + cost_maps("random", 8, 49)
-    rho, _ = weight_transport(cost.float(), 0.3, 20.0)
-    assert (rho - bisected(cost, 0.3, 20.0)[0]).abs().max() < 1e-4
-
-
 @pytest.mark.parametrize("length", [0.02, 0.09, 1.0])  # all features inside the ball, some, none
 @pytest.mark.parametrize(("mu", "epsilon"), [(0.3, 0.5), (0.3, 5.0), (0.7, 20.0), (1.0, 5.0)])
 def test_choose__equals_the_plain_version_with_its_gradients(length, mu, epsilon):
@@ -221,14 +205,6 @@ def test_choose__equals_the_plain_version_with_its_gradients(length, mu, epsilon
         ours, theirs = (torch.autograd.grad([r[i] for i in used], leaves, given, retain_graph=True) for r in results)
         for a, b in zip(ours, theirs, strict=True):
             assert (a - b).abs().max() <= 1e-10 * b.abs().max().clamp_min(1e-3)
-
-
-def test_choose__is_near_its_float64_result_in_float32():
-    features, centres = 0.09 * draw(3, 128, 196), into_ball(draw(64, 128, seed=1))
-    exact = choose(features, centres, 0.3, 5.0)
-    for result, expected in zip(choose(features.float(), centres.float(), 0.3, 5.0), exact, strict=True):
-        assert result.dtype == torch.float32
-        assert (result - expected).abs().max() <= 1e-5
 
 
 COMPILED = """
@@ -249,13 +225,10 @@ def test_choose__compiles_whole():
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize(("mu", "epsilon", "word"), [(0.0, 5.0, "mu"), (1.01, 5.0, "mu"), (0.3, 0.0, "epsilon")])
-def test_weight_transport__refuses_values(mu, epsilon, word):
+@pytest.mark.parametrize(
+    ("cost", "mu", "epsilon", "word"),
+    [(1.0, 0.0, 5.0, "mu"), (1.0, 1.01, 5.0, "mu"), (1.0, 0.3, 0.0, "epsilon"), (math.nan, 0.3, 5.0, "NaN")],
+)
+def test_weight_transport__refuses(cost, mu, epsilon, word):
     with pytest.raises(ValueError, match=word):
-        weight_transport(torch.rand(2, 3), mu, epsilon)
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_weight_transport__refuses_costs_that_are_not_finite(bad):
-    with pytest.raises(ValueError, match="NaN"):
-        weight_transport(torch.tensor([[1.0, bad]]), 0.3, 5.0)
+        weight_transport(torch.tensor([[1.0, cost]]), mu, epsilon)
