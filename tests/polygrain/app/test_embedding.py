@@ -2,6 +2,7 @@ import csv
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -94,36 +95,26 @@ def test_write__bombs_are_left_out_by_their_header(fused: Path, photos: Path, tm
     assert "101 x 100 pixels, at most 10000 are decoded" in rejected_file(tmp_path / "e.parquet").read_text()
 
 
-class Stopped(Exception):
-    pass
-
-
 def test_write__goes_on_where_it_was_stopped(fused: Path, shared_photos: Path, tmp_path: Path, monkeypatch) -> None:
-    """What is there is kept, unless the batch or an image changed since; the bytes are those of one go."""
     monkeypatch.setattr(embedding, "PART", 5)
-    model, listing, plain = load(fused), find(shared_photos), embedding.embed_squares
-    seen = []
-
-    def counted(*arguments: object) -> np.ndarray:
-        if len(seen) == 3:
-            raise Stopped
-        seen.append(1)
-        return plain(*arguments)
-
+    model, listing = load(fused), find(shared_photos)
     write(model, "abc", listing, tmp_path / "whole.parquet", batch=5)
-    monkeypatch.setattr(embedding, "embed_squares", counted)
-    with pytest.raises(Stopped):
+    counted = Mock(wraps=embedding.embed_squares)
+    stopping = Mock(side_effect=lambda *words: counted(*words) if counted.call_count < 3 else 1 / 0)
+    monkeypatch.setattr(embedding, "embed_squares", stopping)
+    with pytest.raises(ZeroDivisionError):
         write(model, "abc", listing, tmp_path / "e.parquet", batch=5)
     assert not (tmp_path / "e.parquet").exists()
-    seen.clear()
+    counted.reset_mock()
     write(model, "abc", listing, tmp_path / "e.parquet", batch=5)
-    assert len(seen) == 2
+    assert counted.call_count == 2
     assert (tmp_path / "e.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from unittest.mock import Mock
 from polygrain.app import embedding
 from polygrain.app.listing import find
 from polygrain.encoder.model import load

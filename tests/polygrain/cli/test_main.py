@@ -67,6 +67,7 @@ def test_model__says_what_the_folder_holds(tmp_path):
 def test_run__a_clone_is_run_by_its_own_program(tmp_path, monkeypatch):
     (tmp_path / ".dvc").mkdir()
     (tmp_path / "pipeline").mkdir()
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     monkeypatch.chdir(tmp_path)
     error = CliRunner().invoke(command.app, ["run"]).exception
     assert isinstance(error, ValueError) and f"run {tmp_path}/.venv/bin/polygrain there" in str(error)

@@ -30,13 +30,10 @@ QUERY, ENCODER, MODEL = 128, 20, 230
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
 
 
-def comparison(task: str, query: str) -> blind.BlindComparison:
-    grey, dark, bright = (np.full((6, 8, 3), tone, np.uint8) for tone in (QUERY, ENCODER, MODEL))
-    return blind.BlindComparison(task, query, grey, [dark] * 3, [bright] * 3)
-
-
 def comparisons(count: int) -> list[blind.BlindComparison]:
-    return [comparison(HOSTILE[i % len(HOSTILE)], f"{HOSTILE[i % 3]}/{i}.jpg") for i in range(count)]
+    grey, dark, bright = (np.full((6, 8, 3), tone, np.uint8) for tone in (QUERY, ENCODER, MODEL))
+    names = [(HOSTILE[i % len(HOSTILE)], f"{HOSTILE[i % 3]}/{i}.jpg") for i in range(count)]
+    return [blind.BlindComparison(*name, grey, [dark] * 3, [bright] * 3) for name in names]
 
 
 def picture(address: str) -> Image.Image:
@@ -117,7 +114,7 @@ def test_write__each_query_once_with_its_rows_on_the_sides_that_its_mark_says(tm
     given = [(one.task, one.query) for one in comparisons(200)]
     assert sorted(names) == sorted(given) and names != given
     for entry, upper in zip(read.entries, read.upper(), strict=True):
-        query, *rows = (min((QUERY, ENCODER, MODEL), key=lambda known: abs(known - tone)) for tone in entry["tones"])
+        query, *rows = (min((QUERY, ENCODER, MODEL), key=lambda value: abs(value - tone)) for tone in entry["tones"])
         sides = [MODEL, ENCODER] if upper == "model" else [ENCODER, MODEL]
         assert query == QUERY and rows == [sides[0]] * 3 + [sides[1]] * 3
         assert (bin(entry["mark"]).count("1") % 2 == 1) == (upper == "model")
@@ -198,19 +195,9 @@ def test_page__counts_votes_by_keys_as_the_export_and_scipy_do(tmp_path, storage
     theirs = binomtest(won.count("model"), 18, 0.5)
     interval = theirs.proportion_ci(method="wilson")
     shown = {name: float(value) for name, value in read.values.items()}
-    assert shown == pytest.approx(
-        {
-            "judgements": count,
-            "model": won.count("model"),
-            "encoder": won.count("encoder"),
-            "ties": 6,
-            "decided": 18,
-            "rate": theirs.statistic,
-            "low": interval.low,
-            "high": interval.high,
-            "p": theirs.pvalue,
-        }
-    )
+    counts = {"judgements": count, "model": won.count("model"), "encoder": won.count("encoder"), "ties": 6}
+    shares = {"rate": theirs.statistic, "low": interval.low, "high": interval.high, "p": theirs.pvalue}
+    assert shown == pytest.approx(counts | shares | {"decided": 18})
     assert {name: read.texts[name] for name in ("rate", "low", "high", "p")} == {
         "rate": f"{100 * theirs.statistic:.1f} %",
         "low": f"{100 * interval.low:.1f} %",

@@ -27,10 +27,8 @@ def test_granularity_charts__none_without_adaptors():
 
 def test_training_charts__leave_out_what_has_no_epochs():
     histories = {"adaptor@k4": [{"epoch": 1, "loss": 2.0, "accuracy": 0.5}], "fusion@average": []}
-    assert [chart["title"] for chart in charts.training_charts(histories)] == [
-        "Adaptors: classification loss",
-        "Adaptors: pseudo-label accuracy",
-    ]
+    titles = [chart["title"] for chart in charts.training_charts(histories)]
+    assert titles == ["Adaptors: classification loss", "Adaptors: pseudo-label accuracy"]
 
 
 def test_attention_maps__scale_is_centred_on_the_uniform_weight(tmp_path):
@@ -41,7 +39,7 @@ def test_attention_maps__scale_is_centred_on_the_uniform_weight(tmp_path):
     ]
     (tmp_path / "neighbour").mkdir()
     pq.write_table(pa.Table.from_pylist(weights), tmp_path / "neighbour" / "attention.parquet")
-    found = charts.attention_maps(tmp_path, ["average", "neighbour"], ["a"])
-    assert (found["centre"], round(found["low"]), round(found["high"])) == (50.0, 20, 80)
-    assert "k4 20.0, k16 80.0" in str(found["maps"][0]["drawing"])
+    result = charts.attention_maps(tmp_path, ["average", "neighbour"], ["a"])
+    assert (result["centre"], round(result["low"]), round(result["high"])) == (50.0, 20, 80)
+    assert "k4 20.0, k16 80.0" in str(result["maps"][0]["drawing"])
     assert charts.attention_maps(tmp_path, ["static"], ["a"]) is None
