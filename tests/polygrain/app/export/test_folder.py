@@ -51,6 +51,7 @@ def snippets(card: str) -> dict[str, str]:
     return dict(re.findall(r"^## ([^\n]+)$(?:(?!^##).)*?^```python\n(.*?)^```$", card, re.M | re.S))
 
 
+@pytest.mark.slow
 def test_write__the_card_runs_without_this_project(chosen, exported, tmp_path):
     """torch, onnxruntime and faiss as the card has them, on two images that test the preparation."""
     rng, files = np.random.default_rng(0), ["first.jpg", "second.jpg"]
@@ -73,6 +74,7 @@ def test_write__the_card_runs_without_this_project(chosen, exported, tmp_path):
         np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), expected, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_write__the_card_says_what_is_known(exported):
     card = (exported / "README.md").read_text()
     for line in (
@@ -90,6 +92,7 @@ def test_write__the_card_says_what_is_known(exported):
     assert {*snippets(card)} == {"Prepare an image", "torch", "onnxruntime", "faiss", "Qdrant", "pgvector"}
 
 
+@pytest.mark.slow
 def test_write__replaces_an_earlier_export_and_nothing_else(chosen, exported, tmp_path):
     folder.require_free(exported)
     (tmp_path / "photos").mkdir()
