@@ -10,7 +10,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Semaphore, Thread
@@ -25,7 +24,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from pipeline import graph, project, server, share, stage_server
 from pipeline.graph import Stage
-from pipeline.progress import Shown, board_in, reported, slug
+from pipeline.progress import Shown, reported, slug
 from pipeline.run import Outcome, ready, run_stage
 
 SECONDS_BETWEEN_LOOKS = 3.0
@@ -106,10 +105,6 @@ class Run:
         self.free.release(1000)
 
 
-planned: ContextVar[list[Stage] | None] = ContextVar("planned", default=None)
-"""The graph as the command line has just read it; a run that the server starts reads it itself."""
-
-
 @flow(name="polygrain", persist_result=False, task_runner=ThreadPoolTaskRunner(max_workers=1000))
 def reproduce(
     profile: str | None = None,
@@ -120,10 +115,10 @@ def reproduce(
 ) -> State:
     """Brings the graph up to date: the stages that are stale and all that follow from them, several at once."""
     folder = graph.folder_of(profile)
-    stages = graph.closure(planned.get() or graph.load(folder), targets or ())
+    stages = graph.load(folder, targets or ())
     todo = graph.to_do(stages)
     # Few: each uses several cores itself.
-    run = Run(folder, jobs or min(4, os.cpu_count() or 1), board_in(Path(tensorboard)) if tensorboard else None)
+    run = Run(folder, jobs or min(4, os.cpu_count() or 1), Path(tensorboard) if tensorboard else None)
     log = get_run_logger()
     log.info("%d of %d stages to do", len(todo), len(stages))
     if workers:
@@ -198,27 +193,26 @@ def main(
     """
     if jobs is not None and jobs < 1:
         raise ValueError(f"--jobs is {jobs}: give 1 or more")
-    board = str(board_in(tensorboard)) if tensorboard else None
+    if tensorboard is not None and tensorboard.is_file():
+        raise ValueError(f"--tensorboard {tensorboard} is a file: give a folder")
+    board = str(tensorboard.resolve()) if tensorboard else None
     folder = ready(profile)
-    stages = graph.load(folder)
-    todo = graph.to_do(graph.closure(stages, targets or ()))
+    todo = graph.to_do(graph.load(folder, targets or ()))
     if workers:
-        from pipeline import workers as machines
+        from pipeline.workers import dispatcher
 
-        machines.revision_of(folder)
-        share.use_remote(folder, None)
-    found, patience = server.find(project(folder)), server.GONE_SECONDS
-    if found is None and not todo:
+        dispatcher(profile, folder)  # names what is not committed, and a missing remote
+    running, patience = server.find(project(folder)), server.GONE_SECONDS
+    if running is None and not todo:
         sys.stdout.write("Everything is up to date.\n")
         return
-    if found is None:
-        _, found = server.start(project(folder), server.free_port())
+    if running is None:
+        _, running = server.start(project(folder), server.free_port())
         patience = server.OWN_GONE_SECONDS
-    found.use()
-    Thread(target=server.end_without, args=[found, patience], daemon=True).start()
-    sys.stdout.write(f"Watch this run at {found.link()}\n")
+    running.use()
+    Thread(target=server.end_without, args=[running, patience], daemon=True).start()
+    sys.stdout.write(f"Watch this run at {running.link()}\n")
     sys.stdout.flush()
-    planned.set(stages)
     name = f"{profile or 'graph'}: {len(todo)} stages, {time.strftime('%d %b %H:%M')}"
     try:
         state = reproduce.with_options(flow_run_name=name)(profile, targets, jobs, workers, board, return_state=True)

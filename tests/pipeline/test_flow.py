@@ -19,7 +19,7 @@ from tests.pipeline import dying, toy
         (["third"], "unknown target 'third'"),
         (["--profile", "large"], "unknown profile 'large'"),
         (["--jobs", "0"], "--jobs is 0"),
-        (["--tensorboard", "dvc.yaml"], "cannot be made a folder"),
+        (["--tensorboard", "dvc.yaml"], "is a file"),
     ],
 )
 def test_main__bad_input_is_named_before_anything_starts(arguments, message, ran, monkeypatch):

@@ -150,7 +150,7 @@ def test_require_inside__refuses_and_deletes(tmp_path, path, md5):
 def test_push__says_what_is_not_up_to_date_and_what_is_missing(owner, tmp_path):
     with pytest.raises(ValueError, match="no remote is known"):
         share.push(owner, None)
-    with pytest.raises(ValueError, match="in ASCII"):
+    with pytest.raises(ValueError, match="ASCII"):
         share.push(owner, "/données")
     params = owner / "params.json"
     params.write_text(params.read_text().replace('"s03"', '"s04"'))

@@ -37,8 +37,6 @@ def test_check_out__the_commit_and_what_the_stage_reads(folder, tmp_path):
     assert workers.recorded(clone, ("source", "raw.dvc")) == {"source": {"cmd": "x"}}
     with pytest.raises(ValueError, match="git checkout"):
         workers.check_out(clone, None, "0" * 40, {})
-    with pytest.raises(ValueError, match="give the full name of a commit"):
-        workers.check_out(clone, None, "--orphan=x", {})
 
 
 def test_work_and_serve__say_what_is_missing(folder, monkeypatch):
