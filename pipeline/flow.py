@@ -78,7 +78,6 @@ class Run:
             log.info("%s", line)
             shown.hear(line)
 
-        outcome = Outcome("failed")
         try:
             with self.free:
                 if self.elsewhere:
@@ -88,9 +87,8 @@ class Run:
                     outcome = run_stage(self.folder, stage.name, count, hear, self.stopping, self.environment)
         except Exception as error:
             outcome = Outcome("failed", 0.0, (f"{type(error).__name__}: {error}",))
-        finally:
-            self.outcomes[stage.name] = outcome
-            shown.finish(outcome.result)
+        self.outcomes[stage.name] = outcome
+        shown.finish(outcome.result)
         message = f"{outcome.result}, {outcome.seconds:.1f} s"
         if outcome.is_done:
             return Completed(name="Cached" if outcome.result == "cached" else "Completed", message=message)
@@ -154,11 +152,8 @@ def wait(futures: list[concurrent.futures.Future]) -> None:
 
 def tell(run: Run, stages: list[Stage]) -> None:
     """The table of stages, and the table of every report among them, as artifacts of this run."""
-    rows = [
-        {"stage": stage.name, "result": outcome.result, "seconds": round(outcome.seconds, 1)}
-        for stage in stages
-        for outcome in [run.outcomes.get(stage.name, Outcome("up to date"))]
-    ]
+    results = {stage.name: run.outcomes.get(stage.name, Outcome("up to date")) for stage in stages}
+    rows = [{"stage": name, "result": one.result, "seconds": round(one.seconds, 1)} for name, one in results.items()]
     create_table_artifact(table=rows, key="stages", description="What became of each stage, in the graph's order")
     for out in [out for stage in stages for out in stage.outs if (out / "table.md").exists()]:
         text = (out / "table.md").read_text(encoding="utf-8")

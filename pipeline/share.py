@@ -64,10 +64,8 @@ def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
     lacking = restore(folder, [stage.name for stage in graph.to_do(stages)], remote)
     if not lacking:
         return f"All {len(stages)} stages are up to date: there is nothing to run."
-    return (
-        f"{len(stages) - len(lacking)} of {len(stages)} stages are up to date. `polygrain run` runs the rest, which "
-        f"nobody has shared as it would be here: {', '.join(lacking)}"
-    )
+    rest = f"`polygrain run` runs the rest, which nobody has shared as it would be here: {', '.join(lacking)}"
+    return f"{len(stages) - len(lacking)} of {len(stages)} stages are up to date. {rest}"
 
 
 def restore(folder: Path, names: Iterable[str], remote: str, as_recorded: bool = False) -> list[str]:

@@ -95,13 +95,8 @@ def register() -> None:
         for queue in QUEUES:
             with suppress(ObjectAlreadyExists):
                 client.create_work_queue(name=queue, work_pool_name=POOL)
-    deployment = RunnerDeployment(
-        name=POOL,
-        flow_name=reproduce_here.name,
-        entrypoint="pipeline.workers.reproduce_here",
-        work_pool_name=POOL,
-        work_queue_name="cpu",
-    )
+    place = {"work_pool_name": POOL, "work_queue_name": "cpu", "entrypoint": "pipeline.workers.reproduce_here"}
+    deployment = RunnerDeployment(name=POOL, flow_name=reproduce_here.name, **place)
     deployment._set_defaults_from_flow(reproduce_here)
     deployment.apply()
 
@@ -122,23 +117,27 @@ def revision_of(folder: Path) -> str:
 
 
 def dispatcher(profile: str | None, folder: Path) -> Callable[[graph.Stage, Event, Callable[[str], None]], Outcome]:
-    """A function that has a worker run a stage, and brings its result here."""
+    """A function that has a worker run a stage, and brings its result here.
+
+    ValueError: files are not committed, or no remote is known.
+    """
     revision, remote = revision_of(folder), share.use_remote(folder, None)
 
-    def elsewhere(stage: graph.Stage, stopping: Event, hear: Callable[[str], None]) -> Outcome:
+    def run_elsewhere(stage: graph.Stage, stopping: Event, hear: Callable[[str], None]) -> Outcome:
         start = time.monotonic()
         upstream = recorded(folder, stage.upstream)
         parameters = {"stage": stage.name, "profile": profile, "revision": revision, "upstream": upstream}
         state = dispatch(stage, parameters, stopping, hear)
         lines = (state.message or str(state.name)).splitlines()
         hear(f"worker: {lines[0]}")
+        result = "ran" if lines[0].startswith("ran") else "cached"
         if not state.is_completed():
-            return Outcome("stopped" if stopping.is_set() else "failed", time.monotonic() - start, tuple(lines))
-        if share.restore(folder, [stage.name], remote):
+            result = "stopped" if stopping.is_set() else "failed"
+        elif share.restore(folder, [stage.name], remote):
             raise ValueError(f"the worker's run of {stage.name} is not on the remote {remote!r}")
-        return Outcome("ran" if lines[0].startswith("ran") else "cached", time.monotonic() - start, tuple(lines))
+        return Outcome(result, time.monotonic() - start, tuple(lines))
 
-    return elsewhere
+    return run_elsewhere
 
 
 def recorded(folder: Path, names: Sequence[str]) -> dict:
@@ -152,12 +151,9 @@ def recorded(folder: Path, names: Sequence[str]) -> dict:
 
 def dispatch(stage: graph.Stage, parameters: dict, stopping: Event, hear: Callable[[str], None]) -> State:
     """Has a worker run the stage, hands on what its run logs, and returns its end state; cancels it when stopped."""
-    queue = "gpu" if stage.meta.get("gpu") else "cpu"
-    run = run_deployment(
-        f"stage/{POOL}", parameters=parameters, flow_run_name=stage.name, timeout=0, work_queue_name=queue
-    )
-    known: set[UUID] = set()
-    ended = None
+    place = {"name": f"stage/{POOL}", "work_queue_name": "gpu" if stage.meta.get("gpu") else "cpu"}
+    run = run_deployment(**place, parameters=parameters, flow_run_name=stage.name, timeout=0)
+    known, ended = set(), None
     with get_client(sync_client=True) as client:
         while not stopping.wait(SECONDS_BETWEEN_LOOKS):
             # A server that is restarted meanwhile is asked again; the worker goes on without it.
@@ -165,7 +161,7 @@ def dispatch(stage: graph.Stage, parameters: dict, stopping: Event, hear: Callab
                 state, lines = client.read_flow_run(run.id).state, new_lines(client, run.id, known)
                 for line in lines:
                     hear(line)
-                if state is not None and state.is_final():
+                if state.is_final():
                     ended = ended or time.monotonic()
                     # The worker sends its lines in bundles: the last ones may come after the state.
                     is_last = any(line.startswith(LAST_LINE) for line in lines)

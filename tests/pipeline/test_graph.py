@@ -62,34 +62,29 @@ def test_load__no_repository_and_a_broken_graph(tmp_path):
 
 
 def test_load__a_profile_beside_the_repositorys_own(tmp_path):
+    """It is linked and composed when it is asked for; DVC reads every graph that is linked, so all need their values."""
     folder = toy.make(tmp_path / "toy", first=1, second=1)
-    profile = folder / "profiles" / "large"
-    profile.mkdir(parents=True)
-    (profile / "dvc.yaml").symlink_to("../../dvc.yaml")
-    params = json.loads((folder / "params.json").read_text())
-    (profile / "params.json").write_text(json.dumps(params | {"second": {"s00": "f0", "s01": "f0"}}))
-    assert graph.folder_of("large", folder) == profile
-    large = graph.load(profile)
-    assert {stage.name for stage in large} == {"source", "first@f0", "second@s00", "second@s01", "last"}
-    assert large[0].outs == (profile / "data/source",)
-    assert {stage.name for stage in graph.load(folder)} == {"source", "first@f0", "second@s00", "last"}
-    with pytest.raises(ValueError, match=r"unknown profile .*; known here: large"):
-        graph.folder_of("small", folder)
-
-
-def test_folder_of__composes_what_the_graph_is_made_of(tmp_path):
-    folder = toy.make(tmp_path / "toy")
     (folder / "params.yaml").write_text("root: .\nsections: {a: 1, b: 2}\n")
-    for name in ("used", "unused"):
+    params = json.loads((folder / "params.json").read_text()) | {"second": {"s00": "f0", "s01": "f0"}}
+    for name in ("large", "unused"):
         (folder / "profiles" / name).mkdir(parents=True)
         (folder / "profiles" / name / "values.yaml").write_text("sections: {a: 3}\n")
-    used = folder / "profiles/used"
-    assert graph.folder_of("used", folder) == used
-    assert (used / "dvc.yaml").is_symlink() and "a: 3\n" in (used / "params.yaml").read_text()
-    # DVC reads the graph of every profile that is linked, whichever is asked for.
-    (used / "params.yaml").unlink()
-    graph.folder_of(None, folder)
-    assert (used / "params.yaml").exists() and not (folder / "profiles/unused/params.yaml").exists()
+        (folder / "profiles" / name / "params.json").write_text(json.dumps(params))
+    large = graph.folder_of("large", folder)
+    assert large == folder / "profiles/large" and "a: 3\n" in (large / "params.yaml").read_text()
+    stages = graph.load(large)
+    assert {stage.name for stage in stages} == {"source", "first@f0", "second@s00", "second@s01", "last"}
+    assert stages[0].outs == (large / "data/source",)
+    (large / "params.yaml").unlink()
+    assert {stage.name for stage in graph.load(graph.folder_of(None, folder))} == {
+        "source",
+        "first@f0",
+        "second@s00",
+        "last",
+    }
+    assert (large / "params.yaml").exists() and not (folder / "profiles/unused/params.yaml").exists()
+    with pytest.raises(ValueError, match=r"unknown profile .*; known here: large, unused"):
+        graph.folder_of("small", folder)
 
 
 def test_load__data_that_dvc_tracks_is_a_stage_without_a_name(tmp_path):
