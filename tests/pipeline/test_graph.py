@@ -62,7 +62,7 @@ def test_load__no_repository_and_a_broken_graph(tmp_path):
 
 
 def test_load__a_profile_beside_the_repositorys_own(tmp_path):
-    """It is linked and composed when it is asked for; DVC reads every graph that is linked, so all need their values."""
+    """It is linked and composed when it is asked for; DVC reads all graphs that are linked, so they need their values."""
     folder = toy.make(tmp_path / "toy", first=1, second=1)
     (folder / "params.yaml").write_text("root: .\nsections: {a: 1, b: 2}\n")
     params = json.loads((folder / "params.json").read_text()) | {"second": {"s00": "f0", "s01": "f0"}}
@@ -76,12 +76,8 @@ def test_load__a_profile_beside_the_repositorys_own(tmp_path):
     assert {stage.name for stage in stages} == {"source", "first@f0", "second@s00", "second@s01", "last"}
     assert stages[0].outs == (large / "data/source",)
     (large / "params.yaml").unlink()
-    assert {stage.name for stage in graph.load(graph.folder_of(None, folder))} == {
-        "source",
-        "first@f0",
-        "second@s00",
-        "last",
-    }
+    stages = graph.load(graph.folder_of(None, folder))
+    assert {stage.name for stage in stages} == {"source", "first@f0", "second@s00", "last"}
     assert (large / "params.yaml").exists() and not (folder / "profiles/unused/params.yaml").exists()
     with pytest.raises(ValueError, match=r"unknown profile .*; known here: large, unused"):
         graph.folder_of("small", folder)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 from threading import Event, Timer
 
 import pytest
