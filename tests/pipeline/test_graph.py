@@ -62,7 +62,7 @@ def test_load__no_repository_and_a_broken_graph(tmp_path):
 
 
 def test_load__a_profile_beside_the_repositorys_own(tmp_path):
-    """It is linked and composed when it is asked for; DVC reads all graphs that are linked, so they need their values."""
+    """It is linked and composed when it is asked for; DVC reads every linked graph, so each needs its values."""
     folder = toy.make(tmp_path / "toy", first=1, second=1)
     (folder / "params.yaml").write_text("root: .\nsections: {a: 1, b: 2}\n")
     params = json.loads((folder / "params.json").read_text()) | {"second": {"s00": "f0", "s01": "f0"}}
