@@ -26,6 +26,7 @@ from pipeline import graph, project, server, share, stage_server
 from pipeline.graph import Stage
 from pipeline.progress import Shown, reported, slug
 from pipeline.run import Outcome, ready, run_stage
+from pipeline.workers import dispatcher
 
 SECONDS_BETWEEN_LOOKS = 3.0
 """How often a run looks whether it was cancelled."""
@@ -120,8 +121,6 @@ def reproduce(
     log = get_run_logger()
     log.info("%d of %d stages to do", len(todo), len(stages))
     if workers:
-        from pipeline.workers import dispatcher
-
         log.info("%s", share.push(folder, None).splitlines()[0])
         run.elsewhere = dispatcher(profile, folder)
     futures: dict[str, PrefectFuture] = {}
@@ -194,8 +193,6 @@ def main(
     folder = ready(profile)
     todo = graph.to_do(graph.load(folder, targets or ()))
     if workers:
-        from pipeline.workers import dispatcher
-
         dispatcher(profile, folder)  # names what is not committed, and a missing remote
     running, patience = server.find(project(folder)), server.GONE_SECONDS
     if running is None and not todo:
