@@ -55,11 +55,11 @@ def measure(images: Path, values: dict, folder: Path) -> Scores:
     probe = mpcl_probe.Params.model_validate(values["mpcl_probe"] | {"fine_tuning": None})
     tasks = list(values["tasks"])
     pixels, collection = open_pixels(images, tasks), read_tables(images, tasks)
-    found = {task: mpcl_probe.probe_task(folder, pixels, collection, task, probe, 0, folder / "p") for task in tasks}
-    return {
-        task: {name: (100 if name in SCORES else 1) * scores[name] for name in (*SCORES, *SPREAD)}
-        for task, scores in found.items()
-    }
+    measures = {}
+    for task in tasks:
+        scores = mpcl_probe.probe_task(folder, pixels, collection, task, probe, 0, folder / "p", listed={})
+        measures[task] = {name: (100 if name in SCORES else 1) * scores[name] for name in (*SCORES, *SPREAD)}
+    return measures
 
 
 def table(means: dict[str, list[dict[str, float]]], seeds: list[int]) -> list[str]:

@@ -121,7 +121,7 @@ def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str,
     sides = [(wording.title_of(name).name, queries.read_queries(evaluation, name)) for name in ("encoder", model)]
     shown = []
     for task in tasks:
-        both = [(title, found.get(task.name, {})) for title, found in sides]
+        both = [(title, rows.get(task.name, {})) for title, rows in sides]
         (_, before), (_, after) = both
         if not before:
             continue
@@ -131,17 +131,17 @@ def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str,
 
 
 def changed(
-    images: Path, tasks: Sequence[Task], found: dict[str, list[neighbours.Found]], params: Params
+    images: Path, tasks: Sequence[Task], samples: dict[str, list[neighbours.Neighbours]], params: Params
 ) -> list[dict]:
     """Of these tasks the images whose neighbours the chosen model changed most, and how many it changed at all."""
     titles = tuple(wording.title_of(name).name for name in (chosen.ENCODER, scores.CHOSEN))
     shown = []
     for task in tasks:
-        own = found.get(task.name, [])
-        most = neighbours.most_changed(own, params.gains)
+        task_samples = samples.get(task.name, [])
+        most = neighbours.most_changed(task_samples, params.gains)
         if most:
             entries = neighbours.show(images / task.name, task.paths, most, titles, params.thumbnail)
-            counts = {"all": len(own), "changed": sum(one.differs for one in own)}
+            counts = {"all": len(task_samples), "changed": sum(one.differs for one in task_samples)}
             shown.append({"task": task.name, "counts": counts, "entries": entries})
     return shown
 
@@ -178,12 +178,12 @@ def main(
     histories |= {f"fusion@{name}": read_history(fusion / name) for name in lists.fusions}
     compared = scores.comparisons(table, model) if model else []
     gains = table.differences(model, "encoder") if compared else {}
-    chosen_how, found = chosen.read(choice), neighbours.read(choice)
+    made, samples = chosen.read(choice), neighbours.read(choice)
     # Where the encoder was chosen, the two rows are the same.
-    drawn = [] if chosen_how.is_encoder else neighbours.draw(found, params.judgements, seed=0)
+    drawn = [] if made.is_encoder else neighbours.draw(samples, params.judgements, seed=0)
     unmeasured = [task for task in tasks if task.name not in table.tasks]
     columns = [scores.MEAN, *table.tasks]
-    criteria = [end for sides in chosen_how.compared.values() for side in ("encoder", "chosen") for end in sides[side]]
+    criteria = [end for sides in made.compared.values() for side in ("encoder", "chosen") for end in sides[side]]
     ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in columns]
     content = {
         "scores": table,
@@ -196,11 +196,11 @@ def main(
         "fused": fusions.rows(fusion, evaluation, lists.fusions, table),
         "headroom": fusions.headroom(table),
         "random_gains": fusions.random_gains(evaluation, table),
-        "choice": chosen_how,
-        "advice": advice.advise(chosen_how, table, list(lists.tasks), choice, Path(lists.root)),
+        "choice": made,
+        "advice": advice.advise(made, table, list(lists.tasks), choice, Path(lists.root)),
         "place_criterion": wording.placement(criteria),
-        "preferences": chosen.preferences(chosen_how, list(granularities), table),
-        "changed": changed(images, unmeasured, found, params),
+        "preferences": chosen.preferences(made, list(granularities), table),
+        "changed": changed(images, unmeasured, samples, params),
         "judgements": len(drawn),
         "curves": charts.granularity_charts(table, granularities),
         "galleries": galleries(images, evaluation, tasks, model, params) if compared else [],

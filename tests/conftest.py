@@ -1,6 +1,7 @@
 """Shapes in signatures are checked while tests run, and only then (it costs nothing in production)."""
 
 import os
+from collections.abc import Iterator
 
 os.environ.setdefault("DVC_NO_ANALYTICS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "1")
@@ -8,6 +9,33 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))
 
+import pytest
 from jaxtyping import install_import_hook
 
 hook = install_import_hook(["stages", "polygrain"], "beartype.beartype")
+
+
+@pytest.fixture(scope="session")
+def s3_address() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def object_store(s3_address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator:
+    """An S3 stand-in with the bucket `pictures`, as s3fs sees it by the environment alone."""
+    import s3fs
+
+    values = {"AWS_ENDPOINT_URL": s3_address, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    values |= {"AWS_MAX_ATTEMPTS": "1", "AWS_DEFAULT_REGION": "us-east-1", "AWS_CONFIG_FILE": "/dev/null"}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    store = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    store.mkdir("pictures")
+    yield store
+    store.rm("pictures", recursive=True)

@@ -3,40 +3,32 @@ import pytest
 import torch
 
 from polygrain.encoder.model import load
-from polygrain.encoder.views import Augmentation
 from polygrain.store import arrays
 from stages import adaptor
-from tests.helpers.settings import classifier, criterion, reference
+from tests.helpers.settings import VIEWS, classifier, criterion, reference
 from tests.helpers.small import lists, write_encoder, write_images
 
 
-def params(**changes):
-    # Copied in, so that a test may go beyond the bounds.
-    return adaptor.Params(width=8, **classifier()).model_copy(update=changes)
-
-
-@pytest.fixture
-def world(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
-    (tmp_path / "labels").mkdir()
-    arrays.write(tmp_path / "labels" / "labels.zarr", np.repeat(np.arange(6), 8))
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "labels").mkdir()
+    arrays.write(folder / "labels/labels.zarr", np.repeat(np.arange(6), 8))
     centroids = np.random.default_rng(0).normal(size=(6, 24)).astype(np.float32)
-    arrays.write(tmp_path / "labels" / "centroids.zarr", centroids)
-    return images, encoder, tmp_path / "labels"
+    arrays.write(folder / "labels/centroids.zarr", centroids)
+    return write_images(folder / "images"), write_encoder(folder / "encoder"), folder / "labels"
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
 def run(world, output, fewest=4, **changes):
-    adaptor.main(
-        *world,
-        output,
-        granularity="k6",
-        params=params(**changes),
-        settings=criterion(fewest=fewest),
-        reference=reference(),
-        lists=lists(),
-        seed=0,
-    )
+    # Copied in, so that a test may go beyond the bounds.
+    params = adaptor.Params(width=8, **classifier()).model_copy(update=changes)
+    given = {"settings": criterion(fewest=fewest), "reference": reference(), "lists": lists(), "seed": 0}
+    adaptor.main(*world, output, granularity="k6", params=params, **given)
     return load(output)
 
 
@@ -46,21 +38,19 @@ def test_main__the_adaptors_alone_learn_the_pseudo_labels(world, tmp_path):
     assert frozen.keys() == encoder.state_dict().keys()
     assert all(torch.equal(tensor, frozen[name]) for name, tensor in encoder.state_dict().items())
     assert model.config.adaptors.names == ["k6"]
-    rows = (tmp_path / "out" / "history.csv").read_text().splitlines()
+    rows = (tmp_path / "out/history.csv").read_text().splitlines()
     assert rows[0] == "epoch,loss,accuracy" and len(rows) == 26  # no task can tell: the last epoch stands
     first, last = (list(map(float, row.split(","))) for row in (rows[1], rows[-1]))
     assert last[1] < 0.5 * first[1] and last[2] > 0.8
 
 
 def test_main__two_runs_write_the_same_bytes_and_leave_no_checkpoint(world, tmp_path):
-    views = {"smallest_crop": 0.5, "turn": 20.0, "flip": 0.5, "stroke": 1.0, "jitter": 0.3}
-    views |= {"tint": 0.2, "grey": 0.1, "blur": 0.3}
     for name in ("a", "b"):
-        run(world, tmp_path / name, epochs=2, augmentation=Augmentation(**views))
+        run(world, tmp_path / name, epochs=2, augmentation=VIEWS)
     for file in ("weights.safetensors", "config.json", "history.csv"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     assert not list((tmp_path / ".work").rglob("*.safetensors"))
-    assert (tmp_path / "a" / "history.csv").read_text().startswith("epoch,loss,accuracy,criterion\n1,")
+    assert (tmp_path / "a/history.csv").read_text().startswith("epoch,loss,accuracy,criterion\n1,")
 
 
 def test_add_adaptors__start_as_the_encoder_itself(world):

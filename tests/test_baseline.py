@@ -8,29 +8,38 @@ from polygrain.encoder.model import load
 from polygrain.grappa import twins
 from polygrain.store import arrays
 from polygrain.store.collection import open_features, read_tables
+from polygrain.store.tables import read_csv
 from stages import baseline
 from tests.helpers.settings import classifier, pairs
 from tests.helpers.small import TASKS, lists, write_encoder, write_features, write_images
 
+FILES = ("weights.safetensors", "config.json", "history.csv")
 
-def params(**changes):
+
+def params(up_std=0.02, scale=0.1, **changes):
     settings = {key: value for key, value in pairs().items() if key in baseline.Tldr.model_fields}
     tldr = baseline.Tldr(**settings | {"dim": 5, "neighbours": 3} | changes)
-    linear = {key: value for key, value in classifier(epochs=20).items() if key in baseline.Linear.model_fields}
-    return baseline.Params(width=4, up_std=0.02, one_set=pairs(), many_sets=pairs(), tldr=tldr, linear=linear)
+    linear = {key: value for key, value in classifier(epochs=15).items() if key in baseline.Linear.model_fields}
+    one = twins.Pairs(**pairs(scale=scale))
+    return baseline.Params(width=4, up_std=up_std, one_set=one, many_sets=pairs(), tldr=tldr, linear=linear)
 
 
-@pytest.fixture
-def world(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    images, encoder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
-    features = write_features(tmp_path / "features", images, dim=24)
-    (tmp_path / "graph").mkdir()
-    arrays.write(tmp_path / "graph" / "neighbours.zarr", np.random.default_rng(0).integers(0, 48, (48, 5)))
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    images, encoder = write_images(folder / "images"), write_encoder(folder / "encoder")
+    features = write_features(folder / "features", images, dim=24)
+    (folder / "graph").mkdir()
+    arrays.write(folder / "graph/neighbours.zarr", np.random.default_rng(0).integers(0, 48, (48, 5)))
     for k in (4, 8):
-        (tmp_path / f"labels/k{k}").mkdir(parents=True)
-        arrays.write(tmp_path / f"labels/k{k}/labels.zarr", np.arange(48) % k)
-    return images, encoder, features, tmp_path / "graph", tmp_path / "labels"
+        (folder / f"labels/k{k}").mkdir(parents=True)
+        arrays.write(folder / f"labels/k{k}/labels.zarr", np.arange(48) % k)
+    return images, encoder, features, folder / "graph", folder / "labels"
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
 def run(world, output, kind, attention=None, **changes):
@@ -39,30 +48,41 @@ def run(world, output, kind, attention=None, **changes):
     return load(output)
 
 
+def losses(folder):
+    return [float(row["loss"]) for row in read_csv(folder / "history.csv")]
+
+
+def assert_same_bytes(first, second):
+    for file in FILES:
+        assert (first / file).read_bytes() == (second / file).read_bytes()
+    assert not list((first.parent / ".work").rglob("*.safetensors"))
+
+
 @pytest.mark.parametrize(("kind", "names"), [("one_set", 1), ("many_sets", 2)])
 def test_main__random_sets_train_and_the_encoder_does_not(world, tmp_path, kind, names):
-    model = run(world, tmp_path / "out", kind)
-    encoder = load(world[1])
+    attention = Attention(class_token=False, scaled=False)
+    model, encoder = run(world, tmp_path / "out", kind, attention), load(world[1])
     assert len(model.config.adaptors.names) == names  # as many as there are granularities
     for name, tensor in model.plain().state_dict().items():
         assert torch.equal(tensor, encoder.state_dict()[name]), name
     assert all(layer.up.abs().sum() > 0 for layer in model.adaptors)
-    assert len((tmp_path / "out/history.csv").read_text().splitlines()) == 3
+    assert len(losses(tmp_path / "out")) == 2
     if names > 1:
+        assert model.config.adaptors.attention == attention
         assert all(layer.key.weight.abs().sum() > 0 for layer in model.adaptors)
+    run(world, tmp_path / "again", kind, attention)
+    assert_same_bytes(tmp_path / "out", tmp_path / "again")
 
 
-@pytest.mark.parametrize(("up_std", "hangs"), [(0.02, False), (0.0, True)])
-def test_main__the_size_of_a_random_set_hangs_on_the_scale_of_the_loss_from_zero_only(
-    world, tmp_path, monkeypatch, up_std, hangs
+@pytest.mark.parametrize(("up_std", "depends"), [(0.02, False), (0.0, True)])
+def test_main__the_size_of_a_random_set_depends_on_the_scale_of_the_loss_from_zero_only(
+    world, tmp_path, up_std, depends
 ):
     sizes = []
     for scale in (0.024, 1.0):
-        changed = params().model_copy(update={"up_std": up_std, "one_set": twins.Pairs(**pairs(scale=scale))})
-        monkeypatch.setattr(f"{__name__}.params", lambda changed=changed: changed)
-        model = run(world, tmp_path / f"{scale}", "one_set")
+        model = run(world, tmp_path / f"{scale}", "one_set", up_std=up_std, scale=scale)
         sizes.append(torch.cat([layer.up.flatten() for layer in model.adaptors]).norm())
-    assert (sizes[1] > 5 * sizes[0]) if hangs else (0.8 < sizes[1] / sizes[0] < 1.25), sizes
+    assert (sizes[1] > 5 * sizes[0]) if depends else (0.8 < sizes[1] / sizes[0] < 1.25), sizes
 
 
 def test_main__tldr_is_linear_on_the_encoder_and_lowers_the_loss(world, tmp_path):
@@ -75,26 +95,21 @@ def test_main__tldr_is_linear_on_the_encoder_and_lowers_the_loss(world, tmp_path
     mean = torch.from_numpy(open_features(world[2], list(TASKS))[rows].mean(0))
     # The mean of the training features maps to zero.
     torch.testing.assert_close(model.reduction.weight @ mean + model.reduction.bias, torch.zeros(5), atol=1e-5, rtol=0)
-    losses = [float(row.split(",")[1]) for row in (tmp_path / "out" / "history.csv").read_text().splitlines()[1:]]
-    assert losses[-1] < losses[0]
+    assert losses(tmp_path / "out")[-1] < losses(tmp_path / "out")[0]
+    run(world, tmp_path / "again", "tldr", epochs=20)
+    assert_same_bytes(tmp_path / "out", tmp_path / "again")
 
 
-def test_main__tldr_finds_what_neighbours_share(world, tmp_path):
-    """Two coordinates are the same for both members of a pair, all others are noise: those two must be kept."""
-    rng, rows = np.random.default_rng(1), read_tables(world[0], list(TASKS)).train
-    table = np.arange(48).reshape(12, 4)
+def test_reduce__finds_what_neighbours_share(world, tmp_path):
+    """Two coordinates are the same for both members of a pair, all others are noise: those two must stay."""
+    rng, table = np.random.default_rng(1), np.arange(48).reshape(12, 4)
     graph = np.stack([np.roll(table, shift, 1).ravel() for shift in (1, 2, 3)], 1)
     features = rng.normal(size=(48, 24)).astype(np.float32)
     features[:, :2] = np.repeat(rng.normal(size=(12, 2)), 4, 0)
-    chosen = params(dim=2, epochs=100, learning_rate=8.0, weight_decay=0.0).tldr
-    model, _ = baseline.reduce(load(world[1]), features, graph, chosen, 0, tmp_path / "w")
+    settings = params(dim=2, epochs=100, learning_rate=8.0, weight_decay=0.0).tldr
+    model, _ = baseline.reduce(load(world[1]), features, graph, settings, 0, tmp_path / "w")
     energy = as_vectors(model.reduction.weight).square().sum(0)
-    assert len(rows) == 48 and energy[:2].mean() > 3 * energy[2:].mean()
-
-
-def test_main__many_sets_attend_as_the_fusion_does(world, tmp_path):
-    attention = Attention(class_token=False, scaled=False)
-    assert run(world, tmp_path / "out", "many_sets", attention).config.adaptors.attention == attention
+    assert energy[:2].mean() > 3 * energy[2:].mean()
 
 
 @pytest.mark.parametrize(("changes", "message"), [({"neighbours": 6}, "the graph has 5"), ({"dim": 25}, "24 dim")])
@@ -104,19 +119,11 @@ def test_main__tldr_refuses_what_cannot_work(world, tmp_path, changes, message):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("kind", ["many_sets", "tldr", "linear"])
-def test_main__two_runs_write_the_same_bytes(world, tmp_path, kind):
-    for name in ("a", "b"):
-        run(world, tmp_path / name, kind)
-    for file in ("weights.safetensors", "config.json", "history.csv"):
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-    assert not list((tmp_path / ".work").rglob("*.safetensors"))
-
-
 def test_main__linear_learns_the_finest_pseudo_labels_and_is_a_map_of_the_encoder(world, tmp_path):
     model, encoder = run(world, tmp_path / "out", "linear"), load(world[1])
     images = torch.rand(3, 3, 32, 32)
     expected = encoder(images) @ model.reduction.weight.T
     torch.testing.assert_close(model(images), torch.nn.functional.normalize(expected, dim=1))
-    losses = [float(row.split(",")[1]) for row in (tmp_path / "out/history.csv").read_text().splitlines()[1:]]
-    assert len(losses) == 20 and losses[-1] < 0.5 * losses[0]
+    assert len(losses(tmp_path / "out")) == 15 and losses(tmp_path / "out")[-1] < 0.5 * losses(tmp_path / "out")[0]
+    run(world, tmp_path / "again", "linear")
+    assert_same_bytes(tmp_path / "out", tmp_path / "again")

@@ -38,9 +38,18 @@ def write_model(folder: Path) -> None:
 
 
 RUN = [block for page in PAGES for block in blocks(page) if block.needs is not None]
+# A shell block starts the program anew.
+CASES = [
+    pytest.param(
+        block,
+        id=f"{name(block.page)}: {block.code.splitlines()[0][:40]}",
+        marks=[] if block.kind == "python" else [pytest.mark.slow],
+    )
+    for block in RUN
+]
 
 
-@pytest.mark.parametrize("block", RUN, ids=lambda block: f"{name(block.page)}: {block.code.splitlines()[0][:40]}")
+@pytest.mark.parametrize("block", CASES)
 def test_blocks__run_as_they_stand(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outside, here = tmp_path / "data", tmp_path / "here"
     here.mkdir()

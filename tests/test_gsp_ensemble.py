@@ -28,32 +28,25 @@ def folds(world, tmp_path_factory):  # noqa: F811
         params = gsp_folds.Params(**(VALUES | {"protocol": FAIR | {"repeats": 2}}))
         for run in RUNS:
             gsp_folds.main(*world, root / run, run=run, params=params, lists=LISTS, seed=0, shape="crop")
+    main(world[0], root, root / "out", name="dots", params=PARAMS, lists=LISTS, seed=0)
     return root
 
 
-@pytest.fixture(scope="module")
-def output(world, folds, tmp_path_factory):  # noqa: F811
-    folder = tmp_path_factory.mktemp("ensemble") / "out"
-    main(world[0], folds, folder, name="dots", params=PARAMS, lists=LISTS, seed=0)
-    return folder
+def read(folds, name):
+    return json.loads((folds / f"out/{name}.json").read_text())
 
 
-@pytest.fixture(scope="module")
-def rows(output):
-    """Of c2-gsp, by form and combination."""
-    with (output / "combinations.csv").open() as file:
+def rows_of(folds):
+    """The rows of c2-gsp, by form and combination."""
+    with (folds / "out/combinations.csv").open() as file:
         return {(row["form"], row["combination"]): row for row in csv.DictReader(file) if row["run"] == "c2-gsp"}
-
-
-@pytest.fixture(scope="module")
-def metrics(output):
-    return json.loads((output / "metrics.json").read_text())["c2-gsp"]
 
 
 CHOICES = ["0-0", "0-1", "1-0", "1-1"]
 
 
-def test_main__scores_every_fold_and_all_combinations(folds, rows, metrics):
+def test_main__scores_every_fold_and_all_combinations(folds):
+    rows = rows_of(folds)
     assert list(rows) == [("single", name) for name in CHOICES] + [
         (form, name) for name in CHOICES for form in FORMS[1:]
     ]
@@ -61,21 +54,21 @@ def test_main__scores_every_fold_and_all_combinations(folds, rows, metrics):
     expected = score(np.concatenate(parts, 1), np.repeat(np.arange(4, 8), 8), np.array(["test"] * 32))["map_at_r"]
     assert float(rows["concat", "1-0"]["map_at_r"]) == pytest.approx(expected, abs=1e-6)
     values = [float(rows["concat", choice]["map_at_r"]) for choice in CHOICES]
-    result = metrics["concat"]["map_at_r"]
+    result = read(folds, "metrics")["c2-gsp"]["concat"]["map_at_r"]
     assert result["best"] == max(values)
     assert result["mean"] == pytest.approx(np.mean(values)) and result["std"] == pytest.approx(np.std(values, ddof=1))
 
 
-def test_main__the_128_d_number_averages_the_metrics_of_the_folds(output, rows, metrics):
+def test_main__the_128_d_number_averages_the_metrics_of_the_folds(folds):
     """As `separate` in the public code: the metrics of the chosen folds, not their vectors."""
+    rows = rows_of(folds)
     for choice in CHOICES:
         names = [f"{fold}-{repeat}" for fold, repeat in enumerate(choice.split("-"))]
         expected = np.mean([float(rows["single", name]["map_at_r"]) for name in names])
         assert float(rows["separate", choice]["map_at_r"]) == pytest.approx(expected)
-    assert metrics["separate"]["map_at_r"]["mean"] == pytest.approx(metrics["single"]["map_at_r"]["mean"])
-    assert metrics["separate"]["map_at_r"]["mean"] != pytest.approx(metrics["mean_vector"]["map_at_r"]["mean"])
-    setting = json.loads((output / "settings.json").read_text())["c2-gsp"]
-    assert (setting["embedding"], setting["folds"], setting["protocol"]) == (8, 2, "fair")
+    means = {form: values["map_at_r"]["mean"] for form, values in read(folds, "metrics")["c2-gsp"].items()}
+    assert means["separate"] == pytest.approx(means["single"])
+    assert means["separate"] != pytest.approx(means["mean_vector"])
 
 
 def test_summarise__best_is_of_the_row_that_the_choosing_metric_prefers():
@@ -85,13 +78,13 @@ def test_summarise__best_is_of_the_row_that_the_choosing_metric_prefers():
     assert (summary["x"]["best"], summary["y"]["best"], summary["y"]["max"]) == (0.4, 0.1, 0.9)
 
 
-def test_main__writes_pictures_histories_and_the_transfer_of_attributes(output):
-    tensors = load_file(output / "pictures.safetensors")
+def test_main__writes_pictures_histories_and_the_transfer_of_attributes(folds):
+    tensors = load_file(folds / "out/pictures.safetensors")
     assert tensors["pixels"].shape == (2, 16, 16, 3) and tensors["weights/c2-gap"].shape == (2, 2, 2)
     assert {"nearest/c2-gsp", "attributes/c2-gsp"} <= set(tensors) and "attributes/c2-gap" not in tensors
     assert np.allclose(tensors["attributes/c2-gsp"].sum(1), 1, atol=1e-4)
-    assert json.loads((output / "pictures.json").read_text()) == {"classes": ["4", "7"]}
-    transfers = json.loads((output / "transfer.json").read_text())
+    assert read(folds, "pictures") == {"classes": ["4", "7"]} and read(folds, "settings")["c2-gsp"]["embedding"] == 8
+    transfers = read(folds, "transfer")
     assert list(transfers) == ["c2-gsp"] and transfers["c2-gsp"]["chance"] == 0.5
-    history = (output / "history.csv").read_text().splitlines()
+    history = (folds / "out/history.csv").read_text().splitlines()
     assert history[0].startswith("run,fold,repeat,step") and history[1].startswith("c2-gap,0,0,2,")

@@ -22,45 +22,31 @@ LISTS = lists(
     gsp_runs={"c2-gap": spec("c2", "gap"), "c2-gsp": spec("c2", "gsp", 0.1), "ms-gsp": spec("ms", "gsp")},
     gsp={"dots": "images/dots"},
 )
-
-
-SETTING = {
-    "protocol": "fair",
-    "chosen_by": "map_at_r",
-    "network": "resnet50.tv_in1k",
-    "embedding": 128,
-    "folds": 4,
-    "values": {"prototypes": 64, "mu": 0.3, "epsilon": 5.0},
-}
+SETTING = {"protocol": "fair", "chosen_by": "map_at_r", "network": "resnet50.tv_in1k", "embedding": 128, "folds": 4}
+SETTING |= {"values": {"prototypes": 64, "mu": 0.3, "epsilon": 5.0}}
 
 
 @pytest.fixture
 def ensemble(tmp_path):
     folder = tmp_path / "ensemble"
     folder.mkdir()
-    names = ("map_at_r", "r_precision", "recall_at_1", "recall_at_2")
+    names, forms = ("map_at_r", "r_precision", "recall_at_1", "recall_at_2"), ("single", "separate", "concat")
     metrics = {
         run: {
             form: {name: {"mean": 0.1 * (i + 1), "std": 0.01, "min": 0.0, "max": 0.5, "best": 0.5} for name in names}
-            for form in ("single", "separate", "concat", "mean_vector")
+            for form in (*forms, "mean_vector")
         }
         for i, run in enumerate(LISTS.gsp_runs)
     }
-    (folder / "metrics.json").write_text(json.dumps(metrics))
-    (folder / "settings.json").write_text(json.dumps(dict.fromkeys(LISTS.gsp_runs, SETTING)))
+    transfer = {"c2-gsp": {"distance": 1.234, "cosine": 0.25, "accuracy": 0.5, "chance": 0.1}}
+    files = {"metrics": metrics, "settings": dict.fromkeys(LISTS.gsp_runs, SETTING), "transfer": transfer}
+    for name, content in (files | {"pictures": {"classes": ["a&b"]}}).items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
     lines = [f"{run},0,0,{step},1.0,0.{step},1" for run in LISTS.gsp_runs for step in (10, 20)]
     (folder / "history.csv").write_text("\n".join(["run,fold,repeat,step,loss,map_at_r,rate", *lines]) + "\n")
-    tensors = {"pixels": np.zeros((1, 16, 16, 3), np.uint8)}
-    for run in LISTS.gsp_runs:
-        tensors[f"weights/{run}"] = np.full((1, 2, 2), 0.25, np.float32)
-    tensors |= {
-        "nearest/c2-gsp": np.zeros((1, 2, 2), np.int16),
-        "attributes/c2-gsp": np.full((1, 3), 1 / 3, np.float32),
-    }
-    save_file(tensors, folder / "pictures.safetensors")
-    transfer = {"c2-gsp": {"distance": 1.234, "cosine": 0.25, "accuracy": 0.5, "chance": 0.1}}
-    (folder / "transfer.json").write_text(json.dumps(transfer))
-    (folder / "pictures.json").write_text(json.dumps({"classes": ["a&b"]}))
+    tensors = {f"weights/{run}": np.full((1, 2, 2), 0.25, np.float32) for run in LISTS.gsp_runs}
+    tensors |= {"pixels": np.zeros((1, 16, 16, 3), np.uint8), "nearest/c2-gsp": np.zeros((1, 2, 2), np.int16)}
+    save_file(tensors | {"attributes/c2-gsp": np.full((1, 3), 1 / 3, np.float32)}, folder / "pictures.safetensors")
     return folder
 
 
@@ -71,6 +57,8 @@ def test_main__one_page_that_loads_nothing(ensemble, tmp_path):
     assert_loads_nothing(page)
     assert "a&amp;b" in page and "20.00 % and 10.00 %" in page and "+10.0 points" in page
     assert page.count("<svg") == 3  # a training chart per loss, one attribute map
+    assert "c2-gap 20.0, c2-gsp 20.0" in page and "ms-gsp 20.0" in page  # the best of each history
+    assert "33.3" in page and "<td>1.23</td>" in page  # an attribute, and what attributes predict
     for text in (page, table):
         assert "512-D here" in text and "resnet50.tv_in1k" in text and "Published beside ours" not in text
     assert "| c2-gsp | 20.00 ± 1.00 |" in table
@@ -115,16 +103,13 @@ def test_graph__a_gsp_value_reaches_gsp_stages_alone():
 
 def shrink(values):
     """One run, with its collages, all of it small."""
-    stopping = {"every": 2, "longest": 4}
-    values["gsp_collages"] = {
-        "both": {"targets": "shapes", "backgrounds": "shapes", "background_classes": ["class2", "class5"], "copies": 1}
-    }
+    collage = {"targets": "shapes", "backgrounds": "shapes", "background_classes": ["class2", "class5"], "copies": 1}
     run = {"images": "gsp_collage/both", "loss": "c2", "pooling": "gsp", "zero_shot": 0.1, "values": {"prototypes": 4}}
-    values["gsp_runs"], values["gsp"] = {"c2-gsp": run}, {"both": "gsp_collage/both"}
-    fold = values["gsp_folds"]
+    values["gsp_collages"], values["gsp_runs"] = {"both": collage}, {"c2-gsp": run}
+    values["gsp"], fold = {"both": "gsp_collage/both"}, values["gsp_folds"]
     fold["protocol"] = {"kind": "conventional", "folds": 1, "repeats": 1, "chosen_by": "recall_at_1"}
     fold["losses"]["c2"]["batch_classes"] = 2
-    fold["stopping"] |= stopping
+    fold["stopping"] |= {"every": 2, "longest": 4}
 
 
 @pytest.mark.slow
@@ -132,12 +117,8 @@ def test_repro__makes_the_page_once_and_again_only_what_a_value_changes(tmp_path
     project = new_project(tmp_path / "project")
     edit(project, shrink)
     ran = repro(project, "gsp_report@both")
-    assert [stage for stage in ran if stage.startswith("gsp")] == [
-        "gsp_collage@both",
-        "gsp_folds@c2-gsp",
-        "gsp_ensemble@both",
-        "gsp_report@both",
-    ]
+    stages = ["gsp_collage@both", "gsp_folds@c2-gsp", "gsp_ensemble@both", "gsp_report@both"]
+    assert [stage for stage in ran if stage.startswith("gsp")] == stages
     assert "class3" in (project / "data/gsp_report/both/index.html").read_text()
     before = outputs(project)
     assert repro(project, "gsp_report@both") == []

@@ -66,14 +66,6 @@ def test_main__a_zip_is_taken_like_its_folder(tmp_path: Path) -> None:
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
 
 
-def test_main__a_hostile_zip_leaves_nothing(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "raw.zip", "w") as target:
-        target.writestr("../a/1.png", b"")
-    with pytest.raises(ValueError, match="leads out of the folder"):
-        ingest(tmp_path / "raw.zip", tmp_path / "out" / "t")
-    assert [path.name for path in tmp_path.iterdir()] == ["raw.zip"]
-
-
 def test_main__labelled_folder(tmp_path: Path) -> None:
     for i, path in enumerate(["b/2.png", "b/1.png", "c/1.png", "a/9.png", "a/1.png"]):
         paint(tmp_path / "raw" / path, 20 * i)
@@ -97,14 +89,6 @@ def test_main__labelled_folder(tmp_path: Path) -> None:
     }
     assert rejected == {}
     assert message == "4 train and 1 test images of 3 classes, 0 left out"
-
-
-def test_main__flat_folder_all_trains(tmp_path: Path) -> None:
-    for i in range(3):
-        paint(tmp_path / f"raw/{i}.png", 50 * i)
-    _, rows, _, message = ingest(tmp_path / "raw", tmp_path / "out")
-    assert {(row["label"], row["class_name"], row["split"]) for row in rows} == {(-1, "", "train")}
-    assert message == "3 train and 0 test images of 0 classes, 0 left out"
 
 
 def test_main__leaves_out_with_the_reason_and_goes_on(tmp_path: Path) -> None:
@@ -150,19 +134,17 @@ def test_main__embedded(tmp_path: Path, source: str, train: int, test: int) -> N
     assert [classes[name] for name in sorted(classes)] == list(range(len(classes)))
 
 
-ANY_COUNT = PARAMS.model_copy(update={"published_counts": False})
-
-
-@pytest.mark.parametrize("name", list(layouts.WRITERS))
+@pytest.mark.parametrize("name", ["cub", "inshop"])
 def test_main__public_data_set(tmp_path: Path, name: str) -> None:
     layouts.WRITERS[name](tmp_path / "raw", 4)
-    pixels, rows, rejected, _ = ingest(tmp_path / "raw", tmp_path / "out", name, ANY_COUNT)
+    params = PARAMS.model_copy(update={"published_counts": False})
+    pixels, rows, rejected, _ = ingest(tmp_path / "raw", tmp_path / "out", name, params)
     splits = {split: {row["label"] for row in rows if row["split"] == split} for split in {r["split"] for r in rows}}
     assert set(splits) == ({"train", "query", "gallery"} if name == "inshop" else {"train", "test"})
     assert not splits["train"] & set.union(*(classes for split, classes in splits.items() if split != "train"))
     assert [row["label"] for row in rows] == sorted(row["label"] for row in rows) and rejected == {}
     assert all((tmp_path / "raw" / row["path"]).is_file() for row in rows)
-    again, rows, _, _ = ingest(tmp_path / "raw", tmp_path / "unseen", name, ANY_COUNT, unseen=True)
+    again, rows, _, _ = ingest(tmp_path / "raw", tmp_path / "unseen", name, params, unseen=True)
     assert not [row for row in rows if row["split"] == "train"] and np.array_equal(again, pixels)
 
 
@@ -177,42 +159,38 @@ def test_main__public_data_set_must_be_complete_and_readable(tmp_path: Path, mon
     assert not (tmp_path / "out").exists()
 
 
-def test_main__unseen_folder_is_only_tested(tmp_path: Path) -> None:
+def test_main__flat_and_unseen_folders(tmp_path: Path) -> None:
     for i, path in enumerate(["a/1.png", "b/1.png", "c/1.png"]):
         paint(tmp_path / "raw" / path, 40 * i)
+    paint(tmp_path / "flat/1.png", 9)
     _, rows, _, message = ingest(tmp_path / "raw", tmp_path / "out", unseen=True)
     assert [row["split"] for row in rows] == ["test"] * 3 and message.startswith("0 train and 3 test images")
-    paint(tmp_path / "flat/1.png", 9)
-    with pytest.raises(ValueError, match="unseen task it could not be evaluated"):
-        ingest(tmp_path / "flat", tmp_path / "out2", unseen=True)
+    _, rows, _, message = ingest(tmp_path / "flat", tmp_path / "flat_out")
+    assert [(row["label"], row["class_name"], row["split"]) for row in rows] == [(-1, "", "train")]
+    assert message == "1 train and 0 test images of 0 classes, 0 left out"
 
 
-def test_main__raise_when_nothing_is_readable(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("raw", "source", "message"),
+    [
+        ("raw", "folder", r"none of the 5 train images can be used .*5 left out, the first: 0\.jpg"),
+        ("gone", "folder", "gone does not exist"),
+        ("raw", "web", "source is 'web'; known: digits"),
+    ],
+)
+def test_main__what_cannot_be_used_leaves_nothing(tmp_path: Path, raw: str, source: str, message: str) -> None:
     (tmp_path / "raw").mkdir()
     for i in range(5):
         (tmp_path / f"raw/{i}.jpg").write_text("x")
-    with pytest.raises(
-        ValueError, match=r"none of the 5 train images can be used .*5 left out, the first: 0\.jpg: not"
-    ):
-        ingest(tmp_path / "raw", tmp_path / "out")
+    with pytest.raises(ValueError, match=message):
+        ingest(tmp_path / raw, tmp_path / "out", source)
     assert not (tmp_path / "out").exists()
-
-
-def test_main__raise_on_missing_folder_and_unknown_source(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="gone does not exist"):
-        ingest(tmp_path / "gone", tmp_path / "out")
-    with pytest.raises(
-        ValueError,
-        match="source is 'web'; known: digits, glyphs, patches, folder, splits, tars, parquet, remote, aircraft",
-    ):
-        ingest(tmp_path, tmp_path / "out", "web")
 
 
 @pytest.mark.parametrize(("shape", "blue"), [("crop", 0), ("squash", 0.5)])
 def test_main__a_whole_image_is_stored_out_of_proportion(tmp_path: Path, shape: str, blue: float) -> None:
-    """40 x 20 px with 10 blue ones at either end: none of them in the centre square, half of the whole."""
     pixels = np.zeros((20, 40, 3), np.uint8)
-    pixels[:, :10, 2] = pixels[:, 30:, 2] = 255
+    pixels[:, :10, 2] = pixels[:, 30:, 2] = 255  # outside the centre square
     for i, name in enumerate("ab"):
         (tmp_path / "raw" / name).mkdir(parents=True)
         Image.fromarray(pixels + np.array([i, 0, 0], np.uint8)).save(tmp_path / "raw" / name / "1.png")
@@ -239,18 +217,7 @@ def test_main__a_list_beside_the_parts_is_stored_less_what_was_left_out(tmp_path
     assert (tmp_path / "out/shares/50percent.txt").read_text() == "train/b/b_1_train.png\n"
 
 
-@pytest.mark.parametrize("name", ["a_0_val.png", "c_0_train.png"])
-def test_main__a_list_of_other_images_leaves_nothing(tmp_path: Path, name: str) -> None:
-    lay_splits(tmp_path / "raw", {"a": 1, "b": 1})
-    (tmp_path / "raw/1percent.txt").write_text(f"{name}\n")
-    params = PARAMS.model_copy(update={"listed_shares": [0.01]})
-    with pytest.raises(ValueError, match=f"'{name}' must be"):
-        ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
-    assert not (tmp_path / "out").exists()
-
-
-ODD = [*map(chr, range(1, 32)), "\x7f", "\x85", "\u2028", "\u202e", "\u200f", '"', "'", ",", "\\", "<b>", "&", " ", "é"]
-ODD += ["\U0001f469\u200d\U0001f467", "\u05d0", "\r\n", "\n\r", "$(x)", "=1", "x" * 200]
+ODD = [*map(chr, range(1, 32)), "\x7f", "\u2028", "\u202e", '"', ",", "\\", "<b>", " ", "é", "\r\n", "=1"]
 
 
 def test_main__odd_names_stand_in_the_tables_as_they_are(tmp_path: Path) -> None:
@@ -269,7 +236,6 @@ def test_main__odd_names_stand_in_the_tables_as_they_are(tmp_path: Path) -> None
 
 
 def test_main__tars_and_parquet_give_what_a_folder_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same squares, classes and splits; only names and order are the stream's."""
     monkeypatch.chdir(tmp_path)
     for i in range(9):
         (tmp_path / f"raw/{i % 3}").mkdir(parents=True, exist_ok=True)
@@ -281,29 +247,26 @@ def test_main__tars_and_parquet_give_what_a_folder_gives(tmp_path: Path, monkeyp
     streams.parquet(tmp_path / "p.parquet", cells, [i % 3 for i in range(9)])
     pixels, rows, _, message = ingest(tmp_path / "raw", tmp_path / "a")
     columns = ["label", "class_name", "split", "width", "height", "bytes"]
-    known = {row["sha256"]: ([row[name] for name in columns], square) for row, square in zip(rows, pixels, strict=True)}
+    by_digest = {
+        row["sha256"]: ([row[name] for name in columns], square) for row, square in zip(rows, pixels, strict=True)
+    }
     for source, raw in (("tars", tmp_path / "tars"), ("parquet", tmp_path / "p.parquet")):
-        pixels, rows, _, said = ingest(raw, tmp_path / source, source)
-        assert said == message == "6 train and 3 test images of 3 classes, 0 left out" and len(rows) == 9
+        pixels, rows, _, streamed = ingest(raw, tmp_path / source, source)
+        assert streamed == message == "6 train and 3 test images of 3 classes, 0 left out" and len(rows) == 9
         for row, square in zip(rows, pixels, strict=True):
-            expected, there = known[row["sha256"]]
-            assert [row[name] for name in columns] == expected and np.array_equal(square, there)
+            expected, expected_square = by_digest[row["sha256"]]
+            assert [row[name] for name in columns] == expected and np.array_equal(square, expected_square)
     assert not list((tmp_path / ".work/images").iterdir())
 
 
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        (
-            [("1.png", b"x"), ("2.png", b"")],
-            r"no image can be used; 2 left out, the first: a\.tar/1\.png: not readable",
-        ),
+        ([("1.png", b"x"), ("2.png", b"")], r"no image can be used; 2 left out, the first: a\.tar/1\.png"),
         (streams.samples(0, 3, classes=1), r"all images are of the class '0'; a labelled task needs two classes"),
     ],
 )
-def test_main__a_stream_of_nothing_or_of_one_class_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: list, message: str
-) -> None:
+def test_main__a_stream_of_nothing_or_of_one_class_leaves_nothing(tmp_path, monkeypatch, members, message) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
         ingest(streams.tar(tmp_path / "a.tar", *members), tmp_path / "out", "tars")
@@ -312,24 +275,22 @@ def test_main__a_stream_of_nothing_or_of_one_class_leaves_nothing(
 
 @pytest.mark.slow
 def test_main__an_object_store_as_images_and_as_tars_until_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, object_store
 ) -> None:
     monkeypatch.chdir(tmp_path)
     listing = tmp_path / "shoes.json"
-    with streams.served(monkeypatch) as store:
-        store.pipe({f"pictures/shoes/{i % 2}/{i}.png": streams.png(20 * i) for i in range(8)})
-        listing.write_text(place.text_of(place.remote("s3://pictures/shoes")))
-        pixels, rows, _, _ = ingest(listing, tmp_path / "a", "remote")
-        assert [row["path"] for row in rows] == [f"{i % 2}/{i}.png" for i in (0, 2, 4, 6, 1, 3, 5, 7)]
-        assert pixels[:, 0, 0, 0].tolist() == [20 * i for i in (0, 2, 4, 6, 1, 3, 5, 7)]
-        store.rm("pictures/shoes/1/7.png")
-        with pytest.raises(ValueError, match=r"s3://pictures/shoes is no longer what .*shoes\.json says"):
-            ingest(listing, tmp_path / "b", "remote")
-        streams.tar(tmp_path / "t.tar", *streams.samples(0, 6))
-        store.put(str(tmp_path / "t.tar"), "pictures/shoes/t.tar")
-        listing.write_text(place.text_of(place.remote("s3://pictures/shoes")))
-        _, rows, _, _ = ingest(listing, tmp_path / "b", "remote")
-        assert [row["path"] for row in rows] == [f"t.tar/{i:05d}.png" for i in range(6)]
+    object_store.pipe({f"pictures/shoes/{i % 2}/{i}.png": streams.png(20 * i) for i in range(4)})
+    listing.write_text(place.text_of(place.remote("s3://pictures/shoes")))
+    pixels, rows, _, _ = ingest(listing, tmp_path / "a", "remote")
+    assert [row["path"] for row in rows] == ["0/0.png", "0/2.png", "1/1.png", "1/3.png"]
+    assert pixels[:, 0, 0, 0].tolist() == [0, 40, 20, 60]
+    streams.tar(tmp_path / "t.tar", *streams.samples(0, 6))
+    object_store.put(str(tmp_path / "t.tar"), "pictures/shoes/t.tar")
+    with pytest.raises(ValueError, match=r"s3://pictures/shoes is no longer what .*shoes\.json says"):
+        ingest(listing, tmp_path / "b", "remote")
+    listing.write_text(place.text_of(place.remote("s3://pictures/shoes")))
+    _, rows, _, _ = ingest(listing, tmp_path / "b", "remote")
+    assert [row["path"] for row in rows] == [f"t.tar/{i:05d}.png" for i in range(6)]
 
 
 def test_main__coded_squares(tmp_path: Path) -> None:

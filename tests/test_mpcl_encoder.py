@@ -37,10 +37,14 @@ def pretraining(**changes):
     return values | {"balance": "literal", "start": "random", "path": "requirements.lock"} | changes
 
 
-@pytest.fixture
-def images(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    return write_images(tmp_path_factory.mktemp("world") / "images")
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return write_images(tmp_path / "images")
 
 
 def run(images, output, start=Path("requirements.lock"), begin="random", changes=None, **kind):
@@ -106,5 +110,6 @@ def test_main__what_cannot_work_is_refused(images, tmp_path, changes, message):
 
 
 def test_main__a_cnn_with_another_framework(images, tmp_path):
-    output = run(images, tmp_path / "cnn", changes={"network": CNN}, framework="barlow_twins")
+    changes = {"network": CNN, "epochs": 1, "images": {"bars": "train"}}
+    output = run(images, tmp_path / "cnn", changes=changes, framework="barlow_twins")
     assert trainable.load(output).dim == 512

@@ -13,107 +13,100 @@ from tests.helpers.small import TASKS, lists, write_features, write_images
 from tests.helpers.whitened import whitened
 
 
-@pytest.fixture
-def world(tmp_path):
-    images = write_images(tmp_path / "images")
-    (tmp_path / "seeds").mkdir()
-    order = np.random.default_rng(0).permutation(48)[:12]
-    arrays.write(tmp_path / "seeds" / "order.zarr", order)
-    features = write_features(tmp_path / "features", images)
-    vectors = open_features(features, list(TASKS))[read_tables(images, list(TASKS)).train]
-    distances, records = ((vectors[:, None] - vectors[order][None]) ** 2).sum(2), []
-    for position in range(12):
-        nearer = distances[:, position] < distances[:, :position].min(1, initial=np.inf)
-        records += [(row, position) for row in np.flatnonzero(nearer) if position]
-    arrays.write(tmp_path / "seeds" / "records.zarr", np.array(records))
-    return images, features, tmp_path / "seeds"
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Images, features, and the features of all training images."""
+    folder = tmp_path_factory.mktemp("world")
+    images = write_images(folder / "images")
+    features = write_features(folder / "features", images)
+    return images, features, open_features(features, list(TASKS))[read_tables(images, list(TASKS)).train]
+
+
+def write_all(folder, images, vectors):
+    """Features of all images: a row for each, in the order of the tasks."""
+    tasks = read_tables(images, list(TASKS)).tasks
+    for task in TASKS:
+        (folder / task).mkdir(parents=True)
+        arrays.write(folder / task / "features.zarr", vectors[tasks == task].astype(np.float32))
+    return folder
+
+
+def read(folder, *names):
+    return [arrays.open(folder / f"{name}.zarr")[:] for name in names]
+
+
+def cluster(folder, images, features, whitening="none", sample=None, granularity="k8", **changes):
+    params = seeds.Params(whitening=whitening, whitened_dim=5, largest=12, sample=sample)
+    seeds.main(images, features, folder / "seeds", params=params, lists=lists(), seed=0)
+    values = {"granularity": granularity, "params": Params(max_iterations=100), "lists": lists(**changes)}
+    main(images, features, folder / "seeds", folder / "k8", **values)
+    return read(folder / "k8", "labels", "centroids")
+
+
+def distances_to(vectors, centroids):
+    return ((vectors[:, None] - centroids[None]) ** 2).sum(2)
 
 
 def test_main__labels_every_training_image_with_its_nearest_centroid(world, tmp_path):
-    main(*world, tmp_path / "k8", granularity="k8", params=Params(max_iterations=100), lists=lists())
-    labels, centroids = (arrays.open(tmp_path / "k8" / f"{name}.zarr")[:] for name in ("labels", "centroids"))
-    vectors = open_features(world[1], list(TASKS))[read_tables(world[0], list(TASKS)).train]
-    distances = ((vectors[:, None] - centroids[None]) ** 2).sum(2)
+    images, features, vectors = world
+    labels, centroids = cluster(tmp_path, images, features)
+    distances = distances_to(vectors, centroids)
     np.testing.assert_array_equal(labels, distances.argmin(1))
-    for cluster in range(8):
-        np.testing.assert_allclose(centroids[cluster], vectors[labels == cluster].mean(0), atol=1e-6)
+    for number in range(8):
+        np.testing.assert_allclose(centroids[number], vectors[labels == number].mean(0), atol=1e-6)
     summary = json.loads((tmp_path / "k8" / "summary.json").read_text())
     assert summary["k"] == 8 and summary["images"] == 48
     assert summary["inertia"] == pytest.approx(distances.min(1).sum(), rel=1e-5)
 
 
 def test_main__says_when_more_seeds_are_needed(world, tmp_path):
-    wanted = lists(granularities={"k16": "adaptor/k16"}, models={"encoder": "encoder"})
+    more = {"granularities": {"k16": "adaptor/k16"}, "models": {"encoder": "encoder"}}
     with pytest.raises(ValueError, match="k16 needs 16 seeds"):
-        main(*world, tmp_path / "k16", granularity="k16", params=Params(max_iterations=9), lists=wanted)
+        cluster(tmp_path, *world[:2], granularity="k16", **more)
 
 
 def test_main__features_with_lengths_are_clustered_as_they_are(world, tmp_path):
     """Two directions, two lengths: clusters of z part by length, clusters of directions cannot."""
-    images, _, _ = world
     rng = np.random.default_rng(0)
-    for task in TASKS:
-        directions = np.eye(8)[:2][rng.integers(0, 2, 48)] + 0.01 * rng.normal(size=(48, 8))
-        vectors = directions * rng.choice([1.0, 20.0], (48, 1))
-        (tmp_path / "long" / task).mkdir(parents=True)
-        arrays.write(tmp_path / "long" / task / "features.zarr", vectors.astype(np.float32))
-    labels, centroids = cluster(tmp_path / "z", images, tmp_path / "long", "none")
-    known = open_features(tmp_path / "long", list(TASKS))[read_tables(images, list(TASKS)).train]
-    distances = ((known[:, None] - centroids[None]) ** 2).sum(2)
-    np.testing.assert_array_equal(labels, distances.argmin(1))
+    directions = np.eye(8)[:2][rng.integers(0, 2, 96)] + 0.01 * rng.normal(size=(96, 8))
+    long = write_all(tmp_path / "long", world[0], directions * rng.choice([1.0, 20.0], (96, 1)))
+    labels, centroids = cluster(tmp_path / "z", world[0], long)
+    known = open_features(long, list(TASKS))[read_tables(world[0], list(TASKS)).train]
+    np.testing.assert_array_equal(labels, distances_to(known, centroids).argmin(1))
     lengths = np.linalg.norm(known, axis=1)
-    for number in range(8):
-        assert np.ptp(lengths[labels == number]) < 2
-
-
-def cluster(folder, images, features, whitening, sample=None):
-    params = seeds.Params(whitening=whitening, whitened_dim=5, largest=12, sample=sample)
-    seeds.main(images, features, folder / "seeds", params=params, lists=lists(), seed=0)
-    values = {"granularity": "k8", "params": Params(max_iterations=100), "lists": lists()}
-    main(images, features, folder / "seeds", folder / "k8", **values)
-    return [arrays.open(folder / "k8" / f"{name}.zarr")[:] for name in ("labels", "centroids")]
+    assert all(np.ptp(lengths[labels == number]) < 2 for number in range(8))
 
 
 @pytest.mark.parametrize(("kind", "power"), [("half", 0.25), ("full", 0.5)])
 def test_main__clusters_whitened_features_and_gives_the_means_of_the_features(world, tmp_path, kind, power):
-    images, features, _ = world
-    collection = read_tables(images, list(TASKS))
-    known = open_features(features, list(TASKS))[:]
-    by_hand = np.zeros((len(known), 5), np.float32)
-    by_hand[collection.train] = whitened(known[collection.train], 5, power)
-    for task in TASKS:
-        (tmp_path / "by_hand" / task).mkdir(parents=True)
-        arrays.write(tmp_path / "by_hand" / task / "features.zarr", by_hand[collection.tasks == task])
+    images, features, vectors = world
+    by_hand = np.zeros((96, 5), np.float32)
+    by_hand[read_tables(images, list(TASKS)).train] = whitened(vectors, 5, power)
     labels, centroids = cluster(tmp_path / "a", images, features, kind)
-    expected, _ = cluster(tmp_path / "b", images, tmp_path / "by_hand", "none")
+    expected, _ = cluster(tmp_path / "b", images, write_all(tmp_path / "by_hand", images, by_hand))
     np.testing.assert_array_equal(labels, expected)
     for number in range(8):
-        np.testing.assert_allclose(centroids[number], known[collection.train][labels == number].mean(0), atol=1e-6)
+        np.testing.assert_allclose(centroids[number], vectors[labels == number].mean(0), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["none", "half"])
 def test_main__of_a_sample_gives_every_image_to_the_nearest_of_its_centroids(world, tmp_path, kind):
     """Its clusters are those of the sample alone."""
-    images, features, _ = world
-    vectors = open_features(features, list(TASKS))[read_tables(images, list(TASKS)).train]
-    labels, centroids = cluster(tmp_path / "a", images, features, kind, 30)
-    sample, order, records = (
-        arrays.open(tmp_path / "a" / "seeds" / f"{name}.zarr")[:] for name in ("sample", "order", "records")
-    )
+    images, features, vectors = world
+    labels, centroids = cluster(tmp_path, images, features, kind, 30)
+    sample, order, records = read(tmp_path / "seeds", "sample", "order", "records")
     assert len(sample) == 30 and set(order) <= set(sample) and len(order) == 12
     known = vectors
     if kind == "half":
-        mean, projection = (
-            arrays.open(tmp_path / "a" / "seeds" / f"{name}.zarr")[:] for name in ("mean", "projection")
-        )
+        mean, projection = read(tmp_path / "seeds", "mean", "projection")
         known = (vectors - mean) @ projection
         known /= np.linalg.norm(known, axis=1, keepdims=True)
     expected = lloyd(known[sample], known[order[:8]], nearest_seeds(records, 8, 30), 100)
-    distances = ((known[:, None] - expected.centroids[None]) ** 2).sum(2)
+    distances = distances_to(known, expected.centroids)
     np.testing.assert_array_equal(labels, distances.argmin(1))
     for number in range(8):
         np.testing.assert_allclose(centroids[number], vectors[labels == number].mean(0), atol=1e-6)
-    summary = json.loads((tmp_path / "a" / "k8" / "summary.json").read_text())
+    summary = json.loads((tmp_path / "k8" / "summary.json").read_text())
     assert summary["images"] == 48 and summary["inertia"] == pytest.approx(distances.min(1).sum(), rel=1e-5)
     facts = summary["sample"]
     assert facts["images"] == 30 and facts["inertia_per_image_of_all"] == pytest.approx(summary["inertia"] / 48)
@@ -121,8 +114,7 @@ def test_main__of_a_sample_gives_every_image_to_the_nearest_of_its_centroids(wor
 
 
 def test_main__a_sample_of_all_is_no_sample(world, tmp_path):
-    images, features, _ = world
-    whole, sampled_too = (cluster(tmp_path / str(count), images, features, "half", count) for count in (None, 48))
+    whole, sampled_too = (cluster(tmp_path / str(count), *world[:2], "half", count) for count in (None, 48))
     assert not (tmp_path / "48" / "seeds" / "sample.zarr").exists()
     for before, after in zip(whole, sampled_too, strict=True):
         np.testing.assert_array_equal(before, after)

@@ -16,9 +16,9 @@ def params(**changes):
     return resolution.Params(**({"scales": [1, 1.5, 2], "cost": 2.25, "errors": 1} | changes))
 
 
-def run(images, encoder, output, said=None, **changes):
-    given = {"settings": said or criterion(), "lists": lists(), "seed": 0}
-    message = resolution.main(images, encoder, output, params=params(**changes), **given)
+def run(images, encoder, output, settings=None, **changes):
+    values = {"settings": settings or criterion(), "lists": lists(), "seed": 0}
+    message = resolution.main(images, encoder, output, params=params(**changes), **values)
     return message, list(csv.DictReader((output / "recall.csv").read_text().splitlines()))
 
 
@@ -32,42 +32,34 @@ def test_main__hands_out_the_encoder_at_one_of_the_sides(world, tmp_path):
     images, encoder = world
     message, rows = run(images, encoder, tmp_path / "out")
     assert [(row["side"], row["cost"]) for row in rows] == [("32", "1"), ("48", "2.25")]
-    (taken,) = [row for row in rows if row["chosen"] == "1"]
-    assert message == f"{taken['side']} px of 32, 48"
+    (chosen,) = [row for row in rows if row["chosen"] == "1"]
+    assert message == f"{chosen['side']} px of 32, 48"
     for row in rows:
         assert float(row["recall"]) == pytest.approx(np.mean([float(row[task]) for task in TASKS]), abs=1e-5)
         assert 0 < float(row["recall"]) <= 1
     before, after = load(encoder), load(tmp_path / "out")
-    assert after.config == before.seen(int(taken["side"]), False).config
+    assert after.config == before.seen(int(chosen["side"]), False).config
     for name, tensor in before.state_dict().items():
         assert torch.equal(tensor, after.state_dict()[name])
 
 
-def test_main__two_runs_write_the_same_bytes(world, tmp_path):
-    for name in ("a", "b"):
-        run(*world, tmp_path / name)
-    for file in (path for path in (tmp_path / "a").iterdir() if path.is_file()):
-        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file
-
-
-@pytest.mark.parametrize(("changes", "said"), [({"cost": 1}, {}), ({"scales": []}, {}), ({}, {"fewest": 99})])
-def test_main__keeps_the_encoders_own_side_where_there_is_nothing_to_choose(
-    world, tmp_path, changes, said, monkeypatch
-):
+@pytest.mark.parametrize("case", ["budget", "no scales", "few images", "images alike", "one side only"])
+def test_main__keeps_the_encoders_own_side_where_there_is_nothing_to_choose(world, tmp_path, case, monkeypatch):
+    images = world[0]
+    if case == "images alike":
+        images = write_images(tmp_path / "images")
+        for task in TASKS:
+            repeat(images, task, 48)
+    if case == "one side only":
+        monkeypatch.setattr(resolution.Model, "takes_other_sides", False)
     monkeypatch.setattr(resolution, "judge", None)
-    message, rows = run(*world, tmp_path / "out", criterion(**said), **changes)
+    changes = {"budget": {"cost": 1}, "no scales": {"scales": []}}.get(case, {})
+    settings = criterion(fewest=99) if case == "few images" else None
+    message, rows = run(images, world[1], tmp_path / "out", settings, **changes)
     assert message == "32 px of 32" and [row["side"] for row in rows] == ["32"] and rows[0]["recall"] == ""
     weights = "weights.safetensors"
     assert (tmp_path / "out" / weights).read_bytes() == (world[1] / weights).read_bytes()
     assert load(tmp_path / "out").config == load(world[1]).config
-
-
-def test_main__images_all_alike_cannot_tell_and_leave_the_side_as_it_is(world, tmp_path, monkeypatch):
-    images = write_images(tmp_path / "images")
-    for task in TASKS:
-        repeat(images, task, 48)
-    monkeypatch.setattr(resolution, "judge", None)
-    assert run(images, world[1], tmp_path / "out")[0] == "32 px of 32"
 
 
 def test_main__a_task_that_cannot_tell_leaves_the_side_to_the_others(world, tmp_path):
@@ -103,15 +95,10 @@ def plain_rule(judged, tasks, errors):
 @pytest.mark.parametrize("errors", [0.0, 0.5, 1.0, 3.0])
 def test_largest_of_the_best__as_the_plain_rule(errors):
     rng, tasks = np.random.default_rng(0), np.repeat(["a", "b", "c"], [40, 10, 25])
-    sample, taken = Sample(np.arange(75), tasks), set()
+    sample, chosen = Sample(np.arange(75), tasks), set()
     for _ in range(50):
         judged = {side: rng.random(75) + 0.05 * rng.normal() for side in (32, 48, 64)}
-        found = resolution.largest_of_the_best(judged, sample, errors)
-        assert found == plain_rule(judged, tasks, errors)
-        taken.add(found)
-    assert len(taken) > 1 or errors == 3.0
-
-
-def test_main__an_encoder_built_for_one_side_keeps_it(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(resolution.Model, "takes_other_sides", False)
-    assert run(*world, tmp_path / "out")[0] == "32 px of 32"
+        side = resolution.largest_of_the_best(judged, sample, errors)
+        assert side == plain_rule(judged, tasks, errors)
+        chosen.add(side)
+    assert len(chosen) > 1 or errors == 3.0

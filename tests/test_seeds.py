@@ -12,85 +12,77 @@ from tests.helpers.small import TASKS, lists, write_features, write_images
 from tests.helpers.whitened import whitened
 
 
-@pytest.fixture
-def world(tmp_path):
-    images = write_images(tmp_path / "images")
-    return images, write_features(tmp_path / "features", images)
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Images, features, and the features of all training images."""
+    folder = tmp_path_factory.mktemp("world")
+    images = write_images(folder / "images")
+    features = write_features(folder / "features", images)
+    return images, features, open_features(features, list(TASKS))[read_tables(images, list(TASKS)).train]
 
 
-def params(largest, **changes):
-    return Params(**({"whitening": "none", "whitened_dim": 8, "largest": largest, "sample": None} | changes))
-
-
-def run(world, tmp_path, largest, **changes):
-    main(*world, tmp_path / "seeds", params=params(largest), lists=lists(**changes), seed=0)
-    return arrays.open(tmp_path / "seeds" / "order.zarr")[:]
+def run(world, output, granularity=None, **changes):
+    """The arrays that are written."""
+    values = {"whitening": "none", "whitened_dim": 8, "largest": 20, "sample": None} | changes
+    names = {"granularities": {granularity: f"adaptor/{granularity}"}, "models": {"encoder": "encoder"}}
+    given = lists(**names if granularity else {})
+    main(*world[:2], output, params=Params(**values), lists=given, seed=0)
+    return {file.stem: arrays.open(file)[:] for file in output.iterdir()}
 
 
 def test_main__draws_distinct_training_rows_and_prefixes_agree(world, tmp_path):
-    order = run(world, tmp_path, 20)
+    order = run(world, tmp_path / "out")["order"]
     assert len(set(order.tolist())) == 20 and order.min() >= 0 and order.max() < 48
-    np.testing.assert_array_equal(run(world, tmp_path, 10), order[:10])
+    np.testing.assert_array_equal(run(world, tmp_path / "few", largest=10)["order"], order[:10])
+    assert sorted(run(world, tmp_path / "all", largest=1000)["order"].tolist()) == list(range(48))
 
 
-def test_main__never_draws_more_than_there_are_images(world, tmp_path):
-    assert sorted(run(world, tmp_path, 1000).tolist()) == list(range(48))
-
-
-def test_main__names_the_largest_k_allowed(world, tmp_path):
-    message = r"k64 needs 64 clusters; at most 48 are allowed .*48 training images, seeds.largest 1000"
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"granularity": "k64", "largest": 1000}, "k64 needs 64 clusters; at most 48 are allowed .*48 training images"),
+        ({"largest": 6}, "at most 6 are allowed"),
+        ({"granularity": "k12", "sample": 10}, r"at most 10 are allowed .*seeds.largest 20, seeds.sample 10"),
+    ],
+)
+def test_main__names_the_largest_k_allowed(world, tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
-        run(world, tmp_path, 1000, granularities={"k64": "adaptor/k64"}, models={"encoder": "encoder"})
-    with pytest.raises(ValueError, match=r"at most 6 are allowed"):
-        run(world, tmp_path, 6)
+        run(world, tmp_path / "out", **changes)
+    assert not (tmp_path / "out").exists()
 
 
 def test_main__refuses_more_processes_than_training_images(world, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "49")
     with pytest.raises(ValueError, match=r"48 training images for 49 processes.*start 48 at most"):
-        run(world, tmp_path, 20)
-    assert not (tmp_path / "seeds").exists()
-
-
-def known(world):
-    return open_features(world[1], list(TASKS))[read_tables(world[0], list(TASKS)).train]
+        run(world, tmp_path / "out")
 
 
 @pytest.mark.parametrize(("kind", "power"), [("half", 0.25), ("full", 0.5)])
 def test_main__draws_among_whitened_features_and_keeps_the_whitening(world, tmp_path, kind, power):
-    main(*world, tmp_path / "seeds", params=params(20, whitening=kind, whitened_dim=5), lists=lists(), seed=0)
-    expected = whitened(known(world), 5, power)
-    found = arrays.open(tmp_path / "seeds" / "order.zarr")[:]
-    np.testing.assert_array_equal(found, seed_order(expected.astype(np.float32), 20, 0).order)
-    mean, projection = (arrays.open(tmp_path / "seeds" / f"{name}.zarr")[:] for name in ("mean", "projection"))
-    turned = (known(world) - mean) @ projection
+    written, expected = run(world, tmp_path / "out", whitening=kind, whitened_dim=5), whitened(world[2], 5, power)
+    np.testing.assert_array_equal(written["order"], seed_order(expected.astype(np.float32), 20, 0).order)
+    turned = (world[2] - written["mean"]) @ written["projection"]
     turned /= np.linalg.norm(turned, axis=1, keepdims=True)
     np.testing.assert_allclose(turned @ turned.T, expected @ expected.T, atol=1e-5)
 
 
 def test_main__equal_features_are_too_few_seeds_and_not_whitened(world, tmp_path):
+    features = shutil.copytree(world[1], tmp_path / "features")
     for task in TASKS:
-        shutil.rmtree(world[1] / task / "features.zarr")
-        arrays.write(world[1] / task / "features.zarr", np.full((48, 8), 8**-0.5, np.float32))
+        shutil.rmtree(features / task / "features.zarr")
+        arrays.write(features / task / "features.zarr", np.full((48, 8), 8**-0.5, np.float32))
     with pytest.raises(ValueError, match="only 1 of the 48 points are distinct"):
-        main(*world, tmp_path / "seeds", params=params(20, whitening="half"), lists=lists(), seed=0)
+        run((world[0], features), tmp_path / "out", whitening="half")
 
 
 def test_main__of_a_sample_draws_among_it_as_if_it_were_all(world, tmp_path):
-    main(*world, tmp_path / "seeds", params=params(20, whitening="half", sample=30), lists=lists(), seed=0)
-    names = ("sample", "order", "records", "mean", "projection")
-    sample, order, records, mean, projection = (arrays.open(tmp_path / "seeds" / f"{n}.zarr")[:] for n in names)
+    written = run(world, tmp_path / "out", whitening="half", sample=30)
+    sample = written["sample"]
     assert len(set(sample.tolist())) == 30 and (np.diff(sample) > 0).all() and sample.max() < 48
-    whitener = whitening.fit(known(world)[sample], min(8, whitening.largest(known(world)[sample])), "half")
-    np.testing.assert_array_equal(whitener.projection, projection)
-    expected = seed_order(whitening.apply(whitening.Whitening(mean, projection), known(world)[sample]), 20, 0)
-    np.testing.assert_array_equal(order, sample[expected.order])
-    np.testing.assert_array_equal(records, expected.records)
-
-
-def test_main__a_sample_smaller_than_the_clusters(world, tmp_path):
-    message = r"k12 needs 12 clusters; at most 10 are allowed .*seeds.largest 20, seeds.sample 10"
-    with pytest.raises(ValueError, match=message):
-        values = {"granularities": {"k12": "adaptor/k12"}, "models": {"encoder": "encoder"}}
-        main(*world, tmp_path / "seeds", params=params(20, sample=10), lists=lists(**values), seed=0)
-    assert not (tmp_path / "seeds").exists()
+    known = world[2][sample]
+    whitener = whitening.fit(known, min(8, whitening.largest(known)), "half")
+    np.testing.assert_array_equal(whitener.projection, written["projection"])
+    known = whitening.apply(whitening.Whitening(written["mean"], written["projection"]), known)
+    expected = seed_order(known, 20, 0)
+    np.testing.assert_array_equal(written["order"], sample[expected.order])
+    np.testing.assert_array_equal(written["records"], expected.records)

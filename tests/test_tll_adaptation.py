@@ -32,30 +32,30 @@ def test_main__baselines_are_cosines_on_each_runs_test_pairs(data):
         arrays.open(data / "tll_pca/own/splits.zarr")[:],
     )
     for row in ("concatenated", "pca"):
-        for run_number, found in enumerate(recalls(data / "tll_adaptation/own", row)):
-            sides = [side[splits[run_number]] for side in known]
+        for number, values in enumerate(recalls(data / "tll_adaptation/own", row)):
+            sides = [side[splits[number]] for side in known]
             if row == "pca":
-                sides = [fits[run_number].apply(side) for side in sides]
+                sides = [fits[number].apply(side) for side in sides]
             left, right = (normalize(torch.from_numpy(side), dim=1) for side in sides)
-            np.testing.assert_allclose(found, plain_recall(left @ right.T, range(1, 6)))
+            np.testing.assert_allclose(values, plain_recall(left @ right.T, range(1, 6)))
 
 
 def test_main__tables_agree(data):
     folder = data / "tll_adaptation/own"
     ranks = pq.read_table(folder / "ranks.parquet").to_pylist()
     for row in ("concatenated", "pca", "sigma_1", "sigma_15"):
-        for run_number, found in enumerate(recalls(folder, row)):
-            mine = [e["rank"] for e in ranks if (e["row"], e["run"]) == (row, run_number)]
-            assert len(mine) == 6
-            assert found == pytest.approx([np.mean([rank <= k for rank in mine]) for k in range(1, 6)])
+        for number, values in enumerate(recalls(folder, row)):
+            ranked = [e["rank"] for e in ranks if (e["row"], e["run"]) == (row, number)]
+            assert len(ranked) == 6
+            assert values == pytest.approx([np.mean([rank <= k for rank in ranked]) for k in range(1, 6)])
     with (folder / "history.csv").open(newline="") as lines:
         history = list(csv.DictReader(lines))
     assert [(entry["row"], entry["step"]) for entry in history[:3]] == [("sigma_1", s) for s in "246"]
     last = {entry["row"]: float(entry["recall_at_1"]) for entry in history}
     for row, value in last.items():
-        assert value == pytest.approx(np.mean([found[0] for found in recalls(folder, row)]), rel=1e-5)
+        assert value == pytest.approx(np.mean([values[0] for values in recalls(folder, row)]), rel=1e-5)
         best = max(float(entry["recall_at_1"]) for entry in history if entry["row"] == row)
-        assert np.mean([found[0] for found in recalls(folder, row, "best")]) == pytest.approx(best, rel=1e-5)
+        assert np.mean([values[0] for values in recalls(folder, row, "best")]) == pytest.approx(best, rel=1e-5)
     assert float(history[5]["loss"]) < float(history[3]["loss"])
     assert json.loads((folder / "summary.json").read_text())["layers"] == ["blocks.0", "blocks.1"]
 

@@ -17,14 +17,13 @@ def data(tmp_path_factory):
     return run(folder / "data", raw), raw
 
 
-def make(data, output, raw):
-    return tll_report.main(
-        data / "tll_pairs/own", data / "tll_adaptation", output, study="own", params=PARAMS, lists=study(raw)
-    )
+def make(data, output, lists):
+    folders = data / "tll_pairs/own", data / "tll_adaptation", output
+    return tll_report.main(*folders, study="own", params=PARAMS, lists=lists)
 
 
 def test_main__the_page_stands_alone_and_says_it_all(data, tmp_path):
-    make(data[0], tmp_path / "out", data[1])
+    make(data[0], tmp_path / "out", study(data[1]))
     page = (tmp_path / "out/index.html").read_text()
     for text in ("Concatenated", "PCA", "σ = 1", "σ = 15", "aR@5", "clip_rn50x4", "37 extractors"):
         assert text in page, text
@@ -41,22 +40,15 @@ def test_main__the_page_stands_alone_and_says_it_all(data, tmp_path):
 def test_main__one_run_and_the_transductive_fit(tmp_path):
     raw = paint(tmp_path / "raw")
     data = run(tmp_path / "data", raw, pca=PCA.model_copy(update={"runs": 1, "fit": "all"}))
-    make(data, tmp_path / "out", raw)
+    make(data, tmp_path / "out", study(raw))
     page = (tmp_path / "out/index.html").read_text()
     assert "Transductive:" in page and "nan" not in page.lower()
     assert "deviation_at_1" not in json.loads((tmp_path / "out/metrics.json").read_text())["pca"]
 
 
 def test_main__raise_where_a_study_of_the_list_is_missing(data, tmp_path):
-    lists = study(data[1])
-    lists = lists.model_copy(update={"tll": lists.tll | {"other": lists.tll["own"]}})
+    given = study(data[1])
+    given = given.model_copy(update={"tll": given.tll | {"other": given.tll["own"]}})
     with pytest.raises(ValueError, match="other"):
-        tll_report.main(
-            data[0] / "tll_pairs/own",
-            data[0] / "tll_adaptation",
-            tmp_path / "o",
-            study="own",
-            params=PARAMS,
-            lists=lists,
-        )
-    assert not (tmp_path / "o").exists()
+        make(data[0], tmp_path / "out", given)
+    assert not (tmp_path / "out").exists()

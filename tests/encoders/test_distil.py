@@ -32,6 +32,7 @@ def given(tmp_path, monkeypatch):
     return tmp_path / "images.zip", tmp_path / "teacher.safetensors"
 
 
+@pytest.mark.slow
 def test_main__writes_an_encoder_that_loads_and_goes_on_where_it_was_killed(given, tmp_path, monkeypatch):
     distil.main(*given, tmp_path / "whole", epochs=2, views=2, start=None)
     for kept in (tmp_path / ".work" / "distil").glob("*.pt"):

@@ -1,5 +1,6 @@
 """Small copies of the public data sets, in the folder structures and annotation formats that their owners publish."""
 
+import hashlib
 import json
 import pickle
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 from scipy.io import savemat
-from torchvision.datasets import Flowers102
+from torchvision.datasets import CIFAR10, CIFAR100, Flowers102
 
 # Real class names in their published order; the first half trains.
 NAMES = {
@@ -164,8 +165,8 @@ def inshop(root: Path, each: int) -> None:
     write_text(root / "Eval/list_eval_partition.txt", [str(len(rows)), "image_name item_id evaluation_status", *rows])
 
 
-def cifar(root: Path, each: int, version: str) -> dict[str, bytes]:
-    """The Python batches; returns {file name: content}, whose checksums a test may put in place of the published."""
+def cifar(root: Path, each: int, version: str) -> Callable:
+    """The Python batches; the function that is returned puts their checksums in place of the published."""
     base = root / {"10": "cifar-10-batches-py", "100": "cifar-100-python"}[version]
     key = "labels" if version == "10" else "fine_labels"
     files = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"] if version == "10" else ["train", "test"]
@@ -180,7 +181,15 @@ def cifar(root: Path, each: int, version: str) -> dict[str, bytes]:
     written |= {"meta": pickle.dumps({"fine_label_names": names})} if version == "100" else {}
     for name, content in written.items():
         (base / name).write_bytes(content)
-    return written
+
+    def publish(monkeypatch) -> None:
+        kind = {"10": CIFAR10, "100": CIFAR100}[version]
+        sums = {name: hashlib.md5(content).hexdigest() for name, content in written.items()}
+        for attribute in ("train_list", "test_list"):
+            monkeypatch.setattr(kind, attribute, [[name, sums[name]] for name, _ in getattr(kind, attribute)])
+        monkeypatch.setattr(kind, "meta", kind.meta | {"md5": sums[kind.meta["filename"]]})
+
+    return publish
 
 
 WRITERS: dict[str, Callable[[Path, int], None]] = {

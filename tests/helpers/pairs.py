@@ -58,22 +58,17 @@ def plain_recall(similarity: torch.Tensor, ks: Iterable[int]) -> list[float]:
     return [float((ranks <= k).mean()) for k in ks]
 
 
-def run(data: Path, raw: Path, until: str = "tll_adaptation", **params: object) -> Path:
+def run(data: Path, raw: Path, until: str = "tll_adaptation", extractor: str = "small", **params: object) -> Path:
     """Runs the stages up to `until` on a painted folder; returns the folder of their outputs."""
-    given = study(raw)
-    tll_pairs.main(raw, data / "tll_pairs/own", study="own", params=params.get("pairs", PAIRS), lists=given)
-    if until == "tll_pairs":
-        return data
-    encoder = write_encoder(data / "encoder")
-    features = params.get("features", FEATURES)
-    tll_features.main(
-        data / "tll_pairs/own", encoder, data / "tll_features/own", study="own", params=features, lists=given
-    )
-    if until == "tll_features":
-        return data
-    tll_pca.main(data / "tll_features/own", data / "tll_pca/own", study="own", params=params.get("pca", PCA), seed=0)
-    if until == "tll_pca":
-        return data
-    folders = (data / "tll_features/own", data / "tll_pca/own", data / "tll_adaptation/own")
-    tll_adaptation.main(*folders, study="own", params=params.get("adaptation", ADAPTATION), seed=0, shape="crop")
+    lists, names = study(raw, extractor=extractor), ("tll_pairs", "tll_features", "tll_pca", "tll_adaptation")
+    pairs, features, pca, adaptation = (data / name / "own" for name in names)
+    count = names.index(until) + 1
+    tll_pairs.main(raw, pairs, study="own", params=params.get("pairs", PAIRS), lists=lists)
+    if count > 1:
+        encoder, values = write_encoder(data / "encoder"), params.get("features", FEATURES)
+        tll_features.main(pairs, encoder, features, study="own", params=values, lists=lists)
+    if count > 2:
+        tll_pca.main(features, pca, study="own", params=params.get("pca", PCA), seed=0)
+    if count > 3:
+        tll_adaptation.main(features, pca, adaptation, study="own", params=ADAPTATION, seed=0, shape="crop")
     return data

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polygrain.config.lists import Lists
+from polygrain.grappa.report.chosen import COLUMNS
+from polygrain.grappa.report.scores import METRICS
 from polygrain.store import arrays
 from polygrain.store.collection import TABLE
 from stages import report
@@ -63,7 +65,7 @@ def write_model(folder: Path, metrics: dict, whitened: dict, queries: list[dict]
     """In one gallery every score is 0.05 lower, where there are two tasks or more."""
     folder.mkdir(parents=True)
     for name, values in (("shared", metrics), ("shared_whitened", whitened)):
-        lower = {task: entry(found["r_precision"] - 0.05) for task, found in values.items()}
+        lower = {task: entry(numbers["r_precision"] - 0.05) for task, numbers in values.items()}
         (folder / f"{name}.json").write_text(json.dumps(lower if len(lower) > 1 else {}))
     (folder / "metrics.json").write_text(json.dumps(metrics))
     (folder / "whitened.json").write_text(json.dumps(whitened))
@@ -85,7 +87,7 @@ def queries_of(task: str, seed: int) -> list[dict]:
     for row in rows:
         nearest = rng.permutation([other for other in rows if other != row])[:5].tolist()
         value = float(np.round(rng.random(), 2))
-        records.append({"task": task, "row": row, "nearest": nearest} | dict.fromkeys(report.scores.METRICS, value))
+        records.append({"task": task, "row": row, "nearest": nearest} | dict.fromkeys(METRICS, value))
     return records
 
 
@@ -101,25 +103,12 @@ CANDIDATES = [
 ]
 
 
-def write_choice(folder: Path, tasks: list[str], chosen: str = CANDIDATES[0][0], **said: object) -> None:
+def write_choice(folder: Path, tasks: list[str], chosen: str = CANDIDATES[0][0], **changes: object) -> None:
     """A choice on these tasks: the chosen finds others than the encoder for every image but the first of each task."""
     folder.mkdir(parents=True, exist_ok=True)
-    header = [
-        "name",
-        "model",
-        "strength",
-        "scale",
-        "mirrored",
-        "blocks",
-        "layer",
-        "dim",
-        "cost",
-        "criterion",
-        "agreement",
-    ]
     with (folder / "criterion.csv").open("w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file, lineterminator="\n")
-        lines.writerow([*header, "falls", "chosen", *tasks])
+        lines.writerow([*COLUMNS, *tasks])
         for name, form, first, second in CANDIDATES:
             values = [first if i == 0 else second for i in range(len(tasks))]
             mean = float(np.mean(values)) if tasks else "nan"
@@ -129,20 +118,18 @@ def write_choice(folder: Path, tasks: list[str], chosen: str = CANDIDATES[0][0],
         column: {"encoder": [0.35, 0.3, 0.4], "chosen": [0.75, 0.7, 0.8], "difference": [0.4, 0.35, 0.45]}
         for column in (["mean", *tasks] if tasks else [])
     }
-    found = {"name": chosen, "form": {}, "why": ["7 candidates were <b>compared</b>."], "images": 12, "uncertain": []}
-    text = json.dumps(found | {"criterion": compared} | said)
+    values = {"name": chosen, "form": {}, "why": ["7 candidates were <b>compared</b>."], "images": 12, "uncertain": []}
+    text = json.dumps(values | {"criterion": compared} | changes)
     (folder / "choice.json").write_text(text, encoding="utf-8")
-    records = {"task": [], "row": [], "encoder": [], "chosen": []}
+    records = []
     for task in tasks:
         for row in range(IMAGES):
             near = [other for other in range(2 * IMAGES) if other != row]
-            records["task"].append(task)
-            records["row"].append(row)
-            records["encoder"].append(near[:5])
-            records["chosen"].append(near[row : row + 5] if chosen != "encoder" else near[:5])
+            start = row if chosen != "encoder" else 0
+            records.append({"task": task, "row": row, "encoder": near[:5], "chosen": near[start : start + 5]})
     rows = pa.list_(pa.int64())
     schema = pa.schema([("task", pa.string()), ("row", pa.int64()), ("encoder", rows), ("chosen", rows)])
-    pq.write_table(pa.table(records, schema), folder / "neighbours.parquet")
+    pq.write_table(pa.Table.from_pylist(records, schema), folder / "neighbours.parquet")
 
 
 class World:

@@ -4,6 +4,7 @@ from polygrain.encoder.views import Augmentation
 from polygrain.selection.criterion import CriterionSettings, Reference
 
 NO_VIEWS = Augmentation(smallest_crop=1.0, turn=0.0, flip=0.0, stroke=0.0, jitter=0.0, tint=0.0, grey=0.0, blur=0.0)
+VIEWS = Augmentation(smallest_crop=0.5, turn=20.0, flip=0.5, stroke=1.0, jitter=0.3, tint=0.2, grey=0.1, blur=0.3)
 CONVOLUTIONS = {
     "library": "timm",
     "network": "resnet10t",

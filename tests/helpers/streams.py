@@ -3,16 +3,12 @@
 import io
 import json
 import tarfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
-
-BUCKET = "pictures"
 
 
 def png(number: int, size: tuple[int, int] = (30, 20)) -> bytes:
@@ -51,36 +47,10 @@ def parquet(
         columns["label"] = pa.array(labels)
     table = pa.table(columns)
     if names:
-        said = {"info": {"features": {"label": {"names": names, "_type": "ClassLabel"}}}}
-        table = table.replace_schema_metadata({"huggingface": json.dumps(said)})
+        metadata = {"info": {"features": {"label": {"names": names, "_type": "ClassLabel"}}}}
+        table = table.replace_schema_metadata({"huggingface": json.dumps(metadata)})
     pq.write_table(table, file, **options)
     return file
-
-
-@contextmanager
-def served(monkeypatch) -> Iterator:
-    """An S3 stand-in on loopback, with a bucket, as s3fs sees it by the environment alone."""
-    import s3fs
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        values = {
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-            "AWS_ACCESS_KEY_ID": "a",
-            "AWS_SECRET_ACCESS_KEY": "b",
-            "AWS_MAX_ATTEMPTS": "1",
-        }
-        for name, value in (values | {"AWS_DEFAULT_REGION": "us-east-1", "AWS_CONFIG_FILE": "/dev/null"}).items():
-            monkeypatch.setenv(name, value)
-        store = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
-        store.mkdir(BUCKET)
-        yield store
-        store.rm(BUCKET, recursive=True)
-    finally:
-        server.stop()
 
 
 def colours(pixels: np.ndarray) -> list[int]:

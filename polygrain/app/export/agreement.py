@@ -19,7 +19,7 @@ Run = Callable[[np.ndarray], np.ndarray]
 
 
 def samples(side: int) -> UInt8[np.ndarray, "image 3 side side"]:
-    """Noise, black, white, a ramp, and parts of photographs: seven images a side of `side` px, always the same ones."""
+    """Seven images of `side` px, always the same: noise, black, white, a ramp, and two photographs."""
     noise = np.random.default_rng(0).integers(0, 256, (2, 3, side, side), dtype=np.uint8)
     flat = [np.full((3, side, side), value, np.uint8) for value in (0, 255)]
     ramp = np.broadcast_to(np.linspace(0, 255, side).astype(np.uint8), (3, side, side))
@@ -47,10 +47,10 @@ def difference(model: Model, run: Run, uint8: bool) -> float:
 
 
 def require_agreement(name: str, largest: float) -> None:
-    """ValueError where a program differs by more than `MOST`, or gives what is no number."""
+    """ValueError where a program differs by more than `MOST`, or by NaN."""
     if not largest <= MOST:
         raise ValueError(
-            f"{name} differs from the model by {largest:.1e}, at most {MOST:.0e} is allowed; nothing was exported"
+            f"{name} differs from the model by {largest:.1e}, at most {MOST:.0e} is allowed; export stopped"
         )
 
 

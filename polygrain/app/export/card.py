@@ -1,4 +1,4 @@
-"""The card of an exported model, in Markdown: what it is, its scores, and how to load it without this project."""
+"""The card of an exported model, in Markdown: its properties, its scores, and how to load it without this project."""
 
 import re
 from pathlib import Path
@@ -18,21 +18,21 @@ from polygrain.retrieval.formulas import NAMES
 from polygrain.store.reading import reading
 
 CARD = Path(__file__).with_name("card.md")
-UNKNOWN = "Not known: the model's folder does not say."
+UNKNOWN = "Not known: the model's folder has no record of it."
 Line = Annotated[str, Field(max_length=2000)]
 Metrics = Annotated[dict[str, Annotated[float, Field(ge=0)]], Field(max_length=20)]
 Scores = Annotated[dict[Line, Metrics], Field(max_length=1000)]
 
 
 class Learnt(BaseModel):
-    """Which images taught it, without labels."""
+    """The images that it was trained on, without labels."""
 
     tasks: list[Line] = Field(max_length=1000)
     images: int = Field(ge=0)
 
 
 class Choice(BaseModel):
-    """What the card takes from choice.json."""
+    """The part of choice.json that the card shows."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     name: Line
@@ -41,7 +41,7 @@ class Choice(BaseModel):
 
 
 class About(NamedTuple):
-    """What a model's folder holds beside its weights: None and no scores for a bare model."""
+    """Facts from a model's folder beside its weights; a bare model has no choice and no scores."""
 
     digest: str
     choice: Choice | None
@@ -58,13 +58,15 @@ def read_about(folder: Path) -> About:
 
 
 def text(model: Model, about: About, differences: dict[str, float], uint8: bool) -> str:
-    """The card of a model; `differences[file]` is the largest difference of a written program to it."""
+    """The card of a model; `differences[file]` is the largest difference of an exported program to the model."""
     config, choice = model.config, about.choice
+    learnt = choice.learnt if choice else None
+    network = ", ".join([config.architecture, *(f"{name}={value}" for name, value in config.kwargs.items())])
     start = (config.resize - config.size) // 2
     return Template(CARD.read_text(encoding="utf-8")).substitute(
         name=plain(choice.name) if choice else f"A model of {plain(config.architecture)}",
         dim=model.dim,
-        architecture=network(model) + (f"; the last {config.blocks} blocks side by side" if config.blocks > 1 else ""),
+        architecture=network + (f"; the last {config.blocks} blocks side by side" if config.blocks > 1 else ""),
         input=f"{config.size} x {config.size} px, RGB, {kind(uint8)}; normalised inside"
         + (f", scaled to {config.side} px inside" if config.scaled else ""),
         adaptors=", ".join(config.adaptors.names) + f" ({config.adaptors.fusion})" if config.adaptors else "none",
@@ -75,7 +77,9 @@ def text(model: Model, about: About, differences: dict[str, float], uint8: bool)
         batches=", ".join(map(str, BATCHES)),
         torch_difference=f"{differences[TORCH]:.1e}",
         onnx_difference=f"{differences[ONNX]:.1e}",
-        data=data(choice.learnt) if choice and choice.learnt else UNKNOWN,
+        data=f"Adapted to {learnt.images:,} images of {', '.join(map(plain, learnt.tasks))}, without their labels."
+        if learnt
+        else UNKNOWN,
         scores=table(about.encoder, about.chosen),
         why="\n".join(f"- {plain(line)}" for line in choice.why) if choice else UNKNOWN,
         size=config.size,
@@ -100,17 +104,8 @@ def plain(words: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", visible(" ".join(words.split())).replace("\\\\", "\\"))
 
 
-def network(model: Model) -> str:
-    config = model.config
-    return ", ".join([config.architecture, *(f"{name}={value}" for name, value in config.kwargs.items())])
-
-
 def kind(uint8: bool) -> str:
     return "uint8" if uint8 else "float32 in 0..1"
-
-
-def data(learnt: Learnt) -> str:
-    return f"Adapted to {learnt.images:,} images of {', '.join(map(plain, learnt.tasks))}, without their labels."
 
 
 def table(encoder: Scores, chosen: Scores) -> str:

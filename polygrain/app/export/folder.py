@@ -32,20 +32,20 @@ def require_packages() -> None:
 
 
 def require_free(output: Path) -> None:
-    """ValueError where the folder holds anything but an earlier export, which is replaced."""
+    """ValueError where the folder holds anything but an earlier export, which `write` replaces."""
     for place in (output, output.with_name(f"{output.name}.partial")):
         if place.is_symlink() or (place.exists() and not place.is_dir()):
-            raise ValueError(f"{place} is no folder of its own; name another with -o")
+            raise ValueError(f"{place} is not a plain folder; choose another with -o")
         others = sorted({path.name for path in place.iterdir()} - FILES) if place.exists() else []
         if others:
-            raise ValueError(f"{place} holds {others[0]!r}, which is of no export; name another folder with -o")
+            raise ValueError(f"{place} holds {others[0]!r}, which no export wrote; choose another folder with -o")
 
 
 def write(folder: Path, output: Path, uint8: bool = False) -> Iterator[Written]:
-    """Exports the model of `folder` to `output`, and yields each program once it is checked.
+    """Exports the model of `folder` to `output`, which is complete after the last program, and yields each program.
 
-    Take all of them: the output is there when the last one is. ValueError where the model cannot be exported, a program
-    differs from it by more than 1e-4, or `output` holds something else.
+    ValueError where the model cannot be exported, a program differs from it by more than 1e-4, or `output` holds
+    other files.
     """
     require_packages()
     require_free(output)

@@ -17,10 +17,7 @@ INPUT, OUTPUT = "images", "embeddings"
 
 
 class Program(nn.Module):
-    """The model's forward, with what depends on the side of its input worked out beforehand.
-
-    ONNX has no such scaling with antialiasing. It is linear in the rows and in the columns, so two matrices do it.
-    """
+    """The model's forward with its input scaled by two matrices, since ONNX has no scaling with antialiasing."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -29,8 +26,8 @@ class Program(nn.Module):
         self.register_buffer("scaling", scaling(config.size, side, config.interpolation) if config.scaled else None)
         self.model = Model(config.model_copy(update={"size": side, "resize": side, "scaled": None}))
         self.model.load_state_dict(model.state_dict())
-        for mine, own in zip(self.model.adaptors, model.adaptors, strict=True):
-            mine.masked.copy_(own.masked)
+        for copy, layer in zip(self.model.adaptors, model.adaptors, strict=True):
+            copy.masked.copy_(layer.masked)
         if config.kwargs.get("img_size", side) != side and hasattr(self.model.backbone, "set_input_size"):
             self.model.backbone.set_input_size(img_size=side)  # position embeddings scaled once, not in every pass
         self.requires_grad_(False).eval()
@@ -43,7 +40,7 @@ class Program(nn.Module):
 
 
 def scaling(size: int, side: int, mode: Interpolation = "bicubic") -> Float[Tensor, "side size"]:
-    """What scales a column of `size` pixels to `side`, as the model itself scales its input."""
+    """The matrix that scales a column of `size` pixels to `side`, as the model scales its input."""
     columns = torch.eye(size)[None, None]
     return nn.functional.interpolate(columns, (side, size), mode=mode, antialias=True, align_corners=False)[0, 0]
 
@@ -53,15 +50,15 @@ def trace(model: Model, uint8: bool) -> ExportedProgram:
     example = torch.zeros(2, 3, model.config.size, model.config.size, dtype=torch.uint8 if uint8 else torch.float32)
     try:
         return torch.export.export(Program(model), (example,), dynamic_shapes=({0: Dim("batch")},))
-    except Exception as error:  # torch raises a dozen kinds; whatever it was, this network cannot be exported
+    except Exception as error:  # torch raises a dozen kinds, and all mean that it cannot export this network
         raise ValueError(
-            f"torch cannot export {model.config.architecture!r} ({first_line(error)}); `polygrain embed` still takes it"
+            f"torch cannot export {model.config.architecture!r} ({first_line(error)}); `polygrain embed` still works"
         ) from error
 
 
 def write_torch(program: ExportedProgram, file: Path) -> None:
-    """A zip of JSON and bare tensors. torch would add the example's images as a pickle; they are left out."""
-    program.example_inputs = None
+    """A zip of JSON and bare tensors."""
+    program.example_inputs = None  # torch would store these as a pickle
     torch.export.save(program, file)
     require_no_pickle(file)
 
@@ -72,27 +69,18 @@ def require_no_pickle(file: Path) -> None:
         for name in archive.namelist():
             content = archive.read(name) if name.endswith((".pt", ".json")) else b""
             if (name.endswith(".pt") and content) or b'"use_pickle": true' in content:
-                raise ValueError(
-                    f"torch {torch.__version__} put a pickle into {file.name} ({name}); nothing was exported"
-                )
+                raise ValueError(f"torch {torch.__version__} put a pickle into {file.name} ({name}); export stopped")
 
 
 def write_onnx(program: ExportedProgram, file: Path) -> None:
-    """Weights and graph in one file; beyond ONNX's 2 GB the weights in a second one beside it."""
+    """Weights and graph in one file; beyond ONNX's 2 GB the weights are in a second file."""
+    names = {"input_names": [INPUT], "output_names": [OUTPUT], "dynamic_shapes": {INPUT: {0: "batch"}}}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own, about its own libraries
+        warnings.simplefilter("ignore")  # the exporter warns about its own libraries
         try:
-            made = torch.onnx.export(
-                program,
-                dynamo=True,
-                input_names=[INPUT],
-                output_names=[OUTPUT],
-                dynamic_shapes={INPUT: {0: "batch"}},
-                verbose=False,
-            )
+            torch.onnx.export(program, dynamo=True, verbose=False, **names).save(file)
         except torch.onnx.errors.OnnxExporterError as error:
             raise ValueError(f"ONNX has no operator for a part of this network ({first_line(error)})") from error
-        made.save(file)
 
 
 def first_line(error: Exception) -> str:

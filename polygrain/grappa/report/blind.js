@@ -10,16 +10,16 @@
   let isAsked = false;
   let votes = "";
 
-  // Some browsers give a file no storage, and say so with an exception: then votes last as long as the page.
+  // Some browsers throw here for a file: then votes last as long as the page.
   const restore = () => {
     try {
-      const kept = localStorage.getItem(storedAs) ?? "";
-      return /^[012]*$/.test(kept) && kept.length <= entries.length ? kept : "";
+      const stored = localStorage.getItem(storedAs) ?? "";
+      return /^[012]*$/.test(stored) && stored.length <= entries.length ? stored : "";
     } catch {
       return "";
     }
   };
-  const keep = () => {
+  const store = () => {
     try {
       localStorage.setItem(storedAs, votes);
     } catch {
@@ -122,7 +122,7 @@
   const change = (newVotes) => {
     votes = newVotes;
     isAsked = false;
-    keep();
+    store();
     draw();
   };
   const undo = () => change(votes.slice(0, -1));
@@ -141,7 +141,7 @@
     }
   });
   document.addEventListener("click", (event) => {
-    // A button that was clicked by hand would take the next space for itself; one that was reached by tab should.
+    // A button clicked with the mouse must not take the next space; one reached by tab should.
     if (event.detail) {
       document.activeElement?.blur();
     }

@@ -1,4 +1,4 @@
-"""A page on which a person judges, without knowing which is which, whether the model finds better than the encoder."""
+"""A page on which a person judges blindly whether the model or the encoder finds better images."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ from polygrain.report.pictures import pictured
 
 @dataclass(frozen=True)
 class BlindComparison:
-    """A query and what either finds, all pictures of one size; `query` is its name, a path inside the task."""
+    """A query with the results of both, pictures of one size; `query` is its name, a path inside the task."""
 
     task: str
     query: str
@@ -27,13 +27,11 @@ class BlindComparison:
 
 
 def check(comparisons: Sequence[BlindComparison]) -> None:
-    """ValueError where the page would tell the rows apart by their length, or its votes two queries by their names."""
-    seen = set()
-    for one in comparisons:
-        name = (one.task, one.query)
-        if name in seen:
+    """ValueError where a query comes twice, or where the length of a row would tell whose it is."""
+    names = [(one.task, one.query) for one in comparisons]
+    for name, one in zip(names, comparisons, strict=True):
+        if names.count(name) > 1:
             raise ValueError(f"{name} is compared twice")
-        seen.add(name)
         if not len(one.encoder) == len(one.model) > 0:
             raise ValueError(f"{name} has {len(one.encoder)} results of the encoder and {len(one.model)} of the model")
 
@@ -44,7 +42,7 @@ def is_model_first(mark: int) -> bool:
 
 
 def entry(comparison: BlindComparison, mark: int, size: int) -> dict:
-    """What the page holds of a comparison: its `key`, the picture of the query, and two rows, the upper one first."""
+    """A comparison as the page stores it: its `key`, the picture of the query, and two rows, the upper one first."""
     rows = [comparison.encoder, comparison.model]
     if is_model_first(mark):
         rows.reverse()
@@ -56,10 +54,7 @@ def entry(comparison: BlindComparison, mark: int, size: int) -> dict:
 
 
 def write(file: Path, comparisons: Sequence[BlindComparison], size: int, seed: int) -> None:
-    """The page of these comparisons, pictures at most `size` pixels wide and high; `seed` draws order and sides.
-
-    ValueError where a query comes twice, or where its two rows are empty or differ in length.
-    """
+    """The page of these comparisons, pictures at most `size` pixels wide and high; `seed` draws order and sides."""
     check(comparisons)
     draws = np.random.default_rng(seed)
     order = draws.permutation(len(comparisons)).tolist()
@@ -68,9 +63,9 @@ def write(file: Path, comparisons: Sequence[BlindComparison], size: int, seed: i
     code = "\n" + Path(__file__).with_name("blind.js").read_text(encoding="utf-8")
     content = {
         "entries": entries,
-        # The browser keeps votes by this name: those of other pictures or another draw are not taken for this page's.
+        # The browser stores votes under this name, so those for other pictures or another draw do not mix with these.
         "digest": hashlib.sha256(json.dumps(entries).encode()).hexdigest(),
-        # The only script of all pages. Names never stand in it: it reads them from escaped attributes.
+        # The only script of all pages. It holds no names: it reads them from escaped attributes.
         "script": Markup(f"<script>{code}</script>"),
         "script_digest": base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
     }

@@ -12,7 +12,7 @@ from polygrain.report.figures import Line
 from polygrain.store.tables import read_parquet
 
 LEVELS = ("encoder", "average", "augmentation", "neighbour", scores.CHOSEN)
-STYLED = (*LEVELS, "static", "supervised")  # by the page's style sheet; another fusion is drawn grey
+STYLED = (*LEVELS, "static", "supervised")  # other fusions are grey
 
 
 def granularity_charts(
@@ -27,18 +27,16 @@ def granularity_charts(
     columns = [scores.MEAN, *table.tasks] if len(table.tasks) > 1 else table.tasks
     charts = []
     for column in columns if singles else []:
-        lines = [
-            Line("adaptors", "s-k", [(math.log2(granularities[name]), table.get(name, column)) for name in singles])
-        ]
+        places = {name: math.log2(granularities[name]) for name in singles}
+        lines = [Line("adaptors", "s-k", [(x, table.get(name, column)) for name, x in places.items()])]
         printed = {name: published.get(name, column) for name in singles} if published else {}
         printed = {name: value for name, value in printed.items() if not math.isnan(value)}
         if printed:
-            points = [(math.log2(granularities[name]), value) for name, value in printed.items()]
-            lines.append(Line("published", "s-published", points))
+            lines.append(Line("published", "s-published", [(places[name], value) for name, value in printed.items()]))
         guides = [Line(name, f"s-{name}", [(0.0, table.get(name, column))]) for name in levels]
         summary = ", ".join(f"{name} {table.get(name, column):.1f}" for name in [*singles, *levels])
         summary += "".join(f", published {name} {value:.1f}" for name, value in printed.items())
-        x_ticks = [(math.log2(granularities[name]), f"{granularities[name]:,}") for name in singles]
+        x_ticks = [(x, f"{granularities[name]:,}") for name, x in places.items()]
         label = f"R-Precision in percent, {column}: {summary}"
         drawn = figures.line_chart(
             label, lines, guides, x_ticks=x_ticks, x_label="clusters k (log scale)", y_label="R-Precision, %"
@@ -93,9 +91,9 @@ def attention_maps(evaluation: Path, fusions: Iterable[str], tasks: Iterable[str
     # Weights that hardly leave the uniform value should look so, not fill the scale.
     limit = max(departure, 0.25 * centre)
     maps = []
-    for model, found in attending.items():
+    for model, rows in attending.items():
         for task in tasks:
-            weights = {(e["adaptor"], e["layer"]): e["weight"] for e in found if e["task"] == task}
+            weights = {(e["adaptor"], e["layer"]): e["weight"] for e in rows if e["task"] == task}
             if not weights:
                 continue
             values = [[weights.get((name, layer), math.nan) for layer in layers] for name in names]

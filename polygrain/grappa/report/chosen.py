@@ -1,6 +1,6 @@
 """What the stage `choice` wrote, as the report shows it: the criterion before and after, candidates, granularities.
 
-All shares are in percent. Nothing here needs a label, and it stands for tasks without labels, too.
+All shares are in percent, and none needs a label.
 """
 
 import csv
@@ -15,7 +15,7 @@ from polygrain.store.reading import read_json, reading, remedy_for
 
 ENCODER = "encoder"
 SIDES = ("encoder", "chosen", "difference")
-# What a line of criterion.csv begins with; the tasks follow, and may bear any name, even one of these.
+# The first columns of criterion.csv. The tasks follow, and may have any name, even one of these.
 COLUMNS = ["name", "model", "strength", "scale", "mirrored", "blocks", "layer", "dim", "cost", "criterion", "agreement"]
 COLUMNS += ["falls", "chosen"]
 
@@ -77,7 +77,7 @@ class Choice:
         return next((candidate for candidate in self.candidates if candidate.is_chosen), None)
 
     def first(self, count: int) -> list[tuple[int, CandidateRow]]:
-        """The best with their ranks; the chosen one and the encoder as it is wherever they stand."""
+        """The best with their ranks, and the chosen one and the encoder at any rank."""
         ranked = enumerate(self.candidates, 1)
         return [(rank, one) for rank, one in ranked if rank <= count or one.is_chosen or one.name == ENCODER]
 
@@ -88,20 +88,16 @@ def percent(value: float | str | None) -> float:
 
 def read(folder: Path) -> Choice:
     """ValueError, with the file, where it is not what the stage writes."""
-    values, file = read_json(folder / "choice.json"), folder / "choice.json"
+    file = folder / "choice.json"
+    values = read_json(file)
     with reading(file, remedy_for(folder)):
         compared = {
             column: {side: Bounded(*map(percent, sides[side])) for side in SIDES}
             for column, sides in (values["criterion"] or {}).items()
         }
-        name, why, images, uncertain = (
-            values["name"],
-            list(values["why"]),
-            int(values["images"]),
-            list(values["uncertain"]),
-        )
-    known = {column: sides for column, sides in compared.items() if not math.isnan(sides["difference"].value)}
-    return Choice(name, why, images, known, uncertain, read_candidates(folder / "criterion.csv"))
+        compared = {column: sides for column, sides in compared.items() if not math.isnan(sides["difference"].value)}
+        name, why, images, uncertain = (values[key] for key in ("name", "why", "images", "uncertain"))
+    return Choice(name, why, images, compared, uncertain, read_candidates(folder / "criterion.csv"))
 
 
 def read_candidates(file: Path) -> list[CandidateRow]:
@@ -109,57 +105,40 @@ def read_candidates(file: Path) -> list[CandidateRow]:
         header, *rows = csv.reader(lines)
         if header[: len(COLUMNS)] != COLUMNS:
             raise ValueError(f"its columns are {','.join(header)!r:.200}")
-        tasks = header[len(COLUMNS) :]
-        return [candidate(dict(zip(COLUMNS, row, strict=False)), tasks, row[len(COLUMNS) :]) for row in rows]
+        return [candidate(row, header[len(COLUMNS) :]) for row in rows]
 
 
-def candidate(row: dict[str, str], tasks: Sequence[str], values: Sequence[str]) -> CandidateRow:
+def candidate(row: list[str], tasks: list[str]) -> CandidateRow:
+    name, model, strength, scale, mirrored, blocks, layer, dim, cost, criterion, agreement, falls, chosen, *shares = row
     return CandidateRow(
-        name=row["name"],
-        model=row["model"],
-        strength=float(row["strength"]),
-        scale=float(row["scale"]),
-        is_mirrored=row["mirrored"] == "1",
-        blocks=int(row["blocks"]),
-        layer=row["layer"],
-        dim=int(row["dim"]) if row["dim"] else None,
-        cost=float(row["cost"]),
-        criterion=percent(row["criterion"]),
-        agreement=percent(row["agreement"]),
-        falls=row["falls"],
-        is_chosen=row["chosen"] == "1",
-        tasks={task: percent(value) for task, value in zip(tasks, values, strict=True)},
+        *(name, model, float(strength), float(scale), mirrored == "1", int(blocks), layer),
+        *(int(dim) if dim else None, float(cost), percent(criterion), percent(agreement), falls, chosen == "1"),
+        {task: percent(share) for task, share in zip(tasks, shares, strict=True)},
     )
 
 
 def common_forms(candidates: Iterable[CandidateRow], models: Sequence[str]) -> dict[str, CandidateRow]:
-    """Of each model its best form, all at the one strength at which the most models were compared.
+    """The best form of each model, all at the one strength at which the most models were compared.
 
-    A finalist was looked at in more forms than the others, which alone would make it look better.
+    A finalist was tried in more forms than the others, which alone would make it look better.
     """
     plain = [one for one in candidates if not one.is_mirrored]
-    at = {model: {one.strength for one in plain if one.model == model} for model in models}
-    common = set.intersection(*at.values()) if at else set()
+    strengths = [{one.strength for one in plain if one.model == model} for model in models]
+    common = set.intersection(*strengths) if strengths else set()
     if not common:
         return {}
-
-    def known(strength: float) -> tuple[int, float]:
-        return len({one.model for one in plain if one.strength == strength}), strength
-
-    strength = max(common, key=known)
-    return {
-        model: max(
-            (one for one in plain if (one.model, one.strength) == (model, strength)),
-            key=lambda one: scores.rank(one.criterion),
-        )
-        for model in models
-    }
+    strength = max(common, key=lambda value: (len({one.model for one in plain if one.strength == value}), value))
+    forms = {}
+    for model in models:
+        rivals = [one for one in plain if (one.model, one.strength) == (model, strength)]
+        forms[model] = max(rivals, key=lambda one: scores.rank(one.criterion))
+    return forms
 
 
 def highest(values: dict[str, float]) -> str | None:
-    """The name of the largest value, the first of equals; None where none is known."""
-    known = [name for name, value in values.items() if not math.isnan(value)]
-    return max(known, key=lambda name: values[name], default=None)
+    """The name of the largest value, the first of equals; None where all are NaN."""
+    finite = [name for name, value in values.items() if not math.isnan(value)]
+    return max(finite, key=lambda name: values[name], default=None)
 
 
 def preferences(choice: Choice, granularities: Sequence[str], table: scores.Scores) -> dict | None:
@@ -167,25 +146,18 @@ def preferences(choice: Choice, granularities: Sequence[str], table: scores.Scor
 
     `unused` are granularities that no task prefers by the criterion.
     """
-    measured = [name for name in granularities if any(one.model == name for one in choice.candidates)]
-    forms = common_forms(choice.candidates, measured)
+    models = {one.model for one in choice.candidates}
+    forms = common_forms(choice.candidates, [name for name in granularities if name in models])
     if len(forms) < 2 or not choice.compared:
         return None
+    first, *_ = forms.values()
     rows = []
-    for task in next(iter(forms.values())).tasks:
-        by_criterion = {name: form.tasks[task] for name, form in forms.items()}
-        by_labels = {name: table.get(name, task) for name in forms}
-        is_labelled = not any(math.isnan(value) for value in by_labels.values())
-        rows.append(
-            {
-                "task": task,
-                "criterion": by_criterion,
-                "preferred": highest(by_criterion),
-                "r_precision": by_labels,
-                "best": highest(by_labels) if is_labelled else None,
-            }
-        )
-    (strength,) = {form.strength for form in forms.values()}
+    for task in first.tasks:
+        criterion = {name: form.tasks[task] for name, form in forms.items()}
+        r_precision = {name: table.get(name, task) for name in forms}
+        best = None if any(map(math.isnan, r_precision.values())) else highest(r_precision)
+        row = {"task": task, "criterion": criterion, "preferred": highest(criterion)}
+        rows.append(row | {"r_precision": r_precision, "best": best})
     preferred = {row["preferred"] for row in rows}
     unused = [name for name in forms if name not in preferred]
-    return {"names": list(forms), "rows": rows, "unused": unused, "strength": strength}
+    return {"names": list(forms), "rows": rows, "unused": unused, "strength": first.strength}

@@ -1,4 +1,4 @@
-"""What each learned fusion did with its attention, and how much there was to gain: a table beside the fusions' rows."""
+"""How far the attention of each learned fusion moved, what that gained, and what there was to gain."""
 
 import math
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Sco
     in percent of it, mean over layers. entropy: of the weights in each layer, in percent of that of equal ones, mean
     over tasks.
     """
-    found = []
+    measured = []
     for name in names:
         moved, attention = fusion / name / "moved.csv", evaluation / name / "attention.parquet"
         if name == "average" or not (moved.exists() and attention.exists()):
@@ -30,8 +30,8 @@ def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Sco
         of_layers = [100 * np.mean([w["entropy"] for w in weights if w["layer"] == layer]) for layer in layers]
         shares = {side: 100 * np.mean([float(step[side]) for step in steps]) for side in ("query", "key")}
         gain = difference(table, name, "average")
-        found.append({"name": name, "gain": gain, "entropy": [float(value) for value in of_layers], **shares})
-    return found
+        measured.append({"name": name, "gain": gain, "entropy": [float(value) for value in of_layers], **shares})
+    return measured
 
 
 def random_gains(evaluation: Path, table: scores.Scores) -> list[float]:

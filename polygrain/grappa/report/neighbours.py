@@ -16,8 +16,8 @@ from polygrain.store.reading import reading, remedy_for
 SHOWN = 5
 
 
-class Found(NamedTuple):
-    """An image and what either finds first, best first: all as rows of the image's task."""
+class Neighbours(NamedTuple):
+    """An image and its nearest images under the encoder and the chosen model, best first: rows of its task."""
 
     row: int
     encoder: list[int]
@@ -30,32 +30,32 @@ class Found(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether there is another picture to see, not the same ones in another order."""
+        """Whether the two lists hold other pictures, not the same ones in another order."""
         return {*self.encoder} != {*self.chosen}
 
 
-def read(folder: Path) -> dict[str, list[Found]]:
-    """Per task the sampled images, of either list the first five; images without any neighbour are left out."""
-    file, found = folder / "neighbours.parquet", {}
+def read(folder: Path) -> dict[str, list[Neighbours]]:
+    """Per task the sampled images with the first five of both lists; images without a neighbour are left out."""
+    file, samples = folder / "neighbours.parquet", {}
     with reading(file, remedy_for(folder)):
         for entry in pq.read_table(file, columns=["task", "row", "encoder", "chosen"]).to_pylist():
-            one = Found(entry["row"], entry["encoder"][:SHOWN], entry["chosen"][:SHOWN])
+            one = Neighbours(entry["row"], entry["encoder"][:SHOWN], entry["chosen"][:SHOWN])
             if one.encoder:
-                found.setdefault(entry["task"], []).append(one)
-    return found
+                samples.setdefault(entry["task"], []).append(one)
+    return samples
 
 
-def most_changed(found: Sequence[Found], count: int) -> list[Found]:
-    """Those that share fewest of their neighbours, in the order of rows among equals; none that share all."""
-    return sorted((one for one in found if one.differs), key=lambda one: (one.shared, one.row))[:count]
+def most_changed(samples: Sequence[Neighbours], count: int) -> list[Neighbours]:
+    """The images whose two lists share fewest, by row among equals; none whose lists share all."""
+    return sorted((one for one in samples if one.differs), key=lambda one: (one.shared, one.row))[:count]
 
 
-def draw(found: dict[str, list[Found]], count: int, seed: int) -> list[tuple[str, Found]]:
+def draw(samples: dict[str, list[Neighbours]], count: int, seed: int) -> list[tuple[str, Neighbours]]:
     """Up to `count` (task, image) whose neighbours differ, at random, as evenly over tasks as these allow."""
     generator = np.random.default_rng(seed)
     piles = {}
-    for task, own in found.items():
-        different = [one for one in own if one.differs]
+    for task, images in samples.items():
+        different = [one for one in images if one.differs]
         piles[task] = [different[i] for i in generator.permutation(len(different))]
     longest = max(map(len, piles.values()), default=0)
     dealt = [(task, pile[i]) for i in range(longest) for task, pile in piles.items() if i < len(pile)]
@@ -63,17 +63,17 @@ def draw(found: dict[str, list[Found]], count: int, seed: int) -> list[tuple[str
 
 
 def show(
-    images: Path, paths: Sequence[str], changed: Sequence[Found], titles: tuple[str, str], size: int
+    images: Path, paths: Sequence[str], changed: Sequence[Neighbours], titles: tuple[str, str], size: int
 ) -> list[dict]:
     """Entries of a gallery: the images of the task in folder `images`, each with its two lists; `paths` name them."""
     pixels = arrays.open(images / "pixels.zarr")
     entries = []
     for one in changed:
         lists = []
-        for title, own, other in zip(titles, (one.encoder, one.chosen), (one.chosen, one.encoder), strict=True):
-            items = [{"picture": picture(pixels, row, size), "is_shared": row in other} for row in own]
-            lists.append({"title": title, "found": items})
-        entry = {"path": paths[one.row], "picture": picture(pixels, one.row, size), "shared": one.shared}
+        for title, rows, others in zip(titles, (one.encoder, one.chosen), (one.chosen, one.encoder), strict=True):
+            results = [{"picture": pictured(pixels_of(pixels, i), size), "is_shared": i in others} for i in rows]
+            lists.append({"title": title, "results": results})
+        entry = {"path": paths[one.row], "picture": pictured(pixels_of(pixels, one.row), size), "shared": one.shared}
         entries.append(entry | {"of": len(one.encoder), "lists": lists})
     return entries
 
@@ -83,13 +83,11 @@ def pixels_of(pixels: arrays.Reader, row: int) -> UInt8[np.ndarray, "y x 3"]:
     return image
 
 
-def picture(pixels: arrays.Reader, row: int, size: int) -> str:
-    return pictured(pixels_of(pixels, row), size)
-
-
-def comparisons(images: Path, paths: dict[str, Sequence[str]], drawn: list[tuple[str, Found]]) -> list[BlindComparison]:
-    """What the blind comparison shows of the drawn ones; `paths[task]` name the images of each task."""
-    opened = {task: arrays.open(images / task / "pixels.zarr") for task in dict.fromkeys(task for task, _ in drawn)}
+def comparisons(
+    images: Path, paths: dict[str, Sequence[str]], drawn: list[tuple[str, Neighbours]]
+) -> list[BlindComparison]:
+    """The drawn images for the blind comparison; `paths[task]` name the images of each task."""
+    opened = {task: arrays.open(images / task / "pixels.zarr") for task in {task for task, _ in drawn}}
     made = []
     for task, one in drawn:
         query, *others = (pixels_of(opened[task], row) for row in (one.row, *one.encoder, *one.chosen))

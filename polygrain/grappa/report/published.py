@@ -36,9 +36,8 @@ class PublishedTable:
 
     @property
     def is_measured(self) -> bool:
-        return any(
-            not math.isnan(c.ours) for row in self.rows.values() for cells in row.values() for c in cells.values()
-        )
+        cells = [cell for row in self.rows.values() for metrics in row.values() for cell in metrics.values()]
+        return not all(math.isnan(cell.ours) for cell in cells)
 
 
 def read(file: Path = FILE) -> dict[int, dict[str, Numbers]]:
@@ -64,12 +63,10 @@ def compare(
     columns = list(dict.fromkeys([*tasks, *(task for row in published.values() for task in row)]))
     rows = {}
     for model in dict.fromkeys([*published, *more]):
+        printed = published.get(model, {})
         cells = {
             task: {
-                metric: Cell(
-                    scores.get(model, task, metric), published.get(model, {}).get(task, {}).get(metric, math.nan)
-                )
-                for metric in METRICS
+                metric: Cell(scores.get(model, task, metric), printed.get(task, NOTHING)[metric]) for metric in METRICS
             }
             for task in columns
         }
@@ -78,55 +75,37 @@ def compare(
 
 
 def mean(cells: Sequence[Cell]) -> Cell:
-    count = max(1, len(cells))
-    return Cell(
-        round(math.fsum(cell.ours for cell in cells) / count, 2),
-        round(math.fsum(cell.published for cell in cells) / count, 2),
-    )
+    values = zip(*((cell.ours, cell.published) for cell in cells), strict=True) if cells else ((0.0,), (0.0,))
+    return Cell(*(round(math.fsum(column) / len(column), 2) for column in values))
 
 
 def check(table: PublishedTable, model: str = "encoder") -> dict:
     """Whether a row repeats the published one: its largest difference, in which column, and what was not measured."""
-    cells = {
-        (column, metric): cell
-        for column in table.columns
-        if column != MEAN
-        for metric, cell in table.rows[model][column].items()
-    }
-    measured = {place: cell.difference for place, cell in cells.items() if not math.isnan(cell.difference)}
-    absent = sorted({column for (column, _), cell in cells.items() if math.isnan(cell.ours)})
-    column, metric = max(measured, key=lambda place: abs(measured[place]), default=(None, None))
-    difference = measured.get((column, metric), math.nan)
-    return {
-        "model": model,
-        "absent": absent,
-        "worst": column,
-        "difference": difference,
-        "holds": not absent and abs(difference) <= TOLERANCE,
-    }
+    row = {task: cells for task, cells in table.rows[model].items() if task != MEAN}
+    cells = [(task, cell) for task, metrics in row.items() for cell in metrics.values()]
+    differences = [(task, cell.difference) for task, cell in cells if not math.isnan(cell.difference)]
+    worst, difference = max(differences, key=lambda pair: abs(pair[1]), default=(None, math.nan))
+    absent = sorted({task for task, cell in cells if math.isnan(cell.ours)})
+    holds = not absent and abs(difference) <= TOLERANCE
+    return {"absent": absent, "worst": worst, "difference": difference, "holds": holds}
 
 
 def as_json(tables: Iterable[PublishedTable]) -> dict:
     """{"table 2": {model: {column: {metric: ours, published_metric, difference_metric}}}}; null where unknown."""
 
-    def known(value: float) -> float | None:
-        return None if math.isnan(value) else value
+    def numbers(cells: dict[str, Cell]) -> dict[str, float | None]:
+        values = {}
+        for metric, cell in cells.items():
+            values |= {
+                metric: cell.ours,
+                f"published_{metric}": cell.published,
+                f"difference_{metric}": cell.difference,
+            }
+        return {name: None if math.isnan(value) else value for name, value in values.items()}
 
     return {
         f"table {table.number}": {
-            model: {
-                column: {
-                    f"{prefix}{metric}": known(value)
-                    for metric, cell in cells.items()
-                    for prefix, value in (
-                        ("", cell.ours),
-                        ("published_", cell.published),
-                        ("difference_", cell.difference),
-                    )
-                }
-                for column, cells in row.items()
-            }
-            for model, row in table.rows.items()
+            model: {column: numbers(cells) for column, cells in row.items()} for model, row in table.rows.items()
         }
         for table in tables
     }

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -30,13 +29,6 @@ def hits(query: dict, labels: Int[np.ndarray, " image"]) -> int:
     return int((labels[query["nearest"][:SHOWN]] == labels[query["row"]]).sum())
 
 
-class Change(NamedTuple):
-    """What a query gains: how many more of the nearest five are right, then how much R-Precision."""
-
-    hits: int
-    r_precision: float
-
-
 def select_queries(
     before: dict[int, dict], after: dict[int, dict], labels: Int[np.ndarray, " image"], gains: int
 ) -> list[tuple[str, int]]:
@@ -46,23 +38,23 @@ def select_queries(
     A loss is always shown where there is one, so the gallery cannot flatter.
     """
     change = {
-        row: Change(
+        row: (
             hits(after[row], labels) - hits(before[row], labels),
             after[row]["r_precision"] - before[row]["r_precision"],
         )
         for row in before.keys() & after.keys()
     }
-    order = sorted(change, key=lambda row: (-change[row].hits, -change[row].r_precision, row))
-    chosen: dict[int, str] = {}
+    order = sorted(sorted(change), key=lambda row: change[row], reverse=True)
+    reasons: dict[int, str] = {}
     for row in order:
-        if len(chosen) < gains and change[row] > (0, 0) and labels[row] not in {labels[other] for other in chosen}:
-            chosen[row] = "Large gain"
+        if len(reasons) < gains and change[row] > (0, 0) and labels[row] not in labels[list(reasons)]:
+            reasons[row] = "Large gain"
     if order:
         median, last = order[(len(order) - 1) // 2], order[-1]
         if change[last] < (0, 0):
-            chosen[last] = "Largest loss"
-        chosen.setdefault(median, "Typical (the median query)")
-    return [(chosen[row], row) for row in order if row in chosen]
+            reasons[last] = "Largest loss"
+        reasons.setdefault(median, "Typical (the median query)")
+    return [(reasons[row], row) for row in order if row in reasons]
 
 
 def show(
@@ -73,7 +65,7 @@ def show(
     gains: int,
     size: int,
 ) -> list[dict]:
-    """The chosen queries of the task in folder `images`, with what each of the two `sides` (title, queries) finds."""
+    """The selected queries of the task in folder `images`, with the results of both `sides` (title, queries)."""
     (_, before), (_, after) = sides
     pixels = arrays.open(images / "pixels.zarr")
 
@@ -85,15 +77,11 @@ def show(
     for reason, row in select_queries(before, after, labels, gains):
         lists = []
         for title, queries in sides:
-            found = [
-                {
-                    "picture": picture(other),
-                    "class_name": class_names[other],
-                    "is_right": bool(labels[other] == labels[row]),
-                }
-                for other in queries[row]["nearest"][:SHOWN]
+            results = [
+                {"picture": picture(i), "class_name": class_names[i], "is_right": bool(labels[i] == labels[row])}
+                for i in queries[row]["nearest"][:SHOWN]
             ]
-            lists.append({"title": title, "r_precision": 100 * queries[row]["r_precision"], "found": found})
+            lists.append({"title": title, "r_precision": 100 * queries[row]["r_precision"], "results": results})
         entries.append({"reason": reason, "picture": picture(row), "class_name": class_names[row], "lists": lists})
     return entries
 

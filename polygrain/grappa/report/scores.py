@@ -1,6 +1,6 @@
-"""The numbers of all models side by side: means over tasks, the oracle, and what one model gains over another.
+"""The numbers of all models side by side: means over tasks, the oracle, and the gain of one model over another.
 
-Everything is in percent, rounded once to two decimals, so that every place that shows a number shows the same one.
+All are percent, rounded once to two decimals, so that the same number looks the same everywhere.
 """
 
 import math
@@ -12,7 +12,7 @@ from polygrain.store.reading import read_json, reading, remedy_for
 
 METRICS = ("r_precision", "map_at_r", "recall_at_1")
 MEAN = "mean"
-# The mean over tasks of queries that search the images of all tasks; no task is called so, for a name has no space.
+# The mean over tasks of queries that search the images of all tasks. No task has this name, for it has a space.
 SHARED = "one gallery"
 ORACLE = "oracle"
 WHITENED = "_whitened"
@@ -30,7 +30,7 @@ class Scores:
     """`rows[model][task or "mean"][metric]`, beside each model a row `<model>_whitened`; NaN where there is no query.
 
     A model that `is_finished` has no such row. `SHARED` is a column beside the mean where it was measured.
-    `choices[oracle row][task]` names the adaptor the oracle took; `queries[task]` counts the queries that were asked.
+    `choices[oracle row][task]` names the oracle's adaptor; `queries[task]` is the number of queries.
     """
 
     tasks: list[str]
@@ -47,7 +47,7 @@ class Scores:
         return self.rows.get(row, {}).get(column, NOTHING)[metric]
 
     def differences(self, row: str, base: str, metric: str = "r_precision") -> dict[str, float]:
-        """What `row` has more than `base`, in points, for each of the columns."""
+        """`row` less `base`, in points, per column."""
         return {
             column: round(self.get(row, column, metric) - self.get(base, column, metric), 2) for column in self.columns
         }
@@ -55,9 +55,7 @@ class Scores:
     def over(self, tasks: Sequence[str]) -> "Scores":
         """The same rows on these tasks only, with the mean over them."""
         rows = {row: with_mean(numbers, tasks) for row, numbers in self.rows.items()}
-        choices = {
-            row: {task: name for task, name in made.items() if task in tasks} for row, made in self.choices.items()
-        }
+        choices = {row: {task: best[task] for task in best if task in tasks} for row, best in self.choices.items()}
         return Scores(list(tasks), rows, choices, {task: self.queries.get(task, 0) for task in tasks})
 
     def best_form(self, model: str) -> str:
@@ -75,31 +73,21 @@ def percent(entry: dict) -> dict[str, float]:
 
 
 def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
-    """The models as the table shows them: baselines, adaptors from coarse to fine, fusions, what is distilled from
-    them, what saw labels, and at the end the one to use."""
-    known = [
-        "pixels",
-        "encoder",
-        UNTRAINED,
-        "tldr",
-        "linear",
-        "one_set",
-        "many_sets",
-        *granularities,
-        *reversed(FUSIONS),
-        "static",
-    ]
+    """The models in the order of the table: baselines, adaptors from coarse to fine, fusions, distilled and supervised
+    ones, and last the one to use."""
+    order = ["pixels", "encoder", UNTRAINED, "tldr", "linear", "one_set", "many_sets"]
+    order += [*granularities, *reversed(FUSIONS), "static"]
 
     def place(name: str) -> int:
-        if name in known:
-            return known.index(name)
-        return len(known) + (2 if name == CHOSEN else 0 if name.startswith(DISTILLED) else 1)
+        if name in order:
+            return order.index(name)
+        return len(order) + (2 if name == CHOSEN else 0 if name.startswith(DISTILLED) else 1)
 
     return sorted(models, key=place)
 
 
 def is_finished(model: str) -> bool:
-    """Whether a whitening, or what replaces it, lies inside the model: to whiten it once more says nothing."""
+    """Whether the model contains a whitening or its replacement, so that whitening it again says nothing."""
     return model in (CHOSEN, UNTRAINED) or model.startswith(DISTILLED)
 
 
@@ -136,34 +124,27 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
     """All models in order, each as it is and, unless it is finished, whitened; the oracle after the adaptors."""
     names, tasks = list(models), list(tasks)
     if MEAN in tasks:
-        raise ValueError(
-            f"a task is named {MEAN!r}, which is the name of the mean over tasks; rename it in params.yaml"
-        )
-    raw, shared = {}, {}
+        raise ValueError(f"a task is named {MEAN!r}, like the mean over tasks; rename it in params.yaml")
+    exact, shared, queries = {}, {}, {}
     for name in names:
-        raw[name] = read_metrics(evaluation / name / "metrics.json")
-        shared[name] = read_shared(evaluation / name / "shared.json")
-        if not is_finished(name):
-            raw[name + WHITENED] = read_metrics(evaluation / name / "whitened.json")
-            shared[name + WHITENED] = read_shared(evaluation / name / "shared_whitened.json")
-    queries = {task: entry["queries"] for row in raw.values() for task, entry in row.items()}
-    exact = {row: {task: percent(entry) for task, entry in values.items()} for row, values in raw.items()}
+        for form in ("",) if is_finished(name) else ("", WHITENED):
+            values = read_metrics(evaluation / name / ("whitened.json" if form else "metrics.json"))
+            queries |= {task: entry["queries"] for task, entry in values.items()}
+            exact[name + form] = {task: percent(entry) for task, entry in values.items()}
+            shared[name + form] = read_shared(evaluation / name / f"shared{form}.json")
     measured = [
         task for task in tasks if any(math.isfinite(row[task]["r_precision"]) for row in exact.values() if task in row)
     ]
     singles = [name for name in names if name in set(granularities)]
-    choices = {}
-    ordered = {}
+    choices, rows = {}, {}
     for name in names:
-        ordered |= {row: exact[row] for row in (name, name + WHITENED) if row in exact}
+        rows |= {row: with_mean(exact[row], measured) for row in (name, name + WHITENED) if row in exact}
         if singles and name == singles[-1]:
             for form in ("", WHITENED):
                 candidates = {single: exact[single + form] for single in singles}
-                choices[ORACLE + form] = choose(candidates, measured)
-                ordered[ORACLE + form] = {
-                    task: candidates[single][task] for task, single in choices[ORACLE + form].items()
-                }
-    rows = {row: with_mean(numbers, measured) for row, numbers in ordered.items()}
+                choices[ORACLE + form] = best = choose(candidates, measured)
+                oracle = {task: candidates[single][task] for task, single in best.items()}
+                rows[ORACLE + form] = with_mean(oracle, measured)
     for row, numbers in shared.items():
         if numbers:
             rows[row][SHARED] = with_mean(numbers, measured)[MEAN]
@@ -176,7 +157,7 @@ def with_mean(numbers: Numbers, tasks: Sequence[str]) -> Numbers:
 
 
 def headliner(scores: Scores, granularities: Iterable[str]) -> str | None:
-    """The one model to speak of first: the chosen one, else the neighbour fusion, another, the best single adaptor."""
+    """The model of the summary: the chosen one, else the neighbour fusion, another fusion, the best adaptor."""
     for name in (CHOSEN, *FUSIONS):
         if name in scores.rows:
             return name
@@ -185,10 +166,10 @@ def headliner(scores: Scores, granularities: Iterable[str]) -> str | None:
 
 
 def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict]:
-    """The questions a user has, like against like: {title, row, base, differences}; empty without a baseline.
+    """Like against like: {title, row, base, differences}; empty without a baseline.
 
-    A model that `is_finished` is compared with the encoder whitened and in its best form, and with the fusion that is
-    best by test labels.
+    A model that `is_finished` is compared with the whitened encoder, the encoder in its best form, and the best fusion
+    by test labels.
     """
     if model not in scores.rows or base not in scores.rows:
         return []
@@ -212,7 +193,7 @@ def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict]
 
 
 def as_json(scores: Scores) -> dict[str, Numbers]:
-    """What `dvc metrics diff` compares, in percent; entries without a value are left out (JSON knows no NaN)."""
+    """The numbers for `dvc metrics diff`, in percent, without NaN, which JSON does not have."""
     measured = {
         row: {column: entry for column, entry in numbers.items() if not math.isnan(entry["r_precision"])}
         for row, numbers in scores.rows.items()

@@ -1,4 +1,4 @@
-"""How the report names the models, and which rows it sets in bold."""
+"""How the report names the models, and which rows are best."""
 
 import math
 import re
@@ -9,12 +9,11 @@ from polygrain.grappa.report import scores
 from polygrain.grappa.report.chosen import CandidateRow
 from polygrain.report import figures
 
-LEAST_TRACK = 4.0
-"""What a track spans at least, in points: on a shorter one noise would look like a gain."""
+LEAST_TRACK = 4.0  # points; on a shorter one noise would look like a gain
 
 
 class Title(NamedTuple):
-    """What a row of the tables is called, and a few words on what it is."""
+    """The name of a row of the tables, and a few words on what it is."""
 
     name: str
     about: str
@@ -34,7 +33,7 @@ TITLES = {
     "many_sets": ("Random sets, fused", "M*(random): trained together from pairs of views"),
     "tldr": ("TLDR-style reduction", "linear, from pairs of neighbours"),
     "linear": ("Linear map", "from the finest pseudo-labels"),
-    "distilled_encoder": ("Distilled encoder", "gives in one pass what the encoder gives at larger inputs"),
+    "distilled_encoder": ("Distilled encoder", "imitates in one pass what the encoder gives at larger inputs"),
     "chosen": ("Chosen model", "taken without labels"),
 }
 
@@ -53,14 +52,17 @@ def title_of(row: str) -> Title:
         name, about = f"Adaptor {model}", "one granularity"
     elif model.startswith(scores.DISTILLED):
         taught = title_of(model.removeprefix(scores.DISTILLED)).name
-        name, about = f"Distilled {taught[0].lower()}{taught[1:]}", "gives in one pass what it gives at larger inputs"
+        name, about = (
+            f"Distilled {taught[0].lower()}{taught[1:]}",
+            "imitates in one pass what it gives at larger inputs",
+        )
     else:
         name, about = f"{model.replace('_', ' ').capitalize()} fusion", "one model"
     return Title(name + form, about)
 
 
 def form_of(candidate: CandidateRow) -> str:
-    """A candidate of the choice in words: what it is, and then how strong, how it sees, and what lies behind."""
+    """A candidate of the choice in words: model, strength, input, blocks and last layer."""
     strength = f" at {candidate.strength:g} of its strength" if candidate.strength != 1 else ""
     words = [title_of(candidate.model).name + strength]
     if candidate.scale != 1:
@@ -69,15 +71,15 @@ def form_of(candidate: CandidateRow) -> str:
         words.append("averaged with the mirror image")
     if candidate.blocks != 1:
         words.append(f"what its last {candidate.blocks} blocks give side by side")
-    behind = {"half": "half-whitened", "full": "whitened"}
-    if candidate.layer in behind:
-        words.append(f"{behind[candidate.layer]} to {candidate.dim} dimensions")
+    whitenings = {"half": "half-whitened", "full": "whitened"}
+    if candidate.layer in whitenings:
+        words.append(f"{whitenings[candidate.layer]} to {candidate.dim} dimensions")
     elif candidate.layer == "own":
         words.append("with the last layer it learnt")
     return ", ".join(words)
 
 
-# What the templates of this room ask for beside their content.
+# For the templates, beside their content.
 WORDS = {
     "title_of": title_of,
     "form_of": form_of,
@@ -103,8 +105,8 @@ def best_rows(table: scores.Scores, bounds: Collection[str] = ()) -> dict[str, l
 
 
 def placement(values: Iterable[float]) -> Callable[[float], str]:
-    """Where a value stands on a track from 0 to 100 %, so that all the values fit; a hair's difference stays one."""
-    known = [value for value in values if not math.isnan(value)] or [0.0]
-    middle, half = (min(known) + max(known)) / 2, max(max(known) - min(known), LEAST_TRACK) / 2
+    """The place of a value on a track from 0 to 100 %, on which all the values fit; small differences stay small."""
+    finite = [value for value in values if not math.isnan(value)] or [0.0]
+    middle, half = (min(finite) + max(finite)) / 2, max(max(finite) - min(finite), LEAST_TRACK) / 2
     low, *_, high = figures.ticks(middle - half, middle + half, 4)
     return lambda value: f"{3 + 94 * (0 if math.isnan(value) else value - low) / (high - low):.2f}"

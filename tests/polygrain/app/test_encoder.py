@@ -71,8 +71,8 @@ def test_choose__a_checkpoint_with_its_classifier(checkpoint):
 
 def test_choose__a_folder_of_timm_s_hub(tmp_path, checkpoint):
     (tmp_path / "model.safetensors").write_bytes(checkpoint.read_bytes())
-    known = {"input_size": [3, 224, 224], "mean": [0.1] * 3, "std": [0.2] * 3, "classifier": "classifier"}
-    (tmp_path / "config.json").write_text(json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": known}))
+    trained = {"input_size": [3, 224, 224], "mean": [0.1] * 3, "std": [0.2] * 3, "classifier": "classifier"}
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": trained}))
     settings, lines = choose(Asked(str(tmp_path), side=32), None)
     assert settings.encoder == {"source": "folder", "path": str(tmp_path), "side": 32}
     assert lines[1] == "input: 32 px; mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
@@ -86,40 +86,27 @@ def test_choose__fewer_images_where_they_are_large():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (Asked(side=32), "--side is about another encoder: name it with --encoder"),
-        (Asked("no/such.pth"), "--encoder is no/such.pth, which does not exist: give a file, a folder or a timm name"),
-        (Asked("resnet5o"), "timm does not know 'resnet5o'; similar names: .*resnet50"),
-        (Asked("resnet50.none"), "timm knows no weights 'resnet50.none'; known: resnet50.a1_in1k, "),
-        (Asked("mobilenetv2_035"), "timm publishes no weights of mobilenetv2_035: give a file of them, and this as"),
-        (Asked("vgg11"), "'vgg11.tv_in1k' has no residual blocks to adapt"),
-        (Asked("vit_small_patch14_reg4_dinov2", side=96), "side is 96, and .* patches of 14 px: .* 84 or 98"),
-        (
-            Asked("resnet50", architecture="resnet50"),
-            "--architecture is for a file of weights, and --encoder resnet50 is",
-        ),
-        (Asked("CHECKPOINT"), "holds weights alone: say with --architecture of which timm network"),
-        (Asked("CHECKPOINT", "mobilenetv2_035", 32), "no file says how its weights want .* many: give mean and std"),
-        (
-            Asked("CHECKPOINT", "mobilenetv2_100", 32),
-            r"named|in full \(architecture: mobilenetv2_100.ra_in1k\), or give",
-        ),
-        (Asked("CHECKPOINT", "mobilenetv2_100.ra_in1k", 32), "does not fit the encoder: .*the architecture wants"),
-        (Asked(encoder.SHIPPED, side=96), "--side is 96, but the encoder in .*vit48 says itself what it sees"),
-        (Asked(encoder.SHIPPED, "resnet50"), "--architecture is resnet50, but the config.json of .*vit48 says it"),
-        (Asked("docs"), "config.json is missing or damaged .*; give a folder with timm's config.json"),
+        (Asked("no/such.pth"), "does not exist"),
+        (Asked("resnet5o"), "similar names: .*resnet50"),
+        (Asked("mobilenetv2_035"), "publishes no weights"),
+        (Asked("vgg11"), "no residual blocks"),
+        (Asked("vit_small_patch14_reg4_dinov2", side=96), "patches of 14 px: .* 84 or 98"),
+        (Asked("CHECKPOINT"), "--architecture"),
+        (Asked("CHECKPOINT", "mobilenetv2_035", 32), "mean and std"),
+        (Asked("CHECKPOINT", "mobilenetv2_100.ra_in1k", 32), "does not fit"),
+        (Asked(encoder.SHIPPED, side=96), "--side is 96"),
     ],
 )
 def test_choose__asks_or_says_what_is_wrong(asked, message, checkpoint):
     if asked.name == "CHECKPOINT":
         asked = asked._replace(name=str(checkpoint))
-    with pytest.raises(ValueError, match=message) as caught:
+    with pytest.raises(ValueError, match=message):
         choose(asked, None)
-    assert "\n" not in str(caught.value)
 
 
 def test_choose__not_a_model_that_has_adaptors(tmp_path):
     save(small.adapted(small.write_encoder(tmp_path / "encoder"), ["k2"], 0), tmp_path)
-    with pytest.raises(ValueError, match="has adaptors already: give the plain encoder that it was made of"):
+    with pytest.raises(ValueError, match="has adaptors already"):
         choose(Asked(str(tmp_path)), None)
 
 

@@ -51,23 +51,15 @@ def test_find__csv(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda place: place.mkdir(), "holds no image .*; 0 left out"),
-        (lambda place: place.write_text("hello"), "is neither a folder nor a .csv: give a folder of images, or a CSV"),
-        (lambda place: None, "does not exist: give a folder of images"),
-    ],
+    ("name", "message"),
+    [("empty", "no image"), ("none", "does not exist"), ("a.txt", "neither a folder"), ("a.csv", "columns are file")],
 )
-def test_find__raises_where_there_is_no_image(tmp_path: Path, make: object, said: str) -> None:
-    make(tmp_path / "place")
-    with pytest.raises(ValueError, match=said):
-        find(tmp_path / "place")
-
-
-def test_find__raises_on_a_csv_of_something_else(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("file\nb.png\n")
-    with pytest.raises(ValueError, match=r"its columns are file.*; give a CSV in UTF-8 with a column path"):
-        find(tmp_path / "a.csv")
+def test_find__raises_where_there_is_no_list_of_images(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    for file in ("a.csv", "a.txt"):
+        (tmp_path / file).write_text("file\nb.png\n")
+    with pytest.raises(ValueError, match=message):
+        find(tmp_path / name)
 
 
 def test_fingerprint__follows_content_and_names(tmp_path: Path) -> None:

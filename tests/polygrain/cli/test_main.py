@@ -19,26 +19,20 @@ COMMANDS = sorted(
 )
 
 
-def polygrain(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "polygrain", *words]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
-    return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True)
-
-
 def test_commands__one_for_each_file():
     assert sorted(get_command(command.app).commands) == COMMANDS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help__says_what_it_does_and_shows_an_example_that_is_a_right_line(name):
-    said = CliRunner().invoke(command.app, [name, "--help"]).output
-    examples = re.findall(r"^ *Example: polygrain (.*(?:\n {2,}\S.*)*)", said, re.M)
+    output = CliRunner().invoke(command.app, [name, "--help"]).output
+    examples = re.findall(r"^ *Example: polygrain (.*(?:\n {2,}\S.*)*)", output, re.M)
     assert examples
     for example in examples:
         words = shlex.split(example)
         assert words[0] == name
-        found = get_command(command.app).commands[name]
-        found.make_context(name, words[1:])  # refuses words that the command does not take
+        # It refuses words that the command does not take.
+        get_command(command.app).commands[name].make_context(name, words[1:])
 
 
 def test_help__of_a_wrong_word_exits_with_2_and_of_nothing_lists_the_commands():
@@ -57,20 +51,23 @@ def test_start__nothing_large_is_imported_before_a_command_wants_it():
 
 
 def test_main__what_cannot_be_done_is_one_line_and_exit_code_1(tmp_path):
-    done = polygrain("model", "gone", folder=tmp_path)
+    program = [sys.executable, "-m", "polygrain", "model", "gone"]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == ""
     assert re.fullmatch(r"error: gone/config.json .*\n", done.stderr)
 
 
 def test_model__says_what_the_folder_holds(tmp_path):
     write_encoder(tmp_path / "model")
-    said = CliRunner().invoke(command.app, ["model", str(tmp_path / "model")]).output
-    assert "vit_tiny_patch16_224" in said and re.search(r"digest: +[0-9a-f]{16}\n", said)
+    output = CliRunner().invoke(command.app, ["model", str(tmp_path / "model")]).output
+    assert "vit_tiny_patch16_224" in output and re.search(r"digest: +[0-9a-f]{16}\n", output)
 
 
 def test_run__a_clone_is_run_by_its_own_program(tmp_path, monkeypatch):
     (tmp_path / ".dvc").mkdir()
     (tmp_path / "pipeline").mkdir()
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     monkeypatch.chdir(tmp_path)
     error = CliRunner().invoke(command.app, ["run"]).exception
     assert isinstance(error, ValueError) and f"run {tmp_path}/.venv/bin/polygrain there" in str(error)

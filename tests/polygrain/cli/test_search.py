@@ -34,18 +34,17 @@ def test_search__a_table_for_each_query_and_a_folder_is_embedded_once(
 
 
 def test_search__page_compares_with_the_encoder(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    met = []
-    monkeypatch.setattr(server, "run", lambda listening, sides: met.append((listening.close(), sides)))
+    served = []
+    monkeypatch.setattr(server, "run", lambda listening, sides: served.append((listening.close(), sides)))
     beside = f"{fused}-encoder"
-    assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused) == 0
-    assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused, "--beside", beside) == 0
-    assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused, "--augment") == 0
-    own, named, mixed = [sides for _, sides in met]
-    assert all(side.gallery.plain is not None for side in mixed) and own[1].gallery.plain is None
-    assert [side.name for side in own] == ["encoder", "model"] and named[0].what == beside
-    assert own[0].model.adaptors == [] and own[0].gallery.paths == own[1].gallery.paths
+    for more in ((), ("--beside", beside), ("--augment",)):
+        assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused, *more) == 0
+    plain, named, mixed = [sides for _, sides in served]
+    assert all(side.gallery.plain is not None for side in mixed) and plain[1].gallery.plain is None
+    assert [side.name for side in plain] == ["encoder", "model"] and named[0].what == beside
+    assert plain[0].model.adaptors == [] and plain[0].gallery.paths == plain[1].gallery.paths
     # Without its adaptors the model is that encoder.
-    assert own[0].gallery.vectors([3]) == pytest.approx(named[0].gallery.vectors([3]), abs=1e-6)
+    assert plain[0].gallery.vectors([3]) == pytest.approx(named[0].gallery.vectors([3]), abs=1e-6)
 
 
 def test_search__says_what_is_wrong(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,19 +54,17 @@ def test_search__says_what_is_wrong(fused: Path, photos: Path, monkeypatch: pyte
     Path("note.txt").write_text("hello")
     other = write_fused(photos.parent / "other", seed=1)
 
-    def said(*words: object, model: Path = fused) -> str:
+    def error(*words: object, model: Path = fused) -> str:
         return run(monkeypatch, "search", *words, "--model", model).removeprefix("error: ")
 
-    assert said("--in", photos) == "give image files to search for, or --page to search in the browser"
-    assert said(query, "--in", photos, "--page") == said("--in", photos)
-    assert said("note.txt", "--in", embedded).startswith("note.txt is left out: not readable as JPEG")
-    assert said("none.png", "--in", embedded) == "none.png is left out: cannot be decoded: No such file or directory"
-    assert said(query, "--in", embedded, model=other).startswith(f"{embedded} was made by model ")
-    assert said(query, "--in", "none") == "none does not exist: give a folder of images, or a CSV with a column path"
-    assert said(query, "--in", photos, model=Path("none")).startswith("none/config.json is missing or damaged")
+    assert error("--in", photos).startswith("give image files to search for, or --page")
+    assert error(query, "--in", photos, "--page") == error("--in", photos)
+    assert error("note.txt", "--in", embedded).startswith("note.txt is left out")
+    assert error(query, "--in", embedded, model=other).startswith(f"{embedded} was made by model ")
+    assert error(query, "--in", "none").startswith("none does not exist")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert said("--page", "--in", photos, "--port", port).startswith(f"port {port} cannot be used")
+        assert error("--page", "--in", photos, "--port", port).startswith(f"port {port} cannot be used")
 
 
 def test_shown__no_letter_moves_the_cursor() -> None:

@@ -54,21 +54,16 @@ def x():
     return torch.randn(BATCH, TOKENS, DIM, generator=torch.Generator().manual_seed(0))
 
 
-def test_forward__attention_equals_algorithm_1(x):
+@pytest.mark.parametrize("fusion", ["attention", "average"])
+def test_forward__equals_algorithm_1(x, fusion):
     torch.manual_seed(1)
     block, sets = Block(), [trained_set(seed) for seed in range(4)]
-    (layer,) = fuse(sets, "attention", torch.Generator().manual_seed(2), std=1.0)
-    expected, weights = algorithm_1(x, block, [s[0] for s in sets], layer.query.weight, layer.key.weight)
+    (layer,) = fuse(sets, fusion, torch.Generator().manual_seed(2), std=1.0)
+    projections = (layer.query.weight, layer.key.weight) if fusion == "attention" else ()
+    expected, weights = algorithm_1(x, block, [s[0] for s in sets], *projections)
     torch.testing.assert_close(AdaptedBlock(block, layer)(x), expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(layer.weights, weights, rtol=1e-4, atol=1e-5)
-    assert weights.std() > 0.05  # the comparison would be empty if the attention were uniform
-
-
-def test_forward__average_equals_algorithm_1(x):
-    torch.manual_seed(1)
-    block, sets = Block(), [trained_set(seed) for seed in range(3)]
-    (layer,) = fuse(sets, "average", torch.Generator())
-    torch.testing.assert_close(AdaptedBlock(block, layer)(x), algorithm_1(x, block, [s[0] for s in sets])[0])
+    assert fusion == "average" or weights.std() > 0.05  # the comparison would be empty for uniform attention
 
 
 def test_forward__uniform_attention_is_the_average(x):
@@ -96,17 +91,6 @@ def test_masked__equals_the_fusion_without_it(x):
     assert torch.equal(all_three.weights[:, 1], torch.zeros(BATCH))
 
 
-def test_attend__gradients_reach_query_and_key(x):
-    sets = [trained_set(seed) for seed in range(3)]
-    (layer,) = fuse(sets, "attention", torch.Generator().manual_seed(2))
-    layer.requires_grad_(False)
-    layer.query.requires_grad_(True)
-    layer.key.requires_grad_(True)
-    layer(x).square().sum().backward()
-    assert layer.query.weight.grad.abs().sum() > 0 and layer.key.weight.grad.abs().sum() > 0
-    assert layer.up.grad is None and layer.down.weight.grad is None
-
-
 @pytest.mark.parametrize("change", [{}, {"class_token": False}, {"pooling": "sum"}, {"scaled": False}, {"bias": True}])
 def test_attend__each_option_as_written_out(x, change):
     options = Attention(**change)
@@ -127,11 +111,8 @@ def test_attend__each_option_as_written_out(x, change):
     assert expected.std() > 0.01
 
 
-KINDS = [torch.float16, torch.bfloat16, torch.float64]
-
-
-@pytest.mark.parametrize("change", [{}, {"pooling": "sum"}, {"bias": True}])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", [{}, {"pooling": "sum"}])
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
 def test_attend__is_float32_whatever_the_model_is(x, kind, change):
     sets = [trained_set(seed) for seed in range(3)]
     (layer,) = fuse(sets, "attention", torch.Generator().manual_seed(2), std=0.5, attention=Attention(**change))
@@ -166,7 +147,7 @@ def test_adapted_block__a_feature_map_is_a_list_of_tokens():
     torch.testing.assert_close(last.permute(0, 3, 1, 2), expected)
 
 
-@pytest.mark.parametrize("change", [{}, {"class_token": False}, {"pooling": "sum"}, {"bias": True}])
+@pytest.mark.parametrize("change", [{}, {"bias": True}])
 def test_scale__halves_what_is_added_and_leaves_the_attention(x, change):
     (layer,) = fuse([trained_set(s) for s in range(3)], "attention", torch.Generator(), 0.3, Attention(**change))
     if layer.key.bias is not None:

@@ -1,5 +1,3 @@
-"""Every family of networks goes the whole way on random weights: checked, adapted, seen at another side, kept."""
-
 import pytest
 import torch
 
@@ -75,12 +73,7 @@ def test_pooled__the_last_block_of_a_mean_with_registers_is_the_embedding():
     torch.manual_seed(0)
     kwargs = {"img_size": 32, "patch_size": 16, **VIT}
     config = Config(
-        architecture="vit_medium_patch16_reg4_gap_256",
-        kwargs=kwargs,
-        size=32,
-        resize=32,
-        mean=(0.5,) * 3,
-        std=(0.5,) * 3,
+        architecture="vit_medium_patch16_reg4_gap_256", kwargs=kwargs, size=32, resize=32, mean=(0.5,) * 3, std=(1,) * 3
     )
     model = Model(config)
     model.backbone.reg_token.normal_(0, 30)

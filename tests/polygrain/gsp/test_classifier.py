@@ -11,17 +11,15 @@ IMAGES = torch.rand(6, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2])
 
 
-def make(pooling="gsp", zero_shot=0.0, values=None, architecture="test_resnet", arguments=None):
+def make(pooling="gsp", values=GSP, zero_shot=0.0, architecture="test_resnet"):
     torch.manual_seed(0)
-    network = build_network(architecture, arguments or {})
-    given = GSP if values is None else values
-    return PooledClassifier(network, pooling, given, 3, zero_shot, 5, "float32")
+    return PooledClassifier(build_network(architecture, {}), pooling, values, 3, zero_shot, 5, "float32")
 
 
 def test_forward__average_pooling_is_the_networks_own():
-    model = make("gap", values={}).eval()
-    own = model.network.forward_head(model.network.forward_features((IMAGES - 0.5) / 0.5), pre_logits=True)
-    assert torch.allclose(model(IMAGES).vector, own, atol=1e-5)
+    model = make("gap", {}).eval()
+    expected = model.network.forward_head(model.network.forward_features((IMAGES - 0.5) / 0.5), pre_logits=True)
+    assert torch.allclose(model(IMAGES).vector, expected, atol=1e-5)
 
 
 def test_loss_of__cross_entropy_with_its_share_of_the_zero_shot_loss():
@@ -39,6 +37,6 @@ def test_loss_of__cross_entropy_with_its_share_of_the_zero_shot_loss():
 
 def test_pooled_classifier__wants_a_map_and_attributes():
     with pytest.raises(ValueError, match="attributes"):
-        make("gap", 0.1, {})
+        make("gap", {}, 0.1)
     with pytest.raises(ValueError, match="transformer"):
         make(architecture="test_vit")

@@ -28,11 +28,6 @@ def test_barlow_twins__equals_the_plain_sum():
     assert barlow_twins(z1, z2 + 3, 0.0051).item() == pytest.approx(plain(z1, z2 + 3, 0.0051), rel=1e-5)
 
 
-def test_barlow_twins__is_zero_for_equal_uncorrelated_views():
-    z = torch.tensor([[1.0, 1], [1, -1], [-1, 1], [-1, -1]]) * 10
-    assert barlow_twins(z, z, 1.0).item() == pytest.approx(0, abs=1e-9)
-
-
 def test_barlow_twins__refuses_a_batch_of_one():
     with pytest.raises(ValueError, match="correlation"):
         barlow_twins(torch.zeros(1, 4), torch.zeros(1, 4), 0.1)

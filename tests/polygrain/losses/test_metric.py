@@ -1,4 +1,5 @@
 import inspect
+import itertools
 import math
 
 import pytest
@@ -24,48 +25,46 @@ EMBEDDINGS = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
 CLASSES = 5
 
 
-def made(name: str, **changes: object) -> torch.nn.Module:
+def made(name, **changes):
     torch.manual_seed(0)
     return build(name, 6, CLASSES, **(VALUES[name] | changes))
 
 
-def test_known__is_covered_here():
-    assert VALUES.keys() == KNOWN.keys()
-
-
 @pytest.mark.parametrize("name", KNOWN)
 def test_build__gives_a_loss_that_learns(name):
-    loss = made(name, **({"start": 0} if name == "xbm" else {}))
-    embeddings = EMBEDDINGS.clone().requires_grad_()
+    loss, embeddings, values = made(name), EMBEDDINGS.clone().requires_grad_(), []
     optimiser = torch.optim.Adam([embeddings, *loss.parameters()], lr=0.05)
-    values = []
     for _ in range(40):
         optimiser.zero_grad()
-        value = loss(embeddings, LABELS)
-        value.backward()
+        values.append(loss(embeddings, LABELS))
+        values[-1].backward()
         optimiser.step()
-        values.append(value.item())
-    assert value.shape == () and all(math.isfinite(value) for value in values)
+    assert values[-1].shape == () and all(torch.isfinite(value) for value in values)
     assert values[-1] < values[0] / 2
 
 
-def pairs(embeddings: torch.Tensor):
-    for i in range(len(LABELS)):
-        for j in range(len(LABELS)):
-            if i != j:
-                yield embeddings[i], embeddings[j], bool(LABELS[i] == LABELS[j])
+def pairs(embeddings):
+    for i, j in itertools.permutations(range(8), 2):
+        yield embeddings[i], embeddings[j], bool(LABELS[i] == LABELS[j])
 
 
-def mean(values: list) -> float:
+def mean(values):
     return sum(values) / max(1, len(values))
 
 
-def test_c1__equals_a_loop_over_pairs():
+def c1_twin(embeddings, labels, others, other_labels):
     total = 0.0
-    for a, b, same in pairs(normalize(EMBEDDINGS)):
-        s = (a @ b).item()
-        total += 1 - s if same else max(0, s - 0.5)
-    assert made("c1")(EMBEDDINGS, LABELS).item() == pytest.approx(total / 8, rel=1e-5)
+    for e, label in zip(embeddings, labels, strict=True):
+        for other, other_label in zip(others, other_labels, strict=True):
+            s = torch.cosine_similarity(e, other, dim=0).item()
+            if s < 1 - 1e-5:  # not an image with itself
+                total += 1 - s if label == other_label else max(0, s - 0.5)
+    return total / len(embeddings)
+
+
+def test_c1__equals_a_loop_over_pairs():
+    expected = c1_twin(EMBEDDINGS, LABELS, EMBEDDINGS, LABELS)
+    assert made("c1")(EMBEDDINGS, LABELS).item() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("normalised", [True, False])
@@ -82,11 +81,9 @@ def test_c2__equals_a_loop_over_pairs(normalised):
 
 def test_triplet__equals_a_loop_over_triplets():
     e, terms = normalize(EMBEDDINGS), []
-    for a in range(8):
-        for p in range(8):
-            for n in range(8):
-                if a != p and LABELS[a] == LABELS[p] and LABELS[a] != LABELS[n]:
-                    terms.append(max(0, ((e[a] - e[p]).norm() - (e[a] - e[n]).norm()).item() + 0.1))
+    for a, p, n in itertools.permutations(range(8), 3):
+        if LABELS[a] == LABELS[p] and LABELS[a] != LABELS[n]:
+            terms.append(max(0, ((e[a] - e[p]).norm() - (e[a] - e[n]).norm()).item() + 0.1))
     assert made("triplet")(EMBEDDINGS, LABELS).item() == pytest.approx(mean([t for t in terms if t > 0]), rel=1e-5)
 
 
@@ -136,21 +133,11 @@ def test_proxy_anchor__equals_a_loop_over_proxies():
 
 
 def test_xbm__adds_the_memory_from_its_start_on():
-    loss, alone = made("xbm"), made("c1")
-    generator = torch.Generator().manual_seed(1)
-    batches = [torch.randn(8, 6, generator=generator) for _ in range(4)]
-    memory, labels = torch.zeros(0, 6), torch.zeros(0, dtype=torch.long)
-    for step, batch in enumerate(batches):
+    loss, memory, labels = made("xbm"), torch.zeros(0, 6), torch.zeros(0, dtype=torch.long)
+    for step, batch in enumerate(torch.randn(4, 8, 6, generator=torch.Generator().manual_seed(1))):
         memory, labels = torch.cat([memory, batch])[-12:], torch.cat([labels, LABELS])[-12:]
-        expected = alone(batch, LABELS).item()
-        if step >= 2:
-            for e, label in zip(batch, LABELS, strict=True):
-                for m, other in zip(memory, labels, strict=True):
-                    s = torch.cosine_similarity(e, m, dim=0).item()
-                    if label == other:
-                        expected += (1 - s) / 8 if s < 1 - 1e-5 else 0
-                    else:
-                        expected += max(0, s - 0.5) / 8
+        expected = c1_twin(batch, LABELS, batch, LABELS)
+        expected += c1_twin(batch, LABELS, memory, labels) if step >= 2 else 0
         assert loss(batch, LABELS).item() == pytest.approx(expected, rel=1e-4), step
 
 
@@ -163,19 +150,16 @@ def test_xbm__continues_from_its_state():
     assert result + [second(batch, LABELS).item() for batch in batches[3:]] == expected
 
 
-def test_build__lists_what_it_knows():
-    with pytest.raises(ValueError, match="known: c1, c2"):
-        build("c3", 6, CLASSES)
-    with pytest.raises(ValueError, match="takes margin"):
-        build("c1", 6, CLASSES)
-
-
 def test_check__knows_bounds_of_every_value_that_a_loss_takes():
     taken = {name for loss in KNOWN.values() for name in inspect.signature(loss).parameters}
     assert taken - {"embedding_size", "classes"} == set(KINDS)
     check("proxy_nca_pp", {"temperature": 0.11})
-    for value in (-0.1, 0, math.inf, 10**30, "x"):
-        with pytest.raises(ValueError, match="temperature"):
-            check("proxy_nca_pp", {"temperature": value})
-    with pytest.raises(ValueError, match="known: c1"):
-        check("best", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "word"),
+    [("best", {}, "known: c1"), ("c1", {}, "takes margin"), ("proxy_nca_pp", {"temperature": 0}, "temperature")],
+)
+def test_check__refuses(name, values, word):
+    with pytest.raises(ValueError, match=word):
+        check(name, values)

@@ -23,22 +23,8 @@ def test_projector_contrast__is_the_mean_cosine_to_the_other_heads(heads):
     torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("heads", [2, 4, 8])
-def test_projector_contrast__alone_drives_heads_to_sum_to_zero(heads):
-    torch.manual_seed(0)
-    z = torch.nn.Parameter(torch.randn(heads, 16, 12))
-    optimizer = torch.optim.Adam([z], 0.05)
-    for _ in range(300):
-        optimizer.zero_grad()
-        projector_contrast(z).backward()
-        optimizer.step()
-    assert projector_contrast(z).item() == pytest.approx(-1 / (heads - 1), abs=1e-3)
-
-
-def test_projector_contrast__bounds():
-    same = torch.randn(1, 5, 7).expand(4, 5, 7)
-    assert projector_contrast(same).item() == pytest.approx(1)
-    assert projector_contrast(torch.randn(1, 5, 7)).item() == 0  # a single head has nobody to differ from
+def test_projector_contrast__a_single_head_has_nobody_to_differ_from():
+    assert projector_contrast(torch.randn(1, 5, 7)).item() == 0
 
 
 def test_head_cosines__are_those_of_each_pair():

@@ -1,19 +1,11 @@
 import pytest
 import torch
 
-from polygrain.losses.zero_shot import halves, predict, zero_shot_loss
+from polygrain.losses.zero_shot import predict, zero_shot_loss
 
 LABELS = torch.tensor([3, 0, 2, 3, 0, 5, 2, 5, 3])
 ATTRIBUTES = torch.rand(9, 4, generator=torch.Generator().manual_seed(0))
 CLASSES = torch.randn(7, 6, generator=torch.Generator().manual_seed(1))
-
-
-def test_halves__are_disjoint_in_classes_in_any_order():
-    for seed in range(20):
-        labels = LABELS[torch.randperm(9, generator=torch.Generator().manual_seed(seed))]
-        half = halves(labels)
-        first, second = set(labels[half == 0].tolist()), set(labels[half == 1].tolist())
-        assert first == {0, 3} and second == {2, 5}
 
 
 def test_predict__equals_the_primal_ridge_solution():

@@ -23,9 +23,9 @@ def test_ticks__enclose_the_values_in_even_round_steps(low, high):
 def test_pushed_apart__keeps_order_gap_and_bounds():
     rng = np.random.default_rng(0)
     for _ in range(50):
-        wanted = (rng.random(6) * 100).tolist()
-        placed = figures.pushed_apart(wanted, 13.0, 0.0, 100.0)
-        assert np.array_equal(np.argsort(placed), np.argsort(wanted))
+        values = (rng.random(6) * 100).tolist()
+        placed = figures.pushed_apart(values, 13.0, 0.0, 100.0)
+        assert np.array_equal(np.argsort(placed), np.argsort(values))
         assert np.diff(np.sort(placed)).min() > 13 - 1e-9
         assert min(placed) > -1e-9 and max(placed) < 100 + 1e-9
 

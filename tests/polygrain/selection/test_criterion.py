@@ -47,19 +47,19 @@ def test_draw__some_training_images_of_each_task_that_has_enough(world):
     assert len(draw(collection, 7, 25, 0).rows) == 0
 
 
-def test_draw__leaves_out_a_task_of_too_few_images(world):
-    collection = world[1]
+def test_draw_clear__leaves_out_a_task_of_too_few_images_and_one_of_images_all_alike(world, tmp_path):
+    encoder, collection, _ = world
     is_train = collection.is_train & ((collection.tasks != TASKS[0]) | (collection.rows < 5))
     fewer = module.Collection(collection.tasks, collection.labels, is_train, collection.rows)
+    assert [len(rows) for rows in draw(fewer, 24, 5, 0).parts().values()] == [5, 24]
     assert list(draw(fewer, 24, 6, 0).parts()) == [TASKS[1]]
-    assert [len(own) for own in draw(fewer, 24, 5, 0).parts().values()] == [5, 24]
-
-
-def test_draw_clear__leaves_out_a_task_of_images_all_alike(world, tmp_path):
     images = write_images(tmp_path / "images")
     repeat(images, TASKS[0], 48)
-    sample = module.draw_clear(world[1], world[0], open_pixels(images, list(TASKS)), criterion(), 0)
-    assert list(sample.parts()) == [TASKS[1]]
+    pixels = open_pixels(images, list(TASKS))
+    assert list(module.draw_clear(collection, encoder, pixels, criterion(), 0).parts()) == [TASKS[1]]
+    alike = Sample(np.zeros(13, np.int64), np.array(["dots"] * 13, dtype=object))
+    embeddings = module.embed_reference(encoder, pixels, alike, reference(), criterion())
+    assert embeddings.shape == (13, 48) and np.isfinite(embeddings).all() and np.ptp(embeddings, axis=0).max() < 1e-5
 
 
 def test_recall__by_plain_search():
@@ -157,13 +157,6 @@ def test_embed_reference__is_the_half_whitened_look(world, dim):
     looks = module.embed_carefully(encoder, pixels, sample.rows, settings, 5, "float32", "x")
     expected = whitened(looks, min(dim, 23))
     np.testing.assert_allclose(embeddings @ embeddings.T, expected @ expected.T, atol=1e-3)
-
-
-def test_embed_reference__images_all_alike_stay_as_they_are(world):
-    encoder, _, pixels = world
-    sample = Sample(np.zeros(13, np.int64), np.array(["dots"] * 13, dtype=object))
-    embeddings = module.embed_reference(encoder, pixels, sample, reference(), criterion())
-    assert embeddings.shape == (13, 48) and np.isfinite(embeddings).all() and np.ptp(embeddings, axis=0).max() < 1e-5
 
 
 def test_round_side__multiples_of_a_vits_patch_any_for_a_cnn_or_the_only_one(world):

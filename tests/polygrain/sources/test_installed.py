@@ -8,36 +8,19 @@ from polygrain.sources import installed
 SIZE = 32
 
 
-@pytest.fixture(scope="module", params=["digits", "glyphs", "patches"])
-def drawn(request: pytest.FixtureRequest) -> tuple[str, installed.Pictures]:
-    pictures = {
-        "digits": lambda: installed.digits(SIZE, 5),
-        "glyphs": lambda: installed.glyphs(SIZE, 3),
-        "patches": lambda: installed.patches(SIZE, 4, 6),
-    }
-    return request.param, pictures[request.param]()
-
-
-def test_sources__pixels_are_distinct_and_not_blank(drawn: tuple[str, installed.Pictures]) -> None:
-    pictures = drawn[1]
-    assert len({picture.sha256 for picture in pictures.values()}) == len(pictures)
-    assert len({path for _, path in pictures}) == len(pictures)
+@pytest.mark.parametrize(
+    ("draw", "more", "fewer"),
+    [(installed.digits, (5,), (2,)), (installed.glyphs, (3,), (2,)), (installed.patches, (4, 6), (2, 6))],
+)
+def test_sources__distinct_images_that_do_not_depend_on_the_others(draw, more, fewer) -> None:
+    pictures, some = draw(SIZE, *more), draw(SIZE, *fewer)
+    assert (
+        len({picture.sha256 for picture in pictures.values()}) == len({path for _, path in pictures}) == len(pictures)
+    )
     for picture in pictures.values():
-        assert picture.pixels.shape == (SIZE, SIZE, 3)
-        assert picture.pixels.dtype == np.uint8
-        assert picture.pixels.std() > 4
-
-
-def test_sources__an_image_does_not_depend_on_the_others(drawn: tuple[str, installed.Pictures]) -> None:
-    source, pictures = drawn
-    fewer = {
-        "digits": lambda: installed.digits(SIZE, 2),
-        "glyphs": lambda: installed.glyphs(SIZE, 2),
-        "patches": lambda: installed.patches(SIZE, 2, 6),
-    }[source]()
-    assert len(fewer) < len(pictures)
-    for key, picture in fewer.items():
-        assert picture.sha256 == pictures[key].sha256
+        assert picture.pixels.shape == (SIZE, SIZE, 3) and picture.pixels.std() > 4
+    assert len(some) < len(pictures)
+    assert all(picture.sha256 == pictures[key].sha256 for key, picture in some.items())
 
 
 def test_digits__are_scikit_learns() -> None:

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 import zarr
@@ -22,7 +20,7 @@ def write(path, values, blocks=(7, 13)):
 
 
 @pytest.fixture
-def images(rng=None):
+def images():
     return np.random.default_rng(0).integers(0, 256, (101, 4, 4, 3), dtype=np.uint8)
 
 
@@ -32,14 +30,10 @@ def test_open__returns_what_was_written_in_any_block_size(tmp_path, images, smal
     reader = arrays.open(path)
     assert len(reader.shards) == 3
     np.testing.assert_array_equal(reader[:], images)
+    np.testing.assert_array_equal(zarr.open_array(path)[:], images)
     rows = np.random.default_rng(1).integers(0, len(images), 57)
     np.testing.assert_array_equal(reader[rows], images[rows])
     np.testing.assert_array_equal(reader[90:], images[90:])
-
-
-def test_open__agrees_with_zarr_itself(tmp_path, images, small_shards):
-    write(tmp_path / "pixels.zarr", images)
-    np.testing.assert_array_equal(zarr.open_array(tmp_path / "pixels.zarr")[:], images)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -72,37 +66,21 @@ def test_create__an_unfinished_array_is_refused(tmp_path, images, small_shards):
         arrays.open(path)
 
 
-@pytest.mark.parametrize("cut", [None, 0, 5, 100, 500])
-def test_open__a_missing_or_cut_shard_is_named(tmp_path, images, small_shards, cut):
+@pytest.mark.parametrize("change", [lambda c: b"", lambda c: c[:-5], lambda c: c[:-500], None])
+def test_open__a_missing_or_cut_shard_is_named(tmp_path, images, small_shards, change):
     write(tmp_path / "pixels.zarr", images)
     file = tmp_path / "pixels.zarr/c/1/0/0/0"
-    content = file.read_bytes()
-    file.unlink()
-    if cut is not None:
-        file.write_bytes(content[: len(content) - cut] if cut else b"")
+    file.write_bytes(change(file.read_bytes())) if change else file.unlink()
     with pytest.raises(ValueError, match=r"shard 1 of 3 is missing or damaged .*dvc repro"):
         arrays.open(tmp_path / "pixels.zarr")
 
 
-def test_open__more_rows_than_shards_are_refused(tmp_path, images, small_shards):
-    write(tmp_path / "pixels.zarr", images)
-    file = tmp_path / "pixels.zarr/zarr.json"
-    meta = json.loads(file.read_text())
-    meta["shape"][0] += 10**6
-    file.write_text(json.dumps(meta))
-    with pytest.raises(ValueError, match=r"pixels.zarr"):
-        arrays.open(tmp_path / "pixels.zarr")
-
-
-def test_append__refuses_other_rows(tmp_path):
+def test_create__refuses_other_rows_and_an_undeclared_name(tmp_path):
     with (
         pytest.raises(ValueError, match="the array holds rows"),
-        arrays.create(tmp_path / "features.zarr", (4,), "float32") as w,
+        arrays.create(tmp_path / "features.zarr", (4,), "float32") as writer,
     ):
-        w.append(np.zeros((3, 5), np.float32))
-
-
-def test_create__refuses_an_undeclared_name(tmp_path):
+        writer.append(np.zeros((3, 5), np.float32))
     with pytest.raises(ValueError, match="not a declared array"):
         arrays.write(tmp_path / "things.zarr", np.zeros(3))
 

@@ -21,9 +21,9 @@ def test_difference__is_the_largest_of_all_batches(uint8):
 
     def run(batch: np.ndarray) -> np.ndarray:
         given.append(batch)
-        found = model(torch.from_numpy(batch)).numpy().copy()
-        found[0, 0] += 0.25 * (len(batch) == 2)
-        return found
+        result = model(torch.from_numpy(batch)).numpy().copy()
+        result[0, 0] += 0.25 * (len(batch) == 2)
+        return result
 
     assert difference(model, run, uint8) == pytest.approx(0.25)
     assert [len(batch) for batch in given] == [*BATCHES]
@@ -31,12 +31,12 @@ def test_difference__is_the_largest_of_all_batches(uint8):
 
 
 def test_difference__refuses_another_shape():
-    with pytest.raises(ValueError, match=r"gives \(1, 2\) for 1 images, the model \(1, 24\)"):
+    with pytest.raises(ValueError, match=r"\(1, 2\)"):
         difference(Model(CONFIG), lambda batch: np.zeros((len(batch), 2)), False)
 
 
-@pytest.mark.parametrize("found", [1.1e-4, np.nan])
-def test_require_agreement__refuses_what_differs_or_is_no_number(found):
+@pytest.mark.parametrize("largest", [1.1e-4, np.nan])
+def test_require_agreement__refuses_what_differs_or_is_no_number(largest):
     require_agreement("model.onnx", 1e-4)
-    with pytest.raises(ValueError, match=r"^model.onnx differs from the model by .*, at most 1e-04 is allowed"):
-        require_agreement("model.onnx", found)
+    with pytest.raises(ValueError, match="at most 1e-04"):
+        require_agreement("model.onnx", largest)

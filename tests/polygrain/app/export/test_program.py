@@ -4,17 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from polygrain.app.export import program
 from polygrain.app.export.agreement import MOST, difference, onnx_runner, torch_runner
-from polygrain.app.export.program import (
-    ONNX,
-    TORCH,
-    Program,
-    require_no_pickle,
-    scaling,
-    trace,
-    write_onnx,
-    write_torch,
-)
+from polygrain.app.export.program import ONNX, TORCH, scaling, trace
 from polygrain.encoder import Model
 from polygrain.encoder.config import AdaptorConfig, Config
 
@@ -35,8 +27,8 @@ def drawn(architecture: str, size: int, kwargs: dict, **config: object) -> Model
 
 
 ALL = {"adaptors": ADAPTORS[2], "scaled": 64, "mirrored": True, "blocks": 2, "reduced": 8}
-AVERAGE = ("vit_tiny_patch16_224", 32, VIT, {"adaptors": MEAN, "reduced": 8})
 FAMILIES = {
+    "uint8 images": ("vit_tiny_patch16_224", 32, VIT, {"adaptors": MEAN, "reduced": 8}),
     "all at once": ("vit_tiny_patch16_224", 32, VIT, ALL),
     "one set of adaptors, smaller side": ("vit_tiny_patch16_224", 32, VIT, {"adaptors": ADAPTORS[1], "scaled": 16}),
     "plain": ("vit_tiny_patch16_224", 32, VIT, {}),
@@ -50,26 +42,16 @@ FAMILIES = {
 }
 
 
-def require_alike(case: tuple, folder, uint8: bool) -> None:
-    architecture, size, kwargs, config = case
-    model = drawn(architecture, size, kwargs, **config)
-    program = trace(model, uint8)
-    write_torch(program, folder / TORCH)
-    write_onnx(program, folder / ONNX)
-    assert difference(model, torch_runner(folder / TORCH), uint8) <= MOST
-    assert difference(model, onnx_runner(folder / ONNX, 1), uint8) <= MOST
-
-
-@pytest.mark.slow
-def test_programs__of_uint8_images_give_what_the_model_gives(tmp_path):
-    """`test_folder.py` has the other input, and an attention at another side."""
-    require_alike(AVERAGE, tmp_path, True)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
-def test_programs__of_every_family(tmp_path, name):
-    require_alike(FAMILIES[name], tmp_path, False)
+def test_programs__of_every_family_give_what_the_model_gives(tmp_path, name):
+    architecture, size, kwargs, config = FAMILIES[name]
+    model, uint8 = drawn(architecture, size, kwargs, **config), name == "uint8 images"
+    graph = trace(model, uint8)
+    program.write_torch(graph, tmp_path / TORCH)
+    program.write_onnx(graph, tmp_path / ONNX)
+    assert difference(model, torch_runner(tmp_path / TORCH), uint8) <= MOST
+    assert difference(model, onnx_runner(tmp_path / ONNX, 1), uint8) <= MOST
 
 
 @pytest.mark.parametrize("size, side", [(32, 48), (48, 32), (31, 64)])
@@ -77,21 +59,21 @@ def test_programs__of_every_family(tmp_path, name):
 def test_scaling__is_the_models_own(size, side, mode):
     images = torch.rand(2, 3, size, size)
     matrix = scaling(size, side, mode)
-    wanted = torch.nn.functional.interpolate(images, (side, side), mode=mode, antialias=True, align_corners=False)
-    torch.testing.assert_close(matrix @ images @ matrix.T, wanted, rtol=0, atol=1e-5)
+    expected = torch.nn.functional.interpolate(images, (side, side), mode=mode, antialias=True, align_corners=False)
+    torch.testing.assert_close(matrix @ images @ matrix.T, expected, rtol=0, atol=1e-5)
 
 
 def test_program__leaves_the_model_as_it_was():
     model = drawn("vit_tiny_patch16_224", 32, VIT, **ALL, interpolation="bilinear").mask("b")
     images, before = torch.rand(2, 3, 32, 32), model.state_dict()
-    torch.testing.assert_close(Program(model)(images), model(images), rtol=0, atol=1e-5)
+    torch.testing.assert_close(program.Program(model)(images), model(images), rtol=0, atol=1e-5)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert model.attention(images).isfinite().all()
 
 
 def test_write_torch__the_file_holds_no_pickle(tmp_path):
     """Loading it with every unpickler taken away works, and a file that has one is refused."""
-    write_torch(trace(drawn("vit_tiny_patch16_224", 32, VIT), False), tmp_path / TORCH)
+    program.write_torch(trace(drawn("vit_tiny_patch16_224", 32, VIT), False), tmp_path / TORCH)
     with zipfile.ZipFile(tmp_path / TORCH) as archive:
         contents = [archive.read(name) for name in archive.namelist()]
     assert not any(content.startswith((b"\x80\x02", b"PK")) and content.endswith(b".") for content in contents)
@@ -103,7 +85,7 @@ def test_write_torch__the_file_holds_no_pickle(tmp_path):
     with zipfile.ZipFile(tmp_path / TORCH, "a") as archive:
         archive.writestr("model/data/sample_inputs/other.pt", b"\x80\x02.")
     with pytest.raises(ValueError, match="put a pickle into"):
-        require_no_pickle(tmp_path / TORCH)
+        program.require_no_pickle(tmp_path / TORCH)
 
 
 def refuse(*args: object, **kwargs: object) -> None:
@@ -115,5 +97,5 @@ def test_trace__says_which_network_cannot_be_exported(monkeypatch):
         raise RuntimeError("no such operator\nand a long trace")
 
     monkeypatch.setattr(torch.export, "export", fail)
-    with pytest.raises(ValueError, match=r"^torch cannot export 'vit_tiny_patch16_224' \(no such operator\); .*embed"):
+    with pytest.raises(ValueError, match=r"^torch cannot export 'vit_tiny_patch16_224' \(no such operator\)"):
         trace(drawn("vit_tiny_patch16_224", 32, VIT), False)

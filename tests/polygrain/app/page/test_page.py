@@ -43,7 +43,7 @@ def address(fused: Path, photos: Path, tmp_path: Path) -> Iterator[str]:
         server.stdout.close()
 
 
-def found(browser: Driven, side: int) -> list[str]:
+def shown(browser: Driven, side: int) -> list[str]:
     """The paths that a side shows, in their order."""
     browser.until(IDLE)
     return browser.value(f"[...document.querySelectorAll('.side')[{side}].querySelectorAll('.tile')].map(t => t.title)")
@@ -63,7 +63,7 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         browser.click(".tile[title='dots/class1/1.png']")
         browser.until(QUERIED)
         assert status(browser).startswith("The nearest of 23 images, in ")
-        assert len(found(browser, 0)) == len(found(browser, 1)) == 23
+        assert len(shown(browser, 0)) == len(shown(browser, 1)) == 23
         assert browser.value("document.querySelector('#name').textContent") == "dots/class1/1.png"
         assert browser.value("document.querySelectorAll('.side:first-child .alike').length") == 3
         scores = browser.value(
@@ -75,21 +75,21 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         # The filters, by mouse and by keyboard.
         browser.click("#tasks label:nth-child(2)")
         browser.until("document.querySelector('#status').textContent.startsWith('The nearest of 12 ')")
-        assert all(path.startswith("bars/") for path in found(browser, 1))
+        assert all(path.startswith("bars/") for path in shown(browser, 1))
         browser.click("#tasks label:first-child")
         browser.until("document.querySelector('#status').textContent.startsWith('The nearest of 23 ')")
         browser.value("document.activeElement.blur()")
         browser.key("/")
         browser.write("class2")
         browser.until("document.querySelector('#status').textContent.startsWith('The nearest of 8 ')")
-        assert {path.split("/")[1] for path in found(browser, 0)} == {"class2"}
+        assert {path.split("/")[1] for path in shown(browser, 0)} == {"class2"}
 
         # Arrows go to a tile, Enter searches for it, Back returns.
         browser.key("Enter")
-        assert browser.value("document.activeElement.title") == found(browser, 0)[0]
+        assert browser.value("document.activeElement.title") == shown(browser, 0)[0]
         browser.key("ArrowRight")
         second = browser.value("document.activeElement.title")
-        assert second == found(browser, 0)[1]
+        assert second == shown(browser, 0)[1]
         browser.key("Enter")
         browser.until(f"document.querySelector('#name').textContent == {second!r}")
         browser.value("history.back()")
@@ -114,7 +114,7 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         browser.drop("header", tmp_path / "dropped.tif")
         browser.until(QUERIED)
         assert browser.value("document.querySelector('#name').textContent") == "dropped.tif"
-        assert found(browser, 1)[0] == "dots/class2/1.png"
+        assert shown(browser, 1)[0] == "dots/class2/1.png"
         (tmp_path / "note.png").write_text("no image")
         browser.drop("header", tmp_path / "note.png")
         browser.until("document.querySelector('#status').className == 'wrong'")

@@ -30,8 +30,8 @@ def test_listened__the_weights_of_one_image(sides: list[Side]) -> None:
 def test_same_images__says_which_are_gone(sides: list[Side], photos: Path) -> None:
     gallery = sides[1].gallery
     (photos / "dots/class1/0.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match=r"1 of the images in .*photos cannot be read any more: embed them anew"):
+    with pytest.raises(ValueError, match="1 of the images"):
         same_images(gallery, sides[0].model, "plain")
     moved = Gallery(Path("/nowhere"), gallery.paths, gallery.vectors([*range(24)]), "abc")
-    with pytest.raises(ValueError, match="/nowhere, where the images lay, is no folder"):
+    with pytest.raises(ValueError, match="/nowhere"):
         same_images(moved, sides[0].model, "plain")

@@ -1,4 +1,3 @@
-import json
 import math
 from dataclasses import replace
 
@@ -28,8 +27,8 @@ def test_read__columns_without_a_value_are_left_out(tmp_path, nothing):
     write_choice(tmp_path, ["one"], "encoder", criterion={"one": sides})
     assert chosen.read(tmp_path).compared == {}
     write_choice(tmp_path, [], "encoder", criterion=None)
-    found = chosen.read(tmp_path)
-    assert found.compared == {} and found.is_encoder and math.isnan(found.candidates[0].criterion)
+    choice = chosen.read(tmp_path)
+    assert choice.compared == {} and choice.is_encoder and math.isnan(choice.candidates[0].criterion)
 
 
 def test_read__tasks_may_bear_a_column_s_name(tmp_path):
@@ -41,10 +40,9 @@ def test_read__tasks_may_bear_a_column_s_name(tmp_path):
 @pytest.mark.parametrize("name", ["choice.json", "criterion.csv"])
 def test_read__a_damaged_file_is_named(tmp_path, name):
     write_choice(tmp_path, ["one"])
-    for damage in ("", "{}", json.dumps({"why": 1}), "name\n1,2"):
-        (tmp_path / name).write_text(damage)
-        with pytest.raises(ValueError, match=rf"{name} is missing or damaged"):
-            chosen.read(tmp_path)
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(ValueError, match=rf"{name} is missing or damaged"):
+        chosen.read(tmp_path)
 
 
 def test_first__the_chosen_and_the_encoder_are_always_among_them(choice):
@@ -55,10 +53,7 @@ def test_first__the_chosen_and_the_encoder_are_always_among_them(choice):
 
 def test_common_forms__at_the_strength_at_which_most_models_are(choice):
     forms = chosen.common_forms(choice.candidates, ["k2", "k4"])
-    assert {name: form.name for name, form in forms.items()} == {
-        "k2": "k2 x 0.75",
-        "k4": "k4 x 0.75, half-whitened to 8",
-    }
+    assert [form.name for form in forms.values()] == ["k2 x 0.75", "k4 x 0.75, half-whitened to 8"]
     assert chosen.common_forms(choice.candidates, ["k2", "encoder"]) == {}
     assert chosen.common_forms(choice.candidates, []) == {}
 
@@ -66,12 +61,10 @@ def test_common_forms__at_the_strength_at_which_most_models_are(choice):
 def test_preferences__by_the_criterion_and_by_labels(choice):
     values = {"k2": 60.0, "k4": 50.0}
     rows = {name: {"one": dict.fromkeys(scores.METRICS, value)} for name, value in values.items()}
-    found = chosen.preferences(choice, ["k2", "k4"], scores.Scores(["one"], rows, {}, {}))
-    assert [(row["task"], row["preferred"], row["best"]) for row in found["rows"]] == [
-        ("one", "k4", "k2"),
-        ("two", "k4", None),
-    ]
-    assert found["unused"] == ["k2"] and found["strength"] == 0.75
+    result = chosen.preferences(choice, ["k2", "k4"], scores.Scores(["one"], rows, {}, {}))
+    preferred = [(row["task"], row["preferred"], row["best"]) for row in result["rows"]]
+    assert preferred == [("one", "k4", "k2"), ("two", "k4", None)]
+    assert result["unused"] == ["k2"] and result["strength"] == 0.75
 
 
 def test_preferences__one_granularity_has_no_rival(choice, tmp_path):

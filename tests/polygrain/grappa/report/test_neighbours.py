@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 
 from polygrain.grappa.report import neighbours
-from polygrain.grappa.report.neighbours import Found
+from polygrain.grappa.report.neighbours import Neighbours
 from polygrain.store import arrays
 from tests.helpers.report_world import write_choice
 
-SAME = Found(0, [1, 2], [2, 1])
-HALF = Found(3, [1, 2], [1, 4])
-NONE = [Found(row, [1, 2], [3, 4]) for row in (9, 5)]
+SAME = Neighbours(0, [1, 2], [2, 1])
+HALF = Neighbours(3, [1, 2], [1, 4])
+NONE = [Neighbours(row, [1, 2], [3, 4]) for row in (9, 5)]
 
 
 def test_read__the_first_five_of_each_image(tmp_path):
     write_choice(tmp_path, ["one"])
-    found = neighbours.read(tmp_path)["one"]
-    assert found[1] == Found(1, [0, 2, 3, 4, 5], [2, 3, 4, 5, 6]) and found[1].shared == 4
+    samples = neighbours.read(tmp_path)["one"]
+    assert samples[1] == Neighbours(1, [0, 2, 3, 4, 5], [2, 3, 4, 5, 6]) and samples[1].shared == 4
     write_choice(tmp_path, [])
     assert neighbours.read(tmp_path) == {}
 
@@ -33,16 +33,16 @@ def test_most_changed__fewest_in_common_first_and_none_that_only_moved():
 
 
 def test_draw__evenly_over_tasks_by_the_seed():
-    found = {"a": [Found(row, [1], [2]) for row in range(20)], "b": [SAME, HALF], "c": [SAME]}
-    drawn = neighbours.draw(found, 6, seed=0)
+    samples = {"a": [Neighbours(row, [1], [2]) for row in range(20)], "b": [SAME, HALF], "c": [SAME]}
+    drawn = neighbours.draw(samples, 6, seed=0)
     assert Counter(task for task, _ in drawn) == {"a": 5, "b": 1} and len({*drawn_rows(drawn)}) == 6
-    assert drawn == neighbours.draw(found, 6, seed=0)
-    assert drawn_rows(drawn) != drawn_rows(neighbours.draw(found, 6, seed=1))
-    assert len(neighbours.draw(found, 99, seed=0)) == 21
-    assert neighbours.draw({}, 6, seed=0) == [] == neighbours.draw(found, 0, seed=0)
+    assert drawn == neighbours.draw(samples, 6, seed=0)
+    assert drawn_rows(drawn) != drawn_rows(neighbours.draw(samples, 6, seed=1))
+    assert len(neighbours.draw(samples, 99, seed=0)) == 21
+    assert neighbours.draw({}, 6, seed=0) == [] == neighbours.draw(samples, 0, seed=0)
 
 
-def drawn_rows(drawn: list[tuple[str, Found]]) -> list[tuple[str, int]]:
+def drawn_rows(drawn: list[tuple[str, Neighbours]]) -> list[tuple[str, int]]:
     return [(task, one.row) for task, one in drawn]
 
 
@@ -52,7 +52,7 @@ def test_show__and_comparisons_have_the_pictures_of_the_rows(tmp_path):
     paths = [f"{i}.jpg" for i in range(10)]
     (entry,) = neighbours.show(tmp_path / "a", paths, [HALF], ("Before", "After"), 16)
     assert (entry["path"], entry["shared"], entry["of"]) == ("3.jpg", 1, 2)
-    marks = [[item["is_shared"] for item in side["found"]] for side in entry["lists"]]
+    marks = [[item["is_shared"] for item in side["results"]] for side in entry["lists"]]
     assert marks == [[True, False], [True, False]] and [side["title"] for side in entry["lists"]] == ["Before", "After"]
     (made,) = neighbours.comparisons(tmp_path, {"a": paths}, [("a", HALF)])
     assert (made.task, made.query, int(made.picture[0, 0, 0])) == ("a", "3.jpg", 3)

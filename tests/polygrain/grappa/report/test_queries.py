@@ -21,16 +21,9 @@ def test_select_queries__gains_of_different_classes_median_and_loss():
         3: query(3, 1, 0.6),
         4: query(4, 0, 0.1),
     }
-    assert queries.select_queries(before, after, LABELS, gains=2) == [
-        ("Large gain", 0),
-        ("Large gain", 3),
-        ("Largest loss", 4),
-    ]
-    assert queries.select_queries(before, after, LABELS, gains=1) == [
-        ("Large gain", 0),
-        ("Typical (the median query)", 3),
-        ("Largest loss", 4),
-    ]
+    gain, median, loss = "Large gain", "Typical (the median query)", "Largest loss"
+    assert queries.select_queries(before, after, LABELS, gains=2) == [(gain, 0), (gain, 3), (loss, 4)]
+    assert queries.select_queries(before, after, LABELS, gains=1) == [(gain, 0), (median, 3), (loss, 4)]
 
 
 def test_select_queries__no_change_shows_the_median_alone():

@@ -1,27 +1,34 @@
 import math
 from dataclasses import replace
 
+import pytest
+
 from polygrain.grappa.report import wording
 from polygrain.grappa.report.chosen import CandidateRow
 from polygrain.grappa.report.scores import Scores
 
 
-def test_placement__keeps_the_order_and_the_track():
+def test_placement__keeps_the_order_on_the_track_and_a_small_difference_small():
     place = wording.placement([12.0, 30.0, math.nan])
     assert 0 <= float(place(12.0)) < float(place(20.0)) < float(place(30.0)) <= 100
-
-
-def test_placement__a_hair_is_no_distance():
     place = wording.placement([57.1, 57.2])
     assert 0 < float(place(57.2)) - float(place(57.1)) < 5
 
 
-def test_title_of__names_known_and_single_models():
-    assert wording.title_of("neighbour").name == "Neighbour fusion"
-    assert wording.title_of("k64") == ("Adaptor k64", "one granularity")
-    assert wording.title_of("encoder_whitened") == ("Frozen encoder, whitened", "what you start from")
-    assert wording.title_of("cub-one_whitened").name == "Supervised on cub, whitened"
-    assert wording.title_of("far_views") == ("Far views fusion", "one model")
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ("neighbour", "Neighbour fusion"),
+        ("k64", "Adaptor k64"),
+        ("encoder_whitened", "Frozen encoder, whitened"),
+        ("cub-one_whitened", "Supervised on cub, whitened"),
+        ("far_views", "Far views fusion"),
+        ("distilled_encoder", "Distilled encoder"),
+        ("distilled_average", "Distilled average fusion"),
+    ],
+)
+def test_title_of__names_every_kind_of_model(row, name):
+    assert wording.title_of(row).name == name
 
 
 def test_best_rows__none_that_saw_labels():
@@ -32,13 +39,7 @@ def test_best_rows__none_that_saw_labels():
     assert wording.best_rows(table)["a"] == ["cub-one_whitened"]
 
 
-def test_title_of__the_chosen_model_and_distilled_ones():
-    assert wording.title_of("chosen").name == "Chosen model"
-    assert wording.title_of("distilled_encoder").name == "Distilled encoder"
-    assert wording.title_of("distilled_average").name == "Distilled average fusion"
-
-
-def test_form_of__says_what_is_not_as_it_was():
+def test_form_of__names_what_differs_from_the_plain_model():
     plain = CandidateRow("encoder", "encoder", 1.0, 1.0, False, 1, "none", None, 1.0, 50.0, 50.0, "", False, {})
     assert wording.form_of(plain) == "Frozen encoder"
     most = replace(plain, model="k8", strength=0.75, scale=1.5, is_mirrored=True, blocks=2, layer="full", dim=64)
@@ -46,5 +47,4 @@ def test_form_of__says_what_is_not_as_it_was():
         "Adaptor k8 at 0.75 of its strength, its input 1.5 times as wide, averaged with the mirror image, "
         "what its last 2 blocks give side by side, whitened to 64 dimensions"
     )
-    own = replace(plain, model="distilled_average", layer="own", dim=64)
-    assert wording.form_of(own) == "Distilled average fusion, with the last layer it learnt"
+    assert wording.form_of(replace(plain, layer="own", dim=64)) == "Frozen encoder, with the last layer it learnt"

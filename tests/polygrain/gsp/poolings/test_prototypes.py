@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -13,12 +15,10 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
 def test_costs__equal_plain_distances_in_the_ball():
     features, prototypes = 0.3 * draw(2, 16, 7), 0.3 * draw(5, 16, seed=1)
     cost = costs(features, prototypes)
-    for image in range(2):
-        for i in range(5):
-            for j in range(7):
-                f, w = features[image, :, j], prototypes[i]
-                expected = (w / max(1, w.norm()) - f / max(1, f.norm())).norm()
-                assert cost[image, i, j].item() == pytest.approx(expected.item(), abs=1e-12)
+    for image, i, j in itertools.product(range(2), range(5), range(7)):
+        f, w = features[image, :, j], prototypes[i]
+        expected = (w / max(1, w.norm()) - f / max(1, f.norm())).norm()
+        assert cost[image, i, j].item() == pytest.approx(expected.item(), abs=1e-12)
     assert (features.norm(dim=1) > 1).any() and (features.norm(dim=1) < 1).any()
 
 

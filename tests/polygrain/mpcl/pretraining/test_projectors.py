@@ -27,20 +27,6 @@ def test_multi_projector__own_heads_are_networks_of_their_own():
     assert [network[0].out_features for network in projector.networks] == [2, 9, 4]
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_multi_projector__heads_differ_and_each_gets_its_gradient_alone(shared):
-    projector = MultiProjector(6, 5, 3, 2, shared=shared)
-    z = projector(torch.randn(7, 6))
-    assert not torch.allclose(z[0], z[1])
-    z[0].sum().backward()
-    first, second = projector.own_matrices()
-    if shared:
-        gradient = projector.networks[0][-1].weight.grad
-        assert gradient[:3].abs().sum() > 0 and gradient[3:].abs().sum() == 0
-    else:
-        assert first[0].grad.abs().sum() > 0 and second[0].grad.abs().sum() == 0
-
-
 def test_multi_projector__mixed_start_draws_kaiming_and_xavier_in_turn():
     torch.manual_seed(0)
     projector = MultiProjector(64, 600, 100, 2, start="mixed")

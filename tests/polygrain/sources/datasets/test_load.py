@@ -1,5 +1,5 @@
 import hashlib
-import io
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -8,7 +8,6 @@ import pytest
 from torchvision.datasets import utils
 
 from polygrain.sources.datasets import addresses, load
-from polygrain.sources.datasets.addresses import Archive, Source
 from tests.helpers import layouts
 
 
@@ -30,11 +29,10 @@ def test_load__sorted_by_class_with_a_class_disjoint_half(tmp_path: Path, name: 
     assert len(train) == expected and max(train) < min(test)
 
 
-@pytest.mark.parametrize("name", list(layouts.WRITERS))
+@pytest.mark.parametrize("name", ["cars", "cub"])
 def test_load__raise_on_a_missing_annotation_file(tmp_path: Path, name: str) -> None:
     layouts.WRITERS[name](tmp_path, 2)
-    lists = [tmp_path / file for file in addresses.SOURCES[name].files]
-    for file in lists:
+    for file in (tmp_path / file for file in addresses.SOURCES[name].files):
         if file.is_file():
             content = file.read_bytes()
             file.unlink()
@@ -56,9 +54,6 @@ def test_load__raise_where_labels_and_images_disagree(tmp_path: Path) -> None:
         ValueError, match="class list has 5 names, the labels use 4 of them; no image is of 'Zeppelin NT'"
     ):
         load.load("aircraft", tmp_path)
-    variants.write_text("\n".join(layouts.NAMES["aircraft"][:3]) + "\n")
-    with pytest.raises(ValueError, match=r"aircraft: .* is not as published"):
-        load.load("aircraft", tmp_path)
 
 
 def test_load__raise_on_a_list_that_leads_outside(tmp_path: Path) -> None:
@@ -71,47 +66,28 @@ def test_load__raise_on_a_list_that_leads_outside(tmp_path: Path) -> None:
         load.load("cub", tmp_path / "raw")
 
 
-def archive(folder: Path, file: Path, member: str | None = None) -> str:
-    """Packs the folder's content (and a member of another name); returns the MD5."""
+def test_load__download_checks_and_unpacks(tmp_path: Path, monkeypatch) -> None:
+    layouts.cub(tmp_path / "made", 2)
+    file = tmp_path / "cub.tar.gz"
     with tarfile.open(file, "w:gz") as tar:
-        for entry in sorted(folder.iterdir()):
-            tar.add(entry, entry.name)
-        if member:
-            tar.addfile(tarfile.TarInfo(member), io.BytesIO())
-    return hashlib.md5(file.read_bytes()).hexdigest()
-
-
-@pytest.fixture
-def offer(tmp_path: Path, monkeypatch):
-    """Offers tmp_path/cub.tar.gz as the archive of `cub`, behind a download that copies it; or another so."""
+        tar.add(tmp_path / "made", ".")
 
     def copy(url, root, filename, md5):
         Path(root).mkdir(parents=True, exist_ok=True)
-        (Path(root) / filename).write_bytes((tmp_path / filename).read_bytes())
+        shutil.copy(file, root)
         if not utils.check_integrity(Path(root) / filename, md5):
             raise RuntimeError("File not found or corrupted.")
 
-    def make(md5: str, name: str = "cub", file: str = "cub.tar.gz") -> None:
-        monkeypatch.setattr(utils, "download_url", copy)
-        source = addresses.SOURCES[name]
-        folder = source.archives[0].folder
-        offered = Source(source.home, source.files, (Archive(f"https://example.org/{file}", md5, folder),))
-        monkeypatch.setitem(addresses.SOURCES, name, offered)
-
-    return make
-
-
-def test_load__download_checks_and_unpacks(tmp_path: Path, offer) -> None:
-    layouts.cub(tmp_path / "made", 2)
-    offer(archive(tmp_path / "made", tmp_path / "cub.tar.gz"))
+    monkeypatch.setattr(utils, "download_url", copy)
+    for md5 in ("0" * 32, hashlib.md5(file.read_bytes()).hexdigest()):
+        archive = addresses.Archive("https://example.org/cub.tar.gz", md5)
+        monkeypatch.setitem(addresses.SOURCES, "cub", addresses.SOURCES["cub"]._replace(archives=(archive,)))
+        if md5 == "0" * 32:
+            with pytest.raises(ValueError, match=r"cub\.tar\.gz could not be fetched .*corrupted"):
+                load.load("cub", tmp_path / "root", download=True)
     assert len(load.load("cub", tmp_path / "root", download=True).paths) == 8
     assert not list((tmp_path / "root").glob("*.gz"))
-    (tmp_path / "cub.tar.gz").unlink()  # a data set that is there is used as it is
+    file.unlink()  # a data set that is there is used as it is
     assert len(load.load("cub", tmp_path / "root", download=True).paths) == 8
-
-
-def test_fetch__says_what_to_put_where_when_it_may_not_fetch(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"inshop cannot be fetched; put Eval/list_eval_partition.txt into .*, from http"
-    ):
+    with pytest.raises(ValueError, match=r"inshop cannot be fetched; put Eval/list_eval_partition.txt into"):
         load.load("inshop", tmp_path, download=True)

@@ -38,7 +38,7 @@ def take(images, folder, stop=None):
 
 @pytest.fixture
 def images(tmp_path):
-    """Two tars with a copy, a broken image and one without a label among 38."""
+    """Two tars with a copy, a broken image and one without a label."""
     members = streams.samples(0, 40)
     members[3 * 7] = (members[3 * 7][0], streams.png(2))
     members[3 * 21] = (members[3 * 21][0], b"broken")
@@ -61,7 +61,7 @@ def test_run__in_order_without_copies_and_what_differs(images, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("stop", [1, 9, 10, 11, 20, 25, 39])
+@pytest.mark.parametrize("stop", [1, 10, 11, 25, 39])
 def test_run__goes_on_behind_the_last_full_shard(images, tmp_path, stop):
     whole = take(images, tmp_path / "whole")
     with pytest.raises(Lost):
@@ -73,9 +73,7 @@ def test_run__goes_on_behind_the_last_full_shard(images, tmp_path, stop):
 
 
 def test_run__begins_again_where_a_shard_is_gone(images, tmp_path):
-    whole = take(images, tmp_path / "whole")
-    with pytest.raises(Lost):
-        take(images, tmp_path / "out", 25)
+    whole = take(images, tmp_path / "out")
     (tmp_path / "out/pixels.zarr/c/0/0/0/0").unlink()
     again = take(images, tmp_path / "out")
     assert np.array_equal(again[0], whole[0]) and again[1:] == whole[1:]

