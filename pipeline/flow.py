@@ -10,7 +10,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Semaphore, Thread
@@ -25,8 +24,9 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from pipeline import graph, project, server, share, stage_server
 from pipeline.graph import Stage
-from pipeline.progress import Shown, board_in, reported, slug
+from pipeline.progress import Shown, reported, slug
 from pipeline.run import Outcome, ready, run_stage
+from pipeline.workers import dispatcher
 
 SECONDS_BETWEEN_LOOKS = 3.0
 """How often a run looks whether it was cancelled."""
@@ -79,7 +79,6 @@ class Run:
             log.info("%s", line)
             shown.hear(line)
 
-        outcome = Outcome("failed")
         try:
             with self.free:
                 if self.elsewhere:
@@ -89,9 +88,8 @@ class Run:
                     outcome = run_stage(self.folder, stage.name, count, hear, self.stopping, self.environment)
         except Exception as error:
             outcome = Outcome("failed", 0.0, (f"{type(error).__name__}: {error}",))
-        finally:
-            self.outcomes[stage.name] = outcome
-            shown.finish(outcome.result)
+        self.outcomes[stage.name] = outcome
+        shown.finish(outcome.result)
         message = f"{outcome.result}, {outcome.seconds:.1f} s"
         if outcome.is_done:
             return Completed(name="Cached" if outcome.result == "cached" else "Completed", message=message)
@@ -106,10 +104,6 @@ class Run:
         self.free.release(1000)
 
 
-planned: ContextVar[list[Stage] | None] = ContextVar("planned", default=None)
-"""The graph as the command line has just read it; a run that the server starts reads it itself."""
-
-
 @flow(name="polygrain", persist_result=False, task_runner=ThreadPoolTaskRunner(max_workers=1000))
 def reproduce(
     profile: str | None = None,
@@ -120,15 +114,13 @@ def reproduce(
 ) -> State:
     """Brings the graph up to date: the stages that are stale and all that follow from them, several at once."""
     folder = graph.folder_of(profile)
-    stages = graph.closure(planned.get() or graph.load(folder), targets or ())
+    stages = graph.load(folder, targets or ())
     todo = graph.to_do(stages)
     # Few: each uses several cores itself.
-    run = Run(folder, jobs or min(4, os.cpu_count() or 1), board_in(Path(tensorboard)) if tensorboard else None)
+    run = Run(folder, jobs or min(4, os.cpu_count() or 1), Path(tensorboard) if tensorboard else None)
     log = get_run_logger()
     log.info("%d of %d stages to do", len(todo), len(stages))
     if workers:
-        from pipeline.workers import dispatcher
-
         log.info("%s", share.push(folder, None).splitlines()[0])
         run.elsewhere = dispatcher(profile, folder)
     futures: dict[str, PrefectFuture] = {}
@@ -159,11 +151,8 @@ def wait(futures: list[concurrent.futures.Future]) -> None:
 
 def tell(run: Run, stages: list[Stage]) -> None:
     """The table of stages, and the table of every report among them, as artifacts of this run."""
-    rows = [
-        {"stage": stage.name, "result": outcome.result, "seconds": round(outcome.seconds, 1)}
-        for stage in stages
-        for outcome in [run.outcomes.get(stage.name, Outcome("up to date"))]
-    ]
+    results = {stage.name: run.outcomes.get(stage.name, Outcome("up to date")) for stage in stages}
+    rows = [{"stage": name, "result": one.result, "seconds": round(one.seconds, 1)} for name, one in results.items()]
     create_table_artifact(table=rows, key="stages", description="What became of each stage, in the graph's order")
     for out in [out for stage in stages for out in stage.outs if (out / "table.md").exists()]:
         text = (out / "table.md").read_text(encoding="utf-8")
@@ -198,27 +187,24 @@ def main(
     """
     if jobs is not None and jobs < 1:
         raise ValueError(f"--jobs is {jobs}: give 1 or more")
-    board = str(board_in(tensorboard)) if tensorboard else None
+    if tensorboard is not None and tensorboard.is_file():
+        raise ValueError(f"--tensorboard {tensorboard} is a file: give a folder")
+    board = str(tensorboard.resolve()) if tensorboard else None
     folder = ready(profile)
-    stages = graph.load(folder)
-    todo = graph.to_do(graph.closure(stages, targets or ()))
+    todo = graph.to_do(graph.load(folder, targets or ()))
     if workers:
-        from pipeline import workers as machines
-
-        machines.revision_of(folder)
-        share.use_remote(folder, None)
-    found, patience = server.find(project(folder)), server.GONE_SECONDS
-    if found is None and not todo:
+        dispatcher(profile, folder)  # names what is not committed, and a missing remote
+    running, patience = server.find(project(folder)), server.GONE_SECONDS
+    if running is None and not todo:
         sys.stdout.write("Everything is up to date.\n")
         return
-    if found is None:
-        _, found = server.start(project(folder), server.free_port())
+    if running is None:
+        _, running = server.start(project(folder), server.free_port())
         patience = server.OWN_GONE_SECONDS
-    found.use()
-    Thread(target=server.end_without, args=[found, patience], daemon=True).start()
-    sys.stdout.write(f"Watch this run at {found.link()}\n")
+    running.use()
+    Thread(target=server.end_without, args=[running, patience], daemon=True).start()
+    sys.stdout.write(f"Watch this run at {running.link()}\n")
     sys.stdout.flush()
-    planned.set(stages)
     name = f"{profile or 'graph'}: {len(todo)} stages, {time.strftime('%d %b %H:%M')}"
     try:
         state = reproduce.with_options(flow_run_name=name)(profile, targets, jobs, workers, board, return_state=True)

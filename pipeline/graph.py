@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,13 +45,11 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     if root is None:
         raise ValueError(f"{start or Path.cwd()} is in no DVC repository: change to the project's folder")
     folder = root / "profiles" / profile if profile else root
-    known = sorted({path.parent.name for path in root.glob("profiles/*/*.yaml")})
-    if profile and profile not in known:
-        raise ValueError(f"unknown profile {profile!r}; known here: {', '.join(known) or 'none'}")
+    profiles = sorted({path.parent.name for path in root.glob("profiles/*/*.yaml")})
+    if profile and profile not in profiles:
+        raise ValueError(f"unknown profile {profile!r}; known here: {', '.join(profiles) or 'none'}")
     if profile and not (folder / "dvc.yaml").exists():
         (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
-    if not (folder / "dvc.yaml").exists():
-        raise ValueError(f"{folder} has no dvc.yaml")
     compose.renew(folder)
     # DVC reads every graph below the root, and one without values stops all of them.
     compose.renew_missing(root)
@@ -64,13 +62,11 @@ def drop_torn_list(root: Path) -> None:
     file = root / ".dvc/tmp/rwlock"
     if not file.exists():
         return
-    lock = LockFile(str(file.with_name("rwlock.lock")))  # as DVC does for each change of the list
-    try:
-        json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        file.unlink()
-    finally:
-        lock.close()
+    with closing(LockFile(f"{file}.lock")):  # as DVC does for each change of the list
+        try:
+            json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            file.unlink()
 
 
 @contextmanager
@@ -80,20 +76,19 @@ def opened(folder: Path) -> Iterator[Repo]:
         with Repo(str(folder), _wait_for_lock=True) as repo, lock_repo(repo):
             yield repo
     except DvcException as error:
-        causes, cause = [str(error)], error.__cause__
-        while cause is not None:
-            causes.append(str(cause))
-            cause = cause.__cause__
-        raise ValueError(f"DVC cannot read the graph: {': '.join(causes)}") from error
+        causes = [error]
+        while causes[-1].__cause__ is not None:
+            causes.append(causes[-1].__cause__)
+        raise ValueError(f"DVC cannot read the graph: {': '.join(map(str, causes))}") from error
 
 
 def name_of(stage: Any, folder: Path) -> str:
     """What `dvc repro` calls the stage when it runs in `folder`."""
-    file = Path(stage.path).parent.resolve() / Path(stage.path).name
-    name = getattr(stage, "name", None)
-    if name and file == folder.resolve() / "dvc.yaml":
+    file, folder, name = Path(stage.path), folder.resolve(), getattr(stage, "name", None)
+    file = file.parent.resolve() / file.name  # a profile's dvc.yaml is a link to another folder's
+    if name and file == folder / "dvc.yaml":
         return name
-    relative = os.path.relpath(file, folder.resolve())
+    relative = os.path.relpath(file, folder)
     return f"{relative}:{name}" if name else relative
 
 
@@ -114,20 +109,18 @@ def load(folder: Path, targets: Iterable[str] = ()) -> list[Stage]:
         graph = get_active_graph(repo.index.graph)
         # Asked stage by stage, DVC would read the graph again for each.
         changed = repo.status(targets=sorted({stage.relpath for stage in stages.values()})) if stages else {}
-        return closure(
-            [
-                Stage(
-                    name,
-                    tuple(names[other] for other in graph.successors(stage)),
-                    stage.addressing in changed,
-                    dict(stage.meta or {}),
-                    stage.desc or "",
-                    tuple(Path(out.fs_path) for out in stage.outs),
-                )
-                for name, stage in stages.items()
-            ],
-            targets,
-        )
+        loaded = [
+            Stage(
+                name,
+                upstream=tuple(names[other] for other in graph.successors(stage)),
+                stale=stage.addressing in changed,
+                meta=dict(stage.meta or {}),
+                desc=stage.desc or "",
+                outs=tuple(Path(out.fs_path) for out in stage.outs),
+            )
+            for name, stage in stages.items()
+        ]
+    return closure(loaded, targets)
 
 
 def closure(stages: list[Stage], targets: Iterable[str]) -> list[Stage]:

@@ -16,7 +16,7 @@ from prefect.artifacts import create_progress_artifact, update_progress_artifact
 HEAD = re.compile(r"(?:(.*), )?\b(\w+) (\d+)/(\d+)$")
 COUNT = re.compile(r"(\d+) of (\d+)")
 RATE = re.compile(r"[\d.]+ \S+/s")
-VALUE = re.compile(r"([A-Za-z_]\w*) (-?[\d.]+(?:e[+-]?\d+)?)")
+VALUE = re.compile(r"([A-Za-z_]\w*) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 SECONDS_BETWEEN_UPDATES = 1
 """Every update is a row in the server's database."""
 
@@ -37,19 +37,12 @@ def read(line: str) -> Point | None:
     count = next(filter(None, map(COUNT.fullmatch, words)), None)
     if head is None and (count is None or not any(map(RATE.fullmatch, words))):
         return None
-    number, total = (int(head[3]), max(int(head[4]), 1)) if head else (1, 1)
+    number, total = (int(head[3]), int(head[4])) if head else (1, 1)
     done, items = (int(count[1]), max(int(count[2]), 1)) if count else (1, 1)
     # Where a stage trains several models one after the other, the one at hand stands before the round.
     prefix = f"{head[1] if head else title} " if head is None or head[1] else ""
-    values = {}
-    for match in filter(None, map(VALUE.fullmatch, words)):
-        try:
-            values[prefix + match[1]] = float(match[2])
-        except ValueError:
-            continue
-    return Point(
-        head is not None, min((number - 1 + min(done / items, 1)) / total, 1), (number - 1) * items + done, values
-    )
+    values = {prefix + match[1]: float(match[2]) for match in map(VALUE.fullmatch, words) if match}
+    return Point(head is not None, (number - 1 + done / items) / total, (number - 1) * items + done, values)
 
 
 def slug(name: str) -> str:
@@ -64,19 +57,6 @@ def reported(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         get_run_logger().warning("the server did not take or give %s: %s", what, error)
-
-
-def board_in(folder: Path) -> Path:
-    """The folder for TensorBoard, made; ValueError before a run starts where nothing can be written."""
-    try:
-        import tensorboardX  # noqa: F401
-    except ImportError as error:
-        raise ValueError("--tensorboard needs tensorboardX: pip install tensorboardX") from error
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"--tensorboard {folder} cannot be made a folder: {error.strerror}") from error
-    return folder.resolve()
 
 
 class Shown:

@@ -11,14 +11,7 @@ from pipeline import gpus, graph, process_group, project, stage_server
 
 TAIL = 20
 # What dvc adds to every stage for people at a terminal.
-HINTS = (
-    "To track the changes",
-    "\tgit add",
-    "To enable auto staging",
-    "\tdvc config",
-    "Use `dvc push`",
-    "Updating lock",
-)
+HINTS = ("To track the changes", "\tgit add", "To enable auto", "\tdvc config", "Use `dvc push`", "Updating lock")
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,7 @@ def run_stage(
 
     with gpus.hold(count, stopping) as devices:
         start = time.monotonic()
-        variables = {**(environment or {}), **({"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})}
+        variables = dict(environment or {}) | ({"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})
         command = [*graph.DVC, "repro", "--single-item", name]
         code = process_group.run(command, folder, listen, variables, stopping)
     result = "stopped" if stopping.is_set() else "failed" if code else "ran" if ran else "cached"

@@ -5,6 +5,7 @@ nothing elsewhere, and `/enter`, which gives the string to the browser. The hist
 """
 
 import base64
+import errno
 import hashlib
 import importlib
 import json
@@ -25,7 +26,7 @@ import psutil
 
 from pipeline import process_group, project
 
-START_SECONDS, SECONDS_BETWEEN_WORDS = 600, 10
+START_SECONDS = 600
 GONE_SECONDS, OWN_GONE_SECONDS = 60, 2
 """How long a run waits for a server that someone may start again, and for its own, which nobody does."""
 SILENT_SECONDS = 90
@@ -60,9 +61,9 @@ class Server(NamedTuple):
 
     def call(self, path: str, body: dict | None = None) -> list | dict | str:
         """What the API answers to a POST of the body, or to a GET."""
-        headers = {"Content-Type": "application/json"} | (
-            {"Authorization": f"Basic {self.word()}"} if self.auth else {}
-        )
+        headers = {"Content-Type": "application/json"}
+        if self.auth:
+            headers["Authorization"] = f"Basic {self.word()}"
         data = None if body is None else json.dumps(body).encode()
         with urllib.request.urlopen(urllib.request.Request(f"{self.api}{path}", data, headers), timeout=60) as reply:
             return json.load(reply)
@@ -76,9 +77,9 @@ class Server(NamedTuple):
 
     def use(self) -> None:
         """Makes this process, and those that it starts, speak with this server."""
-        os.environ |= {"PREFECT_API_URL": self.api, "PREFECT_API_AUTH_STRING": self.auth}
-        if not self.auth:
-            del os.environ["PREFECT_API_AUTH_STRING"]
+        os.environ["PREFECT_API_URL"] = self.api
+        if self.auth:
+            os.environ["PREFECT_API_AUTH_STRING"] = self.auth
         if "prefect" in sys.modules:
             importlib.import_module("prefect.context").refresh_global_settings_context()
 
@@ -130,35 +131,28 @@ def start(root: Path, port: int) -> tuple[psutil.Popen, Server]:
         "PREFECT_HOME": str(home),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
-    with (home / "server.log").open("wb") as log:
+    log = home / "server.log"
+    with log.open("wb") as stream:
         command = [sys.executable, "-m", "pipeline.server", str(port)]
-        process = process_group.start(command, root, environment, stdout=log, stderr=subprocess.STDOUT)
+        process = process_group.start(command, root, environment, stdout=stream, stderr=subprocess.STDOUT)
     try:
-        wait_for(process, server, home / "server.log")
-        watch_for_silence(server)
+        deadline = time.monotonic() + START_SECONDS
+        while not server.answers():
+            if process.poll() is not None or time.monotonic() > deadline:
+                last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+                raise ValueError(f"the Prefect server did not start; {log} ends with:\n{last}")
+            time.sleep(0.1)
+        mark_silent_runs(server)
     except BaseException:
         process_group.end(process, 0)
         raise
     return process, server
 
 
-def wait_for(process: psutil.Popen, server: Server, log: Path) -> None:
-    """Returns once the server answers; ValueError when the process has ended, or at last."""
-    began = spoke = time.monotonic()
-    while not server.answers():
-        now = time.monotonic()
-        if process.poll() is not None or now - began > START_SECONDS:
-            last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
-            raise ValueError(f"the Prefect server did not start; {log} ends with:\n{last}")
-        if now - spoke >= SECONDS_BETWEEN_WORDS:
-            spoke = now
-            sys.stderr.write(f"Waiting for the Prefect server, {now - began:.0f} s so far ({log})\n")
-        time.sleep(0.1)
-
-
-def watch_for_silence(server: Server) -> None:
+def mark_silent_runs(server: Server) -> None:
     """Has the server mark runs as Crashed that sent no heartbeat for `SILENT_SECONDS`: a killed process cannot."""
-    beat, run = "prefect.flow-run.heartbeat", "prefect.flow-run"
+    run, beat = "prefect.flow-run", "prefect.flow-run.heartbeat"
+    message = f"no sign of life for {SILENT_SECONDS} s: the process was killed or its machine is gone"
     automation = {
         "name": AUTOMATION,
         "trigger": {
@@ -166,18 +160,12 @@ def watch_for_silence(server: Server) -> None:
             "posture": "Proactive",
             "after": [beat],
             "expect": [beat, *(f"{run}.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed"))],
-            "match": {"prefect.resource.id": ["prefect.flow-run.*"]},
+            "match": {"prefect.resource.id": [f"{run}.*"]},
             "for_each": ["prefect.resource.id"],
             "threshold": 1,
             "within": SILENT_SECONDS,
         },
-        "actions": [
-            {
-                "type": "change-flow-run-state",
-                "state": "CRASHED",
-                "message": f"no sign of life for {SILENT_SECONDS} s: the process was killed or its machine is gone",
-            }
-        ],
+        "actions": [{"type": "change-flow-run-state", "state": "CRASHED", "message": message}],
     }
     if AUTOMATION not in {item["name"] for item in server.call("/automations/filter", {})}:
         server.call("/automations/", automation)
@@ -188,13 +176,10 @@ def end_without(server: Server, patience: int) -> None:
     address, refused = urllib.parse.urlsplit(server.api), 0
     while refused <= patience:
         time.sleep(1)
-        try:
-            socket.create_connection((address.hostname, address.port or 80), timeout=5).close()
-            refused = 0
-        except ConnectionRefusedError:
-            refused += 1
-        except OSError:
-            continue
+        with socket.socket() as probe:
+            probe.settimeout(5)
+            code = probe.connect_ex((address.hostname, address.port or 80))
+        refused = refused + 1 if code == errno.ECONNREFUSED else 0
     sys.stderr.write(f"error: the server at {server.api} is gone; run again: finished stages are kept\n")
     sys.stderr.flush()
     # What this process has started ends with it.
@@ -214,8 +199,8 @@ def main(port: int = 4200) -> None:
     files = {root / ".prefect/address": server.api, root / ".prefect/auth": server.auth}
     for file, text in files.items():
         file.unlink(missing_ok=True)
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-            stream.write(f"{text}\n")
+        file.touch(mode=0o600)
+        file.write_text(f"{text}\n")
     sys.stdout.write(f"Watch runs at {server.link()}\nThe link lets a browser in until this ends (Ctrl-C).\n")
     sys.stdout.flush()
     try:
@@ -254,9 +239,7 @@ def serve(port: int) -> None:
             await prefect(scope, receive, with_policy)
 
     checked = TrustedHostMiddleware(app, allowed_hosts=["127.0.0.1"])
-    uvicorn.run(
-        checked, host="127.0.0.1", port=port, log_level="warning", timeout_keep_alive=5, timeout_graceful_shutdown=3
-    )
+    uvicorn.run(checked, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=3)
 
 
 if __name__ == "__main__":

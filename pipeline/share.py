@@ -34,11 +34,8 @@ def dvc(folder: Path, *arguments: str) -> None:
 def use_remote(folder: Path, url: str | None) -> str:
     """The name of the remote to use; an address that is given becomes this clone's default. ValueError without any."""
     if url is not None:
-        # DVC writes its configuration in ASCII, and leaves none at all where that fails.
-        if not url.isascii() or not url.strip():
-            raise ValueError(
-                f"the remote is {url!r}: give /folder, ssh://user@host/path or s3://bucket/prefix, in ASCII"
-            )
+        if not url.isascii():  # DVC would leave an empty configuration behind
+            raise ValueError(f"the address of the remote is {url!r}: DVC takes ASCII only")
         dvc(folder, "remote", "add", "--local", "--default", "--force", "--", REMOTE, url)
         dvc(folder, "remote", "modify", "--local", REMOTE, "verify", "true")
     name = Config(project(folder) / ".dvc")["core"].get("remote")
@@ -56,8 +53,8 @@ def push(folder: Path, url: str | None) -> str:
     stages = graph.load(folder)
     stale = [stage.name for stage in graph.to_do(stages)]
     dvc(folder, "push", "--run-cache", "--remote", remote, "dvc.yaml")
-    lines = [f"The results of {len(stages) - len(stale)} of {len(stages)} stages are on the remote {remote!r}."]
-    return "\n".join([*lines, *([f"Not up to date, so not all of it is shared: {', '.join(stale)}"] if stale else [])])
+    after = f"\nNot up to date, so not all of it is shared: {', '.join(stale)}" if stale else ""
+    return f"The results of {len(stages) - len(stale)} of {len(stages)} stages are on the remote {remote!r}.{after}"
 
 
 def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
@@ -67,10 +64,8 @@ def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
     lacking = restore(folder, [stage.name for stage in graph.to_do(stages)], remote)
     if not lacking:
         return f"All {len(stages)} stages are up to date: there is nothing to run."
-    return (
-        f"{len(stages) - len(lacking)} of {len(stages)} stages are up to date. `polygrain run` runs the rest, which "
-        f"nobody has shared as it would be here: {', '.join(lacking)}"
-    )
+    rest = f"`polygrain run` runs the rest, which nobody has shared as it would be here: {', '.join(lacking)}"
+    return f"{len(stages) - len(lacking)} of {len(stages)} stages are up to date. {rest}"
 
 
 def restore(folder: Path, names: Iterable[str], remote: str, as_recorded: bool = False) -> list[str]:
@@ -91,9 +86,8 @@ def restore(folder: Path, names: Iterable[str], remote: str, as_recorded: bool =
             except (ValueError, DvcException):
                 raise
             except Exception as error:  # ssh, S3 and file libraries have their own
-                raise ValueError(
-                    f"the remote {remote!r} did not give {name}: {type(error).__name__}: {error}"
-                ) from error
+                message = f"the remote {remote!r} did not give {name}: {type(error).__name__}: {error}"
+                raise ValueError(message) from error
     return lacking
 
 

@@ -1,8 +1,11 @@
-"""One real server for all tests that watch a run."""
+"""One server and one repository for all tests: each starts slowly."""
+
+from pathlib import Path
 
 import pytest
 
 from pipeline import server
+from tests.pipeline import toy
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +20,11 @@ def pages(tmp_path_factory):
         yield found
         process.terminate()
         process.wait()
+
+
+@pytest.fixture(scope="session")
+def ran(tmp_path_factory) -> Path:
+    """A repository whose every stage has run; tests that change it copy it."""
+    folder = toy.make(tmp_path_factory.mktemp("ran") / "toy")
+    toy.run(folder, "dvc", "repro")
+    return folder

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 from threading import Event, Timer
 
 import pytest
@@ -61,10 +60,3 @@ def test_tell__lines_that_come_in_pieces():
     lines = []
     assert process_group.tell(b"a\nb\xff\n\ncd", lines.append) == b"cd"
     assert lines == ["a", "b\ufffd"]
-
-
-def test_end__of_what_has_ended(tmp_path):
-    process = process_group.start(["true"], Path(tmp_path))
-    process.wait()
-    process_group.end(process, 1)
-    assert process.returncode == 0

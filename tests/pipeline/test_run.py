@@ -17,6 +17,7 @@ def test_ready__wrong_places_are_named(tmp_path, monkeypatch):
     assert "has a polygrain of its own" in toy.refusal(folder, monkeypatch, "run")
 
 
+@pytest.mark.slow
 def test_run_stage__what_became_of_it(tmp_path, monkeypatch):
     """The last lines are kept without dvc's hints; GPUs are told to the stage."""
     monkeypatch.setenv("POLYGRAIN_SLOTS", str(tmp_path / "slots"))
@@ -50,10 +51,8 @@ def test_main__killed_it_leaves_nothing_and_continues(tmp_path, number):
 
 
 def test_main__some_stages_and_the_exit_code(tmp_path):
-    folder = toy.make(tmp_path / "toy", 1, 1, {"first": "exit 3"})
-    output = toy.run(
-        folder, sys.executable, "-c", "from pipeline import run; raise SystemExit(run.main(None, ['source']))"
-    )
-    assert "Running stage 'source'" in output and "first" not in output
-    code = "from pipeline import run; raise SystemExit(0 if run.main() else 1)"
-    assert "failed to reproduce 'first@f0'" in toy.run(folder, sys.executable, "-c", code)
+    folder = toy.make(tmp_path / "toy", 2, 2, {"first": "exit 3"})
+    program = "import sys; from pipeline import run; sys.exit(0 if run.main(None, ['first@f1']) == 255 else 1)"
+    output = toy.run(folder, sys.executable, "-c", program)
+    assert "Running stage 'source'" in output and "failed to reproduce 'first@f1'" in output
+    assert "first@f0" not in output and "second" not in output

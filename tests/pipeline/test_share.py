@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -16,12 +17,21 @@ from pipeline import server, share
 from tests.pipeline import sshd, toy
 
 
-@pytest.fixture
-def owner(tmp_path) -> Path:
-    """A repository whose every stage has run, and which ships no dvc.lock."""
-    folder = toy.make(tmp_path / "owner")
-    toy.run(folder, "dvc", "repro")
+@pytest.fixture(scope="module")
+def team(ran, tmp_path_factory) -> Path:
+    """A folder with a repository whose every stage has run, which ships no dvc.lock, and a remote that has it all."""
+    folder = tmp_path_factory.mktemp("team")
+    shutil.copytree(ran, folder / "owner")
+    share.push(folder / "owner", str(folder / "remote"))
     return folder
+
+
+@pytest.fixture
+def owner(team, tmp_path) -> Path:
+    """A copy of the repository, with a copy of the remote beside it, which it does not know yet."""
+    shutil.copytree(team, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "owner/.dvc/config.local").unlink()
+    return tmp_path / "owner"
 
 
 def exchange(owner: Path, url: str, settings: dict[str, str] | None = None, **environment: str) -> None:
@@ -42,8 +52,9 @@ def exchange(owner: Path, url: str, settings: dict[str, str] | None = None, **en
         assert "Running stage" not in toy.polygrain(folder, "run")
 
 
+@pytest.mark.slow
 def test_exchange__folder(owner, tmp_path):
-    exchange(owner, str(tmp_path / "remote"))
+    exchange(owner, str(tmp_path / "new"))
 
 
 @pytest.mark.slow
@@ -79,16 +90,14 @@ def test_exchange__s3(owner, s3):
 
 def test_fetch__some_stages_and_what_nobody_has_shared(owner, tmp_path):
     """A stage of other inputs is not run but named; a damaged object is not used."""
-    remote = tmp_path / "remote"
-    share.push(owner, str(remote))
-    second = toy.clone(owner, "second")
-    said = share.fetch(second, str(remote), ["first@f1"])
-    assert said == "All 2 stages are up to date: there is nothing to run."
+    remote, second = tmp_path / "remote", toy.clone(owner, "second")
+    message = share.fetch(second, str(remote), ["first@f1"])
+    assert message == "All 2 stages are up to date: there is nothing to run."
     assert (second / "data/first/f1/text").exists() and not (second / "data/second").exists()
     params = second / "params.json"
     params.write_text(params.read_text().replace('"s03"', '"s04"'))
-    said = share.fetch(second, None)
-    assert said.startswith("6 of 8 stages are up to date.") and "second@s04, last" in said
+    message = share.fetch(second, None)
+    assert message.startswith("6 of 8 stages are up to date.") and "second@s04, last" in message
     assert not (second / "data/second/s04").exists()
 
     third = toy.clone(owner, "third")
@@ -100,39 +109,51 @@ def test_fetch__some_stages_and_what_nobody_has_shared(owner, tmp_path):
     assert toy.texts(third) == {}
 
 
-@pytest.mark.parametrize("path", ["../../../planted", "/tmp/planted", ".git/hooks/x"])
-def test_fetch__a_list_of_files_that_leads_out_of_its_output(owner, tmp_path, path):
+def test_fetch__a_list_of_files_that_leads_out_of_its_output(owner, tmp_path):
     """It has its own name, so DVC finds nothing wrong with it; a run names it as its result."""
     remote = tmp_path / "remote"
-    share.push(owner, str(remote))
-    (known,) = [
-        out["md5"] for out in YAML(typ="safe").load((owner / "dvc.lock").read_text())["stages"]["source"]["outs"]
-    ]
-    entry = json.loads((remote / "files/md5" / known[:2] / known[2:]).read_text())[0]
-    text = json.dumps([entry | {"relpath": path}])
+    recorded = YAML(typ="safe").load((owner / "dvc.lock").read_text())["stages"]["source"]["outs"][0]["md5"]
+    entry = json.loads((remote / "files/md5" / recorded[:2] / recorded[2:]).read_text())[0]
+    text = json.dumps([entry | {"relpath": "../../../planted"}])
     digest = hashlib.md5(text.encode()).hexdigest() + ".dir"
     file = remote / "files/md5" / digest[:2] / digest[2:]
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
     for run in remote.glob("runs/*/*/*"):
-        run.write_text(run.read_text().replace(known, digest))
+        run.write_text(run.read_text().replace(recorded, digest))
     second = toy.clone(owner, "second")
     with pytest.raises(ValueError, match="refused"):
         share.fetch(second, str(remote))
     assert toy.texts(second) == {} and not list(tmp_path.rglob("planted"))
 
 
-def test_push__says_what_is_not_up_to_date_and_what_is_missing(owner, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("path", "md5"),
+    [
+        ("a/../../b", "0" * 32),
+        ("/tmp/b", "0" * 32),
+        (".git/hooks/x", "0" * 32),
+        ("a\\..\\b", "0" * 32),
+        ("a", "../../b"),
+    ],
+)
+def test_require_inside__refuses_and_deletes(tmp_path, path, md5):
+    file = tmp_path / "list"
+    file.write_text(json.dumps([{"relpath": "a/b", "md5": "0" * 32}]))
+    share.require_inside(file, "data/source")
+    file.write_text(json.dumps([{"relpath": path, "md5": md5}]))
+    with pytest.raises(ValueError, match="data/source is refused"):
+        share.require_inside(file, "data/source")
+    assert not file.exists()
+
+
+def test_push__says_what_is_not_up_to_date_and_what_is_missing(owner, tmp_path):
     with pytest.raises(ValueError, match="no remote is known"):
         share.push(owner, None)
-    with pytest.raises(ValueError, match="in ASCII"):
+    with pytest.raises(ValueError, match="ASCII"):
         share.push(owner, "/données")
     params = owner / "params.json"
     params.write_text(params.read_text().replace('"s03"', '"s04"'))
     assert "not all of it is shared: second@s04, last" in share.push(owner, str(tmp_path / "remote"))
-
-
-def test_push__a_remote_that_refuses(owner):
     with pytest.raises(ValueError, match="failed"):
         share.push(owner, "/proc/nothing/here")
-    assert toy.up_to_date(owner)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -150,10 +151,12 @@ def polygrain(folder: Path, *arguments: str, **options) -> str:
 
 
 def start(folder: Path, *arguments: str, log: Path, **environment: str) -> subprocess.Popen:
-    """The command under way."""
+    """The command under way, which takes Ctrl-C even where the tests run in the background of a shell."""
     command = [sys.executable, "-m", "polygrain", *arguments]
+    options = {"cwd": folder, "env": ENVIRONMENT | environment}
+    options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     with log.open("w") as stream:
-        return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT | environment, stdout=stream, stderr=stream)
+        return subprocess.Popen(command, stdout=stream, stderr=stream, **options)
 
 
 def refusal(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
