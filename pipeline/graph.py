@@ -5,13 +5,15 @@ It reads DVC's objects, since no dvc command prints a stage's `meta`.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 from dvc.exceptions import DvcException
 from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import get_active_graph, plan_repro
@@ -53,20 +55,31 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     compose.renew(folder)
     # DVC reads every graph below the root, and one without values stops all of them.
     compose.renew_missing(root)
-    drop_torn_list(root)
+    drop_dead_list(root)
     return folder
 
 
-def drop_torn_list(root: Path) -> None:
-    """Deletes DVC's list of paths in use where a kill has torn it, since no run could start with it."""
+def drop_dead_list(root: Path) -> None:
+    """Deletes DVC's list of paths in use where a kill has torn it, or where none of its processes runs any more."""
     file = root / ".dvc/tmp/rwlock"
     if not file.exists():
         return
     with closing(LockFile(f"{file}.lock")):  # as DVC does for each change of the list
+        text = file.read_text(encoding="utf-8")
         try:
-            json.loads(file.read_text(encoding="utf-8"))
+            json.loads(text)
+            # DVC takes a process that has ended, and that nobody has waited for yet, for one that runs.
+            is_in_use = any(runs(int(pid)) for pid in re.findall(r'"pid":\s*(\d+)', text))
         except ValueError:
+            is_in_use = False
+        if not is_in_use:
             file.unlink()
+
+
+def runs(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The graph is DVC's: names, edges, what stages need, what is stale, and in which order."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -105,13 +106,16 @@ def test_opened__waits_for_whoever_holds_the_lock(ran):
         assert holder.wait(5) == 0
 
 
-def test_folder_of__a_torn_list_of_paths_in_use_is_deleted(tmp_path):
+def test_folder_of__a_list_of_paths_in_use_is_deleted_where_it_is_torn_or_nobody_uses_them(tmp_path):
     folder = toy.make(tmp_path / "toy", first=1, second=1)
     graph.load(folder)
     file = folder / ".dvc/tmp/rwlock"
-    file.write_text('{"read": {"/a": [')
-    graph.folder_of(None, folder)
-    assert not file.exists()
-    file.write_text('{"write": {}}')
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
+        for text in ('{"read": {"/a": [', json.dumps({"/a": {"write": {"pid": ended.pid, "cmd": "dvc repro"}}})):
+            file.write_text(text)
+            graph.folder_of(None, folder)
+            assert not file.exists()
+    file.write_text(json.dumps({"/a": {"write": {"pid": os.getpid(), "cmd": "dvc repro"}}}))
     graph.folder_of(None, folder)
     assert file.exists()
