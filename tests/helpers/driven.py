@@ -1,6 +1,5 @@
 """A headless browser that does what a person does: keys, clicks, drags, files, through its own debugging pipe."""
 
-import base64
 import itertools
 import json
 import os
@@ -148,9 +147,6 @@ class Driven:
         (x, y), dragged = self.place(selector), {"items": [], "files": list(map(str, files)), "dragOperationsMask": 1}
         for kind in ("dragEnter", "dragOver", "drop"):
             self.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=dragged)
-
-    def screenshot(self, file: Path) -> None:
-        file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def complaints(self) -> list[str]:
         """What the console holds against the page: errors, and what its policy refused."""

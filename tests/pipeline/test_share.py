@@ -131,7 +131,7 @@ def test_fetch__a_list_of_files_that_leads_out_of_its_output(owner, tmp_path):
     ("path", "md5"),
     [
         ("a/../../b", "0" * 32),
-        ("/tmp/b", "0" * 32),
+        ("/b", "0" * 32),
         (".git/hooks/x", "0" * 32),
         ("a\\..\\b", "0" * 32),
         ("a", "../../b"),
