@@ -66,9 +66,9 @@ def table(means: dict[str, list[dict[str, float]]], seeds: list[int]) -> list[st
     """Lines of Markdown: each run, each measure of every seed."""
     lines = [f"| seeds {', '.join(map(str, seeds))} | {' | '.join([*SCORES.values(), *SPREAD.values()])} |"]
     lines.append("|---|" + "---:|" * len(SCORES | SPREAD))
-    for name, found in means.items():
+    for name, by_seed in means.items():
         cells = [
-            ", ".join(f"{scores[measure]:.{1 if measure in SCORES else 2}f}" for scores in found)
+            ", ".join(f"{scores[measure]:.{1 if measure in SCORES else 2}f}" for scores in by_seed)
             for measure in (*SCORES, *SPREAD)
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")

@@ -18,11 +18,11 @@ def hierarchical_mixture(n: int, dim: int = 384, seed: int = 0) -> Float32[np.nd
         parents = rng.integers(len(centres), size=count)
         centres = centres[parents] + spread * rng.normal(size=(count, dim)) / dim**0.5
     leaves = rng.choice(len(centres), n, p=rng.dirichlet(np.full(len(centres), 2.0)))
-    found = np.empty((n, dim), np.float32)
+    vectors = np.empty((n, dim), np.float32)
     for part in blocks(n, ROWS):
         points = centres[leaves[part]] + 0.6 * rng.normal(size=(part.stop - part.start, dim)) / dim**0.5
-        found[part] = points / np.linalg.norm(points, axis=1, keepdims=True)
-    return found
+        vectors[part] = points / np.linalg.norm(points, axis=1, keepdims=True)
+    return vectors
 
 
 def scaled(n: int) -> list[int]:

@@ -20,19 +20,19 @@ if __name__ == "__main__":
         x, labels = draw(n, classes)
         calculator = AccuracyCalculator(include=("r_precision", "mean_average_precision_at_r"), k="max_bin_count",
                                         device=torch.device("cpu"))  # fmt: skip
-        queries, targets, found = torch.from_numpy(x), torch.from_numpy(labels), {}
+        queries, targets, results = torch.from_numpy(x), torch.from_numpy(labels), {}
 
-        def ours(x=x, labels=labels, found=found) -> None:
-            found["ours"] = retrieval_metrics(x, labels)
+        def ours(x=x, labels=labels, results=results) -> None:
+            results["ours"] = retrieval_metrics(x, labels)
 
-        def peer(calculator=calculator, queries=queries, targets=targets, found=found) -> None:
-            found["peer"] = calculator.get_accuracy(queries, targets)
+        def peer(calculator=calculator, queries=queries, targets=targets, results=results) -> None:
+            results["peer"] = calculator.get_accuracy(queries, targets)
 
         ours(), peer()
         difference = max(
-            abs(found["ours"]["r_precision"] - found["peer"]["r_precision"]),
-            abs(found["ours"]["map_at_r"] - found["peer"]["mean_average_precision_at_r"]),
+            abs(results["ours"]["r_precision"] - results["peer"]["r_precision"]),
+            abs(results["ours"]["map_at_r"] - results["peer"]["mean_average_precision_at_r"]),
         )
-        assert difference < 1e-6, found
+        assert difference < 1e-6, results
         compare(f"RP and MAP@R, n={n}, {classes} classes", ours, peer, 3, warm=False, in_a_row=True,
                 peer="AccuracyCalculator", equality=f"both within {difference:.0e}")  # fmt: skip

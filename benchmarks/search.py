@@ -34,9 +34,9 @@ def measure(root: Path, rows: int, dim: int) -> None:
     for kind, filters in {"all": (None, ""), "one task": ("task1", ""), "names with 99": (None, "99")}.items():
         times = [page.search(Query(row, b"", None), *filters, SHOWN)["ms"] for row in asked]
         fastest, median, slow = np.quantile(times, (0, 0.5, 0.95)).round(1)
-        found = {"claim": f"search page, {rows:,} rows, {kind}", "median_ms": median, "p95_ms": slow, "bar_ms": BAR_MS}
+        result = {"claim": f"search page, {rows:,} rows, {kind}", "median_ms": median, "p95_ms": slow, "bar_ms": BAR_MS}
         more = {"fastest_ms": fastest, "recall": gallery.recall, "bytes_of_embeddings": 2 * 4 * dim * rows}
-        print(json.dumps(found | more), flush=True)
+        print(json.dumps(result | more), flush=True)
 
 
 if __name__ == "__main__":

@@ -115,12 +115,12 @@ def jitter(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def read_embedded(size: int) -> list[np.ndarray]:
     """Images of the training classes (first half by name) of the embedded characters and digits."""
     tasks = [installed.glyphs(size, 150), installed.digits(size, 200)]
-    found = []
+    images = []
     for pictures in tasks:
         classes = sorted({class_name for class_name, _ in pictures})
         known = set(classes[: (len(classes) + 1) // 2])
-        found.append(np.stack([picture.pixels for (name, _), picture in pictures.items() if name in known]))
-    return found
+        images.append(np.stack([picture.pixels for (name, _), picture in pictures.items() if name in known]))
+    return images
 
 
 def draw_embedded(sources: list[np.ndarray], counts: list[int], generator: torch.Generator) -> torch.Tensor:
@@ -166,9 +166,9 @@ def whitening(features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     Every fifth image is enough for the components.
     """
     some = features[::5].float().numpy()
-    found = principal_components(some, min(DIMENSIONS, largest(some)))
-    variances = found.energies / len(some)
-    projection = torch.from_numpy(found.axes / (variances + 1e-3 * variances[0]) ** POWER).float()
+    components = principal_components(some, min(DIMENSIONS, largest(some)))
+    variances = components.energies / len(some)
+    projection = torch.from_numpy(components.axes / (variances + 1e-3 * variances[0]) ** POWER).float()
     return features.float().mean(0) @ projection, projection
 
 

@@ -24,8 +24,8 @@ TYPES = {"integer": "whole number", "string": "text", "boolean": "true or false"
 def models() -> dict[str, type[BaseModel]]:
     """The pydantic model of each section of params.yaml; `lists` is what stands above the sections."""
     stages = [file.stem for file in sorted((ROOT / "stages").glob("*.py")) if file.stem != "__init__"]
-    found = {"lists": importlib.import_module("polygrain.config.lists").Lists}
-    return found | {stage: importlib.import_module(f"stages.{stage}").Params for stage in stages}
+    result = {"lists": importlib.import_module("polygrain.config.lists").Lists}
+    return result | {stage: importlib.import_module(f"stages.{stage}").Params for stage in stages}
 
 
 def held_class(schema: dict) -> tuple[str, str]:

@@ -86,5 +86,5 @@ def value_of(text: str) -> int | float | bool | str:
     """A value as YAML reads it."""
     from ruamel.yaml import YAML
 
-    found = YAML(typ="safe").load(text)
-    return found if isinstance(found, int | float | bool) else text
+    value = YAML(typ="safe").load(text)
+    return value if isinstance(value, int | float | bool) else text

@@ -43,8 +43,8 @@ class Adaptors(nn.Module):
 
     def pool(self, tokens: Tensor) -> Tensor:
         """`batch token ...` to `batch ...`, in float32."""
-        kept = tokens if self.attention.class_token else tokens[:, self.prefix :]
-        pooled = kept.mean if self.attention.pooling == "mean" else kept.sum
+        selected = tokens if self.attention.class_token else tokens[:, self.prefix :]
+        pooled = selected.mean if self.attention.pooling == "mean" else selected.sum
         return pooled(1, dtype=torch.float32)
 
     def attend(
@@ -66,8 +66,8 @@ class Adaptors(nn.Module):
         self, h: Float[Tensor, "batch dim"], hidden: Float[Tensor, "batch adaptor width"], tokens: int
     ) -> Float[Tensor, "batch adaptor"]:
         """The logits of the attention, from the pooled output of the block and the pooled hidden units."""
-        kept = tokens - (0 if self.attention.class_token else self.prefix)
-        bias = self.up_bias.float() * (kept if self.attention.pooling == "sum" else 1)
+        count = tokens - (0 if self.attention.class_token else self.prefix)
+        bias = self.up_bias.float() * (count if self.attention.pooling == "sum" else 1)
         bottlenecks = torch.einsum("bnw,nwd->bnd", hidden, self.up.float()) + bias
         logits = torch.einsum("bnd,bd->bn", in_float32(self.key, bottlenecks), in_float32(self.query, h))
         return logits / self.dim**0.5 if self.attention.scaled else logits

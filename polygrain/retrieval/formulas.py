@@ -19,9 +19,9 @@ def measure(hits: Bool[Tensor, "query rank"], relevant: Int64[Tensor, " query"])
     """
     places = torch.arange(1, hits.shape[1] + 1, device=hits.device)
     counted = hits & (places <= relevant[:, None])
-    found = counted.cumsum(1, dtype=torch.float64)  # whole numbers, so nothing is rounded yet
-    r_precision = found[:, -1] / relevant
+    correct = counted.cumsum(1, dtype=torch.float64)  # whole numbers, so nothing is rounded yet
+    r_precision = correct[:, -1] / relevant
     # One after another: so the sum does not depend on how much deeper than R the ranking goes.
-    map_at_r = found.div_(places).mul_(counted).cumsum_(1)[:, -1] / relevant
+    map_at_r = correct.div_(places).mul_(counted).cumsum_(1)[:, -1] / relevant
     recall_at_1 = torch.where(relevant > 0, hits[:, 0].double(), torch.nan)
     return torch.stack([r_precision, map_at_r, recall_at_1])

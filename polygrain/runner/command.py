@@ -37,9 +37,9 @@ def validate(kind: Any, value: object, where: str = "") -> Any:
         for item in error.errors():
             key = ".".join(map(str, [where, *item["loc"]] if where else item["loc"]))
             message = {"missing": "is missing", "extra_forbidden": "is not a known key"}.get(item["type"])
-            met = f" (met {item['input']!r:.200})" if item["loc"] and not message else ""
+            shown = f" (met {item['input']!r:.200})" if item["loc"] and not message else ""
             message = message or item["msg"].removeprefix("Value error, ")
-            lines.append(f"{key + ': ' if key else ''}{message}{met}")
+            lines.append(f"{key + ': ' if key else ''}{message}{shown}")
         raise ValueError("\n".join(lines)) from error
 
 
@@ -137,12 +137,12 @@ def parse(main: Callable[..., str], borrowed: dict[str, str]) -> tuple[dict[str,
 
 def read(stage: str, main: Callable[..., str], params: type[Section] | None, borrowed: dict[str, str]) -> dict:
     """What `main` takes from ./params.yaml; ValueError lists each wrong value."""
-    values, wanted = read_params(Path("params.yaml")), inspect.signature(main).parameters
+    values, expected = read_params(Path("params.yaml")), inspect.signature(main).parameters
     listed = validate(Lists, {key: values[key] for key in Lists.model_fields if key in values})
     result = {"lists": listed, "seed": listed.seed}
     if params is not None:
         result["params"] = validate(params, values.get(stage, {}), stage)
     for name, key in borrowed.items():
         section, _, own = key.partition(".")
-        result[name] = validate(wanted[name].annotation, values.get(section, {}).get(own), key)
-    return {name: value for name, value in result.items() if name in wanted}
+        result[name] = validate(expected[name].annotation, values.get(section, {}).get(own), key)
+    return {name: value for name, value in result.items() if name in expected}

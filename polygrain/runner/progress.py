@@ -86,13 +86,13 @@ class Course:
     def line(self, number: int, done: int | None = None, values: Mapping[str, int | float] | None = None) -> str:
         """What is known after `done` items of round `number`, after all of them without it."""
         done = self._count if done is None else done
-        said = [f"{done} of {self._count}" if self._count else f"{done}"] if done is not None else []
+        parts = [f"{done} of {self._count}" if self._count else f"{done}"] if done is not None else []
         passed = number + (done / self._count if self._count and done is not None else 1) - self._before
         if self._count and passed > 0:
             seconds = (time.monotonic() - self._start) / passed
-            said.append(f"{duration(seconds * max((self._rounds or 1) - self._before - passed, 0))} left")
-        said += [f"{self._rate:.{1 if self._rate >= 1 else 3}f} {self._unit}/s"] if self._rate else []
-        return f"{self._title(number)}: {', '.join(said + spoken(values or {}))}"
+            parts.append(f"{duration(seconds * max((self._rounds or 1) - self._before - passed, 0))} left")
+        parts += [f"{self._rate:.{1 if self._rate >= 1 else 3}f} {self._unit}/s"] if self._rate else []
+        return f"{self._title(number)}: {', '.join(parts + spoken(values or {}))}"
 
     def _title(self, number: int) -> str:
         return f"{self._name} {number + 1}/{self._rounds}" if self._rounds else self._name

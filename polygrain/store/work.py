@@ -12,6 +12,8 @@ from pathlib import Path
 WORK = Path(".work")
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("stages.", "polygrain.")
+# How a stage is run, and what its values may be, is no dependency, as in dvc.yaml.
+LEFT_OUT = (ROOT / "polygrain/runner", ROOT / "polygrain/config")
 
 
 def digest(file: Path) -> str:
@@ -29,15 +31,12 @@ def folder(stage: str, *inputs: object) -> Path:
 
 
 def loaded_sources() -> dict[str, Path]:
-    """The project's loaded modules by their path below its root, sorted.
-
-    How a stage is run (polygrain/runner) is no dependency, as in dvc.yaml.
-    """
+    """The project's loaded modules that a result may depend on, by their path below its root, sorted."""
     modules = [module for name, module in sys.modules.items() if name.startswith(PACKAGES) or name == "__main__"]
     files = {Path(file).resolve() for module in modules if (file := getattr(module, "__file__", None))}
     sources = [file for file in files if file.is_relative_to(ROOT)]
     return {
         file.relative_to(ROOT).as_posix(): file
         for file in sorted(sources)
-        if not file.is_relative_to(ROOT / "polygrain/runner")
+        if not any(file.is_relative_to(folder) for folder in LEFT_OUT)
     }

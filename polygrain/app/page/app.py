@@ -109,11 +109,11 @@ class Page:
                 return {size: square(part, size) for size in sizes}
             if query.row is None:
                 return {size: picture(io.BytesIO(query.upload), size, MOST_PIXELS).pixels for size in sizes}
-            found = {}
+            squares = {}
             for size in sizes:
                 with opened(self.file(query.row)) as stream:
-                    found[size] = picture(stream, size, MOST_PIXELS).pixels
-            return found
+                    squares[size] = picture(stream, size, MOST_PIXELS).pixels
+            return squares
 
     def vectors(self, query: Query) -> list[Float32[np.ndarray, "1 dim"]]:
         """The query's embedding on each side; that of a whole row is there already."""

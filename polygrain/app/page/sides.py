@@ -51,8 +51,8 @@ def same_images(gallery: Gallery, model: Model, digest: str) -> Gallery:
         raise ValueError(f"{gallery.root}, where the images lay, is no folder: put them back, or embed them anew")
     file = cache.place(gallery.root, digest)
     embedding.write(model, digest, Listing(gallery.root, gallery.paths, {}), file)
-    found = read(file)
-    if found.paths != gallery.paths:
-        lost = len(gallery.paths) - len(found.paths)
+    embedded = read(file)
+    if embedded.paths != gallery.paths:
+        lost = len(gallery.paths) - len(embedded.paths)
         raise ValueError(f"{lost:,} of the images in {gallery.root} cannot be read any more: embed them anew")
-    return found
+    return embedded

@@ -102,8 +102,8 @@ def labels(stream: IOBase, name: str) -> Iterator[str]:
 
 def cells(file: pq.ParquetFile, group: int, names: list[str | None], rows: int) -> Iterator[tuple]:
     """The values of two columns, row by row; None for a column without a name."""
-    wanted = [name for name in names if name]
-    for batch in file.iter_batches(rows, [group], wanted):
+    columns = [name for name in names if name]
+    for batch in file.iter_batches(rows, [group], columns):
         values = [batch.column(batch.schema.get_field_index(name)) if name else None for name in names]
         for row in range(len(batch)):
             yield tuple(column[row].as_py() if column is not None else None for column in values)
