@@ -149,7 +149,7 @@ def test_stages__sources_that_read_a_list_depend_on_it(stage):
 def test_stages__command_output_and_params_bear_the_stage_name(stage):
     words = body(stage)["cmd"].split()
     (out,) = body(stage)["outs"]
-    assert words[:2] == ["${root}/stages/run", stage]
+    assert words[:3] == ["exec", "${root}/stages/run", stage]
     assert out.split("/")[:2] == ["data", stage] and out in words
     assert any(str(param).split(".")[0] == stage for param in body(stage)["params"])
     assert body(stage)["desc"]

@@ -38,11 +38,13 @@ def test_run_stage__what_became_of_it(tmp_path, monkeypatch):
     assert run.run_stage(folder, "second@s00", 0, lines.append, stopping).result == "stopped"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "shell"), [(signal.SIGINT, "/bin/sh"), (signal.SIGKILL, "/bin/sh"), (signal.SIGKILL, "/bin/bash")]
+)
 @pytest.mark.slow
-def test_main__killed_it_leaves_nothing_and_continues(tmp_path, number):
+def test_main__killed_it_leaves_nothing_and_continues(tmp_path, number, shell):
     folder = toy.make_training(tmp_path / "toy")
-    process = toy.start(folder, "run", log=tmp_path / "log", TOY_MARK=str(tmp_path))
+    process = toy.start(folder, "run", log=tmp_path / "log", TOY_MARK=str(tmp_path), SHELL=shell)
     toy.wait_for_epoch(folder, process)
     process.send_signal(number)
     assert process.wait(30) != 0 and toy.survivors(str(tmp_path)) == []

@@ -74,7 +74,7 @@ stages:
   train:
     foreach: [a, b]
     do:
-      cmd: python3 train.py data/train/${item}
+      cmd: exec python3 train.py data/train/${item}
       deps: [data/source, train.py]
       outs: ["data/train/${item}"]
       meta: {gpu: 1}
