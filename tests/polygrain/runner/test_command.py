@@ -20,7 +20,7 @@ def values():
 
 
 def write(tmp_path, values):
-    for name in ("requirements.lock", "encoders"):
+    for name in ("versions.yaml", "encoders"):
         if not (tmp_path / name).exists():
             (tmp_path / name).symlink_to(ROOT / name)
     with (tmp_path / "params.yaml").open("w") as stream:
