@@ -79,6 +79,7 @@ class Run:
             log.info("%s", line)
             shown.hear(line)
 
+        log.info("%s", stage.why)
         try:
             with self.free:
                 if self.elsewhere:

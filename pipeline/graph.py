@@ -1,4 +1,4 @@
-"""The graph as DVC holds it: stages, edges, `meta`, outputs, and what is stale.
+"""The graph as DVC holds it: stages, edges, `meta`, outputs, what is stale, and why.
 
 It reads DVC's objects, since no dvc command prints a stage's `meta`.
 """
@@ -9,11 +9,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
+from dvc.dependency.param import ParamsDependency
 from dvc.exceptions import DvcException
 from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import get_active_graph, plan_repro
@@ -36,6 +37,8 @@ class Stage:
     meta: Mapping[str, Any]
     desc: str
     outs: tuple[Path, ...]
+    why: str = ""
+    """it is to be done, in a few words"""
 
 
 def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
@@ -130,10 +133,47 @@ def load(folder: Path, targets: Iterable[str] = ()) -> list[Stage]:
                 meta=dict(stage.meta or {}),
                 desc=stage.desc or "",
                 outs=tuple(Path(out.fs_path) for out in stage.outs),
+                why=reason(stage, changed.get(stage.addressing, [])),
             )
             for name, stage in stages.items()
         ]
     return closure(loaded, targets)
+
+
+def reason(stage: Any, entries: Iterable[Any]) -> str:
+    """What has changed of a stage, by its entries in DVC's status."""
+    if not any(out.hash_info for out in stage.outs):
+        return "never run here"
+    deps: dict[str, Any] = {}
+    others = []
+    for entry in entries:
+        if isinstance(entry, str):
+            others.append("its command")
+        else:
+            deps |= entry.get("changed deps", {})
+            others += [f"{path} is {state}" for path, state in entry.get("changed outs", {}).items()]
+    values = []
+    for dep in stage.deps:
+        if isinstance(dep, ParamsDependency) and isinstance(deps.get(str(dep)), dict):
+            del deps[str(dep)]
+            old, new = dep.hash_info.value or {}, dep.read_params()
+            values += [line for key in new for line in differences(key, old.get(key), new[key])]
+    return shortened([*values, *(path.replace("../", "") for path in deps), *others])
+
+
+def differences(key: str, old: Any, new: Any) -> Iterator[str]:
+    """Each value below the key that differs, as `adaptor.epochs 7 -> 3`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in {**old, **new}:
+            yield from differences(f"{key}.{name}", old.get(name), new.get(name))
+    elif old != new:
+        yield f"{key} {old} -> {new}"
+
+
+def shortened(reasons: list[str], most: int = 3) -> str:
+    """The first few of the reasons."""
+    more = f" and {len(reasons) - most} more" if len(reasons) > most else ""
+    return ", ".join(f"{reason:.60}" for reason in reasons[:most]) + more
 
 
 def closure(stages: list[Stage], targets: Iterable[str]) -> list[Stage]:
@@ -155,8 +195,9 @@ def closure(stages: list[Stage], targets: Iterable[str]) -> list[Stage]:
 
 def to_do(stages: list[Stage]) -> list[Stage]:
     """The stale stages and all that follow from them, in the given order."""
-    names: set[str] = set()
+    result: dict[str, Stage] = {}
     for stage in stages:
-        if stage.stale or names & set(stage.upstream):
-            names.add(stage.name)
-    return [stage for stage in stages if stage.name in names]
+        before = [name for name in stage.upstream if name in result]
+        if stage.stale or before:
+            result[stage.name] = stage if stage.stale else replace(stage, why=f"after {shortened(before)}")
+    return list(result.values())
