@@ -18,6 +18,7 @@ from dvc.dependency.param import ParamsDependency
 from dvc.exceptions import DvcException
 from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import get_active_graph, plan_repro
+from dvc.stage.exceptions import StageNotFound
 from zc.lockfile import LockFile
 
 from pipeline import project
@@ -108,24 +109,30 @@ def name_of(stage: Any, folder: Path) -> str:
     return f"{relative}:{name}" if name else relative
 
 
-def plan(repo: Repo, folder: Path) -> dict[str, Any]:
-    """DVC's own stages by name: those of the folder and all they read from, sources before readers."""
-    own = repo.stage.collect(str(folder / "dvc.yaml"))
+def plan(repo: Repo, folder: Path, targets: Iterable[str] = ()) -> dict[str, Any]:
+    """DVC's own stages by name: those of the folder and all they read from, sources before readers.
+
+    With `targets` (stages, or the name before the @) only those and what they read from; ValueError lists those known.
+    """
+    file = str(folder / "dvc.yaml")
+    try:
+        own = [stage for name in targets or [""] for stage in repo.stage.collect(f"{file}:{name}".rstrip(":"))]
+    except StageNotFound as error:
+        raise ValueError(
+            f"{error}; known here: {', '.join(stage.name for stage in repo.stage.collect(file))}"
+        ) from error
     return {name_of(stage, folder): stage for stage in plan_repro(get_active_graph(repo.index.graph), own)}
 
 
 def load(folder: Path, targets: Iterable[str] = ()) -> list[Stage]:
-    """The stages of the folder's graph and all they read from, sources before readers.
-
-    With `targets` (stages, or the name before the @) only those and what they read from; ValueError lists those known.
-    """
+    """What `plan` gives, with what DVC knows of each."""
     with opened(folder) as repo:
-        stages = plan(repo, folder)
+        stages = plan(repo, folder, targets)
         names = {stage: name for name, stage in stages.items()}
         graph = get_active_graph(repo.index.graph)
         # Asked stage by stage, DVC would read the graph again for each.
         changed = repo.status(targets=sorted({stage.relpath for stage in stages.values()})) if stages else {}
-        loaded = [
+        return [
             Stage(
                 name,
                 upstream=tuple(names[other] for other in graph.successors(stage)),
@@ -137,7 +144,6 @@ def load(folder: Path, targets: Iterable[str] = ()) -> list[Stage]:
             )
             for name, stage in stages.items()
         ]
-    return closure(loaded, targets)
 
 
 def reason(stage: Any, entries: Iterable[Any]) -> str:
@@ -174,23 +180,6 @@ def shortened(reasons: list[str], most: int = 3) -> str:
     """The first few of the reasons."""
     more = f" and {len(reasons) - most} more" if len(reasons) > most else ""
     return ", ".join(f"{reason:.60}" for reason in reasons[:most]) + more
-
-
-def closure(stages: list[Stage], targets: Iterable[str]) -> list[Stage]:
-    """The stages that the targets mean and all they read from, in the given order; all stages without targets.
-
-    A name before the @ means all of its items. ValueError lists the names known.
-    """
-    selected = set()
-    for target in targets:
-        matching = {stage.name for stage in stages if target in (stage.name, stage.name.split("@")[0])}
-        if not matching:
-            raise ValueError(f"unknown target {target!r}; known here: {', '.join(stage.name for stage in stages)}")
-        selected |= matching
-    for stage in reversed(stages):
-        if stage.name in selected:
-            selected.update(stage.upstream)
-    return [stage for stage in stages if stage.name in selected or not targets]
 
 
 def to_do(stages: list[Stage]) -> list[Stage]:
