@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_draw__some_training_images_of_each_task_that_has_enough(world):
 def test_draw_clear__leaves_out_a_task_of_too_few_images_and_one_of_images_all_alike(world, tmp_path):
     encoder, collection, _ = world
     is_train = collection.is_train & ((collection.tasks != TASKS[0]) | (collection.rows < 5))
-    fewer = module.Collection(collection.tasks, collection.labels, is_train, collection.rows)
+    fewer = dataclasses.replace(collection, is_train=is_train)
     assert [len(rows) for rows in draw(fewer, 24, 5, 0).parts().values()] == [5, 24]
     assert list(draw(fewer, 24, 6, 0).parts()) == [TASKS[1]]
     images = write_images(tmp_path / "images")
