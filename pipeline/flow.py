@@ -212,7 +212,8 @@ def main(
     # The pages can cancel only runs of a deployment.
     with get_client(sync_client=True) as client:
         deployment = client.create_deployment(client.create_flow(reproduce), "terminal")
-        run = client.create_flow_run_from_deployment(deployment, parameters=parameters, state=Pending(), name=profile or "graph")
+        named = {"parameters": parameters, "name": profile or "graph"}
+        run = client.create_flow_run_from_deployment(deployment, state=Pending(), **named)
     try:
         state = run_flow(reproduce, run, parameters, return_type="state")
     except KeyboardInterrupt:

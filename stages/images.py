@@ -21,7 +21,7 @@ import shutil
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import pyarrow as pa
