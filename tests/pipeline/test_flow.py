@@ -127,7 +127,7 @@ def test_flow__a_stage_that_fails(pages, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
 def test_flow__cancelled_on_the_pages(pages, tmp_path):
-    folder = toy.make_training(tmp_path / "toy", seconds=flow.SECONDS_BETWEEN_LOOKS)
+    folder = toy.make_training(tmp_path / "toy", seconds=15)
     process = toy.start(folder, "flow", log=tmp_path / "log", TOY_MARK=str(tmp_path), **toy.at(pages))
     toy.wait_for_epoch(folder, process)
     with driven.at(pages.link()) as browser:
