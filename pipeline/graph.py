@@ -41,7 +41,7 @@ class Stage:
 
 
 def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
-    """The folder of the project's own graph or of a profile's, its params.yaml composed anew.
+    """The folder of the project's own graph or of a profile's, composed anew.
 
     ValueError: no project is here, or the profile is unknown.
     """
@@ -52,8 +52,6 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     profiles = sorted({path.parent.name for path in root.glob("profiles/*/*.yaml")})
     if profile and profile not in profiles:
         raise ValueError(f"unknown profile {profile!r}; known here: {', '.join(profiles) or 'none'}")
-    if profile and not (folder / "dvc.yaml").exists():
-        (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
     compose.renew(folder)
     # DVC reads every graph below the root, and one without values stops all of them.
     compose.renew_missing(root)
@@ -100,7 +98,6 @@ def opened(folder: Path) -> Iterator[Repo]:
 def name_of(stage: Any, folder: Path) -> str:
     """What `dvc repro` calls the stage when it runs in `folder`."""
     file, name = Path(stage.path), getattr(stage, "name", None)
-    # A profile's dvc.yaml is a link to another folder's.
     file = os.path.relpath(file.parent.resolve() / file.name, folder.resolve())
     return name if name and file == "dvc.yaml" else f"{file}:{name}" if name else file
 
