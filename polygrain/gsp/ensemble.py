@@ -1,4 +1,4 @@
-"""Scores of several folds together, and whether attributes predict unseen classes (GSP, 1.6.3 and Fig. 5)."""
+"""Scores of several folds together, and whether attributes predict unseen classes (GSP, 1.6.5 and Fig. 5)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -57,7 +57,7 @@ def combinations(folds: int, repeats: int) -> list[tuple[int, ...]]:
 def combine(vectors: list[Float32[np.ndarray, "image dim"]]) -> dict[str, Float32[np.ndarray, "image any"]]:
     """Unit vectors of an ensemble: `concat`, all folds' side by side (the paper's 512-D), and `mean_vector`.
 
-    The paper's 128-D is no vector's score: it averages the metrics of the single folds (1.6.3).
+    The paper's 128-D is no vector's score: it averages the metrics of the single folds (1.6.5).
     """
     joined = {"concat": np.concatenate(vectors, 1), "mean_vector": np.mean(vectors, 0)}
     return {
