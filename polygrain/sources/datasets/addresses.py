@@ -14,13 +14,13 @@ class Archive(NamedTuple):
 class Source(NamedTuple):
     """`files` must exist below the root; without `archives` the user has to fetch them from `home` by hand.
 
-    `is_disjoint` where the published lists train and test on different classes.
+    `is_listed` where the published lists say what is train and test: of different classes, but for `cifar100_known`.
     """
 
     home: str
     files: tuple[str, ...]
     archives: tuple[Archive, ...] = ()
-    is_disjoint: bool = False
+    is_listed: bool = False
 
 
 def inside(folder: str, *names: str) -> tuple[str, ...]:
@@ -83,12 +83,12 @@ SOURCES = {
                 "7f73d41a2f44250d4779881525aea32e",
             ),
         ),
-        is_disjoint=True,
+        is_listed=True,
     ),
     "inshop": Source(
         "https://mmlab.ie.cuhk.edu.hk/projects/DeepFashion/InShopRetrieval.html (on request; images in Img/img or img)",
         inside("Eval", "list_eval_partition.txt"),
-        is_disjoint=True,
+        is_listed=True,
     ),
     "dtd": Source(
         f"{VGG}/dtd",
@@ -114,5 +114,6 @@ SOURCES = {
         (Archive(f"{TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
     ),
     "cifar100": CIFAR100,
-    "cifar100_super": CIFAR100._replace(is_disjoint=True),  # in the classes within each super-class
+    "cifar100_known": CIFAR100._replace(is_listed=True),
+    "cifar100_super": CIFAR100._replace(is_listed=True),  # in the classes within each super-class
 }

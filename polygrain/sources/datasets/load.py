@@ -16,6 +16,7 @@ from polygrain.sources.datasets.addresses import SOURCES
 READERS = {name: getattr(readers, name) for name in SOURCES if not name.startswith("cifar")} | {
     "cifar10": lambda root: readers.cifar(root, "10"),
     "cifar100": lambda root: readers.cifar(root, "100"),
+    "cifar100_known": lambda root: readers.cifar(root, "100"),
     "cifar100_super": readers.cifar100_super,
 }
 
@@ -37,8 +38,8 @@ class Dataset:
 
     @property
     def is_train(self) -> Bool[np.ndarray, " image"]:
-        """The class-disjoint training images: the data set's own list if it is class-disjoint, else `mrt_split`."""
-        return self.splits == "train" if SOURCES[self.name].is_disjoint else mrt_split(self.labels)
+        """The training images: by the data set's own list where that counts, else by class (`mrt_split`)."""
+        return self.splits == "train" if SOURCES[self.name].is_listed else mrt_split(self.labels)
 
 
 def mrt_split(labels: Int[np.ndarray, " image"]) -> Bool[np.ndarray, " image"]:
