@@ -14,7 +14,8 @@ class Archive(NamedTuple):
 class Source(NamedTuple):
     """`files` must exist below the root; without `archives` the user has to fetch them from `home` by hand.
 
-    `is_listed` where the published lists say what is train and test: of different classes, but for `cifar100_known`.
+    `is_listed` where the published lists say what is train and test; only in `cifar10_known` and `cifar100_known` both
+    have the same classes.
     """
 
     home: str
@@ -32,6 +33,11 @@ CALTECH = "https://data.caltech.edu/records/65de6-vp158"
 TORONTO = "https://www.cs.toronto.edu/~kriz"
 EUROSAT = "https://huggingface.co/datasets/torchgeo/eurosat/resolve/c877bcd43f099cd0196738f714544e355477f3fd"
 
+CIFAR10 = Source(
+    f"{TORONTO}/cifar.html",
+    inside("cifar-10-batches-py", *(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"),
+    (Archive(f"{TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
+)
 CIFAR100 = Source(
     f"{TORONTO}/cifar.html",
     inside("cifar-100-python", "train", "test", "meta"),
@@ -108,11 +114,8 @@ SOURCES = {
             Archive(f"{VGG}/pets/data/annotations.tar.gz", "95a8c909bbe2e81eed6a22bccdf3f68f", "oxford-iiit-pet"),
         ),
     ),
-    "cifar10": Source(
-        f"{TORONTO}/cifar.html",
-        inside("cifar-10-batches-py", *(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"),
-        (Archive(f"{TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
-    ),
+    "cifar10": CIFAR10,
+    "cifar10_known": CIFAR10._replace(is_listed=True),
     "cifar100": CIFAR100,
     "cifar100_known": CIFAR100._replace(is_listed=True),
     "cifar100_super": CIFAR100._replace(is_listed=True),  # in the classes within each super-class

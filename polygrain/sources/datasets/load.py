@@ -5,6 +5,7 @@ import re
 import tarfile
 import zipfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,9 @@ from jaxtyping import Bool, Int
 from polygrain.sources.datasets import readers
 from polygrain.sources.datasets.addresses import SOURCES
 
-READERS = {name: getattr(readers, name) for name in SOURCES if not name.startswith("cifar")} | {
-    "cifar10": lambda root: readers.cifar(root, "10"),
-    "cifar100": lambda root: readers.cifar(root, "100"),
-    "cifar100_known": lambda root: readers.cifar(root, "100"),
-    "cifar100_super": readers.cifar100_super,
+READERS = {name: getattr(readers, name, None) for name in SOURCES} | {
+    name: partial(readers.cifar, version=name.removeprefix("cifar").removesuffix("_known"))
+    for name in ("cifar10", "cifar10_known", "cifar100", "cifar100_known")
 }
 
 
