@@ -78,7 +78,6 @@ class Params(schema.Section):
     precision: device.Precision
     augmentation: Augmentation | None = Field(description="of training images; null: the images as they are")
     crop_ratio: Ratio
-    batch: schema.BatchSize = Field(description="images per forward pass of an evaluation")
     pictures: schema.Count = Field(description="test classes to show weights of")
 
     @model_validator(mode="after")
@@ -183,7 +182,7 @@ def main(
     if shape == "squash" and spec.images.startswith("images/"):  # a collage is a square already
         whole = Whole(torch.from_numpy(table.aspects), params.side / (params.resize or params.side))
     augmentation = (params.augmentation, params.crop_ratio)
-    maps = Maps(backbone, pixels, params.side, *augmentation, params.precision, params.batch, whole)
+    maps = Maps(backbone, pixels, params.side, *augmentation, params.precision, device.inference(params.side)[0], whole)
     weights = trunk.weights_file(params.backbone, encoder)
     digest = checkpoint.digest(weights) if weights else ""
     work = checkpoint.work_folder("gsp_folds", run, spec, params, seed, pixels.digest, digest)

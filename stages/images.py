@@ -2,27 +2,31 @@
 
 Reads   the source
 Writes  pixels.zarr         image x side x side x 3, uint8, training rows first
-        table.parquet       a row per image: path, class and split, original size and content hash
+        table.parquet       a row per image: path, class, split, whether it is a query and whether it trains, original
+                            size and content hash
         rejected.csv        a row per file that was left out, with the reason
         shares/1percent.txt and so on, if `listed_shares` asks for them: the paths in a published list of few images
 
-Classes are sorted by name (public data sets: as published). The first half (rounded up) trains, without its labels; the
-other half is tested. All of an unseen task is tested. The images of a flat folder have no class (label -1); all train.
+Two protocols say what trains, always without labels. `classes`: the first half of the classes (rounded up), sorted by
+name (public data sets: as published); the other half is tested. `collection`: all images but the queries, which are
+drawn by their content. Every table holds both splits. An unseen task never trains. The images of a flat folder have
+no class (label -1); they all train, and none is a query.
 `splits` is ImageNet's layout: train/ and val/ are the split. A public data set keeps its duplicates; its counts must be
 the published ones. A stream (tars, Parquet, an object store) is neither held in memory nor unpacked: rows are in its
 order, training rows among the others, and a killed run continues after the last full shard.
 """
 
+import hashlib
 import shutil
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from polygrain.config import schema
 from polygrain.config.lists import Lists
@@ -35,7 +39,7 @@ from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.ingest import Ingestion
 from polygrain.store import arrays, work
 from polygrain.store.coded import Coding
-from polygrain.store.collection import TABLE, write_share
+from polygrain.store.collection import TABLE, read_table, write_share
 from polygrain.store.square import Shape
 from polygrain.store.tables import write_csv
 
@@ -53,15 +57,20 @@ class PerClass(schema.Section):
 
 
 class Params(schema.Section):
+    protocol: Literal["classes", "collection"] = Field(
+        description="what trains, and what the report leads with: the first half of the classes; or all but the queries"
+    )
+    queries: float = Field(gt=0, lt=1, description="share of a labelled task's images that are drawn as queries")
+    draw: int = Field(ge=0, lt=2**31, description="number of the draw; another one draws other queries")
     side: int = Field(ge=16, le=1024, description="side of the stored square images, pixels")
     shape: Shape = Field(description="crop: the centre square; squash: the whole image, out of proportion")
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")
-    stored: Literal["raw", "webp", "jpeg"] = Field(
-        description="raw squares; or coded, with some loss, at a tenth of the bytes or so, and decoded as they are read"
+    stored: Annotated[str, StringConstraints(pattern=r"^(raw|(webp|jpeg)-([1-9][0-9]?|100))$")] = Field(
+        description="raw squares; or jpeg-90, webp-75 and so on: coded in a quality of 1 to 100, with some loss, at a "
+        "tenth of the bytes or so, and decoded as they are read"
     )
-    quality: int = Field(ge=1, le=100, description="of coded squares, as Pillow has it; raw ones have none")
     listed_shares: list[schema.Share] = Field(
         max_length=100,
         description="of `splits`: training images that a list beside train/ and val/ names, 1percent.txt for 0.01",
@@ -71,7 +80,8 @@ class Params(schema.Section):
     @property
     def coding(self) -> Coding | None:
         """The coding of the squares; None for raw ones."""
-        return None if self.stored == "raw" else Coding(self.stored, self.quality)
+        kind, _, quality = self.stored.partition("-")
+        return Coding(kind, int(quality)) if quality else None
 
 
 def draw(source: str, params: Params) -> installed.Pictures:
@@ -165,14 +175,12 @@ def streamed(raw: Path, output: Path, task: str, source: str, params: Params, li
         with pq.ParquetWriter(partial / "table.parquet", TABLE) as writer:
             for part in ingestion.parts():
                 rows = [(path, task, *assigned[name], *measures) for path, name, *measures in part.rows]
-                writer.write_table(table_of(rows))
+                writer.write_table(table_of(rows, spec.unseen, params))
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected)])
         # Last, so that a kill before it leaves them where the next start looks for them.
         shutil.move(ingestion.pixels, partial / "pixels.zarr")
     shutil.rmtree(kept)
-    train = sum(count for name, count in classes.items() if assigned[name].split == "train")
-    test = classes.total() - train
-    return f"{train} train and {test} test images of {len(classes.keys() - {''})} classes, {len(rejected)} left out"
+    return summary(output, len(rejected))
 
 
 def classes_of(raw: Path, classes: Counter[str], unseen: bool, rejected: dict[str, str]) -> dict[str, Assignment]:
@@ -188,12 +196,25 @@ def classes_of(raw: Path, classes: Counter[str], unseen: bool, rejected: dict[st
     return assign(names, unseen)
 
 
-def table_of(rows: list[tuple]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(TABLE.names, row, strict=True)) for row in rows], TABLE)
+def is_query(sha256: str, params: Params) -> bool:
+    """Whether an image is drawn as a query: by its content, so that copies go together and new images move no other."""
+    drawn = hashlib.sha256(f"{params.draw} {sha256}".encode()).digest()
+    return int.from_bytes(drawn[:8]) < params.queries * 2**64
+
+
+def table_of(rows: list[tuple], unseen: bool, params: Params) -> pa.Table:
+    """The table from rows without the columns `is_query` and `trains`, which follow from the others."""
+    names = [name for name in TABLE.names if name not in ("is_query", "trains")]
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    for record in records:
+        record["is_query"] = record["label"] >= 0 and is_query(record["sha256"], params)
+        by_class = params.protocol == "classes" or record["label"] < 0
+        record["trains"] = record["split"] == "train" if by_class else not (record["is_query"] or unseen)
+    return pa.Table.from_pylist(records, TABLE)
 
 
 def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: Lists) -> str:
-    """Ingests one task; `raw` is its folder, file or listing, for an embedded source its package's lock file."""
+    """Ingests one task; `raw` is its folder, file or listing, for an embedded source versions.yaml."""
     if source in names.STREAMS:
         return streamed(raw, output, task, source, params, lists)
     is_public = source in names.PUBLIC
@@ -212,13 +233,20 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         rejected = candidates.rejected | unreadable
         require_images(raw, stored, candidates, rejected)
         rows = [(path, task, *candidates.rows[path], *measures) for path, measures in stored.items()]
-        pq.write_table(table_of(rows), partial / "table.parquet")
+        table = table_of(rows, lists.tasks[task].unseen, params)
+        pq.write_table(table, partial / "table.parquet")
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected.items())])
         for share, paths in listed.items():
             write_share(partial, share, (path for path in paths if path in stored))
-    train = sum(candidates.rows[path].split == "train" for path in stored)
-    classes = len({candidates.rows[path].class_name for path in stored} - {""})
-    return f"{train} train and {len(stored) - train} test images of {classes} classes, {len(rejected)} left out"
+    return summary(output, len(rejected))
+
+
+def summary(output: Path, rejected: int) -> str:
+    """The line that is logged: what the table counts."""
+    table = read_table(output)
+    train, queries = (sum(table[column].to_pylist()) for column in ("trains", "is_query"))
+    classes = len(set(table["class_name"].to_pylist()) - {""})
+    return f"{len(table)} images of {classes} classes: {train} train, {queries} are queries; {rejected} left out"
 
 
 if __name__ == "__main__":

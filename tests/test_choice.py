@@ -9,10 +9,10 @@ import torch
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
 from polygrain.retrieval import whitening
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.collection import open_pixels, read_table, read_tables
 from stages import choice
 from tests.helpers.settings import criterion, reference
-from tests.helpers.small import TASKS, adapted, lists, repeat, write_encoder, write_images, write_model
+from tests.helpers.small import TASKS, adapted, lists, repeat, set_split, write_encoder, write_images, write_model
 
 FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json", "neighbours.parquet")
 
@@ -209,11 +209,7 @@ def test_main__a_task_that_cannot_tell_leaves_the_choice_to_the_others(models, t
 
 def few(images, task):
     """Leaves a task one training image."""
-    file = images / task / "table.parquet"
-    table = pq.read_table(file)
-    place = table.schema.get_field_index("split")
-    split = ["train", *["test"] * (len(table) - 1)]
-    pq.write_table(table.set_column(place, table.schema.field(place), [split]), file)
+    set_split(images / task, ["train", *["test"] * (len(read_table(images / task)) - 1)])
 
 
 @pytest.mark.parametrize("spoil", [few, lambda images, task: repeat(images, task, 48)], ids=["few", "alike"])

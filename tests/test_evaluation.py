@@ -11,7 +11,7 @@ from polygrain.store.collection import Collection, read_tables
 from stages.evaluation import Params, evaluate_together, main, measure_attention, raw_pixels
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
 
-PARAMS = Params(whitened_dim=8, precision="float32", batch=16, random_draws=2)
+PARAMS = Params(whitened_dim=8, random_draws=2)
 NAMES = ["k4", "k8"]
 
 
@@ -85,7 +85,7 @@ def test_evaluate_together__unlabelled_images_are_in_the_way_and_no_query():
     """Nearest to each image of `a` is an unlabelled one of `b`, whose -1 is no class."""
     embeddings = np.array([[1, 0], [0, 1], [1, 0.1], [0.1, 1]], np.float32)
     tasks = np.array(["a", "a", "b", "b"], dtype=object)
-    collection = Collection(tasks, np.array([0, 0, -1, -1]), np.zeros(4, dtype=bool), np.array([0, 1, 0, 1]))
+    collection = Collection(tasks, np.array([0, 0, -1, -1]), *[np.zeros(4, dtype=bool)] * 3, np.array([0, 1, 0, 1]))
     expected = {"r_precision": 0.0, "map_at_r": 0.0, "recall_at_1": 0.0, "queries": 2}
     assert evaluate_together(embeddings, np.arange(4), collection) == {"a": expected}
     assert evaluate_together(embeddings[:2], np.arange(2), collection) == {}

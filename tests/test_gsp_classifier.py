@@ -1,17 +1,16 @@
 import json
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
 from polygrain.gsp.classifier import PooledClassifier
 from polygrain.gsp.folds.images import read_images
+from polygrain.store.collection import read_table
 from stages import gsp_classifier
 from stages.gsp_classifier import Params, beside_printed, main, split
 from tests.helpers.project import ROOT, edit, new_project, repro
-from tests.helpers.small import SIZE, lists, write_images
+from tests.helpers.small import SIZE, lists, set_split, write_images
 
 AUGMENTATION = dict.fromkeys(["turn", "flip", "stroke", "jitter", "tint", "grey", "blur"], 0.0)
 VALUES = YAML(typ="safe").load((ROOT / "params.yaml").read_text())["gsp_classifier"] | {
@@ -47,10 +46,7 @@ def in_folder_of_its_own(tmp_path, monkeypatch):
 def images(tmp_path_factory):
     """Six classes with training and test images of each."""
     folder = write_images(tmp_path_factory.mktemp("world") / "images") / "dots"
-    table = pq.read_table(folder / "table.parquet")
-    splits = pa.array(["test" if i % 4 == 3 else "train" for i in range(len(table))])
-    table = table.set_column(table.schema.get_field_index("split"), table.schema.field("split"), splits)
-    pq.write_table(table, folder / "table.parquet")
+    set_split(folder, ["test" if i % 4 == 3 else "train" for i in range(len(read_table(folder)))])
     return folder
 
 

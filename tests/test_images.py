@@ -17,13 +17,15 @@ from stages import images
 from tests.helpers import layouts, small, streams
 
 PARAMS = images.Params(
+    protocol="classes",
+    queries=0.2,
+    draw=0,
     side=16,
     shape="crop",
     max_megapixels=1,
     per_class=images.PerClass(digits=4, glyphs=2, patches=3),
     places=4,
     stored="raw",
-    quality=90,
     listed_shares=[],
     published_counts=True,
 )
@@ -86,9 +88,36 @@ def test_main__labelled_folder(tmp_path: Path) -> None:
         "height": 20,
         "bytes": file.stat().st_size,
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "is_query": rows[0]["is_query"],
+        "trains": True,
     }
     assert rejected == {}
-    assert message == "4 train and 1 test images of 3 classes, 0 left out"
+    assert message.startswith("5 images of 3 classes: 4 train")
+
+
+def test_main__the_protocol_says_what_trains(tmp_path: Path) -> None:
+    for i in range(200):
+        paint(tmp_path / f"raw/{i % 4}/{i}.png", i)
+    of = {}
+    for name, changes in {
+        "classes": {},
+        "collection": {"protocol": "collection"},
+        "again": {"protocol": "collection", "draw": 1},
+    }.items():
+        params = PARAMS.model_copy(update=changes)
+        of[name] = ingest(tmp_path / "raw", tmp_path / name, params=params)[1]
+    drawn = {name: [row["is_query"] for row in rows] for name, rows in of.items()}
+    assert [row["trains"] for row in of["classes"]] == [row["split"] == "train" for row in of["classes"]]
+    assert [row["trains"] for row in of["collection"]] == [not is_query for is_query in drawn["collection"]]
+    assert drawn["classes"] == drawn["collection"] != drawn["again"] and 20 < sum(drawn["classes"]) < 60
+    (tmp_path / "raw/0/more.png").write_bytes(b"")
+    for i in (0, 4, 8):
+        (tmp_path / f"raw/{i % 4}/{i}.png").unlink()
+    fewer = ingest(tmp_path / "raw", tmp_path / "fewer")[1]
+    queries = {row["path"]: row["is_query"] for row in of["classes"]}
+    assert all(queries[row["path"]] == row["is_query"] for row in fewer)
+    unseen = ingest(tmp_path / "raw", tmp_path / "unseen", params=params, unseen=True)[1]
+    assert not any(row["trains"] for row in unseen)
 
 
 def test_main__leaves_out_with_the_reason_and_goes_on(tmp_path: Path) -> None:
@@ -118,7 +147,7 @@ def test_main__leaves_out_with_the_reason_and_goes_on(tmp_path: Path) -> None:
         "b/empty.png": "empty file",
         "b/link.png": "link leads outside the folder",
     }
-    assert message.endswith("2 classes, 8 left out")
+    assert message.endswith("8 left out")
 
 
 @pytest.mark.parametrize(("source", "train", "test"), [("digits", 20, 20), ("glyphs", 52, 52), ("patches", 12, 12)])
@@ -164,10 +193,10 @@ def test_main__flat_and_unseen_folders(tmp_path: Path) -> None:
         paint(tmp_path / "raw" / path, 40 * i)
     paint(tmp_path / "flat/1.png", 9)
     _, rows, _, message = ingest(tmp_path / "raw", tmp_path / "out", unseen=True)
-    assert [row["split"] for row in rows] == ["test"] * 3 and message.startswith("0 train and 3 test images")
+    assert [row["split"] for row in rows] == ["test"] * 3 and "0 train" in message
     _, rows, _, message = ingest(tmp_path / "flat", tmp_path / "flat_out")
     assert [(row["label"], row["class_name"], row["split"]) for row in rows] == [(-1, "", "train")]
-    assert message == "1 train and 0 test images of 0 classes, 0 left out"
+    assert rows[0]["trains"] and not rows[0]["is_query"]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +281,7 @@ def test_main__tars_and_parquet_give_what_a_folder_gives(tmp_path: Path, monkeyp
     }
     for source, raw in (("tars", tmp_path / "tars"), ("parquet", tmp_path / "p.parquet")):
         pixels, rows, _, streamed = ingest(raw, tmp_path / source, source)
-        assert streamed == message == "6 train and 3 test images of 3 classes, 0 left out" and len(rows) == 9
+        assert streamed == message and message.startswith("9 images of 3 classes: 6 train")
         for row, square in zip(rows, pixels, strict=True):
             expected, expected_square = by_digest[row["sha256"]]
             assert [row[name] for name in columns] == expected and np.array_equal(square, expected_square)
@@ -295,6 +324,6 @@ def test_main__an_object_store_as_images_and_as_tars_until_it_changes(
 
 def test_main__coded_squares(tmp_path: Path) -> None:
     lay_splits(tmp_path / "raw", {"a": 3, "b": 2})
-    params = PARAMS.model_copy(update={"stored": "webp", "side": 64})
+    params = PARAMS.model_copy(update={"stored": "webp-90", "side": 64})
     pixels, _, _, _ = ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
     assert pixels.shape == (10, 64, 64, 3) and abs(int(np.ptp(pixels[:, 0, 0, 0])) - 111) < 4

@@ -3,7 +3,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -12,7 +11,7 @@ from polygrain.store import arrays
 from polygrain.store.collection import read_table, write_share
 from stages import mpcl_probe
 from tests.helpers.pretraining_world import VIEW, network
-from tests.helpers.small import TASKS, lists, write_encoder, write_images
+from tests.helpers.small import TASKS, lists, set_split, write_encoder, write_images
 
 LINEAR = {"epochs": 5, "batch": 8, "classifier_rate": 0.3, "encoder_rate": 0, "weight_decay": 0, "crop_ratio": 1}
 
@@ -105,10 +104,7 @@ def test_main__images_that_a_list_names_are_taken_for_its_share(world, tmp_path,
 def keep_test_labels(images, tasks):
     """Turns the test images of all other tasks into training images."""
     for task in set(TASKS) - set(tasks):
-        file = images / task / "table.parquet"
-        table = pq.read_table(file)
-        place = table.schema.get_field_index("split")
-        pq.write_table(table.set_column(place, table.schema.field(place), [["train"] * len(table)]), file)
+        set_split(images / task, ["train"] * len(read_table(images / task)))
 
 
 @pytest.mark.parametrize("tasks", [["bars"], []])

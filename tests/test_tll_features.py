@@ -7,8 +7,9 @@ from polygrain.tll.extractors import layers
 from tests.helpers.pairs import EXTRACTOR, FEATURES, PAIRS, SIZE, paint, run, study
 
 
-def test_main__descriptors_of_both_sides_and_views(tmp_path):
-    params = FEATURES.model_copy(update={"flips": True, "batch": 5})
+def test_main__descriptors_of_both_sides_and_views(tmp_path, monkeypatch):
+    params = FEATURES.model_copy(update={"flips": True})
+    monkeypatch.setenv("POLYGRAIN_BATCH", "5")
     data = run(tmp_path / "data", paint(tmp_path / "raw", 12), "tll_features", features=params)
     folder, network = data / "tll_features/own", layers.load(EXTRACTOR, data / "encoder")
     for side in ("left", "right"):

@@ -23,20 +23,25 @@ TABLE = pa.schema(
         ("height", pa.int32()),
         ("bytes", pa.int64()),
         ("sha256", pa.string()),
+        ("is_query", pa.bool_()),
+        ("trains", pa.bool_()),
     ]
 )
 
 
 @dataclass(frozen=True)
 class Collection:
-    """`tasks`, `labels`, `is_train` and `rows` have one entry per image; `rows` counts within the image's task.
+    """One entry per image; `rows` counts within the image's task, and labels are class numbers within it, -1 for none.
 
-    Labels are class numbers within a task, -1 for an image without a label.
+    `is_train`: what trains. `is_test`: of a class that the protocol `classes` tests. `is_query`: the protocol
+    `collection` asks with it and searches the others.
     """
 
     tasks: np.ndarray
     labels: np.ndarray
     is_train: np.ndarray
+    is_test: np.ndarray
+    is_query: np.ndarray
     rows: np.ndarray
 
     @property
@@ -71,7 +76,9 @@ def read_tables(images: Path, tasks: list[str]) -> Collection:
     return Collection(
         tasks=np.array(joined["task"].to_pylist(), dtype=object),
         labels=joined["label"].to_numpy().astype(np.int64),
-        is_train=np.array([split == "train" for split in joined["split"].to_pylist()], dtype=bool),
+        is_train=np.array(joined["trains"].to_pylist(), dtype=bool),
+        is_test=np.array([split != "train" for split in joined["split"].to_pylist()], dtype=bool),
+        is_query=np.array(joined["is_query"].to_pylist(), dtype=bool),
         rows=np.concatenate([np.arange(len(table)) for table in tables]),
     )
 

@@ -54,6 +54,8 @@ def write_task(folder: Path, classes: list[str], labelled: bool, rejected: list[
         ["train" if is_train else "test" for is_train in train],
         *[[20] * len(names)] * 3,
         [f"{i:064x}" for i in range(len(names))],
+        [labelled and i % 4 == 1 for i in range(len(names))],
+        train,
     ]
     columns = [pa.array(column, field.type) for column, field in zip(columns, TABLE, strict=True)]
     pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), folder / "table.parquet")

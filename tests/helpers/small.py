@@ -54,17 +54,27 @@ def draw(task: int, label: int, rng: np.random.Generator) -> np.ndarray:
     return image
 
 
+def set_split(folder: Path, splits: list[str]) -> None:
+    """Gives a task's images other splits of the protocol `classes`, by which they train."""
+    table = pq.read_table(folder / "table.parquet")
+    for name, values in {"split": splits, "trains": [split == "train" for split in splits]}.items():
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(place), pa.array(values))
+    pq.write_table(table, folder / "table.parquet")
+
+
 def write_images(folder: Path, classes: int = 6, per_class: int = 8, labelled: bool = True) -> Path:
     """data/images with half of the classes for training."""
     rng = np.random.default_rng(0)
     for t, task in enumerate(TASKS):
         rows = [
-            (f"{label}/{i}.png", task, label, str(label), "train" if label < classes // 2 else "test", 9, 9, 5, f"{i}")
+            (f"{label}/{i}.png", task, label, str(label), split, 9, 9, 5, f"{i}", i % 4 == 1, split == "train")
             for label in range(classes)
+            for split in ["train" if label < classes // 2 else "test"]
             for i in range(per_class)
         ]
         if not labelled:
-            rows = [(path, task, -1, "", "train", *rest) for path, _, _, _, _, *rest in rows]
+            rows = [(path, task, -1, "", "train", *rest[:4], False, True) for path, _, _, _, _, *rest in rows]
         (folder / task).mkdir(parents=True)
         columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), TABLE, strict=True)]
         pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), folder / task / "table.parquet")

@@ -11,6 +11,7 @@ def write_task(folder, task, labels, splits):
     (folder / task).mkdir(parents=True)
     same = {"task": task, "class_name": "", "width": 9, "height": 9, "bytes": 5, "sha256": "00"}
     rows = [same | {"path": f"{i}.png", "label": label, "split": splits[i]} for i, label in enumerate(labels)]
+    rows = [row | {"trains": row["split"] == "train", "is_query": row["path"] == "1.png"} for row in rows]
     pq.write_table(pa.Table.from_pylist(rows, TABLE), folder / task / "table.parquet")
     pixels = np.full((len(labels), 8, 8, 3), len(labels), np.uint8)
     pixels[:, 0, 0, 0] = np.arange(len(labels))
@@ -30,6 +31,7 @@ def test_read_tables__joins_tasks_in_the_order_given(images):
     assert collection.labels.tolist() == [0, 0, 1, -1, -1]
     assert collection.rows.tolist() == [0, 1, 2, 0, 1]
     assert collection.train.tolist() == [0, 1, 3, 4]
+    assert np.flatnonzero(collection.is_test).tolist() == [2] and np.flatnonzero(collection.is_query).tolist() == [1, 4]
     assert read_tables(images, ["a", "b"]).train.tolist() == [0, 1, 2, 3]
 
 
@@ -49,7 +51,8 @@ def test_read_tables__names_a_missing_or_foreign_table(images):
 def test_train_classes__counted_over_all_tasks():
     tasks = np.array(["b", "b", "a", "a", "b"], dtype=object)
     labels = np.array([4, 2, 2, 0, 4])
-    collection = Collection(tasks, labels, np.array([True, True, True, False, True]), np.arange(5))
+    is_train = np.array([True, True, True, False, True])
+    collection = Collection(tasks, labels, is_train, ~is_train, ~is_train, np.arange(5))
     assert collection.train_classes().tolist() == [2, 1, 0, 2]  # (a, 2), (b, 2), (b, 4)
     labels[2] = -1
     with pytest.raises(ValueError, match="task a has no labels"):

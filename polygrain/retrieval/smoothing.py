@@ -1,0 +1,98 @@
+"""A collection smoothed by its own neighbour graph: an image becomes like the images it is linked to, step by step.
+
+Two rows are linked where each is among the other's nearest; a link weighs their cosine^power. With S the weights,
+normalised by degrees on both sides, the smoothed rows are T = (I - strength S)^-1 Z = Z + strength S T: random walks
+that go on with probability `strength` (Zhou et al., "Learning with local and global consistency"; Iscen et al.,
+"Efficient diffusion on region manifolds"). A row without a link stays. Queries stay, too, or are mixed with their
+nearest smoothed rows.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array, diags_array
+
+from polygrain.compute.blocks import Rows, blocks
+from polygrain.compute.vectors import unit_rows
+
+POWER = 3.0
+# Of the right side, which is left of the equation where it counts as solved, and rounds at most.
+TOLERANCE, ROUNDS = 1e-4, 100
+# Columns solved at once, and rows whose neighbours are fetched at once.
+COLUMNS, FETCHED = 64, 4096
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """How a collection is smoothed (strength 0: not), and how many smoothed rows are mixed into a query."""
+
+    strength: float
+    neighbours: int
+    mixed: int = 0
+    power: float = POWER
+
+
+def cosines(vectors: Rows, neighbours: Int64[np.ndarray, "row rank"]) -> Float32[np.ndarray, "row rank"]:
+    """The inner product of each row with each of its neighbours."""
+    result = np.empty(neighbours.shape, np.float32)
+    for part in blocks(len(neighbours), FETCHED):
+        result[part] = np.einsum("nd,nrd->nr", vectors[part], vectors[neighbours[part]])
+    return result
+
+
+def links(
+    neighbours: Int64[np.ndarray, "row rank"], cosines: Float32[np.ndarray, "row rank"], power: float = POWER
+) -> csr_array:
+    """The weights `row row` of mutual neighbours, symmetric and not normalised; cosines below 0 link nothing."""
+    n, ranks = neighbours.shape
+    weights = np.maximum(cosines, 0) ** np.float32(power)
+    starts = np.arange(n + 1) * ranks
+    one_way = csr_array((weights.ravel(), neighbours.ravel(), starts), shape=(n, n))
+    mutual = one_way.minimum(one_way.T.tocsr())
+    mutual.eliminate_zeros()
+    return mutual
+
+
+def normalised(weights: csr_array) -> csr_array:
+    """D^-1/2 W D^-1/2 with D the sums of rows; rows without a link stay empty."""
+    degrees = np.asarray(weights.sum(1))
+    scales = diags_array(np.where(degrees > 0, degrees, 1).astype(np.float32) ** np.float32(-0.5))
+    return (scales @ weights @ scales).tocsr()
+
+
+def smoothed(
+    vectors: Float32[np.ndarray, "row dim"], weights: csr_array, strength: float
+) -> Float32[np.ndarray, "row dim"]:
+    """(I - strength S)^-1 Z by conjugate gradients, S the normalised weights; rows are not of unit length."""
+    if not 0 <= strength < 1:
+        raise ValueError(f"strength is {strength}; allowed is 0 to below 1")
+    matrix, result = np.float32(strength) * normalised(weights), np.empty_like(vectors)
+    for columns in blocks(vectors.shape[1], COLUMNS):
+        result[:, columns] = solve(matrix, np.ascontiguousarray(vectors[:, columns]))
+    return result
+
+
+def solve(matrix: csr_array, right: Float32[np.ndarray, "row column"]) -> Float32[np.ndarray, "row column"]:
+    """X of (I - matrix) X = right, for a symmetric matrix whose eigenvalues are below 1."""
+    result, rest = right.copy(), matrix @ right
+    direction, size = rest.copy(), np.einsum("nc,nc->c", rest, rest)
+    enough = TOLERANCE**2 * np.einsum("nc,nc->c", right, right)
+    for _ in range(ROUNDS):
+        if (size <= enough).all():
+            break
+        change = direction - matrix @ direction
+        step = size / np.maximum(np.einsum("nc,nc->c", direction, change), np.finfo(np.float32).tiny)
+        result += step * direction
+        rest -= step * change
+        before, size = size, np.einsum("nc,nc->c", rest, rest)
+        direction = rest + size / np.maximum(before, np.finfo(np.float32).tiny) * direction
+    return result
+
+
+def mixed(
+    queries: Float32[np.ndarray, "query dim"], nearest: Float32[np.ndarray, "query rank dim"], power: float = POWER
+) -> Float32[np.ndarray, "query dim"]:
+    """Each query with its nearest rows added, each weighted by its cosine^power; all are of unit length."""
+    shares = np.maximum(np.einsum("nd,nrd->nr", queries, nearest), 0) ** np.float32(power)
+    return unit_rows(queries + np.einsum("nr,nrd->nd", shares, nearest))

@@ -1,0 +1,85 @@
+"""Smoothing by the neighbour graph against the dense equation."""
+
+import numpy as np
+import pytest
+
+from polygrain.compute.vectors import unit_rows
+from polygrain.retrieval import smoothing
+from polygrain.retrieval.neighbours import nearest
+from polygrain.retrieval.smoothing import cosines, links, mixed, normalised, smoothed
+
+
+def rows(n=60, dim=5, seed=0):
+    return unit_rows(np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32))
+
+
+def plain_weights(vectors, k, power):
+    """cosine^power where both are among the k nearest of the other."""
+    n = len(vectors)
+    similar = vectors.astype(float) @ vectors.T.astype(float)
+    near = [sorted(set(range(n)) - {i}, key=lambda j: -similar[i, j])[:k] for i in range(n)]
+    weights = np.zeros((n, n))
+    for i in range(n):
+        for j in near[i]:
+            if i in near[j] and similar[i, j] > 0:
+                weights[i, j] = similar[i, j] ** power
+    return weights
+
+
+def plain_smoothed(vectors, weights, strength):
+    degrees = np.where(weights.sum(1) > 0, weights.sum(1), 1)
+    walk = weights / np.sqrt(degrees[:, None] * degrees[None])
+    return np.linalg.inv(np.eye(len(vectors)) - strength * walk) @ vectors
+
+
+def graph(vectors, k=6, power=3.0):
+    neighbours = nearest(vectors, vectors, k, exclude_self=True)[1]
+    return links(neighbours, cosines(vectors, neighbours), power)
+
+
+@pytest.mark.parametrize(
+    ("k", "power", "strength"), [(6, 3.0, 0.9), (6, 1.0, 0.5), (2, 3.0, 0.99), (59, 3.0, 0.9), (6, 3.0, 0.0)]
+)
+def test_smoothed__solves_the_equation(k, power, strength, monkeypatch):
+    monkeypatch.setattr(smoothing, "COLUMNS", 2)
+    vectors = rows()
+    weights = graph(vectors, k, power)
+    expected = plain_weights(vectors, k, power)
+    np.testing.assert_allclose(weights.toarray(), expected, atol=1e-6)
+    result = smoothed(vectors, weights, strength)
+    np.testing.assert_allclose(result, plain_smoothed(vectors, expected, strength), atol=2e-3)
+
+
+def test_smoothed__is_one_more_step_of_its_own_recursion():
+    vectors = rows()
+    weights = graph(vectors)
+    result = smoothed(vectors, weights, 0.9)
+    np.testing.assert_allclose(vectors + 0.9 * (normalised(weights) @ result), result, atol=2e-3)
+
+
+def test_smoothed__a_row_without_a_mutual_neighbour_stays():
+    vectors = unit_rows(np.float32([[1, 0, 0], [1, 0, 0.01], [1, 0.01, 0], [0.1, 1, 0]]))
+    weights = graph(vectors, k=2)
+    assert weights[[3]].nnz == 0 and weights.nnz == 6
+    np.testing.assert_array_equal(smoothed(vectors, weights, 0.9)[3], vectors[3])
+
+
+def test_smoothed__copies_stay_equal():
+    vectors = np.repeat(rows(10), 3, 0)
+    result = smoothed(vectors, graph(vectors, k=2), 0.9)
+    assert np.isfinite(result).all()
+    np.testing.assert_allclose(unit_rows(result), vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.0])
+def test_smoothed__a_strength_without_a_solution_is_refused(strength):
+    with pytest.raises(ValueError, match="strength"):
+        smoothed(rows(), graph(rows()), strength)
+
+
+def test_mixed__adds_neighbours_by_their_cosines():
+    queries, near = rows(4), rows(12, seed=1).reshape(4, 3, 5)
+    result = mixed(queries, near, 3.0)
+    for query, neighbours, row in zip(queries, near, result, strict=True):
+        total = query + sum(max(0, float(query @ one)) ** 3 * one for one in neighbours)
+        np.testing.assert_allclose(row, total / np.linalg.norm(total), atol=1e-6)
