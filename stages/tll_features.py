@@ -21,7 +21,7 @@ from polygrain.runner.progress import progress
 from polygrain.store import arrays
 from polygrain.tll.extractors import layers
 from polygrain.tll.extractors.config import Extractor
-from polygrain.tll.extractors.published import published
+from polygrain.tll.extractors.published import needs_file, published
 
 
 class Params(schema.Section):
@@ -42,9 +42,15 @@ class Params(schema.Section):
         return extractors
 
     def fits(self, lists: Lists) -> None:
-        """ValueError for a study with an unknown extractor."""
-        for study in lists.tll.values():
+        """ValueError for a study with an unknown extractor, or without the file of one whose weights no library has."""
+        for name, study in lists.tll.items():
             chosen(self, study.extractor)
+            is_own = study.extractor in self.extractors
+            if not is_own and needs_file(study.extractor) and Path(study.weights).suffix not in layers.FILES:
+                raise ValueError(
+                    f"tll.{name}.weights is {study.weights}; no library has those of {study.extractor}: "
+                    f"name a file ({', '.join(layers.FILES)})"
+                )
 
 
 def chosen(params: Params, name: str) -> Extractor:

@@ -59,7 +59,9 @@ class Study(Section):
         description="a CSV in the folder that lists the pairs; null pairs left/ and right/ by name"
     )
     extractor: Text = Field(description="a name of tll_features.extractors, or a published one")
-    weights: Text = Field(description="a model folder, a safetensors file, or for published weights versions.yaml")
+    weights: Text = Field(
+        description="a model folder, a file (.safetensors, .pth), or for published weights versions.yaml"
+    )
 
 
 class SupervisedModel(Section):
