@@ -32,5 +32,6 @@ bench: install
 lock: install
 	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra flow --extra share --extra export \
 		--extra test --extra docs --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
+	python -m polygrain.config.versions
 clean:
 	rm -rf .work

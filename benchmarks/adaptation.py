@@ -55,8 +55,8 @@ def changed(values: dict, seed: int, unseen: str | None, distilled: bool) -> dic
 class Bench:
     """One run's images, and the R-Precision of every query under any embedding."""
 
-    def __init__(self, data: Path, tasks: list[str], models: dict[str, str], batch: int) -> None:
-        self.folders, self.batch = {name: data / folder for name, folder in models.items()}, batch
+    def __init__(self, data: Path, tasks: list[str], models: dict[str, str]) -> None:
+        self.folders = {name: data / folder for name, folder in models.items()}
         self.resolution = data / "resolution"
         self.collection: Collection = read_tables(data / "images", tasks)
         self.pixels = open_pixels(data / "images", tasks)
@@ -67,7 +67,7 @@ class Bench:
         return self.resolution if form.model == "encoder" and form != Form("encoder") else self.folders[form.model]
 
     def embed(self, model: Model, rows: np.ndarray) -> np.ndarray:
-        return embed(model.to(device.best()), self.pixels, rows, self.batch, "auto", "bench")
+        return embed(model.to(device.best()), self.pixels, rows, *device.inference(model.config.size), "bench")
 
     def by_task(self) -> Iterator[tuple[str, np.ndarray]]:
         """Each task with its rows among the test images."""
@@ -138,7 +138,7 @@ def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> 
     values = read_values(folder / "params.yaml")
     adapting = sum(reproduce(folder, stage) for stage in ADAPTING)
     choosing = reproduce(folder, "choice")
-    bench = Bench(folder / "data", list(values["tasks"]), values["models"], values["evaluation"]["batch"])
+    bench = Bench(folder / "data", list(values["tasks"]), values["models"])
     listed = read_candidates(folder / "data/choice/criterion.csv")  # the best first
 
     def show(row: str, per_query: dict[str, np.ndarray], **more: object) -> None:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from threading import Event, Semaphore, Thread
 
@@ -18,15 +19,16 @@ from prefect import allow_failure, flow, get_client, get_run_logger, runtime, ta
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
+from prefect.flow_engine import run_flow
 from prefect.futures import PrefectFuture
-from prefect.states import Cancelled, Completed, Failed
+from prefect.states import Cancelled, Completed, Failed, Pending
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from pipeline import graph, project, server, share, stage_server
 from pipeline.graph import Stage
 from pipeline.progress import Shown, reported, slug
 from pipeline.run import Outcome, ready, run_stage
-from pipeline.workers import dispatcher
+from pipeline.workers import dispatcher, git
 
 SECONDS_BETWEEN_LOOKS = 3.0
 """How often a run looks whether it was cancelled."""
@@ -79,6 +81,7 @@ class Run:
             log.info("%s", line)
             shown.hear(line)
 
+        log.info("why: %s", stage.why)
         try:
             with self.free:
                 if self.elsewhere:
@@ -120,6 +123,10 @@ def reproduce(
     run = Run(folder, jobs or min(4, os.cpu_count() or 1), Path(tensorboard) if tensorboard else None)
     log = get_run_logger()
     log.info("%d of %d stages to do", len(todo), len(stages))
+    with reported("the name of this run"), get_client(sync_client=True) as client:
+        name = f"{profile or 'graph'}: {len(todo)} stages, {time.strftime('%d %b %H:%M')}"
+        tags = [profile or "graph", git(folder, "rev-parse", "--short", "HEAD")]
+        client.update_flow_run(runtime.flow_run.id, name=name, tags=tags)
     if workers:
         log.info("%s", share.push(folder, None).splitlines()[0])
         run.elsewhere = dispatcher(profile, folder)
@@ -185,10 +192,6 @@ def main(
     Curves are also written into the folder `tensorboard`, where one is given.
     ValueError, before anything runs, names an unknown profile or stage and each wrong value of params.yaml.
     """
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"--jobs is {jobs}: give 1 or more")
-    if tensorboard is not None and tensorboard.is_file():
-        raise ValueError(f"--tensorboard {tensorboard} is a file: give a folder")
     board = str(tensorboard.resolve()) if tensorboard else None
     folder = ready(profile)
     todo = graph.to_do(graph.load(folder, targets or ()))
@@ -205,9 +208,14 @@ def main(
     Thread(target=server.end_without, args=[running, patience], daemon=True).start()
     sys.stdout.write(f"Watch this run at {running.link()}\n")
     sys.stdout.flush()
-    name = f"{profile or 'graph'}: {len(todo)} stages, {time.strftime('%d %b %H:%M')}"
+    parameters = dict(zip(signature(main).parameters, (profile, targets, jobs, workers, board), strict=True))
+    # The pages can cancel only runs of a deployment.
+    with get_client(sync_client=True) as client:
+        deployment = client.create_deployment(client.create_flow(reproduce), "terminal")
+        named = {"parameters": parameters, "name": profile or "graph"}
+        run = client.create_flow_run_from_deployment(deployment, state=Pending(), **named)
     try:
-        state = reproduce.with_options(flow_run_name=name)(profile, targets, jobs, workers, board, return_state=True)
+        state = run_flow(reproduce, run, parameters, return_type="state")
     except KeyboardInterrupt:
         sys.exit(130)
     sys.stdout.write(f"{state.name}: {state.message}\n")

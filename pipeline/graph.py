@@ -1,4 +1,4 @@
-"""The graph as DVC holds it: stages, edges, `meta`, outputs, and what is stale.
+"""The graph as DVC holds it: stages, edges, `meta`, outputs, what is stale, and why.
 
 It reads DVC's objects, since no dvc command prints a stage's `meta`.
 """
@@ -9,14 +9,16 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
+from dvc.dependency.param import ParamsDependency
 from dvc.exceptions import DvcException
 from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import get_active_graph, plan_repro
+from dvc.stage.exceptions import StageNotFound
 from zc.lockfile import LockFile
 
 from pipeline import project
@@ -36,6 +38,8 @@ class Stage:
     meta: Mapping[str, Any]
     desc: str
     outs: tuple[Path, ...]
+    why: str = ""
+    """it is to be done, in a few words"""
 
 
 def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
@@ -105,24 +109,30 @@ def name_of(stage: Any, folder: Path) -> str:
     return f"{relative}:{name}" if name else relative
 
 
-def plan(repo: Repo, folder: Path) -> dict[str, Any]:
-    """DVC's own stages by name: those of the folder and all they read from, sources before readers."""
-    own = repo.stage.collect(str(folder / "dvc.yaml"))
+def plan(repo: Repo, folder: Path, targets: Iterable[str] = ()) -> dict[str, Any]:
+    """DVC's own stages by name: those of the folder and all they read from, sources before readers.
+
+    With `targets` (stages, or the name before the @) only those and what they read from; ValueError lists those known.
+    """
+    file = str(folder / "dvc.yaml")
+    try:
+        own = [stage for name in targets or [""] for stage in repo.stage.collect(f"{file}:{name}".rstrip(":"))]
+    except StageNotFound as error:
+        raise ValueError(
+            f"{error}; known here: {', '.join(stage.name for stage in repo.stage.collect(file))}"
+        ) from error
     return {name_of(stage, folder): stage for stage in plan_repro(get_active_graph(repo.index.graph), own)}
 
 
 def load(folder: Path, targets: Iterable[str] = ()) -> list[Stage]:
-    """The stages of the folder's graph and all they read from, sources before readers.
-
-    With `targets` (stages, or the name before the @) only those and what they read from; ValueError lists those known.
-    """
+    """What `plan` gives, with what DVC knows of each."""
     with opened(folder) as repo:
-        stages = plan(repo, folder)
+        stages = plan(repo, folder, targets)
         names = {stage: name for name, stage in stages.items()}
         graph = get_active_graph(repo.index.graph)
         # Asked stage by stage, DVC would read the graph again for each.
         changed = repo.status(targets=sorted({stage.relpath for stage in stages.values()})) if stages else {}
-        loaded = [
+        return [
             Stage(
                 name,
                 upstream=tuple(names[other] for other in graph.successors(stage)),
@@ -130,33 +140,53 @@ def load(folder: Path, targets: Iterable[str] = ()) -> list[Stage]:
                 meta=dict(stage.meta or {}),
                 desc=stage.desc or "",
                 outs=tuple(Path(out.fs_path) for out in stage.outs),
+                why=reason(stage, changed.get(stage.addressing, [])),
             )
             for name, stage in stages.items()
         ]
-    return closure(loaded, targets)
 
 
-def closure(stages: list[Stage], targets: Iterable[str]) -> list[Stage]:
-    """The stages that the targets mean and all they read from, in the given order; all stages without targets.
+def reason(stage: Any, entries: Iterable[Any]) -> str:
+    """What has changed of a stage, by its entries in DVC's status."""
+    if not any(out.hash_info for out in stage.outs):
+        return "never run here"
+    deps: dict[str, Any] = {}
+    others = []
+    for entry in entries:
+        if isinstance(entry, str):
+            others.append("its command")
+        else:
+            deps |= entry.get("changed deps", {})
+            others += [f"{path} is {state}" for path, state in entry.get("changed outs", {}).items()]
+    values = []
+    for dep in stage.deps:
+        if isinstance(dep, ParamsDependency) and isinstance(deps.get(str(dep)), dict):
+            del deps[str(dep)]
+            old, new = dep.hash_info.value or {}, dep.read_params()
+            values += [line for key in new for line in differences(key, old.get(key), new[key])]
+    return shortened([*values, *(path.replace("../", "") for path in deps), *others])
 
-    A name before the @ means all of its items. ValueError lists the names known.
-    """
-    selected = set()
-    for target in targets:
-        matching = {stage.name for stage in stages if target in (stage.name, stage.name.split("@")[0])}
-        if not matching:
-            raise ValueError(f"unknown target {target!r}; known here: {', '.join(stage.name for stage in stages)}")
-        selected |= matching
-    for stage in reversed(stages):
-        if stage.name in selected:
-            selected.update(stage.upstream)
-    return [stage for stage in stages if stage.name in selected or not targets]
+
+def differences(key: str, old: Any, new: Any) -> Iterator[str]:
+    """Each value below the key that differs, as `adaptor.epochs 7 -> 3`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in {**old, **new}:
+            yield from differences(f"{key}.{name}", old.get(name), new.get(name))
+    elif old != new:
+        yield f"{key} {old} -> {new}"
+
+
+def shortened(reasons: list[str], most: int = 3) -> str:
+    """The first few of the reasons."""
+    more = f" and {len(reasons) - most} more" if len(reasons) > most else ""
+    return ", ".join(f"{reason:.60}" for reason in reasons[:most]) + more
 
 
 def to_do(stages: list[Stage]) -> list[Stage]:
     """The stale stages and all that follow from them, in the given order."""
-    names: set[str] = set()
+    result: dict[str, Stage] = {}
     for stage in stages:
-        if stage.stale or names & set(stage.upstream):
-            names.add(stage.name)
-    return [stage for stage in stages if stage.name in names]
+        before = [name for name in stage.upstream if name in result]
+        if stage.stale or before:
+            result[stage.name] = stage if stage.stale else replace(stage, why=f"after {shortened(before)}")
+    return list(result.values())

@@ -1,5 +1,6 @@
 """The graph, one stage after another, or one stage of it, by `dvc repro`."""
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -43,12 +44,20 @@ def ready(profile: str | None = None) -> Path:
     return folder
 
 
-def main(profile: str | None = None, stages: list[str] | None = None) -> int:
-    """Runs what is stale of the graph, or of these stages and what they read; dvc's exit code, 143 if it was stopped.
+def main(profile: str | None = None, stages: list[str] | None = None, dry: bool = False) -> int:
+    """Says what is stale of the graph, or of these stages and what they read, and runs it; dvc's exit code or 143.
 
-    ValueError, before anything runs, names an unknown profile and each wrong value of params.yaml.
+    With `dry` nothing runs; 143: it was stopped. ValueError, before anything runs, names an unknown profile or stage
+    and each wrong value of params.yaml.
     """
     folder, stopping = ready(profile), Event()
+    loaded = graph.load(folder, stages or ())
+    todo = graph.to_do(loaded)
+    lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {stage.name}: {stage.why}" for stage in todo)]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+    if dry or not todo:
+        return 0
     process_group.stop_on_signals(stopping)
     # With the file before it, no stage is taken for an option or an output.
     targets = [f"dvc.yaml:{stage}" for stage in stages or ()] or ["dvc.yaml"]

@@ -113,11 +113,8 @@ def free_port() -> int:
 def start(root: Path, port: int) -> tuple[psutil.Popen, Server]:
     """A server that ends with this process, once it answers; ValueError if it does not start."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise ValueError(f"port {port} is taken: choose another (`polygrain ui --port 4201`)") from error
+        if probe.connect_ex(("127.0.0.1", port)) == 0:
+            raise ValueError(f"port {port} is taken: choose another (`polygrain ui --port 4201`)")
     home = root / ".prefect"
     home.mkdir(mode=0o700, exist_ok=True)
     server = Server(f"http://127.0.0.1:{port}/api", f"polygrain:{secrets.token_urlsafe(32)}")
@@ -129,6 +126,9 @@ def start(root: Path, port: int) -> tuple[psutil.Popen, Server]:
         "PREFECT_SERVER_API_AUTH_STRING": server.auth,
         "PREFECT_API_AUTH_STRING": server.auth,
         "PREFECT_HOME": str(home),
+        # One of its two kinds of pages everywhere: the one with a button to cancel a run.
+        "PREFECT_SERVER_UI_V2_ENABLED": "false",
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
     log = home / "server.log"

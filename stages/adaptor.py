@@ -27,6 +27,9 @@ from polygrain.training.history import write_history
 
 class Params(classification.ClassifierSettings):
     width: schema.Width = Field(description="hidden units D' of each bottleneck")
+    watched: int = Field(
+        ge=2, le=1_000_000, description="images of each task on which the criterion is taken after each epoch, at most"
+    )
 
 
 def add_adaptors(model: Model, granularity: str, width: int, seed: int) -> nn.ModuleList:
@@ -63,7 +66,7 @@ def main(
     targets, start = torch.from_numpy(labels[:]), torch.from_numpy(centroids[:])
     # The adaptors start as the identity, so the centroids are a classifier that is right from the start.
     parts = add_adaptors(model, granularity, params.width, seed)
-    watch = watcher(load(encoder), model, pixels, collection, settings, reference, seed)
+    watch = watcher(load(encoder), model, pixels, collection, settings, reference, params.watched, seed)
     history = classification.train(model, parts, start, pixels, rows, targets, params, seed, work, watch)
     with outputs.folder(output) as folder:
         save(model, folder)

@@ -121,7 +121,7 @@ def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, param
     others = np.setdiff1d(trial.fitted, trial.sample.rows) if params.layers else trial.fitted[:0]
     fitted = [
         embedded.plain[np.isin(trial.sample.rows, trial.fitted)],
-        embed(wide, pixels, others, settings.batch, settings.precision, "whitening"),
+        embed(wide, pixels, others, *device.inference(wide.config.size), "whitening"),
     ]
     whitenings = wide.widths, params.dims, params.layers, params.blocks
     for one, vectors in with_last_layers(form, model.reduction, embedded, np.concatenate(fitted), *whitenings):
@@ -149,7 +149,7 @@ def compare(
     fitted = draw_fitted(collection.train, params.fitted, seed)
     if not len(sample.rows):
         return Trial(sample, fitted, {}, {ENCODER.name: Candidate(ENCODER, Judged(np.empty(0), np.empty(0)), {})})
-    looks = criterion.embed_reference(start.to(device.best()), pixels, sample, params.reference, params.criterion)
+    looks = criterion.embed_reference(start.to(device.best()), pixels, sample, params.reference)
     trial = Trial(sample, fitted, criterion.neighbours(looks, sample, params.criterion.neighbours))
     scale = start.config.side / encoder.config.side
     if scale != 1:
@@ -215,8 +215,7 @@ def build(folder: Path, form: Form, pixels: arrays.Reader, collection: Collectio
     model = load(folder)
     shaped = shape(model, form)
     rows = collection.train if form.layer in ("half", "full") else collection.train[:0]
-    settings = params.criterion
-    embeddings = embed(shaped.to(device.best()), pixels, rows, settings.batch, settings.precision, "whitening")
+    embeddings = embed(shaped.to(device.best()), pixels, rows, *device.inference(shaped.config.size), "whitening")
     add_last_layer(shaped.cpu(), model.reduction, form, embeddings)
     return shaped
 

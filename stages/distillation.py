@@ -46,6 +46,9 @@ class Params(AdamSettings):
         ge=0, le=1000, description="nearest other images whose targets are mixed into an image's own; 0: none"
     )
     width: schema.Width = Field(description="hidden units of the bottlenecks that a plain encoder gets")
+    watched: int = Field(
+        ge=2, le=1_000_000, description="images of each task on which the criterion is taken after each epoch, at most"
+    )
     precision: device.Precision
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 
@@ -122,7 +125,7 @@ def main(
         torch.manual_seed(seed)  # nn.Linear draws from the global generator; nothing else here does
         config = AdaptorConfig(names=["distilled"], width=params.width, fusion="average")
         model.insert(model.new_adaptors(config), config)
-    watch = watcher(load(encoder), model, pixels, collection, settings, reference, seed)
+    watch = watcher(load(encoder), model, pixels, collection, settings, reference, params.watched, seed)
     history = train(model, pixels, collection.train, params, watch, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)

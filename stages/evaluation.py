@@ -39,8 +39,6 @@ class Params(schema.Section):
     whitened_dim: schema.Width = Field(
         description="dimensions kept by PCA-whitening (fewer where the data allow fewer)"
     )
-    precision: device.Precision
-    batch: schema.BatchSize = Field(description="images per forward pass")
     random_draws: int = Field(
         ge=0, le=100, description="times that the average fusion is measured with weights drawn at random in its place"
     )
@@ -110,7 +108,7 @@ def measure_attention(
     An entropy is a share of what equal weights have: 1 is the average fusion, 0 a choice of one adaptor.
     """
     names, records = model.config.adaptors.names, []
-    weights = extract(model, pixels, rows, params.batch, params.precision, "attention", model.attention)
+    weights = extract(model, pixels, rows, *device.inference(model.config.size), "attention", model.attention)
     weights = np.concatenate(list(weights))
     logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
     entropies = -(weights * logs).sum(2) / np.log(len(names))
@@ -130,7 +128,7 @@ def measure_random(
     model, results = load(folder).to(device.best()), {}
     for draw in range(1, params.random_draws + 1):
         random_weights.weigh_at_random(model, torch.Generator().manual_seed(draw))
-        embeddings = embed(model, pixels, rows, params.batch, params.precision, f"random weights {draw}")
+        embeddings = embed(model, pixels, rows, *device.inference(model.config.size), f"random weights {draw}")
         results[str(draw)], _ = evaluate(embeddings, rows, collection)
     return results
 
@@ -150,7 +148,7 @@ def main(images: Path, folder: Path, output: Path, *, model: str, params: Params
     if network is None:
         embeddings = raw_pixels(pixels, rows)
     else:
-        embeddings = embed(network, pixels, rows, params.batch, params.precision, model)
+        embeddings = embed(network, pixels, rows, *device.inference(network.config.size), model)
     results = {name: {} for name in ("metrics", "whitened", "shared", "shared_whitened")}
     queries = QUERIES.empty_table()
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)

@@ -24,8 +24,6 @@ class Params(schema.Section):
         description="keep directions only; false: the class token z itself, whose length then counts in the clusters"
     )
     dtype: Literal["float16", "float32"] = Field(description="in which the features are stored")
-    precision: device.Precision
-    batch: schema.BatchSize = Field(description="images per forward pass")
 
 
 def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params) -> str:
@@ -40,7 +38,7 @@ def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params
 
     def compute(rows: slice) -> np.ndarray:
         numbers = np.arange(rows.start, rows.stop)
-        parts = extract(model, pixels, numbers, params.batch, params.precision, task, raw)
+        parts = extract(model, pixels, numbers, *device.inference(model.config.size), task, raw)
         return np.concatenate([part.astype(params.dtype) for part in parts])
 
     with (

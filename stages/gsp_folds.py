@@ -52,6 +52,7 @@ from polygrain.store.square import Shape
 from polygrain.training import checkpoint
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "radam": partial(torch.optim.RAdam, decoupled_weight_decay=True)}
+BETA1 = 0.9
 
 
 class Params(schema.Section):
@@ -72,11 +73,11 @@ class Params(schema.Section):
     scale: schema.Factor = Field(description="factor of the zero-shot loss's logits")
     optimizer: Literal[tuple(OPTIMIZERS)] = Field(description="of all that trains")
     learning_rate: schema.Rate = Field(description="of the optimizer, for all but the proxies")
+    beta2: float = Field(gt=0, lt=1, description="decay of the optimizer's mean of squared gradients")
     weight_decay: schema.Decay = Field(description="Adam's own (coupled) decay; with radam it stands apart (decoupled)")
     precision: device.Precision
     augmentation: Augmentation | None = Field(description="of training images; null: the images as they are")
     crop_ratio: Ratio
-    batch: schema.BatchSize = Field(description="images per forward pass of an evaluation")
     pictures: schema.Count = Field(description="test classes to show weights of")
 
     @model_validator(mode="after")
@@ -149,11 +150,12 @@ def train(
     backbone = maps.backbone if maps.backbone.is_trained else None
     sizes = (maps.shape[0], params.hidden, params.embedding, len(fold.train))
     current = Embedder(backbone, *sizes, run.pooling, values, objective).to(maps.where)
+    current.train()  # batch norm that learns has seen no image yet: it normalises by the batch, as in the first step
     if current.has_prototypes:
         some = torch.randperm(len(taught), generator=torch.Generator().manual_seed(seed))[:START].numpy()
         current.start(torch.cat(list(maps.plain(taught[some]))), seed)
     groups = parameter_groups(current, params.learning_rate * loss.rate, loss.proxy_rate)
-    optimizer = OPTIMIZERS[params.optimizer](groups, weight_decay=params.weight_decay)
+    optimizer = OPTIMIZERS[params.optimizer](groups, betas=(BETA1, params.beta2), weight_decay=params.weight_decay)
 
     def step(number: int, generator: torch.Generator) -> Tensor:
         drawn = batches.draw(generator)
@@ -180,7 +182,7 @@ def main(
     if shape == "squash" and spec.images.startswith("images/"):  # a collage is a square already
         whole = Whole(torch.from_numpy(table.aspects), params.side / (params.resize or params.side))
     augmentation = (params.augmentation, params.crop_ratio)
-    maps = Maps(backbone, pixels, params.side, *augmentation, params.precision, params.batch, whole)
+    maps = Maps(backbone, pixels, params.side, *augmentation, params.precision, device.inference(params.side)[0], whole)
     weights = trunk.weights_file(params.backbone, encoder)
     digest = checkpoint.digest(weights) if weights else ""
     work = checkpoint.work_folder("gsp_folds", run, spec, params, seed, pixels.digest, digest)

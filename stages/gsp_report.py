@@ -94,6 +94,7 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
         "published": published.compare(rows_of_paper, runs, settings, metrics),
         "network": published.about_networks(params.published, settings),
         "charts": read_curves(ensemble / "history.csv", runs, setting["chosen_by"]),
+        "sweeps": contents.sweeps(runs, settings, metrics, "separate"),
         "transfer": read_json(ensemble / "transfer.json"),
         "looks": contents.pictures(tensors, list(runs), classes, params.thumbnail),
         "attributes": contents.attribute_maps(attributes, classes),

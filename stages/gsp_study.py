@@ -109,19 +109,18 @@ def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str,
 def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
     """The weights of a drawn map for given prototypes."""
     pixels, weights = colours.weigh(params.mu, params.epsilon)
-    metrics = {
-        f"mu {mu:g}": {"map": {"object": {"mean": colours.on_object(p), "std": 0.0}}} for mu, p in weights.items()
-    }
-    columns, rows = contents.table(metrics, [("map", "object", "weight on the object, %")])
-    tensors = {"pixels": pixels[None]} | {f"weights/mu {mu:g}": p[None] for mu, p in weights.items()}
+    metrics = {name: {"map": {"object": {"mean": colours.on_object(p), "std": 0.0}}} for name, p in weights.items()}
+    columns, rows = contents.table(metrics, [("map", "object", "weight on red and blue, %")])
+    tensors = {"pixels": pixels[None]} | {f"weights/{name}": p[None] for name, p in weights.items()}
     content = {
         "heading": "A map of colours, two prototypes",
         "sentences": [],
         "columns": columns,
         "rows": rows,
-        "note": "The features are colours, the prototypes the two colours of the object. mu is the share that is kept.",
+        "note": "The features are colours, the prototypes red and blue. mu is the share that is kept: P1 without "
+        "smoothing, P2 with it.",
         "charts": [],
-        "looks": contents.pictures(tensors, [f"mu {mu:g}" for mu in weights], ["map"], SHOWN_SIDE),
+        "looks": contents.pictures(tensors, list(weights), ["map"], SHOWN_SIDE),
     }
     percent = {run: {"object": round(100 * forms["map"]["object"]["mean"], 4)} for run, forms in metrics.items()}
     return content, percent, []
@@ -131,7 +130,7 @@ def main(output: Path, *, study: str, params: Params, lists: Lists, seed: int) -
     kind = lists.gsp_studies[study]
     work = checkpoint.work_folder("gsp_study", study, params, seed)
     content, metrics, lines = study_toy(params.toy) if kind == "toy" else study_tokens(params.tokens, seed, work)
-    content |= {"title": study, "published": [], "attributes": [], "transfer": {}}
+    content |= {"title": study, "published": [], "attributes": [], "sweeps": [], "transfer": {}}
     with outputs.folder(output) as folder:
         page.write(folder, "gsp/report/gsp", content, metrics)
         (folder / "history.csv").write_text("\n".join(["pooling,step,loss,map_at_r", *lines]) + "\n", encoding="utf-8")

@@ -21,12 +21,12 @@ import shutil
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from polygrain.config import schema
 from polygrain.config.lists import Lists
@@ -67,10 +67,10 @@ class Params(schema.Section):
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")
-    stored: Literal["raw", "webp", "jpeg"] = Field(
-        description="raw squares; or coded, with some loss, at a tenth of the bytes or so, and decoded as they are read"
+    stored: Annotated[str, StringConstraints(pattern=r"^(raw|(webp|jpeg)-([1-9][0-9]?|100))$")] = Field(
+        description="raw squares; or jpeg-90, webp-75 and so on: coded in a quality of 1 to 100, with some loss, at a "
+        "tenth of the bytes or so, and decoded as they are read"
     )
-    quality: int = Field(ge=1, le=100, description="of coded squares, as Pillow has it; raw ones have none")
     listed_shares: list[schema.Share] = Field(
         max_length=100,
         description="of `splits`: training images that a list beside train/ and val/ names, 1percent.txt for 0.01",
@@ -80,7 +80,8 @@ class Params(schema.Section):
     @property
     def coding(self) -> Coding | None:
         """The coding of the squares; None for raw ones."""
-        return None if self.stored == "raw" else Coding(self.stored, self.quality)
+        kind, _, quality = self.stored.partition("-")
+        return Coding(kind, int(quality)) if quality else None
 
 
 def draw(source: str, params: Params) -> installed.Pictures:
@@ -213,7 +214,7 @@ def table_of(rows: list[tuple], unseen: bool, params: Params) -> pa.Table:
 
 
 def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: Lists) -> str:
-    """Ingests one task; `raw` is its folder, file or listing, for an embedded source its package's lock file."""
+    """Ingests one task; `raw` is its folder, file or listing, for an embedded source versions.yaml."""
     if source in names.STREAMS:
         return streamed(raw, output, task, source, params, lists)
     is_public = source in names.PUBLIC

@@ -10,9 +10,11 @@ Writes  index.html    everything, self-contained
         metrics.json  {model: {task, "mean" or "one gallery": {r_precision, map_at_r, recall_at_1}}} in percent, and
                       <model>_whitened
         curves.csv    task,model,k,item,r_precision,map_at_r,recall_at_1,r_precision_whitened, a row per task and model
-        training.csv  stage,epoch,loss,accuracy
+        training.csv  stage,epoch,loss,accuracy,criterion
+        headline.json the few numbers that a commit is judged by, for `dvc metrics`: means over the tasks, in percent
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -114,6 +116,20 @@ def curve_rows(table: scores.Scores, granularities: dict[str, int]) -> list[list
             shown = ["" if math.isnan(number) else number for number in numbers]
             rows.append([column, model, granularities.get(model, ""), f"{column} {model}", *shown])
     return rows
+
+
+def headline(table: scores.Scores, made: chosen.Choice) -> dict[str, dict[str, float]]:
+    """Encoder, encoder at its best and chosen model by two metrics and by the criterion, as far as they are known."""
+    rows = [row for row in (chosen.ENCODER, scores.UNTRAINED, scores.CHOSEN) if row in table.rows]
+    result = {
+        metric: {row: table.get(row, scores.MEAN, metric) for row in rows} for metric in ("r_precision", "recall_at_1")
+    }
+    result["criterion"] = {side: made.compared["mean"][side].value for side in chosen.SIDES[:2] if made.compared}
+    told = {
+        name: {row: round(value, 3) for row, value in of.items() if not math.isnan(value)}
+        for name, of in result.items()
+    }
+    return {name: values for name, values in told.items() if values}
 
 
 def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str, params: Params) -> list[dict]:
@@ -218,14 +234,15 @@ def main(
         pairs = neighbours.comparisons(images, {task.name: task.paths for task in tasks}, drawn)
         # Who judges looks closer than who glances at a gallery.
         blind.write(folder / "blind.html", pairs, 2 * params.thumbnail, seed=0)
+        (folder / "headline.json").write_text(json.dumps(headline(table, made), indent=1) + "\n", encoding="utf-8")
         header = ["task", "model", "k", "item", *scores.METRICS, "r_precision_whitened"]
         write_csv(folder / "curves.csv", [header, *curve_rows(table, granularities)])
         epochs = [
-            [stage, int(row["epoch"]), row["loss"], row.get("accuracy", "")]
+            [stage, int(row["epoch"]), row["loss"], row.get("accuracy", ""), row.get("criterion", "")]
             for stage, rows in histories.items()
             for row in rows
         ]
-        write_csv(folder / "training.csv", [["stage", "epoch", "loss", "accuracy"], *epochs])
+        write_csv(folder / "training.csv", [["stage", "epoch", "loss", "accuracy", "criterion"], *epochs])
     size = (output / "index.html").stat().st_size
     return f"{len(models)} models on {len(table.tasks)} tasks, index.html {size / 2**20:.1f} MiB"
 

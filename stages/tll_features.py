@@ -21,12 +21,10 @@ from polygrain.runner.progress import progress
 from polygrain.store import arrays
 from polygrain.tll.extractors import layers
 from polygrain.tll.extractors.config import Extractor
-from polygrain.tll.extractors.published import published
+from polygrain.tll.extractors.published import needs_file, published
 
 
 class Params(schema.Section):
-    batch: schema.BatchSize = Field(description="images per forward pass")
-    precision: device.Precision
     flips: bool = Field(
         description="train on mirrored pairs too, as the published code does; letters must not be mirrored"
     )
@@ -44,9 +42,15 @@ class Params(schema.Section):
         return extractors
 
     def fits(self, lists: Lists) -> None:
-        """ValueError for a study with an unknown extractor."""
-        for study in lists.tll.values():
+        """ValueError for a study with an unknown extractor, or without the file of one whose weights no library has."""
+        for name, study in lists.tll.items():
             chosen(self, study.extractor)
+            is_own = study.extractor in self.extractors
+            if not is_own and needs_file(study.extractor) and Path(study.weights).suffix not in layers.FILES:
+                raise ValueError(
+                    f"tll.{name}.weights is {study.weights}; no library has those of {study.extractor}: "
+                    f"name a file ({', '.join(layers.FILES)})"
+                )
 
 
 def chosen(params: Params, name: str) -> Extractor:
@@ -72,15 +76,16 @@ def main(pairs: Path, weights: Path, output: Path, *, study: str, params: Params
             f"the pairs are stored at {sides['left'].shape[1]} px, the extractor wants {network.size}: "
             "set tll_pairs.side to it"
         )
-    dim = describe(network, torch.from_numpy(sides["left"][:1]), params.precision).shape[1]
+    batch, precision = device.inference(network.size)
+    dim = describe(network, torch.from_numpy(sides["left"][:1]), precision).shape[1]
     with outputs.folder(output) as folder:
         for side, pixels in sides.items():
             for view in ("", "_flipped") if params.flips else ("",):
                 (folder / (side + view)).mkdir()
                 with arrays.create(folder / (side + view) / "descriptors.zarr", (dim,), "float32") as writer:
-                    for part in progress(blocks(len(pixels), params.batch), side + view, unit="batch"):
+                    for part in progress(blocks(len(pixels), batch), side + view, unit="batch"):
                         images = torch.from_numpy(pixels[part])
-                        writer.append(describe(network, images.flip(2) if view else images, params.precision))
+                        writer.append(describe(network, images.flip(2) if view else images, precision))
         (folder / "network").mkdir()
         layers.save(network, folder / "network")
     views = "original and flipped" if params.flips else "original"

@@ -108,6 +108,7 @@ def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Par
         "published": published.rows(),
         "scores": published.SCORES,
         "spreads": published.SPREADS,
+        "factors": contents.factors(comparison),
     }
     with outputs.folder(output) as folder:
         page.write(folder, "tll/report/tll", content, metrics(comparison))

@@ -26,7 +26,7 @@ def work(tmp_path, monkeypatch):
 
 def run(world, output, fewest=4, **changes):
     # Copied in, so that a test may go beyond the bounds.
-    params = adaptor.Params(width=8, **classifier()).model_copy(update=changes)
+    params = adaptor.Params(width=8, watched=12, **classifier()).model_copy(update=changes)
     given = {"settings": criterion(fewest=fewest), "reference": reference(), "lists": lists(), "seed": 0}
     adaptor.main(*world, output, granularity="k6", params=params, **given)
     return load(output)

@@ -9,6 +9,7 @@ import jinja2.meta
 import pytest
 from ruamel.yaml import YAML
 
+from polygrain.config import versions
 from polygrain.config.lists import Lists
 
 ROOT = Path(__file__).parent.parent
@@ -120,6 +121,21 @@ def test_stages__deps_are_the_rooms_of_the_import_closure(stage):
     assert declared == needed, "\n".join(
         [f"dvc.yaml, stage {stage}:", "missing in deps:", *missing, "too much in deps:", *sorted(declared - needed)]
     )
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_stages__depend_on_the_versions_of_what_they_import(stage):
+    """But pages: nothing is computed from them."""
+    names = {name.split(".")[0] for file in closure(ROOT / f"stages/{stage}.py") for name in imports(file)}
+    needed = (
+        [] if stage.endswith("report") else sorted(versions.PACKAGES[name] for name in names & {*versions.PACKAGES})
+    )
+    declared = [param["${root}/versions.yaml"] for param in body(stage)["params"] if isinstance(param, dict)]
+    assert declared == ([needed] if needed else []), f"- ${{root}}/versions.yaml: [{', '.join(needed)}]"
+
+
+def test_versions__are_those_of_the_lock():
+    assert (ROOT / "versions.yaml").read_text() == versions.text((ROOT / "requirements.lock").read_text())
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -16,6 +16,7 @@ def params(**changes):
         "target": reference(mirrored=False),
         "neighbours": 0,
         "width": 8,
+        "watched": 12,
         "epochs": 2,
         "batch": 16,
         "learning_rate": 0.01,

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 from typer.main import get_command
 
+from docs.extensions import state
 from docs.extensions.reference import models
 from polygrain.cli.main import app
 from tests.helpers.docs_text import BLOCK, PAGES, ROOT, blocks, commands, inline, name
@@ -105,6 +106,15 @@ def test_params__every_key_has_a_description(section: str, model: type[BaseModel
     for owner, part in {section: schema, **schema.get("$defs", {})}.items():
         missing = [key for key, value in part["properties"].items() if not ({"description", "$ref"} & set(value))]
         assert not missing, f"{owner}: give these fields a Field(description=...)"
+
+
+def test_state__has_every_table_and_figure_and_the_page_is_made_of_it() -> None:
+    assert state.PAGE.read_text() == state.text(), "make it anew: python -m docs.extensions.state"
+    rows = state.read("docs/faithful/state.csv")
+    assert {row["state"] for row in rows} <= set(state.STATES)
+    assert all(bool(row["command"]) == (row["state"] != "missing") for row in rows)
+    listed = {(row["paper"].split(",")[0], row["element"].removeprefix("Table ")) for row in rows}
+    assert set(state.counts()["printed"]) <= listed
 
 
 def test_readme__is_short() -> None:

@@ -11,7 +11,7 @@ from polygrain.store.collection import Collection, read_tables
 from stages.evaluation import Params, evaluate_together, main, measure_attention, raw_pixels
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
 
-PARAMS = Params(whitened_dim=8, precision="float32", batch=16, random_draws=2)
+PARAMS = Params(whitened_dim=8, random_draws=2)
 NAMES = ["k4", "k8"]
 
 

@@ -17,7 +17,7 @@ def world(tmp_path_factory):
 
 
 def params(**changes):
-    return Params(**({"unit_length": True, "dtype": "float32", "precision": "float32", "batch": 7} | changes))
+    return Params(**({"unit_length": True, "dtype": "float32"} | changes))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 1e-3)])

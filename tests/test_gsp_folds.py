@@ -29,7 +29,6 @@ VALUES = ROOT_VALUES["gsp_folds"] | {
     "losses": {"c2": C2, "proxy_nca_pp": PROXY},
     "poolings": {"gap": {}, "gsp": {"prototypes": 4, "mu": 0.5, "epsilon": 5.0}},
     "learning_rate": 0.01,
-    "batch": 16,
     "pictures": 2,
 }
 SHAKE = dict.fromkeys(["turn", "stroke", "jitter", "tint", "grey", "blur"], 0.0) | {"smallest_crop": 0.8, "flip": 0.5}

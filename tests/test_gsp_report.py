@@ -38,7 +38,15 @@ def ensemble(tmp_path):
         }
         for i, run in enumerate(LISTS.gsp_runs)
     }
-    transfer = {"c2-gsp": {"distance": 1.234, "cosine": 0.25, "accuracy": 0.5, "chance": 0.1}}
+    transfer = {
+        "c2-gsp": {
+            "distance": 1.234,
+            "cosine": 0.25,
+            "nearest_by_distance": 0.5,
+            "nearest_by_cosine": 0.5,
+            "chance": 0.1,
+        }
+    }
     files = {"metrics": metrics, "settings": dict.fromkeys(LISTS.gsp_runs, SETTING), "transfer": transfer}
     for name, content in (files | {"pictures": {"classes": ["a&b"]}}).items():
         (folder / f"{name}.json").write_text(json.dumps(content))

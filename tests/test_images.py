@@ -26,7 +26,6 @@ PARAMS = images.Params(
     per_class=images.PerClass(digits=4, glyphs=2, patches=3),
     places=4,
     stored="raw",
-    quality=90,
     listed_shares=[],
     published_counts=True,
 )
@@ -325,6 +324,6 @@ def test_main__an_object_store_as_images_and_as_tars_until_it_changes(
 
 def test_main__coded_squares(tmp_path: Path) -> None:
     lay_splits(tmp_path / "raw", {"a": 3, "b": 2})
-    params = PARAMS.model_copy(update={"stored": "webp", "side": 64})
+    params = PARAMS.model_copy(update={"stored": "webp-90", "side": 64})
     pixels, _, _, _ = ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
     assert pixels.shape == (10, 64, 64, 3) and abs(int(np.ptp(pixels[:, 0, 0, 0])) - 111) < 4

@@ -34,7 +34,7 @@ def params(**changes):
 
 def pretraining(**changes):
     values = {"framework": "moco_v3", "heads": 2, "projectors": "shared", "variant": "plain", "contrast": 0.01}
-    return values | {"balance": "literal", "start": "random", "path": "requirements.lock"} | changes
+    return values | {"balance": "literal", "start": "random", "path": "versions.yaml"} | changes
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def run(images, output, start=Path("requirements.lock"), begin="random", changes=None, **kind):
+def run(images, output, start=Path("versions.yaml"), begin="random", changes=None, **kind):
     given_lists = lists(mpcl={"run": pretraining(start=begin, **kind)})
     given = params(**(changes or {}))
     mpcl_encoder.main(images, start, output, run="run", params=given, lists=given_lists, seed=0)

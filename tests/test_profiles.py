@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from polygrain.config import compose
+from polygrain.config import compose, lists
 from polygrain.runner.command import check
 from tests.helpers.project import ROOT, copy_profile
 
@@ -22,6 +22,5 @@ def test_profiles__only_the_data_are_missing(profile: str, tmp_path: Path) -> No
     with pytest.raises(ValueError) as caught:
         check(copy_profile(tmp_path, profile))
     wrong = str(caught.value).splitlines()[1:]
-    items = [item for name in ("tasks", "tll") for item in composed(profile)[name].values()]
-    assert len(wrong) == sum("data/raw/" in item["path"] for item in items) > 0
+    assert len(wrong) == sum("data/raw/" in path for _, path in lists.paths(composed(profile))) > 0
     assert all("data/raw/" in line and line.endswith("does not exist") for line in wrong), wrong

@@ -151,7 +151,15 @@ def test_branch_pages__lead_to_the_pages_of_every_item(folder):
 def test_main__two_runs_write_the_same_bytes(world):
     first, second = world.draw("first"), world.draw("second")
     names = sorted(path.name for path in first.iterdir())
-    assert names == ["blind.html", "curves.csv", "index.html", "metrics.json", "table.md", "training.csv"]
+    assert names == [
+        "blind.html",
+        "curves.csv",
+        "headline.json",
+        "index.html",
+        "metrics.json",
+        "table.md",
+        "training.csv",
+    ]
     assert all((first / name).read_bytes() == (second / name).read_bytes() for name in names)
 
 
@@ -163,6 +171,18 @@ def test_main__curves_and_training_are_long_tables(folder):
     assert [row["stage"] for row in training if row["epoch"] == "2"] == [
         *("adaptor@k2", "adaptor@k4", "fusion@augmentation", "fusion@neighbour")
     ]
+
+
+def test_main__the_headline_has_few_numbers(chosen_folder, folder):
+    headline = json.loads((chosen_folder / "headline.json").read_text())
+    metrics = metrics_of(chosen_folder)
+    assert {name: list(values) for name, values in headline.items()} == {
+        "r_precision": ["encoder", "chosen"],
+        "recall_at_1": ["encoder", "chosen"],
+        "criterion": ["encoder", "chosen"],
+    }
+    assert headline["r_precision"]["chosen"] == pytest.approx(metrics["chosen"]["mean"]["r_precision"], abs=1e-3)
+    assert "chosen" not in json.loads((folder / "headline.json").read_text())["r_precision"]
 
 
 def test_main__nothing_evaluated(tmp_path):

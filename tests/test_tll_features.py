@@ -4,11 +4,12 @@ import torch
 
 from polygrain.store import arrays
 from polygrain.tll.extractors import layers
-from tests.helpers.pairs import EXTRACTOR, FEATURES, PAIRS, SIZE, paint, run
+from tests.helpers.pairs import EXTRACTOR, FEATURES, PAIRS, SIZE, paint, run, study
 
 
-def test_main__descriptors_of_both_sides_and_views(tmp_path):
-    params = FEATURES.model_copy(update={"flips": True, "batch": 5})
+def test_main__descriptors_of_both_sides_and_views(tmp_path, monkeypatch):
+    params = FEATURES.model_copy(update={"flips": True})
+    monkeypatch.setenv("POLYGRAIN_BATCH", "5")
     data = run(tmp_path / "data", paint(tmp_path / "raw", 12), "tll_features", features=params)
     folder, network = data / "tll_features/own", layers.load(EXTRACTOR, data / "encoder")
     for side in ("left", "right"):
@@ -30,3 +31,11 @@ def test_main__raise_and_leave_nothing(tmp_path, extractor, side, message):
     with pytest.raises(ValueError, match=message):
         run(tmp_path, paint(tmp_path / "raw", 2), "tll_features", pairs=pairs, extractor=extractor)
     assert not (tmp_path / "tll_features/own").exists()
+
+
+def test_params__an_extractor_whose_weights_no_library_has_needs_a_file(tmp_path):
+    given = study(tmp_path, extractor="barlow")
+    with pytest.raises(ValueError, match="name a file"):
+        FEATURES.fits(given)
+    own = given.tll["own"].model_copy(update={"weights": "barlow.pth"})
+    FEATURES.fits(given.model_copy(update={"tll": {"own": own}}))

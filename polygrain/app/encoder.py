@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import timm
 from pydantic import ValidationError
 
+from polygrain.compute import device
 from polygrain.config.folders import UNSAFE
 from polygrain.config.new import Settings
 from polygrain.encoder import networks
@@ -18,9 +19,9 @@ from polygrain.encoder.origin import Origin, is_hub, published, require_fit
 SHIPPED = "encoders/vit48"
 # Better ones, the first that this timm has of each family.
 FAMILIES = ("vit_small_patch16_dinov3.*", "vit_small_patch14_reg4_dinov2.*", "vit_base_patch16_siglip_224.*")
-LOCK = "../../requirements.lock"  # seen from a profile: it pins timm's version
+LOCK = "../../versions.yaml"  # seen from a profile; stages follow it
 STORED = 1.5  # sides of the input: what the careful look sees
-BATCHES = {"adaptor": 64, "fusion": 128, "distillation": 64, "features": 128}
+BATCHES = {"adaptor": 64, "fusion": 128, "distillation": 64}
 LARGE = 320  # px
 
 
@@ -103,7 +104,7 @@ def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[
     patch, side = networks.patch_side(network), config.side
     stored = patch * math.ceil(STORED * side / patch)
     cost = math.ceil(100 * (stored / side) ** 2) / 100
-    batches = {part: batch_at(side, usual) for part, usual in BATCHES.items()}
+    batches = {part: device.batch_at(side, usual) for part, usual in BATCHES.items()}
     count = sum(parameter.numel() for parameter in network.parameters())
     place = "which timm fetches once" if values["source"] == "timm" else values["path"]
     given = "as you said" if values["mean"] or values["std"] else "as its weights were trained"
@@ -120,14 +121,6 @@ def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[
         why.append(f"{side} px are costly: --side {smaller} takes {round((side / smaller) ** 2)} times less work")
     fewer = {part: batch for part, batch in batches.items() if batch < BATCHES[part]}
     return Settings({name: value for name, value in values.items() if value}, side, stored, cost, epochs, fewer), why
-
-
-def batch_at(side: int, usual: int) -> int:
-    """A batch with at most as many pixels as the usual one at 224 px, but at least 8 images."""
-    batch = usual
-    while batch > 8 and batch * side**2 > usual * 224**2:
-        batch //= 2
-    return batch
 
 
 def shown(numbers: Sequence[float]) -> str:

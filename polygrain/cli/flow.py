@@ -14,7 +14,8 @@ def flow(
     jobs: Jobs = None,
     workers: Annotated[bool, typer.Option("--workers", help="on the machines that run `polygrain worker`")] = False,
     tensorboard: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="also write the curves there, for TensorBoard")
+        Path | None,
+        typer.Option(file_okay=False, metavar="FOLDER", help="also write the curves there, for TensorBoard"),
     ] = None,
 ) -> None:
     """Run what is stale, branches side by side, and watch it in a browser.

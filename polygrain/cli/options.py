@@ -16,4 +16,4 @@ Remote = Annotated[
     str | None,
     typer.Option(metavar="URL", help="a folder, ssh://user@host/path or s3://bucket/prefix; kept once it is given"),
 ]
-Jobs = Annotated[int | None, typer.Option(metavar="N", help="stages at once; without it, as many as fit here")]
+Jobs = Annotated[int | None, typer.Option(min=1, metavar="N", help="stages at once; without it, as many as fit here")]

@@ -1,11 +1,18 @@
 """`polygrain run`: what is stale in the graph, one stage after another."""
 
 import sys
+from typing import Annotated
+
+import typer
 
 from polygrain.cli.options import Profile, Stages
 
 
-def run(stages: Stages = None, profile: Profile = None) -> None:
+def run(
+    stages: Stages = None,
+    profile: Profile = None,
+    dry: Annotated[bool, typer.Option("--dry", help="say what would run, and why")] = False,
+) -> None:
     """Run what is stale: the whole graph, or some stages with all they read.
 
     A second call runs nothing; a killed one continues where it was.
@@ -14,4 +21,4 @@ def run(stages: Stages = None, profile: Profile = None) -> None:
     """
     from pipeline import run as graph
 
-    sys.exit(graph.main(profile, stages))
+    sys.exit(graph.main(profile, stages, dry))

@@ -2,7 +2,7 @@
 
 import os
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 import torch
@@ -12,6 +12,27 @@ Precision = Annotated[
     Literal["auto", "bfloat16", "float32"],
     Field(description="of matrix products; auto: bfloat16 where the hardware has it, else float32"),
 ]
+
+
+def batch_at(side: int, usual: int) -> int:
+    """A batch with at most as many pixels as the usual one at 224 px, but at least 8 images."""
+    batch = usual
+    while batch > 8 and batch * side**2 > usual * 224**2:
+        batch //= 2
+    return batch
+
+
+def inference(side: int) -> tuple[int, Precision]:
+    """Images of this side per forward pass, and the precision, where nothing trains.
+
+    They are the machine's: POLYGRAIN_BATCH in place of 128 images of 224 px, POLYGRAIN_PRECISION in place of float32.
+    """
+    batch, precision = os.environ.get("POLYGRAIN_BATCH", ""), os.environ.get("POLYGRAIN_PRECISION", "float32")
+    if precision not in (known := get_args(get_args(Precision)[0])):
+        raise ValueError(f"POLYGRAIN_PRECISION is {precision!r}; known: {', '.join(known)}")
+    if batch and not (batch.isdecimal() and int(batch)):
+        raise ValueError(f"POLYGRAIN_BATCH is {batch!r}: give 1 or more")
+    return int(batch or batch_at(side, 128)), precision
 
 
 def best() -> torch.device:

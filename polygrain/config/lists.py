@@ -26,7 +26,7 @@ class Task(Section):
         description="an embedded task, a folder (or zip) of images, ImageNet's splits, tars or parquet (a file, or a "
         "folder of them), remote (an object store, by its listing), or a public data set"
     )
-    path: Text = Field(description="of its images; for embedded ones the lock file that pins their packages")
+    path: Text = Field(description="of its images; for embedded ones versions.yaml")
     # The values with a default, for few tasks have them.
     files: Text = Field("*", description="of tars, parquet and remote: those whose names have this pattern")
     unseen: bool = Field(False, description="evaluated and never trained on")
@@ -47,21 +47,21 @@ class Pretraining(Section):
         description="projector training balance: none, as printed, or scaled to mean 1"
     )
     start: Literal["random", "folder"] = Field(description="of the encoder: drawn, or the weights in a folder")
-    path: Text = Field(
-        description="the folder of an encoder; for a random start the lock file that pins timm's version"
-    )
+    path: Text = Field(description="the folder of an encoder; for a random start versions.yaml")
 
 
 class Study(Section):
     """One study of visual analogies (`tll`)."""
 
     source: Literal["analogies", "folder"] = Field(description="embedded pairs, or a folder of pairs")
-    path: Text = Field(description="the folder of the pairs; for embedded pairs the lock file that pins their packages")
+    path: Text = Field(description="the folder of the pairs; for embedded pairs versions.yaml")
     listed: Text | None = Field(
         description="a CSV in the folder that lists the pairs; null pairs left/ and right/ by name"
     )
     extractor: Text = Field(description="a name of tll_features.extractors, or a published one")
-    weights: Text = Field(description="a model folder, a safetensors file, or for published weights the lock file")
+    weights: Text = Field(
+        description="a model folder, a file (.safetensors, .pth), or for published weights versions.yaml"
+    )
 
 
 class SupervisedModel(Section):

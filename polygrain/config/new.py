@@ -31,7 +31,7 @@ class Settings(NamedTuple):
     epochs: int | None = None
     """of the adaptors and of distillation; the fusions take half of them, rounded up. None: 6, and as the root"""
     batches: Mapping[str, int] = {}
-    """of `adaptor`, `fusion`, `distillation`, and `features` without training, where they are smaller than usual"""
+    """of `adaptor`, `fusion`, `distillation`, where they are smaller than usual"""
 
 
 def written(name: str, tasks: Mapping[str, Folder], ks: Sequence[int], settings: Settings) -> str:
@@ -51,9 +51,7 @@ def written(name: str, tasks: Mapping[str, Folder], ks: Sequence[int], settings:
         values["adaptor"]["epochs"] = values["distillation"]["epochs"] = settings.epochs
         for section in fusions:
             section["epochs"] = math.ceil(settings.epochs / 2)
-    seeing = [values.setdefault(name, {}) for name in ("features", "evaluation") if "features" in settings.batches]
     parts = {"adaptor": [values["adaptor"]], "fusion": fusions, "distillation": [values["distillation"]]}
-    parts["features"] = [*seeing, values["choice"]["criterion"]]
     for part, batch in settings.batches.items():
         for section in parts[part]:
             section["batch"] = batch

@@ -37,7 +37,7 @@ class Origin(schema.Section):
         description="a model folder (of this project, or in the layout of timm's hub), timm's published weights "
         "(fetched once), or a checkpoint, whose classifier is left out"
     )
-    path: schema.Text = Field(description="the folder or file; for timm the lock file that pins timm's version")
+    path: schema.Text = Field(description="the folder or file; for timm versions.yaml")
     architecture: networks.Architecture | None = Field(
         description="a timm name; with a tag (mobilenetv2_100.ra_in1k) that of published weights, whose input is "
         "known; null where the folder's config says it"

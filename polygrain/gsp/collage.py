@@ -1,6 +1,6 @@
 """Collages: one picture of a class and three backgrounds in a 2 x 2 grid, so that a pooling must ignore three quarters.
 
-GSP, 5.1.1, makes them of CIFAR-100.
+GSP, 5.1, makes them of CIFAR-100.
 """
 
 import numpy as np

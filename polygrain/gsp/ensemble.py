@@ -1,4 +1,4 @@
-"""Scores of several folds together, and whether attributes predict unseen classes (GSP, 1.6.3 and Fig. 5)."""
+"""Scores of several folds together, and whether attributes predict unseen classes (GSP, 1.6.5 and Fig. 5)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -27,12 +27,12 @@ def transfer(
 ) -> dict[str, float]:
     """How well a ridge regression from mean attributes to mean embeddings predicts classes that it was not fitted to.
 
-    Means over `splits` random halves of the classes: `distance` and `cosine` of the predicted and the true embedding,
-    both of unit length; `accuracy`, the share of classes nearest to their own prediction; `chance`, that of a guess.
-    ValueError for fewer than four classes.
+    Means over `splits` random halves of the classes: `distance` and `cosine` of the predicted and the true embedding;
+    `nearest_by_distance` and `nearest_by_cosine`, the shares of predictions nearest to their own class; `chance`, that
+    of a guess. ValueError for fewer than four classes.
     """
     inputs = torch.from_numpy(class_means(attributes, labels)).double()
-    targets = torch.nn.functional.normalize(torch.from_numpy(class_means(embeddings, labels)).double(), dim=1)
+    targets = torch.from_numpy(class_means(embeddings, labels)).double()
     count = len(inputs)
     if count < 4:
         raise ValueError(f"{count} classes are too few to split: four or more are needed")
@@ -41,12 +41,14 @@ def transfer(
         order = torch.randperm(count, generator=generator)
         fitted, unseen = order[: (count + 1) // 2], order[(count + 1) // 2 :]
         predicted = predict(inputs[fitted], targets[fitted], inputs[unseen], ridge)
-        cosines = torch.nn.functional.normalize(predicted, dim=1) @ targets[unseen].T
-        accuracy = (cosines.argmax(1) == torch.arange(len(unseen))).double().mean()
-        true = cosines.diagonal().clamp(-1, 1)
-        results.append(torch.stack([(2 - 2 * true).sqrt().mean(), true.mean(), accuracy]))
-    distance, cosine, accuracy = torch.stack(results).mean(0).tolist()
-    return {"distance": distance, "cosine": cosine, "accuracy": accuracy, "chance": 1 / (count // 2)}
+        distances = torch.cdist(predicted, targets[unseen])
+        cosines = torch.cosine_similarity(predicted[:, None], targets[unseen], dim=2)
+        own = torch.arange(len(unseen))
+        hits = [nearest == own for nearest in (distances.argmin(1), cosines.argmax(1))]
+        rows = [distances.diagonal(), cosines.diagonal(), *hits]
+        results.append(torch.stack([row.double().mean() for row in rows]))
+    names = ("distance", "cosine", "nearest_by_distance", "nearest_by_cosine")
+    return dict(zip(names, torch.stack(results).mean(0).tolist(), strict=True)) | {"chance": 1 / (count // 2)}
 
 
 def combinations(folds: int, repeats: int) -> list[tuple[int, ...]]:
@@ -57,7 +59,7 @@ def combinations(folds: int, repeats: int) -> list[tuple[int, ...]]:
 def combine(vectors: list[Float32[np.ndarray, "image dim"]]) -> dict[str, Float32[np.ndarray, "image any"]]:
     """Unit vectors of an ensemble: `concat`, all folds' side by side (the paper's 512-D), and `mean_vector`.
 
-    The paper's 128-D is no vector's score: it averages the metrics of the single folds (1.6.3).
+    The paper's 128-D is no vector's score: it averages the metrics of the single folds (1.6.5).
     """
     joined = {"concat": np.concatenate(vectors, 1), "mean_vector": np.mean(vectors, 0)}
     return {

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import logging
 import os
+import shutil
 import signal
 import sys
 import time
@@ -23,9 +24,6 @@ from polygrain.config.schema import Section
 
 log = logging.getLogger("stages")
 STAGES = sorted(path.stem for path in (Path(__file__).parents[2] / "stages").glob("*.py") if path.stem != "__init__")
-
-# Folders of items that a stage reads whole.
-GATHERED = ("pseudo_labels", "adaptor", "fusion", "distillation", "evaluation")
 
 
 def validate(kind: Any, value: object, where: str = "") -> Any:
@@ -80,10 +78,21 @@ def prepare(file: Path) -> None:
     """Before a run: composes a profile's params.yaml, checks every value, and lists object stores anew."""
     compose.renew(file.parent)
     check(file)
-    for folder in GATHERED:  # DVC wants a dependency to be there, even where the list behind it is empty
-        (file.parent / "data" / folder).mkdir(parents=True, exist_ok=True)
+    tidy(file.parent)
     for line in remotes.renew(file.parent):
         sys.stderr.write(f"{line}\n")
+
+
+def tidy(folder: Path) -> None:
+    """Brings the folders of listed items in line with the lists: DVC reads them whole, and wants them to be there."""
+    values = read_params(folder / "params.yaml")
+    for stage, body in read_params(folder / "dvc.yaml")["stages"].items():
+        if "foreach" in body:
+            items, data = values[body["foreach"][2:-1]], folder / "data" / stage
+            data.mkdir(parents=True, exist_ok=True)
+            for path in data.iterdir():
+                if path.is_dir() and path.name not in items and path.suffix != ".partial":
+                    shutil.rmtree(path)  # its results are in DVC's cache
 
 
 def end_with_parent() -> None:

@@ -24,7 +24,7 @@ from torch.nn.functional import interpolate
 
 from polygrain.compute import device
 from polygrain.compute.blocks import blocks
-from polygrain.config.schema import BatchSize, Count, Section, Width
+from polygrain.config.schema import Count, Section, Width
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import Model, most_blocks
 from polygrain.encoder.networks import patch_side
@@ -40,6 +40,7 @@ Scale = Annotated[float, Field(ge=0.1, le=16)]
 AGREEMENT = 0.2  # its weight
 # Of a task's images found by their views. Chance finds one, give or take one; this is three times as far off.
 CHANCE = 4
+FEW = 40  # images of a task, at most, that show whether it can tell
 
 
 class Reference(Section):
@@ -61,7 +62,6 @@ class CriterionSettings(Section):
     """How candidates are compared without labels."""
 
     images: int = Field(ge=2, le=1_000_000, description="training images drawn from each task, at most")
-    watched: int = Field(ge=2, le=1_000_000, description="of them, those looked at after each epoch of training")
     fewest: int = Field(
         ge=2, le=1_000_000, description="a task with fewer training images cannot tell, and does not count"
     )
@@ -69,8 +69,6 @@ class CriterionSettings(Section):
     recoloured: Augmentation = Field(description="what is drawn for one of the two views unlike those of training")
     coarse: float = Field(gt=0, lt=1, description="share of the side to which the other is reduced, and back")
     neighbours: Count = Field(description="compared with those of the reference")
-    batch: BatchSize = Field(description="images per forward pass")
-    precision: device.Precision
 
 
 @dataclass(frozen=True)
@@ -113,9 +111,9 @@ def draw_clear(
 ) -> Sample:
     """`draw`, of the tasks that can tell: those in which the encoder finds more images by their views than chance does.
 
-    A task shows that in the few images that training watches; candidates are compared on more.
+    A task shows that in few images; candidates are compared on more.
     """
-    few = draw(collection, settings.watched, settings.fewest, seed)
+    few = draw(collection, FEW, settings.fewest, seed)
     embedded = embed_views(encoder, pixels, few, settings)
     hits = np.mean([recall(first, second, few) for first, second in embedded.pairs], 0)
     clear = [task for task, places in few.parts().items() if hits[places].sum() > CHANCE]
@@ -135,7 +133,9 @@ def embed_views(model: Model, pixels: arrays.Reader, sample: Sample, settings: C
     """The same views for every model: they depend on the image's place in the sample and nothing else."""
     where, size = next(model.parameters()).device, model.config.size
     embeddings: list[list[np.ndarray]] = [[np.empty((0, model.dim), np.float32)] for _ in range(5)]
-    parts = blocks(len(sample.rows), settings.batch)
+    # Views are drawn batch by batch, so no model and no machine may have batches of its own.
+    parts = blocks(len(sample.rows), device.batch_at(pixels.shape[1], 128))
+    precision = device.inference(size)[1]
     for i, part in enumerate(progress(parts, "sample", len(parts), unit="batch")):
         images = device.staged(pixels[sample.rows[part]], where).to(where)
         generator = torch.Generator().manual_seed(i)
@@ -147,17 +147,17 @@ def embed_views(model: Model, pixels: arrays.Reader, sample: Sample, settings: C
             coarsen(settings.coarse, images, size),
         ]
         for view, batches in zip(views, embeddings, strict=True):
-            with torch.inference_mode(), device.autocast(where, settings.precision):
+            with torch.inference_mode(), device.autocast(where, precision):
                 batches.append(model(view).float().cpu().numpy())
     plain, *four = (np.concatenate(batches) for batches in embeddings)
     return Embedded(plain, [(four[0], four[1]), (four[2], four[3])])
 
 
 def embed_reference(
-    encoder: Model, pixels: arrays.Reader, sample: Sample, reference: Reference, settings: CriterionSettings
+    encoder: Model, pixels: arrays.Reader, sample: Sample, reference: Reference
 ) -> Float[np.ndarray, "image dim"]:
     """The reference's embeddings of the sample; `encoder` has no adaptors."""
-    looks = embed_carefully(encoder, pixels, sample.rows, reference, settings.batch, settings.precision, "reference")
+    looks = embed_carefully(encoder, pixels, sample.rows, reference, *device.inference(pixels.shape[1]), "reference")
     dim = min(reference.dim, whitening.largest(looks))
     return whitening.apply(whitening.fit(looks, dim, "half"), looks) if dim else looks
 

@@ -16,13 +16,17 @@ def watcher(
     collection: Collection,
     settings: criterion.CriterionSettings,
     reference: criterion.Reference,
+    count: int,
     seed: int,
 ) -> Callable[[], float] | None:
-    """A function that returns the criterion of `model` as it is when called; None where no task can tell."""
-    sample = criterion.draw(collection, settings.watched, settings.fewest, seed)
+    """A function that returns the criterion of `model` as it is when called, on `count` images of each task at most.
+
+    None where no task can tell.
+    """
+    sample = criterion.draw(collection, count, settings.fewest, seed)
     if not len(sample.rows):
         return None
-    careful = criterion.embed_reference(encoder.to(device.best()), pixels, sample, reference, settings)
+    careful = criterion.embed_reference(encoder.to(device.best()), pixels, sample, reference)
     expected = criterion.neighbours(careful, sample, settings.neighbours)
 
     def watch() -> float:

@@ -16,7 +16,7 @@ EXTRACTOR = Extractor(
     library="encoder", network=None, kwargs={}, side=None, mean=None, std=None, layers=["blocks.0", "blocks.1"]
 )
 PAIRS = tll_pairs.Params(side=SIZE, shape="crop", max_megapixels=1, faces="keep", per_character=1, places=2)
-FEATURES = tll_features.Params(batch=16, precision="float32", flips=False, extractors={"small": EXTRACTOR})
+FEATURES = tll_features.Params(flips=False, extractors={"small": EXTRACTOR})
 PCA = tll_pca.Params(components=8, fit="train", runs=3, test_share=0.25)
 ADAPTATION = tll_adaptation.Params(
     hidden=12, sigmas=[1.0, 15.0], learning_rate=0.01, steps=6, evaluate_every=2, largest_k=5

@@ -20,7 +20,7 @@ SOURCES = (
     "encoders",
     "dvc.yaml",
     "params.yaml",
-    "requirements.lock",
+    "versions.yaml",
     ".dvc/config",
     ".dvcignore",
     ".gitignore",
@@ -85,7 +85,7 @@ def copy_project(folder: Path) -> None:
 
 def copy_profile(folder: Path, name: str) -> Path:
     """The params.yaml of a profile that ships, composed, with what its paths lead to but for the data."""
-    for shared in ("requirements.lock", "encoders"):
+    for shared in ("versions.yaml", "encoders"):
         (folder / shared).symlink_to(ROOT / shared)
     shutil.copy2(ROOT / "params.yaml", folder)
     for file in ROOT.glob("profiles/*/values.yaml"):

@@ -55,14 +55,11 @@ def criterion(**changes: object) -> CriterionSettings:
     """Views that differ by their crop and light, their colours and their sharpness, on all training images."""
     values = {
         "images": 24,
-        "watched": 12,
         "fewest": 4,
         "trained": NO_VIEWS.model_copy(update={"smallest_crop": 0.95, "jitter": 0.1}),
         "recoloured": NO_VIEWS.model_copy(update={"jitter": 0.2, "tint": 0.1}),
         "coarse": 0.5,
         "neighbours": 3,
-        "batch": 10,
-        "precision": "float32",
     }
     return CriterionSettings(**(values | changes))
 

@@ -17,7 +17,7 @@ from tests.helpers.small import TASKS, lists
 
 VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, grey=0.1, blur=0, stroke=0)
 SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12, sample=None)
-TRAINING = adaptor.Params(width=6, **classifier(epochs=2, batch=13, warmup=0.5, augmentation=VIEWS))
+TRAINING = adaptor.Params(width=6, watched=12, **classifier(epochs=2, batch=13, warmup=0.5, augmentation=VIEWS))
 
 FUSIONS = ("augmentation", "neighbour", "supervised")
 TWINS = pairs(batch=17, augmentation=VIEWS)  # an odd batch: the processes' parts differ in length
@@ -33,6 +33,7 @@ DISTILLATION = distillation.Params(
     target=reference(),
     neighbours=2,
     width=6,
+    watched=12,
     precision="float32",
     augmentation=VIEWS,
     epochs=2,
@@ -51,7 +52,7 @@ def run(stage: ModuleType, *paths: Path, **given: object) -> None:
 
 def main(images: Path, encoder: Path, output: Path) -> None:
     arrays.SHARD_BYTES = 1  # a shard per 256 rows
-    settings = features.Params(unit_length=True, dtype="float32", precision="float32", batch=7)
+    settings = features.Params(unit_length=True, dtype="float32")
     for task in TASKS:
         run(features, images / task, encoder, output / "features" / task, task=task, params=settings)
     found = images, output / "features"

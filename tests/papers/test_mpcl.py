@@ -23,6 +23,7 @@ PROFILES = {
     "imagenet100": ({"I", "II", "III"}, 0),
     "imagenet100-barlow": ({"VII"}, 0),
     "imagenet100-vit": ({"VII"}, 2),
+    "imagenet100-vit-2048": ({"VII"}, 5),
 }
 
 

@@ -41,9 +41,9 @@ def test_rows__every_profile_has_some():
 
 @pytest.mark.parametrize("suffix", ["", "-train"])
 def test_profiles__cover_each_extractor_once_with_the_preparation_of_its_network(suffix):
-    """Table 1 less the rows that no library has; CLIP's networks are prepared as CLIP does, the others squashed."""
+    """Table 1 less the row that no library has; CLIP's networks are prepared as CLIP does, the others squashed."""
     covered = {}
-    for profile in (f"tll-obj{part}{suffix}" for part in ("", "-clip", "-clip-288")):
+    for profile in [*(f"tll-obj{part}{suffix}" for part in ("", "-clip", "-clip-288")), "tll-obj-files"]:
         found = values(profile)
         for study in found["tll"].values():
             assert study["extractor"] not in covered and study["listed"] == "TLL_obj.csv"

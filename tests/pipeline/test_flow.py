@@ -10,16 +10,16 @@ import pytest
 from pipeline import flow
 from pipeline.graph import Stage
 from pipeline.run import Outcome
+from tests.helpers import driven
+from tests.helpers.browser import CHROMIUM
 from tests.pipeline import dying, toy
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["third"], "unknown target 'third'"),
+        (["third"], "'third' not found"),
         (["--profile", "large"], "unknown profile 'large'"),
-        (["--jobs", "0"], "--jobs is 0"),
-        (["--tensorboard", "dvc.yaml"], "is a file"),
     ],
 )
 def test_main__bad_input_is_named_before_anything_starts(arguments, message, ran, monkeypatch):
@@ -125,11 +125,17 @@ def test_flow__a_stage_that_fails(pages, tmp_path):
 
 
 @pytest.mark.slow
-def test_flow__cancelled_by_the_api(pages, tmp_path):
-    folder = toy.make_training(tmp_path / "toy", seconds=flow.SECONDS_BETWEEN_LOOKS)
+@pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
+def test_flow__cancelled_on_the_pages(pages, tmp_path):
+    folder = toy.make_training(tmp_path / "toy", seconds=15)
     process = toy.start(folder, "flow", log=tmp_path / "log", TOY_MARK=str(tmp_path), **toy.at(pages))
     toy.wait_for_epoch(folder, process)
-    pages.call(f"/flow_runs/{latest(pages)['id']}/set_state", {"state": {"type": "CANCELLING"}})
+    with driven.at(pages.link()) as browser:
+        browser.until("document.body && document.body.innerText.includes('Dashboard')")
+        browser.go(f"{pages.pages}/runs/flow-run/{latest(pages)['id']}")
+        for word in ("Cancel", "Confirm"):
+            button = f"[...document.querySelectorAll('button')].find(one => one.innerText.trim() == '{word}')"
+            browser.until(f"{button} && ({button}.click(), true)")
     assert process.wait(60) == 1
     assert toy.survivors(str(tmp_path)) == []
     assert latest(pages)["state_type"] == "CANCELLED"

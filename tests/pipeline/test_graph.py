@@ -37,19 +37,36 @@ def test_to_do__the_stale_and_all_that_follow(ran, tmp_path):
     (folder / "data/first/f1/text").unlink()
     stages = graph.load(folder)
     assert [stage.name for stage in stages if stage.stale] == ["first@f1", "second@s01", "second@s03"]
-    assert [stage.name for stage in graph.to_do(stages)] == ["first@f1", "second@s01", "second@s03", "last"]
+    assert {stage.name: stage.why for stage in graph.to_do(stages)} == {
+        "first@f1": "data/first/f1 is modified",
+        "second@s01": "data/first/f1",
+        "second@s03": "data/first/f1",
+        "last": "after second@s01, second@s03",
+    }
 
 
-def test_closure__targets_and_what_they_read_from(ran):
-    stages = graph.load(ran)
+def test_load__why_a_stage_is_stale(ran, tmp_path):
+    folder = shutil.copytree(ran, tmp_path / "toy")
+    file = folder / "params.json"
+    params = json.loads(file.read_text())
+    params["second"] |= {"s00": "f1", "s04": "f0"}
+    file.write_text(json.dumps(params))
+    (folder / "data/source/text").write_text("other")
+    why = {stage.name: stage.why for stage in graph.to_do(graph.load(folder))}
+    assert why["source"] == "data/source is modified" and why["first@f0"] == "data/source"
+    assert why["second@s00"] == "data/first/f1, its command" and why["second@s04"] == "never run here"
+    assert why["second@s01"] == "after first@f1" and why["last"] == "second.s00 f0 -> f1, second.s04 None -> f0"
+    assert all(stage.why == "never run here" for stage in graph.load(toy.make(tmp_path / "fresh")))
 
+
+def test_load__targets_and_what_they_read_from(ran):
     def names(*targets):
-        return {stage.name for stage in graph.closure(stages, targets)}
+        return {stage.name for stage in graph.load(ran, targets)}
 
     assert names("second@s01") == {"source", "first@f1", "second@s01"}
     assert names("first") == {"source", "first@f0", "first@f1"}
     assert names("source", "first@f0") == {"source", "first@f0"}
-    with pytest.raises(ValueError, match=r"unknown target 'third'; known here: source, first@f0, .*last"):
+    with pytest.raises(ValueError, match=r"'third' not found .*; known here: source, first@f0, .*last"):
         names("third")
 
 

@@ -28,6 +28,7 @@ class ResNet20(nn.Module):
         self.layer1 = stage(WIDTHS[0], WIDTHS[0], 1)
         self.layer2 = stage(WIDTHS[0], WIDTHS[1], 2)
         self.layer3 = stage(WIDTHS[1], WIDTHS[2], 2)
+        self.num_features = WIDTHS[-1]
         self.feature_info = [{"num_chs": width, "module": f"layer{i}"} for i, width in enumerate(WIDTHS, 1)]
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

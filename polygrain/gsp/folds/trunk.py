@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from polygrain.config.schema import Deviation, Mean, Section, Text
 from polygrain.encoder import model, networks, weights
 from polygrain.encoder.config import Arguments
-from polygrain.gsp.folds import resnet20  # noqa: F401  timm knows it from here on
+from polygrain.gsp.folds import bn_inception, resnet20  # noqa: F401  timm knows them from here on
 
 
 class Backbone(Section):
@@ -33,6 +33,7 @@ class Backbone(Section):
         ge=1, le=256, description="take the map behind this many blocks or stages; null: behind the last"
     )
     is_trained: bool = Field(description="false: the network is frozen, and only what follows it is trained")
+    freezes_norm: bool = Field(description="batch norm keeps its statistics and weights; false suits a random start")
 
     @model_validator(mode="after")
     def architecture_fits(self) -> "Backbone":
@@ -50,25 +51,27 @@ class Backbone(Section):
 
 
 class Trunk(nn.Module):
-    """Images in 0..1 to `batch channel y x`. Batch norm is frozen (GSP, 1.6.6)."""
+    """Images in 0..1 to `batch channel y x`."""
 
-    def __init__(self, network: nn.Module, mean: Tensor, std: Tensor, depth: int | None, is_trained: bool) -> None:
+    def __init__(self, network: nn.Module, mean: Tensor, std: Tensor, params: Backbone) -> None:
         super().__init__()
-        self.network, self.depth, self.is_trained = network, depth, is_trained
+        self.network, self.depth, self.is_trained = network, params.depth, params.is_trained
+        self.freezes_norm = params.freezes_norm
         self.register_buffer("mean", mean.view(-1, 1, 1), persistent=False)
         self.register_buffer("std", std.view(-1, 1, 1), persistent=False)
-        self.requires_grad_(is_trained)
-        for norm in self.norms():
+        self.requires_grad_(params.is_trained)
+        for norm in self.frozen_norms():
             norm.requires_grad_(False)
         self.train(False)
 
-    def norms(self) -> list[nn.Module]:
-        return [module for module in self.network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    def frozen_norms(self) -> list[nn.Module]:
+        norms = (module for module in self.network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
+        return list(norms) if self.freezes_norm else []
 
     def train(self, mode: bool = True) -> "Trunk":
-        """Training mode for all but batch norm, if the network trains."""
+        """Training mode for all but frozen norms, if the network trains."""
         super().train(mode and self.is_trained)
-        for norm in self.norms():
+        for norm in self.frozen_norms():
             norm.eval()
         return self
 
@@ -113,13 +116,15 @@ def load(params: Backbone, encoder: Path, seed: int) -> Trunk:
             torch.tensor(given or network.pretrained_cfg[name])
             for name, given in (("mean", params.mean), ("std", params.std))
         )
-        if params.weights == "file":
-            weights.load_weights(network, Path(params.path))
+        classifiers = network.pretrained_cfg.get("classifier") or ()
         network.reset_classifier(0)
+        if params.weights == "file":
+            names = [classifiers] if isinstance(classifiers, str) else classifiers
+            weights.fill(network, Path(params.path), names)
     count = len(network.feature_info) if hasattr(network, "feature_info") else len(network.blocks)
     if params.depth is not None and params.depth > count:
         raise ValueError(f"depth is {params.depth}; this network has {count} blocks or stages: choose 1 to {count}")
-    return Trunk(network, mean, std, params.depth, params.is_trained)
+    return Trunk(network, mean, std, params)
 
 
 def create(params: Backbone) -> nn.Module:

@@ -8,7 +8,7 @@ from polygrain.gsp.poolings.plain import Pooled
 
 
 class NetVLAD(nn.Module):
-    """`width` x `centres` numbers (8 x 16 and 64 x 128 in GSP's study); each centre's residual has unit length."""
+    """`centres` x `width` numbers (8 x 16 and 64 x 128 in GSP's study); each centre's residual has unit length."""
 
     def __init__(self, channels: int, width: int, centres: int) -> None:
         super().__init__()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
+from polygrain.config.lists import Run
 from polygrain.gsp.report import looks
 from polygrain.report import figures
 from polygrain.report.figures import Line
@@ -50,6 +51,31 @@ def curves(histories: Mapping[str, Sequence[tuple[float, float]]], title: str, m
     return [{"title": title, "drawing": drawn}]
 
 
+def sweeps(
+    runs: Mapping[str, Run], settings: Mapping[str, Mapping], metrics: Mapping[str, Mapping], form: str
+) -> list[dict]:
+    """A chart of MAP@R over each value of a pooling that three runs or more share all else with (Figs. 7 and 10)."""
+    families: dict[tuple, list[tuple[float, float]]] = {}
+    for name, run in runs.items():
+        values = settings[name]["values"]
+        for varied, value in values.items():
+            rest = ", ".join(f"{key} {other:g}" for key, other in values.items() if key != varied)
+            of_run = (varied, run.loss, run.pooling, run.zero_shot)
+            score = 100 * metrics[name][form]["map_at_r"]["mean"]
+            families.setdefault((of_run, rest), []).append((float(value), score))
+    charts = []
+    for of_run in dict.fromkeys(key for key, _ in families):
+        points = {rest: line for (key, rest), line in families.items() if key == of_run and len(line) >= 3}
+        lines = [Line(rest, f"s-{STYLES[i % len(STYLES)]}", sorted(points[rest])) for i, rest in enumerate(points)]
+        varied, loss, pooling, share = of_run
+        title = f"{pooling} with {loss}, zero-shot share {share:g}: MAP@R over {varied}"
+        if lines := figures.finite(lines):
+            label = f"{title}; " + ", ".join(f"{line.name}: {max(y for _, y in line.points):.1f}" for line in lines)
+            drawn = figures.line_chart(label, lines, x_label=varied, y_label="MAP@R, %")
+            charts.append({"title": title, "drawing": drawn})
+    return charts
+
+
 def pictures(tensors: Mapping[str, np.ndarray], runs: Sequence[str], classes: Sequence[str], size: int) -> dict | None:
     """A row per image: the image, then for each run shaded by weight, and tinted by prototype where it has any."""
     if not classes:
@@ -92,11 +118,12 @@ def attribute_maps(
 
 
 def gains(metrics: Mapping[str, Mapping], pairs: Sequence[tuple[str, str]], form: str) -> list[dict]:
-    """A sentence for each (run, base): MAP@R of both and the difference in points."""
+    """A sentence for each (run, base): MAP@R of both, the change in percent (Fig. 6) and in points."""
     sentences = []
     for run, base in pairs:
         after, before = (100 * metrics[name][form]["map_at_r"]["mean"] for name in (run, base))
         if math.isfinite(after - before):
-            text = f"{run} against {base}: MAP@R {after:.2f} % and {before:.2f} %,"
+            relative = f"{100 * (after / before - 1):+.1f} %" if before else "new"
+            text = f"{run} against {base}: MAP@R {after:.2f} % and {before:.2f} %, {relative} or"
             sentences.append({"text": text, "gain": round(after - before, 2)})
     return sentences

@@ -2,8 +2,8 @@
 
 The key of a number is its table, images, protocol, loss, pooling with its values, share of the zero-shot loss,
 dimensions, metric and statistic (`mean` over all choices of folds, or `best` of three repeats). A run's network may
-differ from the paper's, because no library here has BN-Inception; the page names both. `open` says why no run can have
-the number, and `note` what is odd about it.
+differ from the paper's; the page names both. `open` says why no run can have the number, and `note` what is odd about
+it.
 """
 
 import csv

@@ -2,45 +2,50 @@
 
 import numpy as np
 import torch
-from jaxtyping import Float32, UInt8
+from jaxtyping import Float, Float32, UInt8
 
 from polygrain.gsp.poolings.generalized_sum import GeneralizedSumPooling
+from polygrain.gsp.poolings.prototypes import costs
 
-SIDE = 16
-OBJECT = ((0.9, 0.2, 0.1), (0.95, 0.8, 0.2))
-GROUND = ((0.15, 0.45, 0.2), (0.3, 0.55, 0.85))
+SIDE = 10
+RED, GREEN, BLUE = np.eye(3)
+PROTOTYPES = torch.tensor(np.stack([RED, BLUE]), dtype=torch.float32)
 
 
 def colours() -> Float32[np.ndarray, "y x 3"]:
-    """A disc of two colours before sky and grass, with fixed noise."""
-    y, x = np.mgrid[:SIDE, :SIDE]
-    ground = np.where((y < SIDE // 2)[..., None], GROUND[1], GROUND[0])
-    disc = np.where((x < SIDE // 2)[..., None], OBJECT[0], OBJECT[1])
-    noise = np.random.default_rng(0).normal(0, 0.03, (SIDE, SIDE, 3))
-    return (np.where(inside()[..., None], disc, ground) + noise).clip(0, 1).astype(np.float32)
+    """Red and blue discs on green, with fixed noise: no two places cost the same."""
+    noise = np.random.default_rng(0).normal(0, 0.05, (SIDE, SIDE, 3))
+    disc = np.where((np.arange(SIDE) < SIDE // 2)[:, None], RED, BLUE)
+    return (np.where(inside()[..., None], disc, GREEN) + noise).clip(0, 1).astype(np.float32)
 
 
 def inside() -> np.ndarray:
-    """Whether a place is on the object; 52 of 256 are."""
-    y, x = np.mgrid[:SIDE, :SIDE] - (SIDE - 1) / 2
-    return y**2 + x**2 <= (SIDE / 4) ** 2
+    """Whether a place is red or blue; 24 of 100 are."""
+    y, x = np.mgrid[:SIDE, :SIDE]
+    return np.minimum((x - 2) ** 2 + (y - 5) ** 2, (x - 7) ** 2 + (y - 4) ** 2) <= 4
 
 
-def weigh(
-    mus: list[float], epsilon: float
-) -> tuple[UInt8[np.ndarray, "y x 3"], dict[float, Float32[np.ndarray, "y x"]]]:
-    """The map as a picture, and its weights for each mu, with the object's colours as prototypes."""
+def fill(cost: Float[np.ndarray, " place"], mu: float) -> Float[np.ndarray, " place"]:
+    """The weights without smoothing (P1): the cheapest places, each whole, and a part of the last, sum 1."""
+    left = mu * len(cost) - cost.argsort().argsort()
+    return left.clip(0, 1) / (mu * len(cost))
+
+
+def weigh(mus: list[float], epsilon: float) -> tuple[UInt8[np.ndarray, "y x 3"], dict[str, Float32[np.ndarray, "y x"]]]:
+    """The map as a picture, and its weights for each mu without and with smoothing, with red and blue as prototypes."""
     features = colours()
     maps = torch.from_numpy(features).permute(2, 0, 1)[None]
+    cost = costs(maps.flatten(2), PROTOTYPES)[0].amin(0).numpy()
     weights = {}
     for mu in mus:
-        layer = GeneralizedSumPooling(3, len(OBJECT), mu, epsilon)
-        layer.pool.selection.prototypes.data = torch.tensor(OBJECT)
+        layer = GeneralizedSumPooling(3, len(PROTOTYPES), mu, epsilon)
+        layer.pool.selection.prototypes.data = PROTOTYPES
+        weights[f"mu {mu:g}, P1"] = fill(cost, mu).reshape(SIDE, SIDE).astype(np.float32)
         with torch.no_grad():
-            weights[mu] = layer.weigh(maps)[0].numpy()
+            weights[f"mu {mu:g}, P2"] = layer.weigh(maps)[0].numpy()
     return np.round(255 * features).astype(np.uint8), weights
 
 
 def on_object(weights: Float32[np.ndarray, "y x"]) -> float:
-    """The share of the weight that lies on the object."""
+    """The share of the weight that lies on red and blue."""
     return float(weights[inside()].sum())

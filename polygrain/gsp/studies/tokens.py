@@ -1,4 +1,4 @@
-"""Bags of tokens: drawn data in which half of every bag says nothing about its class (GSP, 5.1.1, Fig. 3a).
+"""Bags of tokens: drawn data in which half of every bag says nothing about its class (GSP, 5.1, Fig. 3a).
 
 A bag mixes tokens of its class with tokens that all classes share. Tokens are trained vectors. A mean has to arrange
 them so that the shared ones do no harm; a selection can leave those out.

@@ -14,13 +14,14 @@ class Archive(NamedTuple):
 class Source(NamedTuple):
     """`files` must exist below the root; without `archives` the user has to fetch them from `home` by hand.
 
-    `is_disjoint` where the published lists train and test on different classes.
+    `is_listed` where the published lists say what is train and test; only in `cifar10_known` and `cifar100_known` both
+    have the same classes.
     """
 
     home: str
     files: tuple[str, ...]
     archives: tuple[Archive, ...] = ()
-    is_disjoint: bool = False
+    is_listed: bool = False
 
 
 def inside(folder: str, *names: str) -> tuple[str, ...]:
@@ -32,6 +33,11 @@ CALTECH = "https://data.caltech.edu/records/65de6-vp158"
 TORONTO = "https://www.cs.toronto.edu/~kriz"
 EUROSAT = "https://huggingface.co/datasets/torchgeo/eurosat/resolve/c877bcd43f099cd0196738f714544e355477f3fd"
 
+CIFAR10 = Source(
+    f"{TORONTO}/cifar.html",
+    inside("cifar-10-batches-py", *(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"),
+    (Archive(f"{TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
+)
 CIFAR100 = Source(
     f"{TORONTO}/cifar.html",
     inside("cifar-100-python", "train", "test", "meta"),
@@ -83,12 +89,12 @@ SOURCES = {
                 "7f73d41a2f44250d4779881525aea32e",
             ),
         ),
-        is_disjoint=True,
+        is_listed=True,
     ),
     "inshop": Source(
         "https://mmlab.ie.cuhk.edu.hk/projects/DeepFashion/InShopRetrieval.html (on request; images in Img/img or img)",
         inside("Eval", "list_eval_partition.txt"),
-        is_disjoint=True,
+        is_listed=True,
     ),
     "dtd": Source(
         f"{VGG}/dtd",
@@ -108,11 +114,9 @@ SOURCES = {
             Archive(f"{VGG}/pets/data/annotations.tar.gz", "95a8c909bbe2e81eed6a22bccdf3f68f", "oxford-iiit-pet"),
         ),
     ),
-    "cifar10": Source(
-        f"{TORONTO}/cifar.html",
-        inside("cifar-10-batches-py", *(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"),
-        (Archive(f"{TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
-    ),
+    "cifar10": CIFAR10,
+    "cifar10_known": CIFAR10._replace(is_listed=True),
     "cifar100": CIFAR100,
-    "cifar100_super": CIFAR100._replace(is_disjoint=True),  # in the classes within each super-class
+    "cifar100_known": CIFAR100._replace(is_listed=True),
+    "cifar100_super": CIFAR100._replace(is_listed=True),  # in the classes within each super-class
 }

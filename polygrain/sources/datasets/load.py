@@ -5,6 +5,7 @@ import re
 import tarfile
 import zipfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,9 @@ from jaxtyping import Bool, Int
 from polygrain.sources.datasets import readers
 from polygrain.sources.datasets.addresses import SOURCES
 
-READERS = {name: getattr(readers, name) for name in SOURCES if not name.startswith("cifar")} | {
-    "cifar10": lambda root: readers.cifar(root, "10"),
-    "cifar100": lambda root: readers.cifar(root, "100"),
-    "cifar100_super": readers.cifar100_super,
+READERS = {name: getattr(readers, name, None) for name in SOURCES} | {
+    name: partial(readers.cifar, version=name.removeprefix("cifar").removesuffix("_known"))
+    for name in ("cifar10", "cifar10_known", "cifar100", "cifar100_known")
 }
 
 
@@ -37,8 +37,8 @@ class Dataset:
 
     @property
     def is_train(self) -> Bool[np.ndarray, " image"]:
-        """The class-disjoint training images: the data set's own list if it is class-disjoint, else `mrt_split`."""
-        return self.splits == "train" if SOURCES[self.name].is_disjoint else mrt_split(self.labels)
+        """The training images: by the data set's own list where that counts, else by class (`mrt_split`)."""
+        return self.splits == "train" if SOURCES[self.name].is_listed else mrt_split(self.labels)
 
 
 def mrt_split(labels: Int[np.ndarray, " image"]) -> Bool[np.ndarray, " image"]:

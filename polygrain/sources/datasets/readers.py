@@ -157,7 +157,7 @@ def cifar(root: Path, version: str) -> Records:
 def cifar100_super(root: Path) -> Records:
     """CIFAR-100 by its 20 super-classes: three classes of each train, two are tested, in alphabetical order.
 
-    This is the split of the Cifar Collage (GSP, 5.1.1), as its public code has it. Both published batches count.
+    This is the split of the Cifar Collage (GSP, 5.1), as its public code has it. Both published batches count.
     """
     read = cifar(root, "100")
     with SUPER_CLASSES.open(newline="", encoding="utf-8") as lines:

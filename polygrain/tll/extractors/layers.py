@@ -13,10 +13,12 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from polygrain.encoder import model
-from polygrain.encoder.weights import fit_tensors, load_module
+from polygrain.encoder.weights import fit_tensors, load_module, read_checkpoint
 from polygrain.store.reading import reading, remedy_for
-from polygrain.store.tensors import read_tensors, write_weights
+from polygrain.store.tensors import write_weights
 from polygrain.tll.extractors.config import Extractor
+
+FILES = (".safetensors", ".pth", ".pt")  # weights of any other name are the library's
 
 
 class Layers(nn.Module):
@@ -80,7 +82,7 @@ def build(config: Extractor) -> nn.Module:
 
 
 def load(config: Extractor, weights: Path) -> Layers:
-    """The network with its weights: of a model folder, of a safetensors file, or else its library's published ones.
+    """The network with its weights: of a model folder, of a file, or else its library's published ones.
 
     Only the published ones need a network connection, once; the library keeps them.
     """
@@ -90,8 +92,7 @@ def load(config: Extractor, weights: Path) -> Layers:
         tensors = trained.backbone.state_dict()
     else:
         layers = Layers(config)
-        stored = weights.suffix == ".safetensors"
-        tensors = read_tensors(weights, "`weights` names a safetensors file") if stored else published(config)
+        tensors = read_checkpoint(weights) if weights.suffix in FILES else published(config)
     fit_tensors(layers.network, without_head(layers.network, tensors), str(weights))
     return layers
 

@@ -6,6 +6,7 @@ from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.tll.adaptation import results
 from polygrain.tll.adaptation.results import Comparison
+from polygrain.tll.extractors import published
 from polygrain.tll.report.recall_curves import Curve, recall_curves
 
 SHOWN_KS = (1, 5, 20, 100)
@@ -53,6 +54,16 @@ def charts(study: Comparison) -> list[dict]:
         "aR@1 on the test pairs over steps": training_chart(study, "recall_at_1", 100.0, recall),
     }
     return [{"title": title, "drawing": drawing} for title, drawing in drawings.items()]
+
+
+def factors(study: Comparison) -> list[dict]:
+    """The last row's aR@k over that of the concatenated layers, beside the paper's factor for its best extractor."""
+    pairs = {k: [study.spread(row, k) for row in ("concatenated", study.rows[-1])] for k in published.FACTORS}
+    return [
+        {"k": k, "ours": after.mean / before.mean, "printed": published.FACTORS[k]}
+        for k, (before, after) in pairs.items()
+        if before and before.mean
+    ]
 
 
 def groups(study: Comparison, names: list[str]) -> list[dict]:

@@ -12,7 +12,7 @@ from tests.helpers.project import ROOT
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("params.yaml", "dvc.yaml", "requirements.lock", "encoders"):
+    for name in ("params.yaml", "dvc.yaml", "versions.yaml", "encoders"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / ".dvc").mkdir()
     (tmp_path / "photos").mkdir()

@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from polygrain.compute import device
@@ -14,6 +15,19 @@ def test_autocast__follows_the_precision(monkeypatch):
         monkeypatch.setattr(device, "has_bfloat16", lambda _, native=native: native)
         with device.autocast(cpu, precision):
             assert (x @ x).dtype == expected, (precision, native)
+
+
+def test_inference__is_of_the_machine(monkeypatch):
+    assert device.inference(48) == device.inference(224) == (128, "float32") and device.inference(448)[0] == 32
+    monkeypatch.setenv("POLYGRAIN_BATCH", "7")
+    monkeypatch.setenv("POLYGRAIN_PRECISION", "auto")
+    assert device.inference(448) == (7, "auto")
+    monkeypatch.setenv("POLYGRAIN_BATCH", "0")
+    with pytest.raises(ValueError, match="POLYGRAIN_BATCH is '0'"):
+        device.inference(48)
+    monkeypatch.setenv("POLYGRAIN_PRECISION", "half")
+    with pytest.raises(ValueError, match="known: auto, bfloat16, float32"):
+        device.inference(48)
 
 
 def test_uncast__keeps_the_type_within_autocast():

@@ -13,7 +13,7 @@ ROOT = """\
 root: .
 seed: 0
 tasks:
-  digits: {source: digits, path: requirements.lock}
+  digits: {source: digits, path: versions.yaml}
   own: {source: folder, path: data/raw/own}
   far: {source: folder, path: /far/away}
 granularities: &granularities {k2: adaptor/k2}
@@ -26,8 +26,8 @@ models:
   neighbour: fusion/neighbour
   distilled_encoder: distillation/encoder
 tll:
-  study: {path: requirements.lock, weights: data/encoder}
-  other: {path: requirements.lock, weights: weights/net}
+  study: {path: versions.yaml, weights: data/encoder}
+  other: {path: versions.yaml, weights: weights/net}
 encoder: {path: encoders/vit48, rates: [0.00001, 1], weights: weights/net}
 gsp_folds: {losses: {c1: {margin: 1}, c2: {margin: 2}}}
 """
@@ -56,9 +56,9 @@ def test_compose__a_profile_without_differences_is_the_root_seen_from_there(prof
     made = composed(profiles, "# nothing differs\n")
     assert made["root"] == "../.."
     assert {name: task["path"] for name, task in made["tasks"].items()} == {
-        "digits": "../../requirements.lock", "own": "../../data/raw/own", "far": "/far/away"
+        "digits": "../../versions.yaml", "own": "../../data/raw/own", "far": "/far/away"
     }  # fmt: skip
-    assert made["tll"]["study"] == {"path": "../../requirements.lock", "weights": "data/encoder"}
+    assert made["tll"]["study"] == {"path": "../../versions.yaml", "weights": "data/encoder"}
     assert made["tll"]["other"]["weights"] == "../../weights/net"
     assert made["encoder"] == root["encoder"] | {"path": "../../encoders/vit48"}
     for name in ("seed", "granularities", "fusions", "distillations", "models", "gsp_folds"):

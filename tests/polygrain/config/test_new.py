@@ -80,14 +80,13 @@ def test_create__an_encoder_its_epochs_and_batches(root, flat, tmp_path):
     encoder = {"source": "file", "path": str(tmp_path / "my weights # 1.pt")}
     encoder |= {"architecture": "mobilenetv2_100", "side": 64}
     encoder |= {"kwargs": {"pad_type": "same"}, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
-    batches = {"adaptor": 16, "fusion": 32, "distillation": 8, "features": 64}
+    batches = {"adaptor": 16, "fusion": 32, "distillation": 8}
     new.create(root, "mine", [flat], settings=new.Settings(encoder, 64, 96, 2.25, 5, batches))
     values = read_params(root / "profiles/mine/params.yaml")
     sizes = {"resize": 96, "crop": 96, "interpolation": None}
     assert values["encoder"] == encoder | sizes and values["images"]["side"] == 96
     parts = [values["adaptor"], values["distillation"], values["fusion"]["augmentation"], values["fusion"]["static"]]
     assert [(part["epochs"], part["batch"]) for part in parts] == [(5, 16), (5, 8), (3, 32), (3, 32)]
-    assert values["features"]["batch"] == values["evaluation"]["batch"] == values["choice"]["criterion"]["batch"] == 64
 
 
 def test_create__an_object_store_has_its_listing_beside_it(root, monkeypatch):

@@ -20,7 +20,7 @@ def values():
 
 
 def write(tmp_path, values):
-    for name in ("requirements.lock", "encoders"):
+    for name in ("versions.yaml", "encoders", "dvc.yaml"):
         if not (tmp_path / name).exists():
             (tmp_path / name).symlink_to(ROOT / name)
     with (tmp_path / "params.yaml").open("w") as stream:
@@ -89,11 +89,15 @@ def test_params__have_no_key_that_the_run_cache_ignores(values):
 def test_prepare__composes_a_profile_before_it_checks(tmp_path, values):
     write(tmp_path, values)
     profile = tmp_path / "profiles/mine"
-    profile.mkdir(parents=True)
+    for item in ("k512", "k64", "k7.partial"):
+        (profile / "data/adaptor" / item).mkdir(parents=True)
+    (profile / "dvc.yaml").symlink_to("../../dvc.yaml")
     (profile / "values.yaml").write_text("adaptor: {epochs: 5}\n")
     prepare(profile / "params.yaml")
     assert read_params(profile / "params.yaml")["adaptor"]["epochs"] == 5
     assert (profile / "data/distillation").is_dir()  # the stage `choice` reads it, even where nothing is distilled
+    # What the list no longer names would be part of the folder that fusions depend on.
+    assert sorted(path.name for path in (profile / "data/adaptor").iterdir()) == ["k512", "k7.partial"]
     (profile / "values.yaml").write_text("adaptor: {epoch: 5}\n")
     with pytest.raises(ValueError, match=r"change values.yaml beside it.* 1 wrong .*\n  adaptor.epoch: is not a known"):
         prepare(profile / "params.yaml")

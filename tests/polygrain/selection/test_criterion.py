@@ -59,7 +59,7 @@ def test_draw_clear__leaves_out_a_task_of_too_few_images_and_one_of_images_all_a
     pixels = open_pixels(images, list(TASKS))
     assert list(module.draw_clear(collection, encoder, pixels, criterion(), 0).parts()) == [TASKS[1]]
     alike = Sample(np.zeros(13, np.int64), np.array(["dots"] * 13, dtype=object))
-    embeddings = module.embed_reference(encoder, pixels, alike, reference(), criterion())
+    embeddings = module.embed_reference(encoder, pixels, alike, reference())
     assert embeddings.shape == (13, 48) and np.isfinite(embeddings).all() and np.ptp(embeddings, axis=0).max() < 1e-5
 
 
@@ -122,7 +122,8 @@ def reduced(images, side):
     return torch.from_numpy(np.stack(channels)).unflatten(0, (len(images), 3)).clamp(0, 1)
 
 
-def test_embed_views__depend_on_the_place_in_the_sample_alone(world):
+def test_embed_views__depend_on_the_place_in_the_sample_alone(world, monkeypatch):
+    monkeypatch.setattr(module.device, "batch_at", lambda side, usual: 10)
     encoder, collection, pixels = world
     settings, sample = criterion(), draw(collection, 12, 4, 0)
     embedded = module.embed_views(encoder, pixels, sample, settings)
@@ -154,7 +155,7 @@ def test_embed_carefully__embeddings_at_all_sides_next_to_each_other(world):
 def test_embed_reference__is_the_half_whitened_look(world, dim):
     encoder, collection, pixels = world
     sample, settings = draw(collection, 12, 4, 0), reference(dim=dim)
-    embeddings = module.embed_reference(encoder, pixels, sample, settings, criterion())
+    embeddings = module.embed_reference(encoder, pixels, sample, settings)
     looks = module.embed_carefully(encoder, pixels, sample.rows, settings, 5, "float32", "x")
     expected = whitened(looks, min(dim, 23))
     np.testing.assert_allclose(embeddings @ embeddings.T, expected @ expected.T, atol=1e-3)

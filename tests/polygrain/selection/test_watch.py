@@ -13,15 +13,15 @@ def test_watcher__gives_the_criterion_of_the_model_as_it_is_and_leaves_it_ready_
     images, folder = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder")
     collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
     encoder, model = load(folder), adapted(folder, ["k4"], 0)
-    assert watcher(encoder, model, pixels, collection, criterion(fewest=25), reference(), 0) is None
+    assert watcher(encoder, model, pixels, collection, criterion(fewest=25), reference(), 12, 0) is None
 
-    watch = watcher(encoder, model, pixels, collection, criterion(), reference(), 0)
+    watch = watcher(encoder, model, pixels, collection, criterion(), reference(), 12, 0)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     first = watch()
     assert watch() == first
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     sample = draw(collection, 12, 4, 0)
-    expected = neighbours(embed_reference(encoder, pixels, sample, reference(), criterion()), sample, 3)
+    expected = neighbours(embed_reference(encoder, pixels, sample, reference()), sample, 3)
     embedded = embed_views(model, pixels, sample, criterion())
     values = score(embedded, neighbours(embedded.plain, sample, 3), expected, sample)[0]
     assert first == pytest.approx(mean_over_tasks(values, sample)) and 0 < first < 1

@@ -22,7 +22,7 @@ def pixels(tmp_path):
 
 def make(pixels, is_trained, augmentation, whole=None):
     """The maps, and what they are without augmentation."""
-    backbone = load(Backbone(**RANDOM, depth=3, is_trained=is_trained), Path(), 0)
+    backbone = load(Backbone(**RANDOM, depth=3, is_trained=is_trained, freezes_norm=True), Path(), 0)
     with torch.no_grad():
         plain = backbone(centre_crop(torch.from_numpy(pixels[:]), 64))
     return Maps(backbone, pixels, 64, augmentation, 1.0, "float32", 4, whole), plain

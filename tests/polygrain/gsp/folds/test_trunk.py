@@ -8,7 +8,7 @@ from polygrain.gsp.folds.trunk import Backbone, load
 from tests.helpers.small import SIZE, write_encoder
 
 VALUES = {"weights": "random", "path": "x", "architecture": "test_resnet", "arguments": {}, "depth": None}
-VALUES |= {"mean": [0.5] * 3, "std": [0.25] * 3, "is_trained": True}
+VALUES |= {"mean": [0.5] * 3, "std": [0.25] * 3, "is_trained": True, "freezes_norm": True}
 
 
 def params(**changes):
@@ -39,13 +39,14 @@ def test_load__an_encoders_tokens_lie_as_they_were_cut_and_the_class_token_is_le
     assert torch.allclose(torch.stack([maps[:, :, y, x] for y in (0, 1) for x in (0, 1)], 1), normed, atol=1e-5)
 
 
-def test_feature_map__batch_norm_is_frozen_while_the_rest_trains(tmp_path):
-    backbone = load(params(), tmp_path, 0).train()
-    norm = backbone.norms()[0]
+@pytest.mark.parametrize("freezes", [True, False])
+def test_feature_map__batch_norm_is_frozen_while_the_rest_trains_or_trains_too(tmp_path, freezes):
+    backbone = load(params(freezes_norm=freezes), tmp_path, 0).train()
+    norm = backbone.network.bn1
     before = norm.running_mean.clone()
     backbone(torch.rand(4, 3, 64, 64)).sum().backward()
-    assert torch.equal(norm.running_mean, before) and norm.weight.grad is None
-    assert any(p.grad is not None for p in backbone.parameters())
+    assert torch.equal(norm.running_mean, before) == (norm.weight.grad is None) == freezes
+    assert backbone.network.conv1[0].weight.grad is not None
     frozen = load(params(is_trained=False), tmp_path, 0).train()
     assert not any(p.requires_grad for p in frozen.parameters()) and not frozen.network.training
 

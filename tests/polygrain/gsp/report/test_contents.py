@@ -1,5 +1,6 @@
 import numpy as np
 
+from polygrain.config.lists import Run
 from polygrain.gsp.report import contents
 
 
@@ -21,6 +22,19 @@ def test_table_and_gains__in_percent_and_the_best_of_each_column():
     assert rows[0]["values"][0]["std"] == 1
     (sentence,) = contents.gains(METRICS, [("c2-gsp", "c2-gap")], "mean")
     assert sentence["gain"] == 5 and "25.00 % and 20.00 %" in sentence["text"]
+
+
+def test_sweeps__a_line_for_each_setting_of_the_other_values():
+    run = Run(images="images/cub", loss="c2", pooling="gsp", zero_shot=0.1, values={})
+    pairs = [(m, epsilon) for m in (8, 16, 32) for epsilon in (0.5, 5.0)]
+    settings = {f"{m}-{epsilon}": {"values": {"prototypes": m, "epsilon": epsilon}} for m, epsilon in pairs}
+    metrics = {name: {"separate": {"map_at_r": entry(0.2)}} for name in settings}
+    runs = dict.fromkeys(settings, run)
+    (chart,) = contents.sweeps(runs, settings, metrics, "separate")
+    assert chart["title"].endswith("MAP@R over prototypes")
+    drawn = str(chart["drawing"])
+    assert drawn.count("<polyline") == 2 and "epsilon 0.5" in drawn and "epsilon 5" in drawn
+    assert contents.sweeps(dict.fromkeys(["8-0.5", "16-0.5"], run), settings, metrics, "separate") == []
 
 
 def test_pictures__show_every_run_beside_the_image():

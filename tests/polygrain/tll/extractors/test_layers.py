@@ -86,7 +86,7 @@ def test_load__published_weights_come_from_the_library(tmp_path, monkeypatch, li
             return trained if wanted else real(name, **arguments)
 
         monkeypatch.setattr(module, name, fetch)
-    made = layers.load(config, tmp_path / "requirements.lock")
+    made = layers.load(config, tmp_path / "versions.yaml")
     assert asked[-1] in (True, "IMAGENET1K_V1")
     assert torch.equal(
         made.network.conv1[0].weight if library == "timm" else made.network.conv1.weight,

@@ -36,6 +36,11 @@ def test_gain__is_paired_and_in_percent():
     assert (found.better, found.runs) == (2, 2)
 
 
+def test_factors__are_over_the_concatenated_layers_where_both_have_a_recall():
+    (found,) = contents.factors(study())
+    assert found == {"k": 1, "ours": pytest.approx(1), "printed": 2.25}
+
+
 def test_groups__of_more_than_one():
     names = ["", "", "", "", "a", "b", "b", "a"]
     found = {row["group"]: row for row in contents.groups(study(), names)}

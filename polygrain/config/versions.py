@@ -1,0 +1,28 @@
+"""versions.yaml, on whose lines stages depend, from requirements.lock: `python -m polygrain.config.versions`."""
+
+import re
+from pathlib import Path
+
+# The libraries whose versions decide results, by the name that is imported.
+PACKAGES = {
+    "PIL": "pillow",
+    "faiss": "faiss-cpu",
+    "numpy": "numpy",
+    "pytorch_metric_learning": "pytorch-metric-learning",
+    "scipy": "scipy",
+    "sklearn": "scikit-learn",
+    "timm": "timm",
+    "torch": "torch",
+    "torchvision": "torchvision",
+}
+HEADER = "# From requirements.lock by `make lock`: a stage runs again where a library that it uses has changed.\n"
+
+
+def text(lock: str) -> str:
+    """A line for each library; two versions where the lock has one for each of two versions of Python."""
+    found = {name: re.findall(rf"^{name}==([\w.+]+)", lock, re.MULTILINE) for name in sorted(PACKAGES.values())}
+    return HEADER + "".join(f'{name}: "{" or ".join(versions)}"\n' for name, versions in found.items())
+
+
+if __name__ == "__main__":
+    Path("versions.yaml").write_text(text(Path("requirements.lock").read_text(encoding="utf-8")), encoding="utf-8")
