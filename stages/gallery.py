@@ -31,14 +31,12 @@ from polygrain.store.collection import open_pixels, read_table
 
 class Params(schema.Section):
     smoothing: SmoothingSettings
-    precision: device.Precision
-    batch: schema.BatchSize
 
 
 def main(images: Path, choice: Path, output: Path, *, task: str, source: str, params: Params, seed: int) -> str:
     model = load(choice).to(device.best())
     pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
-    vectors = embed(model, pixels, np.arange(len(paths)), params.batch, params.precision, "gallery")
+    vectors = embed(model, pixels, np.arange(len(paths)), *device.inference(model.config.size), "gallery")
     chosen = choose(vectors, params.smoothing, seed, is_whitened=bool(model.config.reduced))
     name, smoothing = digest(choice), asdict(chosen.smoothing)
     root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared

@@ -17,7 +17,7 @@ from stages import gallery
 from stages.gallery import Params, main
 from tests.helpers.small import write_encoder, write_images
 
-PARAMS = Params(smoothing=SETTINGS, precision="float32", batch=16)
+PARAMS = Params(smoothing=SETTINGS)
 
 
 @pytest.fixture(scope="module")

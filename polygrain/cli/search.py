@@ -47,7 +47,6 @@ def search(
     Example: polygrain search --page --in embeddings.parquet
     """
     import logging
-    from collections import Counter
     from functools import partial
 
     from polygrain.app import embedding
@@ -69,10 +68,8 @@ def search(
         table = stored.read(file_of(source, network, name))
         rows = find(table.paths, table.vectors, above, partial(progress, description="neighbours", unit="part"))
         write_csv(duplicates, [Row._fields, *rows])
-        counts = Counter(row.kind for row in rows)
-        typer.echo(
-            f"{duplicates}: {counts['duplicate']:,} pairs from a cosine of {above:g}, {counts['odd']:,} odd images"
-        )
+        odd = sum(row.kind == "odd" for row in rows)
+        typer.echo(f"{duplicates}: {len(rows) - odd:,} pairs from a cosine of {above:g}, {odd:,} odd images")
         return
     if not page:
         vectors = embedding.embed(network, query)

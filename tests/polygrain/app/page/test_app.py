@@ -95,9 +95,7 @@ def test_search__smoothed_rows_where_a_side_has_them(sides: list[Side], photos: 
     assert about[0]["smoothed"] is None and about[1]["smoothed"].startswith("smoothed by 5")
 
 
-def test_right__the_share_of_the_nearest_from_an_images_own_folder(
-    client: TestClient, shared_sides: list[Side]
-) -> None:
+def test_right__the_share_of_nearest_from_the_own_folder(client: TestClient, shared_sides: list[Side]) -> None:
     reply = client.get("/right").json()
     folders = [path.rpartition("/")[0] for path in shared_sides[0].gallery.paths]
     for side, share in zip(shared_sides, reply["shares"], strict=True):

@@ -66,13 +66,9 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         assert len(shown(browser, 0)) == len(shown(browser, 1)) == 23
         assert browser.value("document.querySelector('#name').textContent") == "dots/class1/1.png"
         assert browser.value("document.querySelectorAll('.side:first-child .alike').length") == 3
-        ranks = browser.value(
-            "[...document.querySelectorAll('.side:last-child .rank')].map(s => Number(s.textContent))"
-        )
-        assert ranks == [*range(1, 24)]
-        browser.until(
-            "document.querySelector('#right').textContent.startsWith('Of the 10 nearest to each of all images')"
-        )
+        ranks = browser.value("[...document.querySelectorAll('.side:last-child .rank')].map(s => s.textContent)")
+        assert ranks == [*map(str, range(1, 24))]
+        browser.until("document.querySelector('#right').textContent.startsWith('Of the 10 nearest to each of all ')")
         assert browser.value("document.querySelector('#smooth-label').hidden")  # too few images to smooth
         browser.until("document.querySelectorAll('#weights td').length == 4")
 
