@@ -21,7 +21,7 @@ from polygrain.config import schema
 from polygrain.encoder.digest import digest
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
-from polygrain.retrieval.smoothing import neighbours_of, smooth
+from polygrain.retrieval.smoothing import neighbours_of, smooth_by
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
 from polygrain.selection.smoothing import SmoothingSettings, choose
@@ -47,7 +47,7 @@ def main(images: Path, choice: Path, output: Path, *, task: str, source: str, pa
         if chosen.smoothing.strength:
             shown = partial(progress, description="smooth", unit="part")
             neighbours = neighbours_of(vectors, chosen.smoothing.neighbours, shown)
-            columns |= smooth(vectors, neighbours, chosen.smoothing, shown)._asdict()
+            columns |= smooth_by(vectors, neighbours, chosen.smoothing, shown)._asdict()
             arrays.write(folder / "neighbours.zarr", neighbours.astype(np.int64))
         embeddings.write(folder / "embeddings.parquet", columns, facts)
         text = json.dumps(record | {"agreement": chosen.agreement}, indent=1)

@@ -9,7 +9,7 @@ from polygrain.config.compose import read_params
 from polygrain.encoder.digest import digest
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
-from polygrain.retrieval.smoothing import Smoothing, smooth
+from polygrain.retrieval.smoothing import Smoothing, smooth_by
 from polygrain.selection.smoothing import SETTINGS, Chosen
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels
@@ -45,7 +45,7 @@ def test_main__rows_graph_and_record_fit_together(world: Path, tmp_path: Path, m
     assert plain.paths[9] == "1/1.png" and plain.root.resolve() == tmp_path / "my/dots"
     graph = arrays.open(folder / "neighbours.zarr")[:]
     assert graph.shape == (48, 5)
-    np.testing.assert_allclose(smoothed.vectors(rows), smooth(expected, graph, chosen.smoothing).smoothed, atol=1e-5)
+    np.testing.assert_allclose(smoothed.vectors(rows), smooth_by(expected, graph, chosen.smoothing).smoothed, atol=1e-5)
     assert smoothed.smoothing == chosen.smoothing
     record = json.loads((folder / "gallery.json").read_text())
     assert record == {

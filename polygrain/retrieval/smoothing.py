@@ -24,7 +24,7 @@ POWER = 3.0
 TOLERANCE, ROUNDS = 1e-4, 100
 # Columns solved at once, and rows whose neighbours are fetched at once.
 COLUMNS, FETCHED = 64, 4096
-# Least share of the exact neighbours, where there are too many rows to compare all.
+# Share of the nearest rows that an index finds, where there are too many to compare all.
 RECALL = 0.95
 Shown = Callable[[list[slice]], Iterable[slice]]
 
@@ -63,7 +63,7 @@ def neighbours_of(vectors: Rows, count: int, shown: Shown = iter) -> Int64[np.nd
     return nearest_others(vectors, count, "auto", RECALL, shown=shown).neighbours
 
 
-def smooth(
+def smooth_by(
     vectors: Float32[np.ndarray, "row dim"],
     neighbours: Int64[np.ndarray, "row rank"],
     smoothing: Smoothing,
@@ -159,7 +159,7 @@ def mixed(
     return unit_rows(queries + np.einsum("nr,nrd->nd", shares, nearest))
 
 
-def mixed_with_nearest(rows: Float32[np.ndarray, "row dim"], count: int) -> Float32[np.ndarray, "row dim"]:
+def mixed_with_others(rows: Float32[np.ndarray, "row dim"], count: int) -> Float32[np.ndarray, "row dim"]:
     """The rows, of unit length, each mixed with its `count` nearest others (or as many as there are)."""
     count = min(count, len(rows) - 1)
     if count < 1:

@@ -12,10 +12,10 @@ from polygrain.retrieval.smoothing import (
     cosines,
     links,
     mixed,
-    mixed_with_nearest,
+    mixed_with_others,
     neighbours_of,
     normalised,
-    smooth,
+    smooth_by,
     smoothed,
 )
 
@@ -96,15 +96,15 @@ def test_mixed__adds_neighbours_by_their_cosines():
         np.testing.assert_allclose(row, total / np.linalg.norm(total), atol=1e-6)
 
 
-def test_mixed_with_nearest__adds_the_nearest_of_all_rows(monkeypatch):
+def test_mixed_with_others__adds_the_nearest_of_all_rows(monkeypatch):
     monkeypatch.setattr(smoothing, "FETCHED", 7)
     vectors = rows(40)
-    for vector, row in zip(vectors, mixed_with_nearest(vectors, 4), strict=True):
+    for vector, row in zip(vectors, mixed_with_others(vectors, 4), strict=True):
         others = np.argsort(-(vectors @ vector))[1:5]
         np.testing.assert_allclose(row, mixed(vector[None], vectors[others][None])[0], atol=1e-6)
-    np.testing.assert_allclose(mixed_with_nearest(vectors[:2], 10), mixed(vectors[:2], vectors[1::-1, None]), atol=1e-6)
-    np.testing.assert_array_equal(mixed_with_nearest(vectors[:1], 10), vectors[:1])
-    np.testing.assert_array_equal(mixed_with_nearest(vectors, 0), vectors)
+    np.testing.assert_allclose(mixed_with_others(vectors[:2], 10), mixed(vectors[:2], vectors[1::-1, None]), atol=1e-6)
+    np.testing.assert_array_equal(mixed_with_others(vectors[:1], 10), vectors[:1])
+    np.testing.assert_array_equal(mixed_with_others(vectors, 0), vectors)
 
 
 def clustered(n=600, dim=32, groups=20):
@@ -119,7 +119,7 @@ CHOSEN = Smoothing(0.9, 20)
 def test_smooth__unit_rows_and_what_a_new_row_needs():
     vectors = clustered()
     neighbours = neighbours_of(vectors, 20)
-    result, weights = smooth(vectors, neighbours, CHOSEN), links(neighbours, cosines(vectors, neighbours))
+    result, weights = smooth_by(vectors, neighbours, CHOSEN), links(neighbours, cosines(vectors, neighbours))
     np.testing.assert_allclose(result.smoothed * result.length[:, None], smoothed(vectors, weights, 0.9), atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(result.smoothed, axis=1), 1, atol=1e-5)
     np.testing.assert_allclose(result.degree, weights.toarray().sum(1), atol=1e-5)
@@ -128,10 +128,10 @@ def test_smooth__unit_rows_and_what_a_new_row_needs():
 
 def test_added__is_what_a_full_pass_gives_a_new_row():
     vectors = clustered()
-    whole = smooth(vectors, neighbours_of(vectors, 20), CHOSEN).smoothed
+    whole = smooth_by(vectors, neighbours_of(vectors, 20), CHOSEN).smoothed
     for new in range(0, 600, 60):
         others = np.delete(vectors, new, 0)
-        result = smooth(others, neighbours_of(others, 20), CHOSEN)
+        result = smooth_by(others, neighbours_of(others, 20), CHOSEN)
         near = nearest(vectors[[new]], others, 20)[1][0]
         row = added(vectors[new], others[near], type(result)(*(values[near] for values in result)), CHOSEN)
         assert row @ whole[new] > 0.99 > vectors[new] @ whole[new]
@@ -139,7 +139,7 @@ def test_added__is_what_a_full_pass_gives_a_new_row():
 
 def test_added__a_row_that_nobody_links_to_stays():
     vectors = clustered()
-    result = smooth(vectors, neighbours_of(vectors, 20), CHOSEN)
+    result = smooth_by(vectors, neighbours_of(vectors, 20), CHOSEN)
     far = unit_rows(np.random.default_rng(1).normal(size=(1, 32)).astype(np.float32))[0]
     unreached = result._replace(reach=np.ones(600, np.float32))
     near = nearest(far[None], vectors, 20)[1][0]
