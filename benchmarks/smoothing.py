@@ -28,6 +28,7 @@ from polygrain.retrieval.smoothing import (
     cosines,
     links,
     neighbours_of,
+    smooth_by,
     smoothed,
 )
 

@@ -146,3 +146,16 @@ def test_added__a_row_that_nobody_links_to_stays():
     np.testing.assert_allclose(
         added(far, vectors[near], type(result)(*(values[near] for values in unreached)), CHOSEN), far, atol=1e-6
     )
+
+
+def test_smooth__is_the_whole_way_and_mixes_queries():
+    vectors, queries = rows(), rows(4, seed=3)
+    one = smoothing.Smoothing(0.9, 6, 2)
+    result = smoothing.smooth(vectors, one)
+    expected = unit_rows(plain_smoothed(vectors, plain_weights(vectors, 6, 3.0), 0.9))
+    np.testing.assert_allclose(result, expected, atol=2e-3)
+    near = np.argsort(-(queries @ result.T), 1)[:, :2]
+    np.testing.assert_allclose(
+        smoothing.mixed_with_nearest(queries, result, one), mixed(queries, result[near]), atol=1e-5
+    )
+    assert np.array_equal(smoothing.smooth(vectors[:1], one), vectors[:1])
