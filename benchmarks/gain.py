@@ -32,7 +32,7 @@ STAGES = {"fusions": "fusion", "baselines": "baseline", "supervised_models": "su
 
 
 def copy_repository(target: Path) -> None:
-    """Copy what git knows or would know, with the cache of the original; of profiles not their links to dvc.yaml."""
+    """Copy what git knows or would know, with the cache of the original; of profiles not their dvc.yaml."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0"):
         source = ROOT / name
@@ -51,8 +51,6 @@ def graph_folder(copy: Path, profile: str | None) -> Path:
     if not (folder / "values.yaml").exists():
         shutil.copy2(ROOT / "profiles" / profile / "params.yaml", folder)  # written by hand, which git ignores
     compose.renew(folder)
-    if not (folder / "dvc.yaml").exists():
-        (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
     (folder / "values.yaml").unlink(missing_ok=True)
     return folder
 

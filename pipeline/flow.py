@@ -1,6 +1,6 @@
 """The graph as a Prefect flow: one task per stage that is not up to date, edges from DVC alone.
 
-Prefect adds parallel branches, pages to watch and retries (`meta: retries`). What is stale, what a stage reads and what
+Prefect adds parallel branches and pages to watch. What is stale, what a stage reads and what
 a result is stays with DVC: tasks pass nothing on, and Prefect caches nothing.
 """
 
@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from inspect import signature
 from pathlib import Path
 from threading import Event, Semaphore, Thread
 
@@ -34,7 +33,7 @@ SECONDS_BETWEEN_LOOKS = 3.0
 """How often a run looks whether it was cancelled."""
 
 
-class CancelledByUser(Exception):
+class CancelledByUser(BaseException):
     """Someone pressed Cancel; Prefect itself tells that only to runs which it started."""
 
 
@@ -60,10 +59,7 @@ class Run:
             lambda: self.reproduce(stage),
             name=stage.name,
             task_run_name=stage.name,
-            description=stage.desc,
             tags=["gpu"] if stage.meta.get("gpu") else [],
-            retries=int(stage.meta.get("retries", 0)),
-            retry_delay_seconds=5,
             persist_result=False,
             cache_policy=NO_CACHE,
         )
@@ -96,15 +92,7 @@ class Run:
         message = f"{outcome.result}, {outcome.seconds:.1f} s"
         if outcome.is_done:
             return Completed(name="Cached" if outcome.result == "cached" else "Completed", message=message)
-        if stage.meta.get("retries") and not self.stopping.is_set():
-            # Prefect retries what raises, not what returns a failure.
-            raise RuntimeError(message)
         return Failed(message="\n".join([message, *outcome.tail]))
-
-    def stop(self) -> None:
-        """Ends what runs, and has what waits for a free job give up."""
-        self.stopping.set()
-        self.free.release(1000)
 
 
 @flow(name="polygrain", persist_result=False, task_runner=ThreadPoolTaskRunner(max_workers=1000))
@@ -121,14 +109,12 @@ def reproduce(
     todo = graph.to_do(stages)
     # Few: each uses several cores itself.
     run = Run(folder, jobs or min(4, os.cpu_count() or 1), Path(tensorboard) if tensorboard else None)
-    log = get_run_logger()
-    log.info("%d of %d stages to do", len(todo), len(stages))
     with reported("the name of this run"), get_client(sync_client=True) as client:
-        name = f"{profile or 'graph'}: {len(todo)} stages, {time.strftime('%d %b %H:%M')}"
+        name = f"{profile or 'graph'}: {len(todo)} of {len(stages)} stages, {time.strftime('%d %b %H:%M')}"
         tags = [profile or "graph", git(folder, "rev-parse", "--short", "HEAD")]
         client.update_flow_run(runtime.flow_run.id, name=name, tags=tags)
     if workers:
-        log.info("%s", share.push(folder, None).splitlines()[0])
+        get_run_logger().info("%s", share.push(folder, None).splitlines()[0])
         run.elsewhere = dispatcher(profile, folder)
     futures: dict[str, PrefectFuture] = {}
     with stage_server.serving(project(folder)) as run.environment:
@@ -139,7 +125,8 @@ def reproduce(
         except CancelledByUser:
             return Cancelled(message="cancelled; finished stages are kept, others continue from their checkpoints")
         finally:
-            run.stop()
+            run.stopping.set()
+            run.free.release(1000)  # what waits for a free job gives up
             concurrent.futures.wait([future.wrapped_future for future in futures.values()])
     with reported("the results"):
         tell(run, stages)
@@ -149,21 +136,20 @@ def reproduce(
 def wait(futures: list[concurrent.futures.Future]) -> None:
     """Until all have ended; CancelledByUser where someone has cancelled the run meanwhile."""
     while concurrent.futures.wait(futures, SECONDS_BETWEEN_LOOKS).not_done:
-        state = None
         with reported("the state of this run"), get_client(sync_client=True) as client:
             state = client.read_flow_run(runtime.flow_run.id).state
-        if state is not None and (state.is_cancelling() or state.is_cancelled()):
-            raise CancelledByUser
+            if state.is_cancelling() or state.is_cancelled():
+                raise CancelledByUser
 
 
 def tell(run: Run, stages: list[Stage]) -> None:
-    """The table of stages, and the table of every report among them, as artifacts of this run."""
+    """The table of stages, and the table of every report of the graph, as artifacts of this run."""
     results = {stage.name: run.outcomes.get(stage.name, Outcome("up to date")) for stage in stages}
     rows = [{"stage": name, "result": one.result, "seconds": round(one.seconds, 1)} for name, one in results.items()]
     create_table_artifact(table=rows, key="stages", description="What became of each stage, in the graph's order")
-    for out in [out for stage in stages for out in stage.outs if (out / "table.md").exists()]:
-        text = (out / "table.md").read_text(encoding="utf-8")
-        create_markdown_artifact(f"{text}\n\nReport: `{out / 'index.html'}`", key=f"results-{slug(out.name)}")
+    for file in sorted(run.folder.glob("data/**/table.md")):
+        text = f"{file.read_text(encoding='utf-8')}\n\nReport: `{file.with_name('index.html')}`"
+        create_markdown_artifact(text, key=f"results-{slug(file.parent.name)}")
 
 
 def verdict(run: Run, todo: list[Stage]) -> State:
@@ -176,8 +162,9 @@ def verdict(run: Run, todo: list[Stage]) -> State:
     failed = [name for name, outcome in results.items() if not outcome.is_done and name not in not_run]
     for name in failed:
         get_run_logger().error("%s failed; its last lines:\n%s", name, "\n".join(results[name].tail))
-    after = f"; not run, since they read from it: {', '.join(not_run)}" if not_run else ""
-    return Failed(message=f"failed: {', '.join(failed)}{after}")
+    return Failed(
+        message=f"failed: {', '.join(failed)}; not run, since they read from it: {', '.join(not_run) or 'none'}"
+    )
 
 
 def main(
@@ -208,7 +195,7 @@ def main(
     Thread(target=server.end_without, args=[running, patience], daemon=True).start()
     sys.stdout.write(f"Watch this run at {running.link()}\n")
     sys.stdout.flush()
-    parameters = dict(zip(signature(main).parameters, (profile, targets, jobs, workers, board), strict=True))
+    parameters = {"profile": profile, "targets": targets, "jobs": jobs, "workers": workers, "tensorboard": board}
     # The pages can cancel only runs of a deployment.
     with get_client(sync_client=True) as client:
         deployment = client.create_deployment(client.create_flow(reproduce), "terminal")

@@ -43,22 +43,15 @@ def hold(count: int, stopping: Event) -> Iterator[list[str]]:
     folder().mkdir(mode=0o700, exist_ok=True, parents=True)
     with ExitStack() as stack:
         while devices and not stopping.is_set():
-            if len(held := take(count, devices, stack)) == count:
-                yield held
-                return
+            held: list[str] = []
+            for device in devices:
+                with suppress(Timeout):
+                    stack.enter_context(FileLock(folder() / f"{device}.lock").acquire(blocking=False))
+                    held.append(device)
+                if len(held) == count:
+                    yield held
+                    return
             # Holding one while waiting for another would lock two stages out.
             stack.close()
             time.sleep(0.2 + 0.01 * (os.getpid() % 7))
         yield []
-
-
-def take(count: int, devices: list[str], stack: ExitStack) -> list[str]:
-    """Up to `count` free devices, held by the stack."""
-    held: list[str] = []
-    for device in devices[:]:
-        with suppress(Timeout):
-            stack.enter_context(FileLock(folder() / f"{device}.lock").acquire(blocking=False))
-            held.append(device)
-        if len(held) == count:
-            break
-    return held

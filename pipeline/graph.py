@@ -36,14 +36,12 @@ class Stage:
     upstream: tuple[str, ...]
     stale: bool
     meta: Mapping[str, Any]
-    desc: str
-    outs: tuple[Path, ...]
     why: str = ""
     """it is to be done, in a few words"""
 
 
 def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
-    """The folder of the project's own graph or of a profile's, its params.yaml composed anew.
+    """The folder of the project's own graph or of a profile's, composed anew.
 
     ValueError: no project is here, or the profile is unknown.
     """
@@ -54,8 +52,6 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     profiles = sorted({path.parent.name for path in root.glob("profiles/*/*.yaml")})
     if profile and profile not in profiles:
         raise ValueError(f"unknown profile {profile!r}; known here: {', '.join(profiles) or 'none'}")
-    if profile and not (folder / "dvc.yaml").exists():
-        (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
     compose.renew(folder)
     # DVC reads every graph below the root, and one without values stops all of them.
     compose.renew_missing(root)
@@ -101,12 +97,9 @@ def opened(folder: Path) -> Iterator[Repo]:
 
 def name_of(stage: Any, folder: Path) -> str:
     """What `dvc repro` calls the stage when it runs in `folder`."""
-    file, folder, name = Path(stage.path), folder.resolve(), getattr(stage, "name", None)
-    file = file.parent.resolve() / file.name  # a profile's dvc.yaml is a link to another folder's
-    if name and file == folder / "dvc.yaml":
-        return name
-    relative = os.path.relpath(file, folder)
-    return f"{relative}:{name}" if name else relative
+    file, name = Path(stage.path), getattr(stage, "name", None)
+    file = os.path.relpath(file.parent.resolve() / file.name, folder.resolve())
+    return name if name and file == "dvc.yaml" else f"{file}:{name}" if name else file
 
 
 def plan(repo: Repo, folder: Path, targets: Iterable[str] = ()) -> dict[str, Any]:
@@ -138,8 +131,6 @@ def load(folder: Path, targets: Iterable[str] = ()) -> list[Stage]:
                 upstream=tuple(names[other] for other in graph.successors(stage)),
                 stale=stage.addressing in changed,
                 meta=dict(stage.meta or {}),
-                desc=stage.desc or "",
-                outs=tuple(Path(out.fs_path) for out in stage.outs),
                 why=reason(stage, changed.get(stage.addressing, [])),
             )
             for name, stage in stages.items()
@@ -158,13 +149,12 @@ def reason(stage: Any, entries: Iterable[Any]) -> str:
         else:
             deps |= entry.get("changed deps", {})
             others += [f"{path} is {state}" for path, state in entry.get("changed outs", {}).items()]
-    values = []
     for dep in stage.deps:
         if isinstance(dep, ParamsDependency) and isinstance(deps.get(str(dep)), dict):
             del deps[str(dep)]
             old, new = dep.hash_info.value or {}, dep.read_params()
-            values += [line for key in new for line in differences(key, old.get(key), new[key])]
-    return shortened([*values, *(path.replace("../", "") for path in deps), *others])
+            others += [line for key in new for line in differences(key, old.get(key), new[key])]
+    return ", ".join([*others, *(path.replace("../", "") for path in deps)])
 
 
 def differences(key: str, old: Any, new: Any) -> Iterator[str]:
@@ -176,17 +166,11 @@ def differences(key: str, old: Any, new: Any) -> Iterator[str]:
         yield f"{key} {old} -> {new}"
 
 
-def shortened(reasons: list[str], most: int = 3) -> str:
-    """The first few of the reasons."""
-    more = f" and {len(reasons) - most} more" if len(reasons) > most else ""
-    return ", ".join(f"{reason:.60}" for reason in reasons[:most]) + more
-
-
 def to_do(stages: list[Stage]) -> list[Stage]:
     """The stale stages and all that follow from them, in the given order."""
     result: dict[str, Stage] = {}
     for stage in stages:
         before = [name for name in stage.upstream if name in result]
         if stage.stale or before:
-            result[stage.name] = stage if stage.stale else replace(stage, why=f"after {shortened(before)}")
+            result[stage.name] = stage if stage.stale else replace(stage, why=f"after {', '.join(before)}")
     return list(result.values())

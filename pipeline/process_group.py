@@ -5,12 +5,10 @@ left of a command's session ends with the command. Where the caller is killed, t
 stage ends with its dvc (polygrain/runner/command.py).
 """
 
-import ctypes
 import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,20 +17,13 @@ from threading import Event
 
 import psutil
 
+from polygrain.runner.command import end_with_parent
+
 STAGE_SECONDS = 5.0
 """What a stage has to end after SIGTERM, before SIGKILL."""
 RECORD_SECONDS = 25.0
 """What dvc has to end by itself: it may be recording a stage that had just finished."""
 STOPPED = 128 + signal.SIGTERM
-PR_SET_PDEATHSIG = 1
-# Loaded before any thread forks.
-LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def end_with_parent() -> None:
-    """Has the kernel send SIGTERM to this process when its parent dies (Linux alone can)."""
-    if LIBC is not None:
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def start(command: list[str], folder: Path, environment: Mapping[str, str] | None = None, **options) -> psutil.Popen:

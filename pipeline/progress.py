@@ -17,8 +17,7 @@ HEAD = re.compile(r"(?:(.*), )?\b(\w+) (\d+)/(\d+)$")
 COUNT = re.compile(r"(\d+) of (\d+)")
 RATE = re.compile(r"[\d.]+ \S+/s")
 VALUE = re.compile(r"([A-Za-z_]\w*) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
-SECONDS_BETWEEN_UPDATES = 1
-"""Every update is a row in the server's database."""
+SECONDS_BETWEEN_UPDATES = 1  # each is a row in the server's database
 
 
 class Point(NamedTuple):

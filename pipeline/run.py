@@ -10,7 +10,6 @@ from threading import Event
 
 from pipeline import gpus, graph, process_group, project, stage_server
 
-TAIL = 20
 # What dvc adds to every stage for people at a terminal.
 HINTS = ("To track the changes", "\tgit add", "To enable auto", "\tdvc config", "Use `dvc push`", "Updating lock")
 
@@ -53,7 +52,7 @@ def main(profile: str | None = None, stages: list[str] | None = None, dry: bool 
     folder, stopping = ready(profile), Event()
     loaded = graph.load(folder, stages or ())
     todo = graph.to_do(loaded)
-    lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {stage.name}: {stage.why}" for stage in todo)]
+    lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {stage.name}: {stage.why:.90}" for stage in todo)]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
     if dry or not todo:
@@ -74,7 +73,7 @@ def run_stage(
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Runs one stage, and nothing it reads from, with `count` GPUs; `hear` gets each line it writes."""
-    tail: deque[str] = deque(maxlen=TAIL)
+    tail: deque[str] = deque(maxlen=20)
     ran = False
 
     def listen(line: str) -> None:

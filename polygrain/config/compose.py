@@ -108,9 +108,14 @@ def compose(profile: Path) -> dict[str, Any]:
 def renew(profile: Path) -> bool:
     """Writes the profile's params.yaml if its values.yaml composes to something else; whether it did.
 
-    A folder without values.yaml has a params.yaml that is written by hand, as the root.
+    A folder without values.yaml has a params.yaml that is written by hand, as the root. Its dvc.yaml becomes the
+    root's, in a file of its own: DVC cannot read a link in a commit.
     """
-    file = profile / "params.yaml"
+    file, graph, root = profile / "params.yaml", profile / "dvc.yaml", profile.resolve().parents[1] / "dvc.yaml"
+    is_same = graph.is_file() and not graph.is_symlink() and root.exists() and graph.read_bytes() == root.read_bytes()
+    if not is_same and root.exists() and profile.resolve().parent.name == "profiles":
+        graph.unlink(missing_ok=True)
+        graph.write_bytes(root.read_bytes())
     if not (profile / "values.yaml").exists():
         return False
     values = compose(profile)

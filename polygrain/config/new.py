@@ -117,7 +117,6 @@ def create(
                 (profile / f"{task}.json").write_text(folder.listing, encoding="utf-8")
         text = written(name, tasks, ks, settings or Settings())
         (profile / "values.yaml").write_text(text, encoding="utf-8")
-        (profile / "dvc.yaml").symlink_to("../../dvc.yaml")
         compose.renew(profile)
     except BaseException:
         shutil.rmtree(profile)

@@ -15,8 +15,12 @@ from scipy.sparse import csr_array, diags_array
 
 from polygrain.compute.blocks import Rows, blocks
 from polygrain.compute.vectors import unit_rows
+from polygrain.retrieval.approximate import nearest_others
+from polygrain.retrieval.neighbours import nearest
 
 POWER = 3.0
+# Share of the nearest rows that an index finds, where there are too many to compare all.
+RECALL = 0.95
 # Of the right side, which is left of the equation where it counts as solved, and rounds at most.
 TOLERANCE, ROUNDS = 1e-4, 100
 # Columns solved at once, and rows whose neighbours are fetched at once.
@@ -71,6 +75,24 @@ def smoothed(
     for columns in blocks(vectors.shape[1], COLUMNS):
         result[:, columns] = solve(matrix, np.ascontiguousarray(vectors[:, columns]))
     return result
+
+
+def smooth(vectors: Float32[np.ndarray, "row dim"], smoothing: Smoothing) -> Float32[np.ndarray, "row dim"]:
+    """The rows of a collection, smoothed and of unit length; as they are, where they are fewer than two."""
+    neighbours = min(smoothing.neighbours, len(vectors) - 1)
+    if neighbours < 1 or not smoothing.strength:
+        return vectors
+    ranked = nearest_others(vectors, neighbours, "auto", RECALL).neighbours
+    weights = links(ranked, cosines(vectors, ranked), smoothing.power)
+    return unit_rows(smoothed(vectors, weights, smoothing.strength))
+
+
+def mixed_with_nearest(
+    queries: Float32[np.ndarray, "query dim"], rows: Float32[np.ndarray, "row dim"], smoothing: Smoothing
+) -> Float32[np.ndarray, "query dim"]:
+    """The queries as a smoothed collection is searched with them: each mixed with its nearest rows, if so chosen."""
+    count = min(smoothing.mixed, len(rows))
+    return mixed(queries, rows[nearest(queries, rows, count)[1]], smoothing.power) if count else queries
 
 
 def solve(matrix: csr_array, right: Float32[np.ndarray, "row column"]) -> Float32[np.ndarray, "row column"]:

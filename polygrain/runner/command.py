@@ -23,6 +23,7 @@ from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
 
 log = logging.getLogger("stages")
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before any thread forks
 STAGES = sorted(path.stem for path in (Path(__file__).parents[2] / "stages").glob("*.py") if path.stem != "__init__")
 
 
@@ -96,9 +97,9 @@ def tidy(folder: Path) -> None:
 
 
 def end_with_parent() -> None:
-    """Asks the kernel to end this process when DVC dies: an orphan would write beside its successor."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    """Has the kernel (of Linux) end this process with its parent: an orphan would write beside its successor."""
+    if LIBC is not None:
+        LIBC.prctl(1, signal.SIGTERM)
 
 
 def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str) -> None:

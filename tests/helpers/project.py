@@ -22,6 +22,7 @@ SOURCES = (
     "params.yaml",
     "versions.yaml",
     ".dvc/config",
+    ".dvc/plots",
     ".dvcignore",
     ".gitignore",
 )

@@ -25,8 +25,6 @@ def test_load__names_edges_and_needs(ran):
     assert stages["source"].upstream == () and stages["second@s03"].upstream == ("first@f1",)
     assert sorted(stages["last"].upstream) == second
     assert stages["first@f0"].meta == {"gpu": 1} and stages["last"].meta == {}
-    assert stages["source"].desc == "what all read"
-    assert stages["first@f1"].outs == (ran / "data/first/f1",)
     order = list(stages)
     assert all(order.index(up) < order.index(name) for name, stage in stages.items() for up in stage.upstream)
 
@@ -54,7 +52,7 @@ def test_load__why_a_stage_is_stale(ran, tmp_path):
     (folder / "data/source/text").write_text("other")
     why = {stage.name: stage.why for stage in graph.to_do(graph.load(folder))}
     assert why["source"] == "data/source is modified" and why["first@f0"] == "data/source"
-    assert why["second@s00"] == "data/first/f1, its command" and why["second@s04"] == "never run here"
+    assert why["second@s00"] == "its command, data/first/f1" and why["second@s04"] == "never run here"
     assert why["second@s01"] == "after first@f1" and why["last"] == "second.s00 f0 -> f1, second.s04 None -> f0"
     assert all(stage.why == "never run here" for stage in graph.load(toy.make(tmp_path / "fresh")))
 
@@ -92,7 +90,6 @@ def test_load__a_profile_beside_the_repositorys_own(tmp_path):
     assert large == folder / "profiles/large" and "a: 3\n" in (large / "params.yaml").read_text()
     stages = graph.load(large)
     assert {stage.name for stage in stages} == {"source", "first@f0", "second@s00", "second@s01", "last"}
-    assert stages[0].outs == (large / "data/source",)
     (large / "params.yaml").unlink()
     stages = graph.load(graph.folder_of(None, folder))
     assert {stage.name for stage in stages} == {"source", "first@f0", "second@s00", "last"}

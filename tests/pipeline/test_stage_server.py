@@ -30,10 +30,10 @@ if __name__ == "__main__":
 def root(tmp_path_factory) -> Path:
     """A project with one stage."""
     root = tmp_path_factory.mktemp("project")
-    shutil.copytree(toy.ROOT / "pipeline", root / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("stages", "polygrain"):
-        (root / name).mkdir()
-        (root / name / "__init__.py").touch()
+    for name in ("pipeline", "polygrain"):
+        shutil.copytree(toy.ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "stages").mkdir()
+    (root / "stages/__init__.py").touch()
     (root / "stages/one.py").write_text(STAGE)
     shutil.copy(toy.ROOT / "stages/run", root / "stages")
     return root

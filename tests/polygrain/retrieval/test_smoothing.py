@@ -83,3 +83,16 @@ def test_mixed__adds_neighbours_by_their_cosines():
     for query, neighbours, row in zip(queries, near, result, strict=True):
         total = query + sum(max(0, float(query @ one)) ** 3 * one for one in neighbours)
         np.testing.assert_allclose(row, total / np.linalg.norm(total), atol=1e-6)
+
+
+def test_smooth__is_the_whole_way_and_mixes_queries():
+    vectors, queries = rows(), rows(4, seed=3)
+    one = smoothing.Smoothing(0.9, 6, 2)
+    result = smoothing.smooth(vectors, one)
+    expected = unit_rows(plain_smoothed(vectors, plain_weights(vectors, 6, 3.0), 0.9))
+    np.testing.assert_allclose(result, expected, atol=2e-3)
+    near = np.argsort(-(queries @ result.T), 1)[:, :2]
+    np.testing.assert_allclose(
+        smoothing.mixed_with_nearest(queries, result, one), mixed(queries, result[near]), atol=1e-5
+    )
+    assert np.array_equal(smoothing.smooth(vectors[:1], one), vectors[:1])

@@ -91,7 +91,6 @@ def test_prepare__composes_a_profile_before_it_checks(tmp_path, values):
     profile = tmp_path / "profiles/mine"
     for item in ("k512", "k64", "k7.partial"):
         (profile / "data/adaptor" / item).mkdir(parents=True)
-    (profile / "dvc.yaml").symlink_to("../../dvc.yaml")
     (profile / "values.yaml").write_text("adaptor: {epochs: 5}\n")
     prepare(profile / "params.yaml")
     assert read_params(profile / "params.yaml")["adaptor"]["epochs"] == 5
