@@ -111,6 +111,19 @@ def query_metrics(embeddings: np.ndarray | Tensor, labels: Labels, nearest: int 
     return metrics_of(x, classes, x, classes, nearest, own=True)
 
 
+def collection_metrics(
+    queries: np.ndarray | Tensor,
+    gallery: np.ndarray | Tensor,
+    query_labels: Labels,
+    labels: Labels,
+    nearest: int = 0,
+) -> QueryMetrics:
+    """`query_metrics` of queries that are no part of the gallery; `nearest` are rows of it."""
+    asked, offered = unit_vectors(queries), unit_vectors(gallery)
+    names = class_numbers(np.concatenate([query_labels, labels]), len(asked) + len(offered))
+    return metrics_of(asked, names[: len(asked)], offered, names[len(asked) :], nearest, own=False)
+
+
 def retrieval_metrics(embeddings: np.ndarray | Tensor, labels: Labels) -> dict[str, float | int]:
     """Mean r_precision, map_at_r and recall_at_1 as fractions, over the `queries` that have a relevant image.
 

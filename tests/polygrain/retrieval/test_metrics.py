@@ -169,3 +169,19 @@ def test_score__raises_when_no_query_is_left():
         score(embeddings, np.arange(6), np.array(["test"] * 6))
     with pytest.raises(ValueError, match="no gallery"):
         score(embeddings, np.zeros(6, np.int64), np.array(["query"] * 6))
+
+
+def test_collection_metrics__equal_a_loop_over_queries():
+    generator = np.random.default_rng(0)
+    queries, gallery = (generator.normal(size=(n, 6)).astype(np.float32) for n in (9, 40))
+    asked, labels = generator.integers(-1, 5, 9), generator.integers(-1, 4, 40)
+    scores = metrics.collection_metrics(queries, gallery, asked, labels, 3)
+    for query in range(9):
+        cosines = gallery @ queries[query] / np.linalg.norm(gallery, axis=1)
+        ranked = labels[np.argsort(-cosines)] == asked[query]
+        relevant = int(ranked.sum()) if asked[query] >= 0 else 0
+        assert scores.nearest[query].tolist() == np.argsort(-cosines)[:3].tolist()
+        if relevant:
+            assert scores.r_precision[query] == pytest.approx(ranked[:relevant].mean())
+        else:
+            assert np.isnan(scores.r_precision[query])

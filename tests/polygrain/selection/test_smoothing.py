@@ -1,0 +1,91 @@
+"""The choice of a smoothing without labels."""
+
+import numpy as np
+import pytest
+
+from polygrain.compute.vectors import unit_rows
+from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
+from polygrain.selection import smoothing
+from polygrain.selection.smoothing import SETTINGS, choose, compare, deal, differs
+
+FEW = SETTINGS.model_copy(update={"queries": 8, "depth": 6, "neighbours": 5, "fewest": 10, "strengths": [0.8]})
+
+
+def clusters(classes=6, per_class=30, dim=24, spread=0.25, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(classes, dim)) / dim**0.5
+    rows = np.repeat(centres, per_class, 0) + spread * rng.normal(size=(classes * per_class, dim))
+    return unit_rows(rows.astype(np.float32))
+
+
+def test_compare__is_the_share_of_rows_that_both_halves_answer():
+    halves = deal(clusters(per_class=10), True)
+    order = np.random.default_rng(1).permutation(60)
+    result = compare(halves, order, FEW)
+    assert list(result) == [Smoothing(s, 5, m) for s, m in ((0.0, 0), (0.8, 0), (0.8, 10))]
+    for one, shares in result.items():
+        expected = []
+        for query in range(8):
+            answers = []
+            for half in halves:
+                rows = half[order[8:]]
+                rows = smooth(rows, one) if one.strength else rows
+                asked = mixed_with_nearest(half[order[query : query + 1]], rows, one)
+                answers.append(set(np.argsort(-(rows @ asked[0]), kind="stable")[:6].tolist()))
+            expected.append(len(answers[0] & answers[1]) / 6)
+        np.testing.assert_allclose(shares, expected, atol=1e-9)
+
+
+def test_deal__halves_share_no_axis_and_keep_all():
+    rows = clusters(dim=7)
+    first, second = deal(rows, True)
+    assert first.shape[1] + second.shape[1] == 7
+    centred = rows - rows.mean(0)
+    axes = np.linalg.svd(centred, full_matrices=False)[2]
+    for half, start in ((first, 0), (second, 1)):
+        expected = unit_rows(centred @ axes[start::2].T)
+        np.testing.assert_allclose(np.abs(half), np.abs(expected), atol=1e-4)
+
+
+def test_deal__raw_rows_are_half_whitened():
+    rows = clusters() * np.float32([5] + [1] * 23)
+    first, _ = deal(unit_rows(rows), False)
+    plain, _ = deal(unit_rows(rows), True)
+    assert np.abs(first[:, 0]).mean() < np.abs(plain[:, 0]).mean()
+
+
+def test_choose__smooths_clusters_and_finds_more_of_them():
+    rows, labels = clusters(spread=0.3), np.repeat(np.arange(6), 30)
+    chosen = choose(rows, SETTINGS.model_copy(update={"depth": 30}))
+    assert chosen.smoothing.strength >= 0.8 and len(chosen.agreement) == 9
+
+    def precision(gallery):
+        return (labels[np.argsort(-(rows @ gallery.T), 1)[:, 1:21]] == labels[:, None]).mean()
+
+    assert precision(smooth(rows, chosen.smoothing)) > precision(rows) + 0.02
+
+
+def test_choose__the_strongest_of_equals(monkeypatch):
+    shares = {
+        Smoothing(0.0, 5): [0.5, 0.6, 0.7],
+        Smoothing(0.5, 5): [0.6, 0.7, 0.8],
+        Smoothing(0.9, 5): [0.58, 0.72, 0.79],
+    }
+    shares |= {Smoothing(0.95, 5): [0.3, 0.4, 0.5]}
+    monkeypatch.setattr(smoothing, "compare", lambda *_: {one: np.array(values) for one, values in shares.items()})
+    assert choose(clusters(), SETTINGS).smoothing == Smoothing(0.9, 5)
+    assert choose(clusters(), SETTINGS.model_copy(update={"errors": 0.0})).smoothing == Smoothing(0.5, 5)
+
+
+@pytest.mark.parametrize(
+    "rows", [clusters(classes=1, per_class=3), np.repeat(clusters(classes=1, per_class=1), 120, 0)]
+)
+def test_choose__few_rows_and_copies_stay_finite(rows):
+    chosen = choose(rows)
+    assert np.isfinite(smooth(rows, chosen.smoothing)).all()
+    assert len(rows) > 3 or (chosen.smoothing.strength == 0 and "3 images are too few" in chosen.why)
+
+
+def test_differs__in_standard_errors():
+    assert differs(np.array([1.0, 1.0])) == 0 == differs(np.zeros(3))
+    assert differs(np.array([1.0, 3.0])) == pytest.approx(2 / (1 / 2**0.5))
