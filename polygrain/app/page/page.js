@@ -87,7 +87,7 @@ function search() {
     const rows = found.sides.map((hits) => new Set(hits.map((hit) => hit.row)));
     // Where there are no folders, or one, an image says nothing by its own.
     const folder = found.asked && !state.box && state.about.folders > 1 ? folderOf(found.asked.path) : "";
-    const sides = state.about.sides.map((one, i) => side(one.name, [one.what, state.smooth && one.smoothed].filter(Boolean).join("; "), found.sides[i], true, i ? rows[0] : null, folder));
+    const sides = state.about.sides.map((one, i) => side(state.smooth && one.smoothed ? `${one.name}, smoothed` : one.name, [one.what, state.smooth && one.smoothed].filter(Boolean).join("; "), found.sides[i], true, i ? rows[0] : null, folder));
     $("sides").replaceChildren(...sides);
     $("more").hidden = true;
     if (found.asked) $("name").textContent = found.asked.path;
