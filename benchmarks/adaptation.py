@@ -26,14 +26,15 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import Model, load
 from polygrain.grappa.report.chosen import CandidateRow, read_candidates
-from polygrain.retrieval.expansion import NEAREST, shares
 from polygrain.retrieval.metrics import query_metrics
 from polygrain.retrieval.neighbours import nearest
+from polygrain.retrieval.smoothing import cosines
 from polygrain.selection.candidates.decision import interval
 from polygrain.selection.candidates.forms import Form, add_last_layer, shape
 from polygrain.store.collection import Collection, open_pixels, read_tables
 
 ADAPTING = ("resolution", "seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")
+NEAREST = 3
 SEARCHES = {"query expansion": False, "database-side augmentation": True}
 
 
@@ -91,7 +92,7 @@ class Bench:
         for task, rows in self.by_task():
             x, labels = embeddings[rows], self.collection.labels[self.test[rows]]
             _, places = nearest(x, x, min(NEAREST + 1, len(rows) - 1), exclude_self=True)
-            parts = shares(x, x[places])
+            parts = np.maximum(cosines(x, places), 0)[:, :, None] ** 3 * x[places]
             wide = unit_rows(x + parts[:, :NEAREST].sum(1))
             scores = wide @ (wide if gallery else x).T
             for rank in range(min(NEAREST, places.shape[1]) if gallery else 0):

@@ -29,7 +29,7 @@ from polygrain.encoder.config import AdaptorConfig
 from polygrain.encoder.model import Model, load, most_blocks, save
 from polygrain.encoder.views import Augmentation, ShareOfDraws, augment
 from polygrain.retrieval import whitening
-from polygrain.retrieval.expansion import mixed
+from polygrain.retrieval.smoothing import mixed_with_others
 from polygrain.runner import command, outputs
 from polygrain.selection import criterion
 from polygrain.selection.watch import watcher
@@ -67,7 +67,7 @@ def make_targets(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: 
     count = len(params.target.scales)
     last = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)
     model.reduce(torch.from_numpy(last.T.copy()), torch.from_numpy(whitener.bias))
-    return torch.from_numpy(mixed(whitening.apply(whitener, looks), params.neighbours))
+    return torch.from_numpy(mixed_with_others(whitening.apply(whitener, looks), params.neighbours))
 
 
 def train(

@@ -1,8 +1,4 @@
-"""Embeddings of images: an array of a few, a Parquet file of any number.
-
-The file has the columns `path` (below a folder) and `embedding` (fixed-size list of float32, of unit length). Its
-metadata say which model made it (`model`, a digest), `dim`, the folder (`root`), and the state of its files (`images`).
-"""
+"""Embeddings of images: an array of a few, a file (store/embeddings.py) of any number."""
 
 import fcntl
 import json
@@ -11,32 +7,36 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial as bound
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from jaxtyping import Float32, UInt8
 from PIL import Image
 
-from polygrain.app.listing import Listing
+from polygrain.app.listing import Listing, fingerprint
 from polygrain.compute import device
 from polygrain.compute.ahead import ahead
 from polygrain.compute.blocks import blocks
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
+from polygrain.retrieval import smoothing
 from polygrain.runner.progress import progress
+from polygrain.selection.smoothing import choose
 from polygrain.sources.decode import Picture, decode, decode_all
 from polygrain.sources.folder import summary
+from polygrain.store import embeddings
 from polygrain.store.reading import reading
 from polygrain.store.square import Unreadable, square
 from polygrain.store.tables import read_csv, write_csv
 
 log = logging.getLogger(__name__)
 BATCH = 64
-# Images of a finished part, which a killed call does not repeat; also the rows of a row group.
+# Images of a finished part, which a killed call does not repeat.
 PART = 1024
 # As many as params.yaml may allow (images.max_megapixels).
 MOST_PIXELS = 89_000_000
@@ -72,18 +72,11 @@ def embed_squares(model: Model, squares: UInt8[np.ndarray, "n side side 3"]) -> 
         return model(centre_crop(images, model.config.size)).float().cpu().numpy()
 
 
-def schema(dim: int, metadata: dict[str, str | bytes] | None = None) -> pa.Schema:
-    columns = [pa.field("path", pa.string()), pa.field("embedding", pa.list_(pa.float32(), dim))]
-    return pa.schema(columns, metadata)
-
-
-def is_current(output: Path, digest: str, listing: Listing) -> bool:
-    """Whether a file holds the embeddings of these images, as they are now, by the model of this digest."""
-    try:
-        metadata = pq.read_schema(output).metadata or {}
-    except (OSError, pa.ArrowInvalid):
-        return False
-    return metadata.get(b"model") == digest.encode() and metadata.get(b"images") == listing.fingerprint().encode()
+def is_current(output: Path, digest: str, listing: Listing, smooth: bool) -> bool:
+    """Whether a file holds these images' embeddings, as they are now, by the model of this digest."""
+    facts = embeddings.metadata(output)
+    expected = {"model": digest.encode(), "images": listing.fingerprint().encode()}
+    return expected.items() <= facts.items() and ("smoothing" in facts) == smooth
 
 
 def rejected_file(output: Path) -> Path:
@@ -91,27 +84,70 @@ def rejected_file(output: Path) -> Path:
     return output.with_suffix(".rejected.csv")
 
 
-def write(model: Model, digest: str, listing: Listing, output: Path, batch: int = BATCH) -> None:
+def write(model: Model, digest: str, listing: Listing, output: Path, batch: int = BATCH, smooth: bool = False) -> None:
     """Writes the embeddings of all images of a listing, and what was left out beside them, unless they are there.
 
-    A folder `<output>.partial` keeps what is finished: a call that was killed goes on where it was, to the same bytes.
-    ValueError where no image can be read.
+    Rows of an earlier output are taken over where the image file is the same. `smooth`: beside the rows smoothed
+    ones, where smoothing is chosen. A folder `<output>.partial` keeps what is finished: a call that was killed goes on
+    where it was, to the same bytes. ValueError where no image can be read.
     """
-    if is_current(output, digest, listing):
+    if is_current(output, digest, listing, smooth):
         return
-    partial = output.with_name(output.name + ".partial")
+    partial, states = (
+        output.with_name(output.name + ".partial"),
+        dict(zip(listing.paths, listing.states(), strict=True)),
+    )
     with locked(partial):
-        begin(partial, {"model": digest, "images": listing.fingerprint(), "batch": batch, "part": PART})
-        parts = {partial / f"{part.start:09d}.parquet": part for part in blocks(len(listing.paths), PART)}
+        old = earlier(output, digest, listing.root, states)
+        new = listing._replace(paths=[path for path in listing.paths if path not in old])
+        begin(partial, {"model": digest, "images": new.fingerprint(), "batch": batch, "part": PART})
+        parts = {partial / f"{part.start:09d}.parquet": part for part in blocks(len(new.paths), PART)}
         todo = {file: part for file, part in parts.items() if not file.exists()}
+        if old:
+            log.info("embed: %s of %s images are embedded already", f"{len(old):,}", f"{len(states):,}")
         if len(todo) < len(parts):
             log.info("embed: goes on, %d of %d parts are there", len(parts) - len(todo), len(parts))
         batches = [images for part in todo.values() for images in blocks(part, batch)]
         count = sum(part.stop - part.start for part in todo.values())
-        results = progress(outcomes(model, listing, batches), "embed", count, "image")
+        results = progress(outcomes(model, new, batches), "embed", count, "image")
         for file, part in todo.items():
             write_part(file, model.dim, list(islice(results, part.stop - part.start)))
-        gather(list(parts), model.dim, digest, listing, output)
+        paths, vectors, left = gather(partial, list(parts), old, output, listing, model.dim)
+        columns = {"path": paths, "embedding": vectors, "state": [states[path] for path in paths]}
+        facts = {"model": digest, "dim": str(model.dim), "root": os.fsencode(listing.root)}
+        facts["images"] = fingerprint(states)
+        if smooth:
+            more, chosen = smoothed_columns(vectors, bool(model.config.reduced))
+            columns, facts = columns | more, facts | {"smoothing": json.dumps(asdict(chosen))}
+        embeddings.write(partial / "whole.parquet", columns, facts)
+        write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(left.items())])
+        os.replace(partial / "rejected.csv", rejected_file(output))
+        os.replace(partial / "whole.parquet", output)
+
+
+def earlier(output: Path, digest: str, root: Path, states: dict[str, str]) -> set[str]:
+    """The images that an output holds already, by this model and in the state they are in."""
+    facts = embeddings.metadata(output)
+    if {"model": digest.encode(), "root": os.fsencode(root)}.items() - facts.items():
+        return set()
+    table = pq.ParquetFile(output)
+    if "state" not in table.schema_arrow.names:
+        return set()
+    stored = table.read(["path", "state"]).to_pydict()
+    return {path for path, state in zip(stored["path"], stored["state"], strict=True) if states.get(path) == state}
+
+
+def smoothed_columns(
+    vectors: Float32[np.ndarray, "row dim"], is_whitened: bool
+) -> tuple[dict[str, np.ndarray], smoothing.Smoothing]:
+    """The columns of the smoothed rows, none where smoothing is not chosen; and what is chosen."""
+    chosen = choose(vectors, is_whitened=is_whitened)
+    log.info("%s: %s", chosen.smoothing, chosen.why)
+    if not chosen.smoothing.strength:
+        return {}, chosen.smoothing
+    shown = bound(progress, description="smooth", unit="part")
+    neighbours = smoothing.neighbours_of(vectors, chosen.smoothing.neighbours, shown)
+    return smoothing.smooth_by(vectors, neighbours, chosen.smoothing, shown)._asdict(), chosen.smoothing
 
 
 @contextmanager
@@ -156,43 +192,35 @@ def write_part(file: Path, dim: int, results: list[tuple[str, np.ndarray | str]]
     embedded = [(path, vector) for path, vector in results if not isinstance(vector, str)]
     left = [(path, reason) for path, reason in results if isinstance(reason, str)]
     write_csv(file.with_suffix(".csv"), [("path", "reason"), *left])
-    values = np.concatenate([vector for _, vector in embedded]) if embedded else np.empty(0, np.float32)
-    columns = [pa.array([path for path, _ in embedded], pa.string()), pa.FixedSizeListArray.from_arrays(values, dim)]
-    draft = file.with_suffix(".draft")
-    pq.write_table(pa.Table.from_arrays(columns, schema=schema(dim)), draft, compression="none", use_dictionary=False)
-    os.replace(draft, file)
+    rows = np.array([vector for _, vector in embedded], np.float32).reshape(-1, dim)
+    embeddings.write(file, {"path": [path for path, _ in embedded], "embedding": rows})
 
 
-def gather(parts: list[Path], dim: int, digest: str, listing: Listing, output: Path) -> None:
-    """Puts the parts behind each other, one in memory at a time, and what they left out into one list."""
-    left, draft = dict(listing.rejected), parts[0].with_name("whole.draft")
-    metadata = {"model": digest, "dim": str(dim), "root": os.fsencode(listing.root), "images": listing.fingerprint()}
-    whole, rows = schema(dim, metadata), 0
-    with pq.ParquetWriter(draft, whole, compression="none", use_dictionary=False) as writer:
-        for part in parts:
-            with reading(part, f"delete {part.parent} and embed again"):
-                table = pq.read_table(part)
-                left |= {row["path"]: row["reason"] for row in read_csv(part.with_suffix(".csv"))}
-            rows += len(table)
-            if len(table):
-                writer.write_table(table.cast(whole))
-    if not rows:
-        shutil.rmtree(draft.parent)
+def gather(
+    partial: Path, parts: list[Path], old: set[str], output: Path, listing: Listing, dim: int
+) -> tuple[list[str], Float32[np.ndarray, "row dim"], dict[str, str]]:
+    """Paths and rows of all parts, and of `old` ones from the output, as they are listed; and what is left out.
+
+    The rows are in a mapped file, not in memory. ValueError where there are none.
+    """
+    left, remedy = dict(listing.rejected), f"delete {partial} and {output}, and embed again"
+    embedded = set(old)
+    for part in parts:
+        with reading(part, remedy):
+            left |= {row["path"]: row["reason"] for row in read_csv(part.with_suffix(".csv"))}
+            embedded.update(pq.read_table(part, columns=["path"]).column(0).to_pylist())
+    paths = [path for path in listing.paths if path in embedded]
+    if not paths:
+        shutil.rmtree(partial)
         raise ValueError(f"none of the {len(listing.paths)} images of {listing.root} can be read; {summary(left)}")
-    table = draft.with_name("rejected.draft")
-    write_csv(table, [("path", "reason"), *sorted(left.items())])
-    os.replace(table, rejected_file(output))
-    os.replace(draft, output)
-
-
-def write_npy(embeddings: Path, output: Path) -> None:
-    """The column `embedding` of a file as a NumPy array `image dim`, a row group in memory at a time."""
-    file = pq.ParquetFile(embeddings)
-    shape = (file.metadata.num_rows, file.schema_arrow.field("embedding").type.list_size)
-    draft, row = output.with_name(output.name + ".partial"), 0
-    rows = np.lib.format.open_memmap(draft, "w+", np.float32, shape)
-    for group in file.iter_batches(PART, columns=["embedding"]):
-        rows[row : row + len(group)] = group.column(0).flatten().to_numpy().reshape(-1, shape[1])
-        row += len(group)
-    rows.flush()
-    os.replace(draft, output)
+    place = {path: row for row, path in enumerate(paths)}
+    rows = np.lib.format.open_memmap(partial / "rows.npy", "w+", np.float32, (len(paths), dim))
+    for source in [output, *parts] if old else parts:
+        with reading(source, remedy):
+            for group in pq.ParquetFile(source).iter_batches(embeddings.GROUP, columns=["path", "embedding"]):
+                # Of the output, rows of images that changed or are gone stay behind.
+                named = group.column(0).to_pylist()
+                taken = [row for row, path in enumerate(named) if path in (old if source == output else place)]
+                values = group.column(1).flatten().to_numpy().reshape(-1, dim)
+                rows[[place[named[row]] for row in taken]] = values[taken]
+    return paths, np.asarray(rows), left

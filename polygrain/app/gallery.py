@@ -1,30 +1,26 @@
-"""Images by their embeddings: a Parquet file that `polygrain embed` wrote, behind a faiss index."""
+"""Images by their embeddings: a file that `polygrain embed` wrote, behind a faiss index."""
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 import faiss
 import numpy as np
-import pyarrow.parquet as pq
 from jaxtyping import Bool, Float32, Int64
 from PIL import Image
+from pydantic import TypeAdapter
 
-from polygrain.app.digest import digest
-from polygrain.app.embedding import embed, schema
-from polygrain.compute.blocks import blocks
+from polygrain.app.embedding import embed
+from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 from polygrain.retrieval.approximate import calibrate
-from polygrain.retrieval.expansion import NEAREST, expanded
-from polygrain.retrieval.neighbours import nearest, without_self
-from polygrain.runner.progress import progress
+from polygrain.retrieval.neighbours import nearest
+from polygrain.retrieval.smoothing import Smoothing, mixed
+from polygrain.store import embeddings as stored
 from polygrain.store.reading import reading
 
 # To here every row is compared. Beyond, the rows of the lists nearest to the query are.
 EXACT_ROWS = 1_000_000
 RECALL, SAMPLE, DEPTH = 0.99, 200, 10
-ROWS_READ = 4096
-REMEDY = "make it with `polygrain embed DIR -o embeddings.parquet`"
 
 
 class Hit(NamedTuple):
@@ -38,8 +34,8 @@ class Gallery:
     """Embeddings `row dim` of unit length, a path below `root` for each, and the digest of the model that made them.
 
     `recall`: None where every row is compared. Else the share of the 10 nearest that the index finds, measured here on
-    a sample of its rows. `tasks`: for each row the number of its first folder among `task_names`. `plain`: the gallery
-    with the rows as they were, where these are mixed with their nearest (`augmented`).
+    a sample of its rows. `tasks`: for each row the number of its first folder among `task_names`. `smoothing`: how the
+    rows were smoothed; None of plain ones.
     """
 
     def __init__(
@@ -49,9 +45,9 @@ class Gallery:
         vectors: Float32[np.ndarray, "row dim"],
         digest: str,
         exact: int = EXACT_ROWS,
-        plain: "Gallery | None" = None,
+        smoothing: Smoothing | None = None,
     ) -> None:
-        self.root, self.paths, self.digest, self.plain = root, paths, digest, plain
+        self.root, self.paths, self.digest, self.smoothing = root, paths, digest, smoothing
         self.recall: float | None = None
         if len(vectors) <= exact:
             self.index = faiss.IndexFlatIP(vectors.shape[1])
@@ -78,16 +74,12 @@ class Gallery:
         """The embeddings of some rows."""
         return self.index.reconstruct_batch(np.asarray(rows, np.int64))
 
-    def expanded(self, queries: Float32[np.ndarray, "query dim"]) -> Float32[np.ndarray, "query dim"]:
-        """Embeddings from outside, as this gallery is searched: mixed with their nearest where its rows are."""
-        if self.plain is None:
+    def mixed(self, queries: Float32[np.ndarray, "query dim"]) -> Float32[np.ndarray, "query dim"]:
+        """Embeddings from outside as they are asked for here: where the smoothing says so, mixed with their nearest."""
+        if self.smoothing is None or not self.smoothing.mixed:
             return queries
-        _, places = self.plain.search(queries, NEAREST)
-        return expanded(queries, self.plain.neighbours(places))
-
-    def neighbours(self, places: Int64[np.ndarray, "query rank"]) -> Float32[np.ndarray, "query rank dim"]:
-        """The embeddings of the rows that a search found."""
-        return self.vectors(places.ravel()).reshape(*places.shape, self.index.d)
+        _, rows = self.search(queries, self.smoothing.mixed)
+        return mixed(queries, self.vectors(rows.ravel()).reshape(*rows.shape, -1), self.smoothing.power)
 
     def search(
         self, queries: Float32[np.ndarray, "query dim"], k: int, among: Bool[np.ndarray, " row"] | None = None
@@ -120,17 +112,6 @@ class Gallery:
         return faiss.SearchParametersIVF(sel=chosen, nprobe=min(probes, self.index.nlist))
 
 
-def augmented(plain: Gallery, exact: int = EXACT_ROWS) -> Gallery:
-    """The same images, each mixed with its nearest (retrieval/expansion.py); both galleries stay in memory."""
-    mixed = []
-    for part in progress(blocks(len(plain), ROWS_READ), "augment", unit="block"):
-        own = np.arange(part.start, part.stop)
-        rows = plain.vectors(own)
-        _, places = plain.search(rows, NEAREST + 1)
-        mixed.append(expanded(rows, plain.neighbours(without_self(places, own, places.shape[1] - 1))))
-    return Gallery(plain.root, plain.paths, np.concatenate(mixed), plain.digest, exact, plain)
-
-
 def lists_of(vectors: Float32[np.ndarray, "row dim"]) -> faiss.IndexIVFFlat:
     """The rows in about as many lists as each list has rows."""
     count = max(1, round(len(vectors) ** 0.5))
@@ -141,33 +122,20 @@ def lists_of(vectors: Float32[np.ndarray, "row dim"]) -> faiss.IndexIVFFlat:
     return index
 
 
-def read(file: Path) -> Gallery:
-    """The gallery in a file, which may be anyone's; ValueError where it is missing, damaged or senseless."""
-    with reading(file, REMEDY):
-        table = pq.ParquetFile(file)
-        met, count = table.schema_arrow.metadata or {}, table.metadata.num_rows
-        missing = {"model", "dim", "root", "images"} - {key.decode("utf-8", "replace") for key in met}
-        if missing:
-            raise ValueError(f"its metadata lack {', '.join(sorted(missing))}")
-        dim, root = int(met[b"dim"]), Path(os.fsdecode(met[b"root"]))
-        if dim < 1 or not table.schema_arrow.equals(schema(dim)) or not count:
-            raise ValueError(f"it holds {count} rows of {', '.join(map(str, table.schema_arrow))}")
-        vectors, paths = np.empty((count, dim), np.float32), []
-        for group in table.iter_batches(ROWS_READ):
-            block = group.column("embedding").flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)
-            vectors[len(paths) : len(paths) + len(group)] = block
-            paths += group.column("path").to_pylist()
-        lengths = np.linalg.norm(vectors, axis=1)
-        if not np.all(np.abs(lengths - 1) < 1e-3):
-            raise ValueError("not all of its embeddings have unit length")
-        if wrong := [path for path in paths if not path or path.startswith("/") or ".." in path.split("/")]:
-            raise ValueError(f"{wrong[0]!r:.200} is no path below its folder")
-    return Gallery(root, paths, vectors, met[b"model"].decode("utf-8", "replace"))
+def read(file: Path, smooth: bool = True) -> Gallery:
+    """The gallery in a file, of the smoothed rows where there are any and `smooth` asks for them.
+
+    The file may be anyone's: ValueError where it is missing, damaged or senseless.
+    """
+    table = stored.read(file, smooth)
+    with reading(file, stored.REMEDY):
+        smoothing = TypeAdapter(Smoothing).validate_json(table.smoothing) if table.smoothing else None
+    return Gallery(table.root, table.paths, table.vectors, table.model, smoothing=smoothing)
 
 
-def read_of(file: Path, model: str, folder: Path) -> Gallery:
+def read_of(file: Path, model: str, folder: Path, smooth: bool = True) -> Gallery:
     """The gallery in a file, made by the model of this digest and folder; ValueError where another one made it."""
-    gallery = read(file)
+    gallery = read(file, smooth)
     if gallery.digest != model:
         raise ValueError(
             f"{file} was made by model {gallery.digest}, {folder} is {model}: name its model with --model, or "
@@ -176,20 +144,25 @@ def read_of(file: Path, model: str, folder: Path) -> Gallery:
     return gallery
 
 
+def plain_and_smoothed(file: Path, model: str, folder: Path) -> tuple[Gallery, Gallery | None]:
+    """Both galleries of `read_of`; None where nothing is smoothed."""
+    best = read_of(file, model, folder)
+    return (read(file, smooth=False), best) if best.smoothing else (best, None)
+
+
 def search(
     query: str | Path | Image.Image,
     embeddings: str | Path,
     model: str | Path = "data/choice",
     k: int = 10,
-    augment: bool = False,
+    smooth: bool = True,
 ) -> list[Hit]:
     """The k images most like a query, nearest first, of those in a file that `polygrain embed` wrote by this model.
 
-    `augment`: each image, and the query, is mixed with its nearest images first, which finds more and takes longer to
-    begin. ValueError where the file is of another model, and where the query cannot be read.
+    `smooth`: among the smoothed rows, where the file has them. ValueError where the file is of another model, and where
+    the query cannot be read.
     """
     folder = Path(model)
-    gallery = read_of(Path(embeddings), digest(folder), folder)
-    gallery = augmented(gallery) if augment else gallery
-    scores, rows = gallery.search(gallery.expanded(embed(load(folder), [query])), k)
+    gallery = read_of(Path(embeddings), digest(folder), folder, smooth)
+    scores, rows = gallery.search(gallery.mixed(embed(load(folder), [query])), k)
     return [Hit(float(score), gallery.paths[row]) for score, row in zip(scores[0], rows[0], strict=True)]

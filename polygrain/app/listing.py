@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,17 +18,27 @@ class Listing(NamedTuple):
     paths: list[str]
     rejected: dict[str, str]
 
-    def fingerprint(self) -> str:
-        """SHA-256 over the names, sizes and modification times of the files; of other files all is embedded again."""
-        sha = hashlib.sha256()
+    def states(self) -> list[str]:
+        """Size and modification time of each file, or the error that hides them: what changed is embedded again."""
+        states = []
         for path in self.paths:
             try:
                 status = os.stat(self.root / path)
-                state = f"{status.st_size} {status.st_mtime_ns}"
+                states.append(f"{status.st_size} {status.st_mtime_ns}")
             except OSError as error:
-                state = str(error.errno)
-            sha.update(f"{path}\0{state}\0".encode())
-        return sha.hexdigest()
+                states.append(str(error.errno))
+        return states
+
+    def fingerprint(self) -> str:
+        return fingerprint(dict(zip(self.paths, self.states(), strict=True)))
+
+
+def fingerprint(states: Mapping[str, str]) -> str:
+    """SHA-256 over the names and states of files."""
+    sha = hashlib.sha256()
+    for path, state in states.items():
+        sha.update(f"{path}\0{state}\0".encode())
+    return sha.hexdigest()
 
 
 def find(source: Path) -> Listing:

@@ -12,12 +12,17 @@ def embed(
     source: Annotated[Path, typer.Argument(metavar="DIR|CSV", help="a folder of images, or a CSV with a column path")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="the .parquet to write")],
     model: Annotated[Path, typer.Option(metavar="FOLDER", help="a model folder")] = Path(MODEL),
-    npy: Annotated[bool, typer.Option("--npy", help="write the embeddings as a NumPy array beside it, too")] = False,
+    npy: Annotated[bool, typer.Option("--npy", help="write NumPy arrays beside it, too")] = False,
+    smooth: Annotated[
+        bool,
+        typer.Option("--smooth/--no-smooth", help="write rows smoothed by their neighbours, too, where that helps"),
+    ] = True,
     batch: Annotated[int, typer.Option(min=1, max=4096, help="images that go through the model at once")] = 64,
 ) -> None:
     """Write the embeddings of all images of a folder, however deep, or of those that a CSV names.
 
-    The file has the columns path and embedding. What cannot be read is listed beside it, with the reason. A call that
+    The file has the columns path and embedding, and smoothed, where smoothing by the images' own neighbours is chosen.
+    What cannot be read is listed beside it, with the reason. The next call embeds what is new or changed, and one that
     was interrupted goes on where it was.
 
     Example: polygrain embed my/images -o embeddings.parquet --model profiles/shoes/data/choice
@@ -26,11 +31,12 @@ def embed(
 
     import pyarrow.parquet as pq
 
-    from polygrain.app.digest import digest
-    from polygrain.app.embedding import rejected_file, write, write_npy
+    from polygrain.app.embedding import rejected_file, write
     from polygrain.app.listing import find
     from polygrain.compute import device
     from polygrain.encoder import load
+    from polygrain.encoder.digest import digest
+    from polygrain.store.embeddings import write_npy
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
@@ -40,10 +46,11 @@ def embed(
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
     network, name = load(model), digest(model)
     listing = find(source)
-    write(network.to(device.best()), name, listing, output, batch)
-    if npy:
-        write_npy(output, output.with_suffix(".npy"))
-    rows = pq.read_metadata(output).num_rows
+    write(network.to(device.best()), name, listing, output, batch, smooth)
+    table = pq.ParquetFile(output)
+    rows, columns = table.metadata.num_rows, {"embedding": ".npy", "smoothed": ".smoothed.npy"}
+    for column in columns.keys() & set(table.schema_arrow.names) if npy else ():
+        write_npy(output, column, output.with_suffix(columns[column]))
     left = len(listing.paths) + len(listing.rejected) - rows
     typer.echo(f"{output}: {rows:,} embeddings of {network.dim} numbers, by model {name}")
     if left:

@@ -13,8 +13,8 @@ def model(folder: Annotated[Path, Folder] = Path(MODEL)) -> None:
 
     Example: polygrain model profiles/shoes/data/choice
     """
-    from polygrain.app.digest import digest
     from polygrain.encoder import load
+    from polygrain.encoder.digest import digest
 
     network = load(folder)
     config = network.config

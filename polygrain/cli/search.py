@@ -8,7 +8,6 @@ import typer
 from polygrain.cli.options import MODEL
 
 if TYPE_CHECKING:
-    from polygrain.app.gallery import Gallery
     from polygrain.encoder.model import Model
 
 
@@ -19,9 +18,13 @@ def search(
     ] = ...,
     model: Annotated[Path, typer.Option(metavar="FOLDER", help="a model folder")] = Path(MODEL),
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="images shown for each query")] = 10,
-    augment: Annotated[
-        bool, typer.Option("--augment", help="mix each image, and the query, with its nearest images first: finds more")
-    ] = False,
+    smooth: Annotated[
+        bool, typer.Option("--smooth/--no-smooth", help="search the smoothed rows, where there are any")
+    ] = True,
+    duplicates: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="write pairs of near-duplicates, and images like no other")
+    ] = None,
+    above: Annotated[float, typer.Option(min=-1, max=1, help="cosine from which a pair is a near-duplicate")] = 0.95,
     page: Annotated[bool, typer.Option("--page", help="search in the browser")] = False,
     beside: Annotated[
         Path | None,
@@ -33,30 +36,47 @@ def search(
 ) -> None:
     """Show the images that are most like each query, with the cosines of their embeddings.
 
+    Where the images are smoothed by their neighbours, so is the search.
+
     A folder is embedded first, into your cache folder (~/.cache/polygrain); the next search takes it from there.
 
     Example: polygrain search query.jpg --in my/images
 
-    Example: polygrain search --page --augment --in embeddings.parquet
+    Example: polygrain search --duplicates pairs.csv --in my/images
+
+    Example: polygrain search --page --in embeddings.parquet
     """
     import logging
+    from functools import partial
 
     from polygrain.app import embedding
-    from polygrain.app.digest import digest
-    from polygrain.app.gallery import augmented
+    from polygrain.app.duplicates import Row, find
+    from polygrain.app.gallery import plain_and_smoothed, read_of
     from polygrain.compute import device
     from polygrain.encoder import load
+    from polygrain.encoder.digest import digest
+    from polygrain.runner.progress import progress
+    from polygrain.store import embeddings as stored
+    from polygrain.store.tables import write_csv
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
-    if bool(query) == page:
-        raise ValueError("give image files to search for, or --page to search in the browser")
+    if bool(query) + page + bool(duplicates) != 1:
+        raise ValueError("give image files to search for, or --page to search in the browser, or --duplicates")
     network, name = load(model).to(device.best()), digest(model)
+    if duplicates:
+        table = stored.read(file_of(source, network, name))
+        rows = find(table.paths, table.vectors, above, partial(progress, description="neighbours", unit="part"))
+        write_csv(duplicates, [Row._fields, *rows])
+        odd = sum(row.kind == "odd" for row in rows)
+        typer.echo(f"{duplicates}: {len(rows) - odd:,} pairs from a cosine of {above:g}, {odd:,} odd images")
+        return
     if not page:
         vectors = embedding.embed(network, query)
-        gallery = gallery_of(source, network, name, model)
-        gallery = augmented(gallery) if augment else gallery
-        for file, scores, rows in zip(query, *gallery.search(gallery.expanded(vectors), k), strict=True):
+        gallery = read_of(file_of(source, network, name), name, model, smooth)
+        if gallery.smoothing:
+            typer.echo(f"{len(gallery):,} images, {gallery.smoothing} (--no-smooth: plain)", err=True)
+        for file, scores, rows in zip(query, *gallery.search(gallery.mixed(vectors), k), strict=True):
             typer.echo(f"{file}\nrank   score  path" if len(query) > 1 else "rank   score  path")
             for rank, (score, row) in enumerate(zip(scores, rows, strict=True), 1):
                 typer.echo(f"{rank:>4}  {score:6.3f}  {shown(gallery.paths[row])}")
@@ -67,30 +87,28 @@ def search(
     # Before the work that may take long.
     listening = server.listen(port)
     other = load(beside).to(device.best()) if beside else encoder_of(network)
-    sides = [Side("model", str(model), network, gallery_of(source, network, name, model))]
+    sides = [Side("model", str(model), network, *plain_and_smoothed(file_of(source, network, name), name, model))]
     if other is not None:
         key = digest(beside) if beside else f"{name}-encoder"
         label, what = (beside.name, str(beside)) if beside else ("encoder", "the model without its adaptors")
-        sides.insert(0, Side(label, what, other, same_images(sides[0].gallery, other, key)))
-    if augment:
-        for side in sides:
-            side.gallery = augmented(side.gallery)
+        sides.insert(0, Side(label, what, other, *same_images(sides[0].gallery, other, key)))
     server.run(listening, sides)
 
 
-def gallery_of(source: Path, network: "Model", name: str, folder: Path) -> "Gallery":
-    """The gallery in a file of embeddings; of a folder or CSV, which is embedded first where it is not in the cache."""
-    from polygrain.app import cache, embedding, gallery
+def file_of(source: Path, network: "Model", name: str) -> Path:
+    """A file of embeddings; a folder or CSV is embedded first, into the cache, where it is not there."""
+    import pyarrow.parquet as pq
+
+    from polygrain.app import cache, embedding
     from polygrain.app.listing import find
 
     if source.suffix == ".parquet":
-        return gallery.read_of(source, name, folder)
+        return source
     listing, file = find(source), cache.place(source, name)
-    embedding.write(network, name, listing, file)
-    result = gallery.read(file)
-    if left := len(listing.paths) + len(listing.rejected) - len(result):
+    embedding.write(network, name, listing, file, smooth=True)
+    if left := len(listing.paths) + len(listing.rejected) - pq.read_metadata(file).num_rows:
         typer.echo(f"{left:,} entries of {source} are left out: {embedding.rejected_file(file)} lists them", err=True)
-    return result
+    return file
 
 
 def shown(path: str) -> str:

@@ -7,7 +7,9 @@ that go on with probability `strength` (Zhou et al., "Learning with local and gl
 nearest smoothed rows.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -25,6 +27,7 @@ RECALL = 0.95
 TOLERANCE, ROUNDS = 1e-4, 100
 # Columns solved at once, and rows whose neighbours are fetched at once.
 COLUMNS, FETCHED = 64, 4096
+Shown = Callable[[list[slice]], Iterable[slice]]
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,61 @@ class Smoothing:
     neighbours: int
     mixed: int = 0
     power: float = POWER
+
+    def __str__(self) -> str:
+        if not self.strength:
+            return "not smoothed"
+        query = f"mixed with {self.mixed} of them" if self.mixed else "as they are"
+        return f"smoothed by {self.neighbours} neighbours, strength {self.strength:g}; queries {query}"
+
+
+class SmoothedRows(NamedTuple):
+    """A smoothed collection, and what one more row needs to join it (`added`)."""
+
+    smoothed: Float32[np.ndarray, "row dim"]
+    """of unit length"""
+    length: Float32[np.ndarray, " row"]
+    """before that"""
+    degree: Float32[np.ndarray, " row"]
+    """sum of the weights of the row's links"""
+    reach: Float32[np.ndarray, " row"]
+    """cosine of the last of the row's nearest: what is nearer is linked"""
+
+
+def neighbours_of(vectors: Rows, count: int, shown: Shown = iter) -> Int64[np.ndarray, "row rank"]:
+    """So many nearest others of each row; ValueError where there are not so many."""
+    return nearest_others(vectors, count, "auto", RECALL, shown=shown).neighbours
+
+
+def smooth_by(
+    vectors: Float32[np.ndarray, "row dim"],
+    neighbours: Int64[np.ndarray, "row rank"],
+    smoothing: Smoothing,
+    shown: Shown = iter,
+) -> SmoothedRows:
+    """The rows, of unit length, smoothed by the graph of their neighbours; `shown` shows progress over columns."""
+    similar = cosines(vectors, neighbours)
+    weights = links(neighbours, similar, smoothing.power)
+    rows = smoothed(vectors, weights, smoothing.strength, shown)
+    lengths = np.linalg.norm(rows, axis=1)
+    rows /= lengths[:, None]
+    return SmoothedRows(rows, lengths, np.asarray(weights.sum(1), np.float32), similar[:, -1])
+
+
+def added(
+    vector: Float32[np.ndarray, " dim"],
+    nearest: Float32[np.ndarray, "rank dim"],
+    rows: SmoothedRows,
+    smoothing: Smoothing,
+) -> Float32[np.ndarray, " dim"]:
+    """One more row of a smoothed collection without a full pass: one step of T = Z + strength S T, of unit length.
+
+    `nearest` are its nearest plain rows, as many as `smoothing.neighbours`; `rows` what they became.
+    """
+    similar = nearest @ vector
+    weights = np.where(similar >= rows.reach, np.maximum(similar, 0), 0) ** np.float32(smoothing.power)
+    shares = weights / np.sqrt(np.maximum(weights.sum() * (rows.degree + weights), np.finfo(np.float32).tiny))
+    return unit_rows((vector + smoothing.strength * (shares * rows.length) @ rows.smoothed)[None])[0]
 
 
 def cosines(vectors: Rows, neighbours: Int64[np.ndarray, "row rank"]) -> Float32[np.ndarray, "row rank"]:
@@ -66,13 +124,13 @@ def normalised(weights: csr_array) -> csr_array:
 
 
 def smoothed(
-    vectors: Float32[np.ndarray, "row dim"], weights: csr_array, strength: float
+    vectors: Float32[np.ndarray, "row dim"], weights: csr_array, strength: float, shown: Shown = iter
 ) -> Float32[np.ndarray, "row dim"]:
     """(I - strength S)^-1 Z by conjugate gradients, S the normalised weights; rows are not of unit length."""
     if not 0 <= strength < 1:
         raise ValueError(f"strength is {strength}; allowed is 0 to below 1")
     matrix, result = np.float32(strength) * normalised(weights), np.empty_like(vectors)
-    for columns in blocks(vectors.shape[1], COLUMNS):
+    for columns in shown(blocks(vectors.shape[1], COLUMNS)):
         result[:, columns] = solve(matrix, np.ascontiguousarray(vectors[:, columns]))
     return result
 
@@ -82,9 +140,7 @@ def smooth(vectors: Float32[np.ndarray, "row dim"], smoothing: Smoothing) -> Flo
     neighbours = min(smoothing.neighbours, len(vectors) - 1)
     if neighbours < 1 or not smoothing.strength:
         return vectors
-    ranked = nearest_others(vectors, neighbours, "auto", RECALL).neighbours
-    weights = links(ranked, cosines(vectors, ranked), smoothing.power)
-    return unit_rows(smoothed(vectors, weights, smoothing.strength))
+    return smooth_by(vectors, neighbours_of(vectors, neighbours), smoothing).smoothed
 
 
 def mixed_with_nearest(
@@ -118,3 +174,12 @@ def mixed(
     """Each query with its nearest rows added, each weighted by its cosine^power; all are of unit length."""
     shares = np.maximum(np.einsum("nd,nrd->nr", queries, nearest), 0) ** np.float32(power)
     return unit_rows(queries + np.einsum("nr,nrd->nd", shares, nearest))
+
+
+def mixed_with_others(rows: Float32[np.ndarray, "row dim"], count: int) -> Float32[np.ndarray, "row dim"]:
+    """The rows, of unit length, each mixed with its `count` nearest others (or as many as there are)."""
+    count = min(count, len(rows) - 1)
+    if count < 1:
+        return rows
+    neighbours = neighbours_of(rows, count)
+    return np.concatenate([mixed(rows[part], rows[neighbours[part]]) for part in blocks(len(rows), FETCHED)])

@@ -8,10 +8,10 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from polygrain.app.digest import digest
 from polygrain.app.export.agreement import BATCHES
 from polygrain.app.export.program import ONNX, TORCH
 from polygrain.encoder.config import WHOLE_FOLDER
+from polygrain.encoder.digest import digest
 from polygrain.encoder.model import Model
 from polygrain.report.visible import visible
 from polygrain.retrieval.formulas import NAMES

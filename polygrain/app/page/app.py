@@ -25,6 +25,7 @@ from starlette.routing import Route
 from polygrain.app.embedding import MOST_PIXELS
 from polygrain.app.listing import outside
 from polygrain.app.page.sides import Side
+from polygrain.retrieval.neighbours import without_self
 from polygrain.sources.decode import opened, picture, upright
 from polygrain.store.square import Unreadable, square
 
@@ -32,6 +33,8 @@ HERE = Path(__file__).parent
 FILES = {"": "index.html", "page.js": "page.js", "page.css": "page.css"}
 MOST_BYTES = 32 * 2**20
 MOST_SHOWN = 60
+# Images whose nearest are compared with their folder, and how many of them.
+MOST_ASKED, JUDGED = 500, 10
 # More first folders than that are no choice for a person; names can still be filtered.
 MOST_TASKS = 1000
 THUMBNAIL, WHOLE = 224, 1024  # px, the longer side
@@ -53,6 +56,7 @@ class Page:
         self.sides, self.gallery = sides, sides[-1].gallery
         self.folded = [path.casefold() for path in self.gallery.paths]
         self.thumbnail = lru_cache(4096)(self.draw_thumbnail)
+        self.right = lru_cache(2)(self.judge)
         # A large photograph takes hundreds of megabytes while it is decoded.
         self.decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
 
@@ -64,10 +68,16 @@ class Page:
             "folder": str(gallery.root),
             "count": len(gallery),
             "tasks": tasks if len(tasks) <= MOST_TASKS else [],
-            "folders": len({path.rpartition("/")[0] for path in gallery.paths}),
+            "folders": len(set(map(folder_of, gallery.paths))),
             "most_bytes": MOST_BYTES,
             "sides": [
-                {"name": side.name, "what": side.what, "digest": side.gallery.digest, "recall": side.gallery.recall}
+                {
+                    "name": side.name,
+                    "what": side.what,
+                    "digest": side.gallery.digest,
+                    "recall": side.gallery.recall,
+                    "smoothed": side.smoothed and str(side.smoothed.smoothing),
+                }
                 for side in self.sides
             ],
             "granularities": self.sides[-1].granularities,
@@ -115,12 +125,28 @@ class Page:
                     squares[size] = picture(stream, size, MOST_PIXELS).pixels
             return squares
 
-    def vectors(self, query: Query) -> list[Float32[np.ndarray, "1 dim"]]:
+    def vectors(self, query: Query, smooth: bool) -> list[Float32[np.ndarray, "1 dim"]]:
         """The query's embedding on each side; that of a whole row is there already."""
+        galleries = [side.searched(smooth) for side in self.sides]
         if query.row is not None and query.box is None:
-            return [side.gallery.vectors([query.row]) for side in self.sides]
+            return [gallery.vectors([query.row]) for gallery in galleries]
         squares = self.squares(query)
-        return [side.gallery.expanded(side.embed(squares[side.model.config.resize])) for side in self.sides]
+        embedded = [side.embed(squares[side.model.config.resize]) for side in self.sides]
+        return [gallery.mixed(vector) for gallery, vector in zip(galleries, embedded, strict=True)]
+
+    def judge(self, smooth: bool) -> dict:
+        """For each side the share of an image's nearest that are from its own folder, over all images or drawn ones."""
+        numbers = {folder: i for i, folder in enumerate(dict.fromkeys(map(folder_of, self.gallery.paths)))}
+        folders = np.array([numbers[folder_of(path)] for path in self.gallery.paths])
+        asked, shares = np.flatnonzero(np.bincount(folders)[folders] > 1), []
+        if len(asked) > MOST_ASKED:
+            asked = np.sort(np.random.default_rng(0).choice(asked, MOST_ASKED, replace=False))
+        if len(numbers) > 1 and len(asked):
+            for gallery in [side.searched(smooth) for side in self.sides]:
+                rows = gallery.search(gallery.vectors(asked), JUDGED + 1)[1]
+                rows = without_self(rows, asked, rows.shape[1] - 1)
+                shares.append(float((folders[rows] == folders[asked, None]).mean()))
+        return {"shares": shares, "asked": len(asked), "nearest": min(JUDGED, len(folders) - 1)}
 
     def among(self, task: str | None, text: str) -> Bool[np.ndarray, " row"] | None:
         """The rows of a task whose paths have a text in them; None for all."""
@@ -140,7 +166,7 @@ class Page:
         chosen = rows[(start + step * np.arange(min(count, len(rows)))) % len(rows)] if len(rows) else rows
         return {"rows": [self.shown(row) for row in sorted(set(chosen.tolist()))], "of": len(rows)}
 
-    def search(self, query: Query, task: str | None, text: str, k: int) -> dict:
+    def search(self, query: Query, task: str | None, text: str, k: int, smooth: bool = True) -> dict:
         """The k nearest rows on each side, the query's own left out, with the milliseconds it took."""
         start = time.perf_counter()
         among = self.among(task, text)
@@ -149,10 +175,9 @@ class Page:
             among = np.ones(len(self.gallery), bool) if among is None else among.copy()
             among[query.row] = query.box is not None and among[query.row]
         sides = []
-        for side, vector in zip(self.sides, self.vectors(query), strict=True):
-            scores, rows = side.gallery.search(vector, k, among)
-            pairs = zip(rows[0].tolist(), scores[0].tolist(), strict=True)
-            sides.append([self.shown(row) | {"score": round(score, 4)} for row, score in pairs])
+        for side, vector in zip(self.sides, self.vectors(query, smooth), strict=True):
+            _, rows = side.searched(smooth).search(vector, k, among)
+            sides.append([self.shown(row) for row in rows[0].tolist()])
         of = len(self.gallery) if among is None else int(among.sum())
         asked = None if query.row is None else self.shown(query.row)
         return {"sides": sides, "of": of, "asked": asked, "ms": round(1000 * (time.perf_counter() - start), 1)}
@@ -166,6 +191,10 @@ class Page:
 
     def shown(self, row: int) -> dict:
         return {"row": row, "path": self.gallery.paths[row]}
+
+
+def folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def cut(image: Image.Image, box: tuple[float, float, float, float]) -> Image.Image:
@@ -216,11 +245,17 @@ def build(sides: list[Side]) -> Starlette:
     def filters(request: Request) -> tuple[str | None, str]:
         return request.query_params.get("task"), request.query_params.get("text", "")[:200]
 
+    def is_smooth(request: Request) -> bool:
+        return request.query_params.get("smooth") != "0"
+
     def file(request: Request) -> Response:
         return FileResponse(HERE / FILES[request.url.path.rpartition("/")[2]])
 
     def about(request: Request) -> Response:
         return JSONResponse(page.about())
+
+    def right(request: Request) -> Response:
+        return JSONResponse(page.right(is_smooth(request)))
 
     def image(request: Request) -> Response:
         return Response(page.thumbnail(request.path_params["row"]), media_type="image/jpeg")
@@ -235,13 +270,18 @@ def build(sides: list[Side]) -> Starlette:
 
     async def search(request: Request) -> Response:
         query, k = await query_of(request), max(1, number(request, "k", 12, MOST_SHOWN))
-        return JSONResponse(await run_in_threadpool(page.search, query, *filters(request), k))
+        return JSONResponse(await run_in_threadpool(page.search, query, *filters(request), k, is_smooth(request)))
 
     async def listened(request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(page.listened, await query_of(request)))
 
     routes = [Route(f"/{name}", file) for name in FILES]
-    routes += [Route("/about", about), Route("/sample", sample), Route("/image/{row:int}", image)]
+    routes += [
+        Route("/about", about),
+        Route("/right", right),
+        Route("/sample", sample),
+        Route("/image/{row:int}", image),
+    ]
     routes += [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (preview, search, listened)]
     errors = {
         Unreadable: lambda _, error: JSONResponse({"error": f"the image is left out: {error}"}, 422),

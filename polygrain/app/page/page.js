@@ -2,7 +2,7 @@
 "use strict";
 
 const $ = (id) => document.getElementById(id);
-const state = { about: null, row: null, file: null, box: null, task: null, text: "", start: 0, asking: 0 };
+const state = { about: null, row: null, file: null, box: null, task: null, text: "", smooth: 1, start: 0, asking: 0 };
 const SHOWN = 24, BROWSED = 60, MOST_CHIPS = 7, LEAST_DRAG = 6, TALLEST = 340;
 
 // Names are text, whatever they hold: nothing here is ever read as HTML.
@@ -46,11 +46,11 @@ async function answering(work) {
 
 const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
 
-function tile(hit, only, alike) {
+function tile(hit, only, alike, rank) {
   const parts = hit.path.split("/"), file = parts.pop(), caption = parts.reverse().join(" · ") || file;
   const picture = make("img", { src: `image/${hit.row}`, alt: "", loading: "lazy", draggable: true });
   const text = make("span", { textContent: caption });
-  if (hit.score !== undefined) text.prepend(make("b", { className: "score", textContent: hit.score.toFixed(3) }), " ");
+  if (rank) text.prepend(make("b", { className: "rank", textContent: rank }), " ");
   const button = make("button", { className: only ? "tile only" : "tile", title: hit.path }, picture, text);
   button.dataset.row = hit.row;
   if (alike) button.append(make("span", { className: "alike", textContent: "✓", title: "from the query's folder" }));
@@ -58,14 +58,14 @@ function tile(hit, only, alike) {
   return button;
 }
 
-// `others`: the rows of the side before it; `folder`: the query's.
-function side(name, what, hits, others = null, folder = "") {
+// `ranked`: nearest first; `others`: the rows of the side before it; `folder`: the query's.
+function side(name, what, hits, ranked = false, others = null, folder = "") {
   const isOnly = (hit) => others !== null && !others.has(hit.row), isAlike = (hit) => folder !== "" && folderOf(hit.path) === folder;
   const [only, alike] = [isOnly, isAlike].map((test) => hits.filter(test).length);
   const title = make("h3", {}, name, make("span", { textContent: what, title: what }));
   const said = [folder && `${alike} of ${hits.length} from its folder`, only && `${only} only here`].filter(Boolean);
   title.append(make("em", { textContent: said.join(" · ") }));
-  const tiles = make("div", { className: "tiles" }, ...hits.map((hit) => tile(hit, isOnly(hit), isAlike(hit))));
+  const tiles = make("div", { className: "tiles" }, ...hits.map((hit, i) => tile(hit, isOnly(hit), isAlike(hit), ranked && i + 1)));
   return make("section", { className: "side" }, title, tiles);
 }
 
@@ -82,12 +82,12 @@ function browse() {
 
 function search() {
   return answering(async (isLast) => {
-    const found = await (await ask("search", { ...asked(), ...filters(), k: SHOWN }, body())).json();
+    const found = await (await ask("search", { ...asked(), ...filters(), smooth: state.smooth, k: SHOWN }, body())).json();
     if (!isLast()) return;
     const rows = found.sides.map((hits) => new Set(hits.map((hit) => hit.row)));
     // Where there are no folders, or one, an image says nothing by its own.
     const folder = found.asked && !state.box && state.about.folders > 1 ? folderOf(found.asked.path) : "";
-    const sides = state.about.sides.map(({ name, what }, i) => side(name, what, found.sides[i], i ? rows[0] : null, folder));
+    const sides = state.about.sides.map((one, i) => side(one.name, [one.what, state.smooth && one.smoothed].filter(Boolean).join("; "), found.sides[i], true, i ? rows[0] : null, folder));
     $("sides").replaceChildren(...sides);
     $("more").hidden = true;
     if (found.asked) $("name").textContent = found.asked.path;
@@ -95,6 +95,15 @@ function search() {
     say(`The nearest of ${found.of.toLocaleString("en")} images, in ${Math.round(found.ms)} ms${recall.join("")}`);
     await listen(isLast);
   });
+}
+
+// Where folders are classes: which side is right more often, over all images.
+async function judge() {
+  const { smooth } = state, { shares, asked, nearest } = await (await ask("right", { smooth })).json();
+  if (smooth !== state.smooth) return;
+  const all = state.about.count, whose = asked < all ? `${asked.toLocaleString("en")} drawn images` : "all images";
+  const sides = shares.map((share, i) => `${state.about.sides[i].name} ${(100 * share).toFixed(1)} %`);
+  $("right").textContent = sides.length ? `Of the ${nearest} nearest to each of ${whose}, from its own folder: ${sides.join(", ")}` : "";
 }
 
 async function listen(isLast) {
@@ -244,6 +253,7 @@ function wire() {
   $("stage").addEventListener("pointerdown", drag);
   $("upload").addEventListener("change", () => { take($("upload").files[0]); $("upload").value = ""; });
   $("drop").addEventListener("keydown", (event) => { if (event.key === "Enter") $("upload").click(); });
+  $("smooth").addEventListener("change", () => { state.smooth = Number($("smooth").checked); refresh(false); judge(); });
   let waiting;
   $("text").addEventListener("input", () => {
     clearTimeout(waiting);
@@ -278,10 +288,13 @@ async function begin() {
   const { folder, count } = state.about;
   $("folder").append(make("bdi", { textContent: `${count.toLocaleString("en")} images in ${folder}` }));
   $("folder").title = folder;
+  $("smooth").checked = true;
+  $("smooth-label").hidden = !state.about.sides.some((one) => one.smoothed);
   tasks();
   wire();
   if (location.hash === "#upload") location.hash = "";
   show();
+  await judge();
 }
 
 begin().catch((error) => say(error.message, true));

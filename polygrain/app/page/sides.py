@@ -7,19 +7,22 @@ import torch
 from jaxtyping import Float32, UInt8
 
 from polygrain.app import cache, embedding
-from polygrain.app.gallery import Gallery, read
+from polygrain.app.gallery import Gallery, plain_and_smoothed
 from polygrain.app.listing import Listing
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
 
 
 class Side:
-    """A model with its gallery, under the name and words that the page shows."""
+    """A model with its gallery, and that of its smoothed rows, under the name and words that the page shows."""
 
-    def __init__(self, name: str, what: str, model: Model, gallery: Gallery) -> None:
-        self.name, self.what, self.model, self.gallery = name, what, model, gallery
+    def __init__(self, name: str, what: str, model: Model, gallery: Gallery, smoothed: Gallery | None = None) -> None:
+        self.name, self.what, self.model, self.gallery, self.smoothed = name, what, model, gallery, smoothed
         # The adaptors keep the weights of the last pass.
         self.passing = threading.Lock()
+
+    def searched(self, smooth: bool) -> Gallery:
+        return self.smoothed if smooth and self.smoothed is not None else self.gallery
 
     @property
     def granularities(self) -> list[str]:
@@ -45,14 +48,17 @@ def encoder_of(model: Model) -> Model | None:
     return model.plain().bare()  # what lies behind the adapted embeddings was made for them
 
 
-def same_images(gallery: Gallery, model: Model, digest: str) -> Gallery:
-    """The images of a gallery, in its order, by another model; ValueError where they are not there any more."""
+def same_images(gallery: Gallery, model: Model, digest: str) -> tuple[Gallery, Gallery | None]:
+    """The images of a gallery, in its order, by another model, plain and smoothed.
+
+    ValueError where they are not there any more.
+    """
     if not gallery.root.is_dir():
         raise ValueError(f"{gallery.root}, where the images lay, is no folder: put them back, or embed them anew")
     file = cache.place(gallery.root, digest)
-    embedding.write(model, digest, Listing(gallery.root, gallery.paths, {}), file)
-    embedded = read(file)
+    embedding.write(model, digest, Listing(gallery.root, gallery.paths, {}), file, smooth=True)
+    embedded, smoothed = plain_and_smoothed(file, digest, gallery.root)
     if embedded.paths != gallery.paths:
         lost = len(gallery.paths) - len(embedded.paths)
         raise ValueError(f"{lost:,} of the images in {gallery.root} cannot be read any more: embed them anew")
-    return embedded
+    return embedded, smoothed

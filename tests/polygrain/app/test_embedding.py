@@ -10,9 +10,13 @@ import pytest
 from PIL import Image
 
 from polygrain.app import embedding
-from polygrain.app.embedding import embed, is_current, rejected_file, write, write_npy
+from polygrain.app.embedding import embed, is_current, rejected_file, write
+from polygrain.app.gallery import plain_and_smoothed
 from polygrain.app.listing import find
 from polygrain.encoder.model import load
+from polygrain.retrieval.neighbours import nearest
+from polygrain.retrieval.smoothing import Smoothing, smooth_by
+from polygrain.selection.smoothing import Chosen
 
 ROOT = Path(__file__).parents[3]
 
@@ -55,22 +59,57 @@ def test_write__rows_metadata_and_what_is_left_out(fused: Path, photos: Path, tm
             ("notes.txt", "not an image"),
         ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.parquet", "e.rejected.csv", "photos"]
-    write_npy(output, tmp_path / "e.npy")
-    np.testing.assert_array_equal(np.load(tmp_path / "e.npy", allow_pickle=False), vectors(output))
 
 
 def test_write__does_nothing_until_an_image_or_the_model_changes(fused: Path, photos: Path, tmp_path: Path) -> None:
     output, model = tmp_path / "e.parquet", load(fused)
     write(model, "abc", find(photos), output)
-    assert is_current(output, "abc", find(photos))
+    assert is_current(output, "abc", find(photos), False)
     before = output.stat().st_mtime_ns
     write(model, "abc", find(photos), output)
     assert output.stat().st_mtime_ns == before
-    assert not is_current(output, "other", find(photos))
+    assert not is_current(output, "other", find(photos), False)
     (photos / "bars/class1/1.png").unlink()
-    assert not is_current(output, "abc", find(photos))
+    assert not is_current(output, "abc", find(photos), False)
     write(model, "abc", find(photos), output)
     assert len(pq.read_table(output)) == 23
+
+
+def test_write__a_folder_that_changed_embeds_what_is_new(
+    fused: Path, photos: Path, tmp_path: Path, monkeypatch
+) -> None:
+    output, model = tmp_path / "e.parquet", load(fused)
+    write(model, "abc", find(photos), output)
+    (photos / "bars/class1/1.png").unlink()
+    Image.open(photos / "dots/class1/1.png").rotate(90).save(photos / "bars/class1/0.png")
+    Image.open(photos / "dots/class1/1.png").save(photos / "a new one.png")
+    counted = Mock(wraps=embedding.embed_squares)
+    monkeypatch.setattr(embedding, "embed_squares", counted)
+    write(model, "abc", find(photos), output)
+    assert sum(len(call.args[1]) for call in counted.call_args_list) == 2
+    write(model, "abc", find(photos), tmp_path / "anew.parquet")
+    tables = [pq.read_table(file) for file in (output, tmp_path / "anew.parquet")]
+    assert tables[0].schema.equals(tables[1].schema, check_metadata=True)
+    assert tables[0]["path"].to_pylist() == tables[1]["path"].to_pylist() == find(photos).paths
+    np.testing.assert_allclose(vectors(output), vectors(tmp_path / "anew.parquet"), atol=1e-5)
+    write(model, "other", find(photos), output)
+    assert sum(len(call.args[1]) for call in counted.call_args_list) == 2 + 24 + 24
+
+
+def test_write__smoothed_beside_the_plain_rows(fused: Path, photos: Path, tmp_path: Path, monkeypatch) -> None:
+    output, model = tmp_path / "e.parquet", load(fused)
+    write(model, "abc", find(photos), output, smooth=True)
+    assert "smoothed" not in pq.read_schema(output).names and is_current(output, "abc", find(photos), True)
+    chosen = Chosen(Smoothing(0.9, 5, 2), "as the test says", [])
+    monkeypatch.setattr(embedding, "choose", lambda *_, **__: chosen)
+    write(model, "abc", find(photos), output)
+    write(model, "abc", find(photos), output, smooth=True)
+    plain, smoothed = plain_and_smoothed(output, "abc", fused)
+    rows = plain.vectors([*range(24)])
+    neighbours = nearest(rows, rows, 5, exclude_self=True)[1]
+    expected = smooth_by(rows, neighbours, chosen.smoothing).smoothed
+    np.testing.assert_allclose(smoothed.vectors([*range(24)]), expected, atol=1e-5)
+    assert smoothed.smoothing == chosen.smoothing
 
 
 def test_write__leaves_nothing_where_no_image_can_be_read(fused: Path, tmp_path: Path) -> None:

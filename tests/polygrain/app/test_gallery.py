@@ -1,16 +1,16 @@
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from polygrain import app
-from polygrain.app.digest import digest
-from polygrain.app.embedding import schema, write
-from polygrain.app.gallery import Gallery, augmented, read, read_of, search
+from polygrain.app.embedding import write
+from polygrain.app.gallery import Gallery, plain_and_smoothed, read_of, search
 from polygrain.app.listing import find
+from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
+from polygrain.retrieval.smoothing import Smoothing
+from polygrain.store import embeddings
 
 
 def unit(rows: int, dim: int = 8, seed: int = 0) -> np.ndarray:
@@ -62,28 +62,15 @@ def test_gallery__many_rows_go_into_lists_whose_recall_is_measured() -> None:
     np.testing.assert_array_equal(many.vectors([7, 5]), unit(3000)[[7, 5]])
 
 
-@pytest.mark.parametrize(("rows", "exact"), [(50, 50), (50, 49), (3, 3), (1, 1)])
-def test_augmented__equals_a_loop_over_rows_sorted_by_cosine(rows: int, exact: int) -> None:
+@pytest.mark.parametrize(("rows", "count"), [(50, 3), (2, 3), (50, 0)])
+def test_mixed__equals_a_loop_over_rows_sorted_by_cosine(rows: int, count: int) -> None:
     x, queries = unit(rows), unit(4, seed=1)
-
-    def mixed(row: np.ndarray, others: list[int]) -> np.ndarray:
-        nearest = sorted(others, key=lambda j: -(x[j] @ row))[:3]
-        total = row + sum(max(0, x[j] @ row) ** 3 * x[j] for j in nearest)
-        return total / np.linalg.norm(total)
-
-    # A list each for many rows, all of which are looked into: the recall of so few is 1.
-    result = augmented(gallery(rows, exact=exact), exact)
-    stored = np.array([mixed(x[i], [j for j in range(rows) if j != i]) for i in range(rows)])
-    np.testing.assert_allclose(result.vectors(np.arange(rows)), stored, atol=1e-6)
-    np.testing.assert_allclose(result.expanded(queries), [mixed(q, [*range(rows)]) for q in queries], atol=1e-6)
-    np.testing.assert_array_equal(result.plain.vectors(np.arange(rows)), x)
-    assert gallery().expanded(queries) is queries
-
-
-def test_augmented__equal_images_stay_equal() -> None:
-    """Six copies each: a row may be missing among its own nearest, and its copies are no other images' neighbours."""
-    same = augmented(Gallery(Path("/"), [f"{row}.png" for row in range(12)], np.repeat(unit(2), 6, 0), "abc"))
-    np.testing.assert_allclose(same.vectors(np.arange(12)), np.repeat(unit(2), 6, 0), atol=1e-6)
+    result = gallery(rows, smoothing=Smoothing(0.9, 20, count)).mixed(queries)
+    for query, row in zip(queries, result, strict=True):
+        nearest = sorted(range(rows), key=lambda j: -(x[j] @ query))[:count]
+        total = query + sum(max(0, x[j] @ query) ** 3 * x[j] for j in nearest)
+        np.testing.assert_allclose(row, total / np.linalg.norm(total), atol=1e-6)
+    assert gallery().mixed(queries) is queries
 
 
 def test_gallery__tasks_are_the_first_folders() -> None:
@@ -92,38 +79,24 @@ def test_gallery__tasks_are_the_first_folders() -> None:
 
 
 def write_file(file: Path, vectors: np.ndarray, paths: list[str], **metadata: str) -> Path:
-    dim = vectors.shape[1]
-    metadata = {"model": "abc", "dim": str(dim), "root": "/photos", "images": "-"} | metadata
-    columns = [pa.array(paths), pa.FixedSizeListArray.from_arrays(vectors.ravel(), dim)]
-    filled = {name: value for name, value in metadata.items() if value}
-    pq.write_table(pa.Table.from_arrays(columns, schema=schema(dim, filled)), file)
+    facts = {"model": "abc", "dim": str(vectors.shape[1]), "root": "/photos", "images": "-"} | metadata
+    embeddings.write(file, {"path": paths, "embedding": vectors}, facts)
     return file
 
 
-def test_read__gives_back_what_was_written(tmp_path: Path) -> None:
-    found = read(write_file(tmp_path / "e.parquet", unit(9), [f"{row}.png" for row in range(9)]))
-    assert (found.root, found.digest, len(found), found.paths[3]) == (Path("/photos"), "abc", 9, "3.png")
-    np.testing.assert_array_equal(found.vectors(list(range(9))), unit(9))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model": ""}, "lack model"),
-        ({"dim": "9"}, "2 rows"),
-        ({"vectors": np.full((2, 8), np.nan, np.float32)}, "unit length"),
-        ({"paths": ["a.png", "c/../../b.png"]}, "no path below"),
-    ],
-)
-def test_read__refuses_a_file_that_is_missing_damaged_or_of_another_kind(
-    tmp_path: Path, changes: dict, message: str
-) -> None:
-    file = tmp_path / "e.parquet"
-    with pytest.raises(ValueError, match="is missing or damaged"):
-        read(file)
-    write_file(file, **({"vectors": unit(2), "paths": ["a.png", "b.png"]} | changes))
-    with pytest.raises(ValueError, match=f"e.parquet is missing or damaged .*{message}"):
-        read(file)
+def test_read__plain_or_smoothed(tmp_path: Path) -> None:
+    file, paths = tmp_path / "e.parquet", [f"{row}.png" for row in range(9)]
+    plain, none = plain_and_smoothed(write_file(file, unit(9), paths), "abc", Path("model"))
+    assert (plain.root, plain.digest, len(plain), plain.paths[3]) == (Path("/photos"), "abc", 9, "3.png")
+    assert none is None and plain.smoothing is None
+    facts = {"model": "abc", "dim": "8", "root": "..", "images": "-", "smoothing": '{"strength": 0.9, "neighbours": 3}'}
+    columns = {"path": paths, "embedding": unit(9), "smoothed": unit(9, seed=1)}
+    embeddings.write(file, columns | dict.fromkeys(("length", "degree", "reach"), np.ones(9, np.float32)), facts)
+    plain, smoothed = plain_and_smoothed(file, "abc", Path("model"))
+    np.testing.assert_array_equal(plain.vectors([*range(9)]), unit(9))
+    np.testing.assert_array_equal(smoothed.vectors([*range(9)]), unit(9, seed=1))
+    assert plain.smoothing is None and smoothed.smoothing == Smoothing(0.9, 3)
+    assert smoothed.root.resolve() == tmp_path.parent.resolve()
 
 
 def test_read_of__refuses_the_embeddings_of_another_model(tmp_path: Path) -> None:
@@ -140,5 +113,3 @@ def test_search__finds_an_image_by_itself_and_then_its_class(fused: Path, shared
     assert hits[0].path == "dots/class2/1.png" and hits[0].score == pytest.approx(1, abs=1e-5)
     assert [hit.score for hit in hits] == sorted([hit.score for hit in hits], reverse=True)
     assert app.search is search
-    more = search(shared_photos / "dots/class2/1.png", file, fused, k=3, augment=True)
-    assert more[0].score > 0.99 and more[1].score > hits[1].score  # what is mixed with its like is more like it

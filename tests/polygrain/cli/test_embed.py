@@ -5,8 +5,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from polygrain.app.digest import digest
 from polygrain.cli.main import main
+from polygrain.encoder.digest import digest
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> str | int | None:

@@ -5,6 +5,7 @@ import pytest
 
 from polygrain.app.page import server
 from polygrain.cli.search import shown
+from polygrain.store.tables import read_csv
 from tests.helpers.photos import write_fused
 from tests.polygrain.cli.test_embed import run
 
@@ -29,18 +30,20 @@ def test_search__a_table_for_each_query_and_a_folder_is_embedded_once(
         (file,) = cache.glob("*.parquet")
         times.add(file.stat().st_mtime_ns)
     assert len(times) == 1
-    assert run(monkeypatch, "search", query, "--in", photos, "--model", fused, "-k", 2, "--augment") == 0
-    assert capsys.readouterr().out.splitlines()[1].endswith("dots/class2/1.png")
+    pairs = photos.parent / "pairs.csv"
+    assert run(monkeypatch, "search", "--duplicates", pairs, "--above", 0.5, "--in", photos, "--model", fused) == 0
+    assert capsys.readouterr().out.startswith(f"{pairs}: ")
+    rows = read_csv(pairs)
+    assert rows and all(row["kind"] == "duplicate" and float(row["cosine"]) >= 0.5 for row in rows)
 
 
 def test_search__page_compares_with_the_encoder(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
     monkeypatch.setattr(server, "run", lambda listening, sides: served.append((listening.close(), sides)))
     beside = f"{fused}-encoder"
-    for more in ((), ("--beside", beside), ("--augment",)):
+    for more in ((), ("--beside", beside)):
         assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused, *more) == 0
-    plain, named, mixed = [sides for _, sides in served]
-    assert all(side.gallery.plain is not None for side in mixed) and plain[1].gallery.plain is None
+    plain, named = [sides for _, sides in served]
     assert [side.name for side in plain] == ["encoder", "model"] and named[0].what == beside
     assert plain[0].model.adaptors == [] and plain[0].gallery.paths == plain[1].gallery.paths
     # Without its adaptors the model is that encoder.

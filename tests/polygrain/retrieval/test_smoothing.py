@@ -6,7 +6,18 @@ import pytest
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import smoothing
 from polygrain.retrieval.neighbours import nearest
-from polygrain.retrieval.smoothing import cosines, links, mixed, normalised, smoothed
+from polygrain.retrieval.smoothing import (
+    Smoothing,
+    added,
+    cosines,
+    links,
+    mixed,
+    mixed_with_others,
+    neighbours_of,
+    normalised,
+    smooth_by,
+    smoothed,
+)
 
 
 def rows(n=60, dim=5, seed=0):
@@ -83,6 +94,58 @@ def test_mixed__adds_neighbours_by_their_cosines():
     for query, neighbours, row in zip(queries, near, result, strict=True):
         total = query + sum(max(0, float(query @ one)) ** 3 * one for one in neighbours)
         np.testing.assert_allclose(row, total / np.linalg.norm(total), atol=1e-6)
+
+
+def test_mixed_with_others__adds_the_nearest_of_all_rows(monkeypatch):
+    monkeypatch.setattr(smoothing, "FETCHED", 7)
+    vectors = rows(40)
+    for vector, row in zip(vectors, mixed_with_others(vectors, 4), strict=True):
+        others = np.argsort(-(vectors @ vector))[1:5]
+        np.testing.assert_allclose(row, mixed(vector[None], vectors[others][None])[0], atol=1e-6)
+    np.testing.assert_allclose(mixed_with_others(vectors[:2], 10), mixed(vectors[:2], vectors[1::-1, None]), atol=1e-6)
+    np.testing.assert_array_equal(mixed_with_others(vectors[:1], 10), vectors[:1])
+    np.testing.assert_array_equal(mixed_with_others(vectors, 0), vectors)
+
+
+def clustered(n=600, dim=32, groups=20):
+    generator = np.random.default_rng(0)
+    centres = generator.normal(size=(groups, dim))
+    return unit_rows((centres[np.arange(n) % groups] + generator.normal(size=(n, dim))).astype(np.float32))
+
+
+CHOSEN = Smoothing(0.9, 20)
+
+
+def test_smooth__unit_rows_and_what_a_new_row_needs():
+    vectors = clustered()
+    neighbours = neighbours_of(vectors, 20)
+    result, weights = smooth_by(vectors, neighbours, CHOSEN), links(neighbours, cosines(vectors, neighbours))
+    np.testing.assert_allclose(result.smoothed * result.length[:, None], smoothed(vectors, weights, 0.9), atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(result.smoothed, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(result.degree, weights.toarray().sum(1), atol=1e-5)
+    np.testing.assert_allclose(result.reach, np.sort(vectors @ vectors.T, 1)[:, -21], atol=1e-5)
+
+
+def test_added__is_what_a_full_pass_gives_a_new_row():
+    vectors = clustered()
+    whole = smooth_by(vectors, neighbours_of(vectors, 20), CHOSEN).smoothed
+    for new in range(0, 600, 60):
+        others = np.delete(vectors, new, 0)
+        result = smooth_by(others, neighbours_of(others, 20), CHOSEN)
+        near = nearest(vectors[[new]], others, 20)[1][0]
+        row = added(vectors[new], others[near], type(result)(*(values[near] for values in result)), CHOSEN)
+        assert row @ whole[new] > 0.99 > vectors[new] @ whole[new]
+
+
+def test_added__a_row_that_nobody_links_to_stays():
+    vectors = clustered()
+    result = smooth_by(vectors, neighbours_of(vectors, 20), CHOSEN)
+    far = unit_rows(np.random.default_rng(1).normal(size=(1, 32)).astype(np.float32))[0]
+    unreached = result._replace(reach=np.ones(600, np.float32))
+    near = nearest(far[None], vectors, 20)[1][0]
+    np.testing.assert_allclose(
+        added(far, vectors[near], type(result)(*(values[near] for values in unreached)), CHOSEN), far, atol=1e-6
+    )
 
 
 def test_smooth__is_the_whole_way_and_mixes_queries():

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from polygrain.app.digest import digest
 from polygrain.app.embedding import write
 from polygrain.app.gallery import read
 from polygrain.app.listing import find
 from polygrain.app.page.sides import Side, encoder_of, same_images
+from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 
 
@@ -17,8 +17,8 @@ def both(fused: Path, photos: Path, place: Path) -> list[Side]:
     gallery, encoder = read(place / "e.parquet"), encoder_of(model)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
-        other = same_images(gallery, encoder, "plain")
-        return [Side("encoder", "plain", encoder, other), Side("model", "fused", model, gallery)]
+        others = same_images(gallery, encoder, "plain")
+        return [Side("encoder", "plain", encoder, *others), Side("model", "fused", model, gallery)]
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,11 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from polygrain.app.embedding import embed
+from polygrain.app.gallery import Gallery
 from polygrain.app.page import app
 from polygrain.app.page.app import build
 from polygrain.app.page.sides import Side
+from polygrain.retrieval.smoothing import Smoothing
 
 
 @pytest.fixture
@@ -27,15 +29,14 @@ def png(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def expected(side: Side, image: Image.Image, without: int | None = None, k: int = 5) -> list[tuple[int, float]]:
+def expected(side: Side, image: Image.Image, without: int | None = None, k: int = 5) -> list[int]:
     """The nearest, by the model called on its own and a sort."""
     scores = side.gallery.vectors([*range(len(side.gallery))]) @ embed(side.model, [image])[0]
-    order = [row for row in np.argsort(-scores, kind="stable").tolist() if row != without][:k]
-    return [(row, pytest.approx(float(scores[row]), abs=1e-3)) for row in order]
+    return [row for row in np.argsort(-scores, kind="stable").tolist() if row != without][:k]
 
 
-def pairs(hits: list[dict]) -> list[tuple[int, float]]:
-    return [(hit["row"], hit["score"]) for hit in hits]
+def rows_of(hits: list[dict]) -> list[int]:
+    return [hit["row"] for hit in hits]
 
 
 def test_files__nothing_comes_from_elsewhere(client: TestClient) -> None:
@@ -60,7 +61,7 @@ def test_search__a_row_by_both_models(client: TestClient, shared_sides: list[Sid
     reply = client.post(f"/search?row={row}&k=5").json()
     with Image.open(shared_photos / "dots/class1/2.png") as image:
         for side, hits in zip(shared_sides, reply["sides"], strict=True):
-            assert pairs(hits) == expected(side, image, without=row)
+            assert rows_of(hits) == expected(side, image, without=row)
     assert reply["of"] == 23 and reply["asked"]["path"] == "dots/class1/2.png"
 
 
@@ -70,9 +71,40 @@ def test_search__an_upload_and_a_box_of_it(client: TestClient, shared_sides: lis
     part = client.post("/search?k=5&box=0.25,0,0.75,0.5", content=png(image)).json()
     of_row = client.post(f"/search?k=5&box=0.25,0,0.75,0.5&row={row_of(shared_sides, 'bars/class2/0.png')}").json()
     for i, side in enumerate(shared_sides):
-        assert pairs(whole["sides"][i]) == expected(side, image)
-        assert pairs(part["sides"][i]) == expected(side, image.crop((16, 0, 48, 24)))
+        assert rows_of(whole["sides"][i]) == expected(side, image)
+        assert rows_of(part["sides"][i]) == expected(side, image.crop((16, 0, 48, 24)))
         assert of_row["sides"][i] == part["sides"][i]
+
+
+def test_search__smoothed_rows_where_a_side_has_them(sides: list[Side], photos: Path) -> None:
+    """A row asks with what it became, an upload with its mix; the other side stays as it is."""
+    model, plain = sides[1], sides[1].gallery
+    turned = plain.vectors([*range(24)])[::-1].copy()
+    model.smoothed = Gallery(plain.root, plain.paths, turned, "abc", smoothing=Smoothing(0.9, 5, 2))
+    client, of_row = TestClient(build(sides)), []
+    for smooth in (0, 1):
+        of_row.append(client.post(f"/search?row=3&k=5&smooth={smooth}").json()["sides"])
+    assert of_row[0][0] == of_row[1][0]
+    scores = turned @ turned[3]
+    assert rows_of(of_row[1][1]) == [row for row in np.argsort(-scores).tolist() if row != 3][:5]
+    with Image.open(photos / "bars/class2/0.png") as image:
+        query = model.smoothed.mixed(embed(model.model, [image.convert("RGB")]))[0]
+        reply = client.post("/search?k=5", content=png(image.convert("RGB"))).json()
+    assert rows_of(reply["sides"][1]) == np.argsort(-(turned @ query)).tolist()[:5]
+    about = client.get("/about").json()["sides"]
+    assert about[0]["smoothed"] is None and about[1]["smoothed"].startswith("smoothed by 5")
+
+
+def test_right__the_share_of_nearest_from_the_own_folder(client: TestClient, shared_sides: list[Side]) -> None:
+    reply = client.get("/right").json()
+    folders = [path.rpartition("/")[0] for path in shared_sides[0].gallery.paths]
+    for side, share in zip(shared_sides, reply["shares"], strict=True):
+        vectors, hits = side.gallery.vectors([*range(24)]), []
+        for row in range(24):
+            nearest = [other for other in np.argsort(-(vectors @ vectors[row])).tolist() if other != row][:10]
+            hits += [folders[other] == folders[row] for other in nearest]
+        assert share == pytest.approx(np.mean(hits), abs=0.01)
+    assert (reply["asked"], reply["nearest"]) == (24, 10)
 
 
 def test_search__filters_by_task_and_name(client: TestClient) -> None:

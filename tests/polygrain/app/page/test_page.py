@@ -59,17 +59,17 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         browser.until("document.querySelectorAll('.tile').length == 24")
         assert status(browser) == "24 of 24 images"
 
-        # A click: both sides, scores, what the layers listened to, ticks for the query's folder.
+        # A click: both sides, ranks, what the layers listened to, ticks for the query's folder.
         browser.click(".tile[title='dots/class1/1.png']")
         browser.until(QUERIED)
         assert status(browser).startswith("The nearest of 23 images, in ")
         assert len(shown(browser, 0)) == len(shown(browser, 1)) == 23
         assert browser.value("document.querySelector('#name').textContent") == "dots/class1/1.png"
         assert browser.value("document.querySelectorAll('.side:first-child .alike').length") == 3
-        scores = browser.value(
-            "[...document.querySelectorAll('.side:last-child .score')].map(s => Number(s.textContent))"
-        )
-        assert scores == sorted(scores, reverse=True) and scores[0] > 0.5
+        ranks = browser.value("[...document.querySelectorAll('.side:last-child .rank')].map(s => s.textContent)")
+        assert ranks == [*map(str, range(1, 24))]
+        browser.until("document.querySelector('#right').textContent.startsWith('Of the 10 nearest to each of all ')")
+        assert browser.value("document.querySelector('#smooth-label').hidden")  # too few images to smooth
         browser.until("document.querySelectorAll('#weights td').length == 4")
 
         # The filters, by mouse and by keyboard.

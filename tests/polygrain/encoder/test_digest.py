@@ -2,7 +2,7 @@ from shutil import copytree
 
 import pytest
 
-from polygrain.app.digest import digest
+from polygrain.encoder.digest import digest
 from tests.helpers.small import write_encoder
 
 

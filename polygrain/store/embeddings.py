@@ -1,0 +1,114 @@
+"""The file of embeddings: a Parquet table with a row for each image, that any reader of Parquet can open.
+
+path        below the folder `root`
+embedding   fixed-size list of float32, of unit length
+state       size and modification time of the image file, where it may change
+smoothed    the row smoothed by its neighbours (retrieval/smoothing.py), of unit length, if the images are smoothed
+length, degree, reach   float32, beside `smoothed`: what one more image needs
+
+The metadata say which model made it (`model`, a digest), `dim`, the folder (`root`; relative ones start at the file's
+folder), the state of all image files (`images`), and where that was asked for how it is smoothed (`smoothing`, JSON).
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jaxtyping import Float32
+
+from polygrain.compute.blocks import blocks
+from polygrain.store.reading import reading
+
+# Rows of a row group.
+GROUP = 1024
+REMEDY = "make it with `polygrain embed DIR -o embeddings.parquet`"
+Columns = Mapping[str, Sequence[str] | np.ndarray]
+
+
+class Embeddings(NamedTuple):
+    """One kind of vectors of a file, plain or smoothed, and what its metadata say."""
+
+    root: Path
+    model: str
+    paths: list[str]
+    vectors: Float32[np.ndarray, "row dim"]
+    smoothing: bytes | None
+
+
+def schema(names: Sequence[str], dim: int, metadata: Mapping[str, str | bytes] | None = None) -> pa.Schema:
+    """The types of columns of these names; null of unknown ones."""
+    rows = pa.list_(pa.float32(), dim)
+    kinds = {"path": pa.string(), "embedding": rows, "state": pa.string(), "smoothed": rows}
+    kinds |= dict.fromkeys(("length", "degree", "reach"), pa.float32())
+    return pa.schema([pa.field(name, kinds.get(name, pa.null())) for name in names], dict(metadata or {}))
+
+
+def write(file: Path, columns: Columns, metadata: Mapping[str, str | bytes] | None = None) -> None:
+    """Writes the columns, a row group in memory at a time; the file is complete or as before."""
+    dim, draft = columns["embedding"].shape[1], file.with_name(f"{file.name}.draft")
+    kinds = schema(list(columns), dim, metadata)
+    with pq.ParquetWriter(draft, kinds, compression="none", use_dictionary=False) as writer:
+        for part in blocks(len(columns["path"]), GROUP):
+            values = [
+                pa.FixedSizeListArray.from_arrays(np.ravel(rows[part]), dim)
+                if pa.types.is_fixed_size_list(kind)
+                else pa.array(rows[part], kind)
+                for rows, kind in zip(columns.values(), kinds.types, strict=True)
+            ]
+            writer.write_table(pa.Table.from_arrays(values, schema=kinds))
+    os.replace(draft, file)
+
+
+def metadata(file: Path) -> dict[str, bytes]:
+    """The metadata of a file; {} where it is missing or none of Parquet."""
+    try:
+        values = pq.read_schema(file).metadata or {}
+    except (OSError, pa.ArrowInvalid):
+        return {}
+    return {name.decode("utf-8", "replace"): value for name, value in values.items()}
+
+
+def read(file: Path, smoothed: bool = False) -> Embeddings:
+    """The embeddings in a file, which may be anyone's, or their smoothed rows if asked for and there.
+
+    ValueError where the file is missing, damaged or senseless.
+    """
+    with reading(file, REMEDY):
+        table, facts = pq.ParquetFile(file), metadata(file)
+        count, names = table.metadata.num_rows, table.schema_arrow.names
+        if missing := {"model", "dim", "root", "images"} - set(facts):
+            raise ValueError(f"its metadata lack {', '.join(sorted(missing))}")
+        dim, root = int(facts["dim"]), file.parent / os.fsdecode(facts["root"])
+        if dim < 1 or not count or names[:2] != ["path", "embedding"] or table.schema_arrow != schema(names, dim):
+            kinds = ", ".join(f"{field.name}: {field.type}" for field in table.schema_arrow)
+            raise ValueError(f"it holds {count} rows of {kinds}")
+        is_smoothed = smoothed and "smoothed" in names
+        vectors, paths = np.empty((count, dim), np.float32), []
+        for group in table.iter_batches(GROUP, columns=["path", "smoothed" if is_smoothed else "embedding"]):
+            block = group.column(1).flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)
+            vectors[len(paths) : len(paths) + len(group)] = block
+            paths += group.column("path").to_pylist()
+        lengths = np.linalg.norm(vectors, axis=1)
+        if not np.all(np.abs(lengths - 1) < 1e-3):
+            raise ValueError("not all of its embeddings have unit length")
+        if wrong := [path for path in paths if not path or path.startswith("/") or ".." in path.split("/")]:
+            raise ValueError(f"{wrong[0]!r:.200} is no path below its folder")
+    smoothing = facts.get("smoothing") if is_smoothed else None
+    return Embeddings(root, facts["model"].decode("utf-8", "replace"), paths, vectors, smoothing)
+
+
+def write_npy(embeddings: Path, column: str, output: Path) -> None:
+    """The vectors of a file as a NumPy array `image dim`, a row group in memory at a time."""
+    file = pq.ParquetFile(embeddings)
+    shape = (file.metadata.num_rows, file.schema_arrow.field(column).type.list_size)
+    draft, row = output.with_name(output.name + ".partial"), 0
+    rows = np.lib.format.open_memmap(draft, "w+", np.float32, shape)
+    for group in file.iter_batches(GROUP, columns=[column]):
+        rows[row : row + len(group)] = group.column(0).flatten().to_numpy().reshape(-1, shape[1])
+        row += len(group)
+    rows.flush()
+    os.replace(draft, output)

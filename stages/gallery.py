@@ -1,0 +1,59 @@
+"""One task's images as a collection to search: the chosen model's embeddings, smoothed if that helps.
+
+Reads   images, choice
+Writes  embeddings.parquet   what `polygrain embed` writes (store/embeddings.py), for `polygrain search --in`
+        gallery.json         the smoothing that was chosen, without labels, and the agreement of each that was compared
+        neighbours.zarr      image x rank: the graph, if the images are smoothed
+
+Few images stay as they are, and so do those without a mutual neighbour.
+"""
+
+import json
+import os
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from polygrain.compute import device
+from polygrain.config import schema
+from polygrain.encoder.digest import digest
+from polygrain.encoder.extract import embed
+from polygrain.encoder.model import load
+from polygrain.retrieval.smoothing import neighbours_of, smooth_by
+from polygrain.runner import command, outputs
+from polygrain.runner.progress import progress
+from polygrain.selection.smoothing import SmoothingSettings, choose
+from polygrain.store import arrays, embeddings
+from polygrain.store.collection import open_pixels, read_table
+
+
+class Params(schema.Section):
+    smoothing: SmoothingSettings
+
+
+def main(images: Path, choice: Path, output: Path, *, task: str, source: str, params: Params, seed: int) -> str:
+    model = load(choice).to(device.best())
+    pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
+    vectors = embed(model, pixels, np.arange(len(paths)), *device.inference(model.config.size), "gallery")
+    chosen = choose(vectors, params.smoothing, seed, is_whitened=bool(model.config.reduced))
+    name, smoothing = digest(choice), asdict(chosen.smoothing)
+    root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared
+    facts = {"model": name, "dim": str(model.dim), "root": root, "images": "", "smoothing": json.dumps(smoothing)}
+    columns = {"path": paths, "embedding": vectors}
+    record = {"model": name, "images": len(paths), "smoothing": smoothing, "why": chosen.why}
+    with outputs.folder(output) as folder:
+        if chosen.smoothing.strength:
+            shown = partial(progress, description="smooth", unit="part")
+            neighbours = neighbours_of(vectors, chosen.smoothing.neighbours, shown)
+            columns |= smooth_by(vectors, neighbours, chosen.smoothing, shown)._asdict()
+            arrays.write(folder / "neighbours.zarr", neighbours.astype(np.int64))
+        embeddings.write(folder / "embeddings.parquet", columns, facts)
+        text = json.dumps(record | {"agreement": chosen.agreement}, indent=1)
+        (folder / "gallery.json").write_text(text + "\n", encoding="utf-8")
+    return f"{len(paths):,} images, {chosen.smoothing}: {chosen.why}"
+
+
+if __name__ == "__main__":
+    command.run(main, Params)

@@ -1,0 +1,71 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polygrain.app.gallery import plain_and_smoothed
+from polygrain.config.compose import read_params
+from polygrain.encoder.digest import digest
+from polygrain.encoder.extract import embed
+from polygrain.encoder.model import load
+from polygrain.retrieval.smoothing import Smoothing, smooth_by
+from polygrain.selection.smoothing import SETTINGS, Chosen
+from polygrain.store import arrays
+from polygrain.store.collection import open_pixels
+from stages import gallery
+from stages.gallery import Params, main
+from tests.helpers.small import write_encoder, write_images
+
+PARAMS = Params(smoothing=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    write_images(folder / "images"), write_encoder(folder / "choice")
+    return folder
+
+
+def run(world: Path, output: Path, source: str = "my/dots", images: str = "images") -> str:
+    return main(world / images / "dots", world / "choice", output, task="dots", source=source, params=PARAMS, seed=0)
+
+
+def test_main__rows_graph_and_record_fit_together(world: Path, tmp_path: Path, monkeypatch) -> None:
+    chosen = Chosen(Smoothing(0.9, 5, 2), "as the test says", [{"strength": 0.9, "mixed": 2, "agreement": 1.0}])
+    monkeypatch.setattr(gallery, "choose", lambda *_, **__: chosen)
+    monkeypatch.chdir(tmp_path)
+    message = run(world, Path("data/gallery/dots"))
+    assert message.startswith("48 images, smoothed by 5 neighbours")
+    folder, name, rows = tmp_path / "data/gallery/dots", digest(world / "choice"), np.arange(48)
+    plain, smoothed = plain_and_smoothed(folder / "embeddings.parquet", name, world / "choice")
+    pixels = open_pixels(world / "images", ["dots"])
+    expected = embed(load(world / "choice"), pixels, rows, 16, "float32", "test")
+    np.testing.assert_allclose(plain.vectors(rows), expected, atol=1e-5)
+    assert plain.paths[9] == "1/1.png" and plain.root.resolve() == tmp_path / "my/dots"
+    graph = arrays.open(folder / "neighbours.zarr")[:]
+    assert graph.shape == (48, 5)
+    np.testing.assert_allclose(smoothed.vectors(rows), smooth_by(expected, graph, chosen.smoothing).smoothed, atol=1e-5)
+    assert smoothed.smoothing == chosen.smoothing
+    record = json.loads((folder / "gallery.json").read_text())
+    assert record == {
+        "model": name,
+        "images": 48,
+        "smoothing": {"strength": 0.9, "neighbours": 5, "mixed": 2, "power": 3.0},
+        "why": "as the test says",
+        "agreement": chosen.agreement,
+    }
+
+
+def test_main__few_images_stay_as_they_are(world: Path, tmp_path: Path) -> None:
+    write_images(tmp_path / "images", classes=1, per_class=3, labelled=False)
+    (tmp_path / "choice").symlink_to(world / "choice")
+    assert "too few" in run(tmp_path, tmp_path / "out", source="/elsewhere")
+    plain, smoothed = plain_and_smoothed(tmp_path / "out/embeddings.parquet", digest(world / "choice"), Path("choice"))
+    assert len(plain) == 3 and smoothed is None and plain.root == Path("/elsewhere")
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {"embeddings.parquet", "gallery.json"}
+
+
+def test_params__are_those_of_polygrain_embed() -> None:
+    values = read_params(Path(__file__).parents[1] / "params.yaml")["gallery"]
+    assert Params(**values).smoothing == SETTINGS
