@@ -81,6 +81,7 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
     setting = next(iter(settings.values()))
     losses, images = {spec.loss for spec in runs.values()}, Path(lists.gsp[name]).name
     rows_of_paper = published.claimed(params.published, images, losses) if params.published else []
+    transfer = read_json(ensemble / "transfer.json")
     tensors = {name: tensor.numpy() for name, tensor in read_tensors(ensemble / "pictures.safetensors").items()}
     classes = [visible(name) for name in read_json(ensemble / "pictures.json")["classes"]]
     attributes = {run: tensors[f"attributes/{run}"] for run in runs if f"attributes/{run}" in tensors}
@@ -95,7 +96,8 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
         "network": published.about_networks(params.published, settings),
         "charts": read_curves(ensemble / "history.csv", runs, setting["chosen_by"]),
         "sweeps": contents.sweeps(runs, settings, metrics, "separate"),
-        "transfer": read_json(ensemble / "transfer.json"),
+        "transfer": transfer,
+        "spreads": contents.spreads(transfer),
         "looks": contents.pictures(tensors, list(runs), classes, params.thumbnail),
         "attributes": contents.attribute_maps(attributes, classes),
     }

@@ -6,8 +6,11 @@ Writes  index.html, table.md    the page
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from jaxtyping import Float32, Int64
 from pydantic import Field
 from torch import Tensor
 
@@ -16,6 +19,7 @@ from polygrain.config.lists import Lists
 from polygrain.gsp.folds import early_stopping
 from polygrain.gsp.poolings import build
 from polygrain.gsp.report import contents
+from polygrain.gsp.report.geometry import geometry
 from polygrain.gsp.studies import colours
 from polygrain.gsp.studies.tokens import Bags, World, draw, map_at_r
 from polygrain.report import page
@@ -55,8 +59,17 @@ class Params(schema.Section):
     toy: Toy
 
 
-def learn(params: Tokens, how: str, seed: int, work: Path) -> tuple[float, early_stopping.History]:
-    """MAP@R of the pooling `gap`, `gsp` or `gsp-zs` on test bags, in its best state on validation bags; its history."""
+class Learned(NamedTuple):
+    """A pooling in its best state on validation bags: MAP@R and embeddings of the test bags, and its history."""
+
+    score: float
+    vectors: Float32[np.ndarray, "bag dim"]
+    labels: Int64[np.ndarray, " bag"]
+    history: early_stopping.History
+
+
+def learn(params: Tokens, how: str, seed: int, work: Path) -> Learned:
+    """What the pooling `gap`, `gsp` or `gsp-zs` learns."""
     values = {} if how == "gap" else {"prototypes": params.prototypes, "mu": params.mu, "epsilon": params.epsilon}
     share = params.zero_shot if how == "gsp-zs" else 0.0
     torch.manual_seed(seed)  # the layers draw their start from the global generator
@@ -72,21 +85,26 @@ def learn(params: Tokens, how: str, seed: int, work: Path) -> tuple[float, early
         return bags.loss_of(draw(params.world, batch, generator), batch)
 
     @torch.no_grad()
-    def score(drawn: Tensor) -> float:
+    def embed(drawn: Tensor) -> Tensor:
         bags.clamp()
-        return map_at_r(bags(drawn).vector, unseen)
+        return bags(drawn).vector
+
+    def validate() -> float:
+        return map_at_r(embed(watched), unseen)
 
     optimizer = torch.optim.Adam(bags.parameters(), params.learning_rate)
-    history = early_stopping.fit(bags, optimizer, params.stopping, step, lambda: score(watched), seed, work)
-    return score(tested), history
+    history = early_stopping.fit(bags, optimizer, params.stopping, step, validate, seed, work)
+    vectors = embed(tested)
+    return Learned(map_at_r(vectors, unseen), vectors.numpy(), unseen.numpy(), history)
 
 
 def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str, dict[str, float]], list[str]]:
     """The page's content, metrics in percent, and the history's lines."""
     learned = {how: learn(params, how, seed, work / f"tokens-{how}") for how in ("gap", "gsp", "gsp-zs")}
-    metrics = {how: {"test": {"map_at_r": {"mean": score, "std": 0.0}}} for how, (score, _) in learned.items()}
+    metrics = {how: {"test": {"map_at_r": {"mean": run.score, "std": 0.0}}} for how, run in learned.items()}
     columns, rows = contents.table(metrics, [("test", "map_at_r", "MAP@R")])
-    curves = {how: [(float(row["step"]), row["score"]) for row in history] for how, (_, history) in learned.items()}
+    curves = {how: [(float(row["step"]), row["score"]) for row in run.history] for how, run in learned.items()}
+    shown = [geometry(f"{how}, test bags", run.vectors, run.labels, contents.STYLES) for how, run in learned.items()]
     world = params.world
     note = (
         f"{world.classes} classes of {world.own} tokens each and {world.shared} tokens of all classes; bags of "
@@ -99,11 +117,11 @@ def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str,
         "columns": columns,
         "rows": rows,
         "note": note,
-        "charts": contents.curves(curves, "Validation bags"),
+        "charts": contents.curves(curves, "Validation bags") + shown,
         "looks": None,
     }
-    lines = [f"{how},{r['step']},{r['loss']:.6g},{r['score']:.6g}" for how, (_, rows) in learned.items() for r in rows]
-    return content, {how: {"map_at_r": round(100 * score, 4)} for how, (score, _) in learned.items()}, lines
+    lines = [f"{how},{r['step']},{r['loss']:.6g},{r['score']:.6g}" for how in learned for r in learned[how].history]
+    return content, {how: {"map_at_r": round(100 * run.score, 4)} for how, run in learned.items()}, lines
 
 
 def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
@@ -130,7 +148,7 @@ def main(output: Path, *, study: str, params: Params, lists: Lists, seed: int) -
     kind = lists.gsp_studies[study]
     work = checkpoint.work_folder("gsp_study", study, params, seed)
     content, metrics, lines = study_toy(params.toy) if kind == "toy" else study_tokens(params.tokens, seed, work)
-    content |= {"title": study, "published": [], "attributes": [], "sweeps": [], "transfer": {}}
+    content |= {"title": study, "published": [], "attributes": [], "sweeps": [], "transfer": {}, "spreads": []}
     with outputs.folder(output) as folder:
         page.write(folder, "gsp/report/gsp", content, metrics)
         (folder / "history.csv").write_text("\n".join(["pooling,step,loss,map_at_r", *lines]) + "\n", encoding="utf-8")

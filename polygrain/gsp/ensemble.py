@@ -1,5 +1,6 @@
 """Scores of several folds together, and whether attributes predict unseen classes (GSP, 1.6.5 and Fig. 5)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 
@@ -24,12 +25,13 @@ def transfer(
     splits: int,
     ridge: float,
     seed: int,
-) -> dict[str, float]:
+) -> dict[str, float | dict[float, float]]:
     """How well a ridge regression from mean attributes to mean embeddings predicts classes that it was not fitted to.
 
     Means over `splits` random halves of the classes: `distance` and `cosine` of the predicted and the true embedding;
     `nearest_by_distance` and `nearest_by_cosine`, the shares of predictions nearest to their own class; `chance`, that
-    of a guess. ValueError for fewer than four classes.
+    of a guess. `spread_by_distance` and `spread_by_cosine`: how often the share was each of its values, as {share: part
+    of the splits}. ValueError for fewer than four classes.
     """
     inputs = torch.from_numpy(class_means(attributes, labels)).double()
     targets = torch.from_numpy(class_means(embeddings, labels)).double()
@@ -48,7 +50,12 @@ def transfer(
         rows = [distances.diagonal(), cosines.diagonal(), *hits]
         results.append(torch.stack([row.double().mean() for row in rows]))
     names = ("distance", "cosine", "nearest_by_distance", "nearest_by_cosine")
-    return dict(zip(names, torch.stack(results).mean(0).tolist(), strict=True)) | {"chance": 1 / (count // 2)}
+    columns = torch.stack(results)
+    spreads = {
+        name.replace("nearest", "spread"): {share: n / splits for share, n in sorted(Counter(column.tolist()).items())}
+        for name, column in zip(names[2:], columns.T[2:], strict=True)
+    }
+    return dict(zip(names, columns.mean(0).tolist(), strict=True)) | spreads | {"chance": 1 / (count // 2)}
 
 
 def combinations(folds: int, repeats: int) -> list[tuple[int, ...]]:

@@ -37,6 +37,7 @@ def test_transfer__is_a_ridge_regression_by_hand():
     assert result["cosine"] == pytest.approx(np.mean(cosines), abs=1e-6)
     assert result["distance"] == pytest.approx(np.mean(np.diag(distances)), abs=1e-6)
     assert result["nearest_by_distance"] == np.mean(np.argmin(distances, 1) == [0, 1])
+    assert result["spread_by_distance"] == {result["nearest_by_distance"]: 1}
 
 
 def test_combinations__of_the_papers_protocol_are_81():
