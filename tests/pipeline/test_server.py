@@ -1,6 +1,7 @@
 """Which server a run speaks with, who is let in, and what is said when there is none."""
 
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -67,8 +68,9 @@ def test_serve__pages_load_and_send_nothing_elsewhere(pages, path):
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
 def test_serve__the_link_opens_the_pages(pages, tmp_path):
-    assert "Dashboard" in browse(pages.link(), "--dump-dom", f"--user-data-dir={tmp_path / 'first'}")
-    assert "Dashboard" not in browse(pages.pages, "--dump-dom", f"--user-data-dir={tmp_path / 'second'}")
+    menu = r">\s*Deployments\s*<"
+    assert re.search(menu, browse(pages.link(), "--dump-dom", f"--user-data-dir={tmp_path / 'first'}"))
+    assert not re.search(menu, browse(pages.pages, "--dump-dom", f"--user-data-dir={tmp_path / 'second'}"))
 
 
 @pytest.mark.slow

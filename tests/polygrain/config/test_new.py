@@ -12,7 +12,8 @@ from tests.helpers.project import ROOT
 def root(tmp_path: Path) -> Path:
     """A project with the root's real values and no profile."""
     (tmp_path / "root").mkdir()
-    (tmp_path / "root/params.yaml").write_text((ROOT / "params.yaml").read_text())
+    for name in ("params.yaml", "dvc.yaml"):
+        (tmp_path / "root" / name).write_text((ROOT / name).read_text())
     return tmp_path / "root"
 
 
