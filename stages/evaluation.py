@@ -202,7 +202,7 @@ def main(
     if network is None:
         embeddings = raw_pixels(pixels, rows)
     else:
-        embeddings = embed(network, pixels, rows, params.batch, params.precision, model)
+        embeddings = embed(network, pixels, rows, *device.inference(network.config.size), model)
     results = {name: {} for name in ("metrics", "whitened", "shared", "shared_whitened")}
     queries = {"queries": QUERIES.empty_table()}
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
