@@ -17,10 +17,11 @@ from polygrain.config.lists import Lists
 from tests.helpers.project import copy_project
 
 TRAINED = "resolution adaptor distillation choice"  # by the criterion
-DRAWN = "fusion seeds mpcl_encoder mpcl_probe gsp_collage gsp_folds gsp_ensemble gsp_study tll_pca tll_adaptation"
+DRAWN = (
+    "fusion seeds gallery mpcl_encoder mpcl_probe gsp_collage gsp_folds gsp_ensemble gsp_study tll_pca tll_adaptation"
+)
 OF_TASKS = "resolution seeds pseudo_labels adaptor knn_graph fusion distillation choice evaluation report "
 OF_TASKS += "mpcl_encoder mpcl_probe mpcl_report"
-PATHS = "images mpcl_encoder tll_pairs gsp_folds"  # to the file of versions
 K64 = {"granularities.k64": "adaptor/k64", "models.k64": "adaptor/k64"}
 CHANGES = [
     ("requirements.lock", {}, ""),
@@ -35,7 +36,8 @@ CHANGES = [
     (
         "versions.yaml",
         {"faiss-cpu": "2"},
-        "images mpcl_encoder tll_pairs gsp_folds knn_graph fusion mpcl_probe " + TRAINED,
+        # Items whose path is the file of versions are among them.
+        "images mpcl_encoder tll_pairs gsp_folds knn_graph fusion mpcl_probe gallery " + TRAINED,
     ),
     ("params.yaml", {"features.dtype": "float16"}, "features"),
     ("params.yaml", {"images.stored": "jpeg-90"}, "images"),
@@ -49,7 +51,11 @@ CHANGES = [
     ("params.yaml", {"report.thumbnail": 9}, "report"),
     ("params.yaml", {"seed": 1}, f"{TRAINED} {DRAWN}"),
     ("params.yaml", K64, "pseudo_labels@k64 adaptor@k64 evaluation@k64 fusion choice report"),
-    ("params.yaml", {"tasks.shoes": {"source": "folder", "path": "x"}}, "images@shoes features@shoes " + OF_TASKS),
+    (
+        "params.yaml",
+        {"tasks.shoes": {"source": "folder", "path": "x"}},
+        "images@shoes features@shoes gallery@shoes " + OF_TASKS,
+    ),
     ("params.yaml", {"mpcl.heads4.heads": 8}, "mpcl_encoder@heads4 mpcl_report report"),
     ("params.yaml", {"gsp_runs.c2-gap.zero_shot": 0.5}, "gsp_folds@c2-gap gsp_ensemble gsp_report"),
 ]
