@@ -80,9 +80,9 @@ def ladder(train_images: int, rungs: int = 3) -> list[int]:
 
 
 def granularities(choice: str, train_images: int) -> list[int]:
-    """The numbers of clusters for `none`, `ladder`, `auto`, or a list such as `1500,1950`; ValueError if they do not fit.
+    """The numbers of clusters for `none`, `ladder`, `auto`, or a list such as `1500,1950`.
 
-    Without any nothing trains.
+    ValueError where they do not fit.
     """
     if choice == "none":
         return []
