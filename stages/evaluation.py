@@ -1,15 +1,24 @@
-"""How well one model retrieves: every test image queries all others of its task, then those of all tasks.
+"""How well one model retrieves, by two protocols.
+
+`classes`: every image of the second half of the classes queries all others of its task, then those of all tasks.
+`collection`: the images that were drawn as queries ask all other images of their task, of all classes.
 
 Reads   images, the folder of one model (images themselves for `pixels`)
 Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1, queries}}, as it is and whitened
         shared.json, shared_whitened.json   the same of queries in one gallery of all tasks; {} where there is one task
         queries.parquet               one row per test image: its metrics and its nearest images
+        collection.json, smoothed.json   the same of the protocol `collection`, as it is, and with smoothed images
+                                      (selection/smoothing.py)
+        collection_queries.parquet, smoothed_queries.parquet   one row per query of these
+        smoothing.json                {task: the smoothing, why, and the agreement of all that were compared}
         attention.parquet             fusions only: mean weight per task, layer and adaptor, and beside it the mean
                                       entropy of the layer's weights, 1 where all are equal
         random.json                   the average fusion only: {draw from 1: metrics.json with random weights}
 """
 
 import json
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +36,11 @@ from polygrain.encoder.model import Model, load
 from polygrain.grappa import random_weights
 from polygrain.retrieval import whitening
 from polygrain.retrieval.formulas import NAMES
-from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, query_metrics
+from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, collection_metrics, query_metrics
+from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
 from polygrain.runner import command, outputs
+from polygrain.selection import smoothing as smoothing_choice
+from polygrain.selection.smoothing import NONE
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, open_pixels, read_tables
 
@@ -39,6 +51,7 @@ class Params(schema.Section):
     whitened_dim: schema.Width = Field(
         description="dimensions kept by PCA-whitening (fewer where the data allow fewer)"
     )
+    smoothed: list[schema.Name] = Field(description="models whose collections are smoothed, too")
     random_draws: int = Field(
         ge=0, le=100, description="times that the average fusion is measured with weights drawn at random in its place"
     )
@@ -75,14 +88,46 @@ def evaluate(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -
     return metrics, pa.concat_tables(tables).combine_chunks()
 
 
-def query_table(task: str, own: np.ndarray, scores: QueryMetrics) -> pa.Table:
-    """One row per query of a task, whose images have the numbers `own`; columns at once, for there may be millions."""
+def query_table(task: str, own: np.ndarray, scores: QueryMetrics, gallery: np.ndarray | None = None) -> pa.Table:
+    """One row per query of a task, whose images have the numbers `own`; columns at once, for there may be millions.
+
+    `gallery` has the numbers of the images that are searched, where these are others.
+    """
+    gallery = own if gallery is None else gallery
     n, nearest = scores.nearest.shape
     offsets = pa.array(np.arange(n + 1) * nearest, pa.int32())
     columns = [pa.array([task], pa.string()).take(pa.array(np.zeros(n, np.int64))), own.astype(np.int64)]
     columns += [getattr(scores, name).astype(np.float32) for name in NAMES]
-    columns.append(pa.ListArray.from_arrays(offsets, own[scores.nearest].ravel().astype(np.int64)))
+    columns.append(pa.ListArray.from_arrays(offsets, gallery[scores.nearest].ravel().astype(np.int64)))
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=QUERIES)
+
+
+def evaluate_collection(
+    embeddings: np.ndarray, rows: np.ndarray, collection: Collection, smoothings: Mapping[str, Smoothing]
+) -> tuple[dict, pa.Table]:
+    """Metrics of the protocol `collection` for each task, and a row per query; smoothed, where a smoothing is given."""
+    metrics, tables = {}, [QUERIES.empty_table()]
+    for task, (asked, searched) in parts_of(rows, collection).items():
+        queries, images = embeddings[asked], embeddings[searched]
+        if (smoothing := smoothings.get(task, NONE)).strength:
+            images = smooth(images, smoothing)
+            queries = mixed_with_nearest(queries, images, smoothing)
+        labels = (collection.labels[rows[part]] for part in (asked, searched))
+        scores = collection_metrics(queries, images, *labels, min(NEAREST, len(searched)))
+        if values := means(scores):
+            metrics[task] = values
+        tables.append(query_table(task, collection.rows[rows[asked]], scores, collection.rows[rows[searched]]))
+    return metrics, pa.concat_tables(tables).combine_chunks()
+
+
+def parts_of(rows: np.ndarray, collection: Collection) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By task the places of the queries and of the images that they ask; tasks without either are left out."""
+    tasks, is_query = collection.tasks[rows], collection.is_query[rows]
+    parts = {
+        task: tuple(np.flatnonzero((tasks == task) & part) for part in (is_query, ~is_query))
+        for task in dict.fromkeys(tasks)
+    }
+    return {task: part for task, part in parts.items() if all(map(len, part))}
 
 
 def evaluate_together(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> dict:
@@ -140,33 +185,52 @@ QUERIES = pa.schema(
 )
 
 
-def main(images: Path, folder: Path, output: Path, *, model: str, params: Params, lists: Lists) -> str:
+def main(
+    images: Path,
+    folder: Path,
+    output: Path,
+    *,
+    model: str,
+    params: Params,
+    smoothing: smoothing_choice.SmoothingSettings,
+    lists: Lists,
+) -> str:
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    train, test = collection.train, np.flatnonzero(~collection.is_train)
-    rows, network = np.concatenate([train, test]), None if model == "pixels" else load(folder).to(device.best())
+    train, test = collection.train, np.flatnonzero(collection.is_test)
+    rows, network = np.arange(len(collection.tasks)), None if model == "pixels" else load(folder).to(device.best())
     if network is None:
         embeddings = raw_pixels(pixels, rows)
     else:
         embeddings = embed(network, pixels, rows, *device.inference(network.config.size), model)
     results = {name: {} for name in ("metrics", "whitened", "shared", "shared_whitened")}
-    queries = QUERIES.empty_table()
+    queries = {"queries": QUERIES.empty_table()}
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if len(test):
-        fitted, asked = embeddings[: len(train)], embeddings[len(train) :]
-        results["metrics"], queries = evaluate(asked, test, collection)
+        fitted, asked = embeddings[train], embeddings[test]
+        results["metrics"], queries["queries"] = evaluate(asked, test, collection)
         results["shared"] = evaluate_together(asked, test, collection)
         whitener = whitening.fit(fitted, min(params.whitened_dim, largest(fitted)))
         asked = whitening.apply(whitener, asked)
         results["whitened"], _ = evaluate(asked, test, collection)
         results["shared_whitened"] = evaluate_together(asked, test, collection)
+    results["collection"], queries["collection_queries"] = evaluate_collection(embeddings, rows, collection, {})
+    chosen = {}
+    if model in params.smoothed:
+        for task, (_, searched) in parts_of(rows, collection).items():
+            is_whitened = network is not None and network.config.reduced is not None
+            chosen[task] = smoothing_choice.choose(embeddings[searched], smoothing, is_whitened=is_whitened)
+        smoothings = {task: one.smoothing for task, one in chosen.items()}
+        results["smoothed"], queries["smoothed_queries"] = evaluate_collection(embeddings, rows, collection, smoothings)
+        results["smoothing"] = {task: asdict(one) for task, one in chosen.items()}
     if is_fused and model == "average" and params.random_draws:
         results["random"] = measure_random(folder, pixels, test, collection, params)
     attention = measure_attention(network, pixels, test, collection.tasks[test], params) if is_fused else []
     with outputs.folder(output) as target:
         for name, values in results.items():
             (target / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
-        pq.write_table(queries, target / "queries.parquet")
+        for name, table in queries.items():
+            pq.write_table(table, target / f"{name}.parquet")
         if is_fused:
             pq.write_table(pa.Table.from_pylist(attention), target / "attention.parquet")
     scores = ", ".join(f"{task} {value['r_precision']:.1%}" for task, value in results["metrics"].items())
@@ -174,4 +238,4 @@ def main(images: Path, folder: Path, output: Path, *, model: str, params: Params
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, smoothing="gallery.smoothing")

@@ -26,11 +26,23 @@ from pydantic import Field
 
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.grappa.report import advice, blind, charts, chosen, fusions, neighbours, queries, scores, wording
+from polygrain.grappa.report import (
+    advice,
+    blind,
+    charts,
+    chosen,
+    collection,
+    fusions,
+    neighbours,
+    queries,
+    scores,
+    wording,
+)
 from polygrain.report import page
 from polygrain.report.visible import visible
 from polygrain.runner import command, outputs
-from polygrain.store import arrays, collection
+from polygrain.store import arrays
+from polygrain.store.collection import read_table
 from polygrain.store.tables import read_csv, write_csv
 from polygrain.training.history import read_history
 
@@ -51,6 +63,7 @@ class Task:
     labels: np.ndarray
     class_names: list[str]
     is_train: np.ndarray
+    is_test: np.ndarray
     rejected: list[tuple[str, str]]
 
     @property
@@ -59,18 +72,19 @@ class Task:
 
 
 def read_task(images: Path, name: str) -> Task:
-    table = collection.read_table(images / name)
+    table = read_table(images / name)
     rejected = [(visible(row["path"]), visible(row["reason"])) for row in read_csv(images / name / "rejected.csv")]
-    is_train = np.array([split == "train" for split in table["split"].to_pylist()], dtype=bool)
+    is_train = np.array(table["trains"].to_pylist(), dtype=bool)
+    is_test = np.array([split != "train" for split in table["split"].to_pylist()], dtype=bool)
     paths, classes = ([visible(entry) for entry in table[column].to_pylist()] for column in ("path", "class_name"))
-    return Task(name, paths, table["label"].to_numpy(), classes, is_train, rejected)
+    return Task(name, paths, table["label"].to_numpy(), classes, is_train, is_test, rejected)
 
 
 def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
     """What a task holds and what was left out; None where a count has no meaning."""
-    parts = (task.is_train, ~task.is_train)
+    parts = (task.is_train, task.is_test)
     train_classes, test_classes = (len(set(task.labels[part & (task.labels >= 0)])) for part in parts)
-    test = int((~task.is_train).sum())
+    test = int(task.is_test.sum())
     asked = asked_of.get(task.name, 0) if task.is_labelled else None
     duplicates = sum(reason.startswith("duplicate of ") for _, reason in task.rejected)
     return {
@@ -201,7 +215,10 @@ def main(
     columns = [scores.MEAN, *table.tasks]
     criteria = [end for sides in made.compared.values() for side in ("encoder", "chosen") for end in sides[side]]
     ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in columns]
+    trains = any((task.is_train & task.is_test).any() for task in tasks)
+    searched = collection.read(evaluation, models, list(lists.tasks), trains)
     content = {
+        "collection": searched,
         "scores": table,
         "model": model,
         "comparisons": compared,
@@ -213,7 +230,7 @@ def main(
         "headroom": fusions.headroom(table),
         "random_gains": fusions.random_gains(evaluation, table),
         "choice": made,
-        "advice": advice.advise(made, table, list(lists.tasks), choice, Path(lists.root)),
+        "advice": advice.advise(made, searched.table if trains else table, list(lists.tasks), choice, Path(lists.root)),
         "place_criterion": wording.placement(criteria),
         "preferences": chosen.preferences(made, list(granularities), table),
         "changed": changed(images, unmeasured, samples, params),
@@ -230,7 +247,12 @@ def main(
         "params": params,
     }
     with outputs.folder(output) as folder:
-        page.write(folder, "grappa/report/report", content | wording.WORDS, scores.as_json(table))
+        page.write(
+            folder,
+            "grappa/report/report",
+            content | wording.WORDS,
+            scores.as_json(table) | collection.as_json(searched),
+        )
         pairs = neighbours.comparisons(images, {task.name: task.paths for task in tasks}, drawn)
         # Who judges looks closer than who glances at a gallery.
         blind.write(folder / "blind.html", pairs, 2 * params.thumbnail, seed=0)

@@ -6,12 +6,15 @@ import pytest
 import torch
 
 from polygrain.encoder.model import load
+from polygrain.retrieval.smoothing import Smoothing, smooth
+from polygrain.selection.smoothing import SETTINGS
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, read_tables
 from stages.evaluation import Params, evaluate_together, main, measure_attention, raw_pixels
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
 
-PARAMS = Params(whitened_dim=8, random_draws=2)
+PARAMS = Params(whitened_dim=8, smoothed=["encoder"], random_draws=2)
+SMOOTHING = SETTINGS.model_copy(update={"fewest": 20, "neighbours": 4, "depth": 5})
 NAMES = ["k4", "k8"]
 
 
@@ -26,7 +29,8 @@ def world(tmp_path_factory):
 
 
 def run(images, folder, output, model, **changes):
-    return main(images, folder, output, model=model, params=PARAMS.model_copy(update=changes), lists=lists())
+    params = PARAMS.model_copy(update=changes)
+    return main(images, folder, output, model=model, params=params, smoothing=SMOOTHING, lists=lists())
 
 
 def read(folder, name):
@@ -47,6 +51,33 @@ def plain_r_precision(embeddings, labels):
 def embed_test(world, collection, rows):
     pixels = np.concatenate([arrays.open(world / "images" / task / "pixels.zarr")[:] for task in TASKS])[rows]
     return load(world / "encoder")(torch.from_numpy(pixels).permute(0, 3, 1, 2)).numpy()
+
+
+def test_main__the_collection_equals_the_plain_metric_per_task(world):
+    folder, collection = world / "encoder_out", read_tables(world / "images", list(TASKS))
+    smoothing = read(folder, "smoothing")
+    for name in ("collection", "smoothed"):
+        metrics, table = read(folder, name), pq.read_table(folder / f"{name}_queries.parquet").to_pylist()
+        for task in TASKS:
+            asked, searched = (
+                np.flatnonzero((collection.tasks == task) & part)
+                for part in (collection.is_query, ~collection.is_query)
+            )
+            queries, rows = (embed_test(world, collection, part) for part in (asked, searched))
+            if name == "smoothed":
+                rows = smooth(rows, Smoothing(**smoothing[task]["smoothing"]))
+            cosines, values = queries @ rows.T, []
+            for label, scores in zip(collection.labels[asked], cosines, strict=True):
+                relevant = collection.labels[searched] == label
+                values.append(relevant[np.argsort(-scores, kind="stable")[: relevant.sum()]].mean())
+            if not smoothing[task]["smoothing"]["mixed"] or name == "collection":
+                assert metrics[task]["r_precision"] == pytest.approx(np.mean(values), abs=1e-6)
+            of_task = [row for row in table if row["task"] == task]
+            assert [row["row"] for row in of_task] == collection.rows[asked].tolist() and metrics[task][
+                "queries"
+            ] == len(asked)
+            assert all(set(row["nearest"]) <= set(collection.rows[searched].tolist()) for row in of_task)
+    assert not (world / "average_out/smoothed.json").exists() and (world / "average_out/collection.json").exists()
 
 
 def test_main__equals_the_plain_metric_per_task(world):

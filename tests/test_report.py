@@ -46,6 +46,25 @@ def with_chosen(root: Path, unlabelled: set[str] = frozenset()) -> World:
     return World(root, lists, labelled, unlabelled)
 
 
+def test_main__the_collection_stands_first_where_it_trained(tmp_path: Path) -> None:
+    world = with_chosen(tmp_path)
+    later = (world.draw() / "index.html").read_text()
+    assert later.index('aria-label="Summary"') < later.index('id="collection"')
+    for task in ("one", "two"):
+        table = pq.read_table(tmp_path / "images" / task / "table.parquet").to_pydict()
+        table["trains"] = [not is_query for is_query in table["is_query"]]
+        pq.write_table(pa.table(table, TABLE), tmp_path / "images" / task / "table.parquet")
+    for name in ("k2", "k4"):
+        labels = np.zeros(sum(table["trains"]) * 2, np.int64)
+        shutil.rmtree(tmp_path / "pseudo_labels" / name)
+        arrays.write(tmp_path / "pseudo_labels" / name / "labels.zarr", labels)
+    shutil.rmtree(tmp_path / "report")
+    first = (world.draw() / "index.html").read_text()
+    assert first.index('id="collection"') < first.index('aria-label="Summary"')
+    text = (tmp_path / "report/table.md").read_text()
+    assert "| chosen | smoothed | 45.5 | 46.0 | 45.0 |" in text
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return plain(tmp_path)

@@ -1,7 +1,7 @@
 """`polygrain new`: a profile for one's own images, and for any encoder."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -37,8 +37,20 @@ def new(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="of adaptors and distillation; fusions take half of them")
     ] = None,
+    protocol: Annotated[
+        Literal["collection", "classes"],
+        typer.Option(help="what trains, without labels: all images but the queries, or half of the classes"),
+    ] = "collection",
+    fast: Annotated[
+        bool,
+        typer.Option("--fast", help="train nothing: choose the encoder's best form, and smooth; minutes, not an hour"),
+    ] = False,
     granularities: Annotated[
-        str, typer.Option(metavar="K,K,...", help="numbers of clusters; ladder: three; auto: all powers of 4 from 256")
+        str,
+        typer.Option(
+            metavar="K,K,...",
+            help="numbers of clusters; ladder: three; auto: all powers of 4 from 256; none: nothing trains",
+        ),
     ] = "ladder",
 ) -> None:
     """Write a profile for your own images, with an encoder of your choice, and say what was chosen and why.
@@ -63,7 +75,7 @@ def new(
         {key: value_of(text) for key, text in known.items()},
     )
     settings, why = choose(asked, epochs)
-    *lines, last = create(root, name, images, granularities, unseen or [], settings)
+    *lines, last = create(root, name, images, "none" if fast else granularities, unseen or [], settings, protocol)
     if epochs:
         why.append(f"epochs: adaptors and distillation {epochs}, fusions {(epochs + 1) // 2}")
     typer.echo("\n".join([*lines, *why, last]))

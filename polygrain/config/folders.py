@@ -6,7 +6,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from PIL import Image
 
@@ -16,6 +16,10 @@ from polygrain.sources.streams import place, stream
 
 STREAMS = {".tar": "tars", ".parquet": "parquet"}
 UNSAFE = re.compile(r"['\n]|\$\{")  # it would end a path in a command, or be read as another value
+
+
+Protocol = Literal["classes", "collection"]
+QUERIES = 0.2  # images.queries of a new profile
 
 
 class Folder(NamedTuple):
@@ -35,16 +39,20 @@ class Folder(NamedTuple):
     unseen: bool = False
     """evaluated and never trained on"""
 
-    @property
-    def train_images(self) -> int:
-        """Images of the first half of the classes by name, rounded up; all unlabelled ones, none if unseen."""
+    def train_images(self, protocol: Protocol) -> int:
+        """Images that train: of the first half of the classes, rounded up; or about all but the queries.
+
+        All unlabelled ones train, and none of an unseen task.
+        """
         names = [] if self.unseen else sorted(self.classes)
+        if protocol == "collection" and "" not in self.classes:
+            return round((1 - QUERIES) * sum(self.classes[name] for name in names))
         return sum(self.classes[name] for name in names[: (len(names) + 1) // 2])
 
-    def describe(self) -> str:
+    def describe(self, protocol: Protocol) -> str:
         kind = "unlabelled, so not evaluated" if "" in self.classes else f"{len(self.classes)} classes"
         images = f"{'about ' * self.about}{sum(self.classes.values())} images ({kind})"
-        return f"{images}, {self.train_images or 'none'} of them to train on; {self.left_out} files left out"
+        return f"{images}, {self.train_images(protocol) or 'none'} of them to train on; {self.left_out} files left out"
 
 
 def look(given: str, unseen: bool = False) -> Folder:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ruamel.yaml import YAML
 
 from polygrain.config import compose
-from polygrain.config.folders import Folder, look, task_names
+from polygrain.config.folders import Folder, Protocol, look, task_names
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
 
@@ -34,7 +34,9 @@ class Settings(NamedTuple):
     """of `adaptor`, `fusion`, `distillation`, where they are smaller than usual"""
 
 
-def written(name: str, tasks: Mapping[str, Folder], ks: Sequence[int], settings: Settings) -> str:
+def written(
+    name: str, tasks: Mapping[str, Folder], ks: Sequence[int], settings: Settings, protocol: Protocol = "collection"
+) -> str:
     """The text of values.yaml, with the comments of the template."""
     yaml, stream = YAML(), StringIO()
     yaml.width, yaml.default_flow_style = 120, None
@@ -42,7 +44,10 @@ def written(name: str, tasks: Mapping[str, Folder], ks: Sequence[int], settings:
     values = yaml.load(TEMPLATE.read_text(encoding="utf-8").replace("NAME", name))
     values["tasks"] = {task: task_values(task, folder) for task, folder in tasks.items()}
     values["granularities"].extend(ks)
-    values["seeds"]["largest"] = max(ks)
+    values["seeds"]["largest"] = max(ks, default=1)
+    if not ks:
+        values["fusions"], values["distillations"] = [], []
+    values["images"]["protocol"] = protocol
     values["images"]["side"] = values["encoder"]["resize"] = values["encoder"]["crop"] = settings.stored
     values["encoder"].update(settings.encoder)
     values["resolution"]["cost"] = settings.cost
@@ -75,7 +80,12 @@ def ladder(train_images: int, rungs: int = 3) -> list[int]:
 
 
 def granularities(choice: str, train_images: int) -> list[int]:
-    """The numbers of clusters for `ladder`, `auto`, or a list such as `1500,1950`; ValueError where they do not fit."""
+    """The numbers of clusters for `none`, `ladder`, `auto`, or a list such as `1500,1950`.
+
+    ValueError where they do not fit.
+    """
+    if choice == "none":
+        return []
     if choice == "ladder":
         return ladder(train_images)
     if choice == "auto":  # what the paper does at its scale
@@ -86,7 +96,7 @@ def granularities(choice: str, train_images: int) -> list[int]:
             )
         return ks
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", choice):
-        raise ValueError(f"--granularities is {choice!r}: give ladder, auto, or numbers such as 256,1024")
+        raise ValueError(f"--granularities is {choice!r}: give none, ladder, auto, or numbers such as 256,1024")
     ks = sorted(set(map(int, choice.split(","))))
     if not 2 <= ks[0] <= ks[-1] <= train_images:
         raise ValueError(f"--granularities is {choice}: allowed are 2 to {train_images}, the images to train on")
@@ -100,29 +110,37 @@ def create(
     choice: str = "ladder",
     unseen: Sequence[Path | str] = (),
     settings: Settings | None = None,
+    protocol: Protocol = "collection",
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
+
+    `protocol` says which images train (stages/images.py).
 
     `images` and `unseen`, which are evaluated only, are what `folders.look` takes. ValueError says which word is wrong.
     """
     profile = free(root, name)
     given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in (*images, *unseen)]
     tasks = {task: look(path, path in given[len(images) :]) for task, path in task_names(given).items()}
-    train_images = sum(task.train_images for task in tasks.values())
+    train_images = sum(task.train_images(protocol) for task in tasks.values())
     ks = granularities(choice, train_images)
     profile.mkdir(parents=True)
     try:
         for task, folder in tasks.items():
             if folder.listing:
                 (profile / f"{task}.json").write_text(folder.listing, encoding="utf-8")
-        text = written(name, tasks, ks, settings or Settings())
+        text = written(name, tasks, ks, settings or Settings(), protocol)
         (profile / "values.yaml").write_text(text, encoding="utf-8")
         compose.renew(profile)
     except BaseException:
         shutil.rmtree(profile)
         raise
-    lines = [f"{task}: {folder.describe()}" for task, folder in tasks.items()]
-    lines.append(f"granularities: k = {', '.join(map(str, ks))}, for {train_images} training images")
+    lines = [f"{task}: {folder.describe(protocol)}" for task, folder in tasks.items()]
+    if ks:
+        lines.append(f"granularities: k = {', '.join(map(str, ks))}, for {train_images} training images")
+    else:
+        lines.append(
+            "nothing trains: side, blocks and whitening of the encoder are chosen, and how images are smoothed"
+        )
     return [*lines, f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}"]
 
 

@@ -22,11 +22,15 @@ def test_look__counts_what_has_the_header_of_an_image(tmp_path):
     for name in ("a/broken.jpg", "a/notes.txt"):
         (raw / name).write_text("x")
     found = look(str(raw))
-    assert (found.classes, found.train_images) == ({"a": 2, "b": 1}, 2)
-    assert found.describe() == "3 images (2 classes), 2 of them to train on; 4 files left out"
+    assert (found.classes, found.train_images("classes")) == ({"a": 2, "b": 1}, 2)
+    assert found.describe("classes") == "3 images (2 classes), 2 of them to train on; 4 files left out"
     flat = look(str(paint(tmp_path / "flat", "1.png", "2.png")))
-    assert flat.describe() == "2 images (unlabelled, so not evaluated), 2 of them to train on; 0 files left out"
-    assert look(str(raw), unseen=True).train_images == 0
+    assert found.train_images("collection") == 2
+    assert (
+        flat.describe("collection")
+        == "2 images (unlabelled, so not evaluated), 2 of them to train on; 0 files left out"
+    )
+    assert look(str(raw), unseen=True).train_images("collection") == 0
 
 
 def test_look__a_zip_by_the_names_in_it(tmp_path):

@@ -34,13 +34,14 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
     unseen = paint(tmp_path / "hats # 1", *[f"{name}/{i}.png" for name in "ab" for i in range(9)])
     lines = new.create(root, "mine", [seen, flat], unseen=[unseen])
     assert lines == [
-        "my-cars: 60 images (3 classes), 40 of them to train on; 0 files left out",
+        "my-cars: 60 images (3 classes), 48 of them to train on; 0 files left out",
         "flat: 40 images (unlabelled, so not evaluated), 40 of them to train on; 0 files left out",
         "hats-1: 18 images (2 classes), none of them to train on; 0 files left out",
-        "granularities: k = 2, 8, 32, for 80 training images",
+        "granularities: k = 2, 8, 32, for 88 training images",
         "wrote profiles/mine/values.yaml; next: polygrain run --profile mine",
     ]
     values = read_params(root / "profiles/mine/params.yaml")
+    assert values["images"]["protocol"] == "collection" and values["images"]["queries"] == folders.QUERIES
     assert values["tasks"] == {
         "my-cars": {"source": "folder", "path": str(seen)},
         "flat": {"source": "folder", "path": str(flat)},
@@ -52,6 +53,20 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
     assert values["encoder"]["path"] == "../../encoders/vit48"
     file = root / "profiles/mine/dvc.yaml"
     assert file.read_bytes() == (root / "dvc.yaml").read_bytes() and not file.is_symlink()
+
+
+def test_create__half_of_the_classes_train_where_that_is_asked_for(root, tmp_path):
+    seen = paint(tmp_path / "cars", *[f"{name}/{i}.png" for name in "abc" for i in range(20)])
+    lines = new.create(root, "mine", [seen], protocol="classes")
+    assert "40 of them to train on" in lines[0]
+    assert read_params(root / "profiles/mine/params.yaml")["images"]["protocol"] == "classes"
+
+
+def test_create__without_granularities_nothing_trains(root, flat):
+    new.create(root, "mine", [flat], "none")
+    values = read_params(root / "profiles/mine/params.yaml")
+    assert values["granularities"] == values["fusions"] == values["distillations"] == {}
+    assert set(values["models"]) == {"pixels", "encoder", "untrained", "chosen"}
 
 
 def test_create__suits_photographs(root, flat):
@@ -94,7 +109,7 @@ def test_create__an_object_store_has_its_listing_beside_it(root, monkeypatch):
     found = folders.Folder("remote", "s3://b/shoes", {"a": 20, "b": 20}, about=True, listing="{}\n")
     monkeypatch.setattr(new, "look", lambda *given: found)
     lines = new.create(root, "mine", ["s3://b/shoes"])
-    assert lines[0].startswith("shoes: about 40 images (2 classes), 20 of them to train on")
+    assert lines[0].startswith("shoes: about 40 images (2 classes), 32 of them to train on")
     tasks = read_params(root / "profiles/mine/params.yaml")["tasks"]
     assert tasks == {"shoes": {"source": "remote", "path": "shoes.json"}}
     assert (root / "profiles/mine/shoes.json").read_text() == "{}\n"
@@ -134,5 +149,5 @@ def test_granularities__fit_the_images(choice, images, expected):
 
 @pytest.mark.parametrize(("choice", "images"), [("ladder", 3), ("auto", 255), ("1,8", 9), ("8,99", 98), ("a", 9)])
 def test_granularities__raise_where_they_do_not_fit(choice, images):
-    with pytest.raises(ValueError, match=r"images to train on|give ladder"):
+    with pytest.raises(ValueError, match=r"images to train on|give none"):
         new.granularities(choice, images)

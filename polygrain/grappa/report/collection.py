@@ -1,0 +1,82 @@
+"""The protocol `collection` in numbers: new pictures asked of a team's own images, plain and smoothed."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polygrain.grappa.report import scores
+from polygrain.store.reading import read_json
+
+SMOOTHED = "_smoothed"
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """How one task's collection is smoothed for the chosen model, in words of numbers; strength 0: not at all."""
+
+    task: str
+    strength: float
+    mixed: int
+    why: str
+
+
+@dataclass(frozen=True)
+class CollectionReport:
+    """`table` has a row per model, and <model>_smoothed where its collection was smoothed; `trains` on all classes."""
+
+    table: scores.Scores
+    smoothings: list[Smoothing]
+    trains: bool
+
+    @property
+    def is_measured(self) -> bool:
+        return bool(self.table.tasks)
+
+    @property
+    def columns(self) -> list[str]:
+        return [*([scores.MEAN] if len(self.table.tasks) > 1 else []), *self.table.tasks]
+
+    @property
+    def steps(self) -> list[tuple[str, str, dict[str, float]]]:
+        """What each step adds: (title, row, differences to the row before)."""
+        rows = [("The encoder as it is", "encoder")]
+        if scores.UNTRAINED in self.table.rows:
+            rows.append(("at its best, without training", scores.UNTRAINED))
+        if scores.CHOSEN in self.table.rows:
+            rows.append(("the chosen model", scores.CHOSEN))
+        best = max((row for _, row in rows), key=lambda row: scores.rank(self.table.get(row + SMOOTHED, scores.MEAN)))
+        if best + SMOOTHED in self.table.rows:
+            rows.append(("the chosen model with smoothed images", best + SMOOTHED))
+        pairs = zip(rows, [rows[0], *rows], strict=False)
+        return [(title, row, self.table.differences(row, before)) for (title, row), (_, before) in pairs]
+
+    def training_adds(self, form: str = "") -> float | None:
+        """What the chosen model has more than the encoder at its best, both plain or both smoothed; None if unknown."""
+        rows = scores.CHOSEN + form, scores.UNTRAINED + form
+        return self.table.differences(*rows)[scores.MEAN] if all(row in self.table.rows for row in rows) else None
+
+
+def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: bool) -> CollectionReport:
+    """The numbers of all models in their order; tasks without a labelled query are left out."""
+    exact, queries, smoothings = {}, {}, []
+    for name in models:
+        for form, file in (("", "collection.json"), (SMOOTHED, "smoothed.json")):
+            if (evaluation / name / file).exists():
+                values = scores.read_metrics(evaluation / name / file)
+                queries |= {task: entry["queries"] for task, entry in values.items()}
+                exact[name + form] = {task: scores.percent(entry) for task, entry in values.items()}
+    measured = [task for task in tasks if any(task in row for row in exact.values())]
+    rows = {row: scores.with_mean(numbers, measured) for row, numbers in exact.items()}
+    file = evaluation / scores.CHOSEN / "smoothing.json"
+    for task, entry in (read_json(file) if file.exists() else {}).items():
+        smoothings.append(Smoothing(task, entry["smoothing"]["strength"], entry["smoothing"]["mixed"], entry["why"]))
+    return CollectionReport(scores.Scores(measured, rows, {}, queries), smoothings, trains)
+
+
+def as_json(report: CollectionReport) -> dict[str, scores.Numbers]:
+    """The numbers for `dvc metrics`, in percent: collection_<model>, and smoothed_<model>."""
+    names = {
+        row: f"smoothed_{row.removesuffix(SMOOTHED)}" if row.endswith(SMOOTHED) else f"collection_{row}"
+        for row in report.table.rows
+    }
+    return {names[row]: numbers for row, numbers in scores.as_json(report.table).items()}

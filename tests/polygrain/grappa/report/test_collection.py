@@ -1,0 +1,31 @@
+"""The numbers of the protocol `collection`."""
+
+import pytest
+
+from polygrain.grappa.report import collection
+from tests.helpers.report_world import entry as entry_of
+from tests.helpers.report_world import write_model
+
+
+@pytest.fixture
+def evaluation(tmp_path):
+    values = {"encoder": (0.4, 0.6), "untrained": (0.5, 0.6), "k4": (0.5, 0.5), "chosen": (0.55, 0.65)}
+    for model, (one, two) in values.items():
+        write_model(tmp_path / model, {"one": entry_of(one), "two": entry_of(two)}, {}, [])
+    return tmp_path
+
+
+def test_read__rows_plain_and_smoothed_and_what_each_step_adds(evaluation):
+    report = collection.read(evaluation, ["encoder", "untrained", "k4", "chosen"], ["one", "two", "flat"], True)
+    assert report.columns == ["mean", "one", "two"] and report.table.queries == {"one": 12, "two": 12}
+    assert "k4_smoothed" not in report.table.rows and report.table.get("k4", "mean") == 40.0
+    steps = [(row, differences["mean"]) for _, row, differences in report.steps]
+    assert steps == [("encoder", 0), ("untrained", 5), ("chosen", 5), ("chosen_smoothed", 6)]
+    assert report.training_adds() == 5 == report.training_adds("_smoothed")
+    assert [(one.task, one.strength, one.mixed) for one in report.smoothings] == [("one", 0.9, 10), ("two", 0.9, 10)]
+    assert set(collection.as_json(report)) >= {"collection_encoder", "smoothed_chosen"}
+
+
+def test_read__without_numbers_nothing_is_measured(tmp_path):
+    report = collection.read(tmp_path, ["encoder"], ["one"], False)
+    assert not report.is_measured and report.training_adds() is None
