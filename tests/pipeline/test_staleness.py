@@ -37,7 +37,7 @@ CHANGES = [
         "versions.yaml",
         {"faiss-cpu": "2"},
         # Items whose path is the file of versions are among them.
-        "images mpcl_encoder tll_pairs gsp_folds knn_graph fusion mpcl_probe gallery " + TRAINED,
+        "images mpcl_encoder tll_pairs gsp_folds knn_graph fusion mpcl_probe gallery evaluation " + TRAINED,
     ),
     ("params.yaml", {"features.dtype": "float16"}, "features"),
     ("params.yaml", {"images.stored": "jpeg-90"}, "images"),
@@ -48,6 +48,7 @@ CHANGES = [
     ("params.yaml", {"choice.errors": 1}, "choice"),
     ("params.yaml", {"resolution.cost": 4}, "resolution choice"),
     ("params.yaml", {"evaluation.whitened_dim": 9}, "evaluation"),
+    ("params.yaml", {"gallery.smoothing.depth": 9}, "evaluation gallery"),
     ("params.yaml", {"report.thumbnail": 9}, "report"),
     ("params.yaml", {"seed": 1}, f"{TRAINED} {DRAWN}"),
     ("params.yaml", K64, "pseudo_labels@k64 adaptor@k64 evaluation@k64 fusion choice report"),
