@@ -33,11 +33,11 @@ class Params(schema.Section):
     smoothing: SmoothingSettings
 
 
-def main(images: Path, choice: Path, output: Path, *, task: str, source: str, params: Params, seed: int) -> str:
+def main(images: Path, choice: Path, output: Path, *, task: str, source: str, params: Params) -> str:
     model = load(choice).to(device.best())
     pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
     vectors = embed(model, pixels, np.arange(len(paths)), *device.inference(model.config.size), "gallery")
-    chosen = choose(vectors, params.smoothing, seed, is_whitened=bool(model.config.reduced))
+    chosen = choose(vectors, params.smoothing, is_whitened=bool(model.config.reduced))
     name, smoothing = digest(choice), asdict(chosen.smoothing)
     root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared
     facts = {"model": name, "dim": str(model.dim), "root": root, "images": "", "smoothing": json.dumps(smoothing)}

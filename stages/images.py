@@ -1,7 +1,7 @@
 """One task's images, decoded once, from a folder, zip or stream, a public data set or an installed package.
 
 Reads   the source
-Writes  pixels.zarr         image x side x side x 3, uint8, training rows first
+Writes  pixels.zarr         image x side x side x 3, uint8, sorted by class and path
         table.parquet       a row per image: path, class, split, whether it is a query and whether it trains, original
                             size and content hash
         rejected.csv        a row per file that was left out, with the reason

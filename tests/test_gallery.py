@@ -28,7 +28,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(world: Path, output: Path, source: str = "my/dots", images: str = "images") -> str:
-    return main(world / images / "dots", world / "choice", output, task="dots", source=source, params=PARAMS, seed=0)
+    return main(world / images / "dots", world / "choice", output, task="dots", source=source, params=PARAMS)
 
 
 def test_main__rows_graph_and_record_fit_together(world: Path, tmp_path: Path, monkeypatch) -> None:

@@ -114,9 +114,8 @@ def create(
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
-    `protocol` says which images train (stages/images.py).
-
-    `images` and `unseen`, which are evaluated only, are what `folders.look` takes. ValueError says which word is wrong.
+    `images` and `unseen`, which are evaluated only, are what `folders.look` takes; `protocol` says which images train
+    (stages/images.py). ValueError says which word is wrong.
     """
     profile = free(root, name)
     given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in (*images, *unseen)]

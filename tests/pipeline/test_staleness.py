@@ -17,9 +17,7 @@ from polygrain.config.lists import Lists
 from tests.helpers.project import copy_project
 
 TRAINED = "resolution adaptor distillation choice"  # by the criterion
-DRAWN = (
-    "fusion seeds gallery mpcl_encoder mpcl_probe gsp_collage gsp_folds gsp_ensemble gsp_study tll_pca tll_adaptation"
-)
+DRAWN = "fusion seeds mpcl_encoder mpcl_probe gsp_collage gsp_folds gsp_ensemble gsp_study tll_pca tll_adaptation"
 OF_TASKS = "resolution seeds pseudo_labels adaptor knn_graph fusion distillation choice evaluation report "
 OF_TASKS += "mpcl_encoder mpcl_probe mpcl_report"
 K64 = {"granularities.k64": "adaptor/k64", "models.k64": "adaptor/k64"}

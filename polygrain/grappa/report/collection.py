@@ -37,23 +37,27 @@ class CollectionReport:
         return [*([scores.MEAN] if len(self.table.tasks) > 1 else []), *self.table.tasks]
 
     @property
+    def is_trained(self) -> bool:
+        """Whether the chosen model is another than the encoder at its best."""
+        chosen, untrained = (self.table.rows.get(row) for row in (scores.CHOSEN, scores.UNTRAINED))
+        return None not in (chosen, untrained) and chosen != untrained
+
+    @property
     def steps(self) -> list[tuple[str, str, dict[str, float]]]:
         """What each step adds: (title, row, differences to the row before)."""
-        rows = [("The encoder as it is", "encoder")]
-        if scores.UNTRAINED in self.table.rows:
-            rows.append(("at its best, without training", scores.UNTRAINED))
-        if scores.CHOSEN in self.table.rows:
-            rows.append(("the chosen model", scores.CHOSEN))
-        best = max((row for _, row in rows), key=lambda row: scores.rank(self.table.get(row + SMOOTHED, scores.MEAN)))
-        if best + SMOOTHED in self.table.rows:
-            rows.append(("the chosen model with smoothed images", best + SMOOTHED))
-        pairs = zip(rows, [rows[0], *rows], strict=False)
+        titles = {"encoder": "The encoder as it is", scores.UNTRAINED: "at its best, without training"}
+        titles |= {scores.CHOSEN: "the chosen model"} if self.is_trained else {}
+        rows = [(title, row) for row, title in titles.items() if row in self.table.rows]
+        if scores.CHOSEN + SMOOTHED in self.table.rows:
+            rows.append(("that, with smoothed images", scores.CHOSEN + SMOOTHED))
+        pairs = zip(rows, [*rows[:1], *rows], strict=False)
         return [(title, row, self.table.differences(row, before)) for (title, row), (_, before) in pairs]
 
     def training_adds(self, form: str = "") -> float | None:
-        """What the chosen model has more than the encoder at its best, both plain or both smoothed; None if unknown."""
+        """What a trained model has more than the encoder at its best, both plain or both smoothed; None without one."""
         rows = scores.CHOSEN + form, scores.UNTRAINED + form
-        return self.table.differences(*rows)[scores.MEAN] if all(row in self.table.rows for row in rows) else None
+        is_known = self.is_trained and all(row in self.table.rows for row in rows)
+        return self.table.differences(*rows)[scores.MEAN] if is_known else None
 
 
 def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: bool) -> CollectionReport:

@@ -26,6 +26,21 @@ def test_read__rows_plain_and_smoothed_and_what_each_step_adds(evaluation):
     assert set(collection.as_json(report)) >= {"collection_encoder", "smoothed_chosen"}
 
 
+def test_steps__the_chosen_model_counts_even_where_another_is_better(tmp_path):
+    for model, value in {"encoder": 0.4, "untrained": 0.6, "chosen": 0.5}.items():
+        write_model(tmp_path / model, {"one": entry_of(value)}, {}, [])
+    report = collection.read(tmp_path, ["encoder", "untrained", "chosen"], ["one"], True)
+    assert report.steps[-1][1] == "chosen_smoothed" and report.training_adds() == -10
+
+
+def test_steps__the_encoder_at_its_best_is_no_training(tmp_path):
+    for model, value in {"encoder": 0.4, "untrained": 0.6, "chosen": 0.6}.items():
+        write_model(tmp_path / model, {"one": entry_of(value)}, {}, [])
+    report = collection.read(tmp_path, ["encoder", "untrained", "chosen"], ["one"], True)
+    assert [row for _, row, _ in report.steps] == ["encoder", "untrained", "chosen_smoothed"]
+    assert report.training_adds() is None
+
+
 def test_read__without_numbers_nothing_is_measured(tmp_path):
     report = collection.read(tmp_path, ["encoder"], ["one"], False)
     assert not report.is_measured and report.training_adds() is None
