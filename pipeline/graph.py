@@ -37,7 +37,7 @@ class Stage:
     stale: bool
     meta: Mapping[str, Any]
     why: str = ""
-    """it is to be done, in a few words"""
+    """what has changed, in a few words; empty where nothing has"""
 
 
 def folder_of(profile: str | None = None, start: Path | None = None) -> Path:

@@ -132,18 +132,25 @@ def curve_rows(table: scores.Scores, granularities: dict[str, int]) -> list[list
     return rows
 
 
-def headline(table: scores.Scores, made: chosen.Choice) -> dict[str, dict[str, float]]:
-    """Encoder, encoder at its best and chosen model by two metrics and by the criterion, as far as they are known."""
+def headline(
+    table: scores.Scores, made: chosen.Choice, searched: collection.CollectionReport
+) -> dict[str, dict[str, float]]:
+    """Encoder, encoder at its best and chosen model by two metrics and by the criterion, as far as they are known.
+
+    Beside them R-Precision of the chosen model with smoothed images.
+    """
     rows = [row for row in (chosen.ENCODER, scores.UNTRAINED, scores.CHOSEN) if row in table.rows]
     result = {
         metric: {row: table.get(row, scores.MEAN, metric) for row in rows} for metric in ("r_precision", "recall_at_1")
     }
     result["criterion"] = {side: made.compared["mean"][side].value for side in chosen.SIDES[:2] if made.compared}
-    told = {
+    smoothed = searched.table.get(scores.CHOSEN + collection.SMOOTHED, scores.MEAN)
+    result["smoothed"] = {scores.CHOSEN: smoothed}
+    known = {
         name: {row: round(value, 3) for row, value in of.items() if not math.isnan(value)}
         for name, of in result.items()
     }
-    return {name: values for name, values in told.items() if values}
+    return {name: values for name, values in known.items() if values}
 
 
 def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str, params: Params) -> list[dict]:
@@ -217,6 +224,7 @@ def main(
     ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in columns]
     trains = any((task.is_train & task.is_test).any() for task in tasks)
     searched = collection.read(evaluation, models, list(lists.tasks), trains)
+    leading = searched.table if trains else table
     content = {
         "collection": searched,
         "scores": table,
@@ -230,7 +238,7 @@ def main(
         "headroom": fusions.headroom(table),
         "random_gains": fusions.random_gains(evaluation, table),
         "choice": made,
-        "advice": advice.advise(made, searched.table if trains else table, list(lists.tasks), choice, Path(lists.root)),
+        "advice": advice.advise(made, leading, list(lists.tasks), choice, Path(lists.root)),
         "place_criterion": wording.placement(criteria),
         "preferences": chosen.preferences(made, list(granularities), table),
         "changed": changed(images, unmeasured, samples, params),
@@ -256,7 +264,9 @@ def main(
         pairs = neighbours.comparisons(images, {task.name: task.paths for task in tasks}, drawn)
         # Who judges looks closer than who glances at a gallery.
         blind.write(folder / "blind.html", pairs, 2 * params.thumbnail, seed=0)
-        (folder / "headline.json").write_text(json.dumps(headline(table, made), indent=1) + "\n", encoding="utf-8")
+        (folder / "headline.json").write_text(
+            json.dumps(headline(leading, made, searched), indent=1) + "\n", encoding="utf-8"
+        )
         header = ["task", "model", "k", "item", *scores.METRICS, "r_precision_whitened"]
         write_csv(folder / "curves.csv", [header, *curve_rows(table, granularities)])
         epochs = [

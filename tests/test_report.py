@@ -199,6 +199,7 @@ def test_main__the_headline_has_few_numbers(chosen_folder, folder):
         "r_precision": ["encoder", "chosen"],
         "recall_at_1": ["encoder", "chosen"],
         "criterion": ["encoder", "chosen"],
+        "smoothed": ["chosen"],
     }
     assert headline["r_precision"]["chosen"] == pytest.approx(metrics["chosen"]["mean"]["r_precision"], abs=1e-3)
     assert "chosen" not in json.loads((folder / "headline.json").read_text())["r_precision"]

@@ -20,8 +20,8 @@ HEADER = "# From requirements.lock by `make lock`: a stage runs again where a li
 
 def text(lock: str) -> str:
     """A line for each library; two versions where the lock has one for each of two versions of Python."""
-    found = {name: re.findall(rf"^{name}==([\w.+]+)", lock, re.MULTILINE) for name in sorted(PACKAGES.values())}
-    return HEADER + "".join(f'{name}: "{" or ".join(versions)}"\n' for name, versions in found.items())
+    versions = {name: re.findall(rf"^{name}==([\w.+]+)", lock, re.MULTILINE) for name in sorted(PACKAGES.values())}
+    return HEADER + "".join(f'{name}: "{" or ".join(both)}"\n' for name, both in versions.items())
 
 
 if __name__ == "__main__":
