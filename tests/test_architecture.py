@@ -130,8 +130,8 @@ def test_stages__depend_on_the_versions_of_what_they_import(stage):
     needed = (
         [] if stage.endswith("report") else sorted(versions.PACKAGES[name] for name in names & {*versions.PACKAGES})
     )
-    declared = [param["${root}/versions.yaml"] for param in body(stage)["params"] if isinstance(param, dict)]
-    assert declared == ([needed] if needed else []), f"- ${{root}}/versions.yaml: [{', '.join(needed)}]"
+    declared = [param["${versions}"] for param in body(stage)["params"] if isinstance(param, dict)]
+    assert declared == ([needed] if needed else []), f"- ${{versions}}: [{', '.join(needed)}]"
 
 
 def test_versions__are_those_of_the_lock():

@@ -55,6 +55,7 @@ def reproduced(tmp_path_factory) -> Path:
 
 
 def test_repro__makes_everything_once(reproduced):
+    assert "up to date" in dvc(reproduced, "status")
     for model in ("encoder", "k3", "chosen"):
         metrics = json.loads((reproduced / f"data/evaluation/{model}/metrics.json").read_text())
         assert set(metrics["shapes"]) == {"r_precision", "map_at_r", "recall_at_1", "queries"}

@@ -116,6 +116,7 @@ class Lists(Section):
     root: Annotated[str, StringConstraints(pattern=r"^(\.|\.\.(/\.\.)*)$")] = Field(
         description="where stages/ lies, seen from params.yaml"
     )
+    versions: Text = Field(description="versions.yaml, seen from params.yaml: the libraries that stages depend on")
     seed: int = Field(ge=0, lt=2**31, description="of everything that is drawn, save the embedded images")
     tasks: dict[Name, Task] = Field(min_length=1, description="one retrieval task each")
     granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]{0,8}$")], str] = Field(
@@ -223,7 +224,7 @@ def with_folders(values: dict[str, Any], inherited: Collection[str] = ()) -> dic
 
 def is_path(section: str, key: str) -> bool:
     """Whether a value of params.yaml with this key is a path: a study of `tll` names its weights by one, too."""
-    return key == "path" or (section == "tll" and key == "weights")
+    return key == "path" or (section, key) == ("", "versions") or (section == "tll" and key == "weights")
 
 
 def paths(values: Mapping[str, Any], section: str = "", prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ CLASSES, IMAGES = 4, 6
 FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"}
 
 
-GIVEN = ("root", "seed", "tasks", "granularities", "fusions", "distillations", "models")
+GIVEN = ("root", "versions", "seed", "tasks", "granularities", "fusions", "distillations", "models")
 
 
 def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], baselines: list[str]) -> Lists:
@@ -28,6 +28,7 @@ def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], bas
     known = {"pixels": "images", "encoder": "encoder", "distilled_encoder": "distillation/encoder", "chosen": "choice"}
     return Lists(
         root=".",
+        versions="versions.yaml",
         seed=0,
         tasks={task: {"source": "folder", "path": task} for task in tasks},
         granularities=adaptors,

@@ -30,6 +30,7 @@ CONFIG = Config(
 def lists(**changes: object) -> Lists:
     values = {
         "root": ".",
+        "versions": "versions.yaml",
         "seed": 0,
         "tasks": {task: {"source": "folder", "path": task} for task in TASKS},
         "granularities": {"k4": "adaptor/k4", "k8": "adaptor/k8"},

@@ -29,7 +29,12 @@ def test_lists__each_branch_may_be_off(values, off):
 
 
 def test_lists__all_but_the_tasks_may_be_empty(values):
-    Lists(**{name: value if name in ("root", "seed", "tasks") else type(value)() for name, value in values.items()})
+    Lists(
+        **{
+            name: value if name in ("root", "versions", "seed", "tasks") else type(value)()
+            for name, value in values.items()
+        }
+    )
     with pytest.raises(ValidationError, match="at least 1"):
         Lists(**values | {"tasks": {}})
 
