@@ -1,6 +1,6 @@
 """ONE model, chosen without labels: which adaptors, how strong, and which last layer.
 
-Reads   images, encoder, resolution, every adaptor set, fusion and distillation
+Reads   images, encoder, resolution, every adaptor set, fusion, distillation and teacher
 Writes  weights.safetensors, config.json   the chosen model: strength folded in, whitening as its last layer
         README.md            its card
         criterion.csv        every candidate: its criterion on each task, its agreement and cost, where it falls
@@ -12,8 +12,11 @@ The encoder is a candidate: it is handed out where nothing is better, and where 
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 import numpy as np
@@ -27,11 +30,15 @@ from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import Model, load, most_blocks, save
+from polygrain.retrieval.smoothing import Smoothing
 from polygrain.runner import command, outputs
 from polygrain.selection import criterion
 from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import Decision, Judged, decide, interval
-from polygrain.selection.candidates.forms import Form, add_last_layer, shape, with_last_layers
+from polygrain.selection.candidates.forms import Form, add_last_layer, shape, with_last_layers, with_lessons
+from polygrain.selection.questions import Questions, ask
+from polygrain.selection.smoothing import SETTINGS, SmoothingSettings
+from polygrain.selection.teaching import Lesson, Targets, lessons, read_targets
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, open_pixels, read_tables
 from polygrain.store.tables import write_csv
@@ -47,6 +54,10 @@ class Params(schema.Section):
         max_length=20, description="at which the finalists are measured, too"
     )
     finalists: schema.Count = Field(description="models, the best by the criterion, that are looked at further")
+    taught: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        max_length=20,
+        description="what a last layer learns of teachers: their embeddings (0), these smoothed (1), or both",
+    )
     layers: list[Literal["half", "full"]] = Field(max_length=2, description="whitenings tried behind each model")
     dims: list[schema.Width] = Field(max_length=20, description="to which they reduce")
     fitted: int = Field(
@@ -81,23 +92,31 @@ class Candidate:
 class Trial:
     """The sample on which candidates are compared, the training rows to fit whitenings to, and the candidates by name.
 
-    `reference` has each image's nearest others under the reference, by task.
+    `reference` has each image's nearest others under the reference, by task. With teachers, `questions` judge: the
+    sample asks the other `fitted` images, from which last layers learn `lessons`.
     """
 
     sample: criterion.Sample
     fitted: Int[np.ndarray, " row"]
     reference: dict[str, np.ndarray]
     candidates: dict[str, Candidate] = field(default_factory=dict)
+    questions: Questions | None = None
+    lessons: list[tuple[Lesson, Targets]] = field(default_factory=list)
 
     def value(self, name: str) -> float:
         """The criterion of a candidate."""
         return criterion.mean_over_tasks(self.candidates[name].judged.score, self.sample)
 
     def best_of(self, model: str, scale: float | None = None) -> str:
-        """The best candidate made of a model, at any side or at this one."""
-        forms = {name: one.form for name, one in self.candidates.items()}
+        """The best candidate made of a model, untaught, at any side or at this one."""
+        forms = {name: one.form for name, one in self.candidates.items() if not one.form.lesson}
         names = [name for name, form in forms.items() if form.model == model and scale in (None, form.scale)]
         return max(names, key=self.value)
+
+    @property
+    def others(self) -> Int[np.ndarray, " row"]:
+        """The rows that are fitted to and not in the sample."""
+        return np.setdiff1d(self.fitted, self.sample.rows)
 
     @property
     def scale(self) -> float:
@@ -116,17 +135,24 @@ def measure(trial: Trial, model: Model, form: Form, pixels: arrays.Reader, param
     """Adds a model at one strength and side to the trial, with each last layer that is tried."""
     settings = params.criterion
     blocks = max(min(max(params.blocks), most_blocks(model)), model.config.blocks)
-    wide = shape(model, replace(form, blocks=blocks)).to(device.best())
-    embedded = criterion.embed_views(wide, pixels, trial.sample, settings)
-    others = np.setdiff1d(trial.fitted, trial.sample.rows) if params.layers else trial.fitted[:0]
-    fitted = [
-        embedded.plain[np.isin(trial.sample.rows, trial.fitted)],
-        embed(wide, pixels, others, *device.inference(wide.config.size), "whitening"),
-    ]
+    wide, count = shape(model, replace(form, blocks=blocks)).to(device.best()), len(trial.sample.rows)
+    others = trial.others if params.layers or trial.questions else trial.fitted[:0]
+    searched = embed(wide, pixels, others, *device.inference(wide.config.size), "others")
+    if trial.questions:
+        asked = embed(wide, pixels, trial.sample.rows, *device.inference(wide.config.size), "sample")
+        embedded = criterion.Embedded(np.concatenate([asked, searched]), [])
+    else:
+        embedded = criterion.embed_views(wide, pixels, trial.sample, settings)
+    fitted = [embedded.plain[:count][np.isin(trial.sample.rows, trial.fitted)], searched]
     whitenings = wide.widths, params.dims, params.layers, params.blocks
-    for one, vectors in with_last_layers(form, model.reduction, embedded, np.concatenate(fitted), *whitenings):
-        hits = criterion.neighbours(vectors.plain, trial.sample, settings.neighbours)
-        judged = Judged(*criterion.score(vectors, hits, trial.reference, trial.sample))
+    forms = with_last_layers(form, model.reduction, embedded, np.concatenate(fitted), *whitenings)
+    taught = with_lessons(replace(form, blocks=blocks), embedded, searched, trial.lessons if params.taught else [])
+    for one, vectors in chain(forms, taught):
+        hits = criterion.neighbours(vectors.plain[:count], trial.sample, settings.neighbours)
+        if trial.questions:
+            judged = Judged(*trial.questions.judge(vectors.plain))
+        else:
+            judged = Judged(*criterion.score(vectors, hits, trial.reference, trial.sample))
         trial.candidates[one.name] = Candidate(one, judged, hits)
 
 
@@ -138,22 +164,28 @@ def compare(
     params: Params,
     cost: float,
     seed: int,
+    targets: Mapping[str, Targets] = MappingProxyType({}),
+    smoothing: SmoothingSettings = SETTINGS,
 ) -> Trial:
     """Measures every model at one strength, then the best of them at others, and with the mirror image.
 
     `plain` is the encoder as it is. `models`, the encoder among them, see the side that was chosen before. Where no
-    task can tell, the encoder as it is becomes the one candidate, unmeasured.
+    task can tell, the encoder as it is becomes the one candidate, unmeasured. With `targets` of teachers, the last of
+    them are the reference.
     """
     encoder, start = load(plain), load(models["encoder"])
     sample = criterion.draw_clear(collection, encoder.to(device.best()), pixels, params.criterion, seed)
     fitted = draw_fitted(collection.train, params.fitted, seed)
     if not len(sample.rows):
         return Trial(sample, fitted, {}, {ENCODER.name: Candidate(ENCODER, Judged(np.empty(0), np.empty(0)), {})})
-    looks = criterion.embed_reference(start.to(device.best()), pixels, sample, params.reference)
-    trial = Trial(sample, fitted, criterion.neighbours(looks, sample, params.criterion.neighbours))
+    if targets:
+        trial = with_questions(thinned(sample, collection), fitted, collection, targets, params, smoothing, seed)
+    else:
+        looks = criterion.embed_reference(start.to(device.best()), pixels, sample, params.reference)
+        trial = Trial(sample, fitted, criterion.neighbours(looks, sample, params.criterion.neighbours))
     scale = start.config.side / encoder.config.side
     if scale != 1:
-        measure(trial, encoder.cpu(), ENCODER, pixels, params.model_copy(update={"layers": []}))
+        measure(trial, encoder.cpu(), ENCODER, pixels, params.model_copy(update={"layers": [], "taught": []}))
     for name, folder in models.items():
         model = load(folder)
         strength = params.first_strength if model.adaptors else 1.0
@@ -173,6 +205,32 @@ def compare(
     if is_mirrored:
         measure(trial, start.cpu(), Form("encoder", 1.0, scale, True, cost=2 * scale**2), pixels, params)
     return trial
+
+
+def thinned(sample: criterion.Sample, collection: Collection) -> criterion.Sample:
+    """A quarter of each task's training images at most, so that the others can be searched."""
+    most = {task: int((collection.tasks[collection.train] == task).sum()) // 4 for task in sample.parts()}
+    kept = np.sort(np.concatenate([places[: max(1, most[task])] for task, places in sample.parts().items()]))
+    return criterion.Sample(sample.rows[kept], sample.tasks[kept])
+
+
+def with_questions(
+    sample: criterion.Sample,
+    fitted: Int[np.ndarray, " row"],
+    collection: Collection,
+    targets: Mapping[str, Targets],
+    params: Params,
+    smoothing: SmoothingSettings,
+    seed: int,
+) -> Trial:
+    """A trial that is judged by what teachers answer."""
+    trial, reference = Trial(sample, fitted, {}), [*targets.values()][-1]
+    rows = np.concatenate([sample.rows, trial.others])
+    places = np.searchsorted(collection.train, rows)  # targets are of training images
+    questions = ask(reference[places], collection.tasks[rows], len(sample.rows), smoothing, seed)
+    searched = {name: given[places[len(sample.rows) :]] for name, given in targets.items()}
+    taught = lessons(searched, collection.tasks[trial.others], questions.smoothings, params.taught)
+    return replace(trial, questions=questions, lessons=list(taught))
 
 
 def choose(trial: Trial, uncertain: list[str], params: Params) -> tuple[Decision, list[str]]:
@@ -210,13 +268,24 @@ def reasons(trial: Trial, decision: Decision, errors: float) -> list[str]:
     return [*lines, f"The encoder as it is has {100 * trial.value(ENCODER.name):.1f}."]
 
 
-def build(folder: Path, form: Form, pixels: arrays.Reader, collection: Collection, params: Params) -> Model:
-    """The model of a form; its whitening is fitted anew, to all training images."""
+def build(
+    folder: Path,
+    form: Form,
+    pixels: arrays.Reader,
+    collection: Collection,
+    targets: Mapping[str, Targets] = MappingProxyType({}),
+    smoothings: Mapping[str, Smoothing] = MappingProxyType({}),
+) -> Model:
+    """The model of a form; its last layer is fitted anew, to all training images."""
     model = load(folder)
     shaped = shape(model, form)
-    rows = collection.train if form.layer in ("half", "full") else collection.train[:0]
-    embeddings = embed(shaped.to(device.best()), pixels, rows, *device.inference(shaped.config.size), "whitening")
-    add_last_layer(shaped.cpu(), model.reduction, form, embeddings)
+    rows = collection.train if form.layer in ("half", "full", "taught") else collection.train[:0]
+    embeddings = embed(shaped.to(device.best()), pixels, rows, *device.inference(shaped.config.size), "last layer")
+    taught = {}
+    if form.lesson:
+        own = {form.lesson.by: targets[form.lesson.by]}
+        taught = dict(lessons(own, collection.tasks[rows], smoothings, [form.lesson.smoothed]))
+    add_last_layer(shaped.cpu(), model.reduction, form, embeddings, taught)
     return shaped
 
 
@@ -274,10 +343,12 @@ def main(
     adaptor: Path,
     fusion: Path,
     distillation: Path,
+    teacher: Path,
     output: Path,
     *,
     params: Params,
     cost: float,
+    smoothing: SmoothingSettings,
     lists: Lists,
     seed: int,
 ) -> str:
@@ -287,14 +358,17 @@ def main(
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
 
-    trial = compare(models, encoder, pixels, collection, params, cost, seed)
+    targets = read_targets(teacher, list(lists.teachers))
+    trial = compare(models, encoder, pixels, collection, params, cost, seed, targets, smoothing)
     trained = list(dict.fromkeys(collection.tasks[collection.train]))
     uncertain = [task for task in trained if task not in trial.sample.parts()]
     decision, why = choose(trial, uncertain, params)
 
+    smoothings = trial.questions.smoothings if trial.questions else {}
     forms = [trial.candidates[name].form for name in (decision.chosen, trial.best_of("encoder", trial.scale))]
     model, untrained = (
-        build(encoder if form == ENCODER else models[form.model], form, pixels, collection, params) for form in forms
+        build(encoder if form == ENCODER else models[form.model], form, pixels, collection, targets, smoothings)
+        for form in forms
     )
     content = summary(trial, decision.chosen, why, uncertain)
     content |= {"learnt": {"tasks": trained, "images": len(collection.train)}}
@@ -312,4 +386,4 @@ def main(
 
 
 if __name__ == "__main__":
-    command.run(main, Params, cost="resolution.cost")
+    command.run(main, Params, cost="resolution.cost", smoothing="gallery.smoothing")

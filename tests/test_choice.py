@@ -6,9 +6,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
 from polygrain.retrieval import whitening
+from polygrain.selection.smoothing import SETTINGS
+from polygrain.selection.teaching import learn, read_targets
+from polygrain.store import arrays
 from polygrain.store.collection import open_pixels, read_table, read_tables
 from stages import choice
 from tests.helpers.settings import criterion, reference
@@ -24,6 +28,7 @@ def params(**changes):
         "first_strength": 0.75,
         "strengths": [0.5, 1.0],
         "finalists": 1,
+        "taught": [0.0, 1.0],
         "layers": ["half"],
         "dims": [8, 99],
         "fitted": 1000,
@@ -50,12 +55,14 @@ def write_models(folder, std=0.1, side=48):
     taught, generator = adapted(encoder, ["distilled"], 5, std), torch.Generator().manual_seed(6)
     taught.reduce(torch.randn(6, 24, generator=generator), torch.randn(6, generator=generator))
     write_model(taught, folder / "distillation" / "encoder")
-    return [folder / name for name in ("encoder", "resolution", "adaptor", "fusion", "distillation")]
+    return [folder / name for name in ("encoder", "resolution", "adaptor", "fusion", "distillation", "teacher")]
 
 
 def run(images, models, output, cost=4.5, **changes):
     """What choice.json holds, and the rows of criterion.csv."""
-    message = choice.main(images, *models, output, params=params(**changes), cost=cost, lists=lists(), seed=0)
+    message = choice.main(
+        images, *models, output, params=params(**changes), cost=cost, smoothing=SETTINGS, lists=lists(), seed=0
+    )
     assert {path.name for path in output.iterdir()} >= {*FILES, "untrained"}
     rows = list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
     content = json.loads((output / "choice.json").read_text())
@@ -178,7 +185,7 @@ def test_build__scales_the_adaptors_and_fits_the_whitening_to_all_training_image
     folder = models[0].parent / ("distillation/encoder" if form.get("layer") == "own" else "fusion/neighbour")
     collection, pixels = read_tables(chosen[0], list(TASKS)), open_pixels(chosen[0], list(TASKS))
     form = choice.Form("x", 0.5, mirrored=True, **form)
-    model = choice.build(folder, form, pixels, collection, params())
+    model = choice.build(folder, form, pixels, collection)
     by_hand, learnt = load(folder), load(folder).reduction
     for layer in by_hand.adaptors:
         layer.up.mul_(0.5)
@@ -205,6 +212,51 @@ def test_main__a_task_that_cannot_tell_leaves_the_choice_to_the_others(models, t
     assert content["uncertain"] == ["dots"] and list(content["criterion"]) == ["mean", "bars"]
     assert len(rows) > 5 and "dots" not in rows[0] and "dots" in content["why"][-1]
     assert torch.isfinite(load(tmp_path / "out")(torch.rand(2, 3, 32, 32))).all()
+
+
+@pytest.fixture(scope="module")
+def taught(models, tmp_path_factory):
+    """A choice with teachers that know better: the classes."""
+    folder = tmp_path_factory.mktemp("taught")
+    images = write_images(folder / "images", classes=4, per_class=30)
+    collection, generator = read_tables(images, list(TASKS)), np.random.default_rng(0)
+    labels = collection.labels[collection.train] + 2 * (collection.tasks[collection.train] == TASKS[0])
+    for name in ("own", "large"):
+        known = np.eye(8)[labels] + 0.05 * generator.normal(size=(len(labels), 8))
+        (folder / "teacher" / name).mkdir(parents=True)
+        arrays.write(folder / "teacher" / name / "embeddings.zarr", unit_rows(known.astype(np.float32)))
+    listed = lists(teachers={name: {"path": "data/resolution"} for name in ("own", "large")})
+    folders, output = [*models[:-1], folder / "teacher"], folder / "out"
+    settings = params(**QUICK | {"layers": ["half"], "blocks": [1, 2]})
+    given = {"params": settings, "cost": 4.5, "smoothing": SETTINGS, "lists": listed, "seed": 0}
+    choice.main(images, *folders, output, **given)
+    return images, folders, output, list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
+
+
+def test_main__last_layers_learn_from_teachers(taught):
+    _, _, output, rows = taught
+    names = {row["name"] for row in rows if row["model"] == "encoder" and row["layer"] == "taught"}
+    whose = ("own", "own, smoothed", "all teachers", "all teachers, smoothed")
+    assert names == {f"encoder, at 1.5 times the side, its last 2 blocks, taught by {who}" for who in whose}
+    (chosen,) = [row for row in rows if row["chosen"] == "1"]
+    assert chosen["layer"] == "taught"
+    assert "taught" not in {row["layer"] for row in rows if row["model"] == "encoder" and row["scale"] == "1.0"}
+    best = next(row for row in rows if row["model"] == "encoder" and row["layer"] != "taught")
+    assert load(output / "untrained").dim == int(best["dim"] or 24)
+
+
+def test_main__what_is_handed_out_has_learnt_from_all_training_images(taught):
+    images, folders, output, rows = taught
+    (chosen,) = [row for row in rows if row["chosen"] == "1"]
+    form = json.loads((output / "choice.json").read_text())["form"]
+    targets = read_targets(folders[-1], ["own", "large"])[form["lesson"][0]]
+    collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
+    model, start = load(output), choice.shape(load(folders[1]), choice.Form("encoder", blocks=2))
+    if chosen["model"] == "encoder" and form["lesson"][1] == 0:
+        inputs = embed(start, pixels, collection.train, 16, "float32", "")
+        np.testing.assert_allclose(model.reduction.weight, learn(inputs, targets)[0], atol=1e-3)
+    given = embed(model, pixels, collection.train, 16, "float32", "")
+    assert (given * targets).sum(1).mean() > 0.9
 
 
 def few(images, task):

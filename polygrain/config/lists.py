@@ -32,6 +32,19 @@ class Task(Section):
     unseen: bool = Field(False, description="evaluated and never trained on")
 
 
+class Teacher(Section):
+    """What a last layer learns from: the encoder itself, more careful, or another one. Most say a path alone."""
+
+    source: Literal["folder", "timm", "file"] = Field("folder", description="as encoder.source")
+    path: Text = Field(description="data/resolution: the encoder itself; else as encoder.path")
+    architecture: str | None = Field(None, description="as encoder.architecture, and so on")
+    side: int | None = None
+    kwargs: dict[str, int | float | bool | str] = Field({})
+    mean: list[float] | None = None
+    std: list[float] | None = None
+    interpolation: str | None = None
+
+
 Part = Literal["train", "all"]
 
 
@@ -131,6 +144,9 @@ class Lists(Section):
     distillations: dict[Name, str] = Field(
         description="what learns to give in one pass what its careful look gives: encoder, or a fusion"
     )
+    teachers: dict[Name, Teacher] = Field(
+        description="what the last layer of the chosen model may learn from; {}: the layer is a whitening"
+    )
     supervised_models: dict[Name, SupervisedModel] = Field(description="what true labels would give")
     models: dict[Name, str] = Field(description="the rows of the results table: the folder of each model")
     mpcl: dict[Name, Pretraining] = Field(description="pretraining runs; {} leaves the branch out")
@@ -191,6 +207,7 @@ def folders(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     for stage in ("fusion", "baseline", "supervised_model"):
         models |= {name: f"{stage}/{name}" for name in items[f"{stage}s"]}
     models |= {f"distilled_{name}": f"distillation/{name}" for name in items["distillations"]}
+    models |= {f"teacher_{name}": f"teacher/{name}" for name in items["teachers"]}
     fusions = {name: f"fusion/{name}" for name in items["fusions"] if name != "supervised"}
     return {
         "granularities": adaptors,

@@ -36,6 +36,7 @@ def lists(**changes: object) -> Lists:
         "granularities": {"k4": "adaptor/k4", "k8": "adaptor/k8"},
         "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"},
         "distillations": {"encoder": "resolution"},
+        "teachers": {},
         "baselines": {},
         "supervised_models": {},
         "mrt": [],

@@ -44,6 +44,7 @@ def text(config: Config, choice: dict, tasks: Iterable[str], images: int) -> str
     form, adaptors = choice["form"], config.adaptors
     seen = f", scaled to {config.side} px for the network" if config.scaled else ""
     layers = {"none": "none", "half": "half whitening", "full": "whitening", "own": "what it was distilled with"}
+    layers["taught"] = "linear, fitted to what teachers give"
     return CARD.format(
         name=choice["name"],
         dim=config.reduced or "all the network's",

@@ -1,6 +1,6 @@
 """The forms in which a model can be handed out: how strong its adaptors are, how it sees an image, what comes last."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -16,8 +16,9 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import Model
 from polygrain.retrieval import whitening
 from polygrain.selection.criterion import Embedded
+from polygrain.selection.teaching import Lesson, Targets, learn
 
-Layer = Literal["none", "half", "full", "own"]
+Layer = Literal["none", "half", "full", "own", "taught"]
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,9 @@ class Form:
     """One candidate: a model, and how it is used.
 
     `strength` is a factor on what its adaptors add. `scale` is the side that it sees, in sides of the encoder's own;
-    `cost` counts passes of the encoder. `layer` comes last: nothing, a half or full whitening to `dim` dimensions, or
-    the layer that the model learnt with. `blocks` outputs lie side by side: the last block's, and those before it.
+    `cost` counts passes of the encoder. `layer` comes last: nothing, a half or full whitening to `dim` dimensions, the
+    layer that the model learnt with, or one that a `lesson` taught. `blocks` outputs lie side by side: the last
+    block's, and those before it.
     """
 
     model: str
@@ -37,6 +39,7 @@ class Form:
     dim: int | None = None
     cost: float = 1.0
     blocks: int = 1
+    lesson: Lesson | None = None
 
     @property
     def name(self) -> str:
@@ -51,6 +54,8 @@ class Form:
         behind = {"half": "half-whitened", "full": "whitened", "own": "with its own last layer"}
         if self.layer == "none":
             return words
+        if self.layer == "taught":
+            return f"{words}, {self.lesson}"
         return f"{words}, {behind[self.layer]}" + f" to {self.dim}" * (self.layer != "own")
 
 
@@ -85,7 +90,7 @@ def with_last_layers(
         inputs = embedded.through(partial(first_of, learnt.in_features))
         yield (
             replace(base, layer="own", dim=len(weight), blocks=count),
-            inputs.through(lambda x: unit_rows(x @ weight.T + bias)),
+            inputs.through(partial(through, weight, bias)),
         )
     for count in sorted({min(count, len(widths)) for count in blocks}):
         several = partial(first_of, sum(widths[:count]))
@@ -95,15 +100,34 @@ def with_last_layers(
             yield form, inputs.through(partial(whitening.apply, whitener))
 
 
+def with_lessons(
+    base: Form, embedded: Embedded, inputs: Float32[np.ndarray, "other dim"], taught: Iterable[tuple[Lesson, Targets]]
+) -> Iterator[tuple[Form, Embedded]]:
+    """`base`, of all outputs, with a last layer that learns each lesson from the rows `inputs`."""
+    for lesson, targets in taught:
+        weight, bias = learn(inputs, targets)
+        form = replace(base, layer="taught", dim=len(weight), lesson=lesson)
+        yield form, embedded.through(partial(through, weight, bias))
+
+
+def through(weight: np.ndarray, bias: np.ndarray, embeddings: np.ndarray) -> Float32[np.ndarray, "image dim"]:
+    """A linear layer behind embeddings, of unit length again."""
+    return unit_rows(embeddings @ weight.T + bias)
+
+
 def first_of(width: int, embeddings: Float32[np.ndarray, "image dim"]) -> Float32[np.ndarray, "image width"]:
     """The first numbers of each embedding, as an embedding of unit length."""
     return unit_rows(embeddings[:, :width]) if width < embeddings.shape[1] else embeddings
 
 
-def add_last_layer(shaped: Model, learnt: nn.Module, form: Form, embeddings: Rows) -> None:
-    """Puts the form's last layer into a model of `shape`; a whitening is fitted to these embeddings."""
+def add_last_layer(
+    shaped: Model, learnt: nn.Module, form: Form, embeddings: Rows, taught: Mapping[Lesson, Targets]
+) -> None:
+    """Puts the form's last layer into a model of `shape`; what is fitted or taught is so with these embeddings."""
     if form.layer == "own":
         shaped.reduce(learnt.weight, learnt.bias)
+    elif form.layer == "taught":
+        shaped.reduce(*map(torch.from_numpy, learn(embeddings, taught[form.lesson])))
     elif form.layer != "none":
         fitted = whitening.fit(embeddings, min(form.dim, whitening.largest(embeddings)), form.layer)
         shaped.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))

@@ -108,7 +108,7 @@ def test_add_last_layer__what_a_model_learnt_of_two_blocks_is_its_own_layer(enco
 def assert_saved_model_agrees(forms, start, layer, embedded, folder, dim):
     form, result = {form.layer: (form, result) for form, result in forms}[layer]
     model = shape(start, form)
-    add_last_layer(model, start.reduction, form, embedded.plain)
+    add_last_layer(model, start.reduction, form, embedded.plain, {})
     save(model, folder)
     again = load(folder)
     for seed, expected in enumerate(views_of(result)):
