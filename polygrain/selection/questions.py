@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from polygrain.retrieval.neighbours import nearest
-from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
+from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_by
 from polygrain.selection.smoothing import SHARE, SmoothingSettings, choose
 
 Answers = dict[str, Int[np.ndarray, "image rank"]]
@@ -50,8 +50,9 @@ def answers(
 ) -> Int[np.ndarray, "image rank"]:
     """The nearest rows of a task's collection, plain or smoothed, for each of its rows that ask."""
     queries, rows = (part[own == task] for part, own in zip(split(vectors, asked), split(tasks, asked), strict=True))
-    if smoothing is not None:
-        rows = smooth(rows, smoothing)
+    if smoothing is not None and smoothing.strength:
+        neighbours = nearest(rows, rows, min(smoothing.neighbours, len(rows) - 1), exclude_self=True)[1]
+        rows = smooth_by(rows, neighbours, smoothing).smoothed
         queries = mixed_with_nearest(queries, rows, smoothing)
     return nearest(queries, rows, depth)[1]
 
