@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +49,18 @@ def choose(asked: Asked, epochs: int | None) -> tuple[Settings, list[str]]:
         if given:
             raise ValueError(f"--{given[0]} is about another encoder: name it with --encoder")
         return Settings(epochs=epochs), [f"encoder: {SHIPPED}, for images of 48 px, {recommendation()}"]
+    return settle(*values_of(asked), epochs)
+
+
+def teacher_of(text: str, asked: Asked) -> tuple[str, dict[str, Any]]:
+    """Name and values of a teacher, from a folder, a timm name or NAME=FILE; it sees its input as the encoder does."""
+    architecture, _, name = text.rpartition("=")
+    values, config = values_of(asked._replace(name=name, architecture=architecture or None, kwargs={}))
+    return re.sub(r"\W", "_", config.architecture), {key: value for key, value in values.items() if value}
+
+
+def values_of(asked: Asked) -> tuple[dict[str, Any], Config]:
+    """The values of a section `encoder`, and the network's config."""
     path = Path(asked.name).absolute()
     values = from_disk(asked, path.resolve()) if path.exists() else from_timm(asked)
     values |= {"side": values.get("side") or asked.side, "kwargs": dict(asked.kwargs), "interpolation": None}
@@ -62,7 +75,7 @@ def choose(asked: Asked, epochs: int | None) -> tuple[Settings, list[str]]:
             origin.build(path)
     except ValidationError as error:
         raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
-    return settle(values, config, epochs)
+    return values, config
 
 
 def from_disk(asked: Asked, path: Path) -> dict[str, Any]:
@@ -87,9 +100,9 @@ def from_disk(asked: Asked, path: Path) -> dict[str, Any]:
 def from_timm(asked: Asked) -> dict[str, Any]:
     """Published weights by their name, as values of the section `encoder`."""
     if os.sep in asked.name or Path(asked.name).suffix in (".safetensors", ".pth", ".pt", ".bin"):
-        raise ValueError(f"--encoder is {asked.name}, which does not exist: give a file, a folder or a timm name")
+        raise ValueError(f"{asked.name} does not exist: give a file, a folder or a timm name")
     if asked.architecture:
-        raise ValueError(f"--architecture is for a file of weights, and --encoder {asked.name} is none")
+        raise ValueError(f"an architecture is for a file of weights, and {asked.name} is none")
     names = networks.full_names(networks.require_known(asked.name))
     if not names:
         raise ValueError(f"timm publishes no weights of {asked.name}: give a file of them, and this as --architecture")

@@ -34,6 +34,12 @@ def new(
     kwargs: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="of the network's constructor: pad_type=same")
     ] = None,
+    teacher: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FOLDER|NAME=FILE", help="a larger encoder from which the model learns; it may be given twice"
+        ),
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="of adaptors and distillation; fusions take half of them")
     ] = None,
@@ -58,7 +64,7 @@ def new(
     Example: polygrain new shoes --images data/raw/shoes --encoder vit_small_patch14_reg4_dinov2 --side 224
     """
     from pipeline import project
-    from polygrain.app.encoder import Asked, choose
+    from polygrain.app.encoder import Asked, choose, teacher_of
     from polygrain.config.new import create, free
 
     root = project()
@@ -75,7 +81,11 @@ def new(
         {key: value_of(text) for key, text in known.items()},
     )
     settings, why = choose(asked, epochs)
-    *lines, last = create(root, name, images, "none" if fast else granularities, unseen or [], settings, protocol)
+    teachers = dict(teacher_of(text, asked) for text in teacher or [])
+    why += [f"teacher: {name}, {values['path']}" for name, values in teachers.items()]
+    *lines, last = create(
+        root, name, images, "none" if fast else granularities, unseen or [], settings, protocol, teachers
+    )
     if epochs:
         why.append(f"epochs: adaptors and distillation {epochs}, fusions {(epochs + 1) // 2}")
     typer.echo("\n".join([*lines, *why, last]))

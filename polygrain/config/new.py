@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
@@ -35,7 +36,12 @@ class Settings(NamedTuple):
 
 
 def written(
-    name: str, tasks: Mapping[str, Folder], ks: Sequence[int], settings: Settings, protocol: Protocol = "collection"
+    name: str,
+    tasks: Mapping[str, Folder],
+    ks: Sequence[int],
+    settings: Settings,
+    protocol: Protocol,
+    teachers: Mapping[str, Mapping[str, Any]],
 ) -> str:
     """The text of values.yaml, with the comments of the template."""
     yaml, stream = YAML(), StringIO()
@@ -48,6 +54,9 @@ def written(
     if not ks:
         values["fusions"], values["distillations"] = [], []
     values["images"]["protocol"] = protocol
+    if protocol == "classes" and not teachers:
+        values["teachers"] = {}
+    values["teachers"] |= teachers
     values["images"]["side"] = values["encoder"]["resize"] = values["encoder"]["crop"] = settings.stored
     values["encoder"].update(settings.encoder)
     values["resolution"]["cost"] = settings.cost
@@ -111,6 +120,7 @@ def create(
     unseen: Sequence[Path | str] = (),
     settings: Settings | None = None,
     protocol: Protocol = "collection",
+    teachers: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
@@ -127,7 +137,7 @@ def create(
         for task, folder in tasks.items():
             if folder.listing:
                 (profile / f"{task}.json").write_text(folder.listing, encoding="utf-8")
-        text = written(name, tasks, ks, settings or Settings(), protocol)
+        text = written(name, tasks, ks, settings or Settings(), protocol, teachers)
         (profile / "values.yaml").write_text(text, encoding="utf-8")
         compose.renew(profile)
     except BaseException:
@@ -138,7 +148,7 @@ def create(
         lines.append(f"granularities: k = {', '.join(map(str, ks))}, for {train_images} training images")
     else:
         lines.append(
-            "nothing trains: side, blocks and whitening of the encoder are chosen, and how images are smoothed"
+            "no network trains: side, blocks and last layer of the encoder are chosen, and how images are smoothed"
         )
     return [*lines, f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}"]
 

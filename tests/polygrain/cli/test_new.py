@@ -38,9 +38,19 @@ def test_new__writes_a_profile_and_says_what_it_chose(project):
     assert values["encoder"]["side"] == 64 and values["images"]["side"] == values["encoder"]["resize"] == 96
 
 
+def test_new__a_teacher_is_named_as_an_encoder_is(project):
+    words = ("--side", "64", "--teacher", "resnet50.a1_in1k")
+    done = run("mine", "--images", "photos", "--fast", "--encoder", "resnet18", *words)
+    assert done.exit_code == 0, done.output
+    values = YAML(typ="safe").load((project / "profiles/mine/params.yaml").read_text())
+    teacher = {"source": "timm", "path": "../../versions.yaml", "architecture": "resnet50.a1_in1k", "side": 64}
+    assert values["teachers"] == {"own": {"path": "data/resolution"}, "resnet50_a1_in1k": teacher}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["mine", "--images", "photos", "--teacher", "resnet18=gone.pt"], "gone.pt"),
         (["Mine", "--images", "photos"], "NAME"),
         (["mine", "--images", "gone"], "gone does not exist"),
         (["mine", "--images", "photos", "--mean", "a"], "--mean"),
