@@ -36,7 +36,7 @@ from polygrain.selection import criterion
 from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import Decision, Judged, decide, interval
 from polygrain.selection.candidates.forms import Form, add_last_layer, shape, with_last_layers, with_lessons
-from polygrain.selection.questions import Questions, ask
+from polygrain.selection.questions import Questions, Searched, ask
 from polygrain.selection.smoothing import SETTINGS, SmoothingSettings
 from polygrain.selection.teaching import Lesson, Targets, lessons, read_targets
 from polygrain.store import arrays
@@ -57,6 +57,9 @@ class Params(schema.Section):
     taught: list[Annotated[float, Field(ge=0, le=1)]] = Field(
         max_length=20,
         description="what a last layer learns of teachers: their embeddings (0), these smoothed (1), or both",
+    )
+    searched: list[Searched] = Field(
+        min_length=1, description="the collection as candidates are compared in it, where there are teachers"
     )
     layers: list[Literal["half", "full"]] = Field(max_length=2, description="whitenings tried behind each model")
     dims: list[schema.Width] = Field(max_length=20, description="to which they reduce")
@@ -230,7 +233,7 @@ def with_questions(
     questions = ask(reference[places], collection.tasks[rows], len(sample.rows), smoothing, seed)
     searched = {name: given[places[len(sample.rows) :]] for name, given in targets.items()}
     taught = lessons(searched, collection.tasks[trial.others], questions.smoothings, params.taught)
-    return replace(trial, questions=questions, lessons=list(taught))
+    return replace(trial, questions=replace(questions, searched=params.searched), lessons=list(taught))
 
 
 def choose(trial: Trial, uncertain: list[str], params: Params) -> tuple[Decision, list[str]]:

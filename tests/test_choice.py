@@ -29,6 +29,7 @@ def params(**changes):
         "strengths": [0.5, 1.0],
         "finalists": 1,
         "taught": [0.0, 1.0],
+        "searched": ["plain", "smoothed"],
         "layers": ["half"],
         "dims": [8, 99],
         "fitted": 1000,

@@ -54,9 +54,8 @@ def written(
     if not ks:
         values["fusions"], values["distillations"] = [], []
     values["images"]["protocol"] = protocol
-    if protocol == "classes" and not teachers:
-        values["teachers"] = {}
-    values["teachers"] |= teachers
+    if teachers:
+        values["teachers"] = {"own": {"path": "data/resolution"}} | teachers
     values["images"]["side"] = values["encoder"]["resize"] = values["encoder"]["crop"] = settings.stored
     values["encoder"].update(settings.encoder)
     values["resolution"]["cost"] = settings.cost

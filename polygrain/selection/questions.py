@@ -1,12 +1,13 @@
 """How well a candidate would answer new pictures that search a collection, as far as teachers can tell.
 
 Some training images ask, the others are searched. The teachers' own answers come from their smoothed collection: there
-an embedding retrieves best. A candidate answers twice, from its plain collection and from its smoothed one. Its score
-is the share of the teachers' nearest that are among its own, the mean of both.
+an embedding retrieves best. A candidate answers from its plain collection, its smoothed one, or both. Its score is the
+share of the teachers' nearest that are among its own, the mean over these.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Float32, Int
@@ -15,6 +16,7 @@ from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_by
 from polygrain.selection.smoothing import SHARE, SmoothingSettings, choose
 
+Searched = Literal["plain", "smoothed"]
 Answers = dict[str, Int[np.ndarray, "image rank"]]
 
 
@@ -26,18 +28,20 @@ class Questions:
     asked: int
     smoothings: Mapping[str, Smoothing]
     expected: Answers
+    searched: Sequence[Searched] = ("plain", "smoothed")
 
     def judge(
         self, vectors: Float32[np.ndarray, "row dim"]
     ) -> tuple[Float[np.ndarray, " asked"], Float[np.ndarray, " asked"]]:
-        """The score of each row that asks, in 0..1, and the part of it that the smoothed collection has."""
-        plain, smoothed = np.zeros(self.asked), np.zeros(self.asked)
-        for shares, smoothings in ((plain, {}), (smoothed, self.smoothings)):
+        """The score of each row that asks, in 0..1, and what the last of `searched` gives alone."""
+        shares = np.zeros((len(self.searched), self.asked))
+        for row, how in zip(shares, self.searched, strict=True):
             for task, ranks in self.expected.items():
-                given = answers(vectors, self.tasks, self.asked, task, smoothings.get(task), ranks.shape[1])
+                smoothing = self.smoothings[task] if how == "smoothed" else None
+                given = answers(vectors, self.tasks, self.asked, task, smoothing, ranks.shape[1])
                 same = [np.isin(one, other).mean() for one, other in zip(given, ranks, strict=True)]
-                shares[self.tasks[: self.asked] == task] = same
-        return (plain + smoothed) / 2, smoothed
+                row[self.tasks[: self.asked] == task] = same
+        return shares.mean(0), shares[-1]
 
 
 def answers(

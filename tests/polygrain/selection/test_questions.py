@@ -54,6 +54,7 @@ def test_judge__is_the_share_of_the_teachers_answers_plain_and_smoothed():
             len(by_hand(vectors, task, one, 5)[place] & expected[task][place]) / 5 for one in (None, smoothings[task])
         ]
         assert np.isclose(score[i], np.mean(shares)) and np.isclose(smoothed[i], shares[1])
+        assert np.isclose(Questions(TASKS, 10, smoothings, ranks, ["plain"]).judge(vectors)[0][i], shares[0])
 
 
 def test_judge__the_teacher_itself_agrees_best_and_noise_least():
