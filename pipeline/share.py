@@ -4,12 +4,14 @@ With the results travel the runs: what went into a stage and what came out. So a
 ran a stage with the same inputs, without a dvc.lock from there.
 """
 
+import asyncio
 import json
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 from dvc.config import Config
 from dvc.exceptions import DvcException
@@ -22,6 +24,7 @@ from dvc.stage.serialize import to_single_stage_lockfile
 from pipeline import graph, project
 
 REMOTE = "team"
+PATIENCE = 30  # seconds for an ssh host to answer
 
 
 def dvc(folder: Path, *arguments: str) -> None:
@@ -38,10 +41,37 @@ def use_remote(folder: Path, url: str | None) -> str:
             raise ValueError(f"the address of the remote is {url!r}: DVC takes ASCII only")
         dvc(folder, "remote", "add", "--local", "--default", "--force", "--", REMOTE, url)
         dvc(folder, "remote", "modify", "--local", REMOTE, "verify", "true")
-    name = Config(project(folder) / ".dvc")["core"].get("remote")
+    config = Config(project(folder) / ".dvc")
+    name = config["core"].get("remote")
     if name is None:
         raise ValueError("no remote is known: give --remote /folder, ssh://user@host/path or s3://bucket/prefix once")
+    require_known_host(config["remote"][name]["url"])
     return name
+
+
+def require_known_host(url: str) -> None:
+    """ValueError for an ssh host whose key is not in the user's known_hosts: DVC itself takes any key."""
+    address = urlsplit(url)
+    if address.scheme != "ssh":
+        return
+    import asyncssh
+
+    async def greet() -> None:
+        # The host shows its key before anybody logs in, and nobody does: there is no key to log in with.
+        how = {"client_keys": None, "agent_path": None, "password": None, "preferred_auth": "publickey"}
+        async with asyncssh.connect(address.hostname, address.port or (), username="nobody", **how):
+            pass
+
+    try:
+        asyncio.run(asyncio.wait_for(greet(), PATIENCE))
+    except asyncssh.HostKeyNotVerifiable as error:
+        host = f"{address.hostname}{f' -p {address.port}' if address.port else ''}"
+        raise ValueError(
+            f"the key of the ssh host {host} is not the one in your known_hosts ({error}): if it is new, or changed "
+            f"on purpose, `ssh {host}` shows it"
+        ) from error
+    except (asyncssh.Error, OSError, TimeoutError):
+        pass  # the key is known; or DVC will say what is wrong with the host
 
 
 def push(folder: Path, url: str | None) -> str:

@@ -15,10 +15,16 @@ PROGRAM = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/sbin")
 
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[str, str]]:
-    """The address of `<folder>/remote` as DVC takes it, and the file of the key that opens it."""
+    """The address of `<folder>/remote` as DVC takes it, and the file of the key that opens it.
+
+    `<folder>/.ssh/known_hosts` knows the server's key.
+    """
     port, key, host = server.free_port(), folder / "key", folder / "host"
     for file in (key, host):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True)
+    (folder / ".ssh").mkdir()
+    known = f"[127.0.0.1]:{port} {host.with_suffix('.pub').read_text()}"
+    (folder / ".ssh/known_hosts").write_text(known)
     config = folder / "sshd_config"
     config.write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {host}\nPidFile none\nAuthorizedKeysFile {key}.pub\n"

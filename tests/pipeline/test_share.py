@@ -59,9 +59,24 @@ def test_exchange__folder(owner, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sshd.PROGRAM is None, reason="no ssh server is installed here: apt-get install openssh-server")
-def test_exchange__ssh(owner, tmp_path):
+def test_exchange__ssh(owner, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
     with sshd.served(tmp_path) as (url, key):
-        exchange(owner, url, {"keyfile": key, "allow_agent": "false"})
+        exchange(owner, url, {"keyfile": key, "allow_agent": "false"}, HOME=str(tmp_path))
+
+
+@pytest.mark.skipif(sshd.PROGRAM is None, reason="no ssh server is installed here: apt-get install openssh-server")
+def test_require_known_host__a_changed_or_unknown_key_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with sshd.served(tmp_path) as (url, key):
+        share.require_known_host(url)
+        known = tmp_path / ".ssh/known_hosts"
+        for other in (known.read_text().split(" ", 1)[0] + " " + Path(f"{key}.pub").read_text(), ""):
+            known.write_text(other)
+            with pytest.raises(ValueError, match="not the one in your known_hosts"):
+                share.require_known_host(url)
+    share.require_known_host(url)  # nobody answers: DVC says so
+    share.require_known_host("/mnt/folder")
 
 
 @pytest.fixture
