@@ -18,18 +18,15 @@ from polygrain.encoder.model import Model, load, save
 from polygrain.grappa import classification
 from polygrain.runner import command, outputs
 from polygrain.selection.criterion import CriterionSettings, Reference
-from polygrain.selection.watch import watcher
+from polygrain.selection.watch import WatchSettings, watcher
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels, read_tables
 from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 
 
-class Params(classification.ClassifierSettings):
+class Params(classification.ClassifierSettings, WatchSettings):
     width: schema.Width = Field(description="hidden units D' of each bottleneck")
-    watched: int = Field(
-        ge=2, le=1_000_000, description="images of each task on which the criterion is taken after each epoch, at most"
-    )
 
 
 def add_adaptors(model: Model, granularity: str, width: int, seed: int) -> nn.ModuleList:
@@ -66,7 +63,7 @@ def main(
     targets, start = torch.from_numpy(labels[:]), torch.from_numpy(centroids[:])
     # The adaptors start as the identity, so the centroids are a classifier that is right from the start.
     parts = add_adaptors(model, granularity, params.width, seed)
-    watch = watcher(load(encoder), model, pixels, collection, settings, reference, params.watched, seed)
+    watch = watcher(load(encoder), model, pixels, collection, settings, reference, params, seed)
     history = classification.train(model, parts, start, pixels, rows, targets, params, seed, work, watch)
     with outputs.folder(output) as folder:
         save(model, folder)

@@ -3,7 +3,7 @@
 Reads   images, encoder, resolution, every adaptor set, fusion, distillation and teacher
 Writes  weights.safetensors, config.json   the chosen model: strength folded in, whitening as its last layer
         README.md            its card
-        criterion.csv        every candidate: its criterion on each task, its agreement and cost, where it falls
+        criterion.csv        every candidate: its criterion on each task or cluster, agreement and cost, where it falls
         choice.json          what was chosen and why; criteria of encoder and chosen model with intervals; its images
         neighbours.parquet   sampled images: their nearest under the encoder and under the chosen model
         untrained/           the encoder in its best form by the same criterion: what adaptation has to beat
@@ -241,7 +241,7 @@ def choose(trial: Trial, uncertain: list[str], params: Params) -> tuple[Decision
     if len(trial.sample.rows):
         judged = {name: one.judged for name, one in trial.candidates.items()}
         decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
-        why = reasons(trial, decision, params.errors)
+        why = reasons(trial, decision, params)
     else:
         decision = Decision(ENCODER.name, ENCODER.name, {ENCODER.name: []})
         why = ["No task can tell. This is the encoder as it is, the safest candidate."]
@@ -253,12 +253,13 @@ def choose(trial: Trial, uncertain: list[str], params: Params) -> tuple[Decision
     return decision, why
 
 
-def reasons(trial: Trial, decision: Decision, errors: float) -> list[str]:
+def reasons(trial: Trial, decision: Decision, params: Params) -> list[str]:
     """Why this one, in sentences."""
+    errors, group = params.errors, params.criterion.groups.removesuffix("s")
     fallen = sum(bool(tasks) for tasks in decision.falls.values())
     lines = [
         f"{len(trial.candidates)} candidates were compared on {len(trial.sample.rows)} training images of "
-        f"{len(trial.sample.parts())} task(s); {fallen} fall below the encoder on a task.",
+        f"{len(trial.sample.parts())} {group}(s); {fallen} fall below the encoder on a {group}.",
         f"{decision.best} has the highest criterion ({100 * trial.value(decision.best):.1f}).",
     ]
     if decision.best != decision.chosen:
@@ -308,14 +309,19 @@ def candidate_rows(trial: Trial, decision: Decision) -> list[list]:
 
 
 def neighbour_table(trial: Trial, chosen: str, collection: Collection) -> pa.Table:
-    """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within the task."""
-    rows = collection.rows[trial.sample.rows]
+    """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within its task.
+
+    A cluster may hold images of other tasks: these are left out.
+    """
+    rows, tasks = collection.rows[trial.sample.rows], collection.tasks[trial.sample.rows]
     records = {"task": [], "row": [], "encoder": [], "chosen": []}
-    for task, places in trial.sample.parts().items():
-        records["task"] += [task] * len(places)
+    for group, places in trial.sample.parts().items():
+        records["task"] += tasks[places].tolist()
         records["row"] += rows[places].tolist()
         for key, name in (("encoder", ENCODER.name), ("chosen", chosen)):
-            records[key] += rows[places][trial.candidates[name].neighbours[task]].tolist()
+            nearest = places[trial.candidates[name].neighbours[group]]
+            pairs = zip(places, nearest, strict=True)
+            records[key] += [rows[own[tasks[own] == tasks[place]]].tolist() for place, own in pairs]
     lists = pa.list_(pa.int64())
     fields = [("task", pa.string()), ("row", pa.int64()), ("encoder", lists), ("chosen", lists)]
     return pa.table(records, pa.schema(fields))
@@ -364,7 +370,10 @@ def main(
     targets = read_targets(teacher, list(lists.teachers))
     trial = compare(models, encoder, pixels, collection, params, cost, seed, targets, smoothing)
     trained = list(dict.fromkeys(collection.tasks[collection.train]))
-    uncertain = [task for task in trained if task not in trial.sample.parts()]
+    groups = trained
+    if params.criterion.groups == "clusters":
+        groups = [f"cluster{i}" for i in range(params.criterion.clusters)]
+    uncertain = [group for group in groups if group not in trial.sample.parts()]
     decision, why = choose(trial, uncertain, params)
 
     smoothings = trial.questions.smoothings if trial.questions else {}

@@ -32,7 +32,7 @@ from polygrain.retrieval import whitening
 from polygrain.retrieval.smoothing import mixed_with_others
 from polygrain.runner import command, outputs
 from polygrain.selection import criterion
-from polygrain.selection.watch import watcher
+from polygrain.selection.watch import WatchSettings, watcher
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels, read_tables
 from polygrain.training import checkpoint
@@ -40,15 +40,12 @@ from polygrain.training.history import write_history
 from polygrain.training.loop import AdamSettings, Batch, Loader, Schedule, Watch, fit
 
 
-class Params(AdamSettings):
+class Params(AdamSettings, WatchSettings):
     target: criterion.Reference = Field(description="the careful look that is learnt")
     neighbours: int = Field(
         ge=0, le=1000, description="nearest other images whose targets are mixed into an image's own; 0: none"
     )
     width: schema.Width = Field(description="hidden units of the bottlenecks that a plain encoder gets")
-    watched: int = Field(
-        ge=2, le=1_000_000, description="images of each task on which the criterion is taken after each epoch, at most"
-    )
     precision: device.Precision
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 
@@ -125,7 +122,7 @@ def main(
         torch.manual_seed(seed)  # nn.Linear draws from the global generator; nothing else here does
         config = AdaptorConfig(names=["distilled"], width=params.width, fusion="average")
         model.insert(model.new_adaptors(config), config)
-    watch = watcher(load(encoder), model, pixels, collection, settings, reference, params.watched, seed)
+    watch = watcher(load(encoder), model, pixels, collection, settings, reference, params, seed)
     history = train(model, pixels, collection.train, params, watch, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)

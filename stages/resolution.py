@@ -88,7 +88,7 @@ def main(
     if len(tried) > 1:
         sample = criterion.draw_clear(collection, model.to(device.best()), pixels, settings, seed)
     else:
-        sample = criterion.draw(collection, settings.images, settings.fewest, seed)
+        sample = criterion.Sample(collection.train[:0], collection.tasks[:0])
     judged = {own: np.full(len(sample.rows), np.nan)}
     if len(tried) > 1 and len(sample.rows):
         judged = judge(model, pixels, sample, tried, settings)

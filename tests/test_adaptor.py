@@ -26,7 +26,7 @@ def work(tmp_path, monkeypatch):
 
 def run(world, output, fewest=4, **changes):
     # Copied in, so that a test may go beyond the bounds.
-    params = adaptor.Params(width=8, watched=12, **classifier()).model_copy(update=changes)
+    params = adaptor.Params(width=8, watch="criterion", watched=12, **classifier()).model_copy(update=changes)
     given = {"settings": criterion(fewest=fewest), "reference": reference(), "lists": lists(), "seed": 0}
     adaptor.main(*world, output, granularity="k6", params=params, **given)
     return load(output)
@@ -51,6 +51,11 @@ def test_main__two_runs_write_the_same_bytes_and_leave_no_checkpoint(world, tmp_
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     assert not list((tmp_path / ".work").rglob("*.safetensors"))
     assert (tmp_path / "a/history.csv").read_text().startswith("epoch,loss,accuracy,criterion\n1,")
+
+
+def test_main__unwatched_it_keeps_the_last_epoch(world, tmp_path):
+    run(world, tmp_path / "out", watch="none", epochs=2)
+    assert (tmp_path / "out/history.csv").read_text().startswith("epoch,loss,accuracy\n1,")
 
 
 def test_add_adaptors__start_as_the_encoder_itself(world):

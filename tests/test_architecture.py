@@ -28,7 +28,7 @@ SHARED = {
     "retrieval": ("compute",),
     "losses": ("compute", "config"),
     "encoder": ("compute", "config", "runner", "store"),
-    "selection": ("compute", "config", "encoder", "retrieval", "runner", "store"),
+    "selection": ("clustering", "compute", "config", "encoder", "retrieval", "runner", "store"),
     "training": ("compute", "config", "runner", "store"),
     "report": (),
 }

@@ -139,6 +139,18 @@ def test_main__the_neighbours_are_those_of_plain_search(chosen, models):
         assert len(row["chosen"]) == 3 and row["row"] not in row["chosen"]
 
 
+def test_main__clusters_take_the_place_of_tasks(chosen, models, tmp_path):
+    """The nearest of an image are shown where they are of its own task."""
+    content, rows = run(chosen[0], models, tmp_path / "out", **QUICK | {"criterion": criterion(groups="clusters")})
+    clusters = {"cluster0", "cluster1", "cluster2"}
+    told = set(content["criterion"]) - {"mean"}
+    assert told and told | set(content["uncertain"]) == clusters and told <= set(rows[0])
+    assert "cluster(s)" in content["why"][0] and content["learnt"]["tasks"] == list(TASKS)
+    table = pq.read_table(tmp_path / "out/neighbours.parquet").to_pylist()
+    assert len(table) == content["images"] and {row["task"] for row in table} == set(TASKS)
+    assert all(row["row"] not in row["encoder"] and len(row["encoder"]) <= 3 for row in table)
+
+
 def is_the_encoder(output, models):
     model, encoder = load(output), load(models[0])
     same = all(torch.equal(tensor, encoder.state_dict()[name]) for name, tensor in model.state_dict().items())
@@ -166,7 +178,8 @@ def test_main__every_side_and_no_more_than_the_budget(chosen, models, tmp_path, 
 
 def test_measure__whitenings_are_fitted_to_the_images_drawn_for_that(chosen, models):
     collection, pixels = read_tables(chosen[0], list(TASKS)), open_pixels(chosen[0], list(TASKS))
-    sample = choice.criterion.draw(collection, 6, 2, 0)
+    known = choice.criterion.group(collection, load(models[1]), pixels, params().criterion, 0)
+    sample = choice.criterion.draw(known, 6, 2, 0)
     fitted = np.sort(np.random.default_rng(0).choice(collection.train, 20, replace=False))
     assert 0 < np.isin(sample.rows, fitted).sum() < len(sample.rows)
     encoder = load(models[1])

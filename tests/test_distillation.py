@@ -16,6 +16,7 @@ def params(**changes):
         "target": reference(mirrored=False),
         "neighbours": 0,
         "width": 8,
+        "watch": "criterion",
         "watched": 12,
         "epochs": 2,
         "batch": 16,

@@ -40,9 +40,20 @@ def search(
     """Inner products and positions of the k nearest rows of a block, by faiss, or by torch where there is a GPU."""
     if not torch.cuda.is_available():
         return faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
-    offered, results = torch.from_numpy(block).to(device.best()), []
-    for part in blocks_within(len(queries), len(block), PRODUCTS):
-        best = (torch.from_numpy(queries[part]).to(offered.device) @ offered.T).topk(k)
+    return search_by_torch(queries, block, k, device.best())
+
+
+def search_by_torch(
+    queries: Float32[np.ndarray, "query dim"],
+    block: Float32[np.ndarray, "row dim"],
+    k: int,
+    where: torch.device,
+    products: int = PRODUCTS,
+) -> tuple[Float32[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
+    """The same on a device, at most `products` inner products at once; equal ones come in any order."""
+    offered, results = torch.from_numpy(block).to(where), []
+    for part in blocks_within(len(queries), len(block), products):
+        best = (torch.from_numpy(queries[part]).to(where) @ offered.T).topk(k)
         results.append((best.values.cpu().numpy(), best.indices.cpu().numpy()))
     scores, positions = (np.concatenate(parts) for parts in zip(*results, strict=True))
     return scores, positions

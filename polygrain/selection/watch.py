@@ -1,12 +1,27 @@
 """The criterion after each epoch of training, on a small fixed sample."""
 
 from collections.abc import Callable
+from typing import Literal
+
+from pydantic import Field
 
 from polygrain.compute import device
+from polygrain.config.schema import Section
 from polygrain.encoder.model import Model
 from polygrain.selection import criterion
 from polygrain.store import arrays
 from polygrain.store.collection import Collection
+
+
+class WatchSettings(Section):
+    """What is measured after each epoch of training."""
+
+    watch: Literal["criterion", "none"] = Field(
+        description="criterion: the best epoch by it is kept; none: nothing is measured, and the last epoch is kept"
+    )
+    watched: int = Field(
+        ge=2, le=1_000_000, description="images of each task on which the criterion is taken after each epoch, at most"
+    )
 
 
 def watcher(
@@ -16,17 +31,21 @@ def watcher(
     collection: Collection,
     settings: criterion.CriterionSettings,
     reference: criterion.Reference,
-    count: int,
+    watching: WatchSettings,
     seed: int,
 ) -> Callable[[], float] | None:
-    """A function that returns the criterion of `model` as it is when called, on `count` images of each task at most.
+    """A function that returns the criterion of `model` as it is when called, on some images of each task.
 
-    None where no task can tell.
+    None where nothing is to be watched, or no task can tell.
     """
-    sample = criterion.draw(collection, count, settings.fewest, seed)
+    if watching.watch == "none":
+        return None
+    encoder = encoder.to(device.best())
+    known = criterion.group(collection, encoder, pixels, settings, seed)
+    sample = criterion.draw(known, watching.watched, settings.fewest, seed)
     if not len(sample.rows):
         return None
-    careful = criterion.embed_reference(encoder.to(device.best()), pixels, sample, reference)
+    careful = criterion.embed_reference(encoder, pixels, sample, reference)
     expected = criterion.neighbours(careful, sample, settings.neighbours)
 
     def watch() -> float:

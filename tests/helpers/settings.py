@@ -2,6 +2,7 @@
 
 from polygrain.encoder.views import Augmentation
 from polygrain.selection.criterion import CriterionSettings, Reference
+from polygrain.selection.watch import WatchSettings
 
 NO_VIEWS = Augmentation(smallest_crop=1.0, turn=0.0, flip=0.0, stroke=0.0, jitter=0.0, tint=0.0, grey=0.0, blur=0.0)
 VIEWS = Augmentation(smallest_crop=0.5, turn=20.0, flip=0.5, stroke=1.0, jitter=0.3, tint=0.2, grey=0.1, blur=0.3)
@@ -54,6 +55,8 @@ def pairs(**changes: object) -> dict:
 def criterion(**changes: object) -> CriterionSettings:
     """Views that differ by their crop and light, their colours and their sharpness, on all training images."""
     values = {
+        "groups": "tasks",
+        "clusters": 3,
         "images": 24,
         "fewest": 4,
         "trained": NO_VIEWS.model_copy(update={"smallest_crop": 0.95, "jitter": 0.1}),
@@ -62,6 +65,10 @@ def criterion(**changes: object) -> CriterionSettings:
         "neighbours": 3,
     }
     return CriterionSettings(**(values | changes))
+
+
+def watching(watch: str = "criterion") -> WatchSettings:
+    return WatchSettings(watch=watch, watched=12)
 
 
 def reference(**changes: object) -> Reference:

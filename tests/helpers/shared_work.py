@@ -17,7 +17,9 @@ from tests.helpers.small import TASKS, lists
 
 VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, grey=0.1, blur=0, stroke=0)
 SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12, sample=None)
-TRAINING = adaptor.Params(width=6, watched=12, **classifier(epochs=2, batch=13, warmup=0.5, augmentation=VIEWS))
+TRAINING = adaptor.Params(
+    width=6, watch="criterion", watched=12, **classifier(epochs=2, batch=13, warmup=0.5, augmentation=VIEWS)
+)
 
 FUSIONS = ("augmentation", "neighbour", "supervised")
 TWINS = pairs(batch=17, augmentation=VIEWS)  # an odd batch: the processes' parts differ in length
@@ -33,6 +35,7 @@ DISTILLATION = distillation.Params(
     target=reference(),
     neighbours=2,
     width=6,
+    watch="criterion",
     watched=12,
     precision="float32",
     augmentation=VIEWS,

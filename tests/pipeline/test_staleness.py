@@ -29,7 +29,7 @@ CHANGES = [
     ("stages/report.py", {}, "report"),
     ("polygrain/losses/norm_softmax.py", {}, "adaptor fusion"),
     ("polygrain/grappa/report/charts.py", {}, "report"),
-    ("polygrain/clustering/lloyd.py", {}, "seeds pseudo_labels"),
+    ("polygrain/clustering/lloyd.py", {}, "seeds pseudo_labels " + TRAINED),
     ("encoders/vit48/config.json", {}, "encoder"),
     (
         "versions.yaml",

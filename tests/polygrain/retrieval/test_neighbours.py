@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 import torch
 
-from polygrain.retrieval.neighbours import nearest, search
+from polygrain.retrieval import neighbours as module
+from polygrain.retrieval.neighbours import nearest, search_by_torch
 
 
 def draw(n, d, seed):
@@ -36,13 +37,31 @@ def test_nearest__equals_sorting_all_scores(metric, exclude_self, rows):
         np.testing.assert_allclose(scores, expected[0], atol=1e-5)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_search__by_torch_on_a_gpu_equals_faiss():
+GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
+
+
+@pytest.mark.parametrize("where", ["cpu", GPU])
+@pytest.mark.parametrize("products", [1, 7000, 2**26])
+def test_search_by_torch__equals_faiss(where, products):
     queries, gallery = draw(500, 16, 0), draw(3000, 16, 1)
-    scores, indices = search(queries, gallery, 7)
+    scores, indices = search_by_torch(queries, gallery, 7, torch.device(where), products)
     expected = faiss.knn(queries, gallery, 7, metric=faiss.METRIC_INNER_PRODUCT)
     np.testing.assert_allclose(scores, expected[0], atol=1e-5)
     assert (indices == expected[1]).all()
+
+
+def test_nearest__by_torch_is_the_same_also_where_rows_are_equal(monkeypatch):
+    """As on a machine with a GPU; among equal rows any may come."""
+    monkeypatch.setattr(module, "search", lambda *given: search_by_torch(*given, torch.device("cpu"), 500))
+    points = draw(60, 5, 0)
+    for k in (1, 8, 59):
+        scores, indices = nearest(points, points, k, metric="cosine", exclude_self=True, rows=25)
+        expected = plain(points, points, k, "cosine", True)
+        assert (indices == expected[1]).all()
+        np.testing.assert_allclose(scores, expected[0], atol=1e-5)
+    twice = np.repeat(draw(20, 5, 1), 2, 0)
+    scores, indices = nearest(twice, twice, 1, metric="cosine", exclude_self=True, rows=25)
+    assert (indices[:, 0] == np.arange(40) ^ 1).all() and scores == pytest.approx(1)
 
 
 def test_nearest__leaves_self_out_but_not_its_duplicates():
