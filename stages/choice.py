@@ -81,6 +81,13 @@ class Params(schema.Section):
     )
     guard: float = Field(ge=0, le=100, description="standard errors by which no task may fall below the encoder")
 
+    def fits(self, lists: Lists) -> None:
+        """ValueError for teachers where nobody knows tasks."""
+        if lists.teachers and self.criterion.groups != "tasks":
+            raise ValueError(
+                "choice.criterion.groups is clusters, but teachers answer within tasks: use tasks, or none"
+            )
+
 
 @dataclass(frozen=True)
 class Candidate:

@@ -273,6 +273,12 @@ def test_main__what_is_handed_out_has_learnt_from_all_training_images(taught):
     assert (given * targets).sum(1).mean() > 0.9
 
 
+def test_fits__teachers_know_tasks():
+    with pytest.raises(ValueError, match="teachers answer within tasks"):
+        blind = params(criterion=criterion(groups="clusters"))
+        blind.fits(lists(teachers={"own": {"path": "data/resolution"}}))
+
+
 def few(images, task):
     """Leaves a task one training image."""
     set_split(images / task, ["train", *["test"] * (len(read_table(images / task)) - 1)])
