@@ -2,7 +2,9 @@
 
 Reads   images, adaptor/<every granularity>, knn_graph (for `neighbour` and `static`)
 Writes  weights.safetensors, config.json   one model
-        history.csv                        epoch, loss (no row for `average`, which has nothing to learn)
+        history.csv                        epoch, loss (no row for `average`, which has nothing to learn), and where the
+                                           graph is rebuilt turnover: the share of neighbours new in this epoch
+        graphs.zarr                        epoch x image x rank: the graph of each epoch, where it is rebuilt
         moved.csv                          layer, query, key: how far Q and K went, in shares of their start (likewise)
 
 The attention learns from pairs: two views of an image (`augmentation`), or an image and one of its nearest neighbours
@@ -12,6 +14,7 @@ other; `static` keeps the encoder's. As an upper bound, it learns from true labe
 Several processes share the training: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines.
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -150,9 +153,16 @@ def main(
         inputs += [checkpoint.digest(adaptor / name / "weights.safetensors") for name in names]
         work = checkpoint.work_folder("fusion", pairs, *inputs)
         history = train(model, images, tasks, graph, chosen, seed, work, search)
+    graphs = None
+    if history and isinstance(chosen, twins.NeighbourPairs) and chosen.refresh:
+        graphs = twins.kept_graphs(work, len(history))
+        for row, pair in zip(history[1:], pairwise(graphs), strict=True):
+            row["turnover"] = twins.turnover(*pair)
     with outputs.folder(output) as folder:
         save(model, folder)
-        write_history(history, folder, ["epoch", "loss"])
+        write_history(history, folder, ["epoch", "loss", *(["turnover"] if graphs is not None else [])])
+        if graphs is not None:
+            arrays.write(folder / "graphs.zarr", graphs)
         write_csv(folder / "moved.csv", [["layer", "query", "key"], *moved(start, projections(model))])
     if work is not None:
         checkpoint.clear(work)

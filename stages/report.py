@@ -10,7 +10,7 @@ Writes  index.html    everything, self-contained
         metrics.json  {model: {task, "mean" or "one gallery": {r_precision, map_at_r, recall_at_1}}} in percent, and
                       <model>_whitened
         curves.csv    task,model,k,item,r_precision,map_at_r,recall_at_1,r_precision_whitened, a row per task and model
-        training.csv  stage,epoch,loss,accuracy,criterion
+        training.csv  stage,epoch,loss,accuracy,criterion,turnover
         headline.json the few numbers that a commit is judged by, for `dvc metrics`: means over the tasks, in percent
 """
 
@@ -269,12 +269,13 @@ def main(
         )
         header = ["task", "model", "k", "item", *scores.METRICS, "r_precision_whitened"]
         write_csv(folder / "curves.csv", [header, *curve_rows(table, granularities)])
+        measured = ["accuracy", "criterion", "turnover"]
         epochs = [
-            [stage, int(row["epoch"]), row["loss"], row.get("accuracy", ""), row.get("criterion", "")]
+            [stage, int(row["epoch"]), row["loss"], *(row.get(name, "") for name in measured)]
             for stage, rows in histories.items()
             for row in rows
         ]
-        write_csv(folder / "training.csv", [["stage", "epoch", "loss", "accuracy", "criterion"], *epochs])
+        write_csv(folder / "training.csv", [["stage", "epoch", "loss", *measured], *epochs])
     size = (output / "index.html").stat().st_size
     return f"{len(models)} models on {len(table.tasks)} tasks, index.html {size / 2**20:.1f} MiB"
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from jaxtyping import Int64
 from pydantic import Field
 from timm.optim import Lars
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from polygrain.encoder.views import Augmentation, ShareOfDraws, augment
 from polygrain.losses.barlow_twins import barlow_twins
 from polygrain.retrieval.approximate import nearest_others
 from polygrain.store import arrays
+from polygrain.training import checkpoint
 from polygrain.training.loop import Batch, Loader, Read, Schedule, fit
 from polygrain.training.whole_batch import whole
 
@@ -87,6 +89,16 @@ def first_neighbours(graph: np.ndarray, count: int) -> Tensor:
             f"set knn_graph.neighbours to {count} or more, or lower `neighbours` of what trains"
         )
     return torch.from_numpy(graph[:, :count])
+
+
+def kept_graphs(work: Path, epochs: int) -> Int64[np.ndarray, "epoch image rank"]:
+    """The graph of each epoch of a training that rebuilds it, as `train` has left them in its folder."""
+    return np.stack([checkpoint.read(work / f"graph{epoch}.safetensors")["graph"].numpy() for epoch in range(epochs)])
+
+
+def turnover(before: Int64[np.ndarray, "image rank"], after: Int64[np.ndarray, "image rank"]) -> float:
+    """The share of each image's neighbours that it did not have before, mean over images."""
+    return 1 - float((after[:, :, None] == before[:, None, :]).any(2).mean())
 
 
 def learn(
@@ -159,6 +171,8 @@ def train(
             embeddings = embed_shares(model, pixels, rows, params.batch, params.precision, "graph")
             rebuilt = nearest_others(embeddings, params.neighbours, *search, metric="inner_product")
             table = torch.from_numpy(rebuilt.neighbours)
+        if params.refresh and processes.rank() == 0:
+            checkpoint.write(work / f"graph{epoch}.safetensors", {"graph": table})
         return table
 
     def read(batch: Tensor) -> Tensor:

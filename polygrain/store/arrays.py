@@ -54,6 +54,7 @@ ARRAYS = {
     "neighbours": Declaration(
         ("image", "rank"), ("int64",), 1024, "nearest training rows, nearest first, self left out"
     ),
+    "graphs": Declaration(("epoch", "image", "rank"), ("int64",), 1, "`neighbours`, of each epoch"),
 }
 
 
