@@ -47,7 +47,7 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     """
     root = project(start)
     if root is None:
-        raise ValueError(f"{start or Path.cwd()} is in no DVC repository: change to the project's folder")
+        raise ValueError(f"{start or Path.cwd()} is in no project: change to one, or `polygrain init DIR` makes one")
     folder = root / "profiles" / profile if profile else root
     profiles = sorted({path.parent.name for path in root.glob("profiles/*/*.yaml")})
     if profile and profile not in profiles:

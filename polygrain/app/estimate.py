@@ -8,7 +8,7 @@ from polygrain.compute import device
 from polygrain.encoder.config import Config
 from polygrain.encoder.model import Model
 
-BATCH, TIMED = 16, 3
+BATCH, TIMED = 32, 3
 SAMPLE = 240  # images of a task on which sides and candidates are compared: two samples
 VIEWS = 17  # passes for each: five views, and what the reference sees
 TRAINING = 3  # passes of a training step: one forward, and one backward that costs two

@@ -3,7 +3,9 @@
 Exit codes: 0 done, 1 it could not be done (one line on stderr says why and what to do), 2 a wrong word on the line.
 """
 
+import os
 import sys
+from pathlib import Path
 
 import typer
 
@@ -12,6 +14,7 @@ from polygrain.cli.embed import embed
 from polygrain.cli.export import export
 from polygrain.cli.fetch import fetch
 from polygrain.cli.flow import flow
+from polygrain.cli.init import init
 from polygrain.cli.model import model
 from polygrain.cli.new import new
 from polygrain.cli.run import run
@@ -28,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (new, run, flow, ui, serve, share, fetch, worker, embed, search, export, model, docs):
+for command in (init, new, run, flow, ui, serve, share, fetch, worker, embed, search, export, model, docs):
     app.command()(command)
 
 
@@ -38,6 +41,12 @@ def about() -> None:
 
 
 def main() -> None:
+    here = Path.cwd()
+    root = next((folder for folder in (here, *here.parents) if (folder / "polygrain/cli/init.py").exists()), None)
+    if root and not Path(__file__).samefile(root / "polygrain/cli/main.py"):
+        # A project that `polygrain init` made runs its own copy, not what is installed.
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+        os.execv(sys.executable, [sys.executable, "-m", "polygrain", *sys.argv[1:]])
     try:
         app(prog_name="polygrain")
     except (ValueError, OSError) as error:
@@ -45,7 +54,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name != "pipeline":
             raise
-        sys.exit("error: this command runs in a clone of polygrain: `git clone` its repository and install it there")
+        sys.exit(
+            "error: this command runs in a project: `polygrain init DIR` makes one, and a clone of polygrain is one"
+        )
 
 
 if __name__ == "__main__":

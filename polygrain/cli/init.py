@@ -1,0 +1,39 @@
+"""`polygrain init`: the pipeline in a folder of one's own, from an installed package."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# Beside the library; the wheel carries them in polygrain/project (pyproject.toml).
+PROJECT = (
+    *("dvc.yaml", "params.yaml", "versions.yaml", "stages", "pipeline", "encoders/vit48", "profiles/README.md"),
+    *(".dvc/config", ".dvcignore", ".gitignore"),
+)
+
+
+def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="a new or empty folder")]) -> None:
+    """Lay out a project: graph, values, stages and the library, of this version.
+
+    Example: polygrain init search
+    """
+    import shutil
+
+    import polygrain
+
+    library = Path(polygrain.__file__).parent
+    source = library / "project" if (library / "project").is_dir() else library.parent
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} exists and is not an empty folder: give another name")
+    unneeded = shutil.ignore_patterns("__pycache__", "project")
+    for name in PROJECT:
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (source / name).is_dir():
+            shutil.copytree(source / name, target, ignore=unneeded)
+        else:
+            shutil.copyfile(source / name, target)
+    shutil.copytree(library, folder / "polygrain", ignore=unneeded)
+    (folder / "stages/run").chmod(0o755)
+    (folder / ".dvc/.gitignore").write_text("/config.local\n/tmp\n/cache\n", encoding="utf-8")
+    typer.echo(f"wrote {folder}; next: cd {folder}; git init; polygrain new NAME --images DIR")
