@@ -69,7 +69,7 @@ def test_load__targets_and_what_they_read_from(ran):
 
 
 def test_load__no_repository_and_a_broken_graph(tmp_path):
-    with pytest.raises(ValueError, match="no DVC repository"):
+    with pytest.raises(ValueError, match="is in no project"):
         graph.folder_of(start=tmp_path)
     folder = toy.make(tmp_path / "toy")
     (folder / "dvc.yaml").write_text("stages:\n  a: [b\n")

@@ -124,7 +124,7 @@ def test_settings__nothing_is_reported_and_nothing_listens_outside():
 
 
 def test_main__outside_a_repository(tmp_path, monkeypatch):
-    assert "no DVC repository" in toy.refusal(tmp_path, monkeypatch, "ui")
+    assert "is in no project" in toy.refusal(tmp_path, monkeypatch, "ui")
 
 
 def test_end_without__ends_when_nobody_listens_any_more():

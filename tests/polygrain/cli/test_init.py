@@ -38,8 +38,9 @@ def installed(tmp_path):
 
     def run(folder: Path, *words: str) -> str:
         environment = os.environ | {"PYTHONPATH": str(tmp_path / "site"), "DVC_NO_ANALYTICS": "1"}
-        # As the installed program: its folder is not on the path.
-        program = [sys.executable, "-P", "-c", "from polygrain.cli.main import main; main()", *words]
+        # As the installed program, without the clone in which the tests run.
+        code = "import os, sys; sys.path = [path for path in sys.path if not os.path.exists(path + '/pipeline')]"
+        program = [sys.executable, "-P", "-c", f"{code}; from polygrain.cli.main import main; main()", *words]
         done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
         return f"{done.returncode} {done.stdout}{done.stderr}"
 
