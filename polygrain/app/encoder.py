@@ -52,6 +52,13 @@ def choose(asked: Asked, epochs: int | None) -> tuple[Settings, list[str]]:
     return settle(*values_of(asked), epochs)
 
 
+def config_of(settings: Settings, root: Path) -> Config:
+    """The config of the network that a profile of the project at `root` will have."""
+    values = dict.fromkeys(Origin.model_fields) | {"source": "folder", "path": SHIPPED, "kwargs": {}}
+    values |= {name: value for name, value in settings.encoder.items() if name in values}
+    return Origin(**values).describe(root / values["path"])
+
+
 def teacher_of(text: str, asked: Asked) -> tuple[str, dict[str, Any]]:
     """Name and values of a teacher, from a folder, a timm name or NAME=FILE; it sees its input as the encoder does."""
     architecture, _, name = text.rpartition("=")

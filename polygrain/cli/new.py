@@ -47,24 +47,22 @@ def new(
         Literal["collection", "classes"],
         typer.Option(help="what trains, without labels: all images but the queries, or half of the classes"),
     ] = "collection",
-    fast: Annotated[
+    train: Annotated[
         bool,
-        typer.Option("--fast", help="train nothing: choose the encoder's best form, and smooth; minutes, not an hour"),
+        typer.Option("--train", help="train adaptors, fusions and distilled models, too; it takes much longer"),
     ] = False,
     granularities: Annotated[
-        str,
-        typer.Option(
-            metavar="K,K,...",
-            help="numbers of clusters; ladder: three; auto: all powers of 4 from 256; none: nothing trains",
-        ),
-    ] = "ladder",
+        str | None,
+        typer.Option(metavar="K,K,...", help="train with these numbers of clusters; auto: all powers of 4 from 256"),
+    ] = None,
 ) -> None:
     """Write a profile for your own images, with an encoder of your choice, and say what was chosen and why.
 
     Example: polygrain new shoes --images data/raw/shoes --encoder vit_small_patch14_reg4_dinov2 --side 224
     """
     from pipeline import project
-    from polygrain.app.encoder import Asked, choose, teacher_of
+    from polygrain.app.encoder import Asked, choose, config_of, teacher_of
+    from polygrain.app.estimate import pass_time, passes, shown
     from polygrain.config.new import create, free
 
     root = project()
@@ -83,12 +81,26 @@ def new(
     settings, why = choose(asked, epochs)
     teachers = dict(teacher_of(text, asked) for text in teacher or [])
     why += [f"teacher: {name}, {values['path']}" for name, values in teachers.items()]
-    *lines, last = create(
-        root, name, images, "none" if fast else granularities, unseen or [], settings, protocol, teachers
-    )
+    ks = granularities or ("ladder" if train else "none")
+    if epochs and ks == "none":
+        raise ValueError("--epochs is about training: add --train")
     if epochs:
         why.append(f"epochs: adaptors and distillation {epochs}, fusions {(epochs + 1) // 2}")
-    typer.echo("\n".join([*lines, *why, last]))
+
+    def duration(images: int, train: int, tasks: int, ks: int) -> str:
+        """How long a run may take here, and how long it would take otherwise."""
+        each = pass_time(config_of(settings, root))
+        fast, whole = (
+            shown(each * passes(images, train, tasks, k, settings.cost, settings.epochs or 6)) for k in (0, ks or 3)
+        )
+        return (
+            f"{whole} on this machine, {fast} without training"
+            if ks
+            else f"{fast} on this machine, {whole} with --train"
+        )
+
+    *lines, last = create(root, name, images, ks, unseen or [], settings, protocol, teachers, duration)
+    typer.echo("\n".join([*lines[:-1], *why, *lines[-1:], last]))
 
 
 def channels(option: str, text: str | None) -> list[float] | None:

@@ -33,16 +33,16 @@ class Task(Section):
 
 
 class Teacher(Section):
-    """What a last layer learns from: the encoder itself, more careful, or another one. Most say a path alone."""
+    """What a last layer learns from. The encoder itself needs a path alone; another one says what `encoder` would."""
 
     source: Literal["folder", "timm", "file"] = Field("folder", description="as encoder.source")
     path: Text = Field(description="data/resolution: the encoder itself; else as encoder.path")
-    architecture: str | None = Field(None, description="as encoder.architecture, and so on")
-    side: int | None = None
-    kwargs: dict[str, int | float | bool | str] = Field({})
-    mean: list[float] | None = None
-    std: list[float] | None = None
-    interpolation: str | None = None
+    architecture: str | None = Field(None, description="as encoder.architecture")
+    side: int | None = Field(None, description="as encoder.side")
+    kwargs: dict[str, int | float | bool | str] = Field({}, description="as encoder.kwargs")
+    mean: list[float] | None = Field(None, description="as encoder.mean")
+    std: list[float] | None = Field(None, description="as encoder.std")
+    interpolation: str | None = Field(None, description="as encoder.interpolation")
 
 
 Part = Literal["train", "all"]

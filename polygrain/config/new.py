@@ -4,7 +4,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
@@ -120,11 +120,13 @@ def create(
     settings: Settings | None = None,
     protocol: Protocol = "collection",
     teachers: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    duration: Callable[[int, int, int, int], str] | None = None,
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
     `images` and `unseen`, which are evaluated only, are what `folders.look` takes; `protocol` says which images train
-    (stages/images.py). ValueError says which word is wrong.
+    (stages/images.py). `duration` says how long a run takes: of images, of those that train, tasks and granularities.
+    ValueError says which word is wrong.
     """
     profile = free(root, name)
     given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in (*images, *unseen)]
@@ -149,6 +151,9 @@ def create(
         lines.append(
             "no network trains: side, blocks and last layer of the encoder are chosen, and how images are smoothed"
         )
+    if duration:
+        count = sum(sum(task.classes.values()) for task in tasks.values())
+        lines.append(f"the run: {duration(count, train_images, len(tasks), len(ks))}")
     return [*lines, f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}"]
 
 

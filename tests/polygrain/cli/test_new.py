@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,13 @@ def run(*words: str):
 
 
 def test_new__writes_a_profile_and_says_what_it_chose(project):
-    done = run("mine", "--images", "photos", "--encoder", "resnet50", "--side", "64", "--epochs", "3")
+    done = run("mine", "--images", "photos", "--encoder", "resnet50", "--side", "64", "--train", "--epochs", "3")
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     starts = ("photos: 9 images", "granularities: ", "encoder: resnet50.a1_in1k, ", "input: 64 px", "images: ", "batch")
     assert all(line.startswith(start) for line, start in zip(lines, starts, strict=False))
-    assert lines[-2] == "epochs: adaptors and distillation 3, fusions 2"
+    assert lines[-3] == "epochs: adaptors and distillation 3, fusions 2"
+    assert re.fullmatch(r"the run: about .* on this machine, about .* without training", lines[-2])
     assert lines[-1] == "wrote profiles/mine/values.yaml; next: polygrain run --profile mine"
     values = YAML(typ="safe").load((project / "profiles/mine/params.yaml").read_text())
     assert values["encoder"]["side"] == 64 and values["images"]["side"] == values["encoder"]["resize"] == 96
@@ -40,7 +42,7 @@ def test_new__writes_a_profile_and_says_what_it_chose(project):
 
 def test_new__a_teacher_is_named_as_an_encoder_is(project):
     words = ("--side", "64", "--teacher", "resnet50.a1_in1k")
-    done = run("mine", "--images", "photos", "--fast", "--encoder", "resnet18", *words)
+    done = run("mine", "--images", "photos", "--encoder", "resnet18", *words)
     assert done.exit_code == 0, done.output
     values = YAML(typ="safe").load((project / "profiles/mine/params.yaml").read_text())
     teacher = {"source": "timm", "path": "../../versions.yaml", "architecture": "resnet50.a1_in1k", "side": 64}
@@ -51,6 +53,7 @@ def test_new__a_teacher_is_named_as_an_encoder_is(project):
     ("words", "message"),
     [
         (["mine", "--images", "photos", "--teacher", "resnet18=gone.pt"], "gone.pt"),
+        (["mine", "--images", "photos", "--epochs", "3"], "add --train"),
         (["Mine", "--images", "photos"], "NAME"),
         (["mine", "--images", "gone"], "gone does not exist"),
         (["mine", "--images", "photos", "--mean", "a"], "--mean"),

@@ -1,0 +1,45 @@
+"""About how long a run will take on this machine: the passes of the encoder that its stages make, times one pass."""
+
+import time
+
+import torch
+
+from polygrain.compute import device
+from polygrain.encoder.config import Config
+from polygrain.encoder.model import Model
+
+BATCH, TIMED = 16, 3
+SAMPLE = 240  # images of a task on which sides and candidates are compared: two samples
+VIEWS = 17  # passes for each: five views, and what the reference sees
+TRAINING = 3  # passes of a training step: one forward, and one backward that costs two
+
+
+def pass_time(config: Config) -> float:
+    """Seconds that an image takes, by a timed batch; the weights do not matter."""
+    where = device.best()
+    model, images = Model(config).to(where), torch.zeros(BATCH, 3, config.size, config.size, device=where)
+    best = float("inf")
+    with torch.inference_mode():
+        for _ in range(1 + TIMED):
+            start = time.perf_counter()
+            model(images).sum().item()
+            best = min(best, time.perf_counter() - start)
+    return best / BATCH
+
+
+def passes(images: int, train: int, tasks: int, ks: int, cost: float, epochs: int) -> float:
+    """Passes of the encoder at its own side, where the chosen side costs `cost` of them; 0 `ks` train nothing."""
+    compared = tasks * SAMPLE * VIEWS * (1 + cost) + 2 * min(train, 2000) * cost + 2 * train * cost
+    embedded = images * (1 + 4 * cost)  # features, the collection, three rows of results
+    if not ks:
+        return compared + embedded
+    adaptors = ks * epochs * train * TRAINING * cost
+    fusions = 2 * (epochs / 2) * 2 * train * TRAINING * cost * (1 + ks / 4)
+    distillations = 2 * train * (epochs * TRAINING * cost + 2 * 3.25 * cost)
+    return 2 * compared + embedded + images * cost * (ks + 5) + adaptors + fusions + distillations
+
+
+def shown(seconds: float) -> str:
+    """`about 3 minutes`; nobody knows it better."""
+    minutes = seconds / 60
+    return f"about {minutes / 60:.1f} hours" if minutes > 90 else f"about {max(2, round(minutes))} minutes"
