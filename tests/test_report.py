@@ -279,6 +279,16 @@ def test_main__why_this_model_and_which_granularities_no_task_prefers(folder):
     assert "one 60.045.0 70.041.0 k4 k2 two 60.048.0 80.055.0 k4 k4" in text and "No task prefers k2:" in text
 
 
+def test_main__where_nobody_knew_tasks_clusters_stand_beside_the_criterion(tmp_path):
+    world = with_chosen(tmp_path, {"two"})
+    sampled = (world.root / "choice/neighbours.parquet").read_bytes()
+    write_choice(world.root / "choice", ["cluster0", "cluster1"])
+    (world.root / "choice/neighbours.parquet").write_bytes(sampled)
+    text = page_of(world.draw()).text
+    assert "cluster1 35.0 → 75.0" in text and "of 6 sampled images 5 have other neighbours" in text
+    assert "one not measured" in text
+
+
 NOTHING = {"encoder": [None] * 3, "chosen": [math.nan] * 3, "difference": [None] * 3}
 
 
