@@ -68,6 +68,11 @@ class Choice:
     candidates: list[CandidateRow]
 
     @property
+    def has_teachers(self) -> bool:
+        """Whether teachers were asked, and not views of images."""
+        return any(candidate.layer == "taught" for candidate in self.candidates)
+
+    @property
     def is_encoder(self) -> bool:
         """Whether the encoder is handed out as it is."""
         return self.name == ENCODER

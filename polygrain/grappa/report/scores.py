@@ -20,6 +20,7 @@ FUSIONS = ("neighbour", "augmentation", "average")
 CHOSEN = "chosen"
 UNTRAINED = "untrained"
 DISTILLED = "distilled_"
+TEACHER = "teacher_"
 NOTHING = dict.fromkeys(METRICS, math.nan)
 
 Numbers = dict[str, dict[str, float]]

@@ -56,6 +56,8 @@ def title_of(row: str) -> Title:
             f"Distilled {taught[0].lower()}{taught[1:]}",
             "imitates in one pass what it gives at larger inputs",
         )
+    elif model.startswith(scores.TEACHER):
+        name, about = f"Teacher {model.removeprefix(scores.TEACHER)}", "half-whitened; what the last layer may learn from"
     else:
         name, about = f"{model.replace('_', ' ').capitalize()} fusion", "one model"
     return Title(name + form, about)
@@ -76,6 +78,8 @@ def form_of(candidate: CandidateRow) -> str:
         words.append(f"{whitenings[candidate.layer]} to {candidate.dim} dimensions")
     elif candidate.layer == "own":
         words.append("with the last layer it learnt")
+    elif taught := re.search(r", taught (by .*)", candidate.name):
+        words.append(f"with a last layer taught {taught[1]}")
     return ", ".join(words)
 
 
