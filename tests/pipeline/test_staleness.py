@@ -46,7 +46,7 @@ CHANGES = [
     ("params.yaml", {"choice.errors": 1}, "choice"),
     ("params.yaml", {"resolution.cost": 4}, "resolution choice"),
     ("params.yaml", {"evaluation.whitened_dim": 9}, "evaluation"),
-    ("params.yaml", {"gallery.smoothing.depth": 9}, "evaluation gallery"),
+    ("params.yaml", {"gallery.smoothing.depth": 9}, "choice evaluation gallery"),
     ("params.yaml", {"report.thumbnail": 9}, "report"),
     ("params.yaml", {"seed": 1}, f"{TRAINED} {DRAWN}"),
     ("params.yaml", K64, "pseudo_labels@k64 adaptor@k64 evaluation@k64 fusion choice report"),
