@@ -57,7 +57,10 @@ def title_of(row: str) -> Title:
             "imitates in one pass what it gives at larger inputs",
         )
     elif model.startswith(scores.TEACHER):
-        name, about = f"Teacher {model.removeprefix(scores.TEACHER)}", "half-whitened; what the last layer may learn from"
+        name, about = (
+            f"Teacher {model.removeprefix(scores.TEACHER)}",
+            "the last layer may learn from it",
+        )
     else:
         name, about = f"{model.replace('_', ' ').capitalize()} fusion", "one model"
     return Title(name + form, about)

@@ -13,7 +13,7 @@ def test_passes__more_work_takes_longer_and_training_longest():
     least = estimate.passes(**few)
     # Each image is embedded once as it is and four times at the chosen side.
     assert estimate.passes(**few | {"images": 1001}) - least == 5
-    more = ({"train": 900}, {"tasks": 3}, {"cost": 2.25}, {"ks": 1})
+    more = ({"train": 900}, {"tasks": 3, "train": 900}, {"cost": 2.25}, {"ks": 1})
     assert all(estimate.passes(**few | one) > least for one in more)
     trained = estimate.passes(**few | {"ks": 3})
     assert trained > 5 * least and estimate.passes(**few | {"ks": 3, "epochs": 9}) > trained
