@@ -35,5 +35,6 @@ def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="a new or em
             shutil.copyfile(source / name, target)
     shutil.copytree(library, folder / "polygrain", ignore=unneeded)
     (folder / "stages/run").chmod(0o755)
+    (folder / "data/teacher").mkdir(parents=True)  # DVC wants it to be there, though nobody teaches yet
     (folder / ".dvc/.gitignore").write_text("/config.local\n/tmp\n/cache\n", encoding="utf-8")
     typer.echo(f"wrote {folder}; next: cd {folder}; git init; polygrain new NAME --images DIR")

@@ -21,6 +21,7 @@ SOURCES = (
     "dvc.yaml",
     "params.yaml",
     "versions.yaml",
+    "data/teacher/.gitkeep",
     ".dvc/config",
     ".dvc/plots",
     ".dvcignore",
