@@ -16,21 +16,21 @@ class Row(NamedTuple):
 
     kind: str
     cosine: float
-    path: str
-    other: str
+    image: int
+    other: int
 
 
-def find(paths: list[str], vectors: Float32[np.ndarray, "row dim"], above: float, shown: Shown = iter) -> list[Row]:
-    """All pairs from the cosine `above`, the most alike first; then the odd images, the oddest first."""
-    if len(paths) < 2:
+def find(vectors: Float32[np.ndarray, "row dim"], above: float, shown: Shown = iter) -> list[Row]:
+    """All pairs of rows from the cosine `above`, the most alike first; then the odd images, the oddest first."""
+    if len(vectors) < 2:
         return []
-    neighbours = neighbours_of(vectors, min(NEIGHBOURS, len(paths) - 1), shown)
+    neighbours = neighbours_of(vectors, min(NEIGHBOURS, len(vectors) - 1), shown)
     similar = cosines(vectors, neighbours)
     alike = similar >= above
     pairs = {}
     for row, other, cosine in zip(np.nonzero(alike)[0], neighbours[alike], similar[alike], strict=True):
-        pairs[min(row, other), max(row, other)] = float(cosine)
+        pairs[int(min(row, other)), int(max(row, other))] = float(cosine)
     odd = np.flatnonzero(links(neighbours, similar).sum(1) == 0)
-    duplicates = [Row("duplicate", value, paths[i], paths[j]) for (i, j), value in pairs.items()]
-    alone = [Row("odd", float(similar[i, 0]), paths[i], paths[neighbours[i, 0]]) for i in odd]
+    duplicates = [Row("duplicate", value, i, j) for (i, j), value in pairs.items()]
+    alone = [Row("odd", float(similar[i, 0]), i, int(neighbours[i, 0])) for i in odd.tolist()]
     return sorted(duplicates, key=lambda row: -row.cosine) + sorted(alone, key=lambda row: row.cosine)

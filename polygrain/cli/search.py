@@ -50,7 +50,7 @@ def search(
     from functools import partial
 
     from polygrain.app import embedding
-    from polygrain.app.duplicates import Row, find
+    from polygrain.app.duplicates import find
     from polygrain.app.gallery import plain_and_smoothed, read_of
     from polygrain.compute import device
     from polygrain.encoder import load
@@ -66,8 +66,9 @@ def search(
     network, name = load(model).to(device.best()), digest(model)
     if duplicates:
         table = stored.read(file_of(source, network, name))
-        rows = find(table.paths, table.vectors, above, partial(progress, description="neighbours", unit="part"))
-        write_csv(duplicates, [Row._fields, *rows])
+        rows = find(table.vectors, above, partial(progress, description="neighbours", unit="part"))
+        named = [(row.kind, row.cosine, table.paths[row.image], table.paths[row.other]) for row in rows]
+        write_csv(duplicates, [("kind", "cosine", "path", "other"), *named])
         odd = sum(row.kind == "odd" for row in rows)
         typer.echo(f"{duplicates}: {len(rows) - odd:,} pairs from a cosine of {above:g}, {odd:,} odd images")
         return
@@ -92,7 +93,7 @@ def search(
         key = digest(beside) if beside else f"{name}-encoder"
         label, what = (beside.name, str(beside)) if beside else ("encoder", "the model without its adaptors")
         sides.insert(0, Side(label, what, other, *same_images(sides[0].gallery, other, key)))
-    server.run(listening, sides)
+    server.run(listening, sides, above)
 
 
 def file_of(source: Path, network: "Model", name: str) -> Path:

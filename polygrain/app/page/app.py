@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from polygrain.app.duplicates import find
 from polygrain.app.embedding import MOST_PIXELS
 from polygrain.app.listing import outside
 from polygrain.app.page.sides import Side
@@ -52,11 +53,12 @@ class Query(NamedTuple):
 class Page:
     """The sides of the page, the last one the model; and what their images look like."""
 
-    def __init__(self, sides: list[Side]) -> None:
-        self.sides, self.gallery = sides, sides[-1].gallery
+    def __init__(self, sides: list[Side], above: float) -> None:
+        self.sides, self.gallery, self.above = sides, sides[-1].gallery, above
         self.folded = [path.casefold() for path in self.gallery.paths]
         self.thumbnail = lru_cache(4096)(self.draw_thumbnail)
         self.right = lru_cache(2)(self.judge)
+        self.alike = lru_cache(1)(self.find_alike)
         # A large photograph takes hundreds of megabytes while it is decoded.
         self.decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
 
@@ -148,6 +150,19 @@ class Page:
                 shares.append(float((folders[rows] == folders[asked, None]).mean()))
         return {"shares": shares, "asked": len(asked), "nearest": min(JUDGED, len(folders) - 1)}
 
+    def find_alike(self) -> dict:
+        """The most alike of the near-duplicates, by the model's plain rows, and the oddest of the images."""
+        found = find(self.gallery.vectors(np.arange(len(self.gallery))), self.above)
+        reply = {"above": self.above}
+        for kind in ("duplicate", "odd"):
+            rows = [row for row in found if row.kind == kind]
+            shown = [
+                row._asdict() | {"image": self.shown(row.image), "other": self.shown(row.other)}
+                for row in rows[:MOST_SHOWN]
+            ]
+            reply[kind] = {"rows": shown, "of": len(rows)}
+        return reply
+
     def among(self, task: str | None, text: str) -> Bool[np.ndarray, " row"] | None:
         """The rows of a task whose paths have a text in them; None for all."""
         if task is not None and task not in self.gallery.task_names:
@@ -238,9 +253,9 @@ def number(request: Request, name: str, default: int, most: int) -> int:
         raise HTTPException(400, f"{name} is a number") from error
 
 
-def build(sides: list[Side]) -> Starlette:
-    """The page's app for these sides."""
-    page = Page(sides)
+def build(sides: list[Side], above: float = 0.95) -> Starlette:
+    """The page's app for these sides; a pair from the cosine `above` is a near-duplicate."""
+    page = Page(sides, above)
 
     def filters(request: Request) -> tuple[str | None, str]:
         return request.query_params.get("task"), request.query_params.get("text", "")[:200]
@@ -256,6 +271,9 @@ def build(sides: list[Side]) -> Starlette:
 
     def right(request: Request) -> Response:
         return JSONResponse(page.right(is_smooth(request)))
+
+    def alike(_: Request) -> Response:
+        return JSONResponse(page.alike())
 
     def image(request: Request) -> Response:
         return Response(page.thumbnail(request.path_params["row"]), media_type="image/jpeg")
@@ -279,6 +297,7 @@ def build(sides: list[Side]) -> Starlette:
     routes += [
         Route("/about", about),
         Route("/right", right),
+        Route("/alike", alike),
         Route("/sample", sample),
         Route("/image/{row:int}", image),
     ]

@@ -2,7 +2,7 @@
 "use strict";
 
 const $ = (id) => document.getElementById(id);
-const state = { about: null, row: null, file: null, box: null, task: null, text: "", smooth: 1, start: 0, asking: 0 };
+const state = { about: null, row: null, file: null, box: null, task: null, text: "", smooth: 1, alike: false, start: 0, asking: 0 };
 const SHOWN = 24, BROWSED = 60, MOST_CHIPS = 7, LEAST_DRAG = 6, TALLEST = 340;
 
 // Names are text, whatever they hold: nothing here is ever read as HTML.
@@ -80,6 +80,23 @@ function browse() {
   });
 }
 
+// Pairs side by side with their cosine, then the images that are like no other.
+function alike() {
+  return answering(async (isLast) => {
+    say("Comparing all images …");
+    const found = await (await ask("alike", {})).json();
+    if (!isLast()) return;
+    const pairs = found.duplicate.rows.map((pair) => make("div", { className: "pair" }, tile(pair.image), tile(pair.other), make("b", { textContent: pair.cosine.toFixed(3) })));
+    const title = make("h3", {}, "Near-duplicates", make("span", { textContent: "the cosine below each pair" }));
+    const sections = [make("section", { className: "side" }, title, make("div", { className: "tiles pairs" }, ...pairs))];
+    if (found.odd.of) sections.push(side("Like no other", "no image has it among its own nearest", found.odd.rows.map((odd) => odd.image)));
+    $("sides").replaceChildren(...sections);
+    $("more").hidden = true;
+    const [pairs_said, odd_said] = ["duplicate", "odd"].map((kind) => `${found[kind].rows.length} of ${found[kind].of.toLocaleString("en")}`);
+    say(`${pairs_said} pairs from a cosine of ${found.above}, ${odd_said} odd images`);
+  });
+}
+
 function search() {
   return answering(async (isLast) => {
     const found = await (await ask("search", { ...asked(), ...filters(), smooth: state.smooth, k: SHOWN }, body())).json();
@@ -129,7 +146,7 @@ function show() {
   const row = /^#\d+$/.test(location.hash) ? Number(location.hash.slice(1)) : null;
   if (location.hash !== "#upload") state.file = null;
   else if (!state.file) return go(null);
-  Object.assign(state, { row, box: null });
+  Object.assign(state, { row, box: null, alike: location.hash === "#alike" });
   refresh(true);
   scrollTo(0, 0);
 }
@@ -137,10 +154,11 @@ function show() {
 function refresh(fresh) {
   const isQuery = state.row !== null || state.file !== null;
   for (const id of ["query", "heard"]) $(id).hidden = !isQuery || (id === "heard" && (fresh || !state.about.granularities.length));
+  for (const id of ["tasks", "text-label"]) $(id).hidden = state.alike;
   $("uncrop").hidden = !state.box;
   $("hint").hidden = Boolean(state.box);
   if (!state.box) $("box").hidden = true;
-  if (!isQuery) return browse();
+  if (!isQuery) return state.alike ? alike() : browse();
   if (fresh) preview();
   return search();
 }
@@ -208,7 +226,7 @@ function step(key) {
 function back() {
   if (document.activeElement === $("text")) return $("text").blur();
   if (state.box) { state.box = null; return refresh(false); }
-  if (state.row !== null || state.file) return go(null);
+  if (state.row !== null || state.file || state.alike) return go(null);
   if (state.text || state.task !== null) { $("text").value = state.text = ""; choose(null); }
 }
 
@@ -247,6 +265,7 @@ function fit() {
 function wire() {
   $("asked").addEventListener("load", fit);
   addEventListener("hashchange", show);
+  $("alike").addEventListener("click", () => { location.hash = "#alike"; });
   $("home").addEventListener("click", () => { state.box = null; go(null); });
   $("uncrop").addEventListener("click", back);
   $("more").addEventListener("click", () => { state.start += 7; browse(); });

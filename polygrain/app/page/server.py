@@ -63,11 +63,11 @@ def below_secret(page: ASGIApp, secret: str) -> Starlette:
     )
 
 
-def run(listening: socket.socket, sides: list[Side]) -> None:
-    """Print the address and answer until Ctrl-C."""
+def run(listening: socket.socket, sides: list[Side], above: float) -> None:
+    """Print the address and answer until Ctrl-C; `above` as of `build`."""
     secret = secrets.token_urlsafe(24)
     config = uvicorn.Config(
-        below_secret(build(sides), secret),
+        below_secret(build(sides, above), secret),
         log_level="warning",
         access_log=False,  # it would repeat the secret
         timeout_graceful_shutdown=1,

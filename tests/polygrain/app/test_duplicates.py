@@ -8,12 +8,9 @@ def test_find__equals_a_loop_over_all_pairs() -> None:
     generator = np.random.default_rng(0)
     vectors = generator.normal(size=(15, 6))
     vectors = unit_rows(np.vstack([vectors, vectors[:5] + 0.05 * generator.normal(size=(5, 6))]).astype(np.float32))
-    paths = [f"{row}.png" for row in range(20)]
     expected = {(i, j): vectors[i] @ vectors[j] for i in range(20) for j in range(i) if vectors[i] @ vectors[j] >= 0.9}
-    result = find(paths, vectors, 0.9)
-    assert {frozenset((row.path, row.other)) for row in result} == {
-        frozenset((paths[i], paths[j])) for i, j in expected
-    }
+    result = find(vectors, 0.9)
+    assert {(row.other, row.image) for row in result} == set(expected)
     assert [row.cosine for row in result] == sorted((row.cosine for row in result), reverse=True)
     np.testing.assert_allclose(sorted(row.cosine for row in result), sorted(expected.values()), atol=1e-6)
 
@@ -22,6 +19,6 @@ def test_find__an_odd_image_is_none_of_its_nearest_own() -> None:
     """All others are nearer to one another than to it, and more of them than neighbours are looked at."""
     same = np.eye(1, 4, dtype=np.float32).repeat(30, 0) + 0.05 * np.random.default_rng(0).normal(size=(30, 4))
     vectors = unit_rows(np.vstack([same, [[1, 1, 0, 0]]]).astype(np.float32))
-    (row,) = find([f"{row}.png" for row in range(31)], vectors, 1.1)
-    assert (row.kind, row.path) == ("odd", "30.png") and 0.6 < row.cosine < 0.9
-    assert find(["0.png"], vectors[:1], 0.5) == []
+    (row,) = find(vectors, 1.1)
+    assert (row.kind, row.image) == ("odd", 30) and 0.6 < row.cosine < 0.9
+    assert find(vectors[:1], 0.5) == []

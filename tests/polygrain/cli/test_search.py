@@ -39,7 +39,7 @@ def test_search__a_table_for_each_query_and_a_folder_is_embedded_once(
 
 def test_search__page_compares_with_the_encoder(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
-    monkeypatch.setattr(server, "run", lambda listening, sides: served.append((listening.close(), sides)))
+    monkeypatch.setattr(server, "run", lambda listening, sides, above: served.append((listening.close(), sides)))
     beside = f"{fused}-encoder"
     for more in ((), ("--beside", beside)):
         assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused, *more) == 0

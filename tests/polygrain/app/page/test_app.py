@@ -76,6 +76,15 @@ def test_search__an_upload_and_a_box_of_it(client: TestClient, shared_sides: lis
         assert of_row["sides"][i] == part["sides"][i]
 
 
+def test_alike__all_pairs_of_the_model(shared_sides: list[Side]) -> None:
+    vectors = shared_sides[1].gallery.vectors([*range(24)])
+    cosines = vectors @ vectors.T
+    expected = [(i, j) for i in range(24) for j in range(i + 1, 24) if cosines[i, j] >= 0.99]
+    reply = TestClient(build(shared_sides, 0.99)).get("/alike").json()
+    pairs = [(pair["image"]["row"], pair["other"]["row"]) for pair in reply["duplicate"]["rows"]]
+    assert expected and set(pairs) == set(expected) and reply["duplicate"]["of"] == len(expected)
+
+
 def test_search__smoothed_rows_where_a_side_has_them(sides: list[Side], photos: Path) -> None:
     """A row asks with what it became, an upload with its mix; the other side stays as it is."""
     model, plain = sides[1], sides[1].gallery

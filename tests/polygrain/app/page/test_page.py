@@ -59,6 +59,17 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         browser.until("document.querySelectorAll('.tile').length == 24")
         assert status(browser) == "24 of 24 images"
 
+        # Near-duplicates: pairs, each a way to a search; Back leads there again.
+        browser.click("#alike")
+        browser.until("document.querySelectorAll('.pair').length > 0")
+        assert " pairs from a cosine of 0.95, " in status(browser)
+        browser.click(".pair .tile")
+        browser.until(QUERIED)
+        browser.value("history.back()")
+        browser.until("document.querySelectorAll('.pair').length > 0")
+        browser.click("#home")
+        browser.until("document.querySelectorAll('.tile').length == 24")
+
         # A click: both sides, ranks, what the layers listened to, ticks for the query's folder.
         browser.click(".tile[title='dots/class1/1.png']")
         browser.until(QUERIED)
