@@ -15,30 +15,14 @@ from polygrain.selection.teaching import learn, read_targets
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels, read_table, read_tables
 from stages import choice
-from tests.helpers.settings import criterion, reference
+from tests.helpers.settings import comparing, criterion
 from tests.helpers.small import TASKS, adapted, lists, repeat, set_split, write_encoder, write_images, write_model
 
 FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json", "neighbours.parquet")
 
 
 def params(**changes):
-    values = {
-        "criterion": criterion(images=12),
-        "reference": reference(),
-        "first_strength": 0.75,
-        "strengths": [0.5, 1.0],
-        "finalists": 1,
-        "taught": [0.0, 1.0],
-        "searched": ["plain", "smoothed"],
-        "layers": ["half"],
-        "dims": [8, 99],
-        "fitted": 1000,
-        "blocks": [1, 2],
-        "mirrored": True,
-        "errors": 1.0,
-        "guard": 1.0,
-    }
-    return choice.Params(**(values | changes))
+    return choice.Params(**comparing(**changes))
 
 
 QUICK = {"strengths": [], "layers": [], "blocks": [1], "mirrored": False}
@@ -174,22 +158,6 @@ def test_main__every_side_and_no_more_than_the_budget(chosen, models, tmp_path, 
     assert {row["cost"] for row in rows} == costs
     assert len([row for row in rows if row["model"] == "encoder"]) == len(costs)
     assert load(tmp_path / "out/untrained").config.side == side
-
-
-def test_measure__whitenings_are_fitted_to_the_images_drawn_for_that(chosen, models):
-    collection, pixels = read_tables(chosen[0], list(TASKS)), open_pixels(chosen[0], list(TASKS))
-    known = choice.criterion.group(collection, load(models[1]), pixels, params().criterion, 0)
-    sample = choice.criterion.draw(known, 6, 2, 0)
-    fitted = np.sort(np.random.default_rng(0).choice(collection.train, 20, replace=False))
-    assert 0 < np.isin(sample.rows, fitted).sum() < len(sample.rows)
-    encoder = load(models[1])
-    trial = choice.Trial(sample, fitted, {task: np.zeros((len(own), 3), int) for task, own in sample.parts().items()})
-    choice.measure(trial, encoder, choice.ENCODER, pixels, params(blocks=[1]))
-    whitener = whitening.fit(embed(encoder, pixels, fitted, 10, "float32", ""), 8, "half")
-    by_hand = whitening.apply(whitener, embed(encoder, pixels, sample.rows, 10, "float32", ""))
-    expected = choice.criterion.neighbours(by_hand, sample, params().criterion.neighbours)
-    for task, hits in trial.candidates["encoder, half-whitened to 8"].neighbours.items():
-        np.testing.assert_array_equal(hits, expected[task])
 
 
 @pytest.mark.parametrize(

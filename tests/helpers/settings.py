@@ -73,3 +73,24 @@ def watching(watch: str = "criterion") -> WatchSettings:
 
 def reference(**changes: object) -> Reference:
     return Reference(**({"scales": [1, 1.5], "mirrored": True, "blocks": 1, "dim": 8} | changes))
+
+
+def comparing(**changes: object) -> dict:
+    """Of `trial.Settings`."""
+    values = {
+        "criterion": criterion(images=12),
+        "reference": reference(),
+        "first_strength": 0.75,
+        "strengths": [0.5, 1.0],
+        "finalists": 1,
+        "taught": [0.0, 1.0],
+        "searched": ["plain", "smoothed"],
+        "layers": ["half"],
+        "dims": [8, 99],
+        "fitted": 1000,
+        "blocks": [1, 2],
+        "mirrored": True,
+        "errors": 1.0,
+        "guard": 1.0,
+    }
+    return values | changes

@@ -1,0 +1,81 @@
+"""What the choice writes about itself: its reasons, every candidate, and the nearest of the sampled images."""
+
+from dataclasses import asdict
+
+import pyarrow as pa
+
+from polygrain.selection import criterion
+from polygrain.selection.candidates.decision import Decision, interval
+from polygrain.selection.candidates.trial import ENCODER, Settings, Trial
+from polygrain.store.collection import Collection
+
+
+def reasons(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
+    """Why this one, in sentences."""
+    errors, group = settings.errors, settings.criterion.groups.removesuffix("s")
+    fallen = sum(bool(tasks) for tasks in decision.falls.values())
+    lines = [
+        f"{len(trial.candidates)} candidates were compared on {len(trial.sample.rows)} training images of "
+        f"{len(trial.sample.parts())} {group}(s); {fallen} fall below the encoder on a {group}.",
+        f"{decision.best} has the highest criterion ({100 * trial.value(decision.best):.1f}).",
+    ]
+    if decision.best != decision.chosen:
+        lines.append(
+            f"{decision.chosen} ({100 * trial.value(decision.chosen):.1f}) is as good within {errors:g} standard "
+            "errors and keeps more of the reference's neighbours."
+        )
+    if trial.scale != 1:
+        lines.append(f"All but the encoder as it is see images at {trial.scale:g} times its side, chosen before.")
+    return [*lines, f"The encoder as it is has {100 * trial.value(ENCODER.name):.1f}."]
+
+
+def candidate_rows(trial: Trial, decision: Decision) -> list[list]:
+    """`criterion.csv`: a line per candidate, the best first."""
+    parts = trial.sample.parts()
+    header = ["name", "model", "strength", "scale", "mirrored", "blocks", "layer", "dim", "cost"]
+    rows = [[*header, "criterion", "agreement", "falls", "chosen", *parts]]
+    for name in sorted(trial.candidates, key=trial.value, reverse=True):
+        form, judged = trial.candidates[name].form, trial.candidates[name].judged
+        row = [name, form.model, form.strength, form.scale, int(form.mirrored), form.blocks, form.layer, form.dim or ""]
+        agreement = criterion.mean_over_tasks(judged.agreement, trial.sample)
+        row += [f"{value:.6g}" for value in (form.cost, trial.value(name), agreement)]
+        row += [" ".join(decision.falls[name]), int(name == decision.chosen)]
+        rows.append(row + [f"{judged.score[places].mean():.6g}" for places in parts.values()])
+    return rows
+
+
+def neighbour_table(trial: Trial, chosen: str, collection: Collection) -> pa.Table:
+    """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within its task.
+
+    A cluster may hold images of other tasks: these are left out.
+    """
+    rows, tasks = collection.rows[trial.sample.rows], collection.tasks[trial.sample.rows]
+    records = {"task": [], "row": [], "encoder": [], "chosen": []}
+    for group, places in trial.sample.parts().items():
+        records["task"] += tasks[places].tolist()
+        records["row"] += rows[places].tolist()
+        for key, name in (("encoder", ENCODER.name), ("chosen", chosen)):
+            nearest = places[trial.candidates[name].neighbours[group]]
+            pairs = zip(places, nearest, strict=True)
+            records[key] += [rows[own[tasks[own] == tasks[place]]].tolist() for place, own in pairs]
+    lists = pa.list_(pa.int64())
+    fields = [("task", pa.string()), ("row", pa.int64()), ("encoder", lists), ("chosen", lists)]
+    return pa.table(records, pa.schema(fields))
+
+
+def summary(trial: Trial, chosen: str, why: list[str], uncertain: list[str]) -> dict:
+    """`choice.json`; criteria with the bounds of their 95 % interval over images."""
+    parts = trial.sample.parts()
+    compared = {}
+    for column, of in [("mean", [*parts.values()]), *((task, [places]) for task, places in parts.items())]:
+        before, after = (trial.candidates[name].judged.score for name in (ENCODER.name, chosen))
+        rows = {"encoder": before, "chosen": after, "difference": after - before}
+        compared[column] = {key: interval([values[places] for places in of]) for key, values in rows.items()}
+    return {
+        "name": chosen,
+        "form": asdict(trial.candidates[chosen].form),
+        "why": why,
+        "images": len(trial.sample.rows),
+        "criterion": compared if parts else {},
+        "uncertain": uncertain,
+    }
