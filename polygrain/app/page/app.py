@@ -253,7 +253,7 @@ def number(request: Request, name: str, default: int, most: int) -> int:
         raise HTTPException(400, f"{name} is a number") from error
 
 
-def build(sides: list[Side], above: float = 0.95) -> Starlette:
+def build(sides: list[Side], above: float) -> Starlette:
     """The page's app for these sides; a pair from the cosine `above` is a near-duplicate."""
     page = Page(sides, above)
 

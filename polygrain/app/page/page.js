@@ -92,8 +92,8 @@ function alike() {
     if (found.odd.of) sections.push(side("Like no other", "no image has it among its own nearest", found.odd.rows.map((odd) => odd.image)));
     $("sides").replaceChildren(...sections);
     $("more").hidden = true;
-    const [pairs_said, odd_said] = ["duplicate", "odd"].map((kind) => `${found[kind].rows.length} of ${found[kind].of.toLocaleString("en")}`);
-    say(`${pairs_said} pairs from a cosine of ${found.above}, ${odd_said} odd images`);
+    const count = ({ rows, of }) => `${rows.length} of ${of.toLocaleString("en")}`;
+    say(`${count(found.duplicate)} pairs from a cosine of ${found.above}, ${count(found.odd)} odd images`);
   });
 }
 

@@ -16,7 +16,7 @@ from polygrain.retrieval.smoothing import Smoothing
 
 @pytest.fixture
 def client(shared_sides: list[Side]) -> TestClient:
-    return TestClient(build(shared_sides))
+    return TestClient(build(shared_sides, 0.95))
 
 
 def row_of(sides: list[Side], path: str) -> int:
@@ -90,7 +90,7 @@ def test_search__smoothed_rows_where_a_side_has_them(sides: list[Side], photos: 
     model, plain = sides[1], sides[1].gallery
     turned = plain.vectors([*range(24)])[::-1].copy()
     model.smoothed = Gallery(plain.root, plain.paths, turned, "abc", smoothing=Smoothing(0.9, 5, 2))
-    client, of_row = TestClient(build(sides)), []
+    client, of_row = TestClient(build(sides, 0.95)), []
     for smooth in (0, 1):
         of_row.append(client.post(f"/search?row=3&k=5&smooth={smooth}").json()["sides"])
     assert of_row[0][0] == of_row[1][0]
@@ -127,7 +127,7 @@ def test_search__filters_by_task_and_name(client: TestClient) -> None:
 def test_search__a_folder_without_tasks(sides: list[Side]) -> None:
     for side in sides:
         side.gallery.paths = [path.replace("/", "-") for path in side.gallery.paths]
-    client = TestClient(build(sides))
+    client = TestClient(build(sides, 0.95))
     assert client.get("/sample?count=5").json()["of"] == 24
 
 
@@ -183,7 +183,7 @@ def test_queries__uploads_are_limited_and_may_be_anything(client: TestClient, mo
 
 def test_pictures__nothing_outside_the_folder(sides: list[Side], photos: Path) -> None:
     """A file that became a link after it was embedded is not followed; nor is a path ever taken from a request."""
-    client, secret = TestClient(build(sides)), photos.parent / "secret.png"
+    client, secret = TestClient(build(sides, 0.95)), photos.parent / "secret.png"
     Image.new("RGB", (8, 8)).save(secret)
     file = photos / sides[1].gallery.paths[5]
     file.unlink()
