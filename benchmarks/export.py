@@ -18,15 +18,15 @@ from polygrain.app.export.program import ONNX, TORCH, trace, write_onnx, write_t
 from polygrain.encoder import Model, load
 
 
-def bare(model: Model) -> Model:
+def encoder_of(model: Model) -> Model:
     """The encoder at its own input, without adaptors, mirror image or last layer."""
-    return model.plain().bare().seen(model.config.size, False)
+    return model.without_adaptors().without_reduction().at_side(model.config.size, False)
 
 
 if __name__ == "__main__":
     named = [word for word in sys.argv[1:] if not word.startswith("-")]
     model = load(named[0]) if named else fused(3, 48).cpu()
-    encoder, threads = bare(model), torch.get_num_threads()
+    encoder, threads = encoder_of(model), torch.get_num_threads()
     images = torch.rand(32 if FULL or named else 8, 3, model.config.size, model.config.size)
     what = named[0] if named else "fused ViT-S/16, N=3, D'=48"
     with tempfile.TemporaryDirectory() as folder:

@@ -113,7 +113,7 @@ def main(
             "it out of `distillations`, or give an encoder without a reduction"
         )
     blocks = min(params.target.blocks, most_blocks(model))
-    model = model.seen(model.config.side, model.config.mirrored, blocks)
+    model = model.at_side(model.config.side, model.config.mirrored, blocks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     inputs = [params, settings, reference, seed, pixels.digest]
     inputs += [checkpoint.digest(folder / "weights.safetensors") for folder in (encoder, taught)]

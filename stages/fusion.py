@@ -72,7 +72,7 @@ def merge(
         )
     attention = attention or Attention()
     layers = fuse([model.adaptors for model in models], fusion, generator, std, attention)
-    fused = models[0].plain()
+    fused = models[0].without_adaptors()
     fused.insert(layers, AdaptorConfig(names=names, width=widths.pop(), fusion=fusion, attention=attention))
     return fused.requires_grad_(False).eval()
 

@@ -55,7 +55,7 @@ def judge(
     """For each side, the share of each image's two pairs of views in which one finds the other."""
     judged = {}
     for side in tried:
-        seen = criterion.embed_views(encoder.seen(side, False).to(device.best()), pixels, sample, settings)
+        seen = criterion.embed_views(encoder.at_side(side, False).to(device.best()), pixels, sample, settings)
         judged[side] = np.mean([criterion.recall(first, second, sample) for first, second in seen.pairs], 0)
     return judged
 
@@ -100,7 +100,7 @@ def main(
         row = [one, f"{(one / own) ** 2:g}", *("" if np.isnan(share) else f"{share:.6g}" for share in shares)]
         rows.append([*row, int(one == side)])
     with outputs.folder(output) as folder:
-        save(model.cpu().seen(side, model.config.mirrored), folder)
+        save(model.cpu().at_side(side, model.config.mirrored), folder)
         write_csv(folder / "recall.csv", rows)
     return f"{side} px of {', '.join(map(str, judged))}"
 

@@ -43,7 +43,7 @@ def build(path: Path, origin: Origin, side: int) -> Model:
     return model
 
 
-def seen(look: criterion.Reference, model: Model) -> criterion.Reference:
+def narrowed(look: criterion.Reference, model: Model) -> criterion.Reference:
     """The look at sides that the stored squares have; at the smallest, where none is so small."""
     scales = [scale for scale in look.scales if scale * model.config.side <= model.config.resize]
     return look.model_copy(update={"scales": scales or [min(look.scales)]})
@@ -56,7 +56,7 @@ def half_whitened(model: Model, looks: np.ndarray, look: criterion.Reference) ->
     count = len(look.scales)
     place = min(range(count), key=lambda i: abs(look.scales[i] - 1))
     side = criterion.round_side(look.scales[place] * model.config.side, model)
-    one = model.seen(side, look.mirrored, min(look.blocks, most_blocks(model)))
+    one = model.at_side(side, look.mirrored, min(look.blocks, most_blocks(model)))
     vectors = np.split(looks, count, axis=1)[place] * math.sqrt(count)
     fitted = whitening.fit(vectors, min(look.dim, whitening.largest(vectors)), "half")
     one.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))
@@ -67,7 +67,7 @@ def main(images: Path, path: Path, output: Path, *, name: str, params: Params, l
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     model = build(path, Origin(**lists.teachers[name].model_dump()), pixels.shape[1]).to(device.best())
-    look, settings = seen(params.look, model), device.inference(pixels.shape[1])
+    look, settings = narrowed(params.look, model), device.inference(pixels.shape[1])
     looks = criterion.embed_carefully(model, pixels, collection.train, look, *settings, "teacher")
     fitted = whitening.fit(looks, min(look.dim, whitening.largest(looks)), "half")
     with outputs.folder(output) as folder:

@@ -63,7 +63,7 @@ def test_main__random_sets_train_and_the_encoder_does_not(world, tmp_path, kind,
     attention = Attention(class_token=False, scaled=False)
     model, encoder = run(world, tmp_path / "out", kind, attention), load(world[1])
     assert len(model.config.adaptors.names) == names  # as many as there are granularities
-    for name, tensor in model.plain().state_dict().items():
+    for name, tensor in model.without_adaptors().state_dict().items():
         assert torch.equal(tensor, encoder.state_dict()[name]), name
     assert all(layer.up.abs().sum() > 0 for layer in model.adaptors)
     assert len(losses(tmp_path / "out")) == 2

@@ -31,7 +31,7 @@ QUICK = {"strengths": [], "layers": [], "blocks": [1], "mirrored": False}
 def write_models(folder, std=0.1, side=48):
     """The folders of all models, as their stages leave them; the more `std`, the less is left of the encoder."""
     write_encoder(folder / "encoder")
-    encoder = write_model(load(folder / "encoder").seen(side, False), folder / "resolution")
+    encoder = write_model(load(folder / "encoder").at_side(side, False), folder / "resolution")
     for seed, name in enumerate(("k4", "k8")):
         write_model(adapted(encoder, [name], seed, std), folder / "adaptor" / name)
     for seed, name in enumerate(("average", "augmentation", "neighbour")):
@@ -153,7 +153,7 @@ def test_main__every_side_and_no_more_than_the_budget(chosen, models, tmp_path, 
     """At the encoder's own side it is measured once."""
     folders = list(models)
     if side != 48:
-        folders[1] = write_model(load(models[0]).seen(side, False), tmp_path / "resolution")
+        folders[1] = write_model(load(models[0]).at_side(side, False), tmp_path / "resolution")
     _, rows = run(chosen[0], folders, tmp_path / "out", cost, **QUICK | {"mirrored": side != 16})
     assert {row["cost"] for row in rows} == costs
     assert len([row for row in rows if row["model"] == "encoder"]) == len(costs)
@@ -177,7 +177,7 @@ def test_build__scales_the_adaptors_and_fits_the_whitening_to_all_training_image
     bare = {"reduced": None, "blocks": form.blocks}
     by_hand.reduction, by_hand.config = torch.nn.Identity(), by_hand.config.model_copy(update=bare)
     images = torch.from_numpy(pixels[collection.train]).permute(0, 3, 1, 2)
-    expected = by_hand.seen(48, True)(images)
+    expected = by_hand.at_side(48, True)(images)
     if form.layer == "own":
         expected = torch.nn.functional.normalize(learnt(expected), dim=1)
     elif form.layer != "none":

@@ -62,8 +62,8 @@ def read(world):
 def test_make_targets__targets_are_the_half_whitened_look(world, scales, mirrored, blocks):
     pixels, rows, images = read(world)
     settings = params(target=reference(scales=scales, mirrored=mirrored, blocks=blocks))
-    model = load(world[2]).seen(32, False, blocks)
-    looks = [model.seen(round(32 * scale), mirrored)(images).numpy() for scale in scales]
+    model = load(world[2]).at_side(32, False, blocks)
+    looks = [model.at_side(round(32 * scale), mirrored)(images).numpy() for scale in scales]
     expected = whitened(np.concatenate(looks, 1), 8)
     targets = distillation.make_targets(model, pixels, rows, settings).numpy()
     np.testing.assert_allclose(targets @ targets.T, expected @ expected.T, atol=1e-3)
@@ -112,7 +112,7 @@ def test_main__an_encoder_gets_a_set_that_learns_and_stays_as_it_is_below(world,
     losses = [float(row.split(",")[1]) for row in rows[1:]]
     assert losses[-1] < 0.8 * losses[0]
     assert model.config.adaptors.names == ["distilled"] and model.dim == 8
-    below = model.plain().backbone.state_dict(prefix="backbone.")
+    below = model.without_adaptors().backbone.state_dict(prefix="backbone.")
     assert all(torch.equal(encoder.state_dict()[name], tensor) for name, tensor in below.items())
 
 

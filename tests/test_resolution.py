@@ -38,7 +38,7 @@ def test_main__hands_out_the_encoder_at_one_of_the_sides(world, tmp_path):
         assert float(row["recall"]) == pytest.approx(np.mean([float(row[task]) for task in TASKS]), abs=1e-5)
         assert 0 < float(row["recall"]) <= 1
     before, after = load(encoder), load(tmp_path / "out")
-    assert after.config == before.seen(int(chosen["side"]), False).config
+    assert after.config == before.at_side(int(chosen["side"]), False).config
     for name, tensor in before.state_dict().items():
         assert torch.equal(tensor, after.state_dict()[name])
 

@@ -37,7 +37,7 @@ def test_main__targets_are_the_careful_look_half_whitened(world, tmp_path):
     np.testing.assert_allclose(targets, expected, atol=1e-4)
     # The model is one look of them, at its own side.
     assert (model.config.side, model.config.mirrored, model.config.blocks, model.dim) == (32, True, 2, 10)
-    one = embed(load(encoder).seen(32, True, 2), pixels, rows, 16, "float32", "test")
+    one = embed(load(encoder).at_side(32, True, 2), pixels, rows, 16, "float32", "test")
     by_hand = whitening.apply(whitening.fit(one, 10, "half"), one)
     np.testing.assert_allclose(embed(model, pixels, rows, 16, "float32", "test"), by_hand, atol=1e-3)
 
@@ -46,7 +46,7 @@ def test_main__targets_are_the_careful_look_half_whitened(world, tmp_path):
 def test_main__sees_sides_that_are_stored_or_the_smallest(world, tmp_path, scales, scaled):
     """An encoder of 48 px where squares of 32 px are stored."""
     images, encoder = world
-    other = load(encoder).seen(48, False)
+    other = load(encoder).at_side(48, False)
     other.config = other.config.model_copy(update={"size": 48, "resize": 48, "scaled": None})
     (tmp_path / "other").mkdir()
     save(other, tmp_path / "other")

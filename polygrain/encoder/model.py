@@ -81,7 +81,7 @@ class Model(nn.Module):
             parent._modules[key] = AdaptedBlock(parent._modules[key], layer, last)
         self.config = self.config.model_copy(update={"adaptors": config})
 
-    def seen(self, side: int, mirrored: bool, blocks: int | None = None) -> "Model":
+    def at_side(self, side: int, mirrored: bool, blocks: int | None = None) -> "Model":
         """This model with shared weights, for inputs scaled to another side (px), or averaged with their mirror image.
 
         `blocks` changes the number of blocks in the embedding, if there is no reduction. A reduction stays as it is,
@@ -109,7 +109,7 @@ class Model(nn.Module):
         self.reduction.bias.copy_(bias)
         self.config = self.config.model_copy(update={"reduced": len(weight)})
 
-    def plain(self) -> "Model":
+    def without_adaptors(self) -> "Model":
         """The encoder without its adaptors, with its own copy of the weights."""
         encoder = Model(self.config.model_copy(update={"adaptors": None}))
         tensors = self.state_dict()
@@ -122,7 +122,7 @@ class Model(nn.Module):
         encoder.load_state_dict(tensors)
         return encoder
 
-    def bare(self, blocks: int = 1) -> "Model":
+    def without_reduction(self, blocks: int = 1) -> "Model":
         """A copy with an embedding of so many blocks, with its adaptors and without a reduction."""
         other = Model(self.config.model_copy(update={"reduced": None, "blocks": blocks}))
         other.load_state_dict({name: t for name, t in self.state_dict().items() if not name.startswith("reduction.")})
@@ -149,7 +149,7 @@ class Model(nn.Module):
             return tokens[:, 0]
         return self.backbone.forward_head(tokens, pre_logits=True)
 
-    def parts(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
+    def block_outputs(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """The outputs of the last block and those before it, the last first, each of unit length, side by side."""
         places = residual_blocks(self.backbone)
         blocks = [parent._modules[key] for parent, key in (places[place] for place, _ in self.lower)]
@@ -158,16 +158,16 @@ class Model(nn.Module):
         vectors = [last, *(pooled(self.backbone, outputs[block]) for block in blocks)]
         return torch.cat([nn.functional.normalize(vector.float(), dim=1) for vector in vectors], 1)
 
-    def seen_once(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
-        """The parts as one embedding of unit length."""
-        parts = self.parts(images)
+    def embed_once(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
+        """The blocks' outputs as one embedding of unit length."""
+        parts = self.block_outputs(images)
         return nn.functional.normalize(parts, dim=1) if self.lower else parts
 
     def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """Embeddings of unit length, float32; their inner product is the cosine similarity."""
-        embeddings = self.seen_once(images)
+        embeddings = self.embed_once(images)
         if self.config.mirrored:
-            mirrored = self.seen_once(images.flip(3))
+            mirrored = self.embed_once(images.flip(3))
             embeddings = nn.functional.normalize(embeddings + mirrored, dim=1)
         if not self.config.reduced:
             return embeddings

@@ -64,11 +64,11 @@ class Origin(schema.Section):
     def names_what_it_needs(self) -> "Origin":
         if self.source == "folder":
             if self.architecture is not None:
-                raise ValueError(f"architecture must be null for source: folder, met {self.architecture!r}")
+                raise ValueError(f"architecture must be null for source: folder, got {self.architecture!r}")
             return self
         if self.architecture is None or self.side is None:
             raise ValueError(
-                f"architecture and side must be given for source: {self.source}, met {self.architecture!r} and "
+                f"architecture and side must be given for source: {self.source}, got {self.architecture!r} and "
                 f"{self.side!r}"
             )
         if self.source == "file" and "." not in self.architecture and not (self.mean and self.std):

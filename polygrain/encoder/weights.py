@@ -104,7 +104,7 @@ def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[st
     shape.
     """
     own = backbone.state_dict()
-    tensors = bare(read_checkpoint(file), {"blocks", *(name.split(".")[0] for name in own)})
+    tensors = without_wrapper(read_checkpoint(file), {"blocks", *(name.split(".")[0] for name in own)})
     # timm has a function for each family, which translates original names and resizes positions.
     translate = getattr(sys.modules[type(backbone).__module__], "checkpoint_filter_fn", None)
     try:
@@ -123,7 +123,7 @@ def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[st
     return dropped
 
 
-def bare(tensors: dict[str, Tensor], children: set[str]) -> dict[str, Tensor]:
+def without_wrapper(tensors: dict[str, Tensor], children: set[str]) -> dict[str, Tensor]:
     """The backbone's tensors without a trainer's prefix; a projection head, which lies outside the prefix, goes."""
     for prefix in PREFIXES:
         inside = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -28,7 +28,7 @@ STAGES = sorted(path.stem for path in (Path(__file__).parents[2] / "stages").glo
 
 
 def validate(kind: Any, value: object, where: str = "") -> Any:
-    """The value as its kind; ValueError has a line for each wrong key: its name, what is allowed, the value met."""
+    """The value as its kind; ValueError has a line for each wrong key: its name, what is allowed, what it got."""
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
@@ -36,7 +36,7 @@ def validate(kind: Any, value: object, where: str = "") -> Any:
         for item in error.errors():
             key = ".".join(map(str, [where, *item["loc"]] if where else item["loc"]))
             message = {"missing": "is missing", "extra_forbidden": "is not a known key"}.get(item["type"])
-            shown = f" (met {item['input']!r:.200})" if item["loc"] and not message else ""
+            shown = f" (got {item['input']!r:.200})" if item["loc"] and not message else ""
             message = message or item["msg"].removeprefix("Value error, ")
             lines.append(f"{key + ': ' if key else ''}{message}{shown}")
         raise ValueError("\n".join(lines)) from error

@@ -199,7 +199,7 @@ def embed_carefully(
     sides = [round_side(scale * model.config.side, model) for scale in reference.scales]
     # A last layer was made for the blocks that the model has.
     blocks = model.config.blocks if model.config.reduced else min(reference.blocks, most_blocks(model))
-    looks = [model.seen(side, reference.mirrored, blocks).to(where) for side in sides]
+    looks = [model.at_side(side, reference.mirrored, blocks).to(where) for side in sides]
     embeddings = [embed(look, pixels, rows, batch, precision, description) for look in looks]
     return np.concatenate(embeddings, 1) / math.sqrt(len(embeddings))
 

@@ -61,10 +61,10 @@ class Form:
 
 def shape(model: Model, form: Form) -> Model:
     """A copy of the model with the form's strength, blocks and mirror image, at the same side, without a last layer."""
-    bare = model.bare(form.blocks)
-    if bare.adaptors and form.strength != 1:
-        bare.scale(form.strength)
-    return bare.seen(bare.config.side, True) if form.mirrored else bare
+    unreduced = model.without_reduction(form.blocks)
+    if unreduced.adaptors and form.strength != 1:
+        unreduced.scale(form.strength)
+    return unreduced.at_side(unreduced.config.side, True) if form.mirrored else unreduced
 
 
 def with_last_layers(

@@ -111,15 +111,15 @@ def test_families__go_the_whole_way(architecture, tmp_path):
     wide.load_state_dict(model.state_dict())
     # The last block gives the embedding itself, but where a convolution widens it.
     assert len(wide.widths) == blocks + architecture.startswith(("mobilenet", "efficientnet"))
-    parts = wide.parts(images).split(wide.widths, 1)
+    parts = wide.block_outputs(images).split(wide.widths, 1)
     assert all(torch.allclose(part.norm(dim=1), torch.ones(2)) for part in parts)
     torch.testing.assert_close(parts[0], adapted)
     if again.takes_other_sides:
-        seen = again.seen(2 * side, False)(images)
+        seen = again.at_side(2 * side, False)(images)
         assert seen.shape == plain.shape and torch.isfinite(seen).all() and not torch.allclose(seen, adapted)
     else:
         with pytest.raises(ValueError, match=rf"beit.* is built for inputs of {side} px, not of {2 * side}"):
-            again.seen(2 * side, False)
+            again.at_side(2 * side, False)
 
 
 @pytest.mark.parametrize(

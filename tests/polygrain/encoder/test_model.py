@@ -100,8 +100,10 @@ def test_transform__resizes_then_crops_the_centre(encoder):
     assert tensor.float().mean() > 195
 
 
-def test_plain__is_the_encoder_below_the_adaptors(encoder, fused, images):
-    assert torch.equal(fused.plain()(images), encoder(images)) and not torch.equal(fused(images), encoder(images))
+def test_without_adaptors__is_the_encoder_below_the_adaptors(encoder, fused, images):
+    assert torch.equal(fused.without_adaptors()(images), encoder(images)) and not torch.equal(
+        fused(images), encoder(images)
+    )
 
 
 def resized(images, side):
@@ -114,7 +116,7 @@ def test_seen__a_vit_sees_the_resized_image_with_its_positions_resized(encoder, 
     peer.load_state_dict(encoder.backbone.state_dict())
     with torch.no_grad():
         expected = peer.forward_features((resized(images, 48) - encoder.mean) / encoder.std)[:, 0]
-    seen = encoder.seen(48, False)
+    seen = encoder.at_side(48, False)
     torch.testing.assert_close(seen(images), torch.nn.functional.normalize(expected, dim=1), rtol=1e-4, atol=1e-5)
     assert not torch.allclose(seen(images), encoder(images), atol=1e-3)
     assert (seen.config.side, seen.config.size) == (48, 32)
@@ -129,16 +131,16 @@ def test_scaled__stored_squares_twice_the_input_are_resized_first(encoder, image
     model = Model(encoder.config.model_copy(update={"size": 64, "resize": 64, "scaled": 32}))
     model.load_state_dict(encoder.state_dict())
     torch.testing.assert_close(model(large), encoder(resized(large, 32)))
-    seen = model.seen(64, False)
+    seen = model.at_side(64, False)
     assert (seen.config.side, seen.config.scaled) == (64, None)
-    torch.testing.assert_close(seen(large), encoder.seen(64, False)(large), atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(model.seen(48, False)(large), encoder.seen(48, False)(large), atol=1e-5, rtol=1e-4)
-    back = seen.seen(32, False)
+    torch.testing.assert_close(seen(large), encoder.at_side(64, False)(large), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(model.at_side(48, False)(large), encoder.at_side(48, False)(large), atol=1e-5, rtol=1e-4)
+    back = seen.at_side(32, False)
     assert back.config == model.config and torch.equal(back(large), model(large))
 
 
 def test_seen__mirrored_is_the_mean_with_the_mirror_image(fused, images):
-    mirrored = fused.seen(32, True)
+    mirrored = fused.at_side(32, True)
     both = fused(images) + fused(torch.from_numpy(images.numpy()[:, :, :, ::-1].copy()))
     torch.testing.assert_close(mirrored(images), both / both.norm(dim=1, keepdim=True))
     torch.testing.assert_close(mirrored(images.flip(3)), mirrored(images))
@@ -153,7 +155,7 @@ def test_parts__are_the_class_tokens_of_the_last_blocks_as_timm_gives_them(fused
     )
     tokens = [last[1][:, 0], lower[1][:, 0]]
     expected = torch.cat([token / token.norm(dim=1, keepdim=True) for token in tokens], 1)
-    torch.testing.assert_close(wide.parts(images), expected)
+    torch.testing.assert_close(wide.block_outputs(images), expected)
     torch.testing.assert_close(wide(images), expected / 2**0.5)
     torch.testing.assert_close(wide(images)[:, :24] * 2**0.5, fused(images))
     assert wide.dim == 48 and wide.widths == [24, 24] and most_blocks(wide) == most_blocks(fused) == 2
@@ -170,12 +172,12 @@ def test_parts__of_a_mobilenet_are_the_means_of_its_maps(images):
         before = stage(before)
     map_of = [model.backbone.forward_features(x), last(before), before]
     expected = [m.mean((2, 3)) / m.mean((2, 3)).norm(dim=1, keepdim=True) for m in map_of]
-    torch.testing.assert_close(model.parts(images), torch.cat(expected, 1), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(model.block_outputs(images), torch.cat(expected, 1), atol=1e-5, rtol=1e-4)
     assert model.widths == [1280, 160, 80]
 
 
 def test_parts__other_threads_are_left_out(fused, images):
-    wide = fused.seen(32, False, 2)
+    wide = fused.at_side(32, False, 2)
     batches = [images.roll(shift, 0) for shift in range(5)] * 20
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(wide, batches))

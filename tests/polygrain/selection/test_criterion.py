@@ -173,7 +173,7 @@ def test_embed_carefully__embeddings_at_all_sides_next_to_each_other(world):
     rows = collection.train[:7]
     images = torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2)
     embeddings = module.embed_carefully(encoder, pixels, rows, reference(), 3, "float32", "x")
-    expected = torch.cat([encoder.seen(side, True)(images) for side in (32, 48)], 1) / math.sqrt(2)
+    expected = torch.cat([encoder.at_side(side, True)(images) for side in (32, 48)], 1) / math.sqrt(2)
     np.testing.assert_allclose(embeddings, expected.numpy(), atol=1e-5)
 
 

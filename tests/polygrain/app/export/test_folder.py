@@ -26,7 +26,7 @@ for name in ("stages", "polygrain", "pipeline", "timm"):
 def chosen(tmp_path_factory) -> Path:
     """data/choice with what a run leaves beside it."""
     data = tmp_path_factory.mktemp("run") / "data"
-    model = adapted(write_encoder(data / "encoder"), ["k4", "k8"], 1, fusion="attention").seen(48, True)
+    model = adapted(write_encoder(data / "encoder"), ["k4", "k8"], 1, fusion="attention").at_side(48, True)
     write_model(model, data / "choice")
     choice = {"name": "two <sets>", "why": ["It is the best."], "learnt": {"tasks": ["dots", "a|b"], "images": 4800}}
     (data / "choice/choice.json").write_text(json.dumps(choice))

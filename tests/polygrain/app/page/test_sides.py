@@ -15,7 +15,7 @@ def test_encoder_of__without_adaptors_and_what_was_made_for_them(fused: Path) ->
     images = torch.rand(2, 3, 32, 32)
     torch.testing.assert_close(encoder_of(model)(images), plain(images))
     assert encoder_of(plain) is None
-    of_several = encoder_of(load(fused).seen(32, False, 2))
+    of_several = encoder_of(load(fused).at_side(32, False, 2))
     torch.testing.assert_close(of_several(images), plain(images))
     assert of_several.dim == 24
 

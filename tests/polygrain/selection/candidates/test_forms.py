@@ -51,7 +51,7 @@ def test_shape__scales_a_copy_without_the_last_layer(fused):
     torch.testing.assert_close(before, torch.nn.functional.normalize(expected, dim=1))
     shaped = shape(fused, Form("x", 0.5, mirrored=True))
     plain.scale(0.5)
-    torch.testing.assert_close(shaped(images(4)), plain.seen(32, True)(images(4)))
+    torch.testing.assert_close(shaped(images(4)), plain.at_side(32, True)(images(4)))
     assert shaped.config.reduced is None and torch.equal(fused(images(4)), before)
 
 
@@ -96,7 +96,7 @@ def test_add_last_layer__the_saved_model_gives_the_embeddings_of_the_comparison(
 
 
 def test_add_last_layer__what_a_model_learnt_of_two_blocks_is_its_own_layer(encoder, tmp_path):
-    taught, generator = adapted(encoder, ["k4"], 0).seen(32, False, 2), torch.Generator().manual_seed(3)
+    taught, generator = adapted(encoder, ["k4"], 0).at_side(32, False, 2), torch.Generator().manual_seed(3)
     taught.reduce(torch.randn(6, 48, generator=generator), torch.randn(6, generator=generator))
     wide = shape(taught, Form("x", blocks=2))
     embedded = embedded_by(wide)
