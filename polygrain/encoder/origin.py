@@ -169,6 +169,8 @@ def read_hub(folder: Path) -> tuple[str, Arguments, "PretrainedCfg"]:
     content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if "model_type" in content:
         raise ValueError("it is of the library transformers: take the same network from timm")
+    if not isinstance(content, dict) or not isinstance(content["pretrained_cfg"], dict):
+        raise ValueError("it says nothing of the weights' input (pretrained_cfg)")
     names = {field.name for field in fields(PretrainedCfg)}
     known = {name: value for name, value in content["pretrained_cfg"].items() if name in names}
     architecture = networks.require_known(content["architecture"])

@@ -50,7 +50,7 @@ class SmoothedRows(NamedTuple):
     """A smoothed collection, and what one more row needs to join it (`added`)."""
 
     smoothed: Float32[np.ndarray, "row dim"]
-    """of unit length"""
+    """of unit length, or 0 as before"""
     length: Float32[np.ndarray, " row"]
     """before that"""
     degree: Float32[np.ndarray, " row"]
@@ -75,7 +75,7 @@ def smooth_by(
     weights = links(neighbours, similar, smoothing.power)
     rows = smoothed(vectors, weights, smoothing.strength, shown)
     lengths = np.linalg.norm(rows, axis=1)
-    rows /= lengths[:, None]
+    rows /= np.where(lengths > 0, lengths, 1)[:, None]
     return SmoothedRows(rows, lengths, np.asarray(weights.sum(1), np.float32), similar[:, -1])
 
 

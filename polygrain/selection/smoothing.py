@@ -40,7 +40,7 @@ class SmoothingSettings(Section):
     )
     queries: Count = Field(description="images that are taken out as queries to compare, at most a fifth of them")
     depth: Count = Field(description="nearest images that are compared, at most a fifth of them")
-    fewest: Count = Field(description="with fewer images nothing is smoothed")
+    fewest: int = Field(ge=6, description="with fewer images nothing is smoothed; of 6, one asks and five are searched")
     errors: float = Field(ge=0, le=100, description="standard errors within which smoothings count as equal")
 
 
@@ -101,7 +101,7 @@ def differs(difference: Float64[np.ndarray, " query"]) -> float:
 
 
 def compare(
-    halves: list[Float32[np.ndarray, "row half"]], order: Int64[np.ndarray, " row"], settings: SmoothingSettings
+    halves: list[Float32[np.ndarray, "row _"]], order: Int64[np.ndarray, " row"], settings: SmoothingSettings
 ) -> dict[Smoothing, Float64[np.ndarray, " query"]]:
     """The agreement of each smoothing for each query; the first rows of the order are the queries."""
     asked, searched = np.split(order, [min(settings.queries, len(order) // SHARE)])

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
-DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, csv.Error, SafetensorError)
+# What damaged bytes raise. TypeError, AttributeError, RuntimeError are our own mistakes: nobody should delete a file.
+DAMAGE = (OSError, ValueError, KeyError, csv.Error, SafetensorError, pa.ArrowException)
 
 
 @contextmanager

@@ -17,4 +17,5 @@ def read_history(folder: Path) -> list[dict[str, float]]:
     """The rows again, {column: value}; none where nothing is trained. ValueError if the file is missing or damaged."""
     file = folder / "history.csv"
     with reading(file, remedy_for(folder)), file.open(newline="", encoding="utf-8") as lines:
-        return [{key: float(value) for key, value in row.items() if value != ""} for row in csv.DictReader(lines)]
+        header, *rows = csv.reader(lines)
+        return [{key: float(text) for key, text in zip(header, row, strict=True) if text} for row in rows]

@@ -194,9 +194,9 @@ def compare(
 
 
 def thinned(sample: criterion.Sample, collection: Collection) -> criterion.Sample:
-    """A quarter of each task's training images at most, so that the others can be searched."""
+    """A quarter of each task's training images at most, so that the others can be searched; two, to be neighbours."""
     most = {task: int((collection.tasks[collection.train] == task).sum()) // 4 for task in sample.parts()}
-    kept = np.sort(np.concatenate([places[: max(1, most[task])] for task, places in sample.parts().items()]))
+    kept = np.sort(np.concatenate([places[: max(2, most[task])] for task, places in sample.parts().items()]))
     return criterion.Sample(sample.rows[kept], sample.tasks[kept])
 
 

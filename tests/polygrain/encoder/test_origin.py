@@ -81,7 +81,7 @@ def test_build__a_folder_of_ours(tmp_path):
         ({"model_args": {"checkpoint_path": "/etc/passwd"}}, "'checkpoint_path' cannot be set"),
         ({"pretrained_cfg": KNOWN | {"std": [0, 0, 0]}}, "std.0: "),
         ({"pretrained_cfg": KNOWN | {"input_size": [3, 8, 10**9]}}, "size: "),
-        ({"pretrained_cfg": 3}, ""),
+        ({"pretrained_cfg": 3}, "it says nothing of the weights' input"),
         ({"model_type": "dinov2"}, "it is of the library transformers: take the same network from timm"),
     ],
 )

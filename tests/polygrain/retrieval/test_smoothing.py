@@ -126,6 +126,14 @@ def test_smooth__unit_rows_and_what_a_new_row_needs():
     np.testing.assert_allclose(result.reach, np.sort(vectors @ vectors.T, 1)[:, -21], atol=1e-5)
 
 
+def test_smooth_by__a_zero_row_stays_and_harms_no_other():
+    vectors = rows()
+    vectors[3] = 0
+    result = smooth_by(vectors, neighbours_of(vectors, 5), Smoothing(0.9, 5)).smoothed
+    assert not result[3].any()
+    np.testing.assert_allclose(np.linalg.norm(np.delete(result, 3, 0), axis=1), 1, atol=1e-5)
+
+
 def test_added__is_what_a_full_pass_gives_a_new_row():
     vectors = clustered()
     whole = smooth_by(vectors, neighbours_of(vectors, 20), CHOSEN).smoothed

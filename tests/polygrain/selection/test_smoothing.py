@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
 from polygrain.selection import smoothing
-from polygrain.selection.smoothing import SETTINGS, choose, compare, deal, differs
+from polygrain.selection.smoothing import SETTINGS, SmoothingSettings, choose, compare, deal, differs
 
 FEW = SETTINGS.model_copy(update={"queries": 8, "depth": 6, "neighbours": 5, "fewest": 10, "strengths": [0.8]})
 
@@ -52,6 +53,13 @@ def test_deal__raw_rows_are_half_whitened():
     first, _ = deal(unit_rows(rows), False)
     plain, _ = deal(unit_rows(rows), True)
     assert np.abs(first[:, 0]).mean() < np.abs(plain[:, 0]).mean()
+
+
+def test_choose__the_fewest_images_that_are_allowed():
+    fewest = SmoothingSettings(**SETTINGS.model_dump() | {"fewest": 6})
+    assert len(choose(clusters(2, 3), fewest).agreement) == 9
+    with pytest.raises(ValidationError, match="fewest"):
+        SmoothingSettings(**SETTINGS.model_dump() | {"fewest": 5})
 
 
 def test_choose__smooths_clusters_and_finds_more_of_them():

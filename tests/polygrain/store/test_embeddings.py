@@ -50,6 +50,13 @@ def test_read__plain_columns_alone(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read(tmp_path / "e.parquet", smoothed=True).vectors, values["embedding"])
 
 
+def test_read__an_image_of_which_nothing_is_left(tmp_path: Path) -> None:
+    values = columns()
+    values["embedding"][3] = 0
+    write(tmp_path / "e.parquet", values, FACTS)
+    assert not read(tmp_path / "e.parquet").vectors[3].any()
+
+
 @pytest.mark.parametrize(
     ("changes", "facts", "message"),
     [

@@ -51,6 +51,6 @@ def test_random_gains__each_draw_less_the_average(world):
     file = evaluation / "average/random.json"
     file.write_text(json.dumps({i: {"a": dict.fromkeys(scores.METRICS, v)} for i, v in ((1, 0.498), (2, 0.5025))}))
     assert fusions.random_gains(evaluation, table) == [-0.2, 0.25]
-    file.write_text('{"1": {"a": 1}}')
+    file.write_text('{"1": {"a": {}}}')
     with pytest.raises(ValueError, match=r"random\.json is missing or damaged"):
         fusions.random_gains(evaluation, table)

@@ -5,8 +5,8 @@ import numpy as np
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
 from polygrain.retrieval import whitening
-from polygrain.selection.candidates.trial import ENCODER, Settings, Trial, measure
-from polygrain.selection.criterion import draw, group, neighbours
+from polygrain.selection.candidates.trial import ENCODER, Settings, Trial, measure, thinned
+from polygrain.selection.criterion import Sample, draw, group, neighbours
 from polygrain.store.collection import open_pixels, read_tables
 from tests.helpers.settings import comparing
 from tests.helpers.small import TASKS, write_encoder, write_images
@@ -26,3 +26,10 @@ def test_measure__whitenings_are_fitted_to_the_images_drawn_for_that(tmp_path: P
     expected = neighbours(by_hand, sample, settings.criterion.neighbours)
     for task, hits in trial.candidates["encoder, half-whitened to 8"].neighbours.items():
         np.testing.assert_array_equal(hits, expected[task])
+
+
+def test_thinned__an_image_of_the_smallest_task_has_a_neighbour(tmp_path: Path) -> None:
+    collection = read_tables(write_images(tmp_path / "images", 2, 4), list(TASKS))
+    first = collection.train[collection.tasks[collection.train] == TASKS[0]][:2]
+    few = thinned(Sample(first, collection.tasks[first]), collection)
+    assert neighbours(np.eye(2, dtype=np.float32), few, 5)[TASKS[0]].tolist() == [[1], [0]]
