@@ -19,7 +19,7 @@ def visible() -> list[str]:
     """The GPUs of this machine, as CUDA_VISIBLE_DEVICES names them; empty where there is none."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
-        return [device for device in named.split(",") if device.strip() not in ("", "-1")]
+        return [device for word in named.split(",") if (device := word.strip()) not in ("", "-1")]
     with suppress(OSError, subprocess.SubprocessError):
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True).stdout
         return [str(number) for number, line in enumerate(listed.splitlines()) if line.startswith("GPU ")]

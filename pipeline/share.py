@@ -54,7 +54,10 @@ def require_known_host(url: str) -> None:
     address = urlsplit(url)
     if address.scheme != "ssh":
         return
-    import asyncssh
+    try:
+        import asyncssh
+    except ImportError as error:
+        raise ValueError(f"{url} needs asyncssh, which is not installed: pip install -e '.[share]'") from error
 
     async def greet() -> None:
         # The host shows its key before anybody logs in, and nobody does: there is no key to log in with.

@@ -45,6 +45,7 @@ def serving(root: Path) -> Iterator[dict[str, str]]:
         environment = {"PYTHONPATH": str(root), "HF_HUB_DISABLE_TELEMETRY": "1"}
         command = [sys.executable, "-m", "pipeline.stage_server", "serve", str(listener.fileno())]
         process = process_group.start(command, root, environment, pass_fds=[listener.fileno()])
+        listener.close()  # held here, it would take the requests of stages after the server has died
         try:
             yield {SOCKET: f"{folder}/stages"}
         finally:

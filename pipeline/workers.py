@@ -72,8 +72,12 @@ def serve(
 
 
 def work(remote: str | None = None, queues: Sequence[str] = QUEUES, name: str = "") -> None:
-    """Runs stages of others in this clone until it is stopped. ValueError: no remote or no server is known."""
+    """Runs stages of others in this clone until it is stopped.
+
+    ValueError: no remote or no server is known, or the clone has changes of its own, which a checkout would overwrite.
+    """
     root = project(graph.folder_of())
+    require_clean(root)
     share.use_remote(root, remote)
     running, stopping = join(root), Event()
     register()
@@ -85,6 +89,16 @@ def work(remote: str | None = None, queues: Sequence[str] = QUEUES, name: str = 
     sys.stdout.flush()
     process_group.stop_on_signals(stopping)
     sys.exit(process_group.run(command, root, stopping=stopping, patience=0))
+
+
+def require_clean(clone: Path) -> None:
+    """ValueError where files of the clone are changed and not committed; a dvc.lock is the worker's own."""
+    changed = git(clone, "diff", "--name-only", "HEAD", "--", ":/", ":(exclude,top,glob)**/dvc.lock").split("\n")
+    if any(changed):
+        raise ValueError(
+            f"{clone} has changes that are not committed, and a worker checks out the commits of others over them: "
+            f"{', '.join(changed[:5])}. Commit them, or start the worker in a clone of its own"
+        )
 
 
 def register() -> None:

@@ -6,7 +6,7 @@ Writes  weights.safetensors, config.json         the trained encoder: for a ViT 
         history.csv                              epoch, loss, contrast, spread; loss, accuracy and weight of each head;
                                                  the mean cosine of each pair of heads
 
-Several devices: torchrun --nproc-per-node N -m stages.mpcl_encoder IMAGES START OUTPUT --run NAME
+Several devices: POLYGRAIN_PROCESSES=N (stages/run)
 """
 
 import copy

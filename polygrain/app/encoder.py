@@ -20,7 +20,7 @@ from polygrain.encoder.origin import Origin, is_hub, published, require_fit
 SHIPPED = "encoders/vit48"
 # Better ones, the first that this timm has of each family.
 FAMILIES = ("vit_small_patch16_dinov3.*", "vit_small_patch14_reg4_dinov2.*", "vit_base_patch16_siglip_224.*")
-LOCK = "../../versions.yaml"  # seen from a profile; stages follow it
+VERSIONS = "../../versions.yaml"  # seen from a profile; stages follow it
 STORED = 1.5  # sides of the input: what the careful look sees
 BATCHES = {"adaptor": 64, "fusion": 128, "distillation": 64}
 LARGE = 320  # px
@@ -115,7 +115,7 @@ def from_timm(asked: Asked) -> dict[str, Any]:
         raise ValueError(f"timm publishes no weights of {asked.name}: give a file of them, and this as --architecture")
     name = asked.name if "." in asked.name else names[0]
     side = asked.side or published(name).input_size[-1]
-    return {"source": "timm", "path": LOCK, "architecture": name, "side": side}
+    return {"source": "timm", "path": VERSIONS, "architecture": name, "side": side}
 
 
 def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[Settings, list[str]]:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import jinja2
 
-CORE = Path(__file__).parents[1]
+LIBRARY = Path(__file__).parents[1]
 
 
 def render(template: str, content: dict) -> str:
     """The filled template, by its path below polygrain; a value it asks for and does not get is an error."""
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(CORE),
+        loader=jinja2.FileSystemLoader(LIBRARY),
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

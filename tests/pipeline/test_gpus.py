@@ -25,6 +25,11 @@ def test_hold__as_many_as_asked_and_no_device_twice():
         assert len(three) == 3
 
 
+def test_visible__spaces_make_no_other_device(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0, 1 ,-1")
+    assert gpus.visible() == ["0", "1"]
+
+
 def test_hold__waits_for_a_free_one_and_stops_waiting_when_told():
     stopping, results = Event(), []
 

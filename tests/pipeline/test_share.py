@@ -79,6 +79,12 @@ def test_require_known_host__a_changed_or_unknown_key_is_refused(tmp_path, monke
     share.require_known_host("/mnt/folder")
 
 
+def test_require_known_host__without_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "asyncssh", None)
+    with pytest.raises(ValueError, match=r"needs asyncssh, which is not installed: pip install -e '.\[share\]'"):
+        share.require_known_host("ssh://user@host/srv")
+
+
 @pytest.fixture
 def s3(tmp_path) -> Iterator[str]:
     """The address of an S3 server on loopback with one bucket, `team`."""

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pipeline import stage_server
@@ -64,6 +65,30 @@ def test_ask__a_fresh_start_where_a_fork_would_differ(root, served, tmp_path, en
     with call(root, tmp_path, served | environment, "3") as process:
         assert process.stdout.read().startswith("fresh ")
     assert process.returncode == 3
+
+
+def servers() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "pipeline.stage_server" in child.cmdline()]
+
+
+def test_ask__a_fresh_start_after_the_server_has_died(root, tmp_path):
+    others = servers()
+    with stage_server.serving(root) as environment:
+        for server in set(servers()) - set(others):
+            server.kill()
+            server.wait()
+        with call(root, tmp_path, environment, "3") as process:
+            assert process.communicate(timeout=30)[0].startswith("fresh ")
+        assert process.returncode == 3
+
+
+def test_ask__a_server_that_dies_during_a_stage_ends_it(root, tmp_path):
+    others = servers()
+    with stage_server.serving(root) as environment, call(root, tmp_path, environment, "sleep") as process:
+        assert process.stdout.readline().startswith("forked ")
+        for server in set(servers()) - set(others):
+            server.kill()
+        assert process.wait(10) != 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -39,6 +39,18 @@ def test_check_out__the_commit_and_what_the_stage_reads(folder, tmp_path):
         workers.check_out(clone, None, "0" * 40, {})
 
 
+def test_require_clean__only_what_nobody_else_has(folder, tmp_path):
+    toy.run(tmp_path, "git", "clone", "-q", str(folder), "clone")
+    clone = tmp_path / "clone"
+    (clone / "mine").write_text("a checkout leaves untracked files alone")
+    (clone / "dvc.lock").write_text("what an earlier stage left")
+    toy.run(clone, "git", "add", "--intent-to-add", "dvc.lock")
+    workers.require_clean(clone)
+    (clone / "params.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"not committed.*: params.json\. Commit them"):
+        workers.require_clean(clone)
+
+
 def test_work_and_serve__say_what_is_missing(folder, monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     assert "no remote is known" in toy.refusal(folder, monkeypatch, "worker")

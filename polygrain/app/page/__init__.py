@@ -1,4 +1,4 @@
-"""The search page: what it answers (`app`), to whom (`door`), where it listens (`server`), what it compares (`sides`).
+"""The search page: what it answers (`app`), where it listens and to whom (`server`), what it compares (`sides`).
 
 The page itself is index.html, page.css and page.js: nothing is fetched from anywhere else.
 """

@@ -1,7 +1,7 @@
 """Pairs of images that look alike to people without being the same, drawn from installed packages.
 
 A character in fonts of two families, and a photographed place beside an edge drawing, a poster or a recoloured print of
-another view of it. As in `embedded`, each image is drawn from a generator seeded by its own name.
+another view of it. Each image is drawn from a generator seeded by its own name.
 """
 
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def letters(size: int, per_character: int) -> dict[str, PicturePair]:
 
 
 def seen(photo: Image.Image, centre: tuple[float, float], size: int, random: np.random.Generator) -> Pixels:
-    """A view of the place, moved and turned (less than in `embedded.cropped`, never mirrored), in another light."""
+    """A view of the place, moved and turned (a little, never mirrored), in another light."""
     where = np.array(centre) + random.uniform(-0.06, 0.06, 2) * WINDOW
     view = around(photo, where, WINDOW * random.uniform(0.92, 1.08), size, random, 6)
     pixels = np.asarray(view, np.float64)

@@ -8,12 +8,14 @@ import pytest
 
 from polygrain.report import page
 
-PAGES = [file for file in page.CORE.glob("*/report/*.html.j2") if file.with_suffix("").with_suffix(".md.j2").exists()]
-TEMPLATES = list(page.CORE.rglob("*.j2"))
+PAGES = [
+    file for file in page.LIBRARY.glob("*/report/*.html.j2") if file.with_suffix("").with_suffix(".md.j2").exists()
+]
+TEMPLATES = list(page.LIBRARY.rglob("*.j2"))
 
 
 def named(file: Path) -> str:
-    return file.relative_to(page.CORE).as_posix()
+    return file.relative_to(page.LIBRARY).as_posix()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_templates__load_nothing_from_outside(file):
 @pytest.mark.parametrize("file", TEMPLATES, ids=named)
 def test_templates__colours_that_are_used_are_those_of_the_base(file):
     """In light and in dark; a hue of `line_styles` that is not there would draw a line in no colour."""
-    base = (page.CORE / "report/base.html.j2").read_text(encoding="utf-8")
+    base = (page.LIBRARY / "report/base.html.j2").read_text(encoding="utf-8")
     light, dark = (set(re.findall(r"(--[\w-]+):", part)) for part in base.split("prefers-color-scheme: dark", 1))
     text = file.read_text(encoding="utf-8")
     lines = "".join(re.findall(r"{{ line_styles\(\[(.*?)\]\)", text, re.DOTALL))
