@@ -25,8 +25,9 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from pipeline import graph, project, server, share, stage_server
 from pipeline.graph import Stage
+from pipeline.prepare import ready
 from pipeline.progress import Shown, reported, slug
-from pipeline.run import Outcome, ready, run_stage
+from pipeline.run import Outcome, run_stage
 from pipeline.workers import dispatcher, git
 
 SECONDS_BETWEEN_LOOKS = 3.0
@@ -104,7 +105,7 @@ def reproduce(
     tensorboard: str | None = None,
 ) -> State:
     """Brings the graph up to date: the stages that are stale and all that follow from them, several at once."""
-    folder = graph.folder_of(profile)
+    folder = ready(profile)
     stages = graph.load(folder, targets or ())
     todo = graph.to_do(stages)
     # Few: each uses several cores itself.
