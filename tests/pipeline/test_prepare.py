@@ -3,7 +3,7 @@
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.prepare import check, ready
+from pipeline.prepare import check, ready, tidy
 from polygrain.config.compose import read_params
 from tests.helpers.project import ROOT, edit, new_project, repro
 
@@ -89,7 +89,7 @@ def test_ready__composes_a_profile_before_it_checks(tmp_path, values):
 
 
 @pytest.mark.slow
-def test_ready__a_graph_runs_with_all_of_its_branches_off(tmp_path):
+def test_tidy__a_graph_runs_with_all_of_its_branches_off(tmp_path):
     new_project(tmp_path)
 
     def change(values):
@@ -97,7 +97,8 @@ def test_ready__a_graph_runs_with_all_of_its_branches_off(tmp_path):
         values["models"] = {"encoder": "encoder", "chosen": "choice"}
 
     edit(tmp_path, change)
-    ready(None, tmp_path)
+    check(tmp_path / "params.yaml")
+    tidy(tmp_path)
     ran = repro(tmp_path, "report")
     assert ran[-1] == "report" and "choice" in ran and not any("@average" in stage for stage in ran)
 
