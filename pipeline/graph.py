@@ -22,7 +22,6 @@ from dvc.stage.exceptions import StageNotFound
 from zc.lockfile import LockFile
 
 from pipeline import project
-from polygrain.config import compose
 
 # Without the flag, a stage that ends while another dvc hashes for more than 3 seconds is lost.
 DVC = [sys.executable, "-m", "dvc", "--wait-for-lock"]
@@ -41,7 +40,7 @@ class Stage:
 
 
 def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
-    """The folder of the project's own graph or of a profile's, composed anew.
+    """The folder of the project's own graph or of a profile's.
 
     ValueError: no project is here, or the profile is unknown.
     """
@@ -52,10 +51,6 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     profiles = sorted({path.parent.name for path in root.glob("profiles/*/*.yaml")})
     if profile and profile not in profiles:
         raise ValueError(f"unknown profile {profile!r}; known here: {', '.join(profiles) or 'none'}")
-    compose.renew(folder)
-    # DVC reads every graph below the root, and one without values stops all of them.
-    compose.renew_missing(root)
-    drop_dead_list(root)
     return folder
 
 

@@ -30,6 +30,7 @@ from prefect.states import Cancelling, Completed, Failed
 from ruamel.yaml import YAML
 
 from pipeline import graph, process_group, project, server, share
+from pipeline.prepare import ready
 from pipeline.run import Outcome, run_stage
 
 POOL = "polygrain"
@@ -59,7 +60,7 @@ def serve(
     name: str = "graph",
 ) -> None:
     """Lets the server start runs here, one at a time, by its pages or by the clock; stays until it is stopped."""
-    folder = graph.folder_of(profile)
+    folder = ready(profile, keep_listings=True)  # each run renews them
     graph.load(folder, targets or ())
     root = project(folder)
     running = join(root)
@@ -73,7 +74,7 @@ def serve(
 
 def work(remote: str | None = None, queues: Sequence[str] = QUEUES, name: str = "") -> None:
     """Runs stages of others in this clone until it is stopped. ValueError: no remote or no server is known."""
-    root = project(graph.folder_of())
+    root = project(ready(inputs=False))
     share.use_remote(root, remote)
     running, stopping = join(root), Event()
     register()
@@ -205,7 +206,7 @@ def check_out(clone: Path, profile: str | None, revision: str, upstream: dict) -
     if git(clone, "rev-parse", "HEAD") != revision:
         git(clone, "fetch", "--quiet", "origin")
     git(clone, "checkout", "--quiet", "--force", "--detach", revision)
-    folder = graph.folder_of(profile, clone)
+    folder = ready(profile, clone, inputs=False)
     with (folder / "dvc.lock").open("w", encoding="utf-8") as stream:
         YAML(typ="safe").dump({"schema": "2.0", "stages": upstream}, stream)
     return folder

@@ -7,10 +7,10 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
+from pipeline.prepare import check
 from polygrain.config import compose
 from polygrain.config.lists import Lists
 from polygrain.grappa.twins import build_projector
-from polygrain.runner.command import check
 from tests.helpers import layouts
 from tests.helpers.project import ROOT, copy_profile, copy_project, dvc, repro
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.prepare import check
 from polygrain.config import compose, lists
-from polygrain.runner.command import check
 from tests.helpers.project import ROOT, copy_profile
 
 PROFILES = sorted(file.parent.name for file in (ROOT / "profiles").glob("*/values.yaml"))

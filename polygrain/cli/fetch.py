@@ -10,6 +10,6 @@ def fetch(stages: Stages = None, profile: Profile = None, remote: Remote = None)
 
     Example: polygrain fetch --remote ssh://user@host/srv/polygrain
     """
-    from pipeline import graph, share
+    from pipeline import prepare, share
 
-    typer.echo(share.fetch(graph.folder_of(profile), remote, stages or ()))
+    typer.echo(share.fetch(prepare.ready(profile, inputs=False), remote, stages or ()))

@@ -10,7 +10,7 @@ def share(profile: Profile = None, remote: Remote = None) -> None:
 
     Example: polygrain share --remote ssh://user@host/srv/polygrain
     """
-    from pipeline import graph
+    from pipeline import prepare
     from pipeline import share as results
 
-    typer.echo(results.push(graph.folder_of(profile), remote))
+    typer.echo(results.push(prepare.ready(profile, inputs=False), remote))

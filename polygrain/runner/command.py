@@ -2,11 +2,9 @@
 
 import argparse
 import ctypes
-import importlib
 import inspect
 import logging
 import os
-import shutil
 import signal
 import sys
 import time
@@ -17,14 +15,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from polygrain.compute import processes
-from polygrain.config import compose, lists, remotes
 from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
 
 log = logging.getLogger("stages")
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before any thread forks
-STAGES = sorted(path.stem for path in (Path(__file__).parents[2] / "stages").glob("*.py") if path.stem != "__init__")
 
 
 def validate(kind: Any, value: object, where: str = "") -> Any:
@@ -40,60 +36,6 @@ def validate(kind: Any, value: object, where: str = "") -> Any:
             message = message or item["msg"].removeprefix("Value error, ")
             lines.append(f"{key + ': ' if key else ''}{message}{shown}")
         raise ValueError("\n".join(lines)) from error
-
-
-def check(file: Path) -> None:
-    """Compares the whole file with what all stages declare; ValueError lists each wrong value with what is allowed."""
-    values = read_params(file)
-    wrong: list[str] = []
-
-    def attempt(call: Callable[..., Any], *given: Any) -> Any:
-        try:
-            return call(*given)
-        except ValueError as error:
-            wrong.extend(str(error).splitlines())
-            return None
-
-    listed = attempt(validate, Lists, {key: value for key, value in values.items() if key not in STAGES})
-    sections = {}
-    for stage in STAGES:
-        if params := getattr(importlib.import_module(f"stages.{stage}"), "Params", None):
-            sections[stage] = attempt(validate, params, values.get(stage, {}), stage)
-    sections = {stage: section for stage, section in sections.items() if section}
-    for section in sections.values():
-        if listed and hasattr(section, "fits"):
-            attempt(section.fits, listed)
-        if hasattr(section, "agrees"):
-            attempt(section.agrees, sections, file.parent)
-    for key, path in lists.paths(values):
-        if "'" in path:
-            wrong.append(f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder")
-        elif not compose.MADE.match(path) and not (file.parent / path).exists():
-            wrong.append(f"{key}: {path} does not exist")
-    if wrong:
-        beside = " (composed: change values.yaml beside it)" if (file.parent / "values.yaml").exists() else ""
-        raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong]))
-
-
-def prepare(file: Path) -> None:
-    """Before a run: composes a profile's params.yaml, checks every value, and lists object stores anew."""
-    compose.renew(file.parent)
-    check(file)
-    tidy(file.parent)
-    for line in remotes.renew(file.parent):
-        sys.stderr.write(f"{line}\n")
-
-
-def tidy(folder: Path) -> None:
-    """Brings the folders of listed items in line with the lists: DVC reads them whole, and wants them to be there."""
-    values = read_params(folder / "params.yaml")
-    for stage, body in read_params(folder / "dvc.yaml")["stages"].items():
-        if "foreach" in body:
-            items, data = values[body["foreach"][2:-1]], folder / "data" / stage
-            data.mkdir(parents=True, exist_ok=True)
-            for path in data.iterdir():
-                if path.is_dir() and path.name not in items and path.suffix != ".partial":
-                    shutil.rmtree(path)  # its results are in DVC's cache
 
 
 def end_with_parent() -> None:
