@@ -103,9 +103,10 @@ def reproduce(
     jobs: int | None = None,
     workers: bool = False,
     tensorboard: str | None = None,
+    keep_listings: bool = False,
 ) -> State:
     """Brings the graph up to date: the stages that are stale and all that follow from them, several at once."""
-    folder = ready(profile)
+    folder = ready(profile, keep_listings=keep_listings)
     stages = graph.load(folder, targets or ())
     todo = graph.to_do(stages)
     # Few: each uses several cores itself.
@@ -174,6 +175,7 @@ def main(
     jobs: int | None = None,
     workers: bool = False,
     tensorboard: Path | None = None,
+    keep_listings: bool = False,
 ) -> None:
     """Runs the flow and ends the process: 0 all is up to date, 1 a stage failed, 130 or 143 it was stopped.
 
@@ -181,7 +183,7 @@ def main(
     ValueError, before anything runs, names an unknown profile or stage and each wrong value of params.yaml.
     """
     board = str(tensorboard.resolve()) if tensorboard else None
-    folder = ready(profile)
+    folder = ready(profile, keep_listings=keep_listings)
     todo = graph.to_do(graph.load(folder, targets or ()))
     if workers:
         dispatcher(profile, folder)  # names what is not committed, and a missing remote
@@ -197,6 +199,7 @@ def main(
     sys.stdout.write(f"Watch this run at {running.link()}\n")
     sys.stdout.flush()
     parameters = {"profile": profile, "targets": targets, "jobs": jobs, "workers": workers, "tensorboard": board}
+    parameters["keep_listings"] = True  # they are new by now
     # The pages can cancel only runs of a deployment.
     with get_client(sync_client=True) as client:
         deployment = client.create_deployment(client.create_flow(reproduce), "terminal")

@@ -40,7 +40,7 @@ class Stage:
 
 
 def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
-    """The folder of the project's own graph or of a profile's; `prepare.ready` has it composed.
+    """The folder of the project's own graph or of a profile's.
 
     ValueError: no project is here, or the profile is unknown.
     """

@@ -1,4 +1,4 @@
-"""What comes before any work on a graph: values are composed and checked, folders and listings brought in line."""
+"""The one doorway to work: `ready` brings a graph into the state that every command needs."""
 
 import importlib
 import shutil
@@ -13,15 +13,21 @@ from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.runner import command
 
-STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("*.py") if path.stem != "__init__")
+STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("[a-z]*.py"))
 
 
-def ready(profile: str | None = None, start: Path | None = None, *, write: bool = True, computes: bool = True) -> Path:
-    """The folder of the project's own graph or of a profile's, ready to work on; whatever starts work asks for it.
+def ready(
+    profile: str | None = None,
+    start: Path | None = None,
+    *,
+    write: bool = True,
+    inputs: bool = True,
+    keep_listings: bool = False,
+) -> Path:
+    """The folder of the graph: its values composed and checked, its folders tidy, its object stores listed anew.
 
-    Without `write` nothing changes but the params.yaml and dvc.yaml of a profile, without which DVC cannot read it.
-    What computes nothing, such as a fetch, needs no check of values and no object store. ValueError names an unknown
-    profile, each wrong value, or the clone whose own program should run it.
+    Without `write` it only writes the graph and values of a profile where they have changed, since DVC reads those
+    files. Without `inputs` the user's images need not be here. ValueError says what is wrong, and changes no result.
     """
     folder = graph.folder_of(profile, start)
     root = project(folder)
@@ -30,21 +36,22 @@ def ready(profile: str | None = None, start: Path | None = None, *, write: bool 
     compose.renew(folder)
     # DVC reads every graph below the root, and one without values stops all of them.
     compose.renew_missing(root)
+    if (root / "stages").is_dir():
+        check(folder / "params.yaml", inputs)
     if write:
         graph.drop_dead_list(root)
-    if (root / "stages").is_dir():
-        if computes:
-            check(folder / "params.yaml")
-        if write:
-            tidy(folder)
-        if write and computes:
-            for line in remotes.renew(folder):
-                sys.stderr.write(f"{line}\n")
+    if write and (folder / "params.yaml").exists():
+        tidy(folder)
+        if inputs and not keep_listings:
+            renew_listings(folder)
     return folder
 
 
-def check(file: Path) -> None:
-    """Compares the whole file with what all stages declare; ValueError lists each wrong value with what is allowed."""
+def check(file: Path, inputs: bool = True) -> None:
+    """Compares the whole file with what all stages declare; ValueError lists each wrong value with what is allowed.
+
+    Without `inputs`, files and folders that the values name need not be here.
+    """
     values = read_params(file)
     wrong: list[str] = []
 
@@ -69,7 +76,7 @@ def check(file: Path) -> None:
     for key, path in lists.paths(values):
         if "'" in path:
             wrong.append(f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder")
-        elif not compose.MADE.match(path) and not (file.parent / path).exists():
+        elif inputs and not compose.MADE.match(path) and not (file.parent / path).exists():
             wrong.append(f"{key}: {path} does not exist")
     if wrong:
         beside = " (composed: change values.yaml beside it)" if (file.parent / "values.yaml").exists() else ""
@@ -80,9 +87,19 @@ def tidy(folder: Path) -> None:
     """Brings the folders of listed items in line with the lists: DVC reads them whole, and wants them to be there."""
     values = read_params(folder / "params.yaml")
     for stage, body in read_params(folder / "dvc.yaml")["stages"].items():
-        if "foreach" in body:
-            items, data = values[body["foreach"][2:-1]], folder / "data" / stage
+        items = values.get(str(body.get("foreach"))[2:-1])
+        if items is not None:
+            data = folder / "data" / stage
             data.mkdir(parents=True, exist_ok=True)
             for path in data.iterdir():
                 if path.is_dir() and path.name not in items and path.suffix != ".partial":
                     shutil.rmtree(path)  # its results are in DVC's cache
+
+
+def renew_listings(folder: Path) -> None:
+    """Lists the object stores of the graph anew, and says which have changed; ValueError where one cannot be read."""
+    try:
+        for line in remotes.renew(folder):
+            sys.stderr.write(f"{line}\n")
+    except ValueError as error:
+        raise ValueError(f"{error}; --keep-listings runs with its last listing") from error

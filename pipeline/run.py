@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from pipeline import gpus, graph, prepare, process_group, project, stage_server
+from pipeline import gpus, graph, process_group, project, stage_server
+from pipeline.prepare import ready
 
 # What dvc adds to every stage for people at a terminal.
 HINTS = ("To track the changes", "\tgit add", "To enable auto", "\tdvc config", "Use `dvc push`", "Updating lock")
@@ -27,13 +28,15 @@ class Outcome:
         return self.result in ("ran", "cached")
 
 
-def main(profile: str | None = None, stages: list[str] | None = None, dry: bool = False) -> int:
+def main(
+    profile: str | None = None, stages: list[str] | None = None, dry: bool = False, keep_listings: bool = False
+) -> int:
     """Says what is stale of the graph, or of these stages and what they read, and runs it; dvc's exit code or 143.
 
-    With `dry` nothing runs; 143: it was stopped. ValueError, before anything runs, names an unknown profile or stage
-    and each wrong value of params.yaml.
+    With `dry` nothing runs and nothing is written; 143: it was stopped. ValueError, before anything runs, names an
+    unknown profile or stage and each wrong value of params.yaml.
     """
-    folder, stopping = prepare.ready(profile, write=not dry), Event()
+    folder, stopping = ready(profile, write=not dry, keep_listings=keep_listings), Event()
     loaded = graph.load(folder, stages or ())
     todo = graph.to_do(loaded)
     lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {stage.name}: {stage.why:.90}" for stage in todo)]

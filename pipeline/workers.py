@@ -60,7 +60,7 @@ def serve(
     name: str = "graph",
 ) -> None:
     """Lets the server start runs here, one at a time, by its pages or by the clock; stays until it is stopped."""
-    folder = ready(profile)
+    folder = ready(profile, keep_listings=True)  # each run renews them
     graph.load(folder, targets or ())
     root = project(folder)
     running = join(root)
@@ -77,7 +77,7 @@ def work(remote: str | None = None, queues: Sequence[str] = QUEUES, name: str = 
 
     ValueError: no remote or no server is known, or the clone has changes of its own, which a checkout would overwrite.
     """
-    root = project(ready(computes=False))
+    root = project(ready(inputs=False))
     require_clean(root)
     share.use_remote(root, remote)
     running, stopping = join(root), Event()
@@ -220,7 +220,7 @@ def check_out(clone: Path, profile: str | None, revision: str, upstream: dict) -
     if git(clone, "rev-parse", "HEAD") != revision:
         git(clone, "fetch", "--quiet", "origin")
     git(clone, "checkout", "--quiet", "--force", "--detach", revision)
-    folder = ready(profile, clone, computes=False)
+    folder = ready(profile, clone, inputs=False)
     with (folder / "dvc.lock").open("w", encoding="utf-8") as stream:
         YAML(typ="safe").dump({"schema": "2.0", "stages": upstream}, stream)
     return folder

@@ -12,4 +12,4 @@ def fetch(stages: Stages = None, profile: Profile = None, remote: Remote = None)
     """
     from pipeline import prepare, share
 
-    typer.echo(share.fetch(prepare.ready(profile, computes=False), remote, stages or ()))
+    typer.echo(share.fetch(prepare.ready(profile, inputs=False), remote, stages or ()))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from polygrain.cli.options import Jobs, Profile, Stages
+from polygrain.cli.options import Jobs, KeepListings, Profile, Stages
 
 
 def flow(
@@ -17,6 +17,7 @@ def flow(
         Path | None,
         typer.Option(file_okay=False, metavar="FOLDER", help="also write the curves there, for TensorBoard"),
     ] = None,
+    keep_listings: KeepListings = False,
 ) -> None:
     """Run what is stale, branches side by side, and watch it in a browser.
 
@@ -24,4 +25,4 @@ def flow(
     """
     from pipeline import flow as graph
 
-    graph.main(profile, stages, jobs, workers, tensorboard)
+    graph.main(profile, stages, jobs, workers, tensorboard, keep_listings)

@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
-from polygrain.cli.options import Profile, Stages
+from polygrain.cli.options import KeepListings, Profile, Stages
 
 
 def run(
     stages: Stages = None,
     profile: Profile = None,
     dry: Annotated[bool, typer.Option("--dry", help="say what would run, and why")] = False,
+    keep_listings: KeepListings = False,
 ) -> None:
     """Run what is stale: the whole graph, or some stages with all they read.
 
@@ -21,4 +22,4 @@ def run(
     """
     from pipeline import run as graph
 
-    sys.exit(graph.main(profile, stages, dry))
+    sys.exit(graph.main(profile, stages, dry, keep_listings))

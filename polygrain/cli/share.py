@@ -13,4 +13,4 @@ def share(profile: Profile = None, remote: Remote = None) -> None:
     from pipeline import prepare
     from pipeline import share as results
 
-    typer.echo(results.push(prepare.ready(profile, computes=False), remote))
+    typer.echo(results.push(prepare.ready(profile, inputs=False), remote))

@@ -1,6 +1,6 @@
 """Before a run: the listings of object stores are renewed, so that what changed there runs again.
 
-DVC follows the listing files: one that stays the same reruns nothing. A store out of reach keeps its listing.
+DVC follows the listing files: one that stays the same reruns nothing.
 """
 
 from pathlib import Path
@@ -10,9 +10,12 @@ from polygrain.sources.streams import place
 
 
 def renew(folder: Path) -> list[str]:
-    """Lists anew what the tasks with `source: remote` read; returns a line for each that changed or is out of reach."""
+    """Lists anew what the tasks with `source: remote` read; returns a line for each that changed.
+
+    ValueError names the task whose store is out of reach; its listing stays.
+    """
     lines = []
-    for name, task in read_params(folder / "params.yaml")["tasks"].items():
+    for name, task in read_params(folder / "params.yaml").get("tasks", {}).items():
         if task["source"] != "remote":
             continue
         file = folder / task["path"]
@@ -20,8 +23,7 @@ def renew(folder: Path) -> list[str]:
         try:
             text = place.text_of(place.remote(url))
         except ValueError as error:
-            lines.append(f"{name}: {error}; its last listing is used")
-            continue
+            raise ValueError(f"{name}: {error}") from error
         if text != file.read_text(encoding="utf-8"):
             partial = file.with_name(f"{file.name}.partial")
             partial.write_text(text, encoding="utf-8")

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from pipeline import graph
-from pipeline.prepare import ready
+from pipeline import graph, prepare
 from tests.pipeline import toy
 
 
@@ -87,12 +86,12 @@ def test_load__a_profile_beside_the_repositorys_own(tmp_path):
         (folder / "profiles" / name).mkdir(parents=True)
         (folder / "profiles" / name / "values.yaml").write_text("sections: {a: 3}\n")
         (folder / "profiles" / name / "params.json").write_text(json.dumps(params))
-    large = ready("large", folder)
+    large = prepare.ready("large", folder)
     assert large == folder / "profiles/large" and "a: 3\n" in (large / "params.yaml").read_text()
     stages = graph.load(large)
     assert {stage.name for stage in stages} == {"source", "first@f0", "second@s00", "second@s01", "last"}
     (large / "params.yaml").unlink()
-    stages = graph.load(ready(None, folder))
+    stages = graph.load(prepare.ready(None, folder))
     assert {stage.name for stage in stages} == {"source", "first@f0", "second@s00", "last"}
     assert (large / "params.yaml").exists() and not (folder / "profiles/unused/params.yaml").exists()
     with pytest.raises(ValueError, match=r"unknown profile .*; known here: large, unused"):
@@ -129,8 +128,8 @@ def test_ready__a_list_of_paths_in_use_is_deleted_where_it_is_torn_or_nobody_use
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
         for text in ('{"read": {"/a": [', json.dumps({"/a": {"write": {"pid": ended.pid, "cmd": "dvc repro"}}})):
             file.write_text(text)
-            ready(None, folder)
+            prepare.ready(None, folder)
             assert not file.exists()
     file.write_text(json.dumps({"/a": {"write": {"pid": os.getpid(), "cmd": "dvc repro"}}}))
-    ready(None, folder)
+    prepare.ready(None, folder)
     assert file.exists()

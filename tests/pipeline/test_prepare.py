@@ -1,11 +1,20 @@
-"""Before any work: values are checked, folders and listings brought in line, and a dry run changes nothing."""
+"""The doorway to work: wrong values are named, folders fit the lists, listings are new, whatever command asks."""
+
+import os
+import sys
+from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.prepare import check, ready, tidy
+from pipeline import run, workers
+from pipeline.prepare import check, ready
 from polygrain.config.compose import read_params
-from tests.helpers.project import ROOT, edit, new_project, repro
+from polygrain.sources.streams import place
+from tests.helpers.project import new_project
+from tests.pipeline import toy
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -72,13 +81,13 @@ def test_check__what_a_stage_makes_need_not_be_there(tmp_path, values):
 
 def test_ready__composes_a_profile_before_it_checks(tmp_path, values):
     write(tmp_path, values)
-    for name in (".dvc", "stages"):
-        (tmp_path / name).mkdir()
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / "stages").symlink_to(ROOT / "stages")
     profile = tmp_path / "profiles/mine"
     for item in ("k512", "k64", "k7.partial"):
         (profile / "data/adaptor" / item).mkdir(parents=True)
     (profile / "values.yaml").write_text("adaptor: {epochs: 5}\n")
-    ready("mine", tmp_path)
+    assert ready("mine", tmp_path) == profile
     assert read_params(profile / "params.yaml")["adaptor"]["epochs"] == 5
     assert (profile / "data/distillation").is_dir()  # the stage `choice` reads it, even where nothing is distilled
     # What the list no longer names would be part of the folder that fusions depend on.
@@ -88,39 +97,117 @@ def test_ready__composes_a_profile_before_it_checks(tmp_path, values):
         ready("mine", tmp_path)
 
 
+def test_ready__wrong_places_are_named(tmp_path, monkeypatch):
+    folder = toy.make(tmp_path / "toy", first=1, second=1)
+    for command in ("run", "flow", "serve", "fetch", "share"):
+        assert "unknown profile 'large'" in toy.refusal(folder, monkeypatch, command, "--profile", "large")
+    (folder / "pipeline").mkdir()
+    assert "has a polygrain of its own" in toy.refusal(folder, monkeypatch, "worker")
+
+
+@pytest.fixture
+def listed(tmp_path) -> Path:
+    """A repository whose last stage reads the folder of a list, with a profile in which that list is empty."""
+    folder = toy.found(
+        tmp_path / "owner",
+        {
+            "params.yaml": "teachers: {large: teacher/large}\n",
+            "dvc.yaml": """\
+stages:
+  teacher:
+    foreach: ${teachers}
+    do: {cmd: "mkdir -p data/${item}; echo ${key} > data/${item}/text", outs: ["data/${item}"]}
+  choice: {cmd: "mkdir data/choice; ls data/teacher > data/choice/text", deps: [data/teacher], outs: [data/choice]}
+""",
+        },
+    )
+    (folder / ".gitignore").write_text("/data\n/profiles/*/data\n")
+    (folder / "profiles/mine").mkdir(parents=True)
+    (folder / "profiles/mine/values.yaml").write_text("teachers: {}\n")
+    toy.commit(folder)
+    return folder
+
+
+def test_fetch__a_profile_with_an_empty_list_in_a_clone_that_never_ran(listed, tmp_path):
+    words = ["--profile", "mine", "--remote", str(tmp_path / "remote")]
+    toy.polygrain(listed, "run", *words[:2])
+    toy.polygrain(listed, "share", *words)
+    clone = toy.clone(listed, "clone")
+    assert "All 1 stages are up to date" in toy.polygrain(clone, "fetch", *words)
+    assert (clone / "profiles/mine/data/choice/text").exists()
+
+
+def test_check_out__a_clone_keeps_no_items_that_the_commit_does_not_list(listed):
+    """What a worker computed for an older commit would be part of the folder that its next stage reads."""
+    clone = toy.clone(listed, "clone")
+    for folder in ("profiles/mine/data/teacher/large", "data/teacher/large", "data/teacher/small"):
+        (clone / folder).mkdir(parents=True)
+    revision = workers.revision_of(listed)
+    workers.check_out(clone, "mine", revision, {})
+    workers.check_out(clone, None, revision, {})
+    assert [str(path.relative_to(clone)) for path in clone.glob("**/teacher/*")] == ["data/teacher/large"]
+
+
+def test_run__dry_leaves_every_file_as_it_was(listed, monkeypatch):
+    monkeypatch.chdir(listed)
+    (listed / "data/teacher/unlisted").mkdir(parents=True)
+    ready("mine", write=False)  # DVC reads the values of a profile
+    used = listed / ".dvc/tmp/rwlock"
+    used.parent.mkdir()
+    used.write_text('{"write": {"/a": {"pid": 4194305, "cmd": "dvc repro"}}, "read": {}}')  # no process has this number
+
+    def state() -> dict[Path, int]:
+        files = [path for path in listed.rglob("*") if not {".git", "tmp"} & {*path.parts}]
+        return {path: path.stat().st_mtime_ns for path in files}
+
+    before = state()
+    assert run.main("mine", dry=True) == run.main(None, dry=True) == 0
+    assert state() == before and "4194305" in used.read_text()
+
+
+@pytest.fixture
+def stored(object_store, tmp_path) -> tuple[Path, dict[str, str]]:
+    """A repository that reads the listing of a store, in which there is more by now; the store's variables."""
+    object_store.pipe("pictures/shoes/a.png", b"a")
+    text = place.text_of(place.remote("s3://pictures/shoes"))
+    object_store.pipe("pictures/shoes/b.png", b"b")
+    stage = "{cmd: mkdir -p data/images; cp shoes.json data/images, deps: [shoes.json], outs: [data/images]}"
+    files = {"params.yaml": "tasks: {shoes: {source: remote, path: shoes.json}}\n", "shoes.json": text}
+    folder = toy.found(tmp_path / "toy", files | {"dvc.yaml": f"stages:\n  images: {stage}\n"})
+    return folder, {name: text for name, text in os.environ.items() if name.startswith("AWS_")}
+
+
+def test_run__a_store_out_of_reach(stored):
+    folder, variables = stored
+    before = (folder / "shoes.json").read_text()
+    variables["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
+    said = toy.polygrain(folder, "run", check=False, **variables)
+    assert said.startswith("error: shoes: ") and "--keep-listings" in said and not (folder / "data").exists()
+    toy.polygrain(folder, "run", "--keep-listings", **variables)
+    assert (folder / "data/images/shoes.json").read_text() == (folder / "shoes.json").read_text() == before
+
+
 @pytest.mark.slow
-def test_tidy__a_graph_runs_with_all_of_its_branches_off(tmp_path):
-    new_project(tmp_path)
-
-    def change(values):
-        values |= {name: {} for name in ("granularities", "fusions", "distillations")}
-        values["models"] = {"encoder": "encoder", "chosen": "choice"}
-
-    edit(tmp_path, change)
-    check(tmp_path / "params.yaml")
-    tidy(tmp_path)
-    ran = repro(tmp_path, "report")
-    assert ran[-1] == "report" and "choice" in ran and not any("@average" in stage for stage in ran)
+def test_reproduce__a_run_that_the_server_starts_lists_stores_anew(stored, pages):
+    folder, variables = stored
+    program = "from pipeline.flow import reproduce; reproduce()"
+    toy.run(folder, sys.executable, "-c", program, **variables, **toy.at(pages))
+    assert '"files": 2' in (folder / "data/images/shoes.json").read_text()
 
 
-def test_ready__a_dry_run_leaves_every_file(tmp_path, values):
-    write(tmp_path, values)
-    for name in (".dvc/tmp", "stages", "data/adaptor/k64"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / ".dvc/tmp/rwlock").write_text("torn")
-    before = sorted(tmp_path.rglob("*"))
-    assert ready(None, tmp_path, write=False) == tmp_path
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_ready__a_fetch_has_the_folders_of_empty_lists_and_lists_no_store(tmp_path, values, monkeypatch):
-    values |= {"distillations": {}, "models": {"encoder": "encoder"}}
-    write(tmp_path, values)
-    for name in (".dvc", "stages"):
-        (tmp_path / name).mkdir()
-    listed = []
-    monkeypatch.setattr("polygrain.config.remotes.renew", lambda folder: listed.append(folder) or [])
-    ready(None, tmp_path, computes=False)
-    assert (tmp_path / "data/distillation").is_dir() and not listed
-    ready(None, tmp_path)
-    assert listed == [tmp_path]
+@pytest.mark.slow
+def test_fetch__a_graph_that_ran_with_all_of_its_branches_off(tmp_path):
+    """The project's own graph, as a profile, in a colleague's clone."""
+    owner, remote = new_project(tmp_path / "owner"), str(tmp_path / "remote")
+    profile = owner / "profiles/mine"
+    profile.mkdir(parents=True)
+    off = "granularities: []\nfusions: []\ndistillations: []\nmodels: {encoder: encoder, chosen: choice}\n"
+    (profile / "values.yaml").write_text(off)
+    toy.commit(owner)
+    words = ["--profile", "mine", "report"]
+    ran = toy.polygrain(owner, "run", *words, PYTHONPATH=str(owner))
+    assert "Running stage 'choice'" in ran and "Running stage 'report'" in ran and "@average" not in ran
+    toy.polygrain(owner, "share", *words[:2], "--remote", remote, PYTHONPATH=str(owner))
+    clone = toy.clone(owner, "clone")
+    said = toy.polygrain(clone, "fetch", *words, "--remote", remote, PYTHONPATH=str(clone))
+    assert "nothing to run" in said and (clone / "profiles/mine/data/report/index.html").exists()

@@ -10,13 +10,6 @@ from pipeline import run
 from tests.pipeline import toy
 
 
-def test_ready__wrong_places_are_named(tmp_path, monkeypatch):
-    folder = toy.make(tmp_path / "toy", first=1, second=1)
-    assert "unknown profile 'large'" in toy.refusal(folder, monkeypatch, "run", "--profile", "large")
-    (folder / "pipeline").mkdir()
-    assert "has a polygrain of its own" in toy.refusal(folder, monkeypatch, "run")
-
-
 @pytest.mark.slow
 def test_run_stage__what_became_of_it(tmp_path, monkeypatch):
     """The last lines are kept without dvc's hints; GPUs are told to the stage."""
