@@ -42,7 +42,7 @@ from polygrain.encoder.config import Config
 from polygrain.encoder.model import save as save_network
 from polygrain.mpcl.trainable import TrainableEncoder, load
 from polygrain.sources import installed
-from polygrain.training import checkpoint
+from polygrain.store import work
 
 SIDE = 48
 CONFIG = Config(
@@ -190,7 +190,7 @@ def build_optimizers(student: TrainableEncoder, head: torch.nn.Module) -> list[t
 
 def key(archive: Path, weights: Path, *others: object) -> str:
     """A name for what depends on these files and values."""
-    files = [checkpoint.digest(archive), checkpoint.digest(weights)]
+    files = [work.digest(archive), work.digest(weights)]
     return hashlib.sha256(json.dumps([*files, *map(str, others)]).encode()).hexdigest()[:16]
 
 
@@ -200,7 +200,7 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, st
         raise ValueError(f"{archive} holds {len(images)} images (.webp); give {BATCH} or more, which is one step")
     boxes = draw_views(len(images), views, seed=0)
     where = device.best()
-    cache = checkpoint.WORK / "distil" / f"teacher-{key(archive, weights, views)}.safetensors"
+    cache = work.WORK / "distil" / f"teacher-{key(archive, weights, views)}.safetensors"
     if not cache.exists():
         cache.parent.mkdir(parents=True, exist_ok=True)
         save_file({"features": teach(images, boxes, weights, where)}, cache.with_suffix(".new"))
@@ -216,8 +216,8 @@ def main(archive: Path, weights: Path, output: Path, epochs: int, views: int, st
     sources = read_embedded(SIDE)
     per_epoch = len(images) // BATCH
     steps, first = epochs * per_epoch, 0
-    begun = checkpoint.digest(start / "weights.safetensors") if start else "random"
-    kept = checkpoint.WORK / "distil" / f"{key(archive, weights, views, epochs, begun)}.pt"
+    begun = work.digest(start / "weights.safetensors") if start else "random"
+    kept = work.WORK / "distil" / f"{key(archive, weights, views, epochs, begun)}.pt"
     if kept.exists():
         state = torch.load(kept, weights_only=True, map_location=where)
         both.load_state_dict(state["model"])

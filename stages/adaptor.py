@@ -57,9 +57,8 @@ def main(
     pixels = open_pixels(images, tasks)
     collection = read_tables(images, tasks)
     rows = torch.from_numpy(collection.train)
-    inputs = [params, settings, reference, seed, pixels.digest, labels.digest, centroids.digest]
-    inputs.append(checkpoint.digest(encoder / "weights.safetensors"))
-    work = checkpoint.work_folder("adaptor", granularity, *inputs)
+    reads = [encoder, pseudo_labels, *(images / task for task in tasks)]
+    work = checkpoint.work_folder("adaptor", granularity, [params, settings, reference, seed], reads)
     targets, start = torch.from_numpy(labels[:]), torch.from_numpy(centroids[:])
     # The adaptors start as the identity, so the centroids are a classifier that is right from the start.
     parts = add_adaptors(model, granularity, params.width, seed)

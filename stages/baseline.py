@@ -131,18 +131,20 @@ def main(
 ) -> str:
     model, tasks = load(encoder), list(lists.tasks)
     rows, chosen = read_tables(images, tasks).train, getattr(params, kind)
-    inputs = [kind, chosen, seed, checkpoint.digest(encoder / "weights.safetensors")]
+    values, reads = [chosen, seed], [encoder, *(images / task for task in tasks)]
     if kind in ("one_set", "many_sets"):
         count, pixels = 1 if kind == "one_set" else len(lists.sizes), open_pixels(images, tasks)
-        inputs += [params.width, params.up_std, count, attention, pixels.digest]
-        work = checkpoint.work_folder("baseline", *inputs)
+        values += [params.width, params.up_std, count, attention]
+        work = checkpoint.work_folder("baseline", kind, values, reads)
         parts = insert_random(model, count, params.width, attention, chosen.start_std, seed, params.up_std)
         history = twins.train(model, parts, pixels, rows, None, chosen, seed, work)
     else:
         vectors = open_features(features, tasks)
         finest = list(lists.sizes)[-1]
-        table = arrays.open(knn_graph / "neighbours.zarr" if kind == "tldr" else pseudo_labels / finest / "labels.zarr")
-        work = checkpoint.work_folder("baseline", *inputs, table.digest, vectors.digest)
+        taught, name = (knn_graph, "neighbours") if kind == "tldr" else (pseudo_labels / finest, "labels")
+        table = arrays.open(taught / f"{name}.zarr")
+        reads += [taught, *(features / task for task in tasks)]
+        work = checkpoint.work_folder("baseline", kind, values, reads)
         given = unit_rows(vectors[rows].astype(np.float32)), table[:], chosen, seed, work
         model, history = reduce(model, *given) if kind == "tldr" else project(model, *given)
     with outputs.folder(output) as folder:

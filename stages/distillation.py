@@ -115,9 +115,8 @@ def main(
     blocks = min(params.target.blocks, most_blocks(model))
     model = model.at_side(model.config.side, model.config.mirrored, blocks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    inputs = [params, settings, reference, seed, pixels.digest]
-    inputs += [checkpoint.digest(folder / "weights.safetensors") for folder in (encoder, taught)]
-    work = checkpoint.work_folder("distillation", name, *inputs)
+    reads = [encoder, taught, *(images / task for task in tasks)]
+    work = checkpoint.work_folder("distillation", name, [params, settings, reference, seed], reads)
     if not model.adaptors:
         torch.manual_seed(seed)  # nn.Linear draws from the global generator; nothing else here does
         config = AdaptorConfig(names=["distilled"], width=params.width, fusion="average")

@@ -147,11 +147,9 @@ def main(
         graph, search = None, ("exact", 1.0)
         if isinstance(chosen, twins.NeighbourPairs):
             graph, search = arrays.open(knn_graph / "neighbours.zarr"), search_of(knn_graph)
-        inputs = [chosen, params.attention, seed, *search, *names, graph.digest if graph else ""]
-        inputs.append(open_pixels(images, tasks).digest)
-        inputs += [checkpoint.digest(images / task / "table.parquet") for task in tasks]
-        inputs += [checkpoint.digest(adaptor / name / "weights.safetensors") for name in names]
-        work = checkpoint.work_folder("fusion", pairs, *inputs)
+        reads = [adaptor / name for name in names] + [images / task for task in tasks]
+        reads += [knn_graph] if graph is not None else []
+        work = checkpoint.work_folder("fusion", pairs, [chosen, params.attention, seed, *names], reads)
         history = train(model, images, tasks, graph, chosen, seed, work, search)
     graphs = None
     if history and isinstance(chosen, twins.NeighbourPairs) and chosen.refresh:

@@ -198,7 +198,7 @@ def main(images: Path, output: Path, *, name: str, params: Params, lists: Lists,
     side, pixels = params.networks[spec.network].side, arrays.open(images / "pixels.zarr")
     taught, _, classes = split(table)
     model = build_model(spec, params, int(classes.max()) + 1, seed).to(device.best())
-    work = checkpoint.work_folder("gsp_classifier", name, spec, params, seed, pixels.digest)
+    work = checkpoint.work_folder("gsp_classifier", name, [spec, params, seed], [images])
     history = train(model, pixels, taught, classes[taught], side, params, seed, work)
     metrics = measure(model, pixels, table, side, params)
     with outputs.folder(output) as folder:

@@ -183,9 +183,8 @@ def main(
         whole = Whole(torch.from_numpy(table.aspects), params.side / (params.resize or params.side))
     augmentation = (params.augmentation, params.crop_ratio)
     maps = Maps(backbone, pixels, params.side, *augmentation, params.precision, device.inference(params.side)[0], whole)
-    weights = trunk.weights_file(params.backbone, encoder)
-    digest = checkpoint.digest(weights) if weights else ""
-    work = checkpoint.work_folder("gsp_folds", run, spec, params, seed, pixels.digest, digest)
+    weights = {"encoder": [encoder], "file": [Path(params.backbone.path)]}.get(params.backbone.weights, [])
+    work = checkpoint.work_folder("gsp_folds", run, [spec, params, seed, shape], [images, *weights])
     lines, scores = [f"fold,repeat,step,loss,{params.protocol.chosen_by},rate"], []
     with outputs.folder(output) as folder:
         for i, repeat in product(range(len(folds)), range(params.protocol.repeats)):

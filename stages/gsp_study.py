@@ -146,7 +146,7 @@ def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
 
 def main(output: Path, *, study: str, params: Params, lists: Lists, seed: int) -> str:
     kind = lists.gsp_studies[study]
-    work = checkpoint.work_folder("gsp_study", study, params, seed)
+    work = checkpoint.work_folder("gsp_study", study, [kind, params, seed], [])
     content, metrics, lines = study_toy(params.toy) if kind == "toy" else study_tokens(params.tokens, seed, work)
     content |= {"title": study, "published": [], "attributes": [], "sweeps": [], "transfer": {}, "spreads": []}
     with outputs.folder(output) as folder:

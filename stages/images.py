@@ -157,7 +157,7 @@ def streamed(raw: Path, output: Path, task: str, source: str, params: Params, li
     """`main` for a stream: finished shards stay in `.work` until all are there."""
     spec = lists.tasks[task]
     images = stream.find(raw, source, spec.files)
-    kept = work.folder("images", task, source, spec.files, params, images.place.root, images.place.digest)
+    kept = work.folder("images", task, [source, spec.files, params, images.place.root, images.place.digest], [])
     ingestion = Ingestion(kept, params.side, params.coding)
     before = sum(len(part.rows) + len(part.rejected) for part in ingestion.parts())
     count = images.count()

@@ -139,8 +139,8 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
         orthogonal=params.orthogonal,
     )
     plan = Plan(params.epochs, params.batch, params.warmup, params.least_spread, tuple(params.views), params.crop_ratio)
-    weights = checkpoint.digest(start / "weights.safetensors") if chosen.start == "folder" else "random"
-    work = checkpoint.work_folder("mpcl_encoder", run, chosen, params, seed, pixels.digest, weights)
+    reads = [*(images / task for task in tasks), *([start] if chosen.start == "folder" else [])]
+    work = checkpoint.work_folder("mpcl_encoder", run, [chosen, params, seed], reads)
     untrained = copy.deepcopy(encoder)
     history = pretrain(encoder, pixels, rows, heads, framework, plan, seed, work)
     with outputs.folder(output) as folder:

@@ -154,17 +154,15 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     labelled = [task for task in params.tasks or tasks if task in tested]
     listed = {task: read_shares(images / task, params) for task in labelled}
     metrics: dict[str, dict] = {"start": {}, "trained": {}}
-    works = []
+    reads = [encoder, *(images / task for task in tasks)]
+    work = checkpoint.work_folder("mpcl_probe", run, [params, seed], reads)
     for name, folder in (("start", encoder / "start"), ("trained", encoder)):
-        weights = checkpoint.digest(folder / "weights.safetensors")
         for task in labelled:
-            work = checkpoint.work_folder("mpcl_probe", run, name, task, params, seed, pixels.digest, weights)
-            metrics[name][task] = probe_task(folder, pixels, collection, task, params, seed, work, listed[task])
-            works.append(work)
+            place = work / name / task
+            metrics[name][task] = probe_task(folder, pixels, collection, task, params, seed, place, listed[task])
     with outputs.folder(output) as result:
         (result / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
-    for work in works:
-        checkpoint.clear(work)
+    checkpoint.clear(work)
     means = [np.mean([100 * values["linear"] for values in part.values()]) for part in metrics.values() if part]
     if not means:
         return "no task has labelled test images"

@@ -54,9 +54,8 @@ def main(
     rows, labels = collection.train, torch.from_numpy(collection.train_classes())
     if not len(rows):
         raise ValueError(f"supervised_models.{name} trains on {on}, which has no training images (an unseen task?)")
-    files = [encoder / "weights.safetensors", *(images / task / "table.parquet" for task in tasks)]
-    inputs = [params, attention, seed, on, how, len(lists.sizes), pixels.digest, *map(checkpoint.digest, files)]
-    work = checkpoint.work_folder("supervised_model", name, *inputs)
+    values, reads = [params, attention, seed, on, how, len(lists.sizes)], [encoder, *(images / task for task in tasks)]
+    work = checkpoint.work_folder("supervised_model", name, values, reads)
     embeddings = torch.from_numpy(embed(model, pixels, rows, settings.batch, settings.precision, "class means"))
     start = classification.class_means(embeddings, labels)
     count = len(lists.sizes) if how == "many" else 1

@@ -53,20 +53,20 @@ class Params(schema.Section):
 
 
 def fit(
-    name: str, train_sides: Sides, test: Sides, seeds: list[int], sigma: float, params: Params, key: str
+    name: str, train_sides: Sides, test: Sides, seeds: list[int], sigma: float, params: Params, work: Path
 ) -> Training:
     """One training of all the runs that `seeds` start, continued where a killed one stopped."""
     weights = training.starts(seeds, params.hidden, train_sides.left.shape[-1])
     largest_k = min(params.largest_k, test.left.shape[2])
     state = Training(weights, params.steps, params.evaluate_every, largest_k).to(device.best())
-    work = checkpoint.work_folder("tll_adaptation", name, params.model_dump_json(), sigma, seeds, key)
-    training.train(state, train_sides, test, sigma, params.learning_rate, work)
-    checkpoint.clear(work)
+    kept = work / f"{name}-{sigma!r}-{seeds[0]}"
+    training.train(state, train_sides, test, sigma, params.learning_rate, kept)
+    checkpoint.clear(kept)
     return state
 
 
 def compare(
-    described: Descriptors, fits: list[Reduction], splits: np.ndarray, params: Params, seed: int, key: str
+    described: Descriptors, fits: list[Reduction], splits: np.ndarray, params: Params, seed: int, work: Path
 ) -> Tables:
     """Baselines and adaptations of all runs, as many runs at a time as fit into memory."""
     runs, pairs = splits.shape
@@ -87,7 +87,7 @@ def compare(
                 tables.add_run(row, run, tested[run], *(normalize(side, dim=-1) for side in sides))
         for sigma in params.sigmas:
             seeds = [seed * 100_003 + run for run in numbers]
-            state = fit("runs", train_sides, test, seeds, sigma, params, key)
+            state = fit("runs", train_sides, test, seeds, sigma, params, work)
             states[sigma].append(state)
             for i, run in enumerate(numbers):
                 weights = state.weights[i : i + 1].detach()
@@ -98,20 +98,20 @@ def compare(
     return tables
 
 
-def fit_final(described: Descriptors, fitted: Reduction, params: Params, seed: int, key: str) -> Tensor:
+def fit_final(described: Descriptors, fitted: Reduction, params: Params, seed: int, work: Path) -> Tensor:
     """W trained on all pairs with the last sigma: the model to hand out, which no pair is left to test."""
     rows = np.arange(len(described))[None]
     train_sides, test = (reduced(described, [fitted], rows, views) for views in (len(described.values), 1))
     seeds = [seed * 100_003 + 99_999]
-    return fit("final", train_sides, test, seeds, params.sigmas[-1], params, key).weights[0].detach().cpu()
+    return fit("final", train_sides, test, seeds, params.sigmas[-1], params, work).weights[0].detach().cpu()
 
 
 def main(features: Path, pca: Path, output: Path, *, study: str, params: Params, seed: int, shape: Shape) -> str:
     described, fits = descriptors.read(features), reduction.load(pca / "pca.safetensors")
     splits = arrays.open(pca / "splits.zarr")
-    key = f"{described.digest} {splits.digest} {checkpoint.digest(pca / 'pca.safetensors')}"
-    tables = compare(described, fits, splits[:], params, seed, key)
-    weights = fit_final(described, fits[-1], params, seed, key)
+    work = checkpoint.work_folder("tll_adaptation", study, [params, seed], [features, pca])
+    tables = compare(described, fits, splits[:], params, seed, work)
+    weights = fit_final(described, fits[-1], params, seed, work)
     assembled = model.assemble(layers.restore(features / "network"), fits[-1], weights, params.sigmas[-1], shape)
     with outputs.folder(output) as folder:
         tables.write(folder)
@@ -121,6 +121,7 @@ def main(features: Path, pca: Path, output: Path, *, study: str, params: Params,
         summary |= {"extractor": assembled.layers.config.network or assembled.layers.config.encoder.architecture}
         summary |= {"layers": assembled.config.extractor.layers} | params.model_dump()
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    checkpoint.clear(work)
     shown = ", ".join(f"{row} {100 * value:.1f}" for row, value in tables.recall_at_1().items())
     return f"{len(described):,} pairs, {len(splits)} runs; aR@1 {shown}"
 

@@ -5,6 +5,7 @@ import torch
 from polygrain.encoder.model import load
 from polygrain.store import arrays
 from stages import adaptor
+from tests.helpers.keys import assert_key_follows
 from tests.helpers.settings import VIEWS, classifier, criterion, reference
 from tests.helpers.small import lists, write_encoder, write_images
 
@@ -69,3 +70,8 @@ def test_main__a_loss_that_explodes_leaves_nothing(world, tmp_path):
     with pytest.raises(ValueError, match="epoch 1"):
         run(world, tmp_path / "out", learning_rate=1e30)
     assert not (tmp_path / "out").exists()
+
+
+def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
+    files = ["0/dots/table.parquet", "1/config.json", "2/labels.zarr/zarr.json"]
+    assert_key_follows(files, lambda given: run(given, tmp_path / "out"), world, tmp_path, monkeypatch)

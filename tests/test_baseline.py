@@ -10,6 +10,7 @@ from polygrain.store import arrays
 from polygrain.store.collection import open_features, read_tables
 from polygrain.store.tables import read_csv
 from stages import baseline
+from tests.helpers.keys import assert_key_follows
 from tests.helpers.settings import classifier, pairs
 from tests.helpers.small import TASKS, lists, write_encoder, write_features, write_images
 
@@ -127,3 +128,8 @@ def test_main__linear_learns_the_finest_pseudo_labels_and_is_a_map_of_the_encode
     assert len(losses(tmp_path / "out")) == 15 and losses(tmp_path / "out")[-1] < 0.5 * losses(tmp_path / "out")[0]
     run(world, tmp_path / "again", "linear")
     assert_same_bytes(tmp_path / "out", tmp_path / "again")
+
+
+def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
+    files = ["0/dots/table.parquet", "1/config.json"]
+    assert_key_follows(files, lambda given: run(given, tmp_path / "out", "one_set"), world, tmp_path, monkeypatch)

@@ -6,6 +6,7 @@ from polygrain.encoder.model import load
 from polygrain.selection.criterion import embed_carefully
 from polygrain.store.collection import open_pixels, read_tables
 from stages import distillation
+from tests.helpers.keys import assert_key_follows
 from tests.helpers.settings import NO_VIEWS, criterion, reference
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
 from tests.helpers.whitened import whitened
@@ -133,3 +134,8 @@ def test_main__two_runs_write_the_same_bytes_and_leave_no_checkpoint(world, tmp_
     assert not list((tmp_path / ".work").rglob("*.safetensors"))
     # No task can tell: the last epoch stands.
     assert (tmp_path / "a/history.csv").read_text().startswith("epoch,loss\n1,")
+
+
+def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
+    files = ["0/dots/table.parquet", "1/config.json", "2/config.json"]
+    assert_key_follows(files, lambda given: run(given, tmp_path / "out", "average"), world, tmp_path, monkeypatch)

@@ -104,7 +104,7 @@ def kill_during(project: Path, stage: str) -> None:
     work = project / ".work" / stage.split("@")[0]
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline and process.poll() is None:
-        if list(work.glob("*/checkpoint.safetensors")):
+        if list(work.rglob("checkpoint.safetensors")):
             break
         time.sleep(0.01)
     assert process.poll() is None, "the stage ended before it could be killed"
@@ -119,7 +119,7 @@ def test_kill__a_run_from_nothing_continues_and_ends_with_the_same_bytes(reprodu
     for stage in ("adaptor@k6", "fusion@neighbour", "distillation@encoder"):
         kill_during(project, stage)
         assert "continues after epoch" in dvc(project, "repro", "--single-item", stage)
-        assert not list((project / ".work" / stage.split("@")[0]).glob("*/checkpoint.safetensors"))
+        assert not list((project / ".work" / stage.split("@")[0]).rglob("checkpoint.safetensors"))
     repro(project)
     assert outputs(project) == outputs(reproduced)
 

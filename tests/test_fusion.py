@@ -11,6 +11,7 @@ from polygrain.grappa import twins
 from polygrain.store import arrays
 from polygrain.store.tables import read_csv
 from stages import fusion
+from tests.helpers.keys import assert_key_follows
 from tests.helpers.settings import NO_VIEWS, pairs
 from tests.helpers.small import adapted, lists, write_encoder, write_images, write_model
 
@@ -146,3 +147,8 @@ def test_merge__sets_of_different_width_are_refused(world):
     narrow.config = narrow.config.model_copy(update={"adaptors": config})
     with pytest.raises(ValueError, match=r"different widths \[2, 4\]"):
         fusion.merge([wide, narrow], NAMES, "average", torch.Generator(), 0.0)
+
+
+def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
+    files = ["0/dots/table.parquet", f"1/{NAMES[0]}/config.json", "2/neighbours.zarr/zarr.json"]
+    assert_key_follows(files, lambda given: run(given, tmp_path / "out", "neighbour"), world, tmp_path, monkeypatch)

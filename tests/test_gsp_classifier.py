@@ -11,6 +11,7 @@ from polygrain.gsp.folds.trunk import Backbone, load
 from polygrain.store.collection import read_table
 from stages import gsp_classifier
 from stages.gsp_classifier import Params, beside_printed, main, split
+from tests.helpers.keys import assert_key_follows
 from tests.helpers.project import ROOT, edit, new_project, repro
 from tests.helpers.small import SIZE, lists, set_split, write_images
 
@@ -80,7 +81,7 @@ def test_main__learns_its_classes_and_writes_what_they_are_worth(images, tmp_pat
     assert metrics["accuracy"] > 0.5 and metrics["recall_at_1"] > 0.5  # 1/6 by chance
     lines = (tmp_path / "out/history.csv").read_text().splitlines()
     assert lines[0] == "epoch,loss,accuracy" and len(lines) == 7
-    assert not list((tmp_path / ".work").glob("gsp_classifier/*"))
+    assert not list((tmp_path / ".work").glob("gsp_classifier/*/*"))
 
 
 def test_main__two_runs_give_the_same_bytes_also_after_a_kill(images, tmp_path, monkeypatch):
@@ -154,3 +155,8 @@ def test_repro__trains_each_classifier_on_images_laid_out_as_imagenets(tmp_path)
     lines = (project / "data/gsp_classifier/gsp/table.md").read_text().splitlines()
     assert lines[2].startswith("| accuracy | ") and lines[2].endswith(" | 76.53 |")
     assert repro(project, "gsp_classifier") == []
+
+
+def test_main__its_key_follows_what_it_reads(images, tmp_path, monkeypatch):
+    files = ["0/table.parquet"]
+    assert_key_follows(files, lambda given: run(*given, tmp_path / "out"), [images], tmp_path, monkeypatch)

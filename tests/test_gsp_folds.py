@@ -9,6 +9,7 @@ from polygrain.gsp.folds import embedder
 from polygrain.retrieval.metrics import score
 from polygrain.store import arrays
 from stages.gsp_folds import Params, main
+from tests.helpers.keys import assert_key_follows
 from tests.helpers.project import ROOT
 from tests.helpers.small import SIZE, lists, write_encoder, write_images
 
@@ -73,7 +74,7 @@ def test_main__writes_every_fold_and_says_what_was_trained(world, tmp_path):
     assert vectors.shape == (32, 8) and np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert arrays.open(output / "1-0/attributes.zarr").shape == (32, 4)
     assert (output / "history.csv").read_text().startswith("fold,repeat,step,loss,map_at_r,rate\n0,0,2,")
-    assert not list((tmp_path / ".work").glob("gsp_folds/*"))
+    assert not list((tmp_path / ".work").glob("gsp_folds/*/*"))
 
 
 def test_main__libc_trains_with_its_batch_and_hands_out_the_embedding_alone(world, tmp_path):
@@ -160,3 +161,8 @@ def test_main__raises_and_says_what_is_allowed(world, tmp_path, changes, word):
     with pytest.raises(ValueError, match=word):
         run(world, tmp_path / "out", **changes)
     assert not (tmp_path / "out").exists()
+
+
+def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
+    files = ["0/table.parquet", "1/config.json"]
+    assert_key_follows(files, lambda given: run(given, tmp_path / "out"), world, tmp_path, monkeypatch)

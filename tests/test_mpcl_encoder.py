@@ -7,6 +7,7 @@ from polygrain.encoder import model
 from polygrain.mpcl import trainable
 from polygrain.store.collection import read_tables
 from stages import mpcl_encoder
+from tests.helpers.keys import assert_key_follows
 from tests.helpers.pretraining_world import VIEW, barlow, moco_v2, moco_v3
 from tests.helpers.small import CONFIG, TASKS, lists, write_encoder, write_images
 
@@ -113,3 +114,12 @@ def test_main__a_cnn_with_another_framework(images, tmp_path):
     changes = {"network": CNN, "epochs": 1, "images": {"bars": "train"}}
     output = run(images, tmp_path / "cnn", changes=changes, framework="barlow_twins")
     assert trainable.load(output).dim == 512
+
+
+def test_main__its_key_follows_what_it_reads(images, tmp_path, monkeypatch):
+    folders = [images, write_encoder(tmp_path / "start")]
+
+    def train(given):
+        run(given[0], tmp_path / "out", given[1], begin="folder", framework="moco_v2")
+
+    assert_key_follows(["0/dots/table.parquet", "1/config.json"], train, folders, tmp_path, monkeypatch)

@@ -10,6 +10,7 @@ from polygrain.encoder.model import save
 from polygrain.store import arrays
 from polygrain.store.collection import read_table, write_share
 from stages import mpcl_probe
+from tests.helpers.keys import assert_key_follows
 from tests.helpers.pretraining_world import VIEW, network
 from tests.helpers.small import TASKS, lists, set_split, write_encoder, write_images
 
@@ -131,3 +132,8 @@ def test_spread_of_views__looks_at_images_of_all_classes(monkeypatch, tmp_path, 
     first, second = seen
     assert len(first) == len(np.unique(first)) == min(count, mpcl_probe.PAIRS) and (first == second).all()
     assert first[0] == 100 and first[-1] == 99 + count
+
+
+def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
+    files = ["0/dots/table.parquet", "1/config.json", "1/start/config.json"]
+    assert_key_follows(files, lambda given: run(given, tmp_path / "out"), world, tmp_path, monkeypatch)

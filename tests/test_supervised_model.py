@@ -4,6 +4,7 @@ import torch
 from polygrain.encoder.config import Attention
 from polygrain.encoder.model import load
 from stages import supervised_model
+from tests.helpers.keys import assert_key_follows
 from tests.helpers.settings import classifier
 from tests.helpers.small import TASKS, lists, write_encoder, write_images
 
@@ -63,3 +64,8 @@ def test_main__needs_labels(world, tmp_path):
     flat = write_images(tmp_path / "flat", labelled=False)
     with pytest.raises(ValueError, match="no labels"):
         run((flat, world[1]), tmp_path / "out", "one")
+
+
+def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
+    files = ["0/dots/table.parquet", "1/config.json"]
+    assert_key_follows(files, lambda given: run(given, tmp_path / "out", "one"), world, tmp_path, monkeypatch)

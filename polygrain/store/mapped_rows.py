@@ -1,7 +1,5 @@
 """Rows of shard files behind one index, read by mmap; `arrays.open` returns them."""
 
-import hashlib
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +16,6 @@ class Reader:
         self.dtype, self.shards = dtype, shards
         self.starts = np.cumsum([0] + [len(shard) for shard in shards])
         self.shape = (int(self.starts[-1]), *row_shape)
-
-    @cached_property
-    def digest(self) -> str:
-        """The SHA-256 of shape, dtype and content, for keys of unfinished work; reads everything once."""
-        total = hashlib.sha256(f"{self.shape} {self.dtype}".encode())
-        for shard in self.shards:
-            total.update(shard.content if isinstance(shard, CodedShard) else shard)
-        return total.hexdigest()
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -1,19 +1,25 @@
-"""Unfinished work of a stage, in `.work/<stage>/<key>/`, outside DVC.
+"""Unfinished work of a stage, in `.work/<stage>/<item>/<key>/`, outside DVC.
 
-The key is a digest of everything that the run depends on: parameters, inputs and sources. So a run never continues from
-the state of another one, and a return to old parameters finds the old state.
+The key is a digest of everything that the run depends on: values, what it reads, sources and versions. So a run never
+continues from the state of another one, a return to old values finds the old state, and it does not matter how the
+process was started.
 """
 
+import ast
 import hashlib
 import json
-import sys
+import shutil
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 WORK = Path(".work")
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("stages.", "polygrain.")
 # How a stage is run, and what its values may be, is no dependency, as in dvc.yaml.
-LEFT_OUT = (ROOT / "polygrain/runner", ROOT / "polygrain/config")
+LEFT_OUT = ("polygrain/runner/", "polygrain/config/")
+KEPT = 3  # keys of an item: a return to old values finds its state, and `.work` does not grow for ever
 
 
 def digest(file: Path) -> str:
@@ -22,21 +28,84 @@ def digest(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def folder(stage: str, *inputs: object) -> Path:
-    """The folder for a run with these inputs (parameters, digests of files) and the sources loaded now."""
-    key = hashlib.sha256(json.dumps([*map(str, inputs)]).encode())
-    for name, file in loaded_sources().items():
-        key.update(f"{name} {digest(file)}\n".encode())
-    return WORK / stage / key.hexdigest()[:16]
+def folder(stage: str, item: str, values: Iterable[object], reads: Iterable[Path]) -> Path:
+    """The folder for a run of an item with these values, which reads these files and folders; old ones are removed.
+
+    ValueError for one that is missing or empty.
+    """
+    inputs = [content(place) for place in reads]
+    key = hashlib.sha256(json.dumps([[*map(str, values)], inputs, content_of(sources(stage)), versions()]).encode())
+    found = WORK / stage / item / key.hexdigest()[:16]
+    prune(found)
+    return found
 
 
-def loaded_sources() -> dict[str, Path]:
-    """The project's loaded modules that a result may depend on, by their path below its root, sorted."""
-    modules = [module for name, module in sys.modules.items() if name.startswith(PACKAGES) or name == "__main__"]
-    files = {Path(file).resolve() for module in modules if (file := getattr(module, "__file__", None))}
-    sources = [file for file in files if file.is_relative_to(ROOT)]
-    return {
-        file.relative_to(ROOT).as_posix(): file
-        for file in sorted(sources)
-        if not any(file.is_relative_to(folder) for folder in LEFT_OUT)
-    }
+def prune(present: Path) -> None:
+    """Removes the folders of other keys of the same item, but for the newest."""
+    others = [place for place in present.parent.glob("*") if place != present]
+    with suppress(FileNotFoundError):  # another process of this run may be ahead
+        for place in sorted(others, key=lambda place: place.stat().st_mtime, reverse=True)[KEPT - 1 :]:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def content(place: Path) -> list[list[str]]:
+    """The name within the place and the SHA-256 of each of its files."""
+    files = {"": place} if place.is_file() else {file.relative_to(place).as_posix(): file for file in place.rglob("*")}
+    files = {name: file for name, file in files.items() if file.is_file()}
+    if not files:
+        raise ValueError(f"{place} is missing or empty: run the pipeline again")
+    return content_of(files)
+
+
+def content_of(files: dict[str, Path]) -> list[list[str]]:
+    """Each name with the SHA-256 of its file, sorted by name."""
+    names = sorted(files)
+    # All bytes: pixels may change where sizes do not, and several threads hash some GB in a second.
+    with ThreadPoolExecutor() as pool:
+        return [list(pair) for pair in zip(names, pool.map(digest, map(files.get, names)), strict=True)]
+
+
+def sources(stage: str) -> dict[str, Path]:
+    """The files that a stage's file imports, directly or not, and itself, by their path below the project's root.
+
+    Read from the text: what is loaded besides depends on how the process was started.
+    """
+    found: dict[str, Path] = {}
+    todo = [ROOT / f"stages/{stage}.py"]
+    while todo:
+        file = todo.pop()
+        name = file.relative_to(ROOT).as_posix()
+        if name not in found and not name.startswith(LEFT_OUT):
+            found[name] = file
+            todo += imported(file)
+    return found
+
+
+def imported(file: Path) -> list[Path]:
+    """The project's modules that a file imports; `from a import b` is a.b where that is a module, else a."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [module(alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [module(f"{node.module}.{alias.name}") or module(str(node.module)) for alias in node.names]
+    return [path for path in found if path]
+
+
+def module(name: str) -> Path | None:
+    """The file of a dotted name, if it is a module or package of the project."""
+    path = ROOT.joinpath(*name.split("."))
+    files = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()]
+    return files[0] if files and name.split(".")[0] in ("stages", "polygrain") else None
+
+
+def versions() -> dict[str, str]:
+    """The installed versions of the libraries that versions.yaml names."""
+    lines = (ROOT / "versions.yaml").read_text(encoding="utf-8").splitlines()
+    installed = {}
+    for name in [line.partition(":")[0] for line in lines if not line.startswith("#")]:
+        try:
+            installed[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:  # another build of it, such as faiss-gpu
+            installed[name] = ""
+    return installed

@@ -1,6 +1,7 @@
 """Checkpoints that outlive a kill: one safetensors file per run, replaced as a whole after every epoch.
 
-They lie in `.work/<stage>/<key>/` (store/work.py), outside DVC. Of several processes the first writes and reads them.
+They lie in `.work/<stage>/<item>/<key>/` (store/work.py), outside DVC. Of several processes the first writes and reads
+them.
 """
 
 import json
@@ -16,16 +17,10 @@ from torch import Tensor, nn
 
 from polygrain.compute import processes
 from polygrain.store import work
-from polygrain.store.work import digest as digest  # of files that a run depends on, for `work_folder`
 
 log = logging.getLogger(__name__)
-WORK = work.WORK
+work_folder = work.folder
 History = list[dict[str, int | float]]
-
-
-def work_folder(stage: str, *inputs: object) -> Path:
-    """The folder for a run with these inputs (parameters, digests of what it reads), under torch and sources as now."""
-    return work.folder(stage, torch.__version__, *inputs)
 
 
 def write(file: Path, tensors: dict[str, Tensor]) -> None:
@@ -60,8 +55,16 @@ def save(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer, hist
 
 
 def resume(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> History:
-    """Brings module and optimizer to the last finished epoch and returns the history, which is empty at first."""
-    tensors = read(folder / "checkpoint.safetensors")
+    """Brings module and optimizer to the last finished epoch and returns the history, which is empty at first.
+
+    A damaged one is named and its folder removed: the training starts anew.
+    """
+    try:
+        tensors = read(folder / "checkpoint.safetensors")
+    except ValueError as error:
+        log.warning("%s: done, it starts anew", error)
+        clear(folder)
+        return []
     if not tensors:
         return []
     history = json.loads(tensors.pop("history").numpy().tobytes())

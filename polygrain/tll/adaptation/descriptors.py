@@ -29,7 +29,6 @@ class Descriptors:
     """`values[view][side]` is `pair dim`; the first view is the original, the second, if there, the mirrored one."""
 
     values: list[list[np.ndarray]]
-    digest: str
 
     def __len__(self) -> int:
         return len(self.values[0][0])
@@ -39,8 +38,7 @@ def read(features: Path) -> Descriptors:
     """All descriptors of a study."""
     views = [view for view in VIEWS if (features / f"left{view}").is_dir()]
     readers = [[arrays.open(features / f"{side}{view}" / "descriptors.zarr") for side in SIDES] for view in views]
-    digest = " ".join(reader.digest for view in readers for reader in view)
-    return Descriptors([[reader[:] for reader in view] for view in readers], digest)
+    return Descriptors([[reader[:] for reader in view] for view in readers])
 
 
 def reduced(descriptors: Descriptors, fits: list[Reduction], rows: Int[np.ndarray, "run pair"], views: int) -> Sides:

@@ -1,13 +1,103 @@
+import os
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
 from polygrain.store import work
+from tests.test_architecture import STAGES, closure
 
 
-def test_folder__depends_on_every_input():
-    folders = {work.folder("images", *values) for values in (("a",), ("b",), ("a", "b"), ("b", "a"))}
-    assert len(folders) == 4
-    assert {folder.parent for folder in folders} == {work.WORK / "images"}
-    assert work.folder("images", "a") == work.folder("images", "a")
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
-def test_loaded_sources__are_this_module_and_no_runner():
-    names = work.loaded_sources()
-    assert "polygrain/store/work.py" in names and not any(name.startswith("polygrain/runner/") for name in names)
+@pytest.fixture
+def read(tmp_path):
+    """A folder with a model and a task's images."""
+    (tmp_path / "read/pixels.zarr/c").mkdir(parents=True)
+    for name in ("config.json", "weights.safetensors", "table.parquet", "pixels.zarr/c/0"):
+        (tmp_path / "read" / name).write_bytes(b"before")
+    return tmp_path / "read"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A copy of the sources, for changes."""
+    for name in ("stages", "polygrain"):
+        shutil.copytree(work.ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(work.ROOT / "versions.yaml", tmp_path)
+    monkeypatch.setattr(work, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_folder__depends_on_values_and_their_order():
+    folders = {work.folder("adaptor", "k4", values, []) for values in (["a"], ["b"], ["a", "b"], ["b", "a"])}
+    assert len(folders) == 4 and {folder.parent for folder in folders} == {work.WORK / "adaptor/k4"}
+    assert work.folder("adaptor", "k4", ["a"], []) in folders
+
+
+@pytest.mark.parametrize("name", ["config.json", "weights.safetensors", "table.parquet", "pixels.zarr/c/0"])
+def test_folder__depends_on_each_file_that_is_read(read, name):
+    before = work.folder("adaptor", "k4", [], [read])
+    assert work.folder("adaptor", "k4", [], [read]) == before
+    (read / name).write_bytes(b"behind")  # of the same size
+    assert work.folder("adaptor", "k4", [], [read]) != before
+
+
+def test_folder__does_not_depend_on_where_it_is_read(read, tmp_path):
+    before = work.folder("adaptor", "k4", [], [read])
+    assert work.folder("adaptor", "k4", [], [read.rename(tmp_path / "moved")]) == before
+
+
+def test_folder__names_what_is_missing(tmp_path):
+    with pytest.raises(ValueError, match="nothing is missing or empty"):
+        work.folder("adaptor", "k4", [], [tmp_path / "nothing"])
+
+
+@pytest.mark.parametrize(
+    ("file", "is_other"),
+    [
+        ("stages/adaptor.py", True),
+        ("polygrain/training/loop.py", True),
+        ("polygrain/losses/norm_softmax.py", True),
+        ("versions.yaml", True),
+        ("polygrain/mpcl/probe.py", False),
+        ("stages/fusion.py", False),
+        ("polygrain/runner/command.py", False),
+    ],
+)
+def test_folder__depends_on_the_sources_of_its_stage_alone(project, file, is_other):
+    before = work.folder("adaptor", "k4", [], [])
+    with (project / file).open("a") as stream:
+        stream.write("pytest: 0\n" if file == "versions.yaml" else "# edited\n")
+    assert (work.folder("adaptor", "k4", [], []) != before) == is_other
+
+
+def test_folder__is_the_same_with_all_stages_imported_and_in_a_fresh_process():
+    for stage in STAGES:
+        import_module(f"stages.{stage}")
+    program = "from polygrain.store import work; print(work.folder('adaptor', 'k4', [1], []))"
+    variables = os.environ | {"PYTHONPATH": str(work.ROOT)}
+    fresh = subprocess.run([sys.executable, "-c", program], env=variables, check=True, capture_output=True, text=True)
+    assert fresh.stdout.strip() == str(work.folder("adaptor", "k4", [1], []))
+
+
+def test_folder__keeps_the_newest_keys_of_an_item():
+    folders = [work.folder("adaptor", "k4", [number], []) for number in range(4)]
+    for second, folder in enumerate(folders):
+        folder.mkdir(parents=True)
+        os.utime(folder, (second, second))
+    other = Path(".work/adaptor/k8/key")
+    other.mkdir(parents=True)
+    assert work.folder("adaptor", "k4", [0], []) == folders[0]  # a return to the oldest
+    assert {folder for folder in folders if folder.exists()} == {folders[0], folders[2], folders[3]} and other.exists()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_sources__are_the_import_closure(stage):
+    assert {*work.sources(stage).values()} == closure(work.ROOT / f"stages/{stage}.py")

@@ -38,12 +38,18 @@ def test_resume__brings_back_module_optimizer_and_history(tmp_path):
 
 
 @pytest.mark.parametrize("content", [lambda whole: whole[:200], lambda whole: b"PK\x03\x04 nonsense"])
-def test_resume__names_a_damaged_checkpoint(tmp_path, content):
-    saved(tmp_path)
-    file = tmp_path / "checkpoint.safetensors"
+def test_resume__a_damaged_checkpoint_is_named_and_removed(tmp_path, content, caplog):
+    saved(tmp_path / "key")
+    file = tmp_path / "key/checkpoint.safetensors"
     file.write_bytes(content(file.read_bytes()))
-    with pytest.raises(ValueError, match=r"checkpoint\.safetensors is damaged"):
-        checkpoint.resume(tmp_path, *new_run())
+    assert checkpoint.resume(tmp_path / "key", *new_run()) == []
+    assert "checkpoint.safetensors is damaged" in caplog.text and not (tmp_path / "key").exists()
+
+
+def test_load_best__names_a_damaged_file(tmp_path):
+    (tmp_path / "best.safetensors").write_bytes(b"half")
+    with pytest.raises(ValueError, match=r"best\.safetensors is damaged"):
+        checkpoint.load_best(tmp_path, new_run()[0])
 
 
 def test_load_best__is_what_was_stored_last(tmp_path):
@@ -55,8 +61,3 @@ def test_load_best__is_what_was_stored_last(tmp_path):
     assert all(torch.equal(tensor, start[name]) for name, tensor in module.state_dict().items())
     checkpoint.clear(tmp_path)
     assert not tmp_path.exists()
-
-
-def test_work_folder__depends_on_every_input():
-    inputs = [("k4", 1, "a"), ("k4", 2, "a"), ("k4", 1, "b"), ("k8", 1, "a"), ("k4", 1, "a")]
-    assert len({checkpoint.work_folder("adaptor", *values) for values in inputs}) == 4
