@@ -1,6 +1,7 @@
 """What the tests of the frameworks share: a small network of each kind, small projectors, two views."""
 
 import torch
+from torch import nn
 
 from polygrain.encoder.config import Config
 from polygrain.encoder.views import Augmentation
@@ -15,6 +16,23 @@ from tests.helpers.small import CONFIG
 RESNET = Config(architecture="resnet10t", size=32, resize=32, mean=(0.5,) * 3, std=(0.5,) * 3)
 SGD = OptimizerParams(name="sgd", learning_rate=0.1, weight_decay=0.0001)
 VIEW = Augmentation(smallest_crop=0.5, turn=0, flip=0.5, stroke=0, jitter=0.2, tint=0, grey=0, blur=0)
+
+
+class Standin(TrainableEncoder):
+    """A linear layer and a tanh where the reference has its encoder."""
+
+    WIDTH = 12
+
+    def __init__(self):
+        nn.Module.__init__(self)
+        self.body = nn.Linear(self.WIDTH, self.WIDTH, bias=False)
+
+    @property
+    def dim(self):
+        return self.WIDTH
+
+    def forward(self, images):
+        return self.body(images.flatten(1)).tanh()
 
 
 def projector(norm):

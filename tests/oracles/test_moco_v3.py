@@ -11,32 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.nn.functional import normalize
 
 from polygrain.losses.info_nce import batch_contrast
 from polygrain.mpcl.pretraining.heads import ProjectorParams, build_projectors
 from polygrain.mpcl.pretraining.moco_v3 import MocoV3
-from polygrain.mpcl.trainable import TrainableEncoder
-from tests.helpers.pretraining_world import moco_v3
+from tests.helpers.pretraining_world import Standin, moco_v3
 
-WIDTH = 12
 PROJECTOR = ProjectorParams(hidden=16, different=[16], out=8, layers=3, norm="all")
-
-
-class Standin(TrainableEncoder):
-    """A linear layer and a tanh where the reference has its ViT."""
-
-    def __init__(self):
-        nn.Module.__init__(self)
-        self.body = nn.Linear(WIDTH, WIDTH, bias=False)
-
-    @property
-    def dim(self):
-        return WIDTH
-
-    def forward(self, images):
-        return self.body(images.flatten(1)).tanh()
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +46,7 @@ def take(parameters, values):
 
 @pytest.fixture
 def moco(oracle):
-    projectors = build_projectors(WIDTH, 1, "shared", "plain", PROJECTOR, 0.0)
+    projectors = build_projectors(Standin.WIDTH, 1, "shared", "plain", PROJECTOR, 0.0)
     params = moco_v3(projector=PROJECTOR, predictor=16, momentum=0.99, fixed_patches=False)
     found = MocoV3(Standin(), projectors, params)
     take(named(found.encoder, found.projectors), part(oracle, "encoder"))
