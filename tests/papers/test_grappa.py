@@ -3,12 +3,14 @@
 import csv
 from collections import Counter
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from polygrain.config.lists import Lists
 from polygrain.grappa.report import published
 from tests.helpers.printed import is_same, rows, value_of
+from tests.helpers.project import ROOT
 from tests.test_profiles import composed
 
 ROWS = rows(Path(__file__).with_name("grappa.csv"))
@@ -63,3 +65,34 @@ def test_published__each_row_meets_the_run_of_its_table(lists):
         assert all(list(numbers) == (unseen if number == 4 else tasks) for numbers in row.values())
         assert all(name in lists.models for name in row if name != "oracle")
     assert len(set(lists.models.values())) == len(lists.models)
+
+
+# The differences in docs/results.md: the table, what is taken, from what.
+DIFFERENCES = {
+    "one random set less encoder": (2, "one_set", "encoder"),
+    "random sets, fused, less encoder": (2, "many_sets", "encoder"),
+    "coarsest clusters less the best single k, by test labels": (2, "k256", "k8192"),
+    "average fusion less encoder": (2, "average", "encoder"),
+    "augmentation less average": (2, "augmentation", "average"),
+    "neighbour less average": (2, "neighbour", "average"),
+    "neighbour less encoder": (2, "neighbour", "encoder"),
+    "unseen: neighbour less encoder": (4, "neighbour", "encoder"),
+    "unseen: true labels, all weights, less encoder": (4, "all-full", "encoder"),
+    "unseen: true labels, one set, less encoder": (4, "all-one", "encoder"),
+}
+
+
+def test_results__differences_of_the_printed_means_are_rounded_last():
+    printed = published.read()
+    lines = [line.split("|") for line in (ROOT / "docs/results.md").read_text(encoding="utf-8").splitlines()]
+    shown = {
+        cells[1].strip(): cells[2].strip() for cells in lines if len(cells) == 6 and cells[1].strip() in DIFFERENCES
+    }
+    means = {
+        (table, model): fmean(scores["r_precision"] for scores in tasks.values())
+        for table, models in printed.items()
+        for model, tasks in models.items()
+    }
+    assert shown == {
+        name: f"{means[table, one] - means[table, other]:+.1f}" for name, (table, one, other) in DIFFERENCES.items()
+    }
