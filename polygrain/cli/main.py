@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 it could not be done (one line on stderr says why and what
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import typer
@@ -40,9 +41,18 @@ def about() -> None:
     """Images from several domains, no labels, one frozen encoder: one embedding model that retrieves better."""
 
 
+def is_project(folder: Path) -> bool:
+    """Whether a folder says that it is run by its own copy of the library: `[tool.polygrain]` in its pyproject.toml."""
+    try:
+        values = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return "polygrain" in values.get("tool", {}) and (folder / "polygrain/cli/init.py").exists()
+
+
 def main() -> None:
     here = Path.cwd()
-    root = next((folder for folder in (here, *here.parents) if (folder / "polygrain/cli/init.py").exists()), None)
+    root = next((folder for folder in (here, *here.parents) if is_project(folder)), None)
     if root and not Path(__file__).samefile(root / "polygrain/cli/main.py"):
         # A project that `polygrain init` made runs its own copy, not what is installed.
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))

@@ -13,6 +13,7 @@ from PIL import Image
 from polygrain.sources import folder
 from polygrain.sources.decode import FORMATS
 from polygrain.sources.streams import place, stream
+from polygrain.store import embeddings
 
 STREAMS = {".tar": "tars", ".parquet": "parquet"}
 UNSAFE = re.compile(r"['\n]|\$\{")  # it would end a path in a command, or be read as another value
@@ -83,18 +84,40 @@ def look(given: str, unseen: bool = False) -> Folder:
 
 
 def find_stream(path: Path) -> Folder | None:
-    """The tars or Parquet files that a path or a pattern means; None where it means neither."""
+    """The tars or Parquet files that a path or a pattern means; None where it means neither.
+
+    ValueError for a folder that holds images, too, or tars and Parquet files that do not go together.
+    """
     if not path.exists() and (re.search(r"[*?\[]", path.name) or path.suffix in STREAMS):
         where, pattern, kind = path.parent, path.name, STREAMS.get(path.suffix, "tars")
     else:
-        files = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
-        kind = next((STREAMS[file.suffix] for file in files if file.suffix in STREAMS), None)
         where, pattern = path, "*"
+        kind = STREAMS.get(path.suffix) if path.is_file() else streamed_by(path) if path.is_dir() else None
     if kind is None:
         return None
     opened = stream.find(where, kind, pattern)
     classes, others = opened.classes()
     return Folder(kind, where, classes, others, pattern)
+
+
+def streamed_by(path: Path) -> str | None:
+    """Whether tars or Parquet files in a folder hold its images; files of embeddings, as `polygrain embed` writes them,
+    hold none."""
+    files = [file for file in sorted(path.glob("*")) if file.suffix in STREAMS]
+    files = [file for file in files if not {"model", "dim", "root"} <= embeddings.metadata(file).keys()]
+    tars, tables = ({file.stem for file in files if file.suffix == suffix} for suffix in STREAMS)
+    if not files:
+        return None
+    beside, inside, _ = folder.scan(path, path)
+    has_images = beside or any(folder.scan(path, path / name)[0] for name in inside)
+    # Beside each of its tars img2dataset writes a Parquet file of the same name, with no images.
+    if has_images or (tars and not tables <= tars):
+        other = "images" if has_images else "tars"
+        raise ValueError(
+            f"{path} holds {files[0].name} beside {other}: give '{path}/*{files[0].suffix}' to read such files alone, "
+            f"or move them away to read the {other}"
+        )
+    return STREAMS[".tar" if tars else ".parquet"]
 
 
 def listed(address: str) -> Folder:

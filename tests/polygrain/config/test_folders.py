@@ -1,12 +1,14 @@
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from polygrain.config.folders import Folder, look, task_names
 from polygrain.sources.streams import place
 from polygrain.sources.streams.place import File, Location
+from polygrain.store import embeddings
 from tests.helpers import streams
 
 
@@ -50,6 +52,26 @@ def test_look__tars_and_parquet_files(tmp_path):
     assert look(f"{shards}/train-*.tar") == Folder("tars", shards, {"0": 3, "1": 3, "2": 2}, files="train-*.tar")
     assert look(f"{shards}/val.tar") == Folder("tars", shards / "val.tar", {"0": 1, "1": 1, "2": 1})
     assert look(str(bags)) == Folder("parquet", bags, {"": 8})
+
+
+def test_look__tars_beside_something_else(tmp_path):
+    raw = paint(tmp_path / "raw", "a/1.png", "a/2.png", "b/1.png")
+    embeddings.write(
+        raw / "embeddings.parquet",
+        {"path": ["a/1.png"], "embedding": np.ones((1, 1), np.float32)},
+        {"model": "x", "dim": "1", "root": ".", "images": ""},
+    )
+    assert look(str(raw)).classes == {"a": 2, "b": 1}
+    streams.tar(raw / "backup.tar", *streams.samples(0, 4))
+    with pytest.raises(ValueError, match=r"holds backup.tar beside images: give '.*/raw/\*.tar' to read"):
+        look(str(raw))
+    downloaded = tmp_path / "downloaded"
+    streams.tar(downloaded / "00000.tar", *streams.samples(0, 4))
+    streams.parquet(downloaded / "00000.parquet", [streams.png(0)])
+    assert look(str(downloaded)).source == "tars"
+    streams.parquet(downloaded / "more.parquet", [streams.png(0)])
+    with pytest.raises(ValueError, match="beside tars"):
+        look(str(downloaded))
 
 
 def test_look__an_object_store_by_its_first_tar(tmp_path, monkeypatch):
