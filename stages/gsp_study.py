@@ -127,20 +127,26 @@ def study_tokens(params: Tokens, seed: int, work: Path) -> tuple[dict, dict[str,
 def study_toy(params: Toy) -> tuple[dict, dict, list[str]]:
     """The weights of a drawn map for given prototypes."""
     pixels, weights = colours.weigh(params.mu, params.epsilon)
-    metrics = {name: {"map": {"object": {"mean": colours.on_object(p), "std": 0.0}}} for name, p in weights.items()}
-    columns, rows = contents.table(metrics, [("map", "object", "weight on red and blue, %")])
+    titles = {"object": "weight on red and blue, %", "reached": "red and blue places reached, %"}
+    shares = {name: {"object": colours.on_object(p), "reached": colours.reached(p)} for name, p in weights.items()}
+    metrics = {
+        name: {"map": {key: {"mean": share, "std": 0.0} for key, share in found.items()}}
+        for name, found in shares.items()
+    }
+    columns, rows = contents.table(metrics, [("map", key, title) for key, title in titles.items()])
     tensors = {"pixels": pixels[None]} | {f"weights/{name}": p[None] for name, p in weights.items()}
     content = {
         "heading": "A map of colours, two prototypes",
         "sentences": [],
         "columns": columns,
         "rows": rows,
-        "note": "The features are colours, the prototypes red and blue. mu is the share that is kept: P1 without "
-        "smoothing, P2 with it.",
+        "note": "The features are colours, the prototypes red and blue, half of the map. mu is the share that is kept: "
+        "P1 without smoothing, P2 with it. Reached are places with half of the weight of average pooling, or more: "
+        "where mu is too small, P1 misses the rest of the object, P2 does not.",
         "charts": [],
         "looks": contents.pictures(tensors, list(weights), ["map"], SHOWN_SIDE),
     }
-    percent = {run: {"object": round(100 * forms["map"]["object"]["mean"], 4)} for run, forms in metrics.items()}
+    percent = {name: {key: round(100 * share, 4) for key, share in found.items()} for name, found in shares.items()}
     return content, percent, []
 
 

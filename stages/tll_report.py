@@ -105,9 +105,10 @@ def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Par
         "groups": contents.groups(comparison, read_pairs(pairs)["group"]),
         "queries": query_entries(pairs, adaptation / study, comparison, "pca", after, params),
         "studies": [study_line(name, adaptation / name) for name in lists.tll],
-        "published": published.rows(),
+        "published": {row["name"]: row for row in published.rows()},
+        "published_pairs": published.PAIRS,
+        "by_learning": published.by_learning(),
         "scores": published.SCORES,
-        "spreads": published.SPREADS,
         "factors": contents.factors(comparison),
     }
     with outputs.folder(output) as folder:

@@ -1,7 +1,9 @@
 import json
+import re
 
 import pytest
 
+from polygrain.tll.extractors import published
 from stages import tll_report
 from stages.tll_report import Params
 from tests.helpers.page import assert_loads_nothing
@@ -35,6 +37,16 @@ def test_main__the_page_stands_alone_and_says_it_all(data, tmp_path):
     assert set(metrics) == {"concatenated", "pca", "sigma_1", "sigma_15"}
     assert "best_recall_at_1_chosen_on_test" in metrics["sigma_15"] and 0 <= metrics["pca"]["recall_at_1"] <= 100
     assert "| PCA |" in (tmp_path / "out/table.md").read_text()
+
+
+def test_main__a_study_of_the_published_pairs_has_the_printed_row_below(data, tmp_path, monkeypatch):
+    summary = json.loads((data[0] / "tll_adaptation/own/summary.json").read_text())
+    monkeypatch.setattr(published, "PAIRS", summary["pairs"])
+    rows = [row | {"name": summary["extractor"]} if row["name"] == "barlow" else row for row in published.rows()]
+    monkeypatch.setattr(published, "rows", lambda: rows)
+    make(data[0], tmp_path / "out", study(data[1]))
+    (printed,) = re.findall("own, published.*?</tr>", (tmp_path / "out/index.html").read_text(), re.DOTALL)
+    assert [text in printed for text in ("75.5", "13.9 <small>± 1.1", "13.6</td>", "17.8 <small>± 0.4")] == [True] * 4
 
 
 def test_main__one_run_and_the_transductive_fit(tmp_path):

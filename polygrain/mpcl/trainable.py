@@ -49,10 +49,15 @@ def fix_patches(network: TrainableEncoder) -> None:
             "or choose a ViT"
         )
     vit = network.backbone
+    if not vit.pos_embed.requires_grad:
+        return  # fixed already; another draw would not be the start that was kept
     positions = build_sincos2d_pos_embed(vit.patch_embed.grid_size, vit.embed_dim)
     with torch.no_grad():
         vit.pos_embed.zero_()
         vit.pos_embed[0, -len(positions) :] = positions
+        # Xavier's law of a linear layer on the pixels of a patch.
+        nn.init.xavier_uniform_(vit.patch_embed.proj.weight.flatten(1))
+        nn.init.zeros_(vit.patch_embed.proj.bias)
     vit.pos_embed.requires_grad_(False)
     vit.patch_embed.requires_grad_(False)
 

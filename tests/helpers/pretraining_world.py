@@ -12,6 +12,7 @@ from polygrain.mpcl.pretraining.moco_v3 import MocoV3Params
 from polygrain.mpcl.pretraining.optimizer import OptimizerParams
 from polygrain.mpcl.trainable import TrainableEncoder
 from tests.helpers.small import CONFIG
+from tests.test_profiles import composed
 
 RESNET = Config(architecture="resnet10t", size=32, resize=32, mean=(0.5,) * 3, std=(0.5,) * 3)
 SGD = OptimizerParams(name="sgd", learning_rate=0.1, weight_decay=0.0001)
@@ -61,3 +62,11 @@ def network(config=CONFIG, seed=0):
 def views(batch=8, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(batch, 3, 32, 32, generator=generator), torch.rand(batch, 3, 32, 32, generator=generator)
+
+
+def started(profile, seed=0):
+    """The encoder of a profile's runs as it starts."""
+    params = composed(profile)["mpcl_encoder"]["network"]
+    torch.manual_seed(seed)
+    named = {"architecture": params["architecture"], "kwargs": params["kwargs"]}
+    return TrainableEncoder(Config(**named, size=params["side"], resize=256, mean=(0.5,) * 3, std=(0.5,) * 3))

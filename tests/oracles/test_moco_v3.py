@@ -3,7 +3,8 @@
 moco_v3.npz was computed once, in float32, with moco/builder.py of facebookresearch/moco-v3 at
 c349e6e24f40d3fedb22d973f92defa4cedf37a7, in one process, on inputs drawn with torch's generator from the seed 20210405:
 its contrastive_loss on 24 vectors, and its MoCo_ViT (dim 8, mlp_dim 16, temperature .2, momentum .99) over a linear
-layer and a tanh in place of the ViT, with momentum copies that lie apart from the encoder.
+layer and a tanh in place of the ViT, with momentum copies that lie apart from the encoder. `moments` has a row for each
+tensor of its vit_base at the start, in order: mean, standard deviation, largest absolute value, whether it trains.
 """
 
 from pathlib import Path
@@ -16,7 +17,8 @@ from torch.nn.functional import normalize
 from polygrain.losses.info_nce import batch_contrast
 from polygrain.mpcl.pretraining.heads import ProjectorParams, build_projectors
 from polygrain.mpcl.pretraining.moco_v3 import MocoV3
-from tests.helpers.pretraining_world import Standin, moco_v3
+from polygrain.mpcl.trainable import fix_patches
+from tests.helpers.pretraining_world import Standin, moco_v3, started
 
 PROJECTOR = ProjectorParams(hidden=16, different=[16], out=8, layers=3, norm="all")
 
@@ -73,3 +75,15 @@ def test_forward__a_step_of_one_head_is_the_references(oracle, moco):
         torch.testing.assert_close(parameter.grad, oracle[f"gradient.predictor.{name}"], rtol=1e-4, atol=1e-6)
     for name, parameter in named(moco.slow_encoder, moco.slow_projectors).items():
         torch.testing.assert_close(parameter.detach(), oracle[f"followed.{name}"], rtol=1e-6, atol=1e-7)
+
+
+def test_fix_patches__the_profile_starts_as_the_reference(oracle):
+    network = started("imagenet100-vit")
+    fix_patches(network)
+    ours, moments = list(network.backbone.named_parameters()), oracle["moments"].tolist()
+    for (name, parameter), (mean, std, largest, trains) in zip(ours, moments, strict=True):
+        assert parameter.requires_grad == trains
+        assert parameter.mean().item() == pytest.approx(mean, abs=6 * std / parameter.numel() ** 0.5 + 1e-7), name
+        assert parameter.std().item() == pytest.approx(std, rel=0.1), name
+        # A uniform law ends at once, a normal one does not: the largest values of a few hundred differ.
+        assert parameter.abs().max().item() == pytest.approx(largest, rel=0.3 if name == "cls_token" else 0.001), name

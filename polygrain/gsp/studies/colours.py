@@ -15,14 +15,14 @@ PROTOTYPES = torch.tensor(np.stack([RED, BLUE]), dtype=torch.float32)
 def colours() -> Float32[np.ndarray, "y x 3"]:
     """Red and blue discs on green, with fixed noise: no two places cost the same."""
     noise = np.random.default_rng(0).normal(0, 0.05, (SIDE, SIDE, 3))
-    disc = np.where((np.arange(SIDE) < SIDE // 2)[:, None], RED, BLUE)
-    return (np.where(inside()[..., None], disc, GREEN) + noise).clip(0, 1).astype(np.float32)
+    red, blue = discs()[..., None]
+    return (np.where(red, RED, np.where(blue, BLUE, GREEN)) + noise).clip(0, 1).astype(np.float32)
 
 
-def inside() -> np.ndarray:
-    """Whether a place is red or blue; 24 of 100 are."""
+def discs() -> np.ndarray:
+    """Whether a place is red, and whether it is blue; 25 of 100 each, as in the print half of the map is green."""
     y, x = np.mgrid[:SIDE, :SIDE]
-    return np.minimum((x - 2) ** 2 + (y - 5) ** 2, (x - 7) ** 2 + (y - 4) ** 2) <= 4
+    return np.stack([(x - 2.4) ** 2 + (y - 2.2) ** 2, (x - 6.6) ** 2 + (y - 6.8) ** 2]) <= 7.5
 
 
 def fill(cost: Float[np.ndarray, " place"], mu: float) -> Float[np.ndarray, " place"]:
@@ -48,4 +48,9 @@ def weigh(mus: list[float], epsilon: float) -> tuple[UInt8[np.ndarray, "y x 3"],
 
 def on_object(weights: Float32[np.ndarray, "y x"]) -> float:
     """The share of the weight that lies on red and blue."""
-    return float(weights[inside()].sum())
+    return float(weights[discs().any(0)].sum())
+
+
+def reached(weights: Float32[np.ndarray, "y x"]) -> float:
+    """The share of red and blue places with at least half of the weight that average pooling gives them."""
+    return float((weights[discs().any(0)] >= 0.5 / weights.size).mean())

@@ -34,6 +34,9 @@ def test_fix_patches__patch_embedding_and_positions_stay():
     assert not vit.pos_embed.requires_grad
     assert not any(p.requires_grad for p in vit.patch_embed.parameters())
     assert vit.blocks[0].attn.qkv.weight.requires_grad
+    kept = vit.patch_embed.proj.weight.clone()
+    trainable.fix_patches(network)
+    assert torch.equal(vit.patch_embed.proj.weight, kept)  # a second call draws nothing
     positions = vit.pos_embed[0]
     assert (positions[0] == 0).all()  # the class token has no place
     assert len({tuple(row.tolist()) for row in positions[1:]}) == 4 and positions.abs().max() <= 1
