@@ -47,7 +47,7 @@ def main(images: Path, choice: Path, output: Path, *, task: str, source: str, pa
         if chosen.smoothing.strength:
             shown = partial(progress, description="smooth", unit="part")
             neighbours = neighbours_of(vectors, chosen.smoothing.neighbours, shown)
-            columns |= smooth_by(vectors, neighbours, chosen.smoothing, shown)._asdict()
+            columns["smoothed"] = smooth_by(vectors, neighbours, chosen.smoothing, shown)
             arrays.write(folder / "neighbours.zarr", neighbours.astype(np.int64))
         embeddings.write(folder / "embeddings.parquet", columns, facts)
         text = json.dumps(record | {"agreement": chosen.agreement}, indent=1)

@@ -45,7 +45,7 @@ def test_main__rows_graph_and_record_fit_together(world: Path, tmp_path: Path, m
     assert plain.paths[9] == "1/1.png" and plain.root.resolve() == tmp_path / "my/dots"
     graph = arrays.open(folder / "neighbours.zarr")[:]
     assert graph.shape == (48, 5)
-    np.testing.assert_allclose(smoothed.vectors(rows), smooth_by(expected, graph, chosen.smoothing).smoothed, atol=1e-5)
+    np.testing.assert_allclose(smoothed.vectors(rows), smooth_by(expected, graph, chosen.smoothing), atol=1e-5)
     assert smoothed.smoothing == chosen.smoothing
     record = json.loads((folder / "gallery.json").read_text())
     assert record == {

@@ -147,7 +147,8 @@ def smoothed_columns(
         return {}, chosen.smoothing
     shown = bound(progress, description="smooth", unit="part")
     neighbours = smoothing.neighbours_of(vectors, chosen.smoothing.neighbours, shown)
-    return smoothing.smooth_by(vectors, neighbours, chosen.smoothing, shown)._asdict(), chosen.smoothing
+    rows = smoothing.smooth_by(vectors, neighbours, chosen.smoothing, shown)
+    return {"smoothed": rows}, chosen.smoothing
 
 
 @contextmanager

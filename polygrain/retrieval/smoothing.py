@@ -9,7 +9,6 @@ nearest smoothed rows.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -46,19 +45,6 @@ class Smoothing:
         return f"smoothed by {self.neighbours} neighbours, strength {self.strength:g}; queries {query}"
 
 
-class SmoothedRows(NamedTuple):
-    """A smoothed collection, and what one more row needs to join it (`added`)."""
-
-    smoothed: Float32[np.ndarray, "row dim"]
-    """of unit length, or 0 as before"""
-    length: Float32[np.ndarray, " row"]
-    """before that"""
-    degree: Float32[np.ndarray, " row"]
-    """sum of the weights of the row's links"""
-    reach: Float32[np.ndarray, " row"]
-    """cosine of the last of the row's nearest: what is nearer is linked"""
-
-
 def neighbours_of(vectors: Rows, count: int, shown: Shown = iter) -> Int64[np.ndarray, "row rank"]:
     """So many nearest others of each row; ValueError where there are not so many."""
     return nearest_others(vectors, count, "auto", RECALL, shown=shown).neighbours
@@ -69,30 +55,13 @@ def smooth_by(
     neighbours: Int64[np.ndarray, "row rank"],
     smoothing: Smoothing,
     shown: Shown = iter,
-) -> SmoothedRows:
-    """The rows, of unit length, smoothed by the graph of their neighbours; `shown` shows progress over columns."""
-    similar = cosines(vectors, neighbours)
-    weights = links(neighbours, similar, smoothing.power)
-    rows = smoothed(vectors, weights, smoothing.strength, shown)
-    lengths = np.linalg.norm(rows, axis=1)
-    rows /= np.where(lengths > 0, lengths, 1)[:, None]
-    return SmoothedRows(rows, lengths, np.asarray(weights.sum(1), np.float32), similar[:, -1])
+) -> Float32[np.ndarray, "row dim"]:
+    """The rows, of unit length, smoothed by the graph of their neighbours; `shown` shows progress over columns.
 
-
-def added(
-    vector: Float32[np.ndarray, " dim"],
-    nearest: Float32[np.ndarray, "rank dim"],
-    rows: SmoothedRows,
-    smoothing: Smoothing,
-) -> Float32[np.ndarray, " dim"]:
-    """One more row of a smoothed collection without a full pass: one step of T = Z + strength S T, of unit length.
-
-    `nearest` are its nearest plain rows, as many as `smoothing.neighbours`; `rows` what they became.
+    A zero row stays.
     """
-    similar = nearest @ vector
-    weights = np.where(similar >= rows.reach, np.maximum(similar, 0), 0) ** np.float32(smoothing.power)
-    shares = weights / np.sqrt(np.maximum(weights.sum() * (rows.degree + weights), np.finfo(np.float32).tiny))
-    return unit_rows((vector + smoothing.strength * (shares * rows.length) @ rows.smoothed)[None])[0]
+    weights = links(neighbours, cosines(vectors, neighbours), smoothing.power)
+    return unit_rows(smoothed(vectors, weights, smoothing.strength, shown))
 
 
 def cosines(vectors: Rows, neighbours: Int64[np.ndarray, "row rank"]) -> Float32[np.ndarray, "row rank"]:
@@ -140,7 +109,7 @@ def smooth(vectors: Float32[np.ndarray, "row dim"], smoothing: Smoothing) -> Flo
     neighbours = min(smoothing.neighbours, len(vectors) - 1)
     if neighbours < 1 or not smoothing.strength:
         return vectors
-    return smooth_by(vectors, neighbours_of(vectors, neighbours), smoothing).smoothed
+    return smooth_by(vectors, neighbours_of(vectors, neighbours), smoothing)
 
 
 def mixed_with_nearest(

@@ -56,7 +56,7 @@ def answers(
     queries, rows = (part[own == task] for part, own in zip(split(vectors, asked), split(tasks, asked), strict=True))
     if smoothing is not None and smoothing.strength:
         neighbours = nearest(rows, rows, min(smoothing.neighbours, len(rows) - 1), exclude_self=True)[1]
-        rows = smooth_by(rows, neighbours, smoothing).smoothed
+        rows = smooth_by(rows, neighbours, smoothing)
         queries = mixed_with_nearest(queries, rows, smoothing)
     return nearest(queries, rows, depth)[1]
 

@@ -4,7 +4,6 @@ path        below the folder `root`
 embedding   fixed-size list of float32, of unit length
 state       size and modification time of the image file, where it may change
 smoothed    the row smoothed by its neighbours (retrieval/smoothing.py), of unit length, if the images are smoothed
-length, degree, reach   float32, beside `smoothed`: what one more image needs
 
 The metadata say which model made it (`model`, a digest), `dim`, the folder (`root`; relative ones start at the file's
 folder), the state of all image files (`images`), and where that was asked for how it is smoothed (`smoothing`, JSON).
@@ -43,7 +42,6 @@ def schema(names: Sequence[str], dim: int, metadata: Mapping[str, str | bytes] |
     """The types of columns of these names; null of unknown ones."""
     rows = pa.list_(pa.float32(), dim)
     kinds = {"path": pa.string(), "embedding": rows, "state": pa.string(), "smoothed": rows}
-    kinds |= dict.fromkeys(("length", "degree", "reach"), pa.float32())
     return pa.schema([pa.field(name, kinds.get(name, pa.null())) for name in names], dict(metadata or {}))
 
 

@@ -107,7 +107,7 @@ def test_write__smoothed_beside_the_plain_rows(fused: Path, photos: Path, tmp_pa
     plain, smoothed = plain_and_smoothed(output, "abc", fused)
     rows = plain.vectors([*range(24)])
     neighbours = nearest(rows, rows, 5, exclude_self=True)[1]
-    expected = smooth_by(rows, neighbours, chosen.smoothing).smoothed
+    expected = smooth_by(rows, neighbours, chosen.smoothing)
     np.testing.assert_allclose(smoothed.vectors([*range(24)]), expected, atol=1e-5)
     assert smoothed.smoothing == chosen.smoothing
 

@@ -91,7 +91,7 @@ def test_read__plain_or_smoothed(tmp_path: Path) -> None:
     assert none is None and plain.smoothing is None
     facts = {"model": "abc", "dim": "8", "root": "..", "images": "-", "smoothing": '{"strength": 0.9, "neighbours": 3}'}
     columns = {"path": paths, "embedding": unit(9), "smoothed": unit(9, seed=1)}
-    embeddings.write(file, columns | dict.fromkeys(("length", "degree", "reach"), np.ones(9, np.float32)), facts)
+    embeddings.write(file, columns, facts)
     plain, smoothed = plain_and_smoothed(file, "abc", Path("model"))
     np.testing.assert_array_equal(plain.vectors([*range(9)]), unit(9))
     np.testing.assert_array_equal(smoothed.vectors([*range(9)]), unit(9, seed=1))

@@ -8,7 +8,6 @@ from polygrain.retrieval import smoothing
 from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import (
     Smoothing,
-    added,
     cosines,
     links,
     mixed,
@@ -116,44 +115,20 @@ def clustered(n=600, dim=32, groups=20):
 CHOSEN = Smoothing(0.9, 20)
 
 
-def test_smooth__unit_rows_and_what_a_new_row_needs():
+def test_smooth_by__rows_of_unit_length():
     vectors = clustered()
     neighbours = neighbours_of(vectors, 20)
-    result, weights = smooth_by(vectors, neighbours, CHOSEN), links(neighbours, cosines(vectors, neighbours))
-    np.testing.assert_allclose(result.smoothed * result.length[:, None], smoothed(vectors, weights, 0.9), atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(result.smoothed, axis=1), 1, atol=1e-5)
-    np.testing.assert_allclose(result.degree, weights.toarray().sum(1), atol=1e-5)
-    np.testing.assert_allclose(result.reach, np.sort(vectors @ vectors.T, 1)[:, -21], atol=1e-5)
+    weights = links(neighbours, cosines(vectors, neighbours))
+    expected = unit_rows(smoothed(vectors, weights, 0.9))
+    np.testing.assert_allclose(smooth_by(vectors, neighbours, CHOSEN), expected, atol=1e-5)
 
 
 def test_smooth_by__a_zero_row_stays_and_harms_no_other():
     vectors = rows()
     vectors[3] = 0
-    result = smooth_by(vectors, neighbours_of(vectors, 5), Smoothing(0.9, 5)).smoothed
+    result = smooth_by(vectors, neighbours_of(vectors, 5), Smoothing(0.9, 5))
     assert not result[3].any()
     np.testing.assert_allclose(np.linalg.norm(np.delete(result, 3, 0), axis=1), 1, atol=1e-5)
-
-
-def test_added__is_what_a_full_pass_gives_a_new_row():
-    vectors = clustered()
-    whole = smooth_by(vectors, neighbours_of(vectors, 20), CHOSEN).smoothed
-    for new in range(0, 600, 60):
-        others = np.delete(vectors, new, 0)
-        result = smooth_by(others, neighbours_of(others, 20), CHOSEN)
-        near = nearest(vectors[[new]], others, 20)[1][0]
-        row = added(vectors[new], others[near], type(result)(*(values[near] for values in result)), CHOSEN)
-        assert row @ whole[new] > 0.99 > vectors[new] @ whole[new]
-
-
-def test_added__a_row_that_nobody_links_to_stays():
-    vectors = clustered()
-    result = smooth_by(vectors, neighbours_of(vectors, 20), CHOSEN)
-    far = unit_rows(np.random.default_rng(1).normal(size=(1, 32)).astype(np.float32))[0]
-    unreached = result._replace(reach=np.ones(600, np.float32))
-    near = nearest(far[None], vectors, 20)[1][0]
-    np.testing.assert_allclose(
-        added(far, vectors[near], type(result)(*(values[near] for values in unreached)), CHOSEN), far, atol=1e-6
-    )
 
 
 def test_smooth__is_the_whole_way_and_mixes_queries():
