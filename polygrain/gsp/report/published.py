@@ -2,8 +2,8 @@
 
 The key of a number is its table, images, protocol, loss, pooling with its values, share of the zero-shot loss,
 dimensions, metric and statistic (`mean` over all choices of folds, or `best` of three repeats). A run's network may
-differ from the paper's; the page names both. `open` says why no run can have the number, and `note` what is odd about
-it.
+differ from the paper's; the page names both. `deviation` is printed in Table 2 alone. `open` says why no run can have
+the number, and `note` what is odd about it.
 """
 
 import csv
@@ -77,17 +77,20 @@ def is_of(row: Row, run: Run, setting: Mapping) -> bool:
 def compare(
     rows: list[Row], runs: Mapping[str, Run], settings: Mapping[str, Mapping], metrics: Mapping[str, Mapping]
 ) -> list[dict]:
-    """A line per printed row, in percent, with its run; NaN without a run of its kind or without its metric."""
+    """A line per printed row, in percent, with its run; NaN without a run of its kind or without its metric.
+
+    `within` is whether ours is within one printed standard deviation, empty where there is none.
+    """
     lines = []
     for row in rows:
         run = next((name for name in runs if is_of(row, runs[name], settings[name])), None)
-        ours = math.nan
-        if run is not None:
-            measured = metrics[run][form_of(row, settings[run])].get(row["metric"], {})
-            ours = 100 * measured.get(row["statistic"], math.nan)
+        measured = {} if run is None else metrics[run][form_of(row, settings[run])].get(row["metric"], {})
+        ours, percent = 100 * measured.get(row["statistic"], math.nan), float(row["percent"])
+        deviation = float(row["deviation"] or "nan")
         line = {key: row[key] for key in ("table", "protocol", "dim", "statistic", "note")}
         line |= {"run": run, "metric": title_of(row["metric"]), "network": NETWORKS[row["network"]]}
-        lines.append(line | {"percent": float(row["percent"]), "ours": ours})
+        within = "" if math.isnan(ours + deviation) else ("yes" if abs(ours - percent) <= deviation else "no")
+        lines.append(line | {"percent": percent, "deviation": deviation, "ours": ours, "within": within})
     return lines
 
 

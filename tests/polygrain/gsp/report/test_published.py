@@ -39,6 +39,7 @@ def test_read__the_tables_are_whole_and_agree_where_they_overlap():
     rows = published.read()
     assert Counter(row["table"] for row in rows) == {"1": 32, "2": 400, "3": 40, "4": 32, "5": 12, "6": 84, "7": 18}
     assert all(0 < float(row["percent"]) < 100 for row in rows)
+    assert all((row["table"] == "2") == bool(row["deviation"]) for row in rows)
     keys = Counter(tuple(value for name, value in row.items() if name not in ("percent", "note")) for row in rows)
     assert {key for key, count in keys.items() if count > 1} == {key for key in keys if "marks are lost" in key[-1]}
     for pooling in ("gap", "gsp"):
@@ -82,12 +83,20 @@ def test_compare__the_mean_of_fair_runs_and_the_best_of_conventional_ones():
     lines = published.compare(rows, {"a": make_run()}, {"a": SETTING}, metrics)
     assert [(line["run"], line["percent"]) for line in lines] == [("a", 27.12), ("a", 68.85)]
     assert lines[0]["ours"] == pytest.approx(20) and np.isnan(lines[1]["ours"])
+    assert [(line["deviation"], line["within"]) for line in lines] == [(0.27, "no"), (0.41, "")]
     best = row_of(3, loss="xbm", pooling="gmp_gsp")
     setting = SETTING | {"protocol": "conventional", "embedding": 512, "folds": 1}
     (line,) = published.compare([best], {"a": make_run("gmp_gsp", loss="xbm")}, {"a": setting}, metrics)
     assert line["ours"] == pytest.approx(40) and line["statistic"] == "best"
     (line,) = published.compare([best], {}, {}, metrics)
     assert line["run"] is None and np.isnan(line["ours"])
+
+
+def test_compare__within_a_printed_deviation():
+    for ours, within in ((0.2735, "yes"), (0.2688, "yes"), (0.2740, "no")):
+        metrics = {"a": {"concat": {"map_at_r": {"mean": ours}}}}
+        (line,) = published.compare([row_of(dim="512")], {"a": make_run()}, {"a": SETTING}, metrics)
+        assert line["within"] == within
 
 
 def claimed_rows(values):
