@@ -102,6 +102,13 @@ class Embedded:
         return Embedded(change(self.plain), [(change(first), change(second)) for first, second in self.pairs])
 
 
+def group_names(collection: Collection, settings: CriterionSettings) -> list[str]:
+    """All groups that images may be compared in: the tasks with training images, or the clusters."""
+    if settings.groups == "tasks":
+        return list(dict.fromkeys(collection.tasks[collection.train]))
+    return [f"cluster{i}" for i in range(settings.clusters)]
+
+
 def group(
     collection: Collection, encoder: Model, pixels: arrays.Reader, settings: CriterionSettings, seed: int
 ) -> Sample:

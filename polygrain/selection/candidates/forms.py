@@ -92,7 +92,7 @@ def with_last_layers(
             replace(base, layer="own", dim=len(weight), blocks=count),
             inputs.through(partial(through, weight, bias)),
         )
-    for count in sorted({min(count, len(widths)) for count in blocks}):
+    for count in sorted({min(count, len(widths)) for count in blocks if layers}):
         several = partial(first_of, sum(widths[:count]))
         inputs = embedded.through(several)
         for (layer, dim), whitener in whitening.fit_all(several(fitted), dims, layers).items():
