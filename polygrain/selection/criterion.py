@@ -188,8 +188,8 @@ def embed_reference(
 ) -> Float[np.ndarray, "image dim"]:
     """The reference's embeddings of the sample; `encoder` has no adaptors."""
     looks = embed_carefully(encoder, pixels, sample.rows, reference, *device.inference(pixels.shape[1]), "reference")
-    dim = min(reference.dim, whitening.largest(looks))
-    return whitening.apply(whitening.fit(looks, dim, "half"), looks) if dim else looks
+    whitener = whitening.fit_if_varied(looks, reference.dim, "half")
+    return looks if whitener is None else whitening.apply(whitener, looks)
 
 
 def embed_carefully(

@@ -129,5 +129,5 @@ def add_last_layer(
     elif form.layer == "taught":
         shaped.reduce(*map(torch.from_numpy, learn(embeddings, taught[form.lesson])))
     elif form.layer != "none":
-        fitted = whitening.fit(embeddings, min(form.dim, whitening.largest(embeddings)), form.layer)
+        fitted = whitening.fit(embeddings, form.dim, form.layer)
         shaped.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))
