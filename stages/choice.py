@@ -25,10 +25,11 @@ from polygrain.encoder.model import Model, load, save
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.runner import command, outputs
 from polygrain.selection.candidates import card
-from polygrain.selection.candidates.decision import Decision, decide
+from polygrain.selection.candidates.decision import decide
 from polygrain.selection.candidates.forms import Form, add_last_layer, shape
+from polygrain.selection.candidates.judges import Judging, Settings
 from polygrain.selection.candidates.record import candidate_rows, neighbour_table, reasons, summary
-from polygrain.selection.candidates.trial import ENCODER, Settings, Trial, compare
+from polygrain.selection.candidates.trial import ENCODER, compare
 from polygrain.selection.smoothing import SmoothingSettings
 from polygrain.selection.teaching import Targets, lessons, read_targets
 from polygrain.store import arrays
@@ -43,23 +44,6 @@ class Params(Settings):
             raise ValueError(
                 "choice.criterion.groups is clusters, but teachers answer within tasks: use tasks, or none"
             )
-
-
-def choose(trial: Trial, uncertain: list[str], params: Params) -> tuple[Decision, list[str]]:
-    """The decision and its reasons, in sentences; `uncertain` are the tasks that cannot tell."""
-    if len(trial.sample.rows):
-        judged = {name: one.judged for name, one in trial.candidates.items()}
-        decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
-        why = reasons(trial, decision, params)
-    else:
-        decision = Decision(ENCODER.name, ENCODER.name, {ENCODER.name: []})
-        why = ["No task can tell. This is the encoder as it is, the safest candidate."]
-    if uncertain:
-        why.append(
-            f"Left out, for fewer than {params.criterion.fewest} training images or images all alike cannot tell: "
-            f"{', '.join(uncertain)}."
-        )
-    return decision, why
 
 
 def build(
@@ -105,30 +89,29 @@ def main(
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
 
-    targets = read_targets(teacher, list(lists.teachers))
-    trial = compare(models, encoder, pixels, collection, params, cost, seed, targets, smoothing)
-    trained = list(dict.fromkeys(collection.tasks[collection.train]))
-    groups = trained
-    if params.criterion.groups == "clusters":
-        groups = [f"cluster{i}" for i in range(params.criterion.clusters)]
-    uncertain = [group for group in groups if group not in trial.sample.parts()]
-    decision, why = choose(trial, uncertain, params)
+    judging = Judging(params, cost, smoothing, read_targets(teacher, list(lists.teachers)), seed)
+    trial = compare(models, encoder, pixels, collection, judging)
+    judged = {name: one.judged for name, one in trial.candidates.items()}
+    decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
+    content = summary(trial, decision.chosen, reasons(trial, decision, params), collection)
 
-    smoothings = trial.questions.smoothings if trial.questions else {}
-    forms = [trial.candidates[name].form for name in (decision.chosen, trial.best_of("encoder", trial.scale))]
+    forms = trial.candidates[decision.chosen].form, trial.best_of("encoder")
     model, untrained = (
-        build(encoder if form == ENCODER else models[form.model], form, pixels, collection, targets, smoothings)
+        build(
+            encoder if form == ENCODER else models[form.model],
+            form,
+            pixels,
+            collection,
+            judging.targets,
+            trial.smoothings,
+        )
         for form in forms
     )
-    content = summary(trial, decision.chosen, why, uncertain)
-    content |= {"learnt": {"tasks": trained, "images": len(collection.train)}}
     with outputs.folder(output) as folder:
         save(model, folder)
         (folder / "untrained").mkdir()
         save(untrained, folder / "untrained")
-        (folder / "README.md").write_text(
-            card.text(model.config, content, trained, len(collection.train)), encoding="utf-8"
-        )
+        (folder / "README.md").write_text(card.text(model.config, content), encoding="utf-8")
         (folder / "choice.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         write_csv(folder / "criterion.csv", candidate_rows(trial, decision))
         pq.write_table(neighbour_table(trial, decision.chosen, collection), folder / "neighbours.parquet")

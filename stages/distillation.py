@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from polygrain.compute import device, processes
-from polygrain.compute.principal import largest
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.config import AdaptorConfig
@@ -60,7 +59,7 @@ def make_targets(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: 
     part = rows[processes.share(len(rows))]
     looks = criterion.embed_carefully(model, pixels, part, params.target, params.batch, params.precision, "target")
     looks = processes.gather_array(looks)
-    whitener = whitening.fit(looks, min(params.target.dim, largest(looks)), "half")
+    whitener = whitening.fit(looks, params.target.dim, "half")
     count = len(params.target.scales)
     last = whitener.projection.reshape(count, -1, whitener.projection.shape[1]).sum(0) / math.sqrt(count)
     model.reduce(torch.from_numpy(last.T.copy()), torch.from_numpy(whitener.bias))

@@ -20,6 +20,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +30,6 @@ import torch
 from pydantic import Field
 
 from polygrain.compute import device
-from polygrain.compute.principal import largest
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.extract import embed, extract
@@ -73,27 +74,60 @@ def means(scores: QueryMetrics, chosen: np.ndarray | None = None) -> dict[str, f
     return values | {"queries": int(counted.sum())}
 
 
-def evaluate(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> tuple[dict, pa.Table]:
-    """Metrics of each task, and one row per query; queries without a relevant image are NaN and not averaged.
+class Protocol(NamedTuple):
+    """Files written, metrics as JSON and `queries` as Parquet; and by task who asks and what is searched.
 
-    `rows` are those of the embeddings in the collection.
+    `parts` are places in the embeddings; where the two are one, each image asks all others. `smoothings` are of what
+    is searched.
     """
-    metrics, tables = {}, [QUERIES.empty_table()]
-    for task in dict.fromkeys(collection.tasks[rows]):
-        own = np.flatnonzero(collection.tasks[rows] == task)
-        scores = query_metrics(embeddings[own], collection.labels[rows[own]], min(NEAREST, len(own) - 1))
-        if values := means(scores):
-            metrics[task] = values
-        tables.append(query_table(task, collection.rows[rows[own]], scores))
-    return metrics, pa.concat_tables(tables).combine_chunks()
+
+    written: str
+    queries: str | None
+    embeddings: np.ndarray
+    collection: Collection
+    parts: dict[str, tuple[np.ndarray, np.ndarray]]
+    smoothings: Mapping[str, Smoothing] = MappingProxyType({})
+
+    def measure(self) -> tuple[dict, pa.Table]:
+        """Metrics of each task, and one row per query; queries without a relevant image are NaN and not averaged."""
+        metrics, tables, labels = {}, [QUERIES.empty_table()], self.collection.labels
+        for task, (asked, searched) in self.parts.items():
+            queries, images = self.embeddings[asked], self.embeddings[searched]
+            if (smoothing := self.smoothings.get(task, NONE)).strength:
+                images = smooth(images, smoothing)
+                queries = mixed_with_nearest(queries, images, smoothing)
+            if asked is searched:
+                scores = query_metrics(queries, labels[asked], min(NEAREST, len(asked) - 1))
+            else:
+                nearest = min(NEAREST, len(searched))
+                scores = collection_metrics(queries, images, labels[asked], labels[searched], nearest)
+            if values := means(scores):
+                metrics[task] = values
+            tables.append(query_table(task, self.collection.rows[asked], scores, self.collection.rows[searched]))
+        return metrics, pa.concat_tables(tables).combine_chunks()
 
 
-def query_table(task: str, own: np.ndarray, scores: QueryMetrics, gallery: np.ndarray | None = None) -> pa.Table:
-    """One row per query of a task, whose images have the numbers `own`; columns at once, for there may be millions.
+def all_of(collection: Collection) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By task all images, which ask each other."""
+    return {task: (np.flatnonzero(collection.tasks == task),) * 2 for task in dict.fromkeys(collection.tasks)}
 
-    `gallery` has the numbers of the images that are searched, where these are others.
+
+def drawn_of(collection: Collection) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By task the images that were drawn as queries, and the others; tasks without either are left out."""
+    parts = {
+        task: tuple(
+            np.flatnonzero((collection.tasks == task) & part) for part in (collection.is_query, ~collection.is_query)
+        )
+        for task in dict.fromkeys(collection.tasks)
+    }
+    return {task: part for task, part in parts.items() if all(map(len, part))}
+
+
+def query_table(task: str, own: np.ndarray, scores: QueryMetrics, gallery: np.ndarray) -> pa.Table:
+    """One row per query of a task; columns at once, for there may be millions.
+
+    The queries have the numbers `own`, the images that are searched those of `gallery`.
     """
-    gallery = own if gallery is None else gallery
     n, nearest = scores.nearest.shape
     offsets = pa.array(np.arange(n + 1) * nearest, pa.int32())
     columns = [pa.array([task], pa.string()).take(pa.array(np.zeros(n, np.int64))), own.astype(np.int64)]
@@ -102,40 +136,12 @@ def query_table(task: str, own: np.ndarray, scores: QueryMetrics, gallery: np.nd
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=QUERIES)
 
 
-def evaluate_collection(
-    embeddings: np.ndarray, rows: np.ndarray, collection: Collection, smoothings: Mapping[str, Smoothing]
-) -> tuple[dict, pa.Table]:
-    """Metrics of the protocol `collection` for each task, and a row per query; smoothed, where a smoothing is given."""
-    metrics, tables = {}, [QUERIES.empty_table()]
-    for task, (asked, searched) in parts_of(rows, collection).items():
-        queries, images = embeddings[asked], embeddings[searched]
-        if (smoothing := smoothings.get(task, NONE)).strength:
-            images = smooth(images, smoothing)
-            queries = mixed_with_nearest(queries, images, smoothing)
-        labels = (collection.labels[rows[part]] for part in (asked, searched))
-        scores = collection_metrics(queries, images, *labels, min(NEAREST, len(searched)))
-        if values := means(scores):
-            metrics[task] = values
-        tables.append(query_table(task, collection.rows[rows[asked]], scores, collection.rows[rows[searched]]))
-    return metrics, pa.concat_tables(tables).combine_chunks()
-
-
-def parts_of(rows: np.ndarray, collection: Collection) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """By task the places of the queries and of the images that they ask; tasks without either are left out."""
-    tasks, is_query = collection.tasks[rows], collection.is_query[rows]
-    parts = {
-        task: tuple(np.flatnonzero((tasks == task) & part) for part in (is_query, ~is_query))
-        for task in dict.fromkeys(tasks)
-    }
-    return {task: part for task, part in parts.items() if all(map(len, part))}
-
-
-def evaluate_together(embeddings: np.ndarray, rows: np.ndarray, collection: Collection) -> dict:
+def evaluate_together(embeddings: np.ndarray, collection: Collection) -> dict:
     """Metrics of each task's queries in one gallery with the images of all tasks; {} where there is one task.
 
     Classes of two tasks are never the same, so no query scores higher here than within its task.
     """
-    tasks, labels = collection.tasks[rows], collection.labels[rows]
+    tasks, labels = collection.tasks, collection.labels
     numbers = {task: i for i, task in enumerate(dict.fromkeys(tasks))}
     if len(numbers) < 2:
         return {}
@@ -169,12 +175,15 @@ def measure_attention(
 def measure_random(
     folder: Path, pixels: arrays.Reader, rows: np.ndarray, collection: Collection, params: Params
 ) -> dict[str, dict]:
-    """The metrics of a fusion whose weights are drawn at random for each image and layer, by draw from 1."""
+    """The metrics of a fusion whose weights are drawn at random for each image and layer, by draw from 1.
+
+    `collection` has these rows alone.
+    """
     model, results = load(folder).to(device.best()), {}
     for draw in range(1, params.random_draws + 1):
         random_weights.weigh_at_random(model, torch.Generator().manual_seed(draw))
         embeddings = embed(model, pixels, rows, *device.inference(model.config.size), f"random weights {draw}")
-        results[str(draw)], _ = evaluate(embeddings, rows, collection)
+        results[str(draw)], _ = Protocol("random", None, embeddings, collection, all_of(collection)).measure()
     return results
 
 
@@ -197,41 +206,43 @@ def main(
 ) -> str:
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    train, test = collection.train, np.flatnonzero(collection.is_test)
-    rows, network = np.arange(len(collection.tasks)), None if model == "pixels" else load(folder).to(device.best())
+    rows, test = np.arange(len(collection.tasks)), np.flatnonzero(collection.is_test)
+    network = None if model == "pixels" else load(folder).to(device.best())
     if network is None:
         embeddings = raw_pixels(pixels, rows)
     else:
         embeddings = embed(network, pixels, rows, *device.inference(network.config.size), model)
-    results = {name: {} for name in ("metrics", "whitened", "shared", "shared_whitened")}
-    queries = {"queries": QUERIES.empty_table()}
-    is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
+    tested, exact, drawn = collection.some(test), embeddings[test], drawn_of(collection)
+    whitened = exact
     if len(test):
-        fitted, asked = embeddings[train], embeddings[test]
-        results["metrics"], queries["queries"] = evaluate(asked, test, collection)
-        results["shared"] = evaluate_together(asked, test, collection)
-        whitener = whitening.fit(fitted, min(params.whitened_dim, largest(fitted)))
-        asked = whitening.apply(whitener, asked)
-        results["whitened"], _ = evaluate(asked, test, collection)
-        results["shared_whitened"] = evaluate_together(asked, test, collection)
-    results["collection"], queries["collection_queries"] = evaluate_collection(embeddings, rows, collection, {})
-    chosen = {}
+        whitened = whitening.apply(whitening.fit(embeddings[collection.train], params.whitened_dim), exact)
+    protocols = [
+        Protocol("metrics", "queries", exact, tested, all_of(tested)),
+        Protocol("whitened", None, whitened, tested, all_of(tested)),
+        Protocol("collection", "collection_queries", embeddings, collection, drawn),
+    ]
+    results = {"shared": evaluate_together(exact, tested), "shared_whitened": evaluate_together(whitened, tested)}
     if model in params.smoothed:
-        for task, (_, searched) in parts_of(rows, collection).items():
-            is_whitened = network is not None and network.config.reduced is not None
-            chosen[task] = smoothing_choice.choose(embeddings[searched], smoothing, is_whitened=is_whitened)
-        smoothings = {task: one.smoothing for task, one in chosen.items()}
-        results["smoothed"], queries["smoothed_queries"] = evaluate_collection(embeddings, rows, collection, smoothings)
+        is_whitened = network is not None and network.config.reduced is not None
+        chosen = {
+            task: smoothing_choice.choose(embeddings[searched], smoothing, is_whitened=is_whitened)
+            for task, (_, searched) in drawn.items()
+        }
         results["smoothing"] = {task: asdict(one) for task, one in chosen.items()}
+        smoothings = {task: one.smoothing for task, one in chosen.items()}
+        protocols.append(Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, smoothings))
+    is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if is_fused and model == "average" and params.random_draws:
-        results["random"] = measure_random(folder, pixels, test, collection, params)
-    attention = measure_attention(network, pixels, test, collection.tasks[test], params) if is_fused else []
+        results["random"] = measure_random(folder, pixels, test, tested, params)
     with outputs.folder(output) as target:
+        for protocol in protocols:
+            results[protocol.written], table = protocol.measure()
+            if protocol.queries:
+                pq.write_table(table, target / f"{protocol.queries}.parquet")
         for name, values in results.items():
             (target / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
-        for name, table in queries.items():
-            pq.write_table(table, target / f"{name}.parquet")
         if is_fused:
+            attention = measure_attention(network, pixels, test, tested.tasks, params)
             pq.write_table(pa.Table.from_pylist(attention), target / "attention.parquet")
     scores = ", ".join(f"{task} {value['r_precision']:.1%}" for task, value in results["metrics"].items())
     return f"R-Precision: {scores or 'no labelled test images'}"

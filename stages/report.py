@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -45,6 +46,9 @@ from polygrain.store import arrays
 from polygrain.store.collection import read_table
 from polygrain.store.tables import read_csv, write_csv
 from polygrain.training.history import read_history
+
+Content = dict[str, Any]  # of the template
+History = list[dict[str, int | float]]
 
 
 class Params(schema.Section):
@@ -122,7 +126,7 @@ def cluster_counts(pseudo_labels: Path, granularities: dict[str, int], tasks: Se
 def curve_rows(table: scores.Scores, granularities: dict[str, int]) -> list[list]:
     """One row per task (and mean) and model, oracle left out; `k` is empty for what has no granularity."""
     models = [row for row in table.rows if not row.endswith(scores.WHITENED) and row != scores.ORACLE]
-    rows = []
+    rows = [["task", "model", "k", "item", *scores.METRICS, "r_precision_whitened"]]
     for column in [*table.tasks, scores.MEAN] if table.tasks else []:
         for model in models:
             numbers = [table.get(model, column, metric) for metric in scores.METRICS]
@@ -130,6 +134,17 @@ def curve_rows(table: scores.Scores, granularities: dict[str, int]) -> list[list
             shown = ["" if math.isnan(number) else number for number in numbers]
             rows.append([column, model, granularities.get(model, ""), f"{column} {model}", *shown])
     return rows
+
+
+def training_rows(histories: dict[str, History]) -> list[list]:
+    """One row per epoch of every adaptor and fusion."""
+    measured = ["accuracy", "criterion", "turnover"]
+    epochs = [
+        [stage, int(row["epoch"]), row["loss"], *(row.get(name, "") for name in measured)]
+        for stage, rows in histories.items()
+        for row in rows
+    ]
+    return [["stage", "epoch", "loss", *measured], *epochs]
 
 
 def headline(
@@ -153,7 +168,38 @@ def headline(
     return {name: values for name, values in known.items() if values}
 
 
-def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str, params: Params) -> list[dict]:
+def choice_section(
+    made: chosen.Choice, table: scores.Scores, leading: scores.Scores, folder: Path, lists: Lists
+) -> Content:
+    """What to use, why it was chosen, and which granularity each task prefers."""
+    criteria = [end for sides in made.compared.values() for side in ("encoder", "chosen") for end in sides[side]]
+    return {
+        "advice": advice.advise(made, leading, list(lists.tasks), folder, Path(lists.root)),
+        "choice": made,
+        "place_criterion": wording.placement(criteria),
+        "preferences": chosen.preferences(made, list(lists.sizes), table),
+    }
+
+
+def results_section(table: scores.Scores, model: str | None, lists: Lists) -> Content:
+    """The numbers of all models, of which `model` is in the summary."""
+    compared = scores.comparisons(table, model) if model else []
+    gains = table.differences(model, "encoder") if compared else {}
+    columns = [scores.MEAN, *table.tasks]
+    ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in columns]
+    return {
+        "scores": table,
+        "model": model,
+        "comparisons": compared,
+        "falls": [task for task in table.tasks if page.trend(gains.get(task, 0.0)) < 0],
+        "best": wording.best_rows(table, [*lists.supervised_models, "supervised"]),
+        "place": wording.placement(ends),
+        "has_encoder": "encoder" in table.rows,
+        "curves": charts.granularity_charts(table, lists.sizes),
+    }
+
+
+def queries_section(images: Path, evaluation: Path, tasks: Sequence[Task], model: str, params: Params) -> Content:
     """Per task some queries under the encoder and under `model`, and how many queries gained or lost."""
     sides = [(wording.title_of(name).name, queries.read_queries(evaluation, name)) for name in ("encoder", model)]
     shown = []
@@ -164,12 +210,12 @@ def galleries(images: Path, evaluation: Path, tasks: Sequence[Task], model: str,
             continue
         entries = queries.show(images / task.name, task.labels, task.class_names, both, params.gains, params.thumbnail)
         shown.append({"task": task.name, "counts": queries.changes(before, after), "entries": entries})
-    return shown
+    return {"galleries": shown}
 
 
-def changed(
+def unlabelled_section(
     images: Path, tasks: Sequence[Task], samples: dict[str, list[neighbours.Neighbours]], params: Params
-) -> list[dict]:
+) -> Content:
     """Of these tasks the images whose neighbours the chosen model changed most, and how many it changed at all."""
     titles = tuple(wording.title_of(name).name for name in (chosen.ENCODER, scores.CHOSEN))
     shown = []
@@ -180,17 +226,45 @@ def changed(
             entries = neighbours.show(images / task.name, task.paths, most, titles, params.thumbnail)
             counts = {"all": len(task_samples), "changed": sum(one.differs for one in task_samples)}
             shown.append({"task": task.name, "counts": counts, "entries": entries})
-    return shown
+    return {"changed": shown}
 
 
-def branch_pages(lists: Lists) -> list[dict[str, str]]:
+def attention_section(fusion: Path, evaluation: Path, table: scores.Scores, lists: Lists) -> Content:
+    """What fusions attend to, what they learnt, and what that is worth."""
+    names = [name for name in scores.in_order(lists.models, list(lists.sizes)) if name in lists.fusions]
+    return {
+        "attention": charts.attention_maps(evaluation, names, lists.tasks),
+        "fused": fusions.rows(fusion, evaluation, lists.fusions, table),
+        "headroom": fusions.headroom(table),
+        "random_gains": fusions.random_gains(evaluation, table),
+    }
+
+
+def training_section(histories: dict[str, History]) -> Content:
+    return {
+        "training": charts.training_charts(histories),
+        "untrained": [stage for stage, history in histories.items() if not history],
+    }
+
+
+def data_section(tasks: Sequence[Task], table: scores.Scores, pseudo_labels: Path, lists: Lists) -> Content:
+    """What the tasks hold, how they were clustered, and which files were left out."""
+    return {
+        "counts": [task_counts(task, table.queries) for task in tasks],
+        "clusters": cluster_counts(pseudo_labels, lists.sizes, tasks),
+        "rejected": [(task.name, *pair) for task in tasks for pair in task.rejected],
+    }
+
+
+def branches_section(lists: Lists) -> Content:
     """The reports of the other branches of the graph, by their place beside this one; each is a stage of its own."""
     branches = {"gsp": lists.gsp, "tll": lists.tll, "mpcl": lists.mpcl, "mrt": lists.mrt}
-    return [
+    pages = [
         {"branch": branch, "item": item, "address": f"../{branch}_report/{item}/index.html"}
         for branch, items in branches.items()
         for item in items
     ]
+    return {"pages": pages}
 
 
 def main(
@@ -206,76 +280,39 @@ def main(
     lists: Lists,
 ) -> str:
     """Draws the report from what the other stages wrote; `lists` names the items in their order."""
-    granularities = lists.sizes
-    models = scores.in_order(lists.models, list(granularities))
+    models = scores.in_order(lists.models, list(lists.sizes))
     tasks = [read_task(images, name) for name in lists.tasks]
-    table = scores.read(evaluation, models, granularities, lists.tasks)
-    model = scores.headliner(table, granularities) if table.tasks else None
-    histories = {f"adaptor@{name}": read_history(adaptor / name) for name in granularities}
+    table = scores.read(evaluation, models, lists.sizes, lists.tasks)
+    model = scores.headliner(table, lists.sizes) if table.tasks else None
+    histories = {f"adaptor@{name}": read_history(adaptor / name) for name in lists.sizes}
     histories |= {f"fusion@{name}": read_history(fusion / name) for name in lists.fusions}
-    compared = scores.comparisons(table, model) if model else []
-    gains = table.differences(model, "encoder") if compared else {}
-    made, samples = chosen.read(choice), neighbours.read(choice)
-    # Where the encoder was chosen, the two rows are the same.
-    drawn = [] if made.is_encoder else neighbours.draw(samples, params.judgements, seed=0)
-    unmeasured = [task for task in tasks if task.name not in table.tasks]
-    columns = [scores.MEAN, *table.tasks]
-    criteria = [end for sides in made.compared.values() for side in ("encoder", "chosen") for end in sides[side]]
-    ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in columns]
     trains = any((task.is_train & task.is_test).any() for task in tasks)
     searched = collection.read(evaluation, models, list(lists.tasks), trains)
     leading = searched.table if trains else table
-    content = {
-        "collection": searched,
-        "scores": table,
-        "model": model,
-        "comparisons": compared,
-        "falls": [task for task in table.tasks if page.trend(gains.get(task, 0.0)) < 0],
-        "best": wording.best_rows(table, [*lists.supervised_models, "supervised"]),
-        "place": wording.placement(ends),
-        "has_encoder": "encoder" in table.rows,
-        "fused": fusions.rows(fusion, evaluation, lists.fusions, table),
-        "headroom": fusions.headroom(table),
-        "random_gains": fusions.random_gains(evaluation, table),
-        "choice": made,
-        "advice": advice.advise(made, leading, list(lists.tasks), choice, Path(lists.root)),
-        "place_criterion": wording.placement(criteria),
-        "preferences": chosen.preferences(made, list(granularities), table),
-        "changed": changed(images, unmeasured, samples, params),
-        "judgements": len(drawn),
-        "curves": charts.granularity_charts(table, granularities),
-        "galleries": galleries(images, evaluation, tasks, model, params) if compared else [],
-        "attention": charts.attention_maps(evaluation, [name for name in models if name in lists.fusions], lists.tasks),
-        "training": charts.training_charts(histories),
-        "untrained": [stage for stage, history in histories.items() if not history],
-        "counts": [task_counts(task, table.queries) for task in tasks],
-        "clusters": cluster_counts(pseudo_labels, granularities, tasks),
-        "rejected": [(task.name, *pair) for task in tasks for pair in task.rejected],
-        "pages": branch_pages(lists),
-        "params": params,
-    }
+    made, samples = chosen.read(choice), neighbours.read(choice)
+    # Where the encoder was chosen, the two rows are the same.
+    drawn = [] if made.is_encoder else neighbours.draw(samples, params.judgements, seed=0)
+
+    content = {"collection": searched, "judgements": len(drawn), "galleries": [], "params": params, **wording.WORDS}
+    content |= choice_section(made, table, leading, choice, lists)
+    content |= results_section(table, model, lists)
+    if content["comparisons"]:
+        content |= queries_section(images, evaluation, tasks, model, params)
+    content |= unlabelled_section(images, [task for task in tasks if task.name not in table.tasks], samples, params)
+    content |= attention_section(fusion, evaluation, table, lists)
+    content |= training_section(histories)
+    content |= data_section(tasks, table, pseudo_labels, lists)
+    content |= branches_section(lists)
     with outputs.folder(output) as folder:
-        page.write(
-            folder,
-            "grappa/report/report",
-            content | wording.WORDS,
-            scores.as_json(table) | collection.as_json(searched),
-        )
+        page.write(folder, "grappa/report/report", content, scores.as_json(table) | collection.as_json(searched))
         pairs = neighbours.comparisons(images, {task.name: task.paths for task in tasks}, drawn)
-        # Who judges looks closer than who glances at a gallery.
+        # To judge takes a closer look than a gallery.
         blind.write(folder / "blind.html", pairs, 2 * params.thumbnail, seed=0)
         (folder / "headline.json").write_text(
             json.dumps(headline(leading, made, searched), indent=1) + "\n", encoding="utf-8"
         )
-        header = ["task", "model", "k", "item", *scores.METRICS, "r_precision_whitened"]
-        write_csv(folder / "curves.csv", [header, *curve_rows(table, granularities)])
-        measured = ["accuracy", "criterion", "turnover"]
-        epochs = [
-            [stage, int(row["epoch"]), row["loss"], *(row.get(name, "") for name in measured)]
-            for stage, rows in histories.items()
-            for row in rows
-        ]
-        write_csv(folder / "training.csv", [["stage", "epoch", "loss", *measured], *epochs])
+        write_csv(folder / "curves.csv", curve_rows(table, lists.sizes))
+        write_csv(folder / "training.csv", training_rows(histories))
     size = (output / "index.html").stat().st_size
     return f"{len(models)} models on {len(table.tasks)} tasks, index.html {size / 2**20:.1f} MiB"
 

@@ -54,8 +54,9 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: L
     # Each process holds its share of the rows; the whitening is fitted to all of them, block by block.
     rows, whitener = train if sample is None else train.some(sample), None
     vectors = rows[processes.share(len(rows))]
-    if params.whitening != "none" and (dim := min(params.whitened_dim, whitening.largest(rows))):
-        whitener = whitening.fit(rows, dim, params.whitening)
+    if params.whitening != "none":
+        whitener = whitening.fit_if_varied(rows, params.whitened_dim, params.whitening)
+    if whitener is not None:
         vectors = whitening.apply(whitener, vectors)
     seeds = seed_order(vectors, min(params.largest, count), seed)
     with outputs.folder(output) as folder:

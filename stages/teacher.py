@@ -58,7 +58,7 @@ def half_whitened(model: Model, looks: np.ndarray, look: criterion.Reference) ->
     side = criterion.round_side(look.scales[place] * model.config.side, model)
     one = model.at_side(side, look.mirrored, min(look.blocks, most_blocks(model)))
     vectors = np.split(looks, count, axis=1)[place] * math.sqrt(count)
-    fitted = whitening.fit(vectors, min(look.dim, whitening.largest(vectors)), "half")
+    fitted = whitening.fit(vectors, look.dim, "half")
     one.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))
     return one
 
@@ -69,7 +69,7 @@ def main(images: Path, path: Path, output: Path, *, name: str, params: Params, l
     model = build(path, Origin(**lists.teachers[name].model_dump()), pixels.shape[1]).to(device.best())
     look, settings = narrowed(params.look, model), device.inference(pixels.shape[1])
     looks = criterion.embed_carefully(model, pixels, collection.train, look, *settings, "teacher")
-    fitted = whitening.fit(looks, min(look.dim, whitening.largest(looks)), "half")
+    fitted = whitening.fit(looks, look.dim, "half")
     with outputs.folder(output) as folder:
         save(half_whitened(model.cpu(), looks, look), folder)
         arrays.write(folder / "embeddings.zarr", whitening.apply(fitted, looks))

@@ -118,8 +118,8 @@ def test_evaluate_together__unlabelled_images_are_in_the_way_and_no_query():
     tasks = np.array(["a", "a", "b", "b"], dtype=object)
     collection = Collection(tasks, np.array([0, 0, -1, -1]), *[np.zeros(4, dtype=bool)] * 3, np.array([0, 1, 0, 1]))
     expected = {"r_precision": 0.0, "map_at_r": 0.0, "recall_at_1": 0.0, "queries": 2}
-    assert evaluate_together(embeddings, np.arange(4), collection) == {"a": expected}
-    assert evaluate_together(embeddings[:2], np.arange(2), collection) == {}
+    assert evaluate_together(embeddings, collection) == {"a": expected}
+    assert evaluate_together(embeddings[:2], collection.some(np.arange(2))) == {}
 
 
 def test_main__the_average_has_equal_weights_and_is_measured_with_random_ones(world, tmp_path):

@@ -157,11 +157,11 @@ def test_main__star_marks_the_best_but_neither_the_oracle_nor_what_saw_labels(fo
     assert starred(supervised) == STARS
 
 
-def test_branch_pages__lead_to_the_pages_of_every_item(folder):
+def test_branches_section__lead_to_the_pages_of_every_item(folder):
     assert 'id="branches"' not in (folder / "index.html").read_text()
     lists = lists_of(["birds"], ["k4"], ["average"], ["encoder"])
     lists = lists.model_copy(update={"gsp": {"collage": "a"}, "tll": {"own": None, "faces": None}})
-    addresses = [page["address"] for page in report.branch_pages(lists)]
+    addresses = [page["address"] for page in report.branches_section(lists)["pages"]]
     assert addresses == [
         f"../{page}/index.html" for page in ("gsp_report/collage", "tll_report/own", "tll_report/faces")
     ]

@@ -80,7 +80,7 @@ def test_main__of_a_sample_draws_among_it_as_if_it_were_all(world, tmp_path):
     sample = written["sample"]
     assert len(set(sample.tolist())) == 30 and (np.diff(sample) > 0).all() and sample.max() < 48
     known = world[2][sample]
-    whitener = whitening.fit(known, min(8, whitening.largest(known)), "half")
+    whitener = whitening.fit(known, 8, "half")
     np.testing.assert_array_equal(whitener.projection, written["projection"])
     known = whitening.apply(whitening.Whitening(written["mean"], written["projection"]), known)
     expected = seed_order(known, 20, 0)

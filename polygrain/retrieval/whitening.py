@@ -45,21 +45,23 @@ def checked(features: Rows) -> Rows:
     return as_vectors(features).cpu().numpy() if isinstance(features, np.ndarray | Tensor) else features
 
 
-def largest(features: Rows) -> int:
-    """The most dimensions to which features can be whitened; 0 where they are all equal, up to rounding."""
-    x = checked(features)
-    most = principal.largest(x)
-    return most if most > 0 and principal.principal_components(x, 1).energies[0] > 0 else 0
-
-
 def fit(features: Rows, dim: int, kind: Kind = "full") -> Whitening:
     """The whitening onto the `dim` axes of largest variance; the full one as scikit-learn's `PCA(whiten=True)`.
 
-    Axes without variance (fewer independent features than `dim`) give zeros instead of amplified rounding, and a
-    warning. ValueError for NaN, for a dim beyond `principal.largest`, and for features that are all equal.
+    It has fewer dimensions where the features allow fewer. Axes without variance give zeros instead of amplified
+    rounding, and a warning. ValueError for NaN, and for features that are all equal.
     """
-    x = checked(features)
-    return onto(principal.principal_components(x, dim), x.shape[0], dim, kind)
+    fitted = fit_if_varied(features, dim, kind)
+    if fitted is None:
+        raise ValueError(
+            f"all {features.shape[0]} features are equal; whitening needs features that vary: fit on others"
+        )
+    return fitted
+
+
+def fit_if_varied(features: Rows, dim: int, kind: Kind) -> Whitening | None:
+    """`fit`, but None for features that are all equal, up to rounding."""
+    return next(iter(fit_all(features, [dim], [kind]).values()), None)
 
 
 def fit_all(features: Rows, dims: Sequence[int], kinds: Sequence[Kind]) -> dict[tuple[Kind, int], Whitening]:
@@ -79,8 +81,6 @@ def onto(components: principal.Principal, count: int, dim: int, kind: Kind) -> W
     """The whitening onto the first `dim` of the principal axes of `count` features."""
     energies = components.energies[:dim]
     varied = energies > 0
-    if not varied.any():
-        raise ValueError(f"all {count} features are equal; whitening needs features that vary: fit on others")
     if not varied.all():
         log.warning(
             "whitening: the %d features span %d of %d dimensions; the others are zero", count, varied.sum(), dim

@@ -102,6 +102,13 @@ class Embedded:
         return Embedded(change(self.plain), [(change(first), change(second)) for first, second in self.pairs])
 
 
+def group_names(collection: Collection, settings: CriterionSettings) -> list[str]:
+    """All groups that images may be compared in: the tasks with training images, or the clusters."""
+    if settings.groups == "tasks":
+        return list(dict.fromkeys(collection.tasks[collection.train]))
+    return [f"cluster{i}" for i in range(settings.clusters)]
+
+
 def group(
     collection: Collection, encoder: Model, pixels: arrays.Reader, settings: CriterionSettings, seed: int
 ) -> Sample:
@@ -181,8 +188,8 @@ def embed_reference(
 ) -> Float[np.ndarray, "image dim"]:
     """The reference's embeddings of the sample; `encoder` has no adaptors."""
     looks = embed_carefully(encoder, pixels, sample.rows, reference, *device.inference(pixels.shape[1]), "reference")
-    dim = min(reference.dim, whitening.largest(looks))
-    return whitening.apply(whitening.fit(looks, dim, "half"), looks) if dim else looks
+    whitener = whitening.fit_if_varied(looks, reference.dim, "half")
+    return looks if whitener is None else whitening.apply(whitener, looks)
 
 
 def embed_carefully(

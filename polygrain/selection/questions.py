@@ -66,7 +66,12 @@ def split(rows: np.ndarray, asked: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ask(
-    targets: Float32[np.ndarray, "row dim"], tasks: np.ndarray, asked: int, settings: SmoothingSettings, seed: int
+    targets: Float32[np.ndarray, "row dim"],
+    tasks: np.ndarray,
+    asked: int,
+    settings: SmoothingSettings,
+    seed: int,
+    searched: Sequence[Searched] = ("plain", "smoothed"),
 ) -> Questions:
     """What the teachers answer, by their targets; the smoothing of each task is chosen by them, without labels.
 
@@ -78,4 +83,4 @@ def ask(
         if depth := min(settings.depth, len(rows) // SHARE):
             smoothings[task] = choose(rows, settings, seed).smoothing
             expected[task] = answers(targets, tasks, asked, task, smoothings[task], depth)
-    return Questions(tasks, asked, smoothings, expected)
+    return Questions(tasks, asked, smoothings, expected, searched)

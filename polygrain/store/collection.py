@@ -1,7 +1,7 @@
 """The images of several tasks as one collection: tables, pixels, features, and lists of few labelled images."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +48,9 @@ class Collection:
     def train(self) -> np.ndarray:
         """The training images of all tasks, as rows of the whole collection."""
         return np.flatnonzero(self.is_train)
+
+    def some(self, rows: np.ndarray) -> "Collection":
+        return Collection(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     def train_classes(self) -> np.ndarray:
         """A class number per training image, counted over all tasks; ValueError if one has no label."""

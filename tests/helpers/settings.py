@@ -76,7 +76,7 @@ def reference(**changes: object) -> Reference:
 
 
 def comparing(**changes: object) -> dict:
-    """Of `trial.Settings`."""
+    """Of `judges.Settings`."""
     values = {
         "criterion": criterion(images=12),
         "reference": reference(),

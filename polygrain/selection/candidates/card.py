@@ -1,7 +1,5 @@
 """The card of a chosen model: what it is, what it was made of, how it was chosen, how to use it."""
 
-from collections.abc import Iterable
-
 from polygrain.encoder.config import Config
 
 CARD = """\
@@ -39,7 +37,7 @@ labels, test. The model was not chosen for other kinds of images than those it l
 """
 
 
-def text(config: Config, choice: dict, tasks: Iterable[str], images: int) -> str:
+def text(config: Config, choice: dict) -> str:
     """The card in Markdown; `choice` is the content of `choice.json`."""
     form, adaptors = choice["form"], config.adaptors
     seen = f", scaled to {config.side} px for the network" if config.scaled else ""
@@ -56,7 +54,7 @@ def text(config: Config, choice: dict, tasks: Iterable[str], images: int) -> str
         adaptors=f"{', '.join(adaptors.names)}, at {form['strength']:g} of their strength" if adaptors else "none",
         layer=layers[form["layer"]],
         cost=form["cost"],
-        images=images,
-        tasks=", ".join(tasks),
+        images=choice["learnt"]["images"],
+        tasks=", ".join(choice["learnt"]["tasks"]),
         why="\n".join(f"- {line}" for line in choice["why"]),
     )

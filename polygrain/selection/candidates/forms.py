@@ -92,7 +92,7 @@ def with_last_layers(
             replace(base, layer="own", dim=len(weight), blocks=count),
             inputs.through(partial(through, weight, bias)),
         )
-    for count in sorted({min(count, len(widths)) for count in blocks}):
+    for count in sorted({min(count, len(widths)) for count in blocks if layers}):
         several = partial(first_of, sum(widths[:count]))
         inputs = embedded.through(several)
         for (layer, dim), whitener in whitening.fit_all(several(fitted), dims, layers).items():
@@ -129,5 +129,5 @@ def add_last_layer(
     elif form.layer == "taught":
         shaped.reduce(*map(torch.from_numpy, learn(embeddings, taught[form.lesson])))
     elif form.layer != "none":
-        fitted = whitening.fit(embeddings, min(form.dim, whitening.largest(embeddings)), form.layer)
+        fitted = whitening.fit(embeddings, form.dim, form.layer)
         shaped.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))

@@ -6,12 +6,26 @@ import pyarrow as pa
 
 from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import Decision, interval
-from polygrain.selection.candidates.trial import ENCODER, Settings, Trial
+from polygrain.selection.candidates.judges import Settings
+from polygrain.selection.candidates.trial import ENCODER, Trial
 from polygrain.store.collection import Collection
+
+UNTOLD = "No task can tell. This is the encoder as it is, the safest candidate."
 
 
 def reasons(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
     """Why this one, in sentences."""
+    lines = comparison(trial, decision, settings) if len(trial.sample.rows) else [UNTOLD]
+    if trial.uncertain:
+        lines.append(
+            f"Left out, for fewer than {settings.criterion.fewest} training images or images all alike cannot tell: "
+            f"{', '.join(trial.uncertain)}."
+        )
+    return lines
+
+
+def comparison(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
+    """How many were compared, which is best and why it was not taken, where it was not."""
     errors, group = settings.errors, settings.criterion.groups.removesuffix("s")
     fallen = sum(bool(tasks) for tasks in decision.falls.values())
     lines = [
@@ -63,7 +77,7 @@ def neighbour_table(trial: Trial, chosen: str, collection: Collection) -> pa.Tab
     return pa.table(records, pa.schema(fields))
 
 
-def summary(trial: Trial, chosen: str, why: list[str], uncertain: list[str]) -> dict:
+def summary(trial: Trial, chosen: str, why: list[str], collection: Collection) -> dict:
     """`choice.json`; criteria with the bounds of their 95 % interval over images."""
     parts = trial.sample.parts()
     compared = {}
@@ -77,5 +91,6 @@ def summary(trial: Trial, chosen: str, why: list[str], uncertain: list[str]) -> 
         "why": why,
         "images": len(trial.sample.rows),
         "criterion": compared if parts else {},
-        "uncertain": uncertain,
+        "uncertain": trial.uncertain,
+        "learnt": {"tasks": list(dict.fromkeys(collection.tasks[collection.train])), "images": len(collection.train)},
     }

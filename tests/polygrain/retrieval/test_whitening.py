@@ -66,13 +66,13 @@ def test_fit__each_kind_equals_its_definition(kind, power, n, d):
     np.testing.assert_allclose(applied @ applied.T, expected @ expected.T, atol=1e-4)
 
 
-def test_largest__is_what_fit_allows():
-    assert whitening.largest(draw(9, 4, 0)) == 4 and whitening.largest(draw(3, 40, 0)) == 2
+def test_fit__has_no_more_dimensions_than_features_allow():
+    assert [whitening.fit(draw(*shape, 0), 99).projection.shape[1] for shape in ((9, 4), (3, 40))] == [4, 2]
     equal = np.full((7, 3), 0.1, np.float32)
     rounded = equal + np.float32(1e-8) * (np.arange(7, dtype=np.float32)[:, None] % 2)
     assert rounded.std() > 0
     for alike in (equal, rounded, draw(1, 4, 0)):
-        assert whitening.largest(alike) == 0
+        assert whitening.fit_if_varied(alike, 2, "full") is None
 
 
 def test_fit_all__is_every_fit_of_its_own():

@@ -5,6 +5,7 @@ from polygrain.selection.candidates.card import text
 from tests.helpers.small import CONFIG
 
 CHOICE = {"name": "average x 0.5", "why": ["It is the best.", "No other is."]}
+CHOICE["learnt"] = {"tasks": ["dots", "bars"], "images": 4800}
 ADAPTED = CONFIG.model_copy(
     update={
         "adaptors": AdaptorConfig(names=["k4", "k8"], width=8, fusion="average"),
@@ -27,7 +28,7 @@ ADAPTED = CONFIG.model_copy(
     ],
 )
 def test_text__says_what_the_model_is_and_why(config, form, facts):
-    card = text(config, CHOICE | {"form": form}, ["dots", "bars"], 4800)
+    card = text(config, CHOICE | {"form": form})
     for fact in [*facts, "# average x 0.5", "4,800 images of dots, bars", "- It is the best.\n- No other is.\n"]:
         assert fact in card
     assert "None" not in card

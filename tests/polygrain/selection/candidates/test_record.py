@@ -5,8 +5,9 @@ import pytest
 
 from polygrain.selection.candidates.decision import Decision, Judged
 from polygrain.selection.candidates.forms import Form
+from polygrain.selection.candidates.judges import Settings
 from polygrain.selection.candidates.record import candidate_rows, neighbour_table, reasons, summary
-from polygrain.selection.candidates.trial import Candidate, Settings, Trial
+from polygrain.selection.candidates.trial import Candidate, Trial
 from polygrain.selection.criterion import Sample
 from polygrain.store.collection import read_tables
 from tests.helpers.settings import comparing
@@ -24,7 +25,7 @@ def trial() -> Trial:
     }
     for one, order in zip(candidates.values(), ([[1], [0]], [[0], [1]]), strict=True):
         one.neighbours.update({task: np.array(order) for task in TASKS})
-    return Trial(sample, np.arange(4), {}, candidates)
+    return Trial(sample, ["few"], candidates)
 
 
 def test_candidate_rows__the_best_first_with_a_column_for_each_task(trial: Trial) -> None:
@@ -41,8 +42,8 @@ def test_neighbour_table__rows_within_their_task(trial: Trial, tmp_path: Path) -
     assert [row["encoder"] for row in rows] == [[3], [0], [3], [2]]
 
 
-def test_summary__means_over_tasks_of_both_and_their_difference(trial: Trial) -> None:
-    content = summary(trial, "k4", ["why"], ["few"])
+def test_summary__means_over_tasks_of_both_and_their_difference(trial: Trial, tmp_path: Path) -> None:
+    content = summary(trial, "k4", ["why"], read_tables(write_images(tmp_path / "images"), list(TASKS)))
     assert content["criterion"]["mean"]["encoder"][0] == pytest.approx(0.45)
     assert content["criterion"]["mean"]["difference"][0] == pytest.approx(0.2)
     assert content["criterion"]["bars"]["chosen"][0] == pytest.approx(0.4)
@@ -53,3 +54,4 @@ def test_reasons__count_what_falls_and_name_the_best(trial: Trial) -> None:
     lines = reasons(trial, Decision("encoder", "k4", {"encoder": [], "k4": ["bars"]}), Settings(**comparing()))
     assert lines[0].startswith("2 candidates were compared on 4 training images of 2 task(s); 1 fall below")
     assert lines[1].startswith("k4 has the highest criterion (65.0)") and lines[2].startswith("encoder (45.0)")
+    assert lines[-1].startswith("Left out, ") and lines[-1].endswith(" few.")
