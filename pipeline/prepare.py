@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline import graph, project
+from pipeline import dvc_api, graph, project
 from polygrain.config import compose, lists, remotes
 from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
@@ -39,7 +39,7 @@ def ready(
     if (root / "stages").is_dir():
         check(folder / "params.yaml", inputs)
     if write:
-        graph.drop_dead_list(root)
+        dvc_api.drop_dead_list(root)
     if write and (folder / "params.yaml").exists():
         tidy(folder)
         if inputs and not keep_listings:

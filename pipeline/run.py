@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from pipeline import gpus, graph, process_group, project, stage_server
+from pipeline import dvc_api, gpus, graph, process_group, project, stage_server
 from pipeline.prepare import ready
 
 # What dvc adds to every stage for people at a terminal.
@@ -48,7 +48,7 @@ def main(
     # With the file before it, no stage is taken for an option or an output.
     targets = [f"dvc.yaml:{stage}" for stage in stages or ()] or ["dvc.yaml"]
     with stage_server.serving(project(folder)) as environment:
-        return process_group.run([*graph.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)
+        return process_group.run([*dvc_api.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)
 
 
 def run_stage(
@@ -73,7 +73,7 @@ def run_stage(
     with gpus.hold(count, stopping) as devices:
         start = time.monotonic()
         variables = dict(environment or {}) | ({"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})
-        command = [*graph.DVC, "repro", "--single-item", name]
+        command = [*dvc_api.DVC, "repro", "--single-item", name]
         code = process_group.run(command, folder, listen, variables, stopping)
     result = "stopped" if stopping.is_set() else "failed" if code else "ran" if ran else "cached"
     return Outcome(result, time.monotonic() - start, tuple(tail))

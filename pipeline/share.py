@@ -13,15 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from dvc.config import Config
-from dvc.exceptions import DvcException
-from dvc.repo import Repo
-from dvc.stage import PipelineStage, create_stage
-from dvc.stage.cache import _can_hash, _get_stage_hash
-from dvc.stage.loader import StageLoader
-from dvc.stage.serialize import to_single_stage_lockfile
-
-from pipeline import graph, project
+from pipeline import dvc_api, graph, project
 
 REMOTE = "team"
 PATIENCE = 30  # seconds for an ssh host to answer
@@ -29,7 +21,7 @@ PATIENCE = 30  # seconds for an ssh host to answer
 
 def dvc(folder: Path, *arguments: str) -> None:
     """A call of dvc, whose bars and errors the user sees; ValueError where it fails."""
-    done = subprocess.run([*graph.DVC, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    done = subprocess.run([*dvc_api.DVC, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise ValueError(f"`dvc {' '.join(arguments)}` failed; what it says stands above")
 
@@ -41,11 +33,11 @@ def use_remote(folder: Path, url: str | None) -> str:
             raise ValueError(f"the address of the remote is {url!r}: DVC takes ASCII only")
         dvc(folder, "remote", "add", "--local", "--default", "--force", "--", REMOTE, url)
         dvc(folder, "remote", "modify", "--local", REMOTE, "verify", "true")
-    config = Config(project(folder) / ".dvc")
-    name = config["core"].get("remote")
-    if name is None:
+    known = dvc_api.default_remote(project(folder))
+    if known is None:
         raise ValueError("no remote is known: give --remote /folder, ssh://user@host/path or s3://bucket/prefix once")
-    require_known_host(config["remote"][name]["url"])
+    name, address = known
+    require_known_host(address)
     return name
 
 
@@ -108,15 +100,15 @@ def restore(folder: Path, names: Iterable[str], remote: str, as_recorded: bool =
     or cannot be reached.
     """
     lacking = []
-    with graph.opened(folder) as repo:
+    with dvc_api.opened(folder) as repo:
         stages = graph.plan(repo, folder)
         for name in names:
             stage = stages[name]
             try:
-                entries = [to_single_stage_lockfile(stage)] if as_recorded else shared(repo, stage, remote)
+                entries = [dvc_api.entry_of(stage)] if as_recorded else shared(repo, stage, remote)
                 if not any(bring(repo, stage, entry, remote, as_recorded) for entry in entries):
                     lacking.append(name)
-            except (ValueError, DvcException):
+            except (ValueError, dvc_api.DvcException):
                 raise
             except Exception as error:  # ssh, S3 and file libraries have their own
                 message = f"the remote {remote!r} did not give {name}: {type(error).__name__}: {error}"
@@ -124,50 +116,26 @@ def restore(folder: Path, names: Iterable[str], remote: str, as_recorded: bool =
     return lacking
 
 
-def shared(repo: Repo, stage: Any, remote: str) -> Iterator[dict]:
+def shared(repo: Any, stage: Any, remote: str) -> Iterator[dict]:
     """What may hold the stage's result, as entries of dvc.lock: its own, if it fits, then runs with the same inputs."""
-    if not all(dep.exists for dep in stage.deps):
-        return
-    if not stage.changed_stage() and not stage.changed_deps() and all(out.hash_info for out in stage.outs):
-        yield to_single_stage_lockfile(stage)
-    stage.save_deps()
-    if not _can_hash(stage):
-        return
-    key = _get_stage_hash(stage)
-    runs = repo.cloud.get_remote_odb(remote, "fetch --run-cache", hash_name="md5-dos2unix")
-    there = runs.fs.join(runs.path, "runs", key[:2], key)
-    here = Path(repo.stage_cache.cache_dir, key[:2], key)
-    here.mkdir(parents=True, exist_ok=True)
-    for path in runs.fs.find(there) if runs.fs.exists(there) else []:
-        name = runs.fs.name(path)
-        if re.fullmatch(r"[0-9a-f]{64}", name) and not (here / name).exists():
-            runs.fs.get_file(path, str(here / name))
-    for file in sorted(here.iterdir()):
-        if (entry := repo.stage_cache._load_cache(key, file.name)) is not None:
-            yield entry
+    if all(dep.exists for dep in stage.deps):
+        if dvc_api.is_recorded(stage):
+            yield dvc_api.entry_of(stage)
+        yield from dvc_api.recorded_runs(repo, stage, remote)
 
 
-def bring(repo: Repo, stage: Any, entry: dict, remote: str, force: bool) -> bool:
+def bring(repo: Any, stage: Any, entry: dict, remote: str, force: bool) -> bool:
     """Brings an entry's outputs into cache and workspace, and records them; False if the remote lacks some."""
     if {out["path"] for out in entry.get("outs", [])} != {out.def_path for out in stage.outs}:
         return False
-    # As StageCache._create_stage, which asks that one stands in the folder.
-    outs = [out["path"] for out in entry["outs"]]
-    result = create_stage(PipelineStage, repo=repo, path=stage.path, cmd=entry["cmd"], wdir=stage.wdir, outs=outs)
-    StageLoader.fill_from_lock(result, entry)
-    for out in result.outs:
-        if out.is_dir_checksum:
-            repo.cloud.pull({out.hash_info}, remote=remote)
-            if not out.cache.exists(out.hash_info.value):
-                return False
-            require_inside(Path(out.cache.oid_to_path(out.hash_info.value)), str(out))
-    for objects in result.get_used_objs(remote=remote).values():
-        repo.cloud.pull(objects, remote=remote)
-    if not result.outs_cached():
+    made = dvc_api.with_entry(repo, stage, entry)
+    for output, file in dvc_api.bring_lists(repo, made, remote).items():
+        if file is None:
+            return False
+        require_inside(file, output)
+    if not dvc_api.bring(repo, made, remote, force):
         return False
-    result.checkout(force=force)
-    stage.save(run_cache=False)
-    stage.dump(update_pipeline=False)
+    dvc_api.record(stage)
     return True
 
 

@@ -27,9 +27,10 @@ from prefect.deployments import run_deployment
 from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectAlreadyExists
 from prefect.states import Cancelling, Completed, Failed
+from prefect.types.entrypoint import EntrypointType
 from ruamel.yaml import YAML
 
-from pipeline import graph, process_group, project, server, share
+from pipeline import dvc_api, graph, process_group, project, server, share
 from pipeline.prepare import ready
 from pipeline.run import Outcome, run_stage
 
@@ -110,10 +111,8 @@ def register() -> None:
         for queue in QUEUES:
             with suppress(ObjectAlreadyExists):
                 client.create_work_queue(name=queue, work_pool_name=POOL)
-    place = {"work_pool_name": POOL, "work_queue_name": "cpu", "entrypoint": "pipeline.workers.reproduce_here"}
-    deployment = RunnerDeployment(name=POOL, flow_name=reproduce_here.name, **place)
-    deployment._set_defaults_from_flow(reproduce_here)
-    deployment.apply()
+    place = {"work_pool_name": POOL, "work_queue_name": "cpu"}
+    RunnerDeployment.from_flow(reproduce_here, POOL, **place, entrypoint_type=EntrypointType.MODULE_PATH).apply()
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -159,7 +158,7 @@ def recorded(folder: Path, names: Sequence[str]) -> dict:
     """The entries of these stages in dvc.lock."""
     if not names:
         return {}
-    with graph.opened(folder):  # nobody is writing
+    with dvc_api.opened(folder):  # nobody is writing
         entries = YAML(typ="safe").load((folder / "dvc.lock").read_text(encoding="utf-8"))["stages"]
     return {name: entries[name] for name in names if not name.endswith(".dvc")}
 

@@ -210,6 +210,15 @@ def test_imports__point_one_way():
         assert not [name for name in imports(file) if name.split(".")[0] in outside], file
 
 
+def test_imports__dvc_stands_behind_one_module():
+    """It promises to keep its commands only. Of DVC and Prefect, nothing else uses what they call private."""
+    for file in {*(ROOT / "pipeline").glob("*.py")} - {ROOT / "pipeline/dvc_api.py"}:
+        named = {node.attr for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)}
+        named |= {name.rpartition(".")[2] for name in imports(file)}
+        assert not {name for name in named if name.startswith("_") and not name.startswith("__")} - {"_exit"}, file
+        assert not [name for name in imports(file) if name.split(".")[0] == "dvc"], file
+
+
 def test_tests__mirror_the_sources():
     missing = [stage for stage in STAGES if not (ROOT / f"tests/test_{stage}.py").exists()]
     for path in LIBRARY.rglob("*.py"):

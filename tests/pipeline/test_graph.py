@@ -1,10 +1,7 @@
 """The graph is DVC's: names, edges, what stages need, what is stale, and in which order."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -106,30 +103,3 @@ def test_load__data_that_dvc_tracks_is_a_stage_without_a_name(tmp_path):
     raw, a = graph.load(folder)
     assert (raw.name, a.name, a.upstream) == ("raw.txt.dvc", "a", ("raw.txt.dvc",))
     assert not raw.stale and a.stale
-
-
-def test_opened__waits_for_whoever_holds_the_lock(ran):
-    program = (
-        "import sys, time; from pathlib import Path; from pipeline import graph\n"
-        "with graph.opened(Path(sys.argv[1])): print('held', flush=True); time.sleep(3.6)"
-    )
-    command = [sys.executable, "-c", program, str(ran)]
-    with subprocess.Popen(command, env=toy.ENVIRONMENT, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout.readline() == "held\n"
-        assert len(graph.load(ran)) == 8  # dvc itself would give up after 3 seconds
-        assert holder.wait(5) == 0
-
-
-def test_ready__a_list_of_paths_in_use_is_deleted_where_it_is_torn_or_nobody_uses_them(tmp_path):
-    folder = toy.make(tmp_path / "toy", first=1, second=1)
-    graph.load(folder)
-    file = folder / ".dvc/tmp/rwlock"
-    with subprocess.Popen(["true"]) as ended:
-        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
-        for text in ('{"read": {"/a": [', json.dumps({"/a": {"write": {"pid": ended.pid, "cmd": "dvc repro"}}})):
-            file.write_text(text)
-            prepare.ready(None, folder)
-            assert not file.exists()
-    file.write_text(json.dumps({"/a": {"write": {"pid": os.getpid(), "cmd": "dvc repro"}}}))
-    prepare.ready(None, folder)
-    assert file.exists()

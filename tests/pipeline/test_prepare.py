@@ -1,13 +1,15 @@
 """The doorway to work: wrong values are named, folders fit the lists, listings are new, whatever command asks."""
 
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline import run, workers
+from pipeline import graph, run, workers
 from pipeline.prepare import check, ready
 from polygrain.config.compose import read_params
 from polygrain.sources.streams import place
@@ -105,6 +107,21 @@ def test_ready__wrong_places_are_named(tmp_path, monkeypatch):
     assert "has a polygrain of its own" in toy.refusal(folder, monkeypatch, "worker")
 
 
+def test_ready__a_list_of_paths_in_use_is_deleted_where_it_is_torn_or_nobody_uses_them(tmp_path):
+    folder = toy.make(tmp_path / "toy", first=1, second=1)
+    graph.load(folder)
+    file = folder / ".dvc/tmp/rwlock"
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
+        for text in ('{"read": {"/a": [', json.dumps({"/a": {"write": {"pid": ended.pid, "cmd": "dvc repro"}}})):
+            file.write_text(text)
+            ready(None, folder)
+            assert not file.exists()
+    file.write_text(json.dumps({"/a": {"write": {"pid": os.getpid(), "cmd": "dvc repro"}}}))
+    ready(None, folder)
+    assert file.exists()
+
+
 @pytest.fixture
 def listed(tmp_path) -> Path:
     """A repository whose last stage reads the folder of a list, with a profile in which that list is empty."""
@@ -135,6 +152,16 @@ def test_fetch__a_profile_with_an_empty_list_in_a_clone_that_never_ran(listed, t
     clone = toy.clone(listed, "clone")
     assert "All 1 stages are up to date" in toy.polygrain(clone, "fetch", *words)
     assert (clone / "profiles/mine/data/choice/text").exists()
+
+
+def test_run__nothing_is_left_to_do_after_plain_dvc_has_pulled_a_profile_with_an_empty_list(listed, tmp_path):
+    toy.polygrain(listed, "run", "--profile", "mine")
+    toy.polygrain(listed, "share", "--profile", "mine", "--remote", str(tmp_path / "remote"))
+    toy.commit(listed)
+    clone = toy.clone(listed, "clone")
+    toy.run(clone, "dvc", "remote", "add", "--default", "team", str(tmp_path / "remote"))
+    toy.run(clone / "profiles/mine", "dvc", "pull", "dvc.yaml")  # the root's own graph has never run
+    assert toy.polygrain(clone, "run", "--profile", "mine") == "0 of 1 stages to do\n"
 
 
 def test_check_out__a_clone_keeps_no_items_that_the_commit_does_not_list(listed):

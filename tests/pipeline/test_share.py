@@ -130,6 +130,14 @@ def test_fetch__some_stages_and_what_nobody_has_shared(owner, tmp_path):
     assert toy.texts(third) == {}
 
 
+def test_pull__plain_dvc_brings_what_a_committed_dvc_lock_names(owner, tmp_path):
+    toy.commit(owner)
+    clone = toy.clone(owner, "pulled")
+    toy.run(clone, "dvc", "remote", "add", "--default", "team", str(tmp_path / "remote"))
+    toy.run(clone, "dvc", "pull")
+    assert toy.texts(clone) == toy.texts(owner) and toy.up_to_date(clone)
+
+
 def test_fetch__a_list_of_files_that_leads_out_of_its_output(owner, tmp_path):
     """It has its own name, so DVC finds nothing wrong with it; a run names it as its result."""
     remote = tmp_path / "remote"

@@ -120,6 +120,7 @@ def test_serving__ends_with_its_starter_and_leaves_nothing(root, tmp_path):
 
 
 def test_ask__sources_that_have_changed_are_loaded_afresh(root, served, tmp_path):
+    call(root, tmp_path, served, "0").communicate()  # the server loads its sources when it is first asked
     (root / "polygrain/more.py").touch()
     process = call(root, tmp_path, served, "0")
     assert process.communicate()[0].startswith("fresh ")

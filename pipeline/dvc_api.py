@@ -1,0 +1,169 @@
+"""All that we take from DVC beyond its commands: it promises to keep only those, and they tell too little.
+
+So DVC is pinned to a minor release, and tests/pipeline/test_dvc_api.py names what another one has changed.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from dvc.config import Config
+from dvc.dependency.param import ParamsDependency
+from dvc.exceptions import DvcException
+from dvc.repo import Repo, lock_repo
+from dvc.repo.reproduce import get_active_graph, plan_repro
+from dvc.stage import PipelineStage, create_stage
+from dvc.stage.cache import _can_hash, _get_stage_hash
+from dvc.stage.exceptions import StageNotFound
+from dvc.stage.loader import StageLoader
+from dvc.stage.serialize import to_single_stage_lockfile
+from zc.lockfile import LockFile
+
+# Without the flag, a stage that ends while another dvc hashes for more than 3 seconds is lost.
+DVC = [sys.executable, "-m", "dvc", "--wait-for-lock"]
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Repo]:
+    """DVC's repository around the folder, once its lock is free; DVC's errors as ValueError."""
+    try:
+        with Repo(str(folder), _wait_for_lock=True) as repo, lock_repo(repo):
+            yield repo
+    except DvcException as error:
+        causes = [error]
+        while causes[-1].__cause__ is not None:
+            causes.append(causes[-1].__cause__)
+        raise ValueError(f"DVC cannot read the graph: {': '.join(map(str, causes))}") from error
+
+
+def drop_dead_list(root: Path) -> None:
+    """Deletes DVC's list of paths in use where a kill has torn it, or where none of its processes runs any more."""
+    file = root / ".dvc/tmp/rwlock"
+    if not file.exists():
+        return
+    with closing(LockFile(f"{file}.lock")):  # as DVC does for each change of the list
+        text = file.read_text(encoding="utf-8")
+        try:
+            json.loads(text)
+            # DVC takes a process that has ended, and that nobody has waited for yet, for one that runs.
+            is_in_use = any(runs(int(pid)) for pid in re.findall(r'"pid":\s*(\d+)', text))
+        except ValueError:
+            is_in_use = False
+        if not is_in_use:
+            file.unlink()
+
+
+def runs(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def stages_of(repo: Repo, file: Path, targets: Iterable[str] = ()) -> list[Any]:
+    """The stages of a dvc.yaml, or those of these names (or names before the @); ValueError lists those known."""
+    try:
+        return [stage for name in targets or [""] for stage in repo.stage.collect(f"{file}:{name}".rstrip(":"))]
+    except StageNotFound as error:
+        known = ", ".join(stage.name for stage in repo.stage.collect(str(file)))
+        raise ValueError(f"{error}; known here: {known}") from error
+
+
+def with_sources(repo: Repo, stages: Iterable[Any]) -> list[Any]:
+    """These stages and all they read from, sources before readers."""
+    return plan_repro(get_active_graph(repo.index.graph), list(stages))
+
+
+def sources(repo: Repo, stages: Iterable[Any]) -> dict[Any, list[Any]]:
+    """The stages that each of these reads from."""
+    graph = get_active_graph(repo.index.graph)
+    return {stage: list(graph.successors(stage)) for stage in stages}
+
+
+def changed(repo: Repo, stages: Iterable[Any]) -> dict[Any, list[Any]]:
+    """What has changed of each stage that is stale, as `dvc status --json` tells it."""
+    # Asked stage by stage, DVC would read the graph again for each.
+    files = sorted({stage.relpath for stage in stages})
+    told = repo.status(targets=files) if files else {}
+    return {stage: told[stage.addressing] for stage in stages if stage.addressing in told}
+
+
+def values_of(dep: Any) -> tuple[dict, dict] | None:
+    """The values that a dependency had when its stage ran, and has now; None if it is not one on values."""
+    return (dep.hash_info.value or {}, dep.read_params()) if isinstance(dep, ParamsDependency) else None
+
+
+def default_remote(root: Path) -> tuple[str, str] | None:
+    """The name and the address of the clone's default remote."""
+    config = Config(root / ".dvc")
+    name = config["core"].get("remote")
+    return None if name is None else (name, config["remote"][name]["url"])
+
+
+def entry_of(stage: Any) -> dict:
+    """What dvc.lock holds of the stage."""
+    return to_single_stage_lockfile(stage)
+
+
+def is_recorded(stage: Any) -> bool:
+    """Whether dvc.lock holds a result for what the stage reads now."""
+    return not stage.changed_stage() and not stage.changed_deps() and all(out.hash_info for out in stage.outs)
+
+
+def recorded_runs(repo: Repo, stage: Any, remote: str) -> Iterator[dict]:
+    """The runs with what the stage reads now, known to the remote or here, as entries of dvc.lock."""
+    stage.save_deps()
+    if not _can_hash(stage):
+        return
+    key = _get_stage_hash(stage)
+    there = repo.cloud.get_remote_odb(remote, "fetch --run-cache", hash_name="md5-dos2unix")
+    folder = there.fs.join(there.path, "runs", key[:2], key)
+    here = Path(repo.stage_cache.cache_dir, key[:2], key)
+    here.mkdir(parents=True, exist_ok=True)
+    for path in there.fs.find(folder) if there.fs.exists(folder) else []:
+        name = there.fs.name(path)
+        if re.fullmatch(r"[0-9a-f]{64}", name) and not (here / name).exists():
+            there.fs.get_file(path, str(here / name))
+    for file in sorted(here.iterdir()):
+        if (entry := repo.stage_cache._load_cache(key, file.name)) is not None:
+            yield entry
+
+
+def with_entry(repo: Repo, stage: Any, entry: dict) -> Any:
+    """A stage of the same place whose results are those of the entry."""
+    # As StageCache._create_stage, which asks that one stands in the folder.
+    outs = [out["path"] for out in entry["outs"]]
+    result = create_stage(PipelineStage, repo=repo, path=stage.path, cmd=entry["cmd"], wdir=stage.wdir, outs=outs)
+    StageLoader.fill_from_lock(result, entry)
+    return result
+
+
+def bring_lists(repo: Repo, stage: Any, remote: str) -> dict[str, Path | None]:
+    """The list of files of each of the stage's outputs that is a folder, in the cache; None if the remote lacks it."""
+    result = {}
+    for out in stage.outs:
+        if out.is_dir_checksum:
+            repo.cloud.pull({out.hash_info}, remote=remote)
+            is_here = out.cache.exists(out.hash_info.value)
+            result[str(out)] = Path(out.cache.oid_to_path(out.hash_info.value)) if is_here else None
+    return result
+
+
+def bring(repo: Repo, stage: Any, remote: str, force: bool) -> bool:
+    """Brings the stage's outputs into cache and workspace; False if the remote lacks some."""
+    for objects in stage.get_used_objs(remote=remote).values():
+        repo.cloud.pull(objects, remote=remote)
+    if not stage.outs_cached():
+        return False
+    stage.checkout(force=force)
+    return True
+
+
+def record(stage: Any) -> None:
+    """Writes what the stage has read and made into dvc.lock."""
+    stage.save(run_cache=False)
+    stage.dump(update_pipeline=False)
