@@ -134,6 +134,7 @@ def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists:
         "count_keys": COUNTS,
         "total": TOTAL,
         "tables": tables,
+        "gains": {item.number: published.gains(item) for item in tables},
         "use": granularity_use(evaluation, params.attention_of, lists.sizes),
         "attention_of": params.attention_of,
         "sizes": lists.sizes,

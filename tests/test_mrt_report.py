@@ -87,6 +87,7 @@ def test_main__every_table_with_ours_published_and_difference(world, tmp_path: P
     assert_loads_nothing(page)
     assert "Not measured: aircraft, cars, flowers, food101, products" in page
     assert "35.1 (35.1, ±0.0)" in table and "50.0 (–, –)" in table
+    assert "| Neighbour fusion less encoder | +1.5 (+1.5);" in table and "+1.5" in page
     assert "| all that train | 3 (100, −97) | 24 (5,864, −5,840) |" in table and "all that train" in page
 
 

@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 
 from polygrain.config.lists import Lists
-from polygrain.grappa.report import published
+from polygrain.grappa.report import published, scores
 from tests.helpers.printed import is_same, rows, value_of
 from tests.helpers.project import ROOT
 from tests.test_profiles import composed
@@ -65,6 +65,29 @@ def test_published__each_row_meets_the_run_of_its_table(lists):
         assert all(list(numbers) == (unseen if number == 4 else tasks) for numbers in row.values())
         assert all(name in lists.models for name in row if name != "oracle")
     assert len(set(lists.models.values())) == len(lists.models)
+
+
+def test_gains__are_the_rows_that_the_paper_derives():
+    """The rows "vs. DINO" of Table 2, "drop versus DINO" and "gains over best adapted" of Table 4."""
+    tables = published.read()
+    nothing = scores.Scores([], {}, {}, {})
+    derived = {n: published.gains(published.compare(n, tables[n], nothing, [], [])) for n in (2, 4)}
+    printed = rows(Path(__file__).with_name("grappa_derived.csv"))
+    assert len(printed) == 24
+    for row in printed:
+        cells = derived[int(row["table"])][f"Neighbour fusion less {row['less']}"]
+        assert round(cells[row["task"]][row["metric"]].published, 1) == float(row["points"]), row
+
+
+def test_published__the_oracle_takes_the_set_that_is_printed():
+    printed = {"aircraft": "P3", "cars": "P5-P6", "cub": "P3", "flowers": "P3-P4", "products": "P8"}
+    printed["food101"] = "P4"  # P5 in the print, beside the numbers of P4
+    table = published.read()[2]
+    sets = [name for name in table if name.startswith("k")]
+    for task, text in printed.items():
+        best = max(table[name][task]["r_precision"] for name in sets)
+        chosen = [f"P{n}" for n, name in enumerate(sets, 1) if table[name][task]["r_precision"] == best]
+        assert "-".join(chosen) == text, task
 
 
 # The differences in docs/results.md: the table, what is taken, from what.

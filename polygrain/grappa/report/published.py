@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from polygrain.grappa.report.scores import MEAN, NOTHING, Numbers, Scores
 
 FILE = Path(__file__).with_name("grappa.csv")
 METRICS = ("r_precision", "map_at_r")
 # The encoder must repeat its published row this closely, in points, before anything else is believed.
 TOLERANCE = 0.5
+SUPERVISED = ["all-full", "all-one", "all-many"]  # of Table 4
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,30 @@ def compare(
         }
         rows[model] = cells | {MEAN: {metric: mean([cells[task][metric] for task in columns]) for metric in METRICS}}
     return PublishedTable(number, [*columns, MEAN], rows)
+
+
+def gains(table: PublishedTable) -> dict[str, dict[str, dict[str, Cell]]]:
+    """The rows that the paper derives: neighbour fusion less encoder, in Table 4 also less the best supervised model.
+
+    NaN where one of them was not measured.
+    """
+    others = {2: {"encoder": ["encoder"]}, 4: {"encoder": ["encoder"], "best supervised model": SUPERVISED}}
+    derived = {}
+    for name, models in others.get(table.number, {}).items():
+        found = [table.rows[model] for model in models if model in table.rows]
+        if "neighbour" not in table.rows or not found:
+            continue
+        derived[f"Neighbour fusion less {name}"] = {
+            column: {
+                metric: Cell(
+                    cell.ours - float(np.max([row[column][metric].ours for row in found])),
+                    cell.published - float(np.max([row[column][metric].published for row in found])),
+                )
+                for metric, cell in cells.items()
+            }
+            for column, cells in table.rows["neighbour"].items()
+        }
+    return derived
 
 
 def mean(cells: Sequence[Cell]) -> Cell:
