@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polygrain.grappa.report.scores import MEAN, NOTHING, Numbers, Scores
+from polygrain.findings.scores import MEAN, NOTHING, Numbers, Scores
 
 FILE = Path(__file__).with_name("grappa.csv")
 METRICS = ("r_precision", "map_at_r")
