@@ -25,7 +25,7 @@ from polygrain.compute import device
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import Model, load
-from polygrain.grappa.report.chosen import CandidateRow, read_candidates
+from polygrain.findings.chosen import CandidateRow, read_candidates
 from polygrain.retrieval.metrics import query_metrics
 from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import cosines

@@ -17,7 +17,8 @@ from pydantic import Field
 
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.grappa.report import charts, published, scores, wording
+from polygrain.findings import charts, scores, wording
+from polygrain.grappa.report import published
 from polygrain.report import page
 from polygrain.runner import command, outputs
 from polygrain.sources.datasets import counts

@@ -27,7 +27,7 @@ from pydantic import Field
 
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.grappa.report import (
+from polygrain.findings import (
     advice,
     blind,
     charts,
@@ -304,7 +304,7 @@ def main(
     content |= data_section(tasks, table, pseudo_labels, lists)
     content |= branches_section(lists)
     with outputs.folder(output) as folder:
-        page.write(folder, "grappa/report/report", content, scores.as_json(table) | collection.as_json(searched))
+        page.write(folder, "findings/report", content, scores.as_json(table) | collection.as_json(searched))
         pairs = neighbours.comparisons(images, {task.name: task.paths for task in tasks}, drawn)
         # To judge takes a closer look than a gallery.
         blind.write(folder / "blind.html", pairs, 2 * params.thumbnail, seed=0)

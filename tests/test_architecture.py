@@ -31,6 +31,7 @@ SHARED = {
     "selection": ("clustering", "compute", "config", "encoder", "retrieval", "runner", "store"),
     "training": ("compute", "config", "runner", "store"),
     "report": (),
+    "findings": ("report", "store"),
 }
 PAPERS = ("grappa", "gsp", "mpcl", "tll")  # they may import the shared rooms
 USE = ("app", "cli")  # they may import every room

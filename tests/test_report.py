@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from polygrain.config.lists import Lists
-from polygrain.grappa.report.scores import METRICS
+from polygrain.findings.scores import METRICS
 from polygrain.store import arrays
 from polygrain.store.collection import TABLE
 from polygrain.store.tables import read_csv, write_csv

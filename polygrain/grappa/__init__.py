@@ -1,4 +1,4 @@
-"""Grappa, the main path: training on pseudo-labels, learning to fuse, the random sets it is compared with, its report.
+"""Grappa, the main path: training on pseudo-labels, learning to fuse, the random sets it is compared with, its tables.
 
 The adaptors themselves are part of the model, in `encoder`.
 """

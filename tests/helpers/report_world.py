@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polygrain.config.lists import Lists
-from polygrain.grappa.report.chosen import COLUMNS
-from polygrain.grappa.report.scores import METRICS
+from polygrain.findings.chosen import COLUMNS
+from polygrain.findings.scores import METRICS
 from polygrain.store import arrays
 from polygrain.store.collection import TABLE
 from stages import report

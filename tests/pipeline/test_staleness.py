@@ -28,7 +28,7 @@ CHANGES = [
     ("polygrain/runner/command.py", {}, ""),
     ("stages/report.py", {}, "report"),
     ("polygrain/losses/norm_softmax.py", {}, "adaptor fusion"),
-    ("polygrain/grappa/report/charts.py", {}, "report"),
+    ("polygrain/findings/charts.py", {}, "report"),
     ("polygrain/clustering/lloyd.py", {}, "seeds pseudo_labels " + TRAINED),
     ("encoders/vit48/config.json", {}, "encoder"),
     (

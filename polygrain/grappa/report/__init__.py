@@ -1,1 +1,1 @@
-"""The main report and the benchmark's tables: which numbers and pictures they show, and in which words."""
+"""The benchmark's tables beside the published ones."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polygrain.grappa.report.scores import MEAN, NOTHING, Numbers, Scores
+from polygrain.findings.scores import MEAN, NOTHING, Numbers, Scores
 
 FILE = Path(__file__).with_name("grappa.csv")
 METRICS = ("r_precision", "map_at_r")

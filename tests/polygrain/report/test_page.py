@@ -8,9 +8,7 @@ import pytest
 
 from polygrain.report import page
 
-PAGES = [
-    file for file in page.LIBRARY.glob("*/report/*.html.j2") if file.with_suffix("").with_suffix(".md.j2").exists()
-]
+PAGES = [file for file in page.LIBRARY.rglob("*.html.j2") if file.with_suffix("").with_suffix(".md.j2").exists()]
 TEMPLATES = list(page.LIBRARY.rglob("*.j2"))
 
 
@@ -29,7 +27,7 @@ def test_signed__shows_the_sign_of_what_is_shown(value, text, trend):
 
 def test_render__a_missing_value_is_an_error():
     with pytest.raises(jinja2.UndefinedError):
-        page.render("grappa/report/report.md.j2", {})
+        page.render("findings/report.md.j2", {})
 
 
 @pytest.mark.parametrize(("value", "text"), [(1234, "+1,234"), (-49, "−49"), (0, "±0"), (None, "–")])
@@ -53,7 +51,7 @@ def test_templates__one_page_has_a_script_of_its_own():
     """Votes cannot be counted without; it comes without an address, and the page's policy lets no other run."""
     texts = {named(file): file.read_text(encoding="utf-8") for file in TEMPLATES}
     assert [name for name, text in texts.items() if "script-src" in text or "{{ script }}" in text] == [
-        "grappa/report/blind.html.j2"
+        "findings/blind.html.j2"
     ]
     assert "default-src 'none'" in texts["report/base.html.j2"]
 

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
+from polygrain.findings.scores import MEAN, Scores
 from polygrain.grappa.report import published
-from polygrain.grappa.report.scores import MEAN, Scores
 
 TASKS = ["aircraft", "cars", "cub", "flowers", "food101", "products"]
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from polygrain.grappa.report import fusions, scores
+from polygrain.findings import fusions, scores
 
 
 def table_of(**means):

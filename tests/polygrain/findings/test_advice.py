@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from polygrain.grappa.report import chosen, scores
-from polygrain.grappa.report.advice import Advice, advise
+from polygrain.findings import chosen, scores
+from polygrain.findings.advice import Advice, advise
 from tests.helpers.report_world import CANDIDATES, write_choice
 
 MODEL, BEST, PLAIN = "Use the model", "Use the encoder at its best", "Use the encoder as it is"

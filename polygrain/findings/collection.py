@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polygrain.grappa.report import scores
+from polygrain.findings import scores
 from polygrain.store.reading import read_json
 
 SMOOTHED = "_smoothed"

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from polygrain.grappa.report import wording
-from polygrain.grappa.report.chosen import CandidateRow
-from polygrain.grappa.report.scores import Scores
+from polygrain.findings import wording
+from polygrain.findings.chosen import CandidateRow
+from polygrain.findings.scores import Scores
 
 
 def test_placement__keeps_the_order_on_the_track_and_a_small_difference_small():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polygrain.grappa.report import scores
+from polygrain.findings import scores
 from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.store.tables import read_parquet

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from polygrain.grappa.report import scores
-from polygrain.grappa.report.chosen import CandidateRow
+from polygrain.findings import scores
+from polygrain.findings.chosen import CandidateRow
 from polygrain.report import figures
 
 LEAST_TRACK = 4.0  # points; on a shorter one noise would look like a gain

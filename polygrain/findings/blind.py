@@ -69,4 +69,4 @@ def write(file: Path, comparisons: Sequence[BlindComparison], size: int, seed: i
         "script": Markup(f"<script>{code}</script>"),
         "script_digest": base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
     }
-    file.write_text(page.render("grappa/report/blind.html.j2", content), encoding="utf-8")
+    file.write_text(page.render("findings/blind.html.j2", content), encoding="utf-8")

@@ -1,6 +1,6 @@
 import numpy as np
 
-from polygrain.grappa.report import queries
+from polygrain.findings import queries
 
 LABELS = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from polygrain.grappa.report import collection
+from polygrain.findings import collection
 from tests.helpers.report_world import entry as entry_of
 from tests.helpers.report_world import write_model
 

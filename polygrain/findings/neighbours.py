@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from jaxtyping import UInt8
 
-from polygrain.grappa.report.blind import BlindComparison
+from polygrain.findings.blind import BlindComparison
 from polygrain.report.pictures import pictured
 from polygrain.store import arrays
 from polygrain.store.reading import reading, remedy_for

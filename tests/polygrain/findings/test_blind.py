@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from scipy.stats import binomtest
 
-from polygrain.grappa.report import blind
+from polygrain.findings import blind
 from tests.helpers.browser import CHROMIUM
 
 HOSTILE = [

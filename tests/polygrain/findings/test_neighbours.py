@@ -3,8 +3,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from polygrain.grappa.report import neighbours
-from polygrain.grappa.report.neighbours import Neighbours
+from polygrain.findings import neighbours
+from polygrain.findings.neighbours import Neighbours
 from polygrain.store import arrays
 from tests.helpers.report_world import write_choice
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from polygrain.grappa.report import scores
+from polygrain.findings import scores
 from polygrain.store.reading import read_json, reading, remedy_for
 
 ENCODER = "encoder"

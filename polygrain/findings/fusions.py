@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polygrain.grappa.report import scores
+from polygrain.findings import scores
 from polygrain.store.reading import read_json, reading, remedy_for
 from polygrain.store.tables import read_csv, read_parquet
 

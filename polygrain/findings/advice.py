@@ -6,8 +6,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from polygrain.grappa.report import scores
-from polygrain.grappa.report.chosen import ENCODER, Bounded, Choice
+from polygrain.findings import scores
+from polygrain.findings.chosen import ENCODER, Bounded, Choice
 from polygrain.report import page
 
 MODEL, AT_ITS_BEST, AS_IT_IS = "Use the model", "Use the encoder at its best", "Use the encoder as it is"

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from polygrain.grappa.report import chosen, scores
+from polygrain.findings import chosen, scores
 from tests.helpers.report_world import CANDIDATES, write_choice
 
 NO_LABELS = scores.Scores([], {}, {}, {})

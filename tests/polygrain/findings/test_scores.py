@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from polygrain.grappa.report import scores
+from polygrain.findings import scores
 
 
 def write_scores(file, values):

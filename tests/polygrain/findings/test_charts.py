@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from polygrain.grappa.report import charts
-from polygrain.grappa.report.scores import Scores
+from polygrain.findings import charts
+from polygrain.findings.scores import Scores
 
 
 def scores_of(**means: float) -> Scores:
