@@ -8,7 +8,8 @@ from statistics import fmean
 import pytest
 
 from polygrain.config.lists import Lists
-from polygrain.grappa.report import published, scores
+from polygrain.findings import scores
+from polygrain.grappa.report import published
 from tests.helpers.printed import is_same, rows, value_of
 from tests.helpers.project import ROOT
 from tests.test_profiles import composed
