@@ -114,12 +114,8 @@ def all_of(collection: Collection) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def drawn_of(collection: Collection) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """By task the images that were drawn as queries, and the others; tasks without either are left out."""
-    parts = {
-        task: tuple(
-            np.flatnonzero((collection.tasks == task) & part) for part in (collection.is_query, ~collection.is_query)
-        )
-        for task in dict.fromkeys(collection.tasks)
-    }
+    is_query, own_of = collection.is_query, all_of(collection)
+    parts = {task: (own[is_query[own]], own[~is_query[own]]) for task, (own, _) in own_of.items()}
     return {task: part for task, part in parts.items() if all(map(len, part))}
 
 
@@ -175,15 +171,12 @@ def measure_attention(
 def measure_random(
     folder: Path, pixels: arrays.Reader, rows: np.ndarray, collection: Collection, params: Params
 ) -> dict[str, dict]:
-    """The metrics of a fusion whose weights are drawn at random for each image and layer, by draw from 1.
-
-    `collection` has these rows alone.
-    """
-    model, results = load(folder).to(device.best()), {}
+    """The metrics of a fusion whose weights are drawn at random for each image and layer, by draw from 1."""
+    model, results, asked = load(folder).to(device.best()), {}, collection.some(rows)
     for draw in range(1, params.random_draws + 1):
         random_weights.weigh_at_random(model, torch.Generator().manual_seed(draw))
         embeddings = embed(model, pixels, rows, *device.inference(model.config.size), f"random weights {draw}")
-        results[str(draw)], _ = Protocol("random", None, embeddings, collection, all_of(collection)).measure()
+        results[str(draw)], _ = Protocol("random", None, embeddings, asked, all_of(asked)).measure()
     return results
 
 
@@ -233,7 +226,7 @@ def main(
         protocols.append(Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, smoothings))
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if is_fused and model == "average" and params.random_draws:
-        results["random"] = measure_random(folder, pixels, test, tested, params)
+        results["random"] = measure_random(folder, pixels, test, collection, params)
     with outputs.folder(output) as target:
         for protocol in protocols:
             results[protocol.written], table = protocol.measure()

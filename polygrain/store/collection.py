@@ -50,6 +50,7 @@ class Collection:
         return np.flatnonzero(self.is_train)
 
     def some(self, rows: np.ndarray) -> "Collection":
+        """These rows alone."""
         return Collection(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     def train_classes(self) -> np.ndarray:

@@ -81,7 +81,7 @@ class Judging:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Of one model, blocks of these `widths` side by side: what is judged, and what whitenings and lessons fit."""
+    """One model's outputs of several blocks, of these `widths`, for what is judged, for whitenings, and for lessons."""
 
     judged: Embedded
     fitted: Float32[np.ndarray, "fitted dim"]
@@ -129,7 +129,7 @@ class Judge(ABC):
 
 @dataclass(frozen=True)
 class Views(Judge):
-    """Do two views of an image find each other, and does it keep its neighbours under the reference?"""
+    """Judges whether two views of an image find each other, and whether it keeps its neighbours of the reference."""
 
     reference: Neighbours
 
@@ -142,7 +142,7 @@ class Views(Judge):
 
 @dataclass(frozen=True)
 class Teachers(Judge):
-    """Do the sampled images find among the others what teachers find?"""
+    """Judges whether the sampled images find among the others what teachers find."""
 
     questions: Questions
 

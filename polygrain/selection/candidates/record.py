@@ -10,12 +10,12 @@ from polygrain.selection.candidates.judges import Settings
 from polygrain.selection.candidates.trial import ENCODER, Trial
 from polygrain.store.collection import Collection
 
-UNTOLD = "No task can tell. This is the encoder as it is, the safest candidate."
+CANNOT_TELL = "No task can tell. This is the encoder as it is, the safest candidate."
 
 
 def reasons(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
     """Why this one, in sentences."""
-    lines = comparison(trial, decision, settings) if len(trial.sample.rows) else [UNTOLD]
+    lines = comparison(trial, decision, settings) if len(trial.sample.rows) else [CANNOT_TELL]
     if trial.uncertain:
         lines.append(
             f"Left out, for fewer than {settings.criterion.fewest} training images or images all alike cannot tell: "
