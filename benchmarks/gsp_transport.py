@@ -35,10 +35,12 @@ def paper_gradient(rho: Tensor, pi: Tensor, to_rho: Tensor, mu: float, epsilon: 
     return epsilon * n * pi * (q - eta / kappa * rho).unsqueeze(1)
 
 
-def paper_layer(maps: Tensor, prototypes: Tensor) -> tuple[Tensor, Tensor]:
+def paper_layer(
+    maps: Tensor, prototypes: Tensor, transport: Callable[[Tensor], tuple[Tensor, Tensor]] = paper_transport
+) -> tuple[Tensor, Tensor]:
     features = into_ball(maps.flatten(2).mT)
     cost = torch.cdist(into_ball(prototypes).expand(len(maps), -1, -1), features)
-    rho, pi = paper_transport(cost)
+    rho, pi = transport(cost)
     return torch.bmm(maps.flatten(2), ((1 / rho.shape[1] - rho) / MU).unsqueeze(2)).squeeze(2), pi.sum(2) / MU
 
 

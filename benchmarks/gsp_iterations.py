@@ -1,0 +1,88 @@
+"""GSP's Figs. 7 (left), 8 and 9: time over the iterations k of the printed algorithm, beside the one root solved here.
+
+Backward is by autodiff through every iteration, or by the printed closed form (Prop. 4.3, with rho inside the Diag).
+The network is the paper's, BN-Inception; with --full at 227 px. A time is the mean of 5 runs with its deviation.
+"""
+
+import json
+import statistics
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.gsp_transport import CHANNELS, EPSILON, MU, PROTOTYPES, paper_layer, paper_transport
+from benchmarks.measure import FULL, seconds
+from polygrain.gsp.folds.bn_inception import BNInception
+from polygrain.gsp.poolings.generalized_sum import GeneralizedSumPooling
+
+REPEATS = 5
+STEPS = (5, 10, 25, 50, 75, 100)
+BATCH, SIDE = (32, 227) if FULL else (4, 99)
+
+
+class ClosedForm(torch.autograd.Function):
+    """The printed iterations, and Prop. 4.3 for losses of rho and pi."""
+
+    @staticmethod
+    def forward(ctx, cost: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
+        rho, pi = paper_transport(cost, iterations)
+        ctx.save_for_backward(rho, pi)
+        return rho, pi
+
+    @staticmethod
+    def backward(ctx, to_rho: Tensor, to_pi: Tensor) -> tuple[Tensor, None]:
+        rho, pi = ctx.saved_tensors
+        n = rho.shape[1]
+        q = rho * to_rho + (pi * to_pi).sum(1)
+        eta = (rho * to_rho).sum(1, True) - n * (q * rho).sum(1, True)
+        kappa = 1 - MU - n * (rho * rho).sum(1, True)
+        return EPSILON * (n * pi * (q - eta / kappa * rho).unsqueeze(1) - pi * to_pi), None
+
+
+def measure(claim: str, work: Callable[[], object], items: int = 1, **facts: object) -> None:
+    """Print the time of one item in milliseconds, after a run that does not count."""
+    work()
+    times = [1000 * seconds(work) / items for _ in range(REPEATS)]
+    row = {"claim": claim, "ms": round(statistics.mean(times), 2), "deviation_ms": round(statistics.stdev(times), 2)}
+    print(json.dumps(row | {"threads": torch.get_num_threads()} | facts), flush=True)
+
+
+def sweep(network: BNInception, head: nn.Conv2d, layer: GeneralizedSumPooling) -> None:
+    """The layer, a training step and inference: ours, then the printed algorithm over k; inference with GAP as well."""
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.randn(BATCH, CHANNELS, 7, 7, generator=generator).requires_grad_()
+    images = torch.randn(BATCH, 3, SIDE, SIDE, generator=generator)
+    prototypes, trained = layer.pool.selection.prototypes, [*network.parameters(), *head.parameters()]
+
+    def step(pool: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
+        vector, z = pool(head(network.forward_features(images)))
+        torch.autograd.grad(vector.square().sum() + z.square().sum(), [*trained, prototypes])
+
+    @torch.no_grad()
+    def infer(pool: Callable[[Tensor], object]) -> None:
+        pool(head(network.forward_features(images)))
+
+    def of_layer(pool: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
+        vector, z = pool(maps)
+        torch.autograd.grad(vector.square().sum() + z.square().sum(), [maps, prototypes])
+
+    ways = [("ours", None, layer)]
+    for k in STEPS:
+        for way, transport in (("autodiff", partial(paper_transport, iterations=k)), ("closed form", None)):
+            transport = transport or (lambda cost, k=k: ClosedForm.apply(cost, k))
+            ways.append((way, k, partial(paper_layer, prototypes=prototypes, transport=transport)))
+    measure("inference, an image", lambda: infer(lambda maps: maps.mean((2, 3))), BATCH, way="GAP", paper_ms=43.1)
+    for way, k, pool in ways:
+        facts = {"way": way, "k": k}
+        measure("layer, forward + backward", lambda pool=pool: of_layer(pool), **facts)
+        measure("training step", lambda pool=pool: step(pool), **facts)
+        if way != "closed form":  # which does not differ without backward
+            printed = {"paper_ms": 45.6} if k in (25, 50) else {}
+            measure("inference, an image", lambda pool=pool: infer(pool), BATCH, **facts | printed)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    sweep(BNInception().eval(), nn.Conv2d(1024, CHANNELS, 1), GeneralizedSumPooling(CHANNELS, PROTOTYPES, MU, EPSILON))
