@@ -49,7 +49,8 @@ def require_known_host(url: str) -> None:
     try:
         import asyncssh
     except ImportError as error:
-        raise ValueError(f"{url} needs asyncssh, which is not installed: pip install -e '.[share]'") from error
+        message = f"ssh://{address.hostname} needs asyncssh, which is not installed: pip install -e '.[share]'"
+        raise ValueError(message) from error
 
     async def greet() -> None:
         # The host shows its key before anybody logs in, and nobody does: there is no key to log in with.
