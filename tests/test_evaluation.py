@@ -10,6 +10,8 @@ from polygrain.retrieval.smoothing import Smoothing, smooth
 from polygrain.selection.smoothing import SETTINGS
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, read_tables
+from polygrain.store.mapped_rows import Reader
+from stages import evaluation
 from stages.evaluation import Params, evaluate_together, main, measure_attention, raw_pixels
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
 
@@ -155,6 +157,46 @@ def test_main__pixels_need_no_model_and_are_centred_unit_vectors(world, tmp_path
     vectors = raw_pixels(arrays.open(world / "images/dots/pixels.zarr"), np.array([3, 0]))
     np.testing.assert_allclose(vectors.mean(1), 0, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+
+
+class Counted(Reader):
+    """Squares, and how many were read at once."""
+
+    def __init__(self, squares):
+        super().__init__(squares.shape[1:], squares.dtype, [squares])
+        self.read = []
+
+    def __getitem__(self, rows):
+        self.read.append(len(rows))
+        return super().__getitem__(rows)
+
+
+@pytest.mark.parametrize("side", [1, 20, 32])
+def test_raw_pixels__small_squares_equal_the_plain_vectors(side):
+    squares = np.random.default_rng(0).integers(0, 256, (9, side, side, 3), dtype=np.uint8)
+    vectors, rows = [], np.array([8, 0, 3])
+    for square in squares[rows].astype(np.float64):
+        centred = square.ravel() - square.mean()
+        vectors.append(centred / max(np.linalg.norm(centred), 1e-12))
+    np.testing.assert_allclose(raw_pixels(Counted(squares), rows), vectors, atol=1e-6)
+
+
+def test_raw_pixels__large_squares_are_scaled_and_read_in_blocks(monkeypatch):
+    monkeypatch.setattr(evaluation, "CELLS", 5 * 64 * 64 * 3)
+    squares = np.random.default_rng(0).integers(0, 256, (12, 64, 64, 3), dtype=np.uint8)
+    reader = Counted(squares)
+    vectors = raw_pixels(reader, np.arange(12))
+    assert reader.read == [5, 5, 2] and vectors.shape == (12, 3 * 32 * 32) and vectors.dtype == np.float32
+    # Halved by a triangle that is two pixels of the result wide.
+    weights = np.zeros((32, 64))
+    for i in range(32):
+        for j in range(64):
+            weights[i, j] = max(0, 1 - abs(j + 0.5 - 2 * (i + 0.5)) / 2)
+    weights /= weights.sum(1, keepdims=True)
+    for square, vector in zip(squares, vectors, strict=True):
+        small = np.einsum("ij,kl,jlc->ikc", weights, weights, square).ravel()
+        small -= small.mean()
+        np.testing.assert_allclose(vector, small / np.linalg.norm(small), atol=1e-5)
 
 
 @pytest.mark.parametrize("model", ["encoder", "average"])

@@ -52,7 +52,7 @@ def written(
     values["granularities"].extend(ks)
     values["seeds"]["largest"] = max(ks, default=1)
     if not ks:
-        values["fusions"], values["distillations"] = [], []
+        values["fusions"], values["distillations"], values["models"] = [], [], ["encoder", "untrained", "chosen"]
     values["images"]["protocol"] = protocol
     if teachers:
         values["teachers"] = {"own": {"path": "data/resolution"}} | teachers

@@ -13,13 +13,13 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from polygrain.compute import principal
-from polygrain.compute.blocks import Rows, blocks
+from polygrain.compute.blocks import Rows, blocks_within
 from polygrain.compute.vectors import as_vectors, unit_rows
 
 log = logging.getLogger(__name__)
 
 Kind = Literal["half", "full"]
-ROWS = 65_536
+CELLS = 2**24  # values that are turned at once: 200 MB, most of it as float64
 # Of an axis's variance, by which it is divided.
 POWERS: dict[Kind, float] = {"half": 0.25, "full": 0.5}
 
@@ -95,6 +95,6 @@ def apply(whitening: Whitening, features: np.ndarray | Tensor) -> Float32[np.nda
     if x.shape[1] != len(whitening.mean):
         raise ValueError(f"features of {x.shape[1]} dimensions, the whitening was fitted on {len(whitening.mean)}")
     result = np.empty((len(x), whitening.projection.shape[1]), np.float32)
-    for part in blocks(len(x), ROWS):
+    for part in blocks_within(*x.shape, CELLS):
         result[part] = (x[part] - whitening.mean).astype(float) @ whitening.projection.astype(float)
     return unit_rows(result)

@@ -45,9 +45,9 @@ class Reader:
 
 
 class Chosen:
-    """Some rows of a stored array in float32, read on demand, by slices or by their own numbers."""
+    """Some rows of an array in float32, read on demand, by slices or by their own numbers."""
 
-    def __init__(self, reader: Reader, rows: np.ndarray) -> None:
+    def __init__(self, reader: Reader | np.ndarray, rows: np.ndarray) -> None:
         self.reader, self.rows, self.shape = reader, rows, (len(rows), *reader.shape[1:])
 
     def __len__(self) -> int:

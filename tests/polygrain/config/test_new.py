@@ -48,7 +48,10 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
         "hats-1": {"source": "folder", "path": str(unseen), "unseen": True},
     }
     assert values["granularities"] == {f"k{k}": f"adaptor/k{k}" for k in (2, 8, 32)}
-    assert values["granularities"].items() <= values["models"].items() and "chosen" in values["models"]
+    before = read_params(root / "params.yaml")
+    models = before["models"].keys() - before["granularities"].keys() - {"pixels"}
+    assert values["models"].keys() == models | values["granularities"].keys() and "chosen" in models
+    assert values["granularities"].items() <= values["models"].items()
     assert values["seeds"]["largest"] == 32 and values["mpcl"] == values["gsp_runs"] == {}
     assert values["encoder"]["path"] == "../../encoders/vit48"
     file = root / "profiles/mine/dvc.yaml"
@@ -75,7 +78,7 @@ def test_create__without_granularities_nothing_trains(root, flat):
     new.create(root, "mine", [flat], "none")
     values = read_params(root / "profiles/mine/params.yaml")
     assert values["granularities"] == values["fusions"] == values["distillations"] == {}
-    assert set(values["models"]) == {"pixels", "encoder", "untrained", "chosen"}
+    assert set(values["models"]) == {"encoder", "untrained", "chosen"}
 
 
 def test_create__suits_photographs(root, flat):

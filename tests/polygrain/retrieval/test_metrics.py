@@ -35,7 +35,9 @@ def plain(embeddings, labels):
 @pytest.mark.parametrize("classes", [1, 2, 7, 60])
 @pytest.mark.parametrize("nearest", [0, 5, 79])
 @pytest.mark.parametrize(("cosines", "queries"), [(2**25, 256), (70, 7)])
-def test_query_metrics__equals_the_plain_loop(classes, nearest, cosines, queries, monkeypatch):
+@pytest.mark.parametrize("deep", [1, 1000])
+def test_query_metrics__equals_the_plain_loop(classes, nearest, cosines, queries, deep, monkeypatch):
+    monkeypatch.setattr(metrics, "DEEP", deep)
     monkeypatch.setattr(metrics, "COSINES", cosines)  # the gallery passes by in one block, or in blocks of 10
     monkeypatch.setattr(metrics, "QUERIES", queries)
     embeddings = draw(80, 6, classes)
@@ -44,7 +46,23 @@ def test_query_metrics__equals_the_plain_loop(classes, nearest, cosines, queries
     ours, expected = query_metrics(embeddings, labels, nearest), plain(embeddings, labels)
     for name, values in zip(("r_precision", "map_at_r", "recall_at_1"), expected, strict=False):
         np.testing.assert_allclose(getattr(ours, name), values, rtol=1e-12)
-    assert (ours.nearest == expected[3][:, :nearest]).all()
+    # Of two images that are equally near but for rounding, any may come first.
+    cosines = embeddings @ embeddings.T
+    found, wanted = (np.take_along_axis(cosines, rows[:, :nearest], 1) for rows in (ours.nearest, expected[3]))
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert all(len({*row, query}) == nearest + 1 for query, row in enumerate(ours.nearest.tolist()))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("depth", [metrics.DEEP - 1, metrics.DEEP, 299, 300])
+def test_largest__equals_sorted_rows(threads, depth, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    rows = 2 * metrics.SELECTED + 5
+    values = torch.from_numpy(np.random.default_rng(0).permutation(rows * 300).reshape(rows, 300)).float()
+    values[:, 7] = -torch.inf
+    best, columns = metrics.largest(values, depth)
+    expected = values.sort(1, descending=True)
+    assert best.equal(expected.values[:, :depth]) and columns.equal(expected.indices[:, :depth])
 
 
 def test_query_metrics__equal_images_are_all_nearest():
