@@ -18,6 +18,7 @@ from polygrain.cli.flow import flow
 from polygrain.cli.init import init
 from polygrain.cli.model import model
 from polygrain.cli.new import new
+from polygrain.cli.papers import papers
 from polygrain.cli.run import run
 from polygrain.cli.search import search
 from polygrain.cli.serve import serve
@@ -32,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (init, new, run, flow, ui, serve, share, fetch, worker, embed, search, export, model, docs):
+for command in (init, new, run, flow, ui, serve, share, fetch, worker, embed, search, export, model, papers, docs):
     app.command()(command)
 
 
