@@ -16,8 +16,8 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from benchmarks import toy
 from benchmarks.measure import seconds
-from tests.pipeline import toy
 
 
 def say(**row: object) -> None:

@@ -1,11 +1,14 @@
 """One server and one repository for all tests: each starts slowly."""
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from benchmarks import toy
 from pipeline import server
-from tests.pipeline import toy
+from polygrain.cli.main import main
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +31,17 @@ def ran(tmp_path_factory) -> Path:
     folder = toy.make(tmp_path_factory.mktemp("ran") / "toy")
     toy.run(folder, "dvc", "repro")
     return folder
+
+
+@pytest.fixture
+def refusal(monkeypatch) -> Callable[..., str]:
+    """What a command says before it ends, run here and now, since a process of its own starts slowly."""
+
+    def refusal(folder: Path, *arguments: str) -> str:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["polygrain", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return str(ended.value)
+
+    return refusal

@@ -10,8 +10,8 @@ import pytest
 from dvc.rwlock import rwlock
 from ruamel.yaml import YAML
 
+from benchmarks import toy
 from pipeline import dvc_api, graph, share
-from tests.pipeline import toy
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
+from benchmarks import kill_matrix, toy
 from pipeline import flow
 from pipeline.graph import Stage
 from pipeline.run import Outcome
 from tests.helpers import driven
 from tests.helpers.browser import CHROMIUM
-from tests.pipeline import dying, toy
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ from tests.pipeline import dying, toy
         (["--profile", "large"], "unknown profile 'large'"),
     ],
 )
-def test_main__bad_input_is_named_before_anything_starts(arguments, message, ran, monkeypatch):
-    assert message in toy.refusal(ran, monkeypatch, "flow", *arguments)
+def test_main__bad_input_is_named_before_anything_starts(arguments, message, ran, refusal):
+    assert message in refusal(ran, "flow", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -143,14 +143,14 @@ def test_flow__dying(pages, tmp_path, number, target):
 
     All 9 cases are in benchmarks/kill_matrix.py.
     """
-    result = dying.case(toy.make_training(tmp_path / "toy"), number, target, pages)
+    result = kill_matrix.case(toy.make_training(tmp_path / "toy"), number, target, pages)
     assert result["wrong"] == [] and result["code"] != 0
 
 
 @pytest.mark.slow
 def test_flow__killed_outright_it_is_marked_crashed(pages, tmp_path):
     """By the server, which misses its sign of life."""
-    result = dying.case(toy.make_training(tmp_path / "toy"), signal.SIGKILL, "flow", pages)
+    result = kill_matrix.case(toy.make_training(tmp_path / "toy"), signal.SIGKILL, "flow", pages)
     assert result["wrong"] == [] and result["continued"] > 0
     body = {"flow_runs": {"state": {"type": {"any_": ["RUNNING", "CRASHED"]}}}, "sort": "START_TIME_DESC", "limit": 1}
     deadline = time.monotonic() + 150

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
+from benchmarks import toy
 from pipeline import graph, prepare
-from tests.pipeline import toy
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from benchmarks import toy
 from pipeline import graph, run, workers
 from pipeline.prepare import check, ready
 from polygrain.config.compose import read_params
 from polygrain.sources.streams import place
 from tests.helpers.project import new_project
-from tests.pipeline import toy
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,12 +99,12 @@ def test_ready__composes_a_profile_before_it_checks(tmp_path, values):
         ready("mine", tmp_path)
 
 
-def test_ready__wrong_places_are_named(tmp_path, monkeypatch):
+def test_ready__wrong_places_are_named(tmp_path, refusal):
     folder = toy.make(tmp_path / "toy", first=1, second=1)
     for command in ("run", "flow", "serve", "fetch", "share"):
-        assert "unknown profile 'large'" in toy.refusal(folder, monkeypatch, command, "--profile", "large")
+        assert "unknown profile 'large'" in refusal(folder, command, "--profile", "large")
     (folder / "pipeline").mkdir()
-    assert "has a polygrain of its own" in toy.refusal(folder, monkeypatch, "worker")
+    assert "has a polygrain of its own" in refusal(folder, "worker")
 
 
 def test_ready__a_list_of_paths_in_use_is_deleted_where_it_is_torn_or_nobody_uses_them(tmp_path):

@@ -6,8 +6,8 @@ from threading import Event, Timer
 
 import pytest
 
+from benchmarks import toy
 from pipeline import process_group
-from tests.pipeline import toy
 
 
 @pytest.fixture

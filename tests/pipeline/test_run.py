@@ -6,8 +6,8 @@ from threading import Event, Timer
 
 import pytest
 
+from benchmarks import toy
 from pipeline import run
-from tests.pipeline import toy
 
 
 @pytest.mark.slow

@@ -11,10 +11,10 @@ import urllib.request
 
 import pytest
 
+from benchmarks import toy
 from pipeline import server
 from pipeline.server import Server
 from tests.helpers.browser import CHROMIUM, browse
-from tests.pipeline import toy
 
 
 @pytest.fixture(autouse=True)
@@ -123,8 +123,8 @@ def test_settings__nothing_is_reported_and_nothing_listens_outside():
     assert output.split() == ["False", "127.0.0.1", "False", "30", str(toy.ROOT / ".prefect"), "True", "False"]
 
 
-def test_main__outside_a_repository(tmp_path, monkeypatch):
-    assert "is in no project" in toy.refusal(tmp_path, monkeypatch, "ui")
+def test_main__outside_a_repository(tmp_path, refusal):
+    assert "is in no project" in refusal(tmp_path, "ui")
 
 
 def test_end_without__ends_when_nobody_listens_any_more():

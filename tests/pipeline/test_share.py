@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from benchmarks import toy
 from pipeline import server, share
-from tests.pipeline import sshd, toy
+from tests.pipeline import sshd
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarks import toy
 from pipeline import stage_server
-from tests.pipeline import toy
 
 STAGE = """\
 import os, sys, time

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import toy
 from pipeline import graph, workers
-from tests.pipeline import toy
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +51,10 @@ def test_require_clean__only_what_nobody_else_has(folder, tmp_path):
         workers.require_clean(clone)
 
 
-def test_work_and_serve__say_what_is_missing(folder, monkeypatch):
+def test_work_and_serve__say_what_is_missing(folder, monkeypatch, refusal):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    assert "no remote is known" in toy.refusal(folder, monkeypatch, "worker")
-    assert "no Prefect server is known" in toy.refusal(folder, monkeypatch, "serve")
+    assert "no remote is known" in refusal(folder, "worker")
+    assert "no Prefect server is known" in refusal(folder, "serve")
 
 
 class Client:

@@ -9,12 +9,10 @@ import time
 from pathlib import Path
 
 import psutil
-import pytest
 
 from pipeline import server
-from polygrain.cli.main import main
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 GRAPH = """\
 vars: [params.json]
 stages:
@@ -157,15 +155,6 @@ def start(folder: Path, *arguments: str, log: Path, **environment: str) -> subpr
     options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     with log.open("w") as stream:
         return subprocess.Popen(command, stdout=stream, stderr=stream, **options)
-
-
-def refusal(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
-    """What a command says before it ends, run here and now, since a process of its own starts slowly."""
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["polygrain", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return str(ended.value)
 
 
 def texts(folder: Path) -> dict[str, bytes]:
