@@ -90,12 +90,9 @@ def test_look__an_object_store_by_its_first_tar(tmp_path, monkeypatch):
     [
         ("gone", "gone does not exist"),
         ("empty", "holds no image"),
-        ("broken", "broken holds no readable image"),
         ("single", r"one class .* only \(a"),
-        ("it's", "has a quote"),
         ("hats.zip", r"hats\.zip is no zip"),
         ("cut.tar", r"cut\.tar is damaged or cut off"),
-        ("empty/*.tar", r"holds no file like \*\.tar"),
         ("s3://key:secret@bucket/x", r"is no s3://bucket/prefix"),
     ],
 )
