@@ -127,7 +127,7 @@ def test_fetch__some_stages_and_what_nobody_has_shared(owner, tmp_path):
         if file.suffix != ".dir" and file.read_text() == "source\n":
             file.chmod(0o644)
             file.write_text("damaged\n")
-    assert "nobody has shared" in share.fetch(third, str(remote))
+    assert "are not shared" in share.fetch(third, str(remote))
     assert toy.texts(third) == {}
 
 

@@ -109,8 +109,8 @@ def test_create__an_encoder_its_epochs_and_batches(root, flat, tmp_path):
 
 
 def test_create__an_object_store_has_its_listing_beside_it(root, monkeypatch):
-    found = folders.Folder("remote", "s3://b/shoes", {"a": 20, "b": 20}, about=True, listing="{}\n")
-    monkeypatch.setattr(new, "look", lambda *given: found)
+    found = folders.Folder("remote", "s3://b/shoes", {"a": 20, "b": 20}, is_estimate=True, listing="{}\n")
+    monkeypatch.setattr(new, "examine", lambda *given: found)
     lines = new.create(root, "mine", ["s3://b/shoes"])
     assert lines[0].startswith("shoes: about 40 images (2 classes), 32 of them to train on")
     tasks = read_params(root / "profiles/mine/params.yaml")["tasks"]

@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from polygrain.runner import progress as module
-from polygrain.runner.progress import Course, duration, progress
+from polygrain.runner.progress import Rounds, duration, progress
 
 
 @pytest.fixture
@@ -39,16 +39,16 @@ def test_progress__what_is_measured(caplog, monkeypatch):
     ]
 
 
-def test_course__time_left_is_that_of_all_rounds(clock, caplog):
+def test_rounds__time_left_is_that_of_all_rounds(clock, caplog):
     """Two of four rounds were done before; each item takes 10 s, and 40 s pass between two rounds."""
-    course, said = Course("epoch", 4, "batch", 4, before=2), []
+    rounds, said = Rounds("epoch", 4, "batch", 4, before=2), []
     with caplog.at_level(logging.INFO):
         for number in (2, 3):
-            for item in course.over(range(4), number, lambda done: {"loss": done}):
+            for item in rounds.over(range(4), number, lambda done: {"loss": done}):
                 clock.now += 10
                 assert item in range(4)
             clock.now += 40
-            said.append(course.line(number, values={"loss": 0.5, "criterion": 1e-5}))
+            said.append(rounds.line(number, values={"loss": 0.5, "criterion": 1e-5}))
     lines = [record.getMessage() for record in caplog.records]
     # A quarter of a round took 10 s: the seven others, 70 s. At its end the round has taken 80 s: so will the last.
     assert lines[0] == "epoch 3/4: 1 of 4, 70 s left, 0.100 batch/s, loss 1"
