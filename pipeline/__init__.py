@@ -33,6 +33,6 @@ if root := project():
     SETTINGS["PREFECT_UI_STATIC_DIRECTORY"] = str(root / ".prefect/ui")
 for name, value in SETTINGS.items():
     os.environ.setdefault(name, value)
-# A proxy is asked for nothing on this machine.
+# Calls to this machine go past the proxy.
 for name in ("no_proxy", "NO_PROXY"):
     os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1"]))

@@ -50,15 +50,15 @@ def drop_dead_list(root: Path) -> None:
         text = file.read_text(encoding="utf-8")
         try:
             json.loads(text)
-            # DVC takes a process that has ended, and that nobody has waited for yet, for one that runs.
-            is_in_use = any(runs(int(pid)) for pid in re.findall(r'"pid":\s*(\d+)', text))
+            # DVC takes a zombie, which has ended and waits for its parent, for a process that runs.
+            is_in_use = any(is_alive(int(pid)) for pid in re.findall(r'"pid":\s*(\d+)', text))
         except ValueError:
             is_in_use = False
         if not is_in_use:
             file.unlink()
 
 
-def runs(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     with suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False

@@ -26,7 +26,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pipeline import graph, project, server, share, stage_server
 from pipeline.graph import Stage
 from pipeline.prepare import ready
-from pipeline.progress import Shown, reported, slug
+from pipeline.progress import StageProgress, reported, slug
 from pipeline.run import Outcome, run_stage
 from pipeline.workers import dispatcher, git
 
@@ -35,7 +35,7 @@ SECONDS_BETWEEN_LOOKS = 3.0
 
 
 class CancelledByUser(BaseException):
-    """Someone pressed Cancel; Prefect itself tells that only to runs which it started."""
+    """Cancel was pressed on the pages; Prefect stops only the runs that it started itself."""
 
 
 @dataclass
@@ -44,8 +44,8 @@ class Run:
 
     folder: Path
     jobs: int
-    board: Path | None = None
-    elsewhere: Callable[[Stage, Event, Callable[[str], None]], Outcome] | None = None
+    curves: Path | None = None
+    on_worker: Callable[[Stage, Event, Callable[[str], None]], Outcome] | None = None
     """Has a worker run the stage; without it stages run here."""
     environment: dict[str, str] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
@@ -72,24 +72,24 @@ class Run:
         if lacking := [f"{name} ({outcome.result})" for name, outcome in results.items() if not outcome.is_done]:
             self.outcomes[stage.name] = Outcome("not run")
             return Failed(name="NotReady", message=f"not run, since it reads from {', '.join(lacking)}")
-        log, shown = get_run_logger(), Shown(stage.name, self.board)
+        log, progress = get_run_logger(), StageProgress(stage.name, self.curves)
 
-        def hear(line: str) -> None:
+        def on_line(line: str) -> None:
             log.info("%s", line)
-            shown.hear(line)
+            progress.add(line)
 
         log.info("why: %s", stage.why)
         try:
             with self.free:
-                if self.elsewhere:
-                    outcome = self.elsewhere(stage, self.stopping, hear)
+                if self.on_worker:
+                    outcome = self.on_worker(stage, self.stopping, on_line)
                 else:
                     count = int(stage.meta.get("gpu", 0))
-                    outcome = run_stage(self.folder, stage.name, count, hear, self.stopping, self.environment)
+                    outcome = run_stage(self.folder, stage.name, count, on_line, self.stopping, self.environment)
         except Exception as error:
             outcome = Outcome("failed", 0.0, (f"{type(error).__name__}: {error}",))
         self.outcomes[stage.name] = outcome
-        shown.finish(outcome.result)
+        progress.finish(outcome.result)
         message = f"{outcome.result}, {outcome.seconds:.1f} s"
         if outcome.is_done:
             return Completed(name="Cached" if outcome.result == "cached" else "Completed", message=message)
@@ -117,7 +117,7 @@ def reproduce(
         client.update_flow_run(runtime.flow_run.id, name=name, tags=tags)
     if workers:
         get_run_logger().info("%s", share.push(folder, None).splitlines()[0])
-        run.elsewhere = dispatcher(profile, folder)
+        run.on_worker = dispatcher(profile, folder)
     futures: dict[str, PrefectFuture] = {}
     with stage_server.serving(project(folder)) as run.environment:
         try:
@@ -131,12 +131,12 @@ def reproduce(
             run.free.release(1000)  # what waits for a free job gives up
             concurrent.futures.wait([future.wrapped_future for future in futures.values()])
     with reported("the results"):
-        tell(run, stages)
+        publish(run, stages)
     return verdict(run, todo)
 
 
 def wait(futures: list[concurrent.futures.Future]) -> None:
-    """Until all have ended; CancelledByUser where someone has cancelled the run meanwhile."""
+    """Until all have ended; CancelledByUser where the run has been cancelled meanwhile."""
     while concurrent.futures.wait(futures, SECONDS_BETWEEN_LOOKS).not_done:
         with reported("the state of this run"), get_client(sync_client=True) as client:
             state = client.read_flow_run(runtime.flow_run.id).state
@@ -144,7 +144,7 @@ def wait(futures: list[concurrent.futures.Future]) -> None:
                 raise CancelledByUser
 
 
-def tell(run: Run, stages: list[Stage]) -> None:
+def publish(run: Run, stages: list[Stage]) -> None:
     """The table of stages, and the table of every report of the graph, as artifacts of this run."""
     results = {stage.name: run.outcomes.get(stage.name, Outcome("up to date")) for stage in stages}
     rows = [{"stage": name, "result": one.result, "seconds": round(one.seconds, 1)} for name, one in results.items()]
@@ -182,7 +182,7 @@ def main(
     Curves are also written into the folder `tensorboard`, where one is given.
     ValueError, before anything runs, names an unknown profile or stage and each wrong value of params.yaml.
     """
-    board = str(tensorboard.resolve()) if tensorboard else None
+    curves = str(tensorboard.resolve()) if tensorboard else None
     folder = ready(profile, keep_listings=keep_listings)
     todo = graph.to_do(graph.load(folder, targets or ()))
     if workers:
@@ -198,7 +198,7 @@ def main(
     Thread(target=server.end_without, args=[running, patience], daemon=True).start()
     sys.stdout.write(f"Watch this run at {running.link()}\n")
     sys.stdout.flush()
-    parameters = {"profile": profile, "targets": targets, "jobs": jobs, "workers": workers, "tensorboard": board}
+    parameters = {"profile": profile, "targets": targets, "jobs": jobs, "workers": workers, "tensorboard": curves}
     parameters["keep_listings"] = True  # they are new by now
     # The pages can cancel only runs of a deployment.
     with get_client(sync_client=True) as client:

@@ -42,45 +42,45 @@ def start(command: list[str], folder: Path, environment: Mapping[str, str] | Non
 def run(
     command: list[str],
     folder: Path,
-    hear: Callable[[str], None] | None = None,
+    on_line: Callable[[str], None] | None = None,
     environment: Mapping[str, str] | None = None,
     stopping: Event | None = None,
     patience: float = RECORD_SECONDS,
 ) -> int:
     """Runs the command and returns its exit code: 143 once `stopping` is set, 128 + n where signal n killed it.
 
-    `hear` gets each line that it writes; without it, the lines go where those of this process go. When stopped, the
+    `on_line` gets each line that it writes; without it, the lines go where those of this process go. When stopped, the
     command itself has `patience` seconds to end once what it has started is gone.
     """
     stopping = stopping or Event()
     if stopping.is_set():
         return STOPPED
-    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if hear else {}
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if on_line else {}
     process, text = start(command, folder, environment, **output), b""
     try:
         while process.poll() is None and not stopping.is_set():
-            if hear is None:
+            if on_line is None:
                 stopping.wait(0.05)
             elif select.select([process.stdout], [], [], 0.1)[0]:
-                text = tell(text + os.read(process.stdout.fileno(), 1 << 16), hear)
+                text = pass_lines(text + os.read(process.stdout.fileno(), 1 << 16), on_line)
                 time.sleep(0.01)
     finally:
         end(process, patience)
-        if hear is not None:
+        if on_line is not None:
             os.set_blocking(process.stdout.fileno(), False)
-            tell(text + (process.stdout.read() or b"") + b"\n", hear)
+            pass_lines(text + (process.stdout.read() or b"") + b"\n", on_line)
             process.stdout.close()
     if stopping.is_set():
         return STOPPED
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
-def tell(text: bytes, hear: Callable[[str], None]) -> bytes:
-    """Hands on each complete line; returns what follows the last one."""
+def pass_lines(text: bytes, on_line: Callable[[str], None]) -> bytes:
+    """Calls `on_line` with each complete line; returns what follows the last one."""
     *lines, rest = text.split(b"\n")
     for line in lines:
         if line.strip():
-            hear(line.decode(errors="replace").rstrip())
+            on_line(line.decode(errors="replace").rstrip())
     return rest
 
 

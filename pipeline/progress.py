@@ -58,25 +58,25 @@ def reported(what: str) -> Iterator[None]:
         get_run_logger().warning("the server did not take or give %s: %s", what, error)
 
 
-class Shown:
-    """The progress bar of a stage among the artifacts of the run, and its curves in `board`/<stage> for TensorBoard.
+class StageProgress:
+    """The progress bar of a stage among the artifacts of the run, and its curves in `curves`/<stage> for TensorBoard.
 
     Only stages long enough to tell how far they are have them.
     """
 
-    def __init__(self, stage: str, board: Path | None = None) -> None:
-        self.stage, self.board = stage, board
+    def __init__(self, stage: str, curves: Path | None = None) -> None:
+        self.stage, self.curves = stage, curves
         self.bar: UUID | None = None
         self.writer = None
         self.share, self.at, self.is_between = 0.0, -math.inf, False
 
-    def hear(self, line: str) -> None:
-        """Takes in a line that the stage has written."""
+    def add(self, line: str) -> None:
+        """Shows what a line of the stage tells."""
         point = read(line)
         if point is None or (self.is_between and not point.has_rounds):
             return  # what is counted between two rounds, a validation say, is a part of them
         self.share, self.is_between = point.share, point.has_rounds and point.share < 1
-        if self.board is not None and point.values:
+        if self.curves is not None and point.values:
             with reported("curves"):
                 self.draw(point)
         if time.monotonic() - self.at >= SECONDS_BETWEEN_UPDATES:
@@ -88,7 +88,7 @@ class Shown:
 
         if self.writer is None:
             # What an earlier run of the stage wrote from there on gives way.
-            self.writer = SummaryWriter(str(self.board / self.stage), purge_step=point.step, flush_secs=1)
+            self.writer = SummaryWriter(str(self.curves / self.stage), purge_step=point.step, flush_secs=1)
         for name, value in point.values.items():
             self.writer.add_scalar(name.replace(" ", "/"), value, point.step)
 

@@ -55,11 +55,11 @@ def run_stage(
     folder: Path,
     name: str,
     count: int,
-    hear: Callable[[str], None],
+    on_line: Callable[[str], None],
     stopping: Event,
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Runs one stage, and nothing it reads from, with `count` GPUs; `hear` gets each line it writes."""
+    """Runs one stage, and nothing it reads from, with `count` GPUs; `on_line` gets each line it writes."""
     tail: deque[str] = deque(maxlen=20)
     ran = False
 
@@ -68,7 +68,7 @@ def run_stage(
         ran = ran or line.startswith(f"Running stage '{name}'")
         if not line.startswith(HINTS):
             tail.append(line)
-            hear(line)
+            on_line(line)
 
     with gpus.hold(count, stopping) as devices:
         start = time.monotonic()

@@ -1,4 +1,4 @@
-"""The Prefect server of this clone, `polygrain ui`: on 127.0.0.1 alone, for who has the auth string of this start.
+"""The Prefect server of this clone, `polygrain ui`: on 127.0.0.1 alone, for holders of this start's auth string.
 
 Prefect asks for the string itself. Around its app stand a check of the Host, a policy that lets its pages load and send
 nothing elsewhere, and `/enter`, which gives the string to the browser. The history is in .prefect/.
@@ -27,7 +27,7 @@ from pipeline import process_group, project
 
 START_SECONDS = 600
 GONE_SECONDS, OWN_GONE_SECONDS = 60, 2
-"""How long a run waits for a server that someone may start again, and for its own, which nobody does."""
+"""How long a run waits for a server that may be started again, and for its own, which stays ended."""
 SILENT_SECONDS = 90
 AUTOMATION = "crash silent runs"
 # The graph of a run is drawn by compiled code.
@@ -36,7 +36,7 @@ POLICY = (
     "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; connect-src 'self' ws://127.0.0.1:*; "
     "frame-ancestors 'none'; form-action 'self'; base-uri 'none'; object-src 'none'"
 )
-# A browser sends what follows the # to nobody.
+# A browser does not send what follows the #.
 SCRIPT = 'localStorage.setItem("prefect-password", location.hash.slice(1)); location.replace("/")'
 
 
@@ -92,8 +92,8 @@ def find(root: Path) -> Server | None:
         server = Server(named, os.environ.get("PREFECT_API_AUTH_STRING", ""))
         if not server.answers():
             raise ValueError(
-                f"no Prefect server lets us in at PREFECT_API_URL={named}: start one with `polygrain ui`, set "
-                "PREFECT_API_AUTH_STRING to what its .prefect/auth holds, or unset PREFECT_API_URL"
+                f"the Prefect server at PREFECT_API_URL={named} does not answer or refuses access: start one with "
+                "`polygrain ui`, set PREFECT_API_AUTH_STRING to what its .prefect/auth holds, or unset PREFECT_API_URL"
             )
         return server
     files = [root / ".prefect" / name for name in ("address", "auth")]
@@ -118,7 +118,7 @@ def start(root: Path, port: int) -> tuple[psutil.Popen, Server]:
     home.mkdir(mode=0o700, exist_ok=True)
     server = Server(f"http://127.0.0.1:{port}/api", f"polygrain:{secrets.token_urlsafe(32)}")
     environment = {
-        # Without their address the pages call port 4200, whoever is there.
+        # Without this address the pages call port 4200, which may be another program's.
         "PREFECT_SERVER_UI_API_URL": server.api,
         "PREFECT_API_URL": server.api,
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": server.pages,
@@ -171,7 +171,7 @@ def mark_silent_runs(server: Server) -> None:
 
 
 def end_without(server: Server, patience: int) -> None:
-    """Ends this process when nobody listens there for so many seconds: Prefect would ask for a minute at each step."""
+    """Ends this process when the server is gone for so many seconds: Prefect would ask for a minute at each step."""
     address, refused = urllib.parse.urlsplit(server.api), 0
     while refused <= patience:
         time.sleep(1)

@@ -1,7 +1,7 @@
 """Results for the team: `push` sends them, `fetch` brings them and runs nothing.
 
-With the results travel the runs: what went into a stage and what came out. So a colleague gets the results of whoever
-ran a stage with the same inputs, without a dvc.lock from there.
+With the results travel the runs: what went into a stage and what came out. So a colleague gets the results of any run
+of a stage with the same inputs, without its dvc.lock.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ def require_known_host(url: str) -> None:
         raise ValueError(message) from error
 
     async def greet() -> None:
-        # The host shows its key before anybody logs in, and nobody does: there is no key to log in with.
+        # The host shows its key before the login, which never succeeds: no key is offered.
         how = {"client_keys": None, "agent_path": None, "password": None, "preferred_auth": "publickey"}
         async with asyncssh.connect(address.hostname, address.port or (), username="nobody", **how):
             pass
@@ -90,7 +90,7 @@ def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
     lacking = restore(folder, [stage.name for stage in graph.to_do(stages)], remote)
     if not lacking:
         return f"All {len(stages)} stages are up to date: there is nothing to run."
-    rest = f"`polygrain run` runs the rest, which nobody has shared as it would be here: {', '.join(lacking)}"
+    rest = f"`polygrain run` runs the rest, whose results for these inputs are not shared: {', '.join(lacking)}"
     return f"{len(stages) - len(lacking)} of {len(stages)} stages are up to date. {rest}"
 
 

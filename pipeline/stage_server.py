@@ -99,7 +99,7 @@ def fork() -> int:
 
 
 def handle(connection: socket.socket, loaded: tuple[dict[str, str], int]) -> None:
-    """Forks the stage that is asked for and tells its exit code; ends it when whoever asked is gone."""
+    """Forks the stage that is asked for and tells its exit code; ends it when the client is gone."""
     data, descriptors, _, _ = socket.recv_fds(connection, MOST_BYTES, 3)
     stage, arguments, folder, environment = json.loads(data)
     if state(environment) != loaded:

@@ -1,7 +1,7 @@
 """Runs that the server starts (`polygrain serve`), and stages on other machines (`polygrain worker`).
 
 A Prefect work pool hands each stage to a worker, which stands in a clone of its own. It checks out the commit of
-whoever started the run, brings what the stage reads from the DVC remote, runs it, and pushes result and run. The
+the starter, brings what the stage reads from the DVC remote, runs it, and pushes result and run. The
 starter then restores the run: its dvc.lock is written by DVC alone, and nothing is merged.
 """
 
@@ -107,7 +107,7 @@ def register() -> None:
     """Makes the work pool, its queues and the deployment known to the server; they stay if they are."""
     with get_client(sync_client=True) as client, suppress(ObjectAlreadyExists):
         client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
-        # A worker that asks for a queue which does not exist gets nothing at all, without a word.
+        # A worker of a queue that does not exist waits for ever, without an error.
         for queue in QUEUES:
             with suppress(ObjectAlreadyExists):
                 client.create_work_queue(name=queue, work_pool_name=POOL)
@@ -137,13 +137,13 @@ def dispatcher(profile: str | None, folder: Path) -> Callable[[graph.Stage, Even
     """
     revision, remote = revision_of(folder), share.use_remote(folder, None)
 
-    def run_elsewhere(stage: graph.Stage, stopping: Event, hear: Callable[[str], None]) -> Outcome:
+    def run_on_worker(stage: graph.Stage, stopping: Event, on_line: Callable[[str], None]) -> Outcome:
         start = time.monotonic()
         upstream = recorded(folder, stage.upstream)
         parameters = {"stage": stage.name, "profile": profile, "revision": revision, "upstream": upstream}
-        state = dispatch(stage, parameters, stopping, hear)
+        state = dispatch(stage, parameters, stopping, on_line)
         lines = (state.message or str(state.name)).splitlines()
-        hear(f"worker: {lines[0]}")
+        on_line(f"worker: {lines[0]}")
         result = "ran" if lines[0].startswith("ran") else "cached"
         if not state.is_completed():
             result = "stopped" if stopping.is_set() else "failed"
@@ -151,19 +151,19 @@ def dispatcher(profile: str | None, folder: Path) -> Callable[[graph.Stage, Even
             raise ValueError(f"the worker's run of {stage.name} is not on the remote {remote!r}")
         return Outcome(result, time.monotonic() - start, tuple(lines))
 
-    return run_elsewhere
+    return run_on_worker
 
 
 def recorded(folder: Path, names: Sequence[str]) -> dict:
     """The entries of these stages in dvc.lock."""
     if not names:
         return {}
-    with dvc_api.opened(folder):  # nobody is writing
+    with dvc_api.opened(folder):  # waits until no other process writes
         entries = YAML(typ="safe").load((folder / "dvc.lock").read_text(encoding="utf-8"))["stages"]
     return {name: entries[name] for name in names if not name.endswith(".dvc")}
 
 
-def dispatch(stage: graph.Stage, parameters: dict, stopping: Event, hear: Callable[[str], None]) -> State:
+def dispatch(stage: graph.Stage, parameters: dict, stopping: Event, on_line: Callable[[str], None]) -> State:
     """Has a worker run the stage, hands on what its run logs, and returns its end state; cancels it when stopped."""
     place = {"name": f"stage/{POOL}", "work_queue_name": "gpu" if stage.meta.get("gpu") else "cpu"}
     run = run_deployment(**place, parameters=parameters, flow_run_name=stage.name, timeout=0)
@@ -174,7 +174,7 @@ def dispatch(stage: graph.Stage, parameters: dict, stopping: Event, hear: Callab
             with suppress(HTTPError):
                 state, lines = client.read_flow_run(run.id).state, new_lines(client, run.id, known)
                 for line in lines:
-                    hear(line)
+                    on_line(line)
                 if state.is_final():
                     ended = ended or time.monotonic()
                     # The worker sends its lines in bundles: the last ones may come after the state.

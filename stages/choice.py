@@ -8,7 +8,7 @@ Writes  weights.safetensors, config.json   the chosen model: strength folded in,
         neighbours.parquet   sampled images: their nearest under the encoder and under the chosen model
         untrained/           the encoder in its best form by the same criterion: what adaptation has to beat
 
-The encoder is a candidate: it is handed out where nothing is better, and where no task can tell.
+The encoder is a candidate: it is handed out where no other candidate is better, and where no task can be judged.
 """
 
 import json
@@ -39,7 +39,7 @@ from polygrain.store.tables import write_csv
 
 class Params(Settings):
     def fits(self, lists: Lists) -> None:
-        """ValueError for teachers where nobody knows tasks."""
+        """ValueError for teachers where tasks are unknown."""
         if lists.teachers and self.criterion.groups != "tasks":
             raise ValueError(
                 "choice.criterion.groups is clusters, but teachers answer within tasks: use tasks, or none"

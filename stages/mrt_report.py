@@ -95,7 +95,7 @@ def compare_all(table: scores.Scores, lists: Lists) -> list[published.PublishedT
 
 
 def of_data_sets(rows: dict[str, scores.Numbers], lists: Lists) -> dict[str, scores.Numbers]:
-    """Printed rows, less tasks of ours that bear a data set's name and hold other images: they stand beside nothing."""
+    """Printed rows, less tasks of ours that bear a data set's name and hold other images: those have no printed row."""
     others = {name for name, task in lists.tasks.items() if task.source != name}
     return {
         model: {task: numbers for task, numbers in row.items() if task not in others} for model, row in rows.items()

@@ -84,7 +84,7 @@ def main(
     model, tasks = load(encoder), list(lists.tasks)
     own, tried = model.config.side, sides(params, model)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    # With one side there is nothing to measure; if no task can tell, there is nothing to measure by.
+    # With one side there is nothing to measure; without a task that can be judged there is no measure.
     if len(tried) > 1:
         sample = criterion.draw_clear(collection, model.to(device.best()), pixels, settings, seed)
     else:

@@ -4,7 +4,7 @@ Reads   images, the teacher: what the stage `encoder` takes, or a model folder s
 Writes  weights.safetensors, config.json   the teacher, half-whitened, at the scale nearest to its own side
         embeddings.zarr                    training image x dim: its careful look, half-whitened
 
-Sides larger than the stored squares are left out: they would show nothing more.
+Sides larger than the stored squares are left out: they would show no more.
 """
 
 import math

@@ -45,7 +45,6 @@ def test_main__the_class_token_as_it_is_keeps_its_length(world, tmp_path):
     ("change", "message"),
     [
         ({"resize": 36}, r"stored at 32 px, the model expects 36: set images.side and encoder.resize"),
-        ({"mirrored": True}, r"features.unit_length is false, but .*encoder is no plain encoder"),
         ({"reduced": 4}, r"features.unit_length is false, but .*encoder is no plain encoder"),
     ],
 )

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from polygrain.app.gallery import plain_and_smoothed
-from polygrain.config.compose import read_params
 from polygrain.encoder.digest import digest
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
@@ -64,8 +63,3 @@ def test_main__few_images_stay_as_they_are(world: Path, tmp_path: Path) -> None:
     plain, smoothed = plain_and_smoothed(tmp_path / "out/embeddings.parquet", digest(world / "choice"), Path("choice"))
     assert len(plain) == 3 and smoothed is None and plain.root == Path("/elsewhere")
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"embeddings.parquet", "gallery.json"}
-
-
-def test_params__are_those_of_polygrain_embed() -> None:
-    values = read_params(Path(__file__).parents[1] / "params.yaml")["gallery"]
-    assert Params(**values).smoothing == SETTINGS

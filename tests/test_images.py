@@ -203,7 +203,6 @@ def test_main__flat_and_unseen_folders(tmp_path: Path) -> None:
     ("raw", "source", "message"),
     [
         ("raw", "folder", r"none of the 5 train images can be used .*5 left out, the first: 0\.jpg"),
-        ("gone", "folder", "gone does not exist"),
         ("raw", "web", "source is 'web'; known: digits"),
     ],
 )

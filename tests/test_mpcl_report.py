@@ -60,16 +60,6 @@ def test_main__numbers_are_shown_with_their_change_and_the_start_above_the_runs(
     assert rows == [["| start", "30.0"], ["| one", "35.0"], ["| four", "40.0"]]
 
 
-def test_gather_starts__runs_of_other_starts_have_a_row_each(world):
-    found = {name: mpcl_report.read_probe(world[1] / name) for name in RUNS}
-    found["four"]["start"]["mean"]["linear"] += 1
-    starts = mpcl_report.gather_starts(found)
-    assert [(name, round(values["linear"])) for name, values in starts.items()] == [
-        ("start of one", 30),
-        ("start of four", 31),
-    ]
-
-
 SETTING = mpcl_report.Setting(["imagenet100"], "resnet50", 200, 128)
 
 
@@ -97,8 +87,7 @@ def test_read_published__has_the_papers_tables_and_the_very_runs(world):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"tasks": ["imagenet100", "own"]}, {"architecture": "resnet18"}, {"epochs": 2}, {"batch": 64}],
+    "change", [{"tasks": ["imagenet100", "own"]}, {"architecture": "resnet18"}, {"epochs": 2}, {"batch": 64}]
 )
 def test_read_published__another_setting_stands_beside_no_number(world, change):
     assert not any(row["run"] for table in published(world, **change).values() for row in table["rows"].values())

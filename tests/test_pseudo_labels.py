@@ -111,10 +111,3 @@ def test_main__of_a_sample_gives_every_image_to_the_nearest_of_its_centroids(wor
     facts = summary["sample"]
     assert facts["images"] == 30 and facts["inertia_per_image_of_all"] == pytest.approx(summary["inertia"] / 48)
     assert facts["inertia_per_image"] == pytest.approx(distances.min(1)[sample].mean(), rel=1e-5)
-
-
-def test_main__a_sample_of_all_is_no_sample(world, tmp_path):
-    whole, sampled_too = (cluster(tmp_path / str(count), *world[:2], "half", count) for count in (None, 48))
-    assert not (tmp_path / "48" / "seeds" / "sample.zarr").exists()
-    for before, after in zip(whole, sampled_too, strict=True):
-        np.testing.assert_array_equal(before, after)

@@ -138,14 +138,6 @@ def test_main__metrics_are_percent_the_mean_is_over_tasks_the_oracle_takes_the_b
     assert metrics["oracle"]["mean"]["r_precision"] == 50.0
 
 
-def test_main__summary_has_gain_fall_and_whitening(folder):
-    text = page_of(folder).text
-    for part in ("+2.5 points", "from 45.0 to 47.5 %", "1 of 2 tasks falls: two −1.0", "Whitening alone gives +1.0"):
-        assert part in text
-    assert "10 files left out, the first 3 listed" in text
-    assert [f"{i}.jpg truncated" in text for i in range(4)] == [True] * 3 + [False]
-
-
 def test_main__star_marks_the_best_but_neither_the_oracle_nor_what_saw_labels(folder, tmp_path):
     assert starred(folder) == STARS
     lists = lists_of(["one", "two"], ["k4", "k2"], list(FUSIONS), ["pixels", "encoder"])
@@ -213,12 +205,6 @@ def test_main__nothing_evaluated(tmp_path):
     assert metrics_of(folder) == {} and "Nothing was evaluated" in (folder / "table.md").read_text()
 
 
-def test_main__one_task_and_one_adaptor(tmp_path):
-    lists = lists_of(["one"], ["k2"], [], ["encoder"])
-    page = page_of(World(tmp_path, lists, {"encoder": {"one": 0.5}, "k2": {"one": 0.5}}, set()).draw())
-    assert "R-Precision on one stays from 50.0 to 50.0 %" in page.text and "±0.0" in page.text
-
-
 @pytest.mark.parametrize("baselines", [["pixels"], ["pixels", "encoder"]])
 def test_main__only_baselines_are_shown_without_comparison(tmp_path, baselines):
     lists = lists_of(["one"], ["k2"], [], baselines)
@@ -270,25 +256,6 @@ def test_main__the_chosen_model_is_the_model_of_the_page(chosen_folder):
     assert "Chosen model − Frozen encoder, whitened +3.5" in page.text and "Both whitened" not in page.text
 
 
-def test_main__why_this_model_and_which_granularities_no_task_prefers(folder):
-    """k4 at 0.5 is higher, but k2 was not tried there."""
-    text = page_of(folder).text
-    assert "Adaptor k4 at 0.75 of its strength, half-whitened to 8 dimensions" in text
-    assert "7 candidates were <b>compared</b>." in text and "35.0 → 75.0 +40.0 +35.0 to +45.0" in text
-    assert "The best of 7 candidates" in text and "encoder, at 2 times the side, with its mirror image" in text
-    assert "one 60.045.0 70.041.0 k4 k2 two 60.048.0 80.055.0 k4 k4" in text and "No task prefers k2:" in text
-
-
-def test_main__where_nobody_knew_tasks_clusters_stand_beside_the_criterion(tmp_path):
-    world = with_chosen(tmp_path, {"two"})
-    sampled = (world.root / "choice/neighbours.parquet").read_bytes()
-    write_choice(world.root / "choice", ["cluster0", "cluster1"])
-    (world.root / "choice/neighbours.parquet").write_bytes(sampled)
-    text = page_of(world.draw()).text
-    assert "cluster1 35.0 → 75.0" in text and "of 6 sampled images 5 have other neighbours" in text
-    assert "one not measured" in text
-
-
 NOTHING = {"encoder": [None] * 3, "chosen": [math.nan] * 3, "difference": [None] * 3}
 
 
@@ -296,9 +263,7 @@ NOTHING = {"encoder": [None] * 3, "chosen": [math.nan] * 3, "difference": [None]
     ("tasks", "name", "changes", "expected"),
     [
         ([], "encoder", {}, "Unknown which model is best"),
-        ([], "encoder", {"uncertain": ["one", "<i>two</i>"]}, "Unknown: one, <i>two</i>"),
         (["one", "two"], "encoder", {}, "The frozen encoder itself was chosen"),
-        (["one", "two"], "encoder", {"criterion": {"mean": NOTHING, "one": NOTHING}}, "Unknown which model is best"),
     ],
 )
 def test_main__the_encoder_is_chosen_or_nothing_can_be_told(world, tasks, name, changes, expected):
@@ -352,13 +317,3 @@ def test_main__odd_names_are_shown_as_escapes(tmp_path):
         assert re.search(r"\\(x1b|u202e|u200f|u2028|x85|n|r)", text)
     assert r"a\rb.jpg" in pages[0] and "<script>alert(5)</script>.jpg" in page_of(output).text
     assert len(read_csv(output / "curves.csv")) == len(world.lists.models) * 2
-
-
-def test_main__the_first_section_has_what_to_use_and_how(tmp_path):
-    """A task without labels stands in the same table, by its criterion."""
-    lists = lists_of(["one", "flat"], ["k4"], ["average"], ["encoder", "chosen"])
-    values = {"encoder": {"one": 0.4}, "chosen": {"one": 0.5}, "k4": {"one": 0.4}, "average": {"one": 0.4}}
-    text = page_of(World(tmp_path, lists, values, {"flat"}).draw()).text
-    start = text.index("Use the model R-Precision on one: the model 50.0 %, the encoder as it is 40.0 %.")
-    assert start < text.index("polygrain search --in IMAGES --page --model") < text.index("R-Precision on one rises")
-    assert "one 35.0 75.0 +40.0 40.0 50.0 +10.0 flat 35.0 75.0 +40.0 no labels" in text

@@ -9,7 +9,6 @@ from polygrain.store import arrays
 from polygrain.store.collection import open_features, read_tables
 from stages.seeds import Params, main
 from tests.helpers.small import TASKS, lists, write_features, write_images
-from tests.helpers.whitened import whitened
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +54,6 @@ def test_main__refuses_more_processes_than_training_images(world, tmp_path, monk
     monkeypatch.setenv("WORLD_SIZE", "49")
     with pytest.raises(ValueError, match=r"48 training images for 49 processes.*start 48 at most"):
         run(world, tmp_path / "out")
-
-
-@pytest.mark.parametrize(("kind", "power"), [("half", 0.25), ("full", 0.5)])
-def test_main__draws_among_whitened_features_and_keeps_the_whitening(world, tmp_path, kind, power):
-    written, expected = run(world, tmp_path / "out", whitening=kind, whitened_dim=5), whitened(world[2], 5, power)
-    np.testing.assert_array_equal(written["order"], seed_order(expected.astype(np.float32), 20, 0).order)
-    turned = (world[2] - written["mean"]) @ written["projection"]
-    turned /= np.linalg.norm(turned, axis=1, keepdims=True)
-    np.testing.assert_allclose(turned @ turned.T, expected @ expected.T, atol=1e-5)
 
 
 def test_main__equal_features_are_too_few_seeds_and_not_whitened(world, tmp_path):

@@ -26,7 +26,7 @@ BATCHES = {"adaptor": 64, "fusion": 128, "distillation": 64}
 LARGE = 320  # px
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """What was said about the encoder; None where it was not."""
 
     name: str | None = None
@@ -38,18 +38,18 @@ class Asked(NamedTuple):
     kwargs: Mapping[str, int | float | bool | str] = {}
 
 
-def choose(asked: Asked, epochs: int | None) -> tuple[Settings, list[str]]:
+def choose(request: Request, epochs: int | None) -> tuple[Settings, list[str]]:
     """The settings of a profile, and what to tell of them, a line each.
 
-    ValueError says which word is wrong, or what has to be said because nobody can know it. The weights of a file or
+    ValueError says which word is wrong, or what has to be said because no file says it. The weights of a file or
     folder are read, so that what is chosen is known to fit.
     """
-    if asked.name is None:
-        given = [name for name, value in asked._asdict().items() if value]
+    if request.name is None:
+        given = [name for name, value in request._asdict().items() if value]
         if given:
             raise ValueError(f"--{given[0]} is about another encoder: name it with --encoder")
         return Settings(epochs=epochs), [f"encoder: {SHIPPED}, for images of 48 px, {recommendation()}"]
-    return settle(*values_of(asked), epochs)
+    return settings_of(*values_of(request), epochs)
 
 
 def config_of(settings: Settings, root: Path) -> Config:
@@ -59,19 +59,19 @@ def config_of(settings: Settings, root: Path) -> Config:
     return Origin(**values).describe(root / values["path"])
 
 
-def teacher_of(text: str, asked: Asked) -> tuple[str, dict[str, Any]]:
+def teacher_of(text: str, request: Request) -> tuple[str, dict[str, Any]]:
     """Name and values of a teacher, from a folder, a timm name or NAME=FILE; it sees its input as the encoder does."""
     architecture, _, name = text.rpartition("=")
-    values, config = values_of(asked._replace(name=name, architecture=architecture or None, kwargs={}))
+    values, config = values_of(request._replace(name=name, architecture=architecture or None, kwargs={}))
     return re.sub(r"\W", "_", config.architecture), {key: value for key, value in values.items() if value}
 
 
-def values_of(asked: Asked) -> tuple[dict[str, Any], Config]:
+def values_of(request: Request) -> tuple[dict[str, Any], Config]:
     """The values of a section `encoder`, and the network's config."""
-    path = Path(asked.name).absolute()
-    values = from_disk(asked, path.resolve()) if path.exists() else from_timm(asked)
-    values |= {"side": values.get("side") or asked.side, "kwargs": dict(asked.kwargs), "interpolation": None}
-    values |= {name: channels and list(channels) for name, channels in (("mean", asked.mean), ("std", asked.std))}
+    path = Path(request.name).absolute()
+    values = from_disk(request, path.resolve()) if path.exists() else from_timm(request)
+    values |= {"side": values.get("side") or request.side, "kwargs": dict(request.kwargs), "interpolation": None}
+    values |= {name: channels and list(channels) for name, channels in (("mean", request.mean), ("std", request.std))}
     try:
         origin = Origin(**values)
         config = origin.describe(path)
@@ -85,40 +85,42 @@ def values_of(asked: Asked) -> tuple[dict[str, Any], Config]:
     return values, config
 
 
-def from_disk(asked: Asked, path: Path) -> dict[str, Any]:
+def from_disk(request: Request, path: Path) -> dict[str, Any]:
     """What a folder or a file of weights is, as values of the section `encoder`."""
     if UNSAFE.search(str(path)):
         raise ValueError(f"{str(path)!r} has a quote, a line break or ${{ in it: rename it")
     if path.is_dir():
-        if asked.architecture:
-            raise ValueError(f"--architecture is {asked.architecture}, but the config.json of {path} says it")
-        if not is_hub(path) and asked.side:
-            raise ValueError(f"--side is {asked.side}, but the encoder in {path} says itself what it sees")
+        if request.architecture:
+            raise ValueError(f"--architecture is {request.architecture}, but the config.json of {path} says it")
+        if not is_hub(path) and request.side:
+            raise ValueError(f"--side is {request.side}, but the encoder in {path} says itself what it sees")
         return {"source": "folder", "path": str(path), "architecture": None}
-    if not asked.architecture:
+    if not request.architecture:
         raise ValueError(
             f"{path} holds weights alone: say with --architecture of which timm network, in full where its input is as "
             "published, such as mobilenetv2_100.ra_in1k"
         )
-    side = asked.side or published(networks.require_known(asked.architecture)).input_size[-1]
-    return {"source": "file", "path": str(path), "architecture": asked.architecture, "side": side}
+    side = request.side or published(networks.require_known(request.architecture)).input_size[-1]
+    return {"source": "file", "path": str(path), "architecture": request.architecture, "side": side}
 
 
-def from_timm(asked: Asked) -> dict[str, Any]:
+def from_timm(request: Request) -> dict[str, Any]:
     """Published weights by their name, as values of the section `encoder`."""
-    if os.sep in asked.name or Path(asked.name).suffix in (".safetensors", ".pth", ".pt", ".bin"):
-        raise ValueError(f"{asked.name} does not exist: give a file, a folder or a timm name")
-    if asked.architecture:
-        raise ValueError(f"an architecture is for a file of weights, and {asked.name} is none")
-    names = networks.full_names(networks.require_known(asked.name))
+    if os.sep in request.name or Path(request.name).suffix in (".safetensors", ".pth", ".pt", ".bin"):
+        raise ValueError(f"{request.name} does not exist: give a file, a folder or a timm name")
+    if request.architecture:
+        raise ValueError(f"an architecture is for a file of weights, and {request.name} is none")
+    names = networks.full_names(networks.require_known(request.name))
     if not names:
-        raise ValueError(f"timm publishes no weights of {asked.name}: give a file of them, and this as --architecture")
-    name = asked.name if "." in asked.name else names[0]
-    side = asked.side or published(name).input_size[-1]
+        raise ValueError(
+            f"timm publishes no weights of {request.name}: give a file of them, and this as --architecture"
+        )
+    name = request.name if "." in request.name else names[0]
+    side = request.side or published(name).input_size[-1]
     return {"source": "timm", "path": VERSIONS, "architecture": name, "side": side}
 
 
-def settle(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[Settings, list[str]]:
+def settings_of(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[Settings, list[str]]:
     """The sizes and batches that follow from a network, with the reasons."""
     network = networks.build_on_meta(config.architecture, config.kwargs)
     patch, side = networks.patch_side(network), config.side

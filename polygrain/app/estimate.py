@@ -48,6 +48,6 @@ def passes(images: int, train: int, tasks: int, ks: int, cost: float, epochs: in
 
 
 def shown(seconds: float) -> str:
-    """`about 3 minutes`; nobody knows it better."""
+    """`about 3 minutes`: an estimate has no more digits."""
     minutes = seconds / 60
     return f"about {minutes / 60:.1f} hours" if minutes > 90 else f"about {max(2, round(minutes))} minutes"

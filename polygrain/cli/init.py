@@ -37,6 +37,6 @@ def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="a new or em
     marker = "# `polygrain` runs the copy of the library in this folder.\n[tool.polygrain]\n"
     (folder / "pyproject.toml").write_text(marker, encoding="utf-8")
     (folder / "stages/run").chmod(0o755)
-    (folder / "data/teacher").mkdir(parents=True)  # DVC wants it to be there, though nobody teaches yet
+    (folder / "data/teacher").mkdir(parents=True)  # DVC wants it to be there, though no teacher is there yet
     (folder / ".dvc/.gitignore").write_text("/config.local\n/tmp\n/cache\n", encoding="utf-8")
     typer.echo(f"wrote {folder}; next: cd {folder}; git init; polygrain new NAME --images DIR")

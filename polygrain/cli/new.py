@@ -61,7 +61,7 @@ def new(
     Example: polygrain new shoes --images data/raw/shoes --encoder vit_small_patch14_reg4_dinov2 --side 224
     """
     from pipeline import project
-    from polygrain.app.encoder import Asked, choose, config_of, teacher_of
+    from polygrain.app.encoder import Request, choose, config_of, teacher_of
     from polygrain.app.estimate import pass_time, passes, shown
     from polygrain.config.new import create, free
 
@@ -70,7 +70,7 @@ def new(
         raise ValueError(f"{Path.cwd()} is in no clone of this project: go to the folder that holds its params.yaml")
     free(root, name)
     known = dict(word.split("=", 1) if "=" in word else (word, "") for word in kwargs or [])
-    asked = Asked(
+    request = Request(
         encoder,
         architecture,
         side,
@@ -78,8 +78,8 @@ def new(
         channels("--std", std),
         {key: value_of(text) for key, text in known.items()},
     )
-    settings, why = choose(asked, epochs)
-    teachers = dict(teacher_of(text, asked) for text in teacher or [])
+    settings, why = choose(request, epochs)
+    teachers = dict(teacher_of(text, request) for text in teacher or [])
     why += [f"teacher: {name}, {values['path']}" for name, values in teachers.items()]
     ks = granularities or ("ladder" if train else "none")
     if epochs and ks == "none":

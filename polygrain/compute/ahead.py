@@ -25,5 +25,5 @@ def ahead(items: Iterable[Item], load: Callable[[Item], Loaded], depth: int = 2)
                 waiting.extend((after, thread.submit(load, after)) for after in islice(remaining, 1))
                 yield item, value
         finally:
-            # A caller that stops early must not wait for items that nobody will use.
+            # A caller that stops early must not wait for items that it will not use.
             thread.shutdown(wait=True, cancel_futures=True)

@@ -33,8 +33,8 @@ class Folder(NamedTuple):
     left_out: int = 0
     files: str = "*"
     """of tars and Parquet files: the pattern of their names"""
-    about: bool = False
-    """the numbers are estimates"""
+    is_estimate: bool = False
+    """its numbers are estimates"""
     listing: str | None = None
     """of an object store: what its listing file is to hold"""
     unseen: bool = False
@@ -52,11 +52,11 @@ class Folder(NamedTuple):
 
     def describe(self, protocol: Protocol) -> str:
         kind = "unlabelled, so not evaluated" if "" in self.classes else f"{len(self.classes)} classes"
-        images = f"{'about ' * self.about}{sum(self.classes.values())} images ({kind})"
+        images = f"{'about ' * self.is_estimate}{sum(self.classes.values())} images ({kind})"
         return f"{images}, {self.train_images(protocol) or 'none'} of them to train on; {self.left_out} files left out"
 
 
-def look(given: str, unseen: bool = False) -> Folder:
+def examine(given: str, unseen: bool = False) -> Folder:
     """What a folder, a zip, tars or Parquet files (one, a folder or a pattern), or an s3://bucket/prefix holds.
 
     ValueError where it holds no image, or too few classes for what it is given as.
@@ -76,7 +76,7 @@ def look(given: str, unseen: bool = False) -> Folder:
         result = Folder("folder", path, dict(sorted(classes.items())), len(images) - classes.total() + len(rejected))
     if not result.classes:
         raise ValueError(f"{given} holds no readable image; {result.left_out} files are left out")
-    if len(result.classes) == 1 and "" not in result.classes and not result.about:
+    if len(result.classes) == 1 and "" not in result.classes and not result.is_estimate:
         raise ValueError(f"{given} holds one class only ({next(iter(result.classes))}): give two, or images without")
     if unseen and "" in result.classes:
         raise ValueError(f"{given} is unlabelled, and an unseen task is only evaluated: give it with --images")
@@ -130,7 +130,7 @@ def listed(address: str) -> Folder:
     classes, others = first.classes()
     times = whole.place.bytes / max(1, first.place.bytes)
     classes = {name: round(count * times) for name, count in classes.items()}
-    return Folder("remote", address, classes, others, about=times > 1, listing=place.text_of(location))
+    return Folder("remote", address, classes, others, is_estimate=times > 1, listing=place.text_of(location))
 
 
 def packed(path: Path) -> Folder:

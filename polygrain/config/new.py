@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ruamel.yaml import YAML
 
 from polygrain.config import compose
-from polygrain.config.folders import Folder, Protocol, look, task_names
+from polygrain.config.folders import Folder, Protocol, examine, task_names
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
 
@@ -124,13 +124,13 @@ def create(
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
-    `images` and `unseen`, which are evaluated only, are what `folders.look` takes; `protocol` says which images train
-    (stages/images.py). `duration` says how long a run takes: of images, of those that train, tasks and granularities.
+    `images`, and `unseen`, which are only evaluated, are what `folders.examine` takes; `protocol` says which images
+    train (stages/images.py). `duration` says how long a run takes, of images, those that train, tasks and ks.
     ValueError says which word is wrong.
     """
     profile = free(root, name)
     given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in (*images, *unseen)]
-    tasks = {task: look(path, path in given[len(images) :]) for task, path in task_names(given).items()}
+    tasks = {task: examine(path, path in given[len(images) :]) for task, path in task_names(given).items()}
     train_images = sum(task.train_images(protocol) for task in tasks.values())
     ks = granularities(choice, train_images)
     profile.mkdir(parents=True)

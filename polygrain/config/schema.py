@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 
 
 class Section(BaseModel):
-    """A section of params.yaml: unknown keys are refused, types not bent, numbers finite, and nothing has a default."""
+    """A section of params.yaml: no unknown keys, no conversion of types, no infinite numbers, no defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 

@@ -11,7 +11,7 @@ def use() -> dict[str, float]:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return {}
-    # No training ends because a number to look at is not to be had: NVML has an error of its own for every reason.
+    # Training goes on where these numbers cannot be read: NVML has an error of its own for every reason.
     try:
         import pynvml
 

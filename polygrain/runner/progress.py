@@ -35,10 +35,10 @@ def progress(
     """The items, while rate, time left and what `measure` returns are shown on stderr."""
     if total is None and hasattr(items, "__len__"):
         total = len(items)
-    return Course(description, total, unit).over(items, 0, measure)
+    return Rounds(description, total, unit).over(items, 0, measure)
 
 
-class Course:
+class Rounds:
     """So many rounds over `count` items each, epochs for example; the first `before` of them an earlier process did.
 
     Without `rounds` there is one, which has no number; without `count` the time left is not known.

@@ -1,6 +1,6 @@
 """How good an embedding is, as far as images without labels can tell: two shares for each image, within its own task.
 
-Where nobody knows tasks, clusters of the encoder's features take their place.
+Where tasks are unknown, clusters of the encoder's features take their place.
 
 - **Recall**: of two views of an image, does one find the other among the views of all images? Half of it is between two
   views as in training: they say what should not matter, such as the thickness of a stroke. Half is between views unlike
@@ -65,7 +65,7 @@ class CriterionSettings(Section):
     """How candidates are compared without labels."""
 
     groups: Literal["tasks", "clusters"] = Field(
-        description="within which images are compared; clusters take the place of tasks, which nobody knows then"
+        description="within which images are compared; clusters take the place of unknown tasks"
     )
     clusters: Count = Field(description="k of k-means, on the encoder's features of `images` drawn images for each")
     images: int = Field(ge=2, le=1_000_000, description="training images drawn from each task, at most")

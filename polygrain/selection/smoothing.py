@@ -4,7 +4,7 @@ The principal axes of the embeddings are dealt into two halves: two witnesses of
 Some images are taken out as queries. By each half alone the others are smoothed, by a graph of their own, and searched.
 What both halves answer is what the images have in common; a smoothing that spreads the mistakes of one half makes the
 answers part. The **agreement** of a smoothing is the share of the `depth` nearest by one half that are among the
-nearest by the other. Of those as good as the best, the strongest is taken: without labels nobody knows how broad the
+nearest by the other. Of those as good as the best, the strongest is taken: without labels it is unknown how broad the
 classes are, and most gain by more.
 """
 

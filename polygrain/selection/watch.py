@@ -36,7 +36,7 @@ def watcher(
 ) -> Callable[[], float] | None:
     """A function that returns the criterion of `model` as it is when called, on some images of each task.
 
-    None where nothing is to be watched, or no task can tell.
+    None where `watching` says so, or where no task has images enough.
     """
     if watching.watch == "none":
         return None

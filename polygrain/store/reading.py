@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
-# What damaged bytes raise. TypeError, AttributeError, RuntimeError are our own mistakes: nobody should delete a file.
+# What damaged bytes raise. TypeError, AttributeError, RuntimeError are our own mistakes, and the file is whole.
 DAMAGE = (OSError, ValueError, KeyError, csv.Error, SafetensorError, pa.ArrowException)
 
 

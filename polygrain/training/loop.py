@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from polygrain.compute import processes
 from polygrain.compute.ahead import ahead
 from polygrain.config.schema import Decay, Epochs, Rate, Section, Warmup
-from polygrain.runner.progress import Course
+from polygrain.runner.progress import Rounds
 from polygrain.training import checkpoint
 
 log = logging.getLogger(__name__)
@@ -111,16 +111,16 @@ def fit(
     rates = [group["lr"] for group in optimizer.param_groups]
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     history = checkpoint.resume(folder, trained, optimizer)
-    course = Course("epoch", len(sizes), "batch", schedule.epochs, len(history))
+    rounds = Rounds("epoch", len(sizes), "batch", schedule.epochs, len(history))
     for row in history:
-        log.info("%s", course.line(int(row["epoch"]) - 1, values=values_of(row)))
+        log.info("%s", rounds.line(int(row["epoch"]) - 1, values=values_of(row)))
     for epoch in range(len(history), schedule.epochs):
         generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
         read = loader.prepare(epoch)
         totals: dict[str, Tensor] = {}
         pieces = batches(loader.count, loader.batch, generator)
         measure = partial(means, totals, len(sizes))
-        for i, (rows, content) in enumerate(course.over(ahead(pieces, read), epoch, measure)):
+        for i, (rows, content) in enumerate(rounds.over(ahead(pieces, read), epoch, measure)):
             factor = schedule.factor(epoch + i / len(pieces))
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
@@ -142,7 +142,7 @@ def fit(
                 checkpoint.save_best(folder, trained)
         if processes.rank() == 0:
             checkpoint.save(folder, trained, optimizer, history)
-        log.info("%s", course.line(epoch, values=values_of(history[-1])))
+        log.info("%s", rounds.line(epoch, values=values_of(history[-1])))
     if watch is not None:
         checkpoint.load_best(folder, trained)
     return history

@@ -16,11 +16,7 @@ from tests.helpers.browser import CHROMIUM
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["third"], "'third' not found"),
-        (["--profile", "large"], "unknown profile 'large'"),
-    ],
+    ("arguments", "message"), [(["third"], "'third' not found"), (["--profile", "large"], "unknown profile 'large'")]
 )
 def test_main__bad_input_is_named_before_anything_starts(arguments, message, ran, refusal):
     assert message in refusal(ran, "flow", *arguments)

@@ -54,9 +54,3 @@ def test_run__the_command_ends_with_a_caller_that_is_killed(tmp_path, mark):
             assert caller.poll() is None
         caller.kill()
     assert toy.survivors(str(tmp_path)) == []
-
-
-def test_tell__lines_that_come_in_pieces():
-    lines = []
-    assert process_group.tell(b"a\nb\xff\n\ncd", lines.append) == b"cd"
-    assert lines == ["a", "b\ufffd"]

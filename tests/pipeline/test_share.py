@@ -127,7 +127,7 @@ def test_fetch__some_stages_and_what_nobody_has_shared(owner, tmp_path):
         if file.suffix != ".dir" and file.read_text() == "source\n":
             file.chmod(0o644)
             file.write_text("damaged\n")
-    assert "nobody has shared" in share.fetch(third, str(remote))
+    assert "are not shared" in share.fetch(third, str(remote))
     assert toy.texts(third) == {}
 
 
@@ -159,13 +159,7 @@ def test_fetch__a_list_of_files_that_leads_out_of_its_output(owner, tmp_path):
 
 @pytest.mark.parametrize(
     ("path", "md5"),
-    [
-        ("a/../../b", "0" * 32),
-        ("/b", "0" * 32),
-        (".git/hooks/x", "0" * 32),
-        ("a\\..\\b", "0" * 32),
-        ("a", "../../b"),
-    ],
+    [("a/../../b", "0" * 32), ("/b", "0" * 32), (".git/hooks/x", "0" * 32), ("a\\..\\b", "0" * 32), ("a", "../../b")],
 )
 def test_require_inside__refuses_and_deletes(tmp_path, path, md5):
     file = tmp_path / "list"

@@ -1,8 +1,6 @@
 """Runs that the server starts, and stages on other machines: two workers in two clones."""
 
 import time
-import uuid
-from types import SimpleNamespace
 
 import pytest
 
@@ -55,33 +53,6 @@ def test_work_and_serve__say_what_is_missing(folder, monkeypatch, refusal):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     assert "no remote is known" in refusal(folder, "worker")
     assert "no Prefect server is known" in refusal(folder, "serve")
-
-
-class Client:
-    """Hands out logs as Prefect's does: sorted by time, so many at once."""
-
-    def __init__(self):
-        self.logs = []
-
-    def write(self, second, message):
-        self.logs.append(SimpleNamespace(id=uuid.uuid4(), timestamp=second, message=message))
-
-    def read_logs(self, asked, limit, offset, sort):
-        return sorted(self.logs, key=lambda log: log.timestamp)[offset : offset + limit]
-
-
-def test_new_lines__every_line_once_also_those_that_come_late(monkeypatch):
-    monkeypatch.setattr(workers, "LOGS_AT_ONCE", 3)
-    client, run, known = Client(), uuid.uuid4(), set()
-    assert workers.new_lines(client, run, known) == []
-    lines = []
-    for second in range(60):
-        for line in range(second % 5):
-            client.write(second, f"{second} {line}")
-        if second > 10:
-            client.write(second - 5, f"{second} late\nin two lines")
-        lines += workers.new_lines(client, run, known)
-    assert sorted(lines) == sorted(line for log in client.logs for line in log.message.splitlines())
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from polygrain.config.schema import Count, Section, Steps
-from polygrain.runner.progress import Course
+from polygrain.runner.progress import Rounds
 from polygrain.training import checkpoint
 
 log = logging.getLogger(__name__)
@@ -80,9 +80,9 @@ def fit(
     rates = [group["lr"] for group in optimizer.param_groups]
     history = checkpoint.resume(folder, trained, optimizer)
     longest = math.ceil(stopping.longest / stopping.every)
-    course = Course(f"{folder.name}, validation", stopping.every, "step", longest, len(history))
+    rounds = Rounds(f"{folder.name}, validation", stopping.every, "step", longest, len(history))
     for number, row in enumerate(history):
-        log.info("%s", course.line(number, values=measured(row)))
+        log.info("%s", rounds.line(number, values=measured(row)))
     while not is_over(history, stopping):
         done = int(history[-1]["step"]) if history else 0
         generator = torch.Generator().manual_seed(seed * 100_003 + len(history))
@@ -92,7 +92,7 @@ def fit(
             group["lr"] = rate * factor
         steps = min(stopping.every, stopping.longest - done)
         current.train()
-        for number in course.over(range(done, done + steps), len(history)):
+        for number in rounds.over(range(done, done + steps), len(history)):
             loss = step(number, generator)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -107,7 +107,7 @@ def fit(
         if best(history, stopping.least_gain) == len(history) - 1:
             trained["best"].load_state_dict(current.state_dict())
         checkpoint.save(folder, trained, optimizer, history)
-        log.info("%s", course.line(len(history) - 1, values=measured(history[-1])))
+        log.info("%s", rounds.line(len(history) - 1, values=measured(history[-1])))
     top, last = history[best(history, stopping.least_gain)], history[-1]["step"]
     log.info("%s: best %.2f %% at step %d of %d", folder.name, 100 * top["score"], top["step"], last)
     current.load_state_dict(trained["best"].state_dict())

@@ -110,7 +110,7 @@ class Judge(ABC):
     def embed(self, model: Model, pixels: arrays.Reader) -> Embeddings:
         """By one model: what is judged, and what last layers are fitted to."""
         others = embed(model, pixels, self.others, *device.inference(model.config.size), "others")
-        judged = self.look(model, pixels, others)
+        judged = self.embed_judged(model, pixels, others)
         in_sample = judged.plain[: len(self.sample.rows)][np.isin(self.sample.rows, self.fitted)]
         return Embeddings(judged, np.concatenate([in_sample, others]), others, model.widths)
 
@@ -121,7 +121,7 @@ class Judge(ABC):
         return self.score(embedded, neighbours), neighbours
 
     @abstractmethod
-    def look(self, model: Model, pixels: arrays.Reader, others: Vectors) -> Embedded: ...
+    def embed_judged(self, model: Model, pixels: arrays.Reader, others: Vectors) -> Embedded: ...
 
     @abstractmethod
     def score(self, embedded: Embedded, neighbours: Neighbours) -> Judged: ...
@@ -133,7 +133,7 @@ class Views(Judge):
 
     reference: Neighbours
 
-    def look(self, model: Model, pixels: arrays.Reader, others: Vectors) -> Embedded:
+    def embed_judged(self, model: Model, pixels: arrays.Reader, others: Vectors) -> Embedded:
         return criterion.embed_views(model, pixels, self.sample, self.settings)
 
     def score(self, embedded: Embedded, neighbours: Neighbours) -> Judged:
@@ -146,7 +146,7 @@ class Teachers(Judge):
 
     questions: Questions
 
-    def look(self, model: Model, pixels: arrays.Reader, others: Vectors) -> Embedded:
+    def embed_judged(self, model: Model, pixels: arrays.Reader, others: Vectors) -> Embedded:
         asked = embed(model, pixels, self.sample.rows, *device.inference(model.config.size), "sample")
         return Embedded(np.concatenate([asked, others]), [])
 

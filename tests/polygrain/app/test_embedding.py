@@ -34,12 +34,6 @@ def test_embed__files_and_images_one_by_one(fused: Path, shared_photos: Path) ->
     assert embed(model, []).shape == (0, model.dim)
 
 
-def test_embed__names_what_cannot_be_read(fused: Path, tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match=r"a\.png is left out"):
-        embed(load(fused), [tmp_path / "a.png"])
-
-
 def test_write__rows_metadata_and_what_is_left_out(fused: Path, photos: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(embedding, "PART", 10)
     (photos / "bars/class1/1.png").write_bytes(b"no image")

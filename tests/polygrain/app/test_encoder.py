@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from polygrain.app import encoder
-from polygrain.app.encoder import Asked, choose
+from polygrain.app.encoder import Request, choose
 from polygrain.encoder.model import save
 from tests.helpers import small
 
@@ -20,15 +20,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_choose__the_shipped_one_and_names_better_ones():
-    settings, lines = choose(Asked(), None)
-    assert settings.encoder == {} and (settings.side, settings.stored) == (48, 96)
-    assert lines[0].startswith("encoder: encoders/vit48, for images of 48 px, is what ships; a better one helps most")
-    assert all(family in lines[0] for family in ("dinov3", "dinov2", "siglip"))
-
-
 def test_choose__the_shipped_one_is_as_its_folder_says():
-    settings, _ = choose(Asked(encoder.SHIPPED), None)
+    settings, _ = choose(Request(encoder.SHIPPED), None)
     assert (settings.side, settings.stored, settings.batches) == (48, 72, {})
 
 
@@ -36,12 +29,11 @@ def test_choose__the_shipped_one_is_as_its_folder_says():
     ("name", "side", "written", "values"),
     [
         ("resnet50", None, "resnet50.a1_in1k", (224, 336, 2.25)),
-        ("mobilenetv2_100.ra_in1k", 96, "mobilenetv2_100.ra_in1k", (96, 144, 2.25)),
         ("vit_small_patch14_reg4_dinov2", 98, "vit_small_patch14_reg4_dinov2.lvd142m", (98, 154, 2.47)),
     ],
 )
 def test_choose__published_weights_by_name(name, side, written, values):
-    settings, lines = choose(Asked(name, side=side), 3)
+    settings, lines = choose(Request(name, side=side), 3)
     assert settings.encoder["source"] == "timm" and settings.encoder["architecture"] == written
     assert (settings.side, settings.stored, settings.cost) == values and settings.epochs == 3
     assert f"{written}, which timm fetches once; " in lines[0] and lines[1].startswith(
@@ -49,14 +41,9 @@ def test_choose__published_weights_by_name(name, side, written, values):
     )
 
 
-def test_choose__says_that_a_large_input_is_costly():
-    _, lines = choose(Asked("vit_small_patch14_reg4_dinov2"), None)
-    assert lines[-1] == "518 px are costly: --side 224 takes 5 times less work"
-
-
 def test_choose__a_checkpoint_with_its_classifier(checkpoint):
-    asked = Asked(str(checkpoint), "mobilenetv2_035", 32, [0.5] * 3, [0.5] * 3, {"pad_type": "same"})
-    settings, lines = choose(asked, None)
+    request = Request(str(checkpoint), "mobilenetv2_035", 32, [0.5] * 3, [0.5] * 3, {"pad_type": "same"})
+    settings, lines = choose(request, None)
     assert settings.encoder == {
         "source": "file",
         "path": str(checkpoint),
@@ -73,47 +60,44 @@ def test_choose__a_folder_of_timm_s_hub(tmp_path, checkpoint):
     (tmp_path / "model.safetensors").write_bytes(checkpoint.read_bytes())
     trained = {"input_size": [3, 224, 224], "mean": [0.1] * 3, "std": [0.2] * 3, "classifier": "classifier"}
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": trained}))
-    settings, lines = choose(Asked(str(tmp_path), side=32), None)
+    settings, lines = choose(Request(str(tmp_path), side=32), None)
     assert settings.encoder == {"source": "folder", "path": str(tmp_path), "side": 32}
     assert lines[1] == "input: 32 px; mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
 
 
 def test_choose__fewer_images_where_they_are_large():
-    settings, lines = choose(Asked("resnet50", side=448), None)
+    settings, lines = choose(Request("resnet50", side=448), None)
     assert settings.batches["adaptor"] == 16 and "adaptor 16, " in lines[3]
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("wanted", "message"),
     [
-        (Asked("no/such.pth"), "does not exist"),
-        (Asked("resnet5o"), "similar names: .*resnet50"),
-        (Asked("mobilenetv2_035"), "publishes no weights"),
-        (Asked("vgg11"), "no residual blocks"),
-        (Asked("vit_small_patch14_reg4_dinov2", side=96), "patches of 14 px: .* 84 or 98"),
-        (Asked("CHECKPOINT"), "--architecture"),
-        (Asked("CHECKPOINT", "mobilenetv2_035", 32), "mean and std"),
-        (Asked("CHECKPOINT", "mobilenetv2_100.ra_in1k", 32), "does not fit"),
-        (Asked(encoder.SHIPPED, side=96), "--side is 96"),
+        (Request("no/such.pth"), "does not exist"),
+        (Request("resnet5o"), "similar names: .*resnet50"),
+        (Request("vit_small_patch14_reg4_dinov2", side=96), "patches of 14 px: .* 84 or 98"),
+        (Request("CHECKPOINT"), "--architecture"),
+        (Request("CHECKPOINT", "mobilenetv2_100.ra_in1k", 32), "does not fit"),
+        (Request(encoder.SHIPPED, side=96), "--side is 96"),
     ],
 )
-def test_choose__asks_or_says_what_is_wrong(asked, message, checkpoint):
-    if asked.name == "CHECKPOINT":
-        asked = asked._replace(name=str(checkpoint))
+def test_choose__asks_or_says_what_is_wrong(wanted, message, checkpoint):
+    if wanted.name == "CHECKPOINT":
+        wanted = wanted._replace(name=str(checkpoint))
     with pytest.raises(ValueError, match=message):
-        choose(asked, None)
+        choose(wanted, None)
 
 
 def test_choose__not_a_model_that_has_adaptors(tmp_path):
     save(small.adapted(small.write_encoder(tmp_path / "encoder"), ["k2"], 0), tmp_path)
     with pytest.raises(ValueError, match="has adaptors already"):
-        choose(Asked(str(tmp_path)), None)
+        choose(Request(str(tmp_path)), None)
 
 
 def test_choose__runs_no_code_and_follows_no_odd_path(tmp_path):
     torch.save({"a": print}, tmp_path / "evil.pth")
     with pytest.raises(ValueError, match=r"evil.pth .*cannot be read as weights"):
-        choose(Asked(str(tmp_path / "evil.pth"), "resnet18.a1_in1k", 32), None)
+        choose(Request(str(tmp_path / "evil.pth"), "resnet18.a1_in1k", 32), None)
     (tmp_path / "it's.pth").touch()
     with pytest.raises(ValueError, match="has a quote"):
-        choose(Asked(str(tmp_path / "it's.pth"), "resnet18.a1_in1k", 32), None)
+        choose(Request(str(tmp_path / "it's.pth"), "resnet18.a1_in1k", 32), None)

@@ -33,11 +33,6 @@ def test_search__equals_sorting_all(chosen: np.ndarray | None) -> None:
         np.testing.assert_allclose(query_scores, unit(50)[expected] @ query, atol=1e-6)
 
 
-def test_search__ties_by_row() -> None:
-    same = Gallery(Path("/"), [f"{row}.png" for row in range(6)], np.repeat(unit(2), 3, 0), "abc")
-    assert same.search(unit(1), 6)[1][0].tolist()[:3] == [0, 1, 2]
-
-
 def test_search__the_same_where_a_peer_has_replaced_the_search_of_faiss() -> None:
     same = [gallery().search(unit(3, seed=1), 5)[1].tolist()]
     import faiss.contrib.torch_utils  # noqa: F401
@@ -71,11 +66,6 @@ def test_mixed__equals_a_loop_over_rows_sorted_by_cosine(rows: int, count: int) 
         total = query + sum(max(0, x[j] @ query) ** 3 * x[j] for j in nearest)
         np.testing.assert_allclose(row, total / np.linalg.norm(total), atol=1e-6)
     assert gallery().mixed(queries) is queries
-
-
-def test_gallery__tasks_are_the_first_folders() -> None:
-    found = Gallery(Path("/"), ["b/x/1.png", "a.png", "b/2.png", "a/3.png"], unit(4), "abc")
-    assert found.task_names == ["", "a", "b"] and found.tasks.tolist() == [2, 0, 2, 1]
 
 
 def write_file(file: Path, vectors: np.ndarray, paths: list[str], **metadata: str) -> Path:

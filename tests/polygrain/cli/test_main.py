@@ -35,13 +35,6 @@ def test_help__says_what_it_does_and_shows_an_example_that_is_a_right_line(name)
         get_command(command.app).commands[name].make_context(name, words[1:])
 
 
-def test_help__of_a_wrong_word_exits_with_2_and_of_nothing_lists_the_commands():
-    runner = CliRunner()
-    assert runner.invoke(command.app, ["run", "--no-such-word"]).exit_code == 2
-    assert "profile" in runner.invoke(command.app, ["run", "--help"]).output
-    assert all(name in runner.invoke(command.app, []).output for name in COMMANDS)
-
-
 def test_start__nothing_large_is_imported_before_a_command_wants_it():
     code = (
         "import sys, polygrain.cli.main; print(sorted({'torch', 'prefect', 'dvc', 'timm', 'faiss'} & set(sys.modules)))"

@@ -7,7 +7,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from polygrain.cli.main import app
-from polygrain.cli.new import channels, value_of
+from polygrain.cli.new import channels
 from tests.helpers.project import ROOT
 
 
@@ -55,8 +55,6 @@ def test_new__a_teacher_is_named_as_an_encoder_is(project):
         (["mine", "--images", "photos", "--teacher", "resnet18=gone.pt"], "gone.pt"),
         (["mine", "--images", "photos", "--epochs", "3"], "add --train"),
         (["Mine", "--images", "photos"], "NAME"),
-        (["mine", "--images", "gone"], "gone does not exist"),
-        (["mine", "--images", "photos", "--mean", "a"], "--mean"),
     ],
 )
 def test_new__says_what_is_wrong_and_writes_nothing(project, words, message):
@@ -76,7 +74,3 @@ def test_channels__one_number_or_three():
     for wrong in ("", "1,2", "x,y,z"):
         with pytest.raises(ValueError, match=r"such as 0\.485,0\.456,0\.406"):
             channels("--mean", wrong)
-
-
-def test_value_of__as_yaml_reads_it():
-    assert [value_of(text) for text in ("same", "3", "0.5", "true", "")] == ["same", 3, 0.5, True, ""]

@@ -21,10 +21,3 @@ def test_blocks_within__hold_at_most_the_cells_but_the_least_rows():
     assert blocks_within(5, 100, 12) == blocks(5, 1)
     assert blocks_within(5, 100, 12, least=4) == [slice(0, 4), slice(4, 5)]
     assert blocks_within(5, 0, 12) == [slice(0, 5)]
-
-
-def test_blocks_within__cover_every_row_once_within_the_limit():
-    for n, width, cells in [(10, 3, 7), (1, 100, 1), (17, 1, 17), (5, 9, 1)]:
-        parts = blocks_within(n, width, cells)
-        assert [row for part in parts for row in range(n)[part]] == list(range(n))
-        assert all((part.stop - part.start) * width <= cells or part.stop - part.start == 1 for part in parts)

@@ -43,8 +43,6 @@ def test_lists__all_but_the_tasks_may_be_empty(values):
     ("change", "message"),
     [
         ({"distillations": {"encoder": "fusion/encoder"}}, "distillations.encoder is 'fusion/encoder'; known here"),
-        ({"distillations": {"static": "fusion/static"}}, "distillations.static is 'fusion/static'"),
-        ({"models": {"tldr": "baseline/tldr"}}, "models.tldr is 'baseline/tldr'"),
         ({"granularities": {}, "models": {}}, "fusions.average is 'adaptor'; known here: none"),
         ({"gsp": {"glyphs": "images/glyphs"}}, "gsp lists 'images/glyphs', on which no run of gsp_runs trains"),
         ({"supervised_models": {"x": {"on": "birds", "how": "full"}}}, "x.on is 'birds'; known here: all, digits"),

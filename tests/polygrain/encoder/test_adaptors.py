@@ -66,13 +66,6 @@ def test_forward__equals_algorithm_1(x, fusion):
     assert fusion == "average" or weights.std() > 0.05  # the comparison would be empty for uniform attention
 
 
-def test_forward__uniform_attention_is_the_average(x):
-    sets = [trained_set(seed) for seed in range(3)]
-    (attention,) = fuse(sets, "attention", torch.Generator(), std=0.0)
-    (average,) = fuse(sets, "average", torch.Generator())
-    torch.testing.assert_close(attention(x), average(x))
-
-
 def test_forward__starts_as_the_identity_and_still_learns(x):
     torch.manual_seed(0)
     layer = Adaptors(DIM, WIDTH, 1, "average")

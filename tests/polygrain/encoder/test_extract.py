@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from polygrain.compute.blocks import blocks
-from polygrain.encoder.extract import embed, embed_shares, extract, whole_batches
+from polygrain.encoder.extract import embed, embed_shares, whole_batches
 from polygrain.encoder.model import load
 from polygrain.store import arrays
 from tests.helpers.small import write_encoder, write_images
@@ -23,12 +23,6 @@ def test_embed__keeps_the_order_of_rows_whatever_the_batch(world):
         np.testing.assert_allclose(embed(model, pixels, rows, batch, "float32", "x"), expected, atol=1e-6)
     np.testing.assert_allclose(embed_shares(model, pixels, rows, 3, "float32", "x")[:], expected, atol=1e-6)
     assert embed(model, pixels, rows[:0], 4, "float32", "x").shape == (0, 24)
-
-
-def test_extract__another_computation_may_replace_the_forward(world):
-    blocks = extract(*world, np.arange(5), 2, "float32", "x", lambda images: images.mean((1, 2, 3)))
-    means = world[1][:5].reshape(5, -1).mean(1) / 255
-    np.testing.assert_allclose(np.concatenate(list(blocks)), means, rtol=1e-5)
 
 
 @pytest.mark.parametrize("n", [0, 1, 9, 10, 41])

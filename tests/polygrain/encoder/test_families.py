@@ -3,14 +3,7 @@ import torch
 
 from polygrain.encoder.config import AdaptorConfig, Config
 from polygrain.encoder.model import Model, load, most_blocks, save
-from polygrain.encoder.networks import (
-    build_backbone,
-    lower_blocks,
-    outputs_of,
-    pooled,
-    require_side,
-    residual_blocks,
-)
+from polygrain.encoder.networks import build_backbone, lower_blocks, outputs_of, pooled, require_side, residual_blocks
 from polygrain.encoder.origin import require_fit
 
 VIT = {"depth": 2, "embed_dim": 24, "num_heads": 2}
@@ -126,16 +119,9 @@ def test_families__go_the_whole_way(architecture, tmp_path):
     ("architecture", "side", "message"),
     [
         ("vit_small_patch14_reg4_dinov2.lvd142m", 32, r"side is 32, and .* patches of 14 px: .*such as 28 or 42"),
-        ("vit_small_patch16_dinov3.lvd1689m", 8, r"side is 8, and .* patches of 16 px: .*such as 16$"),
         ("swin_tiny_patch4_window7_224.ms_in1k", 96, r"side is 96, which swin.* does not take \(.*64"),
     ],
 )
 def test_require_side__says_which_sides_fit(architecture, side, message):
     with pytest.raises(ValueError, match=message):
         require_side(Model(config_of(architecture)).backbone, architecture, side)
-
-
-def test_require_fit__a_network_without_blocks():
-    config = Config(architecture="vgg11", size=32, resize=32, mean=(0.5,) * 3, std=(0.5,) * 3)
-    with pytest.raises(ValueError, match="'vgg11' has no residual blocks to adapt; choose a ViT, ConvNeXt or ResNet"):
-        require_fit(config)

@@ -222,14 +222,3 @@ def test_load__takes_the_folder_for_hostile(tmp_path, change, reason):
     with pytest.raises(ValueError, match=reason) as caught:
         load(tmp_path)
     assert str(tmp_path) in str(caught.value)
-
-
-def test_interpolation__is_said_where_it_is_not_bicubic(tmp_path, encoder, images):
-    save(encoder, tmp_path)
-    assert "interpolation" not in (tmp_path / "config.json").read_text()
-    model = Model(CONFIG.model_copy(update={"interpolation": "bilinear", "size": 40, "resize": 40, "scaled": 32}))
-    model.load_state_dict(encoder.state_dict())
-    save(model, tmp_path)
-    large = torch.rand(2, 3, 40, 40)
-    small = torch.nn.functional.interpolate(large, (32, 32), mode="bilinear", antialias=True)
-    torch.testing.assert_close(load(tmp_path)(large), encoder(small))

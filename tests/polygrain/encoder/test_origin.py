@@ -6,7 +6,7 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import save_file
 
-from polygrain.encoder.origin import Origin, is_hub, published
+from polygrain.encoder.origin import Origin, is_hub
 from tests.helpers.small import CONFIG, write_encoder
 
 VALUES = {"source": "folder", "path": "x", "architecture": None, "side": None}
@@ -79,9 +79,7 @@ def test_build__a_folder_of_ours(tmp_path):
     [
         ({"architecture": "hf-hub:a/b"}, "timm does not know 'hf-hub:a/b'"),
         ({"model_args": {"checkpoint_path": "/etc/passwd"}}, "'checkpoint_path' cannot be set"),
-        ({"pretrained_cfg": KNOWN | {"std": [0, 0, 0]}}, "std.0: "),
         ({"pretrained_cfg": KNOWN | {"input_size": [3, 8, 10**9]}}, "size: "),
-        ({"pretrained_cfg": 3}, "it says nothing of the weights' input"),
         ({"model_type": "dinov2"}, "it is of the library transformers: take the same network from timm"),
     ],
 )
@@ -104,15 +102,6 @@ def test_is_hub__names_a_missing_or_damaged_file(tmp_path, content):
         ValueError, match=r"config.json is missing or damaged .*; give a folder with timm's config.json"
     ):
         is_hub(tmp_path)
-
-
-def test_is_hub__tells_the_folders_apart(tmp_path):
-    assert not is_hub(write_encoder(tmp_path / "ours"))
-    assert is_hub(write_hub(tmp_path))
-
-
-def test_published__knows_two_classifiers():
-    assert published("deit_tiny_distilled_patch16_224").classifier == ("head", "head_dist")
 
 
 def test_build__warns_of_weights_of_tensorflow(tmp_path, caplog):

@@ -32,11 +32,6 @@ def pixels():
     return torch.from_numpy(np.random.default_rng(0).integers(0, 256, (6, 20, 20, 3), dtype=np.uint8))
 
 
-def test_augment__without_any_is_the_centre_crop(pixels):
-    expected = pixels[:, 2:18, 2:18].permute(0, 3, 1, 2).float() / 255
-    torch.testing.assert_close(augment(pixels, 16, params(), draw()), expected)
-
-
 def test_augment__is_repeatable_and_differs_between_images(pixels):
     everything = params(smallest_crop=0.3, turn=30.0, flip=0.5, stroke=1.5, jitter=0.4, tint=0.2, grey=0.2, blur=0.5)
     same = pixels[:1].expand(6, -1, -1, -1)
@@ -162,13 +157,6 @@ def test_change_colours__equals_one_image_at_a_time(pixels):
     assert drop.any() and not drop.all()
 
 
-def test_blur__certain_blur_keeps_the_mean_and_smooths(pixels):
-    images = centre_crop(pixels, 16).repeat(1, 1, 4, 4)
-    blurred = blur(images, params(blur=1.0), draw())
-    assert torch.allclose(blurred.mean((2, 3)), images.mean((2, 3)), atol=0.02)
-    assert (blurred.std((2, 3)) < images.std((2, 3))).all()
-
-
 @pytest.mark.parametrize(("side", "largest", "size"), [(224, 2.0, 23), (48, 0.96, 5)])
 def test_blur__at_224_px_has_the_kernel_and_sigma_of_the_papers(side, largest, size):
     """A point becomes the kernel: its second moment along x is sigma^2 (a little less, where the kernel ends early)."""
@@ -179,11 +167,6 @@ def test_blur__at_224_px_has_the_kernel_and_sigma_of_the_papers(side, largest, s
     sigmas = (profiles * distances.square()).sum(1).sqrt()
     assert 0.9 * largest < sigmas.max() < largest and sigmas.min() < 0.25
     assert int((profiles > 0).any(0).sum()) == size
-
-
-def test_centre_crop__says_what_to_set_when_the_store_is_too_small(pixels):
-    with pytest.raises(ValueError, match=r"stored at 20 px, the encoder wants 24: set images.side"):
-        centre_crop(pixels, 24)
 
 
 @pytest.mark.parametrize("world", [2, 3])

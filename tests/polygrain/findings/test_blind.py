@@ -1,21 +1,16 @@
 import base64
-import csv
 import hashlib
 import io
 import json
 import re
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote_to_bytes
 
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.stats import binomtest
 
 from polygrain.findings import blind
-from tests.helpers.browser import CHROMIUM
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
@@ -26,8 +21,6 @@ HOSTILE = [
 ]
 # Of a picture in the middle: what the model finds is bright, what the encoder finds dark.
 QUERY, ENCODER, MODEL = 128, 20, 230
-
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
 
 
 def comparisons(count: int) -> list[blind.BlindComparison]:
@@ -41,34 +34,22 @@ def picture(address: str) -> Image.Image:
 
 
 class Read(HTMLParser):
-    """What a page holds: the tags, the entry of each query with the tones of its pictures, values and texts by id."""
+    """What a page holds: the tags, and the entry of each query with the tones of its pictures."""
 
     def __init__(self, text: str):
         super().__init__()
         self.tags: list[tuple[str, dict]] = []
         self.entries: list[dict] = []
-        self.texts: dict[str, str] = {}
-        self.values: dict[str, str] = {}
-        self.last = ""
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         attributes = dict(attrs)
         self.tags.append((tag, attributes))
-        self.last = attributes.get("id", "")
-        if tag == "data":
-            self.values[attributes["id"]] = attributes.get("value", "")
         if "data-entry" in attributes:
             self.entries.append(json.loads(attributes["data-entry"]) | {"tones": []})
         if tag == "img":
             image = picture(attributes["src"])
             self.entries[-1]["tones"].append(image.getpixel((0, 0))[0])
-
-    def handle_endtag(self, tag):
-        self.last = ""
-
-    def handle_data(self, data):
-        self.texts[self.last] = self.texts.get(self.last, "") + data
 
     def upper(self) -> list[str]:
         """Which row is the upper one, as its pictures say."""
@@ -83,24 +64,6 @@ def written(tmp_path: Path, count: int, seed: int = 3) -> str:
 
 def digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def browse(page: Path, driver: str, before: str = "") -> Read:
-    """The page in a headless browser after the script `driver` at its end; `before` runs before the page's own."""
-    driven = page.with_name("driven.html")
-    press = """
-      const press = (key, more = {}, target = document.body) =>
-        target.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, ...more}));"""
-    text = page.read_text(encoding="utf-8").replace("<body>", f"<body><script>{before}</script>", 1)
-    # The page's policy lets its own script run; these two are added, and all else stays forbidden.
-    added = " ".join(f"'sha256-{digest(script)}'" for script in (before, press + driver))
-    text = text.replace("script-src ", f"script-src {added} ", 1)
-    driven.write_text(f"{text}<script>{press}{driver}</script>", encoding="utf-8")
-    options = ["--headless", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={page.parent / 'browser'}"]
-    options += ["--virtual-time-budget=5000", "--dump-dom", driven.as_uri()]
-    done = subprocess.run([CHROMIUM, *options], capture_output=True, timeout=200)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return Read(done.stdout.decode())
 
 
 def element(read: Read, name: str) -> dict:
@@ -171,106 +134,3 @@ def test_write__refuses_what_cannot_be_compared(tmp_path, lengths, message):
     pairs = [blind.BlindComparison("a", "b", grey, [grey] * first, [grey] * second) for first, second in lengths]
     with pytest.raises(ValueError, match=message):
         blind.write(tmp_path / "blind.html", pairs, 32, 0)
-
-
-@needs_browser
-@pytest.mark.parametrize("storage", [True, False])
-def test_page__counts_votes_by_keys_as_the_export_and_scipy_do(tmp_path, storage):
-    count = 24
-    upper = Read(written(tmp_path, count)).upper()
-    pressed = ["1", "2", "0", "ArrowUp", "ArrowDown", " ", "2", "1"] * 3
-    # Two that are taken back, and keys that say nothing.
-    keys = ["1", "z", *pressed[:5], "0", "Backspace", "x", "3", "Enter", *pressed[5:], "1"]
-    gone = "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no'); }});"
-    driver = f"""
-      document.documentElement.dataset.begun = document.getElementById("place").textContent;
-      for (const key of {json.dumps(keys)}) press(key);"""
-    read = browse(tmp_path / "blind.html", driver, "" if storage else gone)
-    assert ("html", {"lang": "en", "data-begun": f"Query 1 of {count}"}) in read.tags
-
-    won = []
-    for key, first in zip(pressed, upper, strict=True):
-        second = "encoder" if first == "model" else "model"
-        won.append("tie" if key in "0 " else first if key in ("1", "ArrowUp") else second)
-    theirs = binomtest(won.count("model"), 18, 0.5)
-    interval = theirs.proportion_ci(method="wilson")
-    shown = {name: float(value) for name, value in read.values.items()}
-    counts = {"judgements": count, "model": won.count("model"), "encoder": won.count("encoder"), "ties": 6}
-    shares = {"rate": theirs.statistic, "low": interval.low, "high": interval.high, "p": theirs.pvalue}
-    assert shown == pytest.approx(counts | shares | {"decided": 18})
-    assert {name: read.texts[name] for name in ("rate", "low", "high", "p")} == {
-        "rate": f"{100 * theirs.statistic:.1f} %",
-        "low": f"{100 * interval.low:.1f} %",
-        "high": f"{100 * interval.high:.1f} %",
-        "p": f"= {theirs.pvalue:.4f}",
-    }
-    assert "hidden" in element(read, "judging") and "hidden" not in element(read, "result")
-    assert "hidden" in element(read, "early") and "hidden" in element(read, "toggle")
-
-    # By the link and not by the text, whose line ends a browser may change.
-    kind, _, content = element(read, "download")["href"].partition(",")
-    assert kind == "data:text/csv;charset=utf-8"
-    (tmp_path / "votes.csv").write_bytes(unquote_to_bytes(content))
-    with (tmp_path / "votes.csv").open(newline="", encoding="utf-8") as lines:
-        rows = list(csv.DictReader(lines))
-    assert [(row["task"], row["query"]) for row in rows] == [(one["task"], one["query"]) for one in read.entries]
-    assert [row["shown_first"] for row in rows] == upper and [row["winner"] for row in rows] == won
-    assert read.texts["csv"].startswith("task,query,shown_first,vote,winner\n")
-
-
-@needs_browser
-def test_page__shows_the_result_when_asked_and_keeps_votes_through_a_reload(tmp_path):
-    written(tmp_path, 6)
-    first = """
-      note("new");
-      press("1"); press("2", {repeat: true}); press("2", {ctrlKey: true});
-      note("one");
-      vote("0").focus(); press(" ", {}, vote("0")); vote("0").click();
-      note("two: the space is the button's");
-      click("toggle"); press("1");
-      note("asked");
-      click("toggle"); press("2");
-      note("three");
-      press("2"); click("toggle"); click("undo");
-      note("undone");
-      location.reload();"""
-    second = """
-      note("reloaded");
-      press("1"); press("1"); press("1");
-      note("done");
-      press("z");
-      note("one left");
-      confirm = () => false; click("reset");
-      note("not reset");
-      confirm = () => true; click("reset");
-      note("reset");
-      document.documentElement.dataset.states = sessionStorage.states;"""
-    driver = f"""
-      const find = (name) => document.getElementById(name);
-      const click = (name) => find(name).click();
-      const vote = (name) => document.querySelector(`[data-vote="${{name}}"]`);
-      const isReloaded = "states" in sessionStorage;
-      sessionStorage.states ??= "{{}}";
-      const note = (when) => {{
-        const query = [...document.querySelectorAll("article")].findIndex((query) => !query.hidden);
-        const result = find("result").hidden ? "" : find("judgements").textContent;
-        const state = [query, find("progress").value, find("judging").hidden, result, find("undo").disabled];
-        sessionStorage.states = JSON.stringify({{...JSON.parse(sessionStorage.states), [when]: state}});
-      }};
-      if (isReloaded) {{ {second} }} else {{ {first} }}"""
-    read = browse(tmp_path / "blind.html", driver)
-    (states,) = [attributes["data-states"] for tag, attributes in read.tags if tag == "html"]
-    # The query that is seen, the progress, whether judging is put away, judgements in the result, nothing to undo.
-    assert json.loads(states) == {
-        "new": [0, 0, False, "", True],
-        "one": [1, 1, False, "", False],
-        "two: the space is the button's": [2, 2, False, "", False],
-        "asked": [2, 2, True, "2", False],
-        "three": [3, 3, False, "", False],
-        "undone": [3, 3, False, "", False],
-        "reloaded": [3, 3, False, "", False],
-        "done": [-1, 6, True, "6", False],
-        "one left": [5, 5, False, "", False],
-        "not reset": [5, 5, False, "", False],
-        "reset": [0, 0, False, "", True],
-    }

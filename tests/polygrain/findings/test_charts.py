@@ -21,10 +21,6 @@ def test_granularity_charts__one_per_task_and_the_mean_with_the_published_points
     assert "published" not in drawings[2]
 
 
-def test_granularity_charts__none_without_adaptors():
-    assert charts.granularity_charts(Scores(["a"], {}, {}, {}), {}) == []
-
-
 def test_training_charts__leave_out_what_has_no_epochs():
     histories = {"adaptor@k4": [{"epoch": 1, "loss": 2.0, "accuracy": 0.5}], "fusion@average": []}
     titles = [chart["title"] for chart in charts.training_charts(histories)]

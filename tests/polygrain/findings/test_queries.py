@@ -26,11 +26,6 @@ def test_select_queries__gains_of_different_classes_median_and_loss():
     assert queries.select_queries(before, after, LABELS, gains=1) == [(gain, 0), (median, 3), (loss, 4)]
 
 
-def test_select_queries__no_change_shows_the_median_alone():
-    same = {row: query(row, 1, 0.5) for row in (2, 0, 1)}
-    assert queries.select_queries(same, same, LABELS, gains=3) == [("Typical (the median query)", 1)]
-
-
 def test_changes__counts_better_and_worse():
     before = {0: query(0, 1, 0.5), 3: query(3, 1, 0.5), 6: query(6, 1, 0.5)}
     after = {0: query(0, 1, 0.6), 3: query(3, 1, 0.5), 6: query(6, 1, 0.1)}

@@ -26,8 +26,3 @@ def test_barlow_twins__equals_the_plain_sum():
     generator = torch.Generator().manual_seed(0)
     z1, z2 = torch.randn(2, 9, 5, generator=generator)
     assert barlow_twins(z1, z2 + 3, 0.0051).item() == pytest.approx(plain(z1, z2 + 3, 0.0051), rel=1e-5)
-
-
-def test_barlow_twins__refuses_a_batch_of_one():
-    with pytest.raises(ValueError, match="correlation"):
-        barlow_twins(torch.zeros(1, 4), torch.zeros(1, 4), 0.1)

@@ -1,6 +1,5 @@
 import math
 
-import pytest
 import torch
 
 from polygrain.losses.projector_balance import projector_weights
@@ -12,11 +11,3 @@ def test_projector_weights__are_the_softmax_of_the_errors():
     torch.testing.assert_close(
         projector_weights(torch.tensor(accuracies), epsilon), torch.tensor([t / sum(terms) for t in terms])
     )
-
-
-@pytest.mark.parametrize(
-    ("accuracies", "epsilon", "word"), [([70.0, 80.0], 0.5, "accuracies"), ([0.5], 0.0, "epsilon")]
-)
-def test_projector_weights__refuses(accuracies, epsilon, word):
-    with pytest.raises(ValueError, match=word):
-        projector_weights(accuracies, epsilon)

@@ -23,10 +23,6 @@ def test_projector_contrast__is_the_mean_cosine_to_the_other_heads(heads):
     torch.testing.assert_close(ours, theirs)
 
 
-def test_projector_contrast__a_single_head_has_nobody_to_differ_from():
-    assert projector_contrast(torch.randn(1, 5, 7)).item() == 0
-
-
 def test_head_cosines__are_those_of_each_pair():
     z = torch.randn(3, 5, 7)
     expected = [[torch.cosine_similarity(z[i], z[j], dim=1).mean() for j in range(3)] for i in range(3)]

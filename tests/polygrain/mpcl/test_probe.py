@@ -47,12 +47,6 @@ def test_draw_share__of_each_class_at_least_one(share, counts):
     assert np.bincount(labels[chosen]).tolist() == counts and len(set(chosen)) == len(chosen)
 
 
-def test_find_listed__rows_in_ascending_order_and_all_of_them():
-    assert probe.find_listed(["a", "b", "c", "d"], ["d", "b"]).tolist() == [1, 3]
-    with pytest.raises(ValueError, match="of 2 listed images 1 are stored"):
-        probe.find_listed(["a"], ["a", "z"])
-
-
 def test_accuracy__the_right_class_among_the_first():
     classifier = torch.nn.Linear(3, 3)
     torch.nn.init.eye_(classifier.weight), torch.nn.init.zeros_(classifier.bias)
@@ -73,13 +67,6 @@ def test_knn_accuracy__is_the_plain_weighted_vote():
             votes[labels[i]] += np.exp(cosines[i] / 0.1)
         right += votes.argmax() == label
     assert probe.knn_accuracy(gallery, labels, queries, expected, 5, 0.1) == pytest.approx(right / 9)
-
-
-def test_fit_linear__separates_what_a_line_separates():
-    features = torch.randn(60, 5)
-    labels = (features[:, 0] > 0).long()
-    classifier = probe.fit_linear(features, labels, 2, recipe(), 0)
-    assert probe.accuracy(classifier, features, labels.numpy()) > 0.95
 
 
 @pytest.mark.parametrize(

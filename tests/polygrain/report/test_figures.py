@@ -30,10 +30,6 @@ def test_pushed_apart__keeps_order_gap_and_bounds():
         assert min(placed) > -1e-9 and max(placed) < 100 + 1e-9
 
 
-def test_pushed_apart__leaves_alone_what_is_apart():
-    assert figures.pushed_apart([80.0, 10.0, 40.0], 13.0, 0.0, 100.0) == [80.0, 10.0, 40.0]
-
-
 def test_line_chart__leaves_out_what_has_no_value():
     lines = [Line("gone", "s-k", [(0.0, math.nan)]), Line("kept", "s-k", [(0.0, 1.0), (1.0, math.nan), (2.0, 3.0)])]
     drawn = figures.line_chart("label", lines, x_ticks=[(0.0, "0"), (2.0, "2")], x_label="x", y_label="y")
@@ -47,13 +43,6 @@ def test_line_chart__names_are_escaped():
         '"<b>', [Line("<i>", "s-k", [(0.0, 1.0)])], x_ticks=[(0.0, "<u>")], x_label="<x>", y_label="<y>"
     )
     assert not re.search(r"<[biuxy]>", drawn)
-
-
-def test_line_chart__without_ticks_every_x_is_one():
-    lines = [Line("a", "s-k", [(5.0, 1.0), (40.0, 2.0)]), Line("b", "s-k", [(20.0, 3.0)])]
-    drawn = figures.line_chart("label", lines, x_label="x", y_label="y")
-    assert re.findall(r'text-anchor="middle">(\d+)<', drawn) == ["5", "20", "40"]
-    assert figures.last_values(lines) == "a 2, b 3"
 
 
 def test_heat_map__hue_tells_the_side_and_opacity_the_distance():

@@ -17,8 +17,7 @@ def named(file: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("value", "text", "trend"),
-    [(1.24, "+1.2", 1), (-1.26, "−1.3", -1), (-0.04, "±0.0", 0), (0.06, "+0.1", 1)],
+    ("value", "text", "trend"), [(1.24, "+1.2", 1), (-1.26, "−1.3", -1), (-0.04, "±0.0", 0), (0.06, "+0.1", 1)]
 )
 def test_signed__shows_the_sign_of_what_is_shown(value, text, trend):
     assert page.signed(value) == text
@@ -30,30 +29,12 @@ def test_render__a_missing_value_is_an_error():
         page.render("findings/report.md.j2", {})
 
 
-@pytest.mark.parametrize(("value", "text"), [(1234, "+1,234"), (-49, "−49"), (0, "±0"), (None, "–")])
-def test_signed_count__shows_the_sign(value, text):
-    assert page.signed_count(value) == text
-
-
-def test_pages__are_those_of_the_five_reports():
-    assert sorted(file.name.partition(".")[0] for file in PAGES) == ["gsp", "mpcl", "mrt", "report", "tll"]
-
-
 @pytest.mark.parametrize("file", PAGES, ids=named)
 def test_pages__extend_the_base_and_bring_no_frame_or_colour_of_their_own(file):
     text = file.read_text(encoding="utf-8")
     tree = jinja2.Environment().parse(text)
     assert [node.template.value for node in tree.find_all(jinja2.nodes.Extends)] == ["report/base.html.j2"]
     assert not re.search(r"<!doctype|<html|<head>|<style|<body|<footer|prefers-color-scheme|#[0-9a-f]{3,6};", text)
-
-
-def test_templates__one_page_has_a_script_of_its_own():
-    """Votes cannot be counted without; it comes without an address, and the page's policy lets no other run."""
-    texts = {named(file): file.read_text(encoding="utf-8") for file in TEMPLATES}
-    assert [name for name, text in texts.items() if "script-src" in text or "{{ script }}" in text] == [
-        "findings/blind.html.j2"
-    ]
-    assert "default-src 'none'" in texts["report/base.html.j2"]
 
 
 @pytest.mark.parametrize("file", TEMPLATES, ids=named)

@@ -48,11 +48,6 @@ def test_nearest_others__a_higher_recall_takes_more_effort():
     assert share(low.neighbours, plain(x, 5)) < 0.99
 
 
-def test_nearest_others__exact_is_exact():
-    x = draw(400)
-    np.testing.assert_array_equal(nearest_others(x, 4, "auto", 0.95).neighbours, plain(x, 4))
-
-
 def test_nearest_others__reads_a_store_in_blocks_and_is_the_same_twice(tmp_path, monkeypatch):
     x, which = draw(1_200), np.arange(0, 1_200, 2)
     arrays.write(tmp_path / "features.zarr", x)
@@ -108,12 +103,6 @@ def test_choose__by_size(monkeypatch):
     assert chosen == ["exact", "ivf", "ivf", "exact"]
     with pytest.raises(ValueError, match="12 images into 14 cells"):
         choose("ivf", 12)
-
-
-@pytest.mark.parametrize("k", [0, 300])
-def test_nearest_others__refuses_k_beyond_the_rows(k):
-    with pytest.raises(ValueError, match=f"k = {k} neighbours"):
-        nearest_others(draw(300), k, "ivf", 0.9)
 
 
 def test_nearest_others__refuses_nan():

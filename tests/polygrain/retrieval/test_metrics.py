@@ -111,32 +111,18 @@ def test_query_metrics__leaves_unlabelled_images_out_as_queries_only():
     assert scores.nearest.ravel().tolist() == [1, 0, 1, 4, 3]
 
 
-def test_query_metrics__of_a_single_image_is_nan():
-    scores = query_metrics(draw(1, 3, 0), [0], 0)
-    assert np.isnan(scores.r_precision).all() and scores.nearest.shape == (1, 0)
-
-
 @pytest.mark.parametrize(
     ("embeddings", "labels", "message"),
     [
         (draw(4, 3, 0), [0, 0, 1], "labels of shape"),
-        (draw(4, 3, 0), np.zeros((4, 1), int), "labels of shape"),
-        (np.zeros((0, 3), np.float32), [], "embeddings of shape"),
         (np.full((4, 3), np.nan, np.float32), [0, 0, 1, 1], "nan in row 0"),
-        (np.full((4, 3), np.inf, np.float32), [0, 0, 1, 1], "inf in row 0"),
         (draw(4, 3, 0), [0.0, 0.0, np.nan, 1.0], "labels hold nan"),
         (draw(4, 3, 0), [0, 1, 2, 3], "none of 4 labels occurs twice"),
-        (draw(4, 3, 0), [-1, -1, -1, -1], "none of 4 labels occurs twice"),
     ],
 )
 def test_retrieval_metrics__raises_on_what_cannot_be_measured(embeddings, labels, message):
     with pytest.raises(ValueError, match=message):
         retrieval_metrics(embeddings, labels)
-
-
-def test_query_metrics__raises_on_more_nearest_than_there_are():
-    with pytest.raises(ValueError, match="4 nearest"):
-        query_metrics(draw(4, 3, 0), [0, 0, 1, 1], 4)
 
 
 def world(n=60, classes=7, seed=0):

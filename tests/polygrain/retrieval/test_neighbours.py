@@ -75,13 +75,6 @@ def test_nearest__leaves_self_out_but_not_its_duplicates():
     assert (indices[:, 0] // 4 == np.arange(12) // 4).all() and (indices[:, 0] != np.arange(12)).all()
 
 
-def test_nearest__accepts_tensors_and_half_precision():
-    points = draw(20, 4, 2).astype(np.float16).astype(np.float32)
-    expected = nearest(points, points, 4)[1]
-    assert (nearest(torch.tensor(points), torch.tensor(points), 4)[1] == expected).all()
-    assert (nearest(points.astype(np.float16), points, 4)[1] == expected).all()
-
-
 def test_nearest__reads_the_gallery_in_blocks():
     class Store:
         shape, longest = (50, 3), 0
@@ -107,10 +100,7 @@ def test_nearest__cosine_takes_zero_vectors():
     ("queries", "gallery", "options", "message"),
     [
         (draw(4, 3, 0), draw(9, 3, 0), {"k": 10}, "k = 10"),
-        (draw(9, 3, 0), draw(9, 3, 0), {"k": 9, "exclude_self": True}, "k = 9"),
         (draw(4, 3, 0), draw(9, 2, 0), {"k": 1}, "same dim"),
-        (draw(4, 3, 0), draw(9, 3, 0), {"k": 1, "exclude_self": True}, "same rows"),
-        (draw(4, 3, 0) * np.nan, draw(9, 3, 0), {"k": 1}, "queries hold nan in row 0"),
         (draw(4, 3, 0), np.full((9, 3), np.inf, np.float32), {"k": 1, "rows": 2}, "gallery hold inf in row 0"),
     ],
 )

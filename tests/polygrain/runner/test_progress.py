@@ -1,26 +1,9 @@
 import logging
-import re
 
 import pytest
 
 from polygrain.runner import progress as module
-from polygrain.runner.progress import Course, duration, progress
-
-
-class Terminal:
-    """A stderr that is a terminal, and keeps what it is told."""
-
-    def __init__(self):
-        self.said = ""
-
-    def isatty(self):
-        return True
-
-    def write(self, text):
-        self.said += text
-
-    def flush(self):
-        pass
+from polygrain.runner.progress import Rounds, duration, progress
 
 
 @pytest.fixture
@@ -45,13 +28,6 @@ def test_progress__passes_items_on_and_logs_plain_lines(caplog, monkeypatch):
     assert "reading: 2 of 3" in caplog.text and "s left" in caplog.text and "file/s" in caplog.text
 
 
-def test_progress__without_a_length(caplog, monkeypatch):
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0)
-    with caplog.at_level(logging.INFO):
-        assert list(progress(iter("ab"), "reading")) == ["a", "b"]
-    assert "reading: 2, " in caplog.text and "left" not in caplog.text
-
-
 def test_progress__what_is_measured(caplog, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0)
     monkeypatch.setattr(module.gpu, "use", lambda: {"gpu_percent": 87.0})
@@ -63,16 +39,16 @@ def test_progress__what_is_measured(caplog, monkeypatch):
     ]
 
 
-def test_course__time_left_is_that_of_all_rounds(clock, caplog):
+def test_rounds__time_left_is_that_of_all_rounds(clock, caplog):
     """Two of four rounds were done before; each item takes 10 s, and 40 s pass between two rounds."""
-    course, said = Course("epoch", 4, "batch", 4, before=2), []
+    rounds, said = Rounds("epoch", 4, "batch", 4, before=2), []
     with caplog.at_level(logging.INFO):
         for number in (2, 3):
-            for item in course.over(range(4), number, lambda done: {"loss": done}):
+            for item in rounds.over(range(4), number, lambda done: {"loss": done}):
                 clock.now += 10
                 assert item in range(4)
             clock.now += 40
-            said.append(course.line(number, values={"loss": 0.5, "criterion": 1e-5}))
+            said.append(rounds.line(number, values={"loss": 0.5, "criterion": 1e-5}))
     lines = [record.getMessage() for record in caplog.records]
     # A quarter of a round took 10 s: the seven others, 70 s. At its end the round has taken 80 s: so will the last.
     assert lines[0] == "epoch 3/4: 1 of 4, 70 s left, 0.100 batch/s, loss 1"
@@ -80,22 +56,6 @@ def test_course__time_left_is_that_of_all_rounds(clock, caplog):
     assert said[0] == "epoch 3/4: 4 of 4, 80 s left, 0.100 batch/s, loss 0.5, criterion 1e-05"
     assert said[1] == "epoch 4/4: 4 of 4, 0 s left, 0.100 batch/s, loss 0.5, criterion 1e-05"
     assert lines[4] == "epoch 4/4: 1 of 4, 54 s left, 0.100 batch/s, loss 1"
-
-
-def test_course__what_an_earlier_process_did_has_no_rate():
-    assert Course("epoch", 4, "batch", 3, before=2).line(1, values={"loss": 2}) == "epoch 2/3: 4 of 4, loss 2"
-
-
-def test_course__one_bar_for_all_rounds_on_a_terminal(monkeypatch):
-    """It counts the items of all rounds, from those that were done before, and shows what was measured."""
-    terminal = Terminal()
-    monkeypatch.setattr(module.sys, "stderr", terminal)
-    course = Course("epoch", 4, "batch", 3, before=1)
-    for number in (1, 2):
-        assert list(course.over(range(4), number, lambda done: {"loss": 0.25})) == list(range(4))
-    shown = re.findall(r"epoch (./3): +\d+%.*?(\d+)/(\d+)", terminal.said)
-    assert shown[0] == ("2/3", "4", "12") and ("3/3", "8", "12") in shown
-    assert course.line(2, values={}).startswith("epoch 3/3: 4 of 4, 0 s left, ")
 
 
 @pytest.mark.parametrize(

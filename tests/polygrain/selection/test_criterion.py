@@ -9,7 +9,7 @@ from PIL import Image
 from polygrain.encoder.model import Model, load
 from polygrain.encoder.views import augment, centre_crop
 from polygrain.selection import criterion as module
-from polygrain.selection.criterion import Embedded, Sample, draw, group, mean_over_tasks, neighbours, recall, score
+from polygrain.selection.criterion import Embedded, Sample, draw, group, neighbours, recall, score
 from polygrain.store.collection import open_pixels, read_tables
 from tests.helpers.settings import criterion, reference
 from tests.helpers.small import CONFIG, TASKS, repeat, write_encoder, write_images
@@ -194,9 +194,3 @@ def test_round_side__multiples_of_a_vits_patch_any_for_a_cnn_or_the_only_one(wor
     kwargs = {"img_size": 32, "depth": 1, "embed_dim": 24, "num_heads": 2}
     fixed = Model(CONFIG.model_copy(update={"architecture": "beit_base_patch16_224", "kwargs": kwargs}))
     assert module.round_side(48.0, fixed) == 32
-
-
-def test_mean_over_tasks__tasks_weigh_the_same_whatever_their_size():
-    values = np.array([1.0, 1.0, 1.0, 0.0])
-    assert mean_over_tasks(values, sample_of((3, 1))) == 0.5
-    assert math.isnan(mean_over_tasks(values[:0], sample_of(())))

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
 from polygrain.selection import smoothing
-from polygrain.selection.smoothing import SETTINGS, SmoothingSettings, choose, compare, deal, differs
+from polygrain.selection.smoothing import SETTINGS, SmoothingSettings, choose, compare, deal
 
 FEW = SETTINGS.model_copy(update={"queries": 8, "depth": 6, "neighbours": 5, "fewest": 10, "strengths": [0.8]})
 
@@ -92,8 +92,3 @@ def test_choose__few_rows_and_copies_stay_finite(rows):
     chosen = choose(rows)
     assert np.isfinite(smooth(rows, chosen.smoothing)).all()
     assert len(rows) > 3 or (chosen.smoothing.strength == 0 and "3 images are too few" in chosen.why)
-
-
-def test_differs__in_standard_errors():
-    assert differs(np.array([1.0, 1.0])) == 0 == differs(np.zeros(3))
-    assert differs(np.array([1.0, 3.0])) == pytest.approx(2 / (1 / 2**0.5))

@@ -57,7 +57,6 @@ def test_find__follows_no_link_out_and_takes_no_undecodable_name(tmp_path: Path)
     ("files", "root", "message"),
     [
         ([], "gone", r"gone does not exist: give a folder of images"),
-        (["file.jpg"], "file.jpg", r"file\.jpg is not a folder"),
         (["a/1.jpg", "a/2.jpg", "b.jpg"], ".", r"one class folder only \(a, 2 images\) and 1 images beside it"),
         (["a.txt", "b/c.pdf"], ".", r"holds no image.*3 left out, the first: a\.txt: not an image"),
     ],

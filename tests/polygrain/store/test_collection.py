@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from polygrain.store import arrays
-from polygrain.store.collection import TABLE, Collection, open_pixels, read_share, read_tables, write_share
+from polygrain.store.collection import TABLE, Collection, read_tables
 
 
 def write_task(folder, task, labels, splits):
@@ -35,11 +35,6 @@ def test_read_tables__joins_tasks_in_the_order_given(images):
     assert read_tables(images, ["a", "b"]).train.tolist() == [0, 1, 2, 3]
 
 
-def test_open_pixels__has_the_rows_of_the_tables(images):
-    pixels = open_pixels(images, ["b", "a"])
-    assert pixels[np.array([4, 0, 2])][:, 0, 0, :2].tolist() == [[1, 2], [0, 3], [2, 3]]
-
-
 def test_read_tables__names_a_missing_or_foreign_table(images):
     with pytest.raises(ValueError, match=r"c/table.parquet is missing or damaged .there is no such file"):
         read_tables(images, ["b", "c"])
@@ -57,10 +52,3 @@ def test_train_classes__counted_over_all_tasks():
     labels[2] = -1
     with pytest.raises(ValueError, match="task a has no labels"):
         collection.train_classes()
-
-
-def test_read_share__is_what_was_written(tmp_path):
-    write_share(tmp_path, 0.1, ["train/ä/1.jpg", "train/b/2.jpg"])
-    assert (tmp_path / "shares/10percent.txt").is_file()
-    assert read_share(tmp_path, 0.1) == ["train/ä/1.jpg", "train/b/2.jpg"]
-    assert read_share(tmp_path, 0.01) is None

@@ -1,13 +1,6 @@
 import numpy as np
-import pytest
 
 from polygrain.store import arrays, mapped_rows
-
-
-def test_getitem__outside_the_array(tmp_path):
-    arrays.write(tmp_path / "labels.zarr", np.arange(101))
-    with pytest.raises(IndexError, match="101 rows"):
-        arrays.open(tmp_path / "labels.zarr")[np.array([101])]
 
 
 def test_getitem__large_rows_are_gathered_like_small_ones(tmp_path, monkeypatch):

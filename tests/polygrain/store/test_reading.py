@@ -1,5 +1,3 @@
-import csv
-
 import pytest
 from safetensors import SafetensorError
 
@@ -12,7 +10,6 @@ from polygrain.store.reading import read_json, reading
         (FileNotFoundError(2, "No such file or directory", "a file"), "there is no such file"),
         (KeyError("loss"), "it holds no 'loss'"),
         (SafetensorError("header too large"), "header too large"),
-        (csv.Error("unexpected end of data"), "unexpected end of data"),
     ],
 )
 def test_reading__names_file_reason_and_remedy(error, reason):

@@ -17,11 +17,6 @@ def test_write_csv__odd_names_come_back_as_they_were(tmp_path):
         assert list(csv.reader(lines))[1:] == [[name, name] for name in ODD]
 
 
-def test_write_csv__other_readers_take_numbers_as_numbers(tmp_path):
-    write_csv(tmp_path / "a.csv", [("name", "value"), ("x", 1.5), ("y", 2)])
-    assert pyarrow.csv.read_csv(tmp_path / "a.csv")["value"].to_pylist() == [1.5, 2.0]
-
-
 @pytest.mark.parametrize("read", [read_csv, read_parquet])
 @pytest.mark.parametrize("content", [None, b'"a","b\n', b"\xff\xfe\x00"])
 def test_read__names_a_missing_or_damaged_file(tmp_path, read, content):

@@ -64,11 +64,9 @@ def test_folder__names_what_is_missing(tmp_path):
     [
         ("stages/adaptor.py", True),
         ("polygrain/training/loop.py", True),
-        ("polygrain/losses/norm_softmax.py", True),
         ("versions.yaml", True),
         ("polygrain/mpcl/probe.py", False),
         ("stages/fusion.py", False),
-        ("polygrain/runner/command.py", False),
     ],
 )
 def test_folder__depends_on_the_sources_of_its_stage_alone(project, file, is_other):

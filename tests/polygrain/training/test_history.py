@@ -12,12 +12,6 @@ def test_read__what_was_written(tmp_path, rows):
     assert read_history(tmp_path) == rows
 
 
-def test_read__a_column_that_begins_later(tmp_path):
-    rows = [{"epoch": 1, "loss": 0.25}, {"epoch": 2, "loss": 0.125, "accuracy": 0.5}]
-    write_history(rows, tmp_path, COLUMNS)
-    assert read_history(tmp_path) == rows
-
-
 @pytest.mark.parametrize("text", [None, "epoch,loss\n1,low\n", "epoch,loss\n1\n"])
 def test_read__missing_or_damaged(tmp_path, text):
     if text:

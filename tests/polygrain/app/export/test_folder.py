@@ -121,9 +121,3 @@ def test_write__a_damaged_choice_is_named_before_work_starts(chosen, tmp_path, m
     with pytest.raises(ValueError, match=r"choice.json is missing or damaged"):
         list(folder.write(damaged, tmp_path / "exported"))
     assert not (tmp_path / "exported").exists()
-
-
-def test_require_packages__says_what_to_install(monkeypatch):
-    monkeypatch.setattr(folder, "PACKAGES", ("onnx", "no_such_package"))
-    with pytest.raises(ValueError, match=r"^no_such_package not installed"):
-        folder.require_packages()

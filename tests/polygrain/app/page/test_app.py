@@ -155,10 +155,8 @@ def test_pictures__bounded_and_upright(client: TestClient) -> None:
     [
         ("/search", 400, "row"),
         ("/search?row=24", 404, "row 24"),
-        ("/search?row=-1", 404, "row -1"),
         ("/search?row=../../etc/passwd", 400, "row"),
         ("/search?row=0&task=none", 400, "'none'"),
-        ("/search?row=0&k=many", 400, "k"),
         ("/search?row=0&box=0,0,nan,1", 400, "box"),
         ("/search?row=0&box=0,0,0.01,0.01", 422, "1 x 0 pixels"),
     ],

@@ -44,11 +44,6 @@ def test_forward__is_a_plain_moco_v3_for_each_head():
         torch.testing.assert_close(measured.projections[m], ask(first))
 
 
-def test_momentum__rises_to_one_with_a_cosine():
-    moco = build(momentum=0.99)
-    assert [round(moco.momentum(p), 6) for p in (0.0, 0.5, 1.0)] == [0.99, 0.995, 1.0]
-
-
 def test_moco_v3__a_head_has_its_own_predictor_and_the_patches_stay():
     moco = build()
     measured = moco(*views(), 0.0, torch.Generator())

@@ -5,7 +5,7 @@ from torch.nn.functional import normalize
 from polygrain.losses.projector_balance import projector_weights
 from polygrain.losses.projector_contrast import projector_contrast
 from polygrain.mpcl.pretraining.heads import Measured
-from polygrain.mpcl.pretraining.objective import HeadBalance, columns, combine, evenness
+from polygrain.mpcl.pretraining.objective import HeadBalance, combine, evenness
 
 
 def measured(heads=3):
@@ -24,11 +24,6 @@ def test_combine__is_equation_4():
     torch.testing.assert_close(values["contrast"], projector_contrast(step.projections))
 
 
-@pytest.mark.parametrize("heads", [1, 2, 4])
-def test_columns__are_what_combine_logs(heads):
-    assert set(columns(heads)) == set(combine(measured(heads), torch.ones(heads), 0.01)) | {"epoch"}
-
-
 @pytest.mark.parametrize(("balance", "first", "factor"), [("literal", 0.25, 1), ("neutral", 1.0, 4)])
 def test_head_balance__weights_come_from_the_last_epochs_mean_accuracy(balance, first, factor):
     heads = HeadBalance(4, balance, 0.5)
@@ -41,13 +36,6 @@ def test_head_balance__weights_come_from_the_last_epochs_mean_accuracy(balance, 
     heads.record(torch.full((4,), 0.5), torch.tensor(0.5))
     heads.next_epoch(2, 0.01)
     assert heads.weights.tolist() == pytest.approx([first] * 4)  # the epoch before is forgotten
-
-
-def test_head_balance__none_leaves_the_weights_at_one():
-    heads = HeadBalance(2, "none", 0.5)
-    heads.record(torch.tensor([0.1, 0.9]), torch.tensor(0.5))
-    heads.next_epoch(1, 0.01)
-    assert heads.weights.tolist() == [1, 1]
 
 
 def test_head_balance__a_collapse_names_its_epoch():

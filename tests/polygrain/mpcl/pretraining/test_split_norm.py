@@ -3,7 +3,7 @@ import timm
 import torch
 from torch import nn
 
-from polygrain.mpcl.pretraining.split_norm import SplitBatchNorm2d, has_batch_norm, shuffled, split_batch_norms
+from polygrain.mpcl.pretraining.split_norm import SplitBatchNorm2d, shuffled, split_batch_norms
 
 
 def test_split_batch_norm__each_part_is_normalised_alone():
@@ -33,12 +33,6 @@ def test_split_batch_norms__keeps_weights_and_names():
     assert sum(isinstance(m, SplitBatchNorm2d) for m in network.modules()) == len(plain) > 5
     assert not [m for m in network.modules() if type(m) is nn.BatchNorm2d]
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
-
-
-def test_split_batch_norms__another_kind_of_batch_norm_is_refused():
-    with pytest.raises(ValueError, match="BatchNorm1d"):
-        split_batch_norms(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), 2)
-    assert has_batch_norm(nn.BatchNorm2d(3)) and not has_batch_norm(nn.LayerNorm(3))
 
 
 def test_shuffled__gives_each_image_its_own_result_among_other_company():

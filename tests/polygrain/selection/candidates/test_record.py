@@ -5,12 +5,10 @@ import pytest
 
 from polygrain.selection.candidates.decision import Decision, Judged
 from polygrain.selection.candidates.forms import Form
-from polygrain.selection.candidates.judges import Settings
-from polygrain.selection.candidates.record import candidate_rows, neighbour_table, reasons, summary
+from polygrain.selection.candidates.record import candidate_rows, neighbour_table, summary
 from polygrain.selection.candidates.trial import Candidate, Trial
 from polygrain.selection.criterion import Sample
 from polygrain.store.collection import read_tables
-from tests.helpers.settings import comparing
 from tests.helpers.small import TASKS, write_images
 
 
@@ -48,10 +46,3 @@ def test_summary__means_over_tasks_of_both_and_their_difference(trial: Trial, tm
     assert content["criterion"]["mean"]["difference"][0] == pytest.approx(0.2)
     assert content["criterion"]["bars"]["chosen"][0] == pytest.approx(0.4)
     assert content["name"] == "k4" and content["images"] == 4 and content["uncertain"] == ["few"]
-
-
-def test_reasons__count_what_falls_and_name_the_best(trial: Trial) -> None:
-    lines = reasons(trial, Decision("encoder", "k4", {"encoder": [], "k4": ["bars"]}), Settings(**comparing()))
-    assert lines[0].startswith("2 candidates were compared on 4 training images of 2 task(s); 1 fall below")
-    assert lines[1].startswith("k4 has the highest criterion (65.0)") and lines[2].startswith("encoder (45.0)")
-    assert lines[-1].startswith("Left out, ") and lines[-1].endswith(" few.")

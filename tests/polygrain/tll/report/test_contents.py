@@ -54,18 +54,3 @@ def test_queries__show_losses_as_well_as_gains():
     assert contents.queries(study(), "pca", "sigma_15", 2) == [("Large gain", 4), ("Large gain", 6), ("Large loss", 5)]
     assert contents.queries(study(), "pca", "sigma_15", 0) == []
     assert contents.queries(study(), "pca", "pca", 2) == []
-
-
-def test_styles__the_last_sigma_is_the_strongest():
-    styles = contents.styles(list(RANKS))
-    assert (styles["sigma_15"], styles["sigma_1"], styles["pca"]) == ("s-high", "s-low", "s-pca")
-
-
-def test_curves__name_every_row():
-    drawn, trained = (
-        str(contents.recall_chart(study())),
-        str(contents.training_chart(study(), "recall_at_1", 100.0, "aR@1")),
-    )
-    for row in RANKS:
-        assert contents.title_of(row) in drawn
-    assert "last step: Adapted, σ = 1 25" in trained

@@ -1,4 +1,3 @@
-import math
 import re
 
 from polygrain.tll.report.recall_curves import Curve, recall_curves
@@ -25,8 +24,3 @@ def test_recall_curves__bands_enclose_the_lines():
     heights = [y for _, y in lines[0]]
     scale = (heights[0] - heights[1]) / 30
     assert abs((bands[0][5][1] - bands[0][0][1]) - 4 * 2 * scale) < 0.2  # four deviations, of 2 % each
-
-
-def test_recall_curves__one_run_has_no_band():
-    drawn = str(recall_curves("label", [Curve("a", "s-pca", [10.0], [math.nan])]))
-    assert "nan" not in drawn
