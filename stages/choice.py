@@ -1,6 +1,6 @@
 """ONE model, chosen without labels: which adaptors, how strong, and which last layer.
 
-Reads   images, encoder, resolution, every adaptor set, fusion, distillation and teacher
+Reads   images, encoder, resolution and what it saw, features, every adaptor set, fusion, distillation and teacher
 Writes  weights.safetensors, config.json   the chosen model: strength folded in, whitening as its last layer
         README.md            its card
         criterion.csv        every candidate: its criterion on each task or cluster, agreement and cost, where it falls
@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 
 from polygrain.compute import device
 from polygrain.config.lists import Lists
-from polygrain.encoder.extract import embed
-from polygrain.encoder.model import Model, load, save
+from polygrain.encoder.model import Model, blocks_for, load, save
+from polygrain.encoder.stored import Stored, embed, open_features
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.runner import command, outputs
+from polygrain.selection import seen
 from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import decide
 from polygrain.selection.candidates.forms import Form, add_last_layer, shape
@@ -53,12 +54,13 @@ def build(
     collection: Collection,
     targets: Mapping[str, Targets] = MappingProxyType({}),
     smoothings: Mapping[str, Smoothing] = MappingProxyType({}),
+    features: Stored | None = None,
 ) -> Model:
     """The model of a form; its last layer is fitted anew, to all training images."""
     model = load(folder)
     shaped = shape(model, form)
     rows = collection.train if form.layer in ("half", "full", "taught") else collection.train[:0]
-    embeddings = embed(shaped.to(device.best()), pixels, rows, *device.inference(shaped.config.size), "last layer")
+    embeddings = embed(shaped.to(device.best()), features, pixels, rows, "last layer")
     taught = {}
     if form.lesson:
         own = {form.lesson.by: targets[form.lesson.by]}
@@ -71,6 +73,8 @@ def main(
     images: Path,
     encoder: Path,
     resolution: Path,
+    views: Path,
+    features: Path,
     adaptor: Path,
     fusion: Path,
     distillation: Path,
@@ -89,7 +93,11 @@ def main(
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
 
-    judging = Judging(params, cost, smoothing, read_targets(teacher, list(lists.teachers)), seed)
+    stored, start = open_features(features, tasks), load(resolution)
+    is_one = start.config.reduced or start.config.mirrored
+    stored.require(start, 0 if is_one else blocks_for(start, params.blocks))
+    targets = read_targets(teacher, list(lists.teachers))
+    judging = Judging(params, cost, smoothing, targets, seed, seen.read(views), stored)
     trial = compare(models, encoder, pixels, collection, judging)
     judged = {name: one.judged for name, one in trial.candidates.items()}
     decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
@@ -104,6 +112,7 @@ def main(
             collection,
             judging.targets,
             trial.smoothings,
+            stored,
         )
         for form in forms
     )

@@ -3,7 +3,7 @@
 `classes`: every image of the second half of the classes queries all others of its task, then those of all tasks.
 `collection`: the images that were drawn as queries ask all other images of their task, of all classes.
 
-Reads   images, the folder of one model (images themselves for `pixels`)
+Reads   images, the folder of one model (images themselves for `pixels`), features
 Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1, queries}}, as it is and whitened
         shared.json, shared_whitened.json   the same of queries in one gallery of all tasks; {} where there is one task
         queries.parquet               one row per test image: its metrics and its nearest images
@@ -37,6 +37,8 @@ from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.extract import embed, extract
 from polygrain.encoder.model import Model, load
+from polygrain.encoder.stored import embed as embed_once
+from polygrain.encoder.stored import open_features
 from polygrain.grappa import random_weights
 from polygrain.retrieval import whitening
 from polygrain.retrieval.formulas import NAMES
@@ -204,6 +206,7 @@ QUERIES = pa.schema(
 def main(
     images: Path,
     folder: Path,
+    features: Path,
     output: Path,
     *,
     model: str,
@@ -218,7 +221,7 @@ def main(
     if network is None:
         embeddings = raw_pixels(pixels, rows)
     else:
-        embeddings = embed(network, pixels, rows, *device.inference(network.config.size), model)
+        embeddings = embed_once(network, open_features(features, tasks), pixels, rows, model)
     tested, exact, drawn = collection.some(test), embeddings[test], drawn_of(collection)
     whitened = exact
     if len(test):

@@ -1,55 +1,97 @@
-"""Class-token features of the frozen encoder for every image of one task, training and test.
+"""What the frozen encoder gives of every image of one task, training and test, at the chosen side: its one pass.
 
-Reads   images/<task>, encoder
-Writes  features.zarr   image x dim, unit length or as the encoder gives them
+Reads   images/<task>, resolution
+Writes  features.zarr   image x dim: the outputs of as many blocks as the choice may take, the last one's first, each of
+                        unit length; of an encoder that is reduced or mirrored its embedding alone
+        features.json   their side and widths, how many columns are the encoder's own embedding, which clusters and
+                        neighbours are sought by, and a digest of the network
 """
 
+import json
+import logging
+import shutil
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import normalize
 
 from polygrain.compute import device, processes
 from polygrain.compute.blocks import blocks
 from polygrain.config import schema
 from polygrain.encoder.extract import extract
-from polygrain.encoder.model import load
+from polygrain.encoder.model import blocks_for, load
+from polygrain.encoder.stored import facts_of
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
+
+log = logging.getLogger("stages")
+ROWS = 16_384  # that a process computes at a time
 
 
 class Params(schema.Section):
     unit_length: bool = Field(
         description="keep directions only; false: the class token z itself, whose length then counts in the clusters"
     )
-    dtype: Literal["float16", "float32"] = Field(description="in which the features are stored")
+    dtype: Literal["float16", "float32"] = Field(
+        description="in which the features are stored; what does not fit float16 is in float32"
+    )
 
 
-def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params) -> str:
-    model = load(encoder).to(device.best())
-    pixels = arrays.open(images / "pixels.zarr")
-    if not params.unit_length and (model.config.reduced or model.config.mirrored or model.config.blocks > 1):
+def write(file: Path, width: int, dtype: str, parts: Iterator[np.ndarray]) -> None:
+    """Writes rows as they come, all of them in float32 once some do not fit float16."""
+    with arrays.create(file, (width,), dtype) as writer:
+        for part in parts:
+            with np.errstate(over="ignore"):
+                rows = part.astype(dtype)
+            if dtype == "float16" and not np.isfinite(rows).all():
+                break
+            writer.append(rows)
+        else:
+            return
+    log.warning("features: some do not fit float16 and are NaN or infinite in it; all are stored in float32")
+    half = file.with_name("half")
+    half.mkdir()
+    known = arrays.open(file.rename(half / file.name))
+    first = (known[rows].astype(np.float32) for rows in blocks(len(known), ROWS))
+    write(file, width, "float32", chain(first, [part], parts))
+    shutil.rmtree(half)
+
+
+def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params, taken: list[int]) -> str:
+    model = load(encoder)
+    pixels, width = arrays.open(images / "pixels.zarr"), model.dim
+    is_one = model.config.reduced or model.config.mirrored
+    if not params.unit_length and (is_one or model.config.blocks > 1):
         raise ValueError(
             f"features.unit_length is false, but {encoder} is no plain encoder: its embedding is a reduction, a mean "
             "of two views, or of several blocks, and has no length of its own: set it to true, or give another encoder"
         )
-    raw = None if params.unit_length else model.features
+    if not is_one:
+        model = model.at_side(model.config.side, False, blocks_for(model, taken))
+    model.to(device.best())
+
+    def block_outputs(batch: Tensor) -> Tensor:
+        given, kept = model.raw_outputs(batch), 0 if params.unit_length else 1
+        return torch.cat([*given[:kept], *(normalize(output, dim=1) for output in given[kept:])], 1)
 
     def compute(rows: slice) -> np.ndarray:
-        numbers = np.arange(rows.start, rows.stop)
-        parts = extract(model, pixels, numbers, *device.inference(model.config.size), task, raw)
-        return np.concatenate([part.astype(params.dtype) for part in parts])
+        numbers, settings = np.arange(rows.start, rows.stop), device.inference(model.config.size)
+        return np.concatenate([*extract(model, pixels, numbers, *settings, task, None if is_one else block_outputs)])
 
-    with (
-        outputs.folder(output) as folder,
-        arrays.create(folder / "features.zarr", (model.dim,), params.dtype) as writer,
-    ):
-        # Each process computes whole shards, so batches are the same for any number of processes.
-        for shard in processes.dealt(blocks(len(pixels), writer.shard_rows), compute):
-            writer.append(shard)
-    return f"{len(pixels):,} images x {model.dim}"
+    facts = facts_of(model)
+    with outputs.folder(output) as folder:
+        # Each process computes whole parts, so batches are the same for any number of processes.
+        parts = processes.dealt(blocks(len(pixels), ROWS), compute)
+        write(folder / "features.zarr", sum(facts["widths"]), params.dtype, parts)
+        (folder / "features.json").write_text(json.dumps(facts | {"embedding": width}, indent=1) + "\n")
+    return f"{len(pixels):,} images x {sum(facts['widths'])}"
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, taken="choice.blocks")

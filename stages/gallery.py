@@ -1,6 +1,6 @@
 """One task's images as a collection to search: the chosen model's embeddings, smoothed if that helps.
 
-Reads   images, choice
+Reads   images, choice, features
 Writes  embeddings.parquet   what `polygrain embed` writes (store/embeddings.py), for `polygrain search --in`
         gallery.json         the smoothing that was chosen, without labels, and the agreement of each that was compared
         neighbours.zarr      image x rank: the graph, if the images are smoothed
@@ -19,8 +19,8 @@ import numpy as np
 from polygrain.compute import device
 from polygrain.config import schema
 from polygrain.encoder.digest import digest
-from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
+from polygrain.encoder.stored import embed, open_features
 from polygrain.retrieval.smoothing import neighbours_of, smooth_by
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
@@ -33,10 +33,11 @@ class Params(schema.Section):
     smoothing: SmoothingSettings
 
 
-def main(images: Path, choice: Path, output: Path, *, task: str, source: str, params: Params) -> str:
+def main(images: Path, choice: Path, features: Path, output: Path, *, task: str, source: str, params: Params) -> str:
     model = load(choice).to(device.best())
     pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
-    vectors = embed(model, pixels, np.arange(len(paths)), *device.inference(model.config.size), "gallery")
+    stored = open_features(features.parent, [task])
+    vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")
     chosen = choose(vectors, params.smoothing, is_whitened=bool(model.config.reduced))
     name, smoothing = digest(choice), asdict(chosen.smoothing)
     root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared

@@ -3,6 +3,7 @@
 Reads   images, encoder
 Writes  weights.safetensors, config.json   the encoder for inputs of that side: what all else starts from
         recall.csv   each side within the budget: its cost, and on each task how often one view finds the other
+        and in a folder of its own, for `choice`, what was seen to find that out (selection/seen.py)
 
 A network often retrieves better at larger inputs than those of its training (Touvron et al., "Fixing the train-test
 resolution discrepancy", 2019), and adapts best at the side at which it is used. Agreement with a careful look, part of
@@ -17,10 +18,12 @@ from pydantic import Field
 from polygrain.compute import device
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.encoder.model import Model, load, save
+from polygrain.encoder.model import Model, blocks_for, load, save
+from polygrain.encoder.stored import Stored, facts_of
 from polygrain.runner import command, outputs
 from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import noise
+from polygrain.selection.seen import Seen
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels, read_tables
 from polygrain.store.tables import write_csv
@@ -45,18 +48,30 @@ def sides(params: Params, encoder: Model) -> list[int]:
     return sorted(side for side in tried | {own} if side == own or (side / own) ** 2 <= params.cost)
 
 
-def judge(
+def see(
     encoder: Model,
     pixels: arrays.Reader,
     sample: criterion.Sample,
     tried: list[int],
     settings: criterion.CriterionSettings,
-) -> dict[int, np.ndarray]:
+    taken: list[int],
+) -> dict[int, Stored]:
+    """For each side, the outputs of the encoder's last blocks for the views of the sample."""
+    seen, unreduced = {}, encoder.without_reduction(blocks_for(encoder, taken))
+    for side in tried:
+        wide = unreduced.at_side(side, False).to(device.best())
+        views = criterion.embed_views(wide, pixels, sample, settings).stacked()
+        seen[side] = Stored(views.astype(np.float16), facts_of(wide), "resolution")
+    return seen
+
+
+def judge(encoder: Model, seen: dict[int, Stored], sample: criterion.Sample) -> dict[int, np.ndarray]:
     """For each side, the share of each image's two pairs of views in which one finds the other."""
     judged = {}
-    for side in tried:
-        seen = criterion.embed_views(encoder.at_side(side, False).to(device.best()), pixels, sample, settings)
-        judged[side] = np.mean([criterion.recall(first, second, sample) for first, second in seen.pairs], 0)
+    for side, stored in seen.items():
+        views = stored.embed(encoder.at_side(side, False), np.arange(len(sample.rows)))
+        pairs = criterion.Embedded.of(views).pairs
+        judged[side] = np.mean([criterion.recall(first, second, sample) for first, second in pairs], 0)
     return judged
 
 
@@ -75,23 +90,24 @@ def main(
     images: Path,
     encoder: Path,
     output: Path,
+    output_views: Path,
     *,
     params: Params,
     settings: criterion.CriterionSettings,
+    reference: criterion.Reference,
+    taken: list[int],
     lists: Lists,
     seed: int,
 ) -> str:
     model, tasks = load(encoder), list(lists.tasks)
     own, tried = model.config.side, sides(params, model)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    # With one side there is nothing to measure; without a task that can be judged there is no measure.
-    if len(tried) > 1:
-        sample = criterion.draw_clear(collection, model.to(device.best()), pixels, settings, seed)
-    else:
-        sample = criterion.Sample(collection.train[:0], collection.tasks[:0])
-    judged = {own: np.full(len(sample.rows), np.nan)}
-    if len(tried) > 1 and len(sample.rows):
-        judged = judge(model, pixels, sample, tried, settings)
+    sample = criterion.draw_clear(collection, model.to(device.best()), pixels, settings, seed)
+    # Without a task that can be judged there is no measure.
+    seen, judged = {}, {own: np.full(len(sample.rows), np.nan)}
+    if len(sample.rows):
+        seen = see(model, pixels, sample, tried, settings, taken)
+        judged = judge(model, seen, sample)
     side = largest_of_the_best(judged, sample, params.errors) if len(judged) > 1 else own
     parts = sample.parts()
     rows = [["side", "cost", "recall", *parts, "chosen"]]
@@ -99,11 +115,16 @@ def main(
         shares = [criterion.mean_over_tasks(values, sample), *(values[own].mean() for own in parts.values())]
         row = [one, f"{(one / own) ** 2:g}", *("" if np.isnan(share) else f"{share:.6g}" for share in shares)]
         rows.append([*row, int(one == side)])
-    with outputs.folder(output) as folder:
-        save(model.cpu().at_side(side, model.config.mirrored), folder)
+    chosen, looks = model.at_side(side, model.config.mirrored), None
+    if seen and not lists.teachers:  # whose answers are the reference otherwise
+        settings_of = *device.inference(pixels.shape[1]), "reference"
+        looks = criterion.embed_carefully(chosen, pixels, sample.rows, reference, *settings_of)
+    with outputs.folder(output) as folder, outputs.folder(output_views) as views:
+        save(chosen.cpu(), folder)
         write_csv(folder / "recall.csv", rows)
+        Seen(sample, {one: stored for one, stored in seen.items() if one in (own, side)}, looks).write(views)
     return f"{side} px of {', '.join(map(str, judged))}"
 
 
 if __name__ == "__main__":
-    command.run(main, Params, settings="choice.criterion")
+    command.run(main, Params, settings="choice.criterion", reference="choice.reference", taken="choice.blocks")

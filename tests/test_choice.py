@@ -1,3 +1,4 @@
+import contextlib
 import csv
 import json
 
@@ -5,18 +6,33 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from timm.layers import PatchEmbed
+from torch.nn.modules.module import register_module_forward_hook
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
 from polygrain.retrieval import whitening
+from polygrain.selection.criterion import draw_clear, embed_carefully
+from polygrain.selection.seen import Seen
 from polygrain.selection.smoothing import SETTINGS
 from polygrain.selection.teaching import learn, read_targets
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels, read_table, read_tables
-from stages import choice
+from stages import choice, evaluation, gallery, resolution
 from tests.helpers.settings import comparing, criterion
-from tests.helpers.small import TASKS, adapted, lists, repeat, set_split, write_encoder, write_images, write_model
+from tests.helpers.small import (
+    TASKS,
+    adapted,
+    lists,
+    repeat,
+    run_features,
+    set_split,
+    write_encoder,
+    write_features,
+    write_images,
+    write_model,
+)
 
 FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json", "neighbours.parquet")
 
@@ -25,6 +41,7 @@ def params(**changes):
     return choice.Params(**comparing(**changes))
 
 
+EVALUATION = evaluation.Params(whitened_dim=8, smoothed=[], random_draws=0)
 QUICK = {"strengths": [], "layers": [], "blocks": [1], "mirrored": False}
 
 
@@ -43,10 +60,27 @@ def write_models(folder, std=0.1, side=48):
     return [folder / name for name in ("encoder", "resolution", "adaptor", "fusion", "distillation", "teacher")]
 
 
+def see(images, models, folder, settings):
+    """All folders that the stage reads, with what `resolution` saw and `features` stored."""
+    encoder, start = load(models[0]), load(models[1])
+    collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
+    sample, views, looks = draw_clear(collection, encoder, pixels, settings.criterion, 0), {}, None
+    if len(sample.rows):
+        tried = [encoder.config.side, start.config.side]
+        views = resolution.see(encoder, pixels, sample, tried, settings.criterion, settings.blocks)
+        looks = embed_carefully(start, pixels, sample.rows, settings.reference, 16, "float32", "")
+    (folder / "views").mkdir(parents=True)
+    Seen(sample, views, looks).write(folder / "views")
+    run_features(folder / "features", images, models[1], max(settings.blocks))
+    return [*models[:2], folder / "views", folder / "features", *models[2:]]
+
+
 def run(images, models, output, cost=4.5, **changes):
     """What choice.json holds, and the rows of criterion.csv."""
+    settings = params(**changes)
+    folders = see(images, models, output.with_name(f"{output.name}_seen"), settings)
     message = choice.main(
-        images, *models, output, params=params(**changes), cost=cost, smoothing=SETTINGS, lists=lists(), seed=0
+        images, *folders, output, params=settings, cost=cost, smoothing=SETTINGS, lists=lists(), seed=0
     )
     assert {path.name for path in output.iterdir()} >= {*FILES, "untrained"}
     rows = list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
@@ -211,7 +245,7 @@ def taught(models, tmp_path_factory):
     folders, output = [*models[:-1], folder / "teacher"], folder / "out"
     settings = params(**QUICK | {"layers": ["half"], "blocks": [1, 2]})
     given = {"params": settings, "cost": 4.5, "smoothing": SETTINGS, "lists": listed, "seed": 0}
-    choice.main(images, *folders, output, **given)
+    choice.main(images, *see(images, folders, folder, settings), output, **given)
     return images, folders, output, list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
 
 
@@ -262,3 +296,65 @@ def test_main__where_no_task_can_tell_the_encoder_is_handed_out(models, tmp_path
     assert content["uncertain"] == list(TASKS)
     assert is_the_encoder(tmp_path / "out", models)
     assert len(pq.read_table(tmp_path / "out" / "neighbours.parquet")) == 0
+
+
+@contextlib.contextmanager
+def counted():
+    """The passes of a network's first layer within the block, an entry for each."""
+    passes = []
+
+    def count(module, *_):
+        if isinstance(module, PatchEmbed):
+            passes.append(module)
+
+    hook = register_module_forward_hook(count)
+    yield passes
+    hook.remove()
+
+
+def test_main__without_training_no_network_runs_once_features_exist(tmp_path):
+    """The row `encoder` alone passes it, where its side is another; scores are those of embeddings by the network."""
+    images, encoder, settings = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder"), params()
+    settings = settings.model_copy(update={"mirrored": False, "errors": 0.0})
+    seen = {"settings": settings.criterion, "reference": settings.reference, "taken": settings.blocks}
+    listed = lists(granularities={}, fusions={}, distillations={}, models={})
+    sides = resolution.Params(scales=[1.5], cost=1, errors=100)
+    folders = [tmp_path / name for name in ("resolution", "views", "features", "adaptor", "fusion", "distillation")]
+    resolution.main(images, encoder, *folders[:2], params=sides, lists=listed, seed=0, **seen)
+    with counted() as passes:
+        run_features(folders[2], images, folders[0])
+    assert passes
+    chosen, given = tmp_path / "choice", {"smoothing": SETTINGS, "lists": listed}
+    scores = {}
+    with counted() as passes:
+        choice.main(images, encoder, *folders, tmp_path, chosen, params=settings, cost=1.0, seed=0, **given)
+        gallery.main(
+            images / "dots",
+            chosen,
+            folders[2] / "dots",
+            tmp_path / "gallery",
+            task="dots",
+            source="dots",
+            params=gallery.Params(smoothing=SETTINGS),
+        )
+        for name in ("encoder", "choice/untrained", "choice"):
+            output = tmp_path / "evaluation" / name
+            evaluation.main(images, tmp_path / name, folders[2], output, model=name, params=EVALUATION, **given)
+            scores[name] = json.loads((output / "metrics.json").read_text())
+    assert passes == []
+    for name, known in scores.items():
+        unknown, output = write_features(tmp_path / f"unknown/{name}", images), tmp_path / "passed" / name
+        evaluation.main(images, tmp_path / name, unknown, output, model=name, params=EVALUATION, **given)
+        for task, values in json.loads((output / "metrics.json").read_text()).items():
+            assert known[task]["r_precision"] == pytest.approx(values["r_precision"], abs=5e-4)
+
+
+def test_main__refuses_features_of_another_side(chosen, models, tmp_path):
+    settings = params(**QUICK)
+    folders = see(chosen[0], models, tmp_path, settings)
+    run_features(tmp_path / "own", chosen[0], models[0])
+    folders[3] = tmp_path / "own"
+    given = {"params": settings, "cost": 4.5, "smoothing": SETTINGS, "lists": lists(), "seed": 0}
+    with pytest.raises(ValueError, match=r"at 32 px, 2 blocks; .* at 48 px, .* run `dvc repro features`"):
+        choice.main(chosen[0], *folders, tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()

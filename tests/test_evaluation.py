@@ -13,7 +13,7 @@ from polygrain.store.collection import Collection, read_tables
 from polygrain.store.mapped_rows import Reader
 from stages import evaluation
 from stages.evaluation import Params, evaluate_together, main, measure_attention, raw_pixels
-from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
+from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_features, write_images, write_model
 
 PARAMS = Params(whitened_dim=8, smoothed=["encoder"], random_draws=2)
 SMOOTHING = SETTINGS.model_copy(update={"fewest": 20, "neighbours": 4, "depth": 5})
@@ -31,8 +31,10 @@ def world(tmp_path_factory):
 
 
 def run(images, folder, output, model, **changes):
-    params = PARAMS.model_copy(update=changes)
-    return main(images, folder, output, model=model, params=params, smoothing=SMOOTHING, lists=lists())
+    """With the features of another network, from which nothing follows."""
+    params, features = PARAMS.model_copy(update=changes), output.with_name(f"{output.name}_features")
+    write_features(features, images)
+    return main(images, folder, features, output, model=model, params=params, smoothing=SMOOTHING, lists=lists())
 
 
 def read(folder, name):

@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from polygrain.encoder.model import load, save
+from polygrain.encoder.stored import backbone_digest
 from polygrain.store import arrays
-from stages.features import Params, main
-from tests.helpers.small import write_encoder, write_images
+from polygrain.store.collection import open_features
+from stages.features import Params, main, write
+from tests.helpers.small import write_encoder, write_images, write_model
 
 
 @pytest.fixture(scope="module")
@@ -16,14 +18,14 @@ def world(tmp_path_factory):
     return write_images(folder / "images") / "dots", write_encoder(folder / "encoder")
 
 
-def params(**changes):
-    return Params(**({"unit_length": True, "dtype": "float32"} | changes))
+def params(unit_length=True, dtype="float32"):
+    return Params(unit_length=unit_length, dtype=dtype)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 1e-3)])
 def test_main__equals_one_image_at_a_time(world, tmp_path, dtype, tolerance):
     images, encoder = world
-    main(*world, tmp_path / "features", task="dots", params=params(dtype=dtype))
+    main(*world, tmp_path / "features", task="dots", params=params(dtype=dtype), taken=[1])
     features = arrays.open(tmp_path / "features" / "features.zarr")
     model, pixels = load(encoder), arrays.open(images / "pixels.zarr")[:]
     assert features.dtype == dtype and features.shape == (len(pixels), 24)
@@ -34,11 +36,49 @@ def test_main__equals_one_image_at_a_time(world, tmp_path, dtype, tolerance):
 
 def test_main__the_class_token_as_it_is_keeps_its_length(world, tmp_path):
     images, encoder = world
-    main(*world, tmp_path / "features", task="dots", params=params(unit_length=False))
+    main(*world, tmp_path / "features", task="dots", params=params(unit_length=False), taken=[1])
     features = arrays.open(tmp_path / "features" / "features.zarr")[:]
     pixels = torch.from_numpy(arrays.open(images / "pixels.zarr")[:]).permute(0, 3, 1, 2)
     np.testing.assert_allclose(features, load(encoder).features(pixels).numpy(), atol=1e-4)
     assert np.linalg.norm(features, axis=1).min() > 2  # so it is not the embedding
+
+
+def test_main__several_blocks_the_last_first_and_what_they_are(world, tmp_path):
+    images, encoder = world
+    message = main(*world, tmp_path / "features", task="dots", params=params(dtype="float16"), taken=[1, 9])
+    features, facts = (
+        arrays.open(tmp_path / "features" / "features.zarr")[:],
+        json.loads((tmp_path / "features" / "features.json").read_text()),
+    )
+    pixels = torch.from_numpy(arrays.open(images / "pixels.zarr")[:]).permute(0, 3, 1, 2)
+    expected = load(encoder).without_reduction(2).block_outputs(pixels)
+    np.testing.assert_allclose(features, expected.numpy(), atol=1e-3)
+    assert message == "48 images x 48" and features.dtype == "float16"
+    known = {"side": 32, "widths": [24, 24], "blocks": 2, "embedding": 24}
+    assert {name: facts[name] for name in known} == known and facts["digest"] == backbone_digest(load(encoder))
+    plain = open_features(tmp_path, ["features"])
+    np.testing.assert_array_equal(plain[np.array([7, 0])], features[[7, 0], :24])
+
+
+def test_main__a_mirrored_encoder_gives_its_embedding_alone(world, tmp_path):
+    images, encoder = world[0], write_model(load(world[1]).at_side(32, True), tmp_path / "encoder")
+    main(images, encoder, tmp_path / "features", task="dots", params=params(), taken=[1, 2])
+    pixels = torch.from_numpy(arrays.open(images / "pixels.zarr")[:]).permute(0, 3, 1, 2)
+    expected = load(encoder)(pixels).numpy()
+    np.testing.assert_allclose(open_features(tmp_path, ["features"])[:], expected, atol=1e-5)
+    assert json.loads((tmp_path / "features/features.json").read_text())["blocks"] == 0
+
+
+@pytest.mark.parametrize("wrong", [7e4, np.nan])
+def test_write__what_does_not_fit_half_precision_is_stored_in_float32(tmp_path, caplog, wrong):
+    """With all that came before it; it is said once."""
+    rows = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+    rows[[12, 25], 1] = wrong
+    write(tmp_path / "features.zarr", 3, "float16", iter(np.split(rows, 3)))
+    stored = arrays.open(tmp_path / "features.zarr")
+    assert stored.dtype == np.float32 and [path.name for path in tmp_path.iterdir()] == ["features.zarr"]
+    np.testing.assert_array_equal(stored[:], np.concatenate([rows[:10].astype(np.float16), rows[10:]]))
+    assert [record.message.count("stored in float32") for record in caplog.records] == [1]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +97,6 @@ def test_main__refuses_an_encoder_that_does_not_fit(world, tmp_path, change, mes
     file = tmp_path / "encoder/config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(ValueError, match=message):
-        main(
-            world[0], tmp_path / "encoder", tmp_path / "out", task="dots", params=params(unit_length="resize" in change)
-        )
+        settings = params(unit_length="resize" in change)
+        main(world[0], tmp_path / "encoder", tmp_path / "out", task="dots", params=settings, taken=[1])
     assert not (tmp_path / "out").exists()

@@ -6,7 +6,7 @@ import pytest
 from polygrain.store import arrays
 from polygrain.store.collection import open_features, read_tables
 from stages.knn_graph import Params, main
-from tests.helpers.small import TASKS, lists, write_features, write_images
+from tests.helpers.small import TASKS, lists, store_features, write_features, write_images
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +32,7 @@ def test_main__equals_sorting_all_cosines_whatever_the_lengths(world, tmp_path):
     for t, task in enumerate(TASKS):
         vectors = arrays.open(features / task / "features.zarr")[:]
         lengths = np.random.default_rng(t).uniform(0.2, 50, (len(vectors), 1)).astype(np.float32)
-        (tmp_path / "long" / task).mkdir(parents=True)
-        arrays.write(tmp_path / "long" / task / "features.zarr", vectors * lengths)
+        store_features(tmp_path / "long" / task, vectors * lengths)
     np.testing.assert_array_equal(run(images, features, tmp_path / "graph")[0], expected)
     np.testing.assert_array_equal(run(images, tmp_path / "long", tmp_path / "again")[0], expected)
     assert {file.name for file in (tmp_path / "graph").iterdir()} == {"neighbours.zarr"}

@@ -77,7 +77,8 @@ def test_repro__the_first_check_reads_every_data_set_and_trains_nothing(tmp_path
     for task in (*TASKS, *UNSEEN):
         layouts.WRITERS[task](profile / "data/raw" / task, 4)
     ran = [stage.rpartition(":")[2] for stage in repro(tmp_path, "profiles/mrt/dvc.yaml:evaluation@encoder")]
-    assert set(ran) == {*(f"images@{task}" for task in (*TASKS, *UNSEEN)), "encoder", "evaluation@encoder"}
+    each = {f"{stage}@{task}" for stage in ("images", "features") for task in (*TASKS, *UNSEEN)}
+    assert set(ran) == {*each, "encoder", "resolution", "evaluation@encoder"}
     metrics = json.loads((profile / "data/evaluation/encoder/metrics.json").read_text())
     assert set(metrics) >= {*TASKS, *UNSEEN} and metrics["dtd"]["queries"] == 16  # all of it, since it is unseen
     # A data set that loses an annotation file stops at its own stage, which names the file and where to get it.

@@ -9,7 +9,7 @@ from polygrain.store import arrays
 from polygrain.store.collection import open_features, read_tables
 from stages import seeds
 from stages.pseudo_labels import Params, main
-from tests.helpers.small import TASKS, lists, write_features, write_images
+from tests.helpers.small import TASKS, lists, store_features, write_features, write_images
 from tests.helpers.whitened import whitened
 
 
@@ -26,8 +26,7 @@ def write_all(folder, images, vectors):
     """Features of all images: a row for each, in the order of the tasks."""
     tasks = read_tables(images, list(TASKS)).tasks
     for task in TASKS:
-        (folder / task).mkdir(parents=True)
-        arrays.write(folder / task / "features.zarr", vectors[tasks == task].astype(np.float32))
+        store_features(folder / task, vectors[tasks == task].astype(np.float32))
     return folder
 
 

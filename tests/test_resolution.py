@@ -8,7 +8,7 @@ from scipy.stats import sem
 from polygrain.encoder.model import load
 from polygrain.selection.criterion import Sample
 from stages import resolution
-from tests.helpers.settings import criterion
+from tests.helpers.settings import criterion, reference
 from tests.helpers.small import TASKS, lists, repeat, write_encoder, write_images
 
 
@@ -17,8 +17,9 @@ def params(**changes):
 
 
 def run(images, encoder, output, settings=None, **changes):
-    values = {"settings": settings or criterion(), "lists": lists(), "seed": 0}
-    message = resolution.main(images, encoder, output, params=params(**changes), **values)
+    values = {"settings": settings or criterion(), "reference": reference(), "taken": [1, 2], "lists": lists()}
+    folders = images, encoder, output, output.with_name("views")
+    message = resolution.main(*folders, params=params(**changes), seed=0, **values)
     return message, list(csv.DictReader((output / "recall.csv").read_text().splitlines()))
 
 
@@ -52,11 +53,11 @@ def test_main__keeps_the_encoders_own_side_where_there_is_nothing_to_choose(worl
             repeat(images, task, 48)
     if case == "one side only":
         monkeypatch.setattr(resolution.Model, "takes_other_sides", False)
-    monkeypatch.setattr(resolution, "judge", None)
     changes = {"budget": {"cost": 1}, "no scales": {"scales": []}}.get(case, {})
     settings = criterion(fewest=99) if case == "few images" else None
     message, rows = run(images, world[1], tmp_path / "out", settings, **changes)
-    assert message == "32 px of 32" and [row["side"] for row in rows] == ["32"] and rows[0]["recall"] == ""
+    assert message == "32 px of 32" and [row["side"] for row in rows] == ["32"]
+    assert (rows[0]["recall"] == "") == ("images" in case)
     weights = "weights.safetensors"
     assert (tmp_path / "out" / weights).read_bytes() == (world[1] / weights).read_bytes()
     assert load(tmp_path / "out").config == load(world[1]).config

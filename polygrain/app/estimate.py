@@ -10,7 +10,9 @@ from polygrain.encoder.model import Model
 
 BATCH, TIMED = 32, 3
 SAMPLE = 240  # images of a task on which sides and candidates are compared: two samples
-VIEWS = 17  # passes for each: five views, and what the reference sees
+VIEWS = 5  # of each, at its own side and at the chosen one
+LOOKS = 6.5  # passes for what the reference sees of each: the chosen side and 1.5 times it, with the mirror images
+FITTED = 6000  # images to which a trained candidate's last layer is fitted
 GAIN = 0.8  # share of a thread that is of use
 TRAINING = 3  # passes of a training step: one forward, and one backward that costs two
 
@@ -37,14 +39,17 @@ def pass_time(config: Config) -> float:
 
 def passes(images: int, train: int, tasks: int, ks: int, cost: float, epochs: int) -> float:
     """Passes of the encoder at its own side, where the chosen side costs `cost` of them; 0 `ks` train nothing."""
-    compared = min(tasks * SAMPLE, train) * VIEWS * (1 + cost) + 2 * min(train, 2000) * cost + 2 * train * cost
-    embedded = images * (1 + 4 * cost)  # features, the collection, three rows of results
+    sample = min(tasks * SAMPLE, train)
+    compared = sample * (VIEWS * (1 + cost) + LOOKS * cost)
+    embedded = images * (1 + cost)  # the row `encoder`, and the features, from which all else follows
     if not ks:
         return compared + embedded
+    # Each trained model is compared and evaluated; the one that is chosen is fitted, evaluated and searched, too.
+    trained = (ks + 5) * (sample * VIEWS + min(train, FITTED) + images) * cost + (train + 2 * images) * cost
     adaptors = ks * epochs * train * TRAINING * cost
     fusions = 2 * (epochs / 2) * 2 * train * TRAINING * cost * (1 + ks / 4)
     distillations = 2 * train * (epochs * TRAINING * cost + 2 * 3.25 * cost)
-    return 2 * compared + embedded + images * cost * (ks + 5) + adaptors + fusions + distillations
+    return compared + embedded + trained + adaptors + fusions + distillations
 
 
 def shown(seconds: float) -> str:

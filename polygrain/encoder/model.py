@@ -7,6 +7,7 @@ embeddings = model(torch.stack([model.transform(image) for image in images]))
 import functools
 import inspect
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,14 +150,17 @@ class Model(nn.Module):
             return tokens[:, 0]
         return self.backbone.forward_head(tokens, pre_logits=True)
 
-    def block_outputs(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
-        """The outputs of the last block and those before it, the last first, each of unit length, side by side."""
+    def raw_outputs(self, images: Num[Tensor, "batch 3 y x"]) -> list[Float[Tensor, "batch _"]]:
+        """The outputs of the last block and those before it, the last first."""
         places = residual_blocks(self.backbone)
         blocks = [parent._modules[key] for parent, key in (places[place] for place, _ in self.lower)]
         with outputs_of(blocks) as outputs:
             last = self.features(images)
-        vectors = [last, *(pooled(self.backbone, outputs[block]) for block in blocks)]
-        return torch.cat([nn.functional.normalize(vector.float(), dim=1) for vector in vectors], 1)
+        return [last.float(), *(pooled(self.backbone, outputs[block]).float() for block in blocks)]
+
+    def block_outputs(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
+        """`raw_outputs`, each of unit length, side by side."""
+        return torch.cat([nn.functional.normalize(output, dim=1) for output in self.raw_outputs(images)], 1)
 
     def embed_once(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """The blocks' outputs as one embedding of unit length."""
@@ -169,6 +173,16 @@ class Model(nn.Module):
         if self.config.mirrored:
             mirrored = self.embed_once(images.flip(3))
             embeddings = nn.functional.normalize(embeddings + mirrored, dim=1)
+        return self.last_layer(embeddings)
+
+    def from_outputs(self, outputs: Float[Tensor, "batch _"]) -> Float[Tensor, "batch dim"]:
+        """What `forward` makes of the outputs of at least so many blocks, each of any length, unmirrored."""
+        parts = outputs[:, : sum(self.widths)].float().split(self.widths, 1)
+        joined = torch.cat([nn.functional.normalize(part, dim=1) for part in parts], 1)
+        return self.last_layer(nn.functional.normalize(joined, dim=1))
+
+    def last_layer(self, embeddings: Float[Tensor, "batch _"]) -> Float[Tensor, "batch dim"]:
+        """Embeddings behind the last layer, if there is one."""
         if not self.config.reduced:
             return embeddings
         with uncast(embeddings.device):
@@ -205,6 +219,11 @@ class Model(nn.Module):
 def most_blocks(model: Model) -> int:
     """The largest number of blocks that this network's embedding can be made of."""
     return 1 + len(lower_of(model.config))
+
+
+def blocks_for(model: Model, wanted: Sequence[int]) -> int:
+    """How many blocks must be known for embeddings of so many, or of all there are, and for the model's own."""
+    return max(min(max(wanted), most_blocks(model)), model.config.blocks)
 
 
 def lower_of(config: Config) -> tuple[tuple[int, int], ...]:

@@ -58,7 +58,7 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     start = time.monotonic()
     try:
         values = read(stage, main, params, borrowed)
-        inputs = {name: path for name, path in arguments.items() if name != "output"}
+        inputs = {name: path for name, path in arguments.items() if not name.startswith("output")}
         name = "@".join([stage, *list(keywords.values())[:1]])
         log.info("%s: from %s", name, ", ".join(map(str, inputs.values())))
         result = main(**arguments, **keywords, **values)

@@ -97,6 +97,16 @@ class Embedded:
     plain: Float[np.ndarray, "image dim"]
     pairs: list[tuple[Float[np.ndarray, "image dim"], Float[np.ndarray, "image dim"]]]
 
+    @classmethod
+    def of(cls, stacked: Float[np.ndarray, "image view dim"]) -> "Embedded":
+        """What `stacked` gave."""
+        plain, *four = np.ascontiguousarray(stacked.swapaxes(0, 1))
+        return cls(plain, [(four[0], four[1]), (four[2], four[3])])
+
+    def stacked(self) -> Float[np.ndarray, "image view dim"]:
+        """As one array."""
+        return np.stack([self.plain, *(view for pair in self.pairs for view in pair)], 1)
+
     def through(self, change: Callable[[np.ndarray], np.ndarray]) -> "Embedded":
         """The same after a change of the embeddings."""
         return Embedded(change(self.plain), [(change(first), change(second)) for first, second in self.pairs])
@@ -179,8 +189,7 @@ def embed_views(model: Model, pixels: arrays.Reader, sample: Sample, settings: C
         for view, batches in zip(views, embeddings, strict=True):
             with torch.inference_mode(), device.autocast(where, precision):
                 batches.append(model(view).float().cpu().numpy())
-    plain, *four = (np.concatenate(batches) for batches in embeddings)
-    return Embedded(plain, [(four[0], four[1]), (four[2], four[3])])
+    return Embedded.of(np.stack([np.concatenate(batches) for batches in embeddings], 1))
 
 
 def embed_reference(
@@ -188,7 +197,12 @@ def embed_reference(
 ) -> Float[np.ndarray, "image dim"]:
     """The reference's embeddings of the sample; `encoder` has no adaptors."""
     looks = embed_carefully(encoder, pixels, sample.rows, reference, *device.inference(pixels.shape[1]), "reference")
-    whitener = whitening.fit_if_varied(looks, reference.dim, "half")
+    return half_whitened(looks, reference.dim)
+
+
+def half_whitened(looks: Float[np.ndarray, "image look"], dim: int) -> Float[np.ndarray, "image dim"]:
+    """Looks as the reference has them; as they are where all are alike."""
+    whitener = whitening.fit_if_varied(looks, dim, "half")
     return looks if whitener is None else whitening.apply(whitener, looks)
 
 

@@ -36,8 +36,10 @@ class Declaration:
 ARRAYS = {
     "pixels": Declaration(("image", "y", "x", "channel"), ("uint8",), 1, "square RGB images"),
     "features": Declaration(
-        ("image", "dim"), ("float16", "float32"), 256, "embeddings of the frozen encoder, unit length if so set"
+        ("image", "dim"), ("float16", "float32"), 256, "outputs of the frozen encoder's last blocks, side by side"
     ),
+    "views": Declaration(("image", "view", "dim"), ("float16",), 64, "the same of an image as it is and of four views"),
+    "looks": Declaration(("image", "dim"), ("float32",), 64, "what the reference sees, several looks side by side"),
     "descriptors": Declaration(
         ("image", "dim"), ("float32",), 64, "layers of a frozen network, each of unit length, side by side"
     ),
@@ -205,4 +207,5 @@ def concatenate(readers: list[Reader]) -> Reader:
     shapes = {reader.shape[1:] for reader in readers}
     if len(shapes) != 1:
         raise ValueError(f"arrays with rows of different shapes {sorted(shapes)} cannot be read as one")
-    return Reader(shapes.pop(), readers[0].dtype, [shard for reader in readers for shard in reader.shards])
+    dtype = np.result_type(*(reader.dtype for reader in readers))
+    return Reader(shapes.pop(), dtype, [shard for reader in readers for shard in reader.shards])

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from polygrain.store import arrays
 from polygrain.store.mapped_rows import Chosen
-from polygrain.store.reading import reading, remedy_for
+from polygrain.store.reading import read_json, reading, remedy_for
 
 TABLE = pa.schema(
     [
@@ -92,9 +92,26 @@ def open_pixels(images: Path, tasks: list[str]) -> arrays.Reader:
     return arrays.concatenate([arrays.open(images / task / "pixels.zarr") for task in tasks])
 
 
+def open_outputs(features: Path, tasks: list[str]) -> tuple[arrays.Reader, dict]:
+    """The stored outputs of the encoder's blocks, rows as in `read_tables`, and what `features.json` says of them.
+
+    ValueError for outputs of an earlier version, and for tasks that do not fit together.
+    """
+    folders = [features / task for task in tasks]
+    for folder in folders:
+        if (folder / "features.zarr").exists() and not (folder / "features.json").exists():
+            raise ValueError(f"{folder} was written by an earlier version: run `dvc repro features`")
+    facts = [read_json(folder / "features.json") for folder in folders]
+    for folder, other in zip(folders, facts, strict=True):
+        if other != facts[0]:
+            raise ValueError(f"{folder} is of another encoder or side than {folders[0]}: run `dvc repro features`")
+    return arrays.concatenate([arrays.open(folder / "features.zarr") for folder in folders]), facts[0]
+
+
 def open_features(features: Path, tasks: list[str]) -> arrays.Reader:
     """The encoder's features of all tasks, rows as in `read_tables`."""
-    return arrays.concatenate([arrays.open(features / task / "features.zarr") for task in tasks])
+    outputs, facts = open_outputs(features, tasks)
+    return outputs.columns(facts["embedding"])
 
 
 def open_train_features(features: Path, tasks: list[str], collection: Collection) -> Chosen:

@@ -20,6 +20,10 @@ class Reader:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def columns(self, width: int) -> "Reader":
+        """The first columns of each row; the others are not read."""
+        return Reader((width,), self.dtype, [shard[:, :width] for shard in self.shards])
+
     def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
         rows = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else np.asarray(rows)
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):

@@ -1,5 +1,6 @@
 """A small world that several tests share: drawn images of two tasks, a random ViT, and the stages' data folders."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from polygrain.encoder.config import AdaptorConfig, Config, Fusion
 from polygrain.encoder.model import Model, load, save
 from polygrain.store import arrays
 from polygrain.store.collection import TABLE
+from stages import features
 
 TASKS = ("dots", "bars")
 SIZE = 32
@@ -110,8 +112,23 @@ def write_features(folder: Path, images: Path, dim: int = 8) -> Path:
     for t, task in enumerate(TASKS):
         count = len(arrays.open(images / task / "pixels.zarr"))
         vectors = np.random.default_rng(t).normal(size=(count, dim)).astype(np.float32)
-        (folder / task).mkdir(parents=True)
-        arrays.write(folder / task / "features.zarr", vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+        store_features(folder / task, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    return folder
+
+
+def store_features(folder: Path, vectors: np.ndarray) -> None:
+    """A task's features, of a network that nobody knows."""
+    folder.mkdir(parents=True)
+    arrays.write(folder / "features.zarr", vectors)
+    facts = {"digest": "unknown", "side": 1, "widths": [vectors.shape[1]], "blocks": 0, "embedding": vectors.shape[1]}
+    (folder / "features.json").write_text(json.dumps(facts))
+
+
+def run_features(folder: Path, images: Path, encoder: Path, blocks: int = 2, **changes: object) -> Path:
+    """data/features as the stage writes them."""
+    for task in TASKS:
+        params = features.Params(**({"unit_length": True, "dtype": "float16"} | changes))
+        features.main(images / task, encoder, folder / task, task=task, params=params, taken=[1, blocks])
     return folder
 
 

@@ -13,15 +13,15 @@ import numpy as np
 from jaxtyping import Float32, Int
 from pydantic import Field
 
-from polygrain.compute import device
 from polygrain.config import schema
-from polygrain.encoder.extract import embed
 from polygrain.encoder.model import Model
+from polygrain.encoder.stored import Stored, embed
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import Judged
 from polygrain.selection.criterion import CriterionSettings, Embedded, Reference, Sample
 from polygrain.selection.questions import Questions, Searched, ask
+from polygrain.selection.seen import Seen
 from polygrain.selection.smoothing import SmoothingSettings
 from polygrain.selection.teaching import Lesson, Targets, lessons
 from polygrain.store import arrays
@@ -69,14 +69,16 @@ class Settings(schema.Section):
 
 @dataclass(frozen=True)
 class Judging:
-    """By what candidates are judged: the settings, and from other stages the most passes, the smoothing of collections
-    and the teachers' `targets` for all training images."""
+    """By what candidates are judged: the settings, and from other stages the most passes, the smoothing of collections,
+    the teachers' `targets` for all training images, what was `seen` of the sample, and the stored `features`."""
 
     settings: Settings
     cost: float
     smoothing: SmoothingSettings
     targets: Mapping[str, Targets]
     seed: int
+    seen: Seen
+    features: Stored | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class Judge(ABC):
     settings: CriterionSettings
     lessons: Sequence[tuple[Lesson, Targets]] = field(default=(), kw_only=True)
     smoothings: Mapping[str, Smoothing] = field(default_factory=dict, kw_only=True)
+    features: Stored | None = field(default=None, kw_only=True)
 
     @property
     def others(self) -> Int[np.ndarray, " row"]:
@@ -109,7 +112,7 @@ class Judge(ABC):
 
     def embed(self, model: Model, pixels: arrays.Reader) -> Embeddings:
         """By one model: what is judged, and what last layers are fitted to."""
-        others = embed(model, pixels, self.others, *device.inference(model.config.size), "others")
+        others = embed(model, self.features, pixels, self.others, "others")
         judged = self.embed_judged(model, pixels, others)
         in_sample = judged.plain[: len(self.sample.rows)][np.isin(self.sample.rows, self.fitted)]
         return Embeddings(judged, np.concatenate([in_sample, others]), others, model.widths)
@@ -132,8 +135,12 @@ class Views(Judge):
     """Judges whether two views of an image find each other, and whether it keeps its neighbours of the reference."""
 
     reference: Neighbours
+    seen: Mapping[int, Stored] = field(default_factory=dict)
 
     def embed_judged(self, model: Model, pixels: arrays.Reader, others: Vectors) -> Embedded:
+        stored = self.seen.get(model.config.side)
+        if stored is not None and stored.holds(model):
+            return Embedded.of(stored.embed(model, np.arange(len(self.sample.rows))))
         return criterion.embed_views(model, pixels, self.sample, self.settings)
 
     def score(self, embedded: Embedded, neighbours: Neighbours) -> Judged:
@@ -147,23 +154,24 @@ class Teachers(Judge):
     questions: Questions
 
     def embed_judged(self, model: Model, pixels: arrays.Reader, others: Vectors) -> Embedded:
-        asked = embed(model, pixels, self.sample.rows, *device.inference(model.config.size), "sample")
+        asked = embed(model, self.features, pixels, self.sample.rows, "sample")
         return Embedded(np.concatenate([asked, others]), [])
 
     def score(self, embedded: Embedded, neighbours: Neighbours) -> Judged:
         return Judged(*self.questions.judge(embedded.plain))
 
 
-def appoint(judging: Judging, sample: Sample, collection: Collection, start: Model, pixels: arrays.Reader) -> Judge:
-    """Teachers, of whose targets the last are the reference; without any, views, with `start` as reference."""
-    settings, fitted = judging.settings, collection.train
+def appoint(judging: Judging, collection: Collection) -> Judge:
+    """Teachers, of whose targets the last are the reference; without any, views, and the looks that were seen."""
+    settings, fitted, seen = judging.settings, collection.train, judging.seen
     if len(fitted) > settings.fitted:
         fitted = np.sort(np.random.default_rng(judging.seed).choice(fitted, settings.fitted, replace=False))
     if judging.targets:
-        return teachers(judging, thinned(sample, collection), fitted, collection)
-    looks = criterion.embed_reference(start.to(device.best()), pixels, sample, settings.reference)
-    reference = criterion.neighbours(looks, sample, settings.criterion.neighbours)
-    return Views(sample, fitted if settings.layers else fitted[:0], settings.criterion, reference)
+        return teachers(judging, thinned(seen.sample, collection), fitted, collection)
+    looks = criterion.half_whitened(seen.looks, settings.reference.dim)
+    reference = criterion.neighbours(looks, seen.sample, settings.criterion.neighbours)
+    rows = fitted if settings.layers else fitted[:0]
+    return Views(seen.sample, rows, settings.criterion, reference, seen.views, features=judging.features)
 
 
 def teachers(judging: Judging, sample: Sample, fitted: Int[np.ndarray, " row"], collection: Collection) -> Teachers:
@@ -178,7 +186,8 @@ def teachers(judging: Judging, sample: Sample, fitted: Int[np.ndarray, " row"], 
     )
     known = {name: of[asked:] for name, of in given.items()}
     taught = [*lessons(known, collection.tasks[others], questions.smoothings, settings.taught)]
-    return Teachers(sample, fitted, settings.criterion, questions, lessons=taught, smoothings=questions.smoothings)
+    more = {"lessons": taught, "smoothings": questions.smoothings, "features": judging.features}
+    return Teachers(sample, fitted, settings.criterion, questions, **more)
 
 
 def thinned(sample: Sample, collection: Collection) -> Sample:

@@ -12,12 +12,12 @@ import numpy as np
 from torch import nn
 
 from polygrain.compute import device
-from polygrain.encoder.model import Model, load, most_blocks
+from polygrain.encoder.model import Model, blocks_for, load
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.selection.candidates.decision import Judged
 from polygrain.selection.candidates.forms import Form, shape, with_last_layers, with_lessons
 from polygrain.selection.candidates.judges import Embeddings, Judge, Judging, Neighbours, Settings, appoint
-from polygrain.selection.criterion import Sample, draw_clear, group_names, mean_over_tasks
+from polygrain.selection.criterion import Sample, group_names, mean_over_tasks
 from polygrain.store import arrays
 from polygrain.store.collection import Collection
 
@@ -63,8 +63,7 @@ class Trial:
 
 def measure(judge: Judge, model: Model, form: Form, pixels: arrays.Reader, settings: Settings) -> Iterator[Candidate]:
     """A model at one strength and side, with each last layer that is tried."""
-    blocks = max(min(max(settings.blocks), most_blocks(model)), model.config.blocks)
-    wide = shape(model, replace(form, blocks=blocks)).to(device.best())
+    wide = shape(model, replace(form, blocks=blocks_for(model, settings.blocks))).to(device.best())
     return judge_layers(judge, judge.embed(wide, pixels), model.reduction, form, settings)
 
 
@@ -88,18 +87,19 @@ def compare(
     `plain` is the encoder as it is. `models`, the encoder among them, see the side that was chosen before. Where no
     task can tell, the encoder as it is becomes the one candidate, unmeasured.
     """
-    settings, encoder, start = judging.settings, load(plain), load(models["encoder"])
-    sample = draw_clear(collection, encoder.to(device.best()), pixels, settings.criterion, judging.seed)
+    settings, sample = judging.settings, judging.seen.sample
     uncertain = [name for name in group_names(collection, settings.criterion) if name not in sample.parts()]
     if not len(sample.rows):
         nothing = Candidate(ENCODER, Judged(np.empty(0), np.empty(0)), {})
         return Trial(sample, uncertain, {ENCODER.name: nothing})
-    judge = appoint(judging, sample, collection, start, pixels)
+    judge, encoder, start = appoint(judging, collection), load(plain), load(models["encoder"])
+    for one in (encoder, start) if not judging.targets else ():
+        judging.seen.views[one.config.side].require(one, blocks_for(one, settings.blocks))
     scale = start.config.side / encoder.config.side
     trial = Trial(judge.sample, uncertain, scale=scale, smoothings=judge.smoothings)
     if scale != 1:
         bare = settings.model_copy(update={"layers": [], "taught": []})
-        trial.add(measure(judge, encoder.cpu(), ENCODER, pixels, bare))
+        trial.add(measure(judge, encoder, ENCODER, pixels, bare))
     for name, folder in models.items():
         model = load(folder)
         strength = settings.first_strength if model.adaptors else 1.0

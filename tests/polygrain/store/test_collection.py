@@ -4,7 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from polygrain.store import arrays
-from polygrain.store.collection import TABLE, Collection, read_tables
+from polygrain.store.collection import TABLE, Collection, open_features, read_tables
+from tests.helpers.small import store_features
 
 
 def write_task(folder, task, labels, splits):
@@ -52,3 +53,20 @@ def test_train_classes__counted_over_all_tasks():
     labels[2] = -1
     with pytest.raises(ValueError, match="task a has no labels"):
         collection.train_classes()
+
+
+def test_open_features__refuses_an_earlier_version_and_tasks_of_different_encoders(tmp_path):
+    for task, width in (("a", 3), ("b", 3), ("c", 4)):
+        store_features(tmp_path / task, np.ones((2, width), np.float32))
+    assert open_features(tmp_path, ["a", "b"]).shape == (4, 3)
+    with pytest.raises(ValueError, match=r"c is of another encoder or side than .*a: run `dvc repro features`"):
+        open_features(tmp_path, ["a", "c"])
+    (tmp_path / "b/features.json").unlink()
+    with pytest.raises(ValueError, match="b was written by an earlier version: run `dvc repro features`"):
+        open_features(tmp_path, ["a", "b"])
+
+
+def test_open_features__half_precision_beside_float32_is_read_as_float32(tmp_path):
+    store_features(tmp_path / "a", np.ones((2, 3), np.float16))
+    store_features(tmp_path / "b", np.full((2, 3), 7e4, np.float32))
+    assert open_features(tmp_path, ["a", "b"])[:].tolist() == [[1] * 3] * 2 + [[7e4] * 3] * 2

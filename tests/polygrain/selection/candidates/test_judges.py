@@ -5,6 +5,7 @@ import numpy as np
 from polygrain.compute.vectors import unit_rows
 from polygrain.selection.candidates.judges import Judging, Settings, teachers, thinned
 from polygrain.selection.criterion import Embedded, Sample, neighbours
+from polygrain.selection.seen import Seen
 from polygrain.selection.smoothing import SETTINGS
 from polygrain.store.collection import read_tables
 from tests.helpers.settings import comparing
@@ -16,7 +17,9 @@ def test_judge__who_gives_what_the_teacher_gives_answers_all(tmp_path: Path) -> 
     targets = unit_rows(np.random.default_rng(0).normal(size=(len(collection.train), 8)).astype(np.float32))
     settings = Settings(**comparing(searched=["smoothed"]))
     sample = Sample(collection.train[::6], collection.tasks[collection.train[::6]])
-    judge = teachers(Judging(settings, 1.0, SETTINGS, {"own": targets}, 0), sample, collection.train, collection)
+    judge = teachers(
+        Judging(settings, 1.0, SETTINGS, {"own": targets}, 0, Seen(sample)), sample, collection.train, collection
+    )
     given = np.concatenate([targets[::6], targets[np.isin(collection.train, judge.others)]])
     judged, hits = judge.judge(Embedded(given, []))
     assert judged.score.tolist() == [1] * len(sample.rows) and list(hits) == list(TASKS)

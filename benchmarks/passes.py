@@ -1,0 +1,108 @@
+"""How often an image passes the network in a run of `polygrain new` without training, and what the run takes.
+
+    python -m benchmarks.passes --images DIR [--images DIR2] [--encoder FILE --architecture NAME --side PX ...]
+
+The words are those of `polygrain new`. All stages run in this process, in a temporary copy of the repository. A hook on
+the first convolution, a ViT's patch embedding too, counts images, weighed by their pixels: 1 is one image at the side
+that was chosen. One line of JSON for each stage that has passes, and one for the run, beside one bare pass of all its
+images at that side. `again` is what has passes after a change of `choice.dims`.
+"""
+
+import json
+import os
+import runpy
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from benchmarks.gain import copy_repository, read_values, write_values
+from benchmarks.measure import seconds
+from pipeline import dvc_api, graph
+from polygrain.compute import device
+from polygrain.config.schema import Section
+from polygrain.encoder.extract import extract
+from polygrain.encoder.model import load
+from polygrain.runner import command
+from polygrain.store.collection import open_pixels
+
+NAME = "passes"
+
+
+@contextmanager
+def pixels_seen() -> Iterator[list[int]]:
+    """A list of one number: the pixels that have gone into a network's first layer."""
+    seen = [0]
+
+    def count(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if isinstance(module, nn.Conv2d) and module.in_channels == 3:
+            images, _, height, width = inputs[0].shape
+            seen[0] += images * height * width
+
+    hook = register_module_forward_pre_hook(count)
+    yield seen
+    hook.remove()
+
+
+def in_process(main: Callable[..., str], params: type[Section] | None, **borrowed: str) -> None:
+    """`command.run`, but that it returns."""
+    stage = sys.modules["__main__"].__spec__.name.rpartition(".")[2]
+    arguments, keywords = command.parse(main, borrowed)
+    main(**arguments, **keywords, **command.read(stage, main, params, borrowed))
+
+
+def run(stages: list[list[str]]) -> tuple[Counter, float]:
+    """Runs the stages, each the words of its command; the pixels that each has seen, and the seconds."""
+    found, start = Counter(), time.perf_counter()
+    for words in stages:
+        sys.argv = words
+        with pixels_seen() as seen:
+            runpy.run_module(f"stages.{words[0]}", run_name="__main__", alter_sys=True)
+        item = words[words.index("--model") + 1] if "--model" in words else ""
+        found[f"{words[0]} {item}".strip()] += seen[0]
+    return found, time.perf_counter() - start
+
+
+def main() -> None:
+    given, root = [str(Path(word).resolve()) if Path(word).exists() else word for word in sys.argv[1:]], Path.cwd()
+    command.run = in_process
+    with tempfile.TemporaryDirectory() as folder:
+        copy_repository(Path(folder))
+        polygrain = [sys.executable, "-m", "polygrain.cli.main", "new", NAME, *given]
+        subprocess.run(polygrain, cwd=folder, check=True, env=os.environ | {"PYTHONPATH": folder})
+        os.chdir(Path(folder) / "profiles" / NAME)
+        with dvc_api.opened(Path.cwd()) as repo:
+            stages = [shlex.split(stage.cmd)[2:] for stage in graph.plan(repo, Path.cwd()).values()]
+        found, taken = run(stages)
+
+        values = read_values(Path("params.yaml"))
+        model, pixels = (
+            load("data/resolution").to(device.best()),
+            open_pixels(Path("data/images"), list(values["tasks"])),
+        )
+        rows, one = np.arange(len(pixels)), len(pixels) * model.config.side**2
+        bare = seconds(lambda: list(extract(model, pixels, rows, *device.inference(model.config.size), "bare pass")))
+        write_values(Path("params.yaml"), values | {"choice": values["choice"] | {"dims": [128]}})
+        behind = [words for words in stages if words[0] in ("choice", "gallery", "evaluation")]
+        behind = [words for words in behind if words[-1] != "encoder"]  # which does not depend on the choice
+        again, _ = run(behind)
+        os.chdir(root)
+    for stage, seen in found.items():
+        if seen:
+            print(json.dumps({"stage": stage, "passes": round(seen / one, 2)}))
+    passes = round(found.total() / one, 2)
+    facts = {"images": len(rows), "side": model.config.side, "passes": passes, "again": round(again.total() / one, 2)}
+    print(json.dumps(facts | {"run_s": round(taken, 1), "pass_s": round(bare, 1), "ratio": round(taken / bare, 2)}))
+
+
+if __name__ == "__main__":
+    main()
