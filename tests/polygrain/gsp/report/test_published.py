@@ -99,6 +99,9 @@ def test_compare__within_a_printed_deviation():
         assert line["within"] == within
 
 
+PARTS = ("gsp-cifar-fig3b",)  # of a table: the page says of its other rows that no run stands beside them
+
+
 def claimed_rows(values):
     """A profile's printed rows."""
     (folder,) = values["gsp"].values()
@@ -114,7 +117,8 @@ def test_profiles__each_claimed_row_is_of_one_run_and_its_metric_is_measured(pro
     settings = {name: gsp_folds.setting_of(run, folds) for name, run in runs.items()}
     measured = {"map_at_r", *(f"recall_at_{k}" for k in values["gsp_ensemble"]["recall_at"])}
     for row in claimed_rows(values):
-        assert sum(published.is_of(row, run, settings[name]) for name, run in runs.items()) == 1, row
+        found = [name for name, run in runs.items() if published.is_of(row, run, settings[name])]
+        assert len(found) == 1 or (not found and profile in PARTS), row
         assert row["metric"] in measured
 
 
