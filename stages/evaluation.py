@@ -30,6 +30,7 @@ import torch
 from pydantic import Field
 
 from polygrain.compute import device
+from polygrain.compute.vectors import unit_rows
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.extract import embed, extract
@@ -62,7 +63,7 @@ def raw_pixels(pixels: arrays.Reader, rows: np.ndarray) -> np.ndarray:
     """The images themselves as vectors, each centred and of unit length: a baseline without any network."""
     vectors = pixels[rows].reshape(len(rows), np.prod(pixels.shape[1:])).astype(np.float32)
     vectors -= vectors.mean(1, keepdims=True)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return unit_rows(vectors)
 
 
 def means(scores: QueryMetrics, chosen: np.ndarray | None = None) -> dict[str, float | int]:
