@@ -17,13 +17,9 @@ from polygrain.retrieval.smoothing import Smoothing, neighbours_of, smooth_by
 CHOSEN = Smoothing(0.9, 20)
 
 
-def gib() -> float:
-    """The most memory that this process has held."""
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)
-
-
 def report(claim: str, start: float, **facts: object) -> None:
-    row = {"claim": claim, "seconds": round(time.perf_counter() - start, 1), "peak_gib": gib()}
+    peak = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)  # the most memory held so far
+    row = {"claim": claim, "seconds": round(time.perf_counter() - start, 1), "peak_gib": peak}
     print(json.dumps(row | {"threads": torch.get_num_threads()} | facts), flush=True)
 
 

@@ -15,12 +15,7 @@ sys.path.insert(0, str(ROOT))
 project = "polygrain"
 author = "the authors of polygrain"
 project_copyright = ""
-extensions = [
-    "myst_parser",
-    "docs.extensions.mathml",
-    "sphinx.ext.autodoc",
-    "docs.extensions.reference",
-]
+extensions = ["myst_parser", "docs.extensions.mathml", "sphinx.ext.autodoc", "docs.extensions.reference"]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "attrs_block"]
 myst_heading_anchors = 3

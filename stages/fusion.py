@@ -21,12 +21,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from polygrain.compute import device, processes
+from polygrain.compute import device
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.adaptors import fuse
 from polygrain.encoder.config import AdaptorConfig, Attention, Fusion
-from polygrain.encoder.extract import embed
+from polygrain.encoder.extract import embed_shares
 from polygrain.encoder.model import Model, load, save
 from polygrain.grappa import classification, twins
 from polygrain.runner import command, outputs
@@ -95,8 +95,7 @@ def train(
         return twins.train(model, parts, pixels, rows, graph, chosen, seed, work, search)
     labels = torch.from_numpy(collection.train_classes())
     model.to(device.best())
-    part = rows[processes.share(len(rows))]
-    embeddings = processes.gather_array(embed(model, pixels, part, chosen.batch, chosen.precision, "class means"))
+    embeddings = embed_shares(model, pixels, rows, chosen.batch, chosen.precision, "class means")
     start = classification.class_means(torch.from_numpy(embeddings), labels)
     return classification.train(model, parts, start, pixels, torch.from_numpy(rows), labels, chosen, seed, work)
 
@@ -126,15 +125,7 @@ def moved(start: list[tuple[Tensor, Tensor]], end: list[tuple[Tensor, Tensor]]) 
 
 
 def main(
-    images: Path,
-    adaptor: Path,
-    knn_graph: Path,
-    output: Path,
-    *,
-    pairs: str,
-    params: Params,
-    lists: Lists,
-    seed: int,
+    images: Path, adaptor: Path, knn_graph: Path, output: Path, *, pairs: str, params: Params, lists: Lists, seed: int
 ) -> str:
     names, tasks = list(lists.sizes), list(lists.tasks)
     sets = [load(adaptor / name) for name in names]

@@ -160,10 +160,4 @@ def main(
 
 
 if __name__ == "__main__":
-    command.run(
-        main,
-        Params,
-        network="mpcl_encoder.network",
-        epochs="mpcl_encoder.epochs",
-        batch="mpcl_encoder.batch",
-    )
+    command.run(main, Params, network="mpcl_encoder.network", epochs="mpcl_encoder.epochs", batch="mpcl_encoder.batch")

@@ -27,18 +27,7 @@ from pydantic import Field
 
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.findings import (
-    advice,
-    blind,
-    charts,
-    chosen,
-    collection,
-    fusions,
-    neighbours,
-    queries,
-    scores,
-    wording,
-)
+from polygrain.findings import advice, blind, charts, chosen, collection, fusions, neighbours, queries, scores, wording
 from polygrain.report import page
 from polygrain.report.visible import visible
 from polygrain.runner import command, outputs

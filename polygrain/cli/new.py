@@ -48,8 +48,7 @@ def new(
         typer.Option(help="what trains, without labels: all images but the queries, or half of the classes"),
     ] = "collection",
     train: Annotated[
-        bool,
-        typer.Option("--train", help="train adaptors, fusions and distilled models, too; it takes much longer"),
+        bool, typer.Option("--train", help="train adaptors, fusions and distilled models, too; it takes much longer")
     ] = False,
     granularities: Annotated[
         str | None,

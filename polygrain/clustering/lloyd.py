@@ -95,10 +95,7 @@ def reassign(
 
 
 def lloyd(
-    features: np.ndarray | Tensor,
-    centroids: np.ndarray | Tensor,
-    assignment: np.ndarray | Tensor,
-    max_iterations: int,
+    features: np.ndarray | Tensor, centroids: np.ndarray | Tensor, assignment: np.ndarray | Tensor, max_iterations: int
 ) -> Clusters:
     """The clusters after Lloyd's iterations (means, then nearest centroids), until labels stay or `max_iterations`.
 

@@ -62,11 +62,10 @@ class Config(BaseModel):
     kwargs: Arguments = Field({}, description="further arguments of its constructor")
     size: Pixels = Field(description="side of the input, px")
     resize: Pixels = Field(
-        description="side of the square an image is brought to first, px; the centre of it is the input",
+        description="side of the square an image is brought to first, px; the centre of it is the input"
     )
     scaled: Pixels | None = Field(
-        None,
-        description="side to which the input is scaled for the network, px; null: it is taken as it is",
+        None, description="side to which the input is scaled for the network, px; null: it is taken as it is"
     )
     interpolation: Interpolation = Field("bicubic", description="of that scaling, with antialiasing")
     mirrored: bool = Field(False, description="the embedding is the mean of the input's and of its mirror image's")

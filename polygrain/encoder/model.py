@@ -19,14 +19,7 @@ from torch import Tensor, nn
 from polygrain.compute.device import uncast
 from polygrain.encoder.adaptors import AdaptedBlock, Adaptors, in_float32
 from polygrain.encoder.config import AdaptorConfig, Config, read_config
-from polygrain.encoder.networks import (
-    block_dims,
-    build_backbone,
-    lower_blocks,
-    outputs_of,
-    pooled,
-    residual_blocks,
-)
+from polygrain.encoder.networks import block_dims, build_backbone, lower_blocks, outputs_of, pooled, residual_blocks
 from polygrain.encoder.weights import load_module
 from polygrain.store.square import square
 from polygrain.store.tensors import write_weights

@@ -57,10 +57,7 @@ def title_of(row: str) -> Title:
             "imitates in one pass what it gives at larger inputs",
         )
     elif model.startswith(scores.TEACHER):
-        name, about = (
-            f"Teacher {model.removeprefix(scores.TEACHER)}",
-            "the last layer may learn from it",
-        )
+        name, about = (f"Teacher {model.removeprefix(scores.TEACHER)}", "the last layer may learn from it")
     else:
         name, about = f"{model.replace('_', ' ').capitalize()} fusion", "one model"
     return Title(name + form, about)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int64
 
+from polygrain.compute.vectors import unit_rows
 from polygrain.losses.zero_shot import predict
 
 
@@ -69,10 +70,7 @@ def combine(vectors: list[Float32[np.ndarray, "image dim"]]) -> dict[str, Float3
     The paper's 128-D is no vector's score: it averages the metrics of the single folds (1.6.5).
     """
     joined = {"concat": np.concatenate(vectors, 1), "mean_vector": np.mean(vectors, 0)}
-    return {
-        form: (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)).astype(np.float32)
-        for form, x in joined.items()
-    }
+    return {form: unit_rows(x).astype(np.float32) for form, x in joined.items()}
 
 
 def average(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:

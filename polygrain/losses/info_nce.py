@@ -29,10 +29,7 @@ def queue_contrast(
 
 
 def batch_contrast(
-    queries: Float[Tensor, "head batch dim"],
-    keys: Float[Tensor, "head all dim"],
-    temperature: float,
-    offset: int = 0,
+    queries: Float[Tensor, "head batch dim"], keys: Float[Tensor, "head all dim"], temperature: float, offset: int = 0
 ) -> HeadValues:
     """Each head's loss and accuracy where query i must choose key `offset` + i among all keys (MoCo v3).
 

@@ -138,11 +138,7 @@ def query_metrics(embeddings: np.ndarray | Tensor, labels: Labels, nearest: int 
 
 
 def collection_metrics(
-    queries: np.ndarray | Tensor,
-    gallery: np.ndarray | Tensor,
-    query_labels: Labels,
-    labels: Labels,
-    nearest: int = 0,
+    queries: np.ndarray | Tensor, gallery: np.ndarray | Tensor, query_labels: Labels, labels: Labels, nearest: int = 0
 ) -> QueryMetrics:
     """`query_metrics` of queries that are no part of the gallery; `nearest` are rows of it."""
     asked, offered = unit_vectors(queries), unit_vectors(gallery)

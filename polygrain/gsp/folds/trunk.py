@@ -95,11 +95,6 @@ class Trunk(nn.Module):
         return maps
 
 
-def weights_file(params: Backbone, encoder: Path) -> Path | None:
-    """The file with the weights; None where timm has them or they are random."""
-    return {"encoder": encoder / "weights.safetensors", "file": Path(params.path)}.get(params.weights)
-
-
 def load(params: Backbone, encoder: Path, seed: int) -> Trunk:
     """The network with its weights, on the CPU. Only `pretrained` may download, through timm.
 

@@ -48,12 +48,7 @@ SOURCES = {
     "aircraft": Source(
         f"{VGG}/fgvc-aircraft",
         inside("fgvc-aircraft-2013b/data", "variants.txt", "images_variant_trainval.txt", "images_variant_test.txt"),
-        (
-            Archive(
-                f"{VGG}/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz",
-                "d4acdd33327262359767eeaa97a4f732",
-            ),
-        ),
+        (Archive(f"{VGG}/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz", "d4acdd33327262359767eeaa97a4f732"),),
     ),
     "cars": Source(
         "Kaggle (the original page is gone): the archives cars_train and cars_test, the devkit, and the labels of the "
@@ -85,8 +80,7 @@ SOURCES = {
         inside("Stanford_Online_Products", "Ebay_train.txt", "Ebay_test.txt"),
         (
             Archive(
-                "http://ftp.cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip",
-                "7f73d41a2f44250d4779881525aea32e",
+                "http://ftp.cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip", "7f73d41a2f44250d4779881525aea32e"
             ),
         ),
         is_listed=True,
