@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from polygrain.compute import device
 from polygrain.config.lists import Lists
 from polygrain.encoder.model import Model, blocks_for, load, save
-from polygrain.encoder.stored import Stored, embed, open_features
+from polygrain.encoder.stored import Followed, Stored, embed, open_features
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.runner import command, outputs
 from polygrain.selection import seen
@@ -60,7 +60,11 @@ def build(
     model = load(folder)
     shaped = shape(model, form)
     rows = collection.train if form.layer in ("half", "full", "taught") else collection.train[:0]
-    embeddings = embed(shaped.to(device.best()), features, pixels, rows, "last layer")
+    where = device.best()
+    if features is not None and form.layer != "taught" and features.holds(shaped):
+        embeddings = Followed(features, shape(model, form).to(where), rows)  # a copy, which stays without a last layer
+    else:
+        embeddings = embed(shaped.to(where), features, pixels, rows, "last layer")
     taught = {}
     if form.lesson:
         own = {form.lesson.by: targets[form.lesson.by]}

@@ -90,3 +90,13 @@ def embed(
     if stored is not None and stored.holds(model):
         return stored.embed(model, rows)
     return extract.embed(model, pixels, rows, *device.inference(model.config.size), description)
+
+
+class Followed:
+    """A model's embeddings of some rows, as they follow from what is stored: computed when they are read, by slices."""
+
+    def __init__(self, stored: Stored, model: Model, rows: np.ndarray) -> None:
+        self.stored, self.model, self.rows, self.shape = stored, model, rows, (len(rows), model.dim)
+
+    def __getitem__(self, part: slice) -> Float32[np.ndarray, "row dim"]:
+        return self.stored.embed(self.model, self.rows[part])
