@@ -123,6 +123,14 @@ class Classifier(Section):
     zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss; 0: cross entropy alone")
 
 
+class Detection(Section):
+    """A detector over the encoder of one pretraining run (MPCL, Table VI)."""
+
+    run: Name = Field(description="a run of `mpcl` whose encoder is a ResNet")
+    path: Text = Field(description="a folder of images with boxes")
+    layout: Literal["coco", "voc"] = Field(description="annotations/ beside train2017/ and val2017/, or VOC2007/ ...")
+
+
 class Lists(Section):
     """What params.yaml says before its sections: the items that stages are repeated for."""
 
@@ -150,6 +158,7 @@ class Lists(Section):
     supervised_models: dict[Name, SupervisedModel] = Field(description="what true labels would give")
     models: dict[Name, str] = Field(description="the rows of the results table: the folder of each model")
     mpcl: dict[Name, Pretraining] = Field(description="pretraining runs; {} leaves the branch out")
+    mpcl_detections: dict[Name, Detection] = Field(description="detectors over pretrained encoders; {} leaves them out")
     tll: dict[Name, Study] = Field(description="studies of visual analogies; {} leaves the branch out")
     mrt: list[Literal["tables"]] = Field(description="[tables]: the benchmark's tables beside the published ones")
     gsp_collages: dict[Name, Collage] = Field(description="pictures of one task beside three of another")
@@ -175,6 +184,14 @@ class Lists(Section):
                 raise ValueError(f"{key} is {folder!r}; known here: {', '.join(sorted(folders))}")
         if idle := set(self.gsp.values()) - {run.images for run in self.gsp_runs.values()}:
             raise ValueError(f"gsp lists {sorted(idle)[0]!r}, on which no run of gsp_runs trains")
+        return self
+
+    @model_validator(mode="after")
+    def detections_match(self) -> "Lists":
+        for name, item in self.mpcl_detections.items():
+            if item.run not in self.mpcl:
+                known = ", ".join(self.mpcl) or "none"
+                raise ValueError(f"mpcl_detections.{name}.run is {item.run!r}; known here: {known}")
         return self
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
     number: int
     rows: Int[Tensor, " row"]
-    content: Tensor | None
+    content: Any
 
 
 class AdamSettings(Section):
@@ -40,7 +40,7 @@ class AdamSettings(Section):
     warmup: Warmup = Field(description="epochs in which the rate rises to its full value")
 
 
-Read = Callable[[Tensor], Tensor | None]
+Read = Callable[[Tensor], Any]
 Step = Callable[[Batch, torch.Generator], dict[str, Tensor]]
 Watch = Callable[[], float]
 

@@ -45,6 +45,7 @@ def lists(**changes: object) -> Lists:
         **{name: {} for name in ("gsp_collages", "gsp_runs", "gsp", "gsp_studies", "gsp_classifiers")},
         "models": {"pixels": "images", "encoder": "encoder", "k4": "adaptor/k4", "average": "fusion/average"},
         "mpcl": {},
+        "mpcl_detections": {},
         "tll": {},
     }
     return Lists(**(values | changes))

@@ -21,7 +21,18 @@ def test_lists__sizes_are_ascending(values):
 
 
 @pytest.mark.parametrize(
-    "off", ["baselines", "supervised_models", "distillations", "mpcl", "tll", "mrt", "gsp_studies", "gsp_classifiers"]
+    "off",
+    [
+        "baselines",
+        "supervised_models",
+        "distillations",
+        "mpcl",
+        "tll",
+        "mrt",
+        "gsp_studies",
+        "gsp_classifiers",
+        "mpcl_detections",
+    ],
 )
 def test_lists__each_branch_may_be_off(values, off):
     models = {name: folder for name, folder in values["models"].items() if not folder.startswith("distillation/")}

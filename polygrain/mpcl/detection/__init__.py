@@ -1,0 +1,1 @@
+"""Detection over a pretrained ResNet: annotated images, the network, and average precision."""

@@ -1,0 +1,119 @@
+"""Detection over a pretrained encoder: learns drawn squares, stands beside the print, and runs in the graph."""
+
+import json
+from xml.sax.saxutils import escape
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from polygrain.encoder.model import save
+from stages.mpcl_detection import Drops, Params, main, printed, table
+from tests.helpers.pretraining_world import RESNET, network
+from tests.helpers.project import edit, new_project, repro
+from tests.helpers.small import lists
+from tests.test_profiles import composed
+
+RUN = {"framework": "moco_v2", "heads": 1, "projectors": "shared", "variant": "plain", "contrast": 0.0}
+RUN |= {"balance": "none", "start": "random", "path": "versions.yaml"}
+SMALL = {"epochs": 1, "drops": [], "warmup": 0.0, "batch": 4, "learning_rate": 0.02, "weight_decay": 0.0001}
+SMALL |= {"precision": "float32", "sides": [64], "longest": 96, "boxes": 16, "proposals": 40}
+
+
+def write_voc(root, train=8, test=4, side=64):
+    """Squares of two colours on noise, laid out as VOC's."""
+    rng, base = np.random.default_rng(0), root / "VOC2007"
+    for folder in ("Annotations", "JPEGImages", "ImageSets/Main"):
+        (base / folder).mkdir(parents=True)
+    for part, numbers in (("trainval", range(train)), ("test", range(train, train + test))):
+        for number in numbers:
+            pixels = rng.integers(0, 60, (side, side, 3), dtype=np.uint8)
+            x, y, size, kind = *rng.integers(2, 28, 2).tolist(), 32, number % 2
+            pixels[y : y + size, x : x + size, kind] = 240
+            Image.fromarray(pixels).save(base / f"JPEGImages/{number:06d}.jpg", quality=95)
+            corners = {"xmin": x + 1, "ymin": y + 1, "xmax": x + size, "ymax": y + size}
+            box = "".join(f"<{key}>{value}</{key}>" for key, value in corners.items())
+            shown = f"<name>{escape(('red', 'green')[kind])}</name><difficult>0</difficult><bndbox>{box}</bndbox>"
+            (base / f"Annotations/{number:06d}.xml").write_text(f"<annotation><object>{shown}</object></annotation>")
+        (base / f"ImageSets/Main/{part}.txt").write_text("".join(f"{number:06d}\n" for number in numbers))
+    return root
+
+
+@pytest.fixture
+def world(tmp_path):
+    (tmp_path / "encoder").mkdir()
+    save(network(RESNET), tmp_path / "encoder")
+    return tmp_path / "encoder", write_voc(tmp_path / "voc")
+
+
+def listed(path, layout="voc"):
+    return lists(mpcl={"m1": RUN}, mpcl_detections={"m1": {"run": "m1", "path": str(path), "layout": layout}})
+
+
+def run(world, output, **changes):
+    encoder, path = world
+    params = Params(**(SMALL | changes))
+    return main(encoder, path, output, name="m1", params=params, lists=listed(path), seed=0)
+
+
+def test_lists__a_detector_is_of_a_run_that_is_there():
+    with pytest.raises(ValueError, match=r"mpcl_detections\.a\.run is 'gone'; known here: m1"):
+        lists(mpcl={"m1": RUN}, mpcl_detections={"a": {"run": "gone", "path": "x", "layout": "voc"}})
+
+
+def test_factor__rises_stays_and_falls_to_a_tenth_twice():
+    schedule = Drops(12, 0.5, 0.0, (8, 11))
+    assert [schedule.factor(epoch) for epoch in (0, 0.25, 0.5, 7.9)] == [0, 0.5, 1, 1]
+    assert [schedule.factor(epoch) for epoch in (8, 11)] == pytest.approx([0.1, 0.01])
+    assert Drops(12, 0.0, 0.0, ()).factor(0.1) == 1
+
+
+def test_profile__each_detector_has_its_printed_numbers():
+    values = composed("imagenet-detection")
+    found = lists(mpcl=values["mpcl"], mpcl_detections=values["mpcl_detections"])
+    first = {name: printed(found.mpcl[item.run])["box AP"] for name, item in found.mpcl_detections.items()}
+    assert first == {"m1": 39.0, "pcr4": 39.6, "both4": 40.0}
+    assert printed(found.mpcl["m1"].model_copy(update={"heads": 2})) == {}
+
+
+def test_table__the_difference_where_a_number_is_printed():
+    lines = table({"AP": 0.41, "AP50": 0.6}, {"box AP": 40.0}).splitlines()
+    assert lines[2:] == ["| AP | 41.0 | 40.0 | +1.0 |", "| AP50 | 60.0 | | |"]
+
+
+def test_main__writes_the_detector_its_history_and_its_precision(world, tmp_path):
+    said = run(world, tmp_path / "out")
+    assert said.startswith("8 images to train on, 4 to test, AP ")
+    metrics = json.loads((tmp_path / "out/metrics.json").read_text())
+    assert list(metrics) == ["AP", "AP50", "AP75"] and all(0 <= value <= 1 for value in metrics.values())
+    assert (tmp_path / "out/history.csv").read_text().startswith("epoch,loss\n1,")
+    assert "| AP50 |" in (tmp_path / "out/table.md").read_text()
+    run(world, tmp_path / "again")
+    for file in ("weights.safetensors", "metrics.json", "history.csv"):
+        assert (tmp_path / "out" / file).read_bytes() == (tmp_path / "again" / file).read_bytes()
+
+
+@pytest.mark.slow
+def test_main__learns_to_find_drawn_squares(world, tmp_path):
+    run((world[0], write_voc(tmp_path / "more", 32, 8)), tmp_path / "out", epochs=8, drops=[6], learning_rate=0.08)
+    metrics = json.loads((tmp_path / "out/metrics.json").read_text())
+    assert metrics["AP50"] > 0.75, metrics
+
+
+@pytest.mark.slow
+def test_repro__pretrains_then_detects_and_never_twice(tmp_path):
+    project = new_project(tmp_path / "project")
+    write_voc(project / "raw/voc")
+
+    def change(values):
+        values["mpcl"] = {"m1": RUN}
+        values["mpcl_detections"] = {"m1": {"run": "m1", "path": "raw/voc", "layout": "voc"}}
+        values["mpcl_encoder"] |= {"network": {"architecture": "resnet10t", "kwargs": {}, "side": 32}, "epochs": 1}
+        values["mpcl_encoder"] |= {"batch": 8, "least_spread": 0.0}
+        values["mpcl_encoder"]["moco_v2"] |= {"queue": 16, "norm_splits": 2}
+        values["mpcl_detection"] = SMALL
+
+    edit(project, change)
+    assert repro(project, "mpcl_detection") == ["images@shapes", "mpcl_encoder@m1", "mpcl_detection@m1"]
+    assert (project / "data/mpcl_detection/m1/table.md").exists()
+    assert repro(project, "mpcl_detection") == []
