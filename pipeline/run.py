@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from pipeline import dvc_api, gpus, graph, process_group, project, stage_server
+from pipeline import dvc_api, graph, process_group, project, stage_server
 from pipeline.prepare import ready
 
 # What dvc adds to every stage for people at a terminal.
@@ -54,12 +54,11 @@ def main(
 def run_stage(
     folder: Path,
     name: str,
-    count: int,
     on_line: Callable[[str], None],
     stopping: Event,
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Runs one stage, and nothing it reads from, with `count` GPUs; `on_line` gets each line it writes."""
+    """Runs one stage, and nothing it reads from; `on_line` gets each line it writes."""
     tail: deque[str] = deque(maxlen=20)
     ran = False
 
@@ -70,10 +69,7 @@ def run_stage(
             tail.append(line)
             on_line(line)
 
-    with gpus.hold(count, stopping) as devices:
-        start = time.monotonic()
-        variables = dict(environment or {}) | ({"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})
-        command = [*dvc_api.DVC, "repro", "--single-item", name]
-        code = process_group.run(command, folder, listen, variables, stopping)
+    start = time.monotonic()
+    code = process_group.run([*dvc_api.DVC, "repro", "--single-item", name], folder, listen, environment, stopping)
     result = "stopped" if stopping.is_set() else "failed" if code else "ran" if ran else "cached"
     return Outcome(result, time.monotonic() - start, tuple(tail))
