@@ -68,7 +68,7 @@ def embed_squares(model: Model, squares: UInt8[np.ndarray, "n side side 3"]) -> 
     """Embeddings of images that are squares of the model's `resize` pixels."""
     where = next(model.parameters()).device
     images = device.staged(squares, where).to(where, non_blocking=True)
-    with torch.inference_mode():
+    with torch.inference_mode(), device.autocast(where, device.inference(model.config.size)[1]):
         return model(centre_crop(images, model.config.size)).float().cpu().numpy()
 
 

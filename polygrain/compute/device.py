@@ -1,7 +1,8 @@
 """Where and in which precision a model runs."""
 
 import os
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Annotated, Literal, get_args
 
 import numpy as np
@@ -9,8 +10,11 @@ import torch
 from pydantic import Field
 
 Precision = Annotated[
-    Literal["auto", "bfloat16", "float32"],
-    Field(description="of matrix products; auto: bfloat16 where the hardware has it, else float32"),
+    Literal["auto", "bfloat16", "tf32", "float32"],
+    Field(
+        description="of products and convolutions; auto: bfloat16 where the hardware has it, else float32; tf32: float32 "
+        "with 10 bits of mantissa, on a GPU"
+    ),
 ]
 
 
@@ -36,10 +40,26 @@ def inference(side: int) -> tuple[int, Precision]:
 
 
 def best() -> torch.device:
-    """CUDA where there is one, else the CPU; under `torchrun` each process has a GPU of its own."""
+    """CUDA where there is one, else the CPU; under `torchrun` each process has a GPU of its own.
+
+    On a GPU float32 is not cut to TF32 from here on, unless `autocast` names that, and POLYGRAIN_DETERMINISTIC=1 has
+    torch take kernels that give the same bytes twice. ValueError for more processes than GPUs.
+    """
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", int(os.environ["LOCAL_RANK"])) if "LOCAL_RANK" in os.environ else torch.device("cuda")
+    allow_tf32(False)
+    if os.environ.get("POLYGRAIN_DETERMINISTIC") == "1":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    if "LOCAL_RANK" not in os.environ:
+        return torch.device("cuda")
+    processes, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    if processes > gpus:
+        raise ValueError(
+            f"{processes} processes of a stage on a machine that shows it {gpus} GPUs, and each needs its own: set "
+            f"POLYGRAIN_PROCESSES (or --nproc-per-node) to {gpus} at most"
+        )
+    return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 
 
 def has_bfloat16(device: torch.device) -> bool:
@@ -56,9 +76,39 @@ def staged(rows: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[None]:
-    """Matrix products in bfloat16 or float32; `auto` takes bfloat16 where the hardware has it."""
+    """Products in bfloat16 or float32; `auto` takes bfloat16 where the hardware has it.
+
+    On a GPU it also says how all float32 products are computed from here on: a backward pass follows after the block.
+    """
+    if device.type == "cuda":
+        allow_tf32(precision == "tf32")
     enabled = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+
+
+def allow_tf32(allowed: bool) -> None:
+    """Whether a GPU may cut float32 to TF32; torch itself does so in convolutions, where nobody asked."""
+    # The older of torch's two ways: both agree after it, after the newer one the older raises.
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    if not allowed:
+        torch.backends.cudnn.conv.fp32_precision = "ieee"  # else it is whatever all backends have
+
+
+@contextmanager
+def exact() -> Iterator[None]:
+    """Products of float32 in float32, whatever this process allows elsewhere."""
+    kinds, usual = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul), None
+    before = [kind.fp32_precision for kind in kinds]
+    with suppress(RuntimeError):  # where it was set by torch's newer way alone
+        usual = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        if usual:
+            torch.set_float32_matmul_precision(usual)
+        for kind, precision in zip(kinds, before, strict=True):
+            kind.fp32_precision = precision
 
 
 def uncast(device: torch.device) -> AbstractContextManager[None]:
