@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from polygrain.compute.blocks import blocks
-from polygrain.encoder.extract import embed, embed_shares, whole_batches
+from polygrain.encoder.extract import embed, embed_shares, halved, whole_batches
 from polygrain.encoder.model import load
 from polygrain.store import arrays
 from tests.helpers.small import write_encoder, write_images
@@ -34,3 +34,18 @@ def test_whole_batches__are_those_of_one_process(n, world, monkeypatch):
         monkeypatch.setenv("RANK", str(rank))
         parts += [range(n)[part] for part in blocks(whole_batches(n, 4), 4)]
     assert parts == [range(n)[part] for part in blocks(n, 4)]
+
+
+def test_halved__two_passes_where_one_does_not_fit():
+    sizes = []
+
+    def compute(images):
+        sizes.append(len(images))
+        if len(images) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return images * 2
+
+    x = torch.arange(5)
+    assert torch.equal(halved(compute, x), x * 2) and sizes == [5, 3, 2]
+    with pytest.raises(torch.OutOfMemoryError):
+        halved(compute, torch.arange(8))
