@@ -29,7 +29,7 @@ def products(
     shift = centroids.mean(0)
     moved = centroids - shift
     norms = moved.square().sum(1)
-    for part in blocks_within(len(rows), max(k, d), TILE):
+    for part in blocks_within(len(rows), max(k, d), device.roomy(TILE, x.device, 32)):
         block = x.index_select(0, rows[part]) - shift
         own = block.square().sum(1)
         with device.exact():

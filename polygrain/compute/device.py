@@ -12,8 +12,8 @@ from pydantic import Field
 Precision = Annotated[
     Literal["auto", "bfloat16", "tf32", "float32"],
     Field(
-        description="of products and convolutions; auto: bfloat16 where the hardware has it, else float32; tf32: float32 "
-        "with 10 bits of mantissa, on a GPU"
+        description="of products and convolutions; auto: bfloat16 where the hardware has it, else float32; tf32: on a "
+        "GPU float32 with a mantissa of 10 bits"
     ),
 ]
 
@@ -29,14 +29,15 @@ def batch_at(side: int, usual: int) -> int:
 def inference(side: int) -> tuple[int, Precision]:
     """Images of this side per forward pass, and the precision, where nothing trains.
 
-    They are the machine's: POLYGRAIN_BATCH in place of 128 images of 224 px, POLYGRAIN_PRECISION in place of float32.
+    They are the machine's: POLYGRAIN_BATCH in place of 128 images of 224 px, on a GPU 512, and POLYGRAIN_PRECISION in
+    place of float32.
     """
     batch, precision = os.environ.get("POLYGRAIN_BATCH", ""), os.environ.get("POLYGRAIN_PRECISION", "float32")
     if precision not in (known := get_args(get_args(Precision)[0])):
         raise ValueError(f"POLYGRAIN_PRECISION is {precision!r}; known: {', '.join(known)}")
     if batch and not (batch.isdecimal() and int(batch)):
         raise ValueError(f"POLYGRAIN_BATCH is {batch!r}: give 1 or more")
-    return int(batch or batch_at(side, 128)), precision
+    return int(batch or batch_at(side, 512 if torch.cuda.is_available() else 128)), precision
 
 
 def best() -> torch.device:
@@ -60,6 +61,21 @@ def best() -> torch.device:
             f"POLYGRAIN_PROCESSES (or --nproc-per-node) to {gpus} at most"
         )
     return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+
+
+def sent(values: torch.Tensor, where: torch.device) -> torch.Tensor:
+    """A tensor of the CPU on the device; nobody waits for what the device still has to compute."""
+    return (values.pin_memory() if where.type == "cuda" else values).to(where, non_blocking=True)
+
+
+def for_convolutions(images: torch.Tensor) -> torch.Tensor:
+    """The images in the order of values in which a GPU convolves fastest: a pixel's channels side by side."""
+    return images.contiguous(memory_format=torch.channels_last) if images.is_cuda else images
+
+
+def roomy(values: int, where: torch.device, times: int) -> int:
+    """How many values to work on at once: so many on a CPU, for its caches; more on a GPU, for few and long kernels."""
+    return values * (times if where.type == "cuda" else 1)
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -27,7 +27,7 @@ def text(lock: str) -> str:
 
 
 def require_one_faiss() -> None:
-    """ValueError where two builds of faiss are installed: both fill one folder, and whichever came last is half there."""
+    """ValueError where two builds of faiss are installed: both fill one folder, in which their files mix."""
     builds = []
     for name in ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu11", "faiss-gpu-cu12"):
         with suppress(metadata.PackageNotFoundError):

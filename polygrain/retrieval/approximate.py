@@ -145,7 +145,7 @@ def calibrate(
     exact: Int64[np.ndarray, "query rank"],
     recall: float,
 ) -> Float64[np.ndarray, " query"]:
-    """Sets `nprobe` to the fewest cells with the wanted recall, or to all it may be; returns each query's share of `exact`.
+    """Sets `nprobe` to the fewest cells with the wanted recall, or to all; returns each query's share of `exact`.
 
     `ask` searches the index. The mean recall less two standard errors has to reach `recall`.
     """
@@ -166,5 +166,5 @@ def calibrate(
         low, high = (low, middle) if reaches(middle) else (middle, high)
     values = shares(high)
     if values.mean() < recall:
-        log.warning("as many cells as can be searched, %d, have a recall of %.4f, not %g", high, values.mean(), recall)
+        log.warning("all %d cells that may be searched have a recall of %.4f, not %g", high, values.mean(), recall)
     return values

@@ -80,7 +80,7 @@ class PretendedGPU(TorchFunctionMode):
             raise RuntimeError(f"{name}: tensors on cuda:0 and on the CPU, {[tuple(tensor.shape) for tensor in here]}")
         elif there and name in READ:
             self.waits[name] += 1
-        elif made and name in ("tensor", "as_tensor") or here and there and name in ("copy_", "__setitem__"):
+        elif (made and name in ("tensor", "as_tensor")) or (here and there and name in ("copy_", "__setitem__")):
             self.waits[f"{name} to the GPU"] += not kwargs.get("non_blocking", False)
         if kwargs.get("generator") is not None and (there or made):
             raise RuntimeError(f"{name}: a generator of the CPU for a tensor on cuda:0")
@@ -96,7 +96,7 @@ class PretendedGPU(TorchFunctionMode):
             if isinstance(word, str | torch.device | Tensor):
                 goal = is_there(word) if isinstance(word, Tensor) else is_gpu(word)
         if goal != there:
-            blocks = not (kwargs.get("non_blocking", False) or True in words)
+            blocks = not (kwargs.get("non_blocking", False) or any(word is True for word in args[1:]))
             self.waits[f"copy {'to' if goal else 'from'} the GPU"] += blocks
         rest, named = tree_map(lambda word: CPU if is_gpu(word) else word, (args[1:], kwargs))
         result = source if name in ("cpu", "cuda") else func(source, *rest, **named)

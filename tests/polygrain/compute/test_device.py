@@ -26,7 +26,7 @@ def test_best__more_processes_than_gpus(monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert device.best() == torch.device("cpu")
     with pretended_gpu():
-        with pytest.raises(ValueError, match="2 processes .* 1 GPUs.* to 1 at most"):
+        with pytest.raises(ValueError, match=r"2 processes .* 1 GPUs.* to 1 at most"):
             device.best()
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
         assert device.best() == torch.device("cuda", 0)
@@ -94,6 +94,18 @@ def test_inference__is_of_the_machine(monkeypatch):
     monkeypatch.setenv("POLYGRAIN_PRECISION", "half")
     with pytest.raises(ValueError, match="known: auto, bfloat16, tf32, float32"):
         device.inference(48)
+
+
+def test_inference__larger_batches_on_a_gpu():
+    with pretended_gpu():
+        assert device.inference(224) == (512, "float32") and device.inference(448)[0] == 128
+
+
+def test_for_convolutions__only_on_a_gpu_in_another_order():
+    images = torch.rand(2, 3, 5, 5)
+    assert device.for_convolutions(images) is images
+    with pretended_gpu():
+        assert device.for_convolutions(images.to("cuda")).is_contiguous(memory_format=torch.channels_last)
 
 
 def test_uncast__keeps_the_type_within_autocast():
