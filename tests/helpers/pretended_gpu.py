@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -121,3 +122,13 @@ def pretended_gpu() -> Iterator[Counter[str]]:
         patches.enter_context(patch.object(torch.nn.Parameter, "__new__", new))
         patches.enter_context(mode)
         yield mode.waits
+
+
+@contextmanager
+def steps_counted() -> Iterator[list[int]]:
+    """Within, torch has a GPU; yields the number of waits up to the end of each step of an optimizer."""
+    with pretended_gpu() as waits:
+        counts: list[int] = []
+        hook = register_optimizer_step_post_hook(lambda *_: counts.append(waits.total()))
+        yield counts
+        hook.remove()
