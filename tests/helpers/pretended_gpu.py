@@ -12,7 +12,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._pytree import tree_leaves, tree_map
 
 GPU, CPU = torch.device("cuda", 0), torch.device("cpu")
@@ -107,7 +107,10 @@ class PretendedGPU(TorchFunctionMode):
 
 @contextmanager
 def pretended_gpu() -> Iterator[Counter[str]]:
-    """Within, torch has a GPU; yields the waits by name."""
+    """Within, torch has a GPU; yields the waits by name. In another one it is that one."""
+    if outer := [mode for mode in _get_current_function_mode_stack() if isinstance(mode, PretendedGPU)]:
+        yield outer[0].waits
+        return
     mode, autocast, parameter = PretendedGPU(), torch.autocast, torch.nn.Parameter.__new__
 
     def new(cls: type, data: Tensor | None = None, requires_grad: bool = True) -> Tensor:
