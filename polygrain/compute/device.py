@@ -29,15 +29,16 @@ def batch_at(side: int, usual: int) -> int:
 def inference(side: int) -> tuple[int, Precision]:
     """Images of this side per forward pass, and the precision, where nothing trains.
 
-    They are the machine's: POLYGRAIN_BATCH in place of 128 images of 224 px, on a GPU 512, and POLYGRAIN_PRECISION in
-    place of float32.
+    They are the machine's: POLYGRAIN_BATCH in place of 128 images of 224 px, POLYGRAIN_PRECISION in place of float32; on a
+    GPU in place of 512 and tf32.
     """
-    batch, precision = os.environ.get("POLYGRAIN_BATCH", ""), os.environ.get("POLYGRAIN_PRECISION", "float32")
+    usual, kind = (512, "tf32") if torch.cuda.is_available() else (128, "float32")
+    batch, precision = os.environ.get("POLYGRAIN_BATCH", ""), os.environ.get("POLYGRAIN_PRECISION", kind)
     if precision not in (known := get_args(get_args(Precision)[0])):
         raise ValueError(f"POLYGRAIN_PRECISION is {precision!r}; known: {', '.join(known)}")
     if batch and not (batch.isdecimal() and int(batch)):
         raise ValueError(f"POLYGRAIN_BATCH is {batch!r}: give 1 or more")
-    return int(batch or batch_at(side, 512 if torch.cuda.is_available() else 128)), precision
+    return int(batch or batch_at(side, usual)), precision
 
 
 def best() -> torch.device:

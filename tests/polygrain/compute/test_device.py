@@ -96,9 +96,9 @@ def test_inference__is_of_the_machine(monkeypatch):
         device.inference(48)
 
 
-def test_inference__larger_batches_on_a_gpu():
+def test_inference__larger_batches_and_tf32_on_a_gpu():
     with pretended_gpu():
-        assert device.inference(224) == (512, "float32") and device.inference(448)[0] == 128
+        assert device.inference(224) == (512, "tf32") and device.inference(448)[0] == 128
 
 
 def test_for_convolutions__only_on_a_gpu_in_another_order():
