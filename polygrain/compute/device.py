@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Annotated, Literal, get_args
 
 import numpy as np
@@ -29,8 +29,8 @@ def batch_at(side: int, usual: int) -> int:
 def inference(side: int) -> tuple[int, Precision]:
     """Images of this side per forward pass, and the precision, where nothing trains.
 
-    They are the machine's: POLYGRAIN_BATCH in place of 128 images of 224 px, POLYGRAIN_PRECISION in place of float32; on a
-    GPU in place of 512 and tf32.
+    They are the machine's: POLYGRAIN_BATCH in place of 128 images of 224 px, POLYGRAIN_PRECISION in place of float32;
+    on a GPU in place of 512 and tf32.
     """
     usual, kind = (512, "tf32") if torch.cuda.is_available() else (128, "float32")
     batch, precision = os.environ.get("POLYGRAIN_BATCH", ""), os.environ.get("POLYGRAIN_PRECISION", kind)
@@ -92,15 +92,19 @@ def staged(rows: np.ndarray, device: torch.device) -> torch.Tensor:
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[None]:
-    """Products in bfloat16 or float32; `auto` takes bfloat16 where the hardware has it.
+@contextmanager
+def autocast(device: torch.device, precision: Precision) -> Iterator[None]:
+    """Products in bfloat16 or float32, on a GPU in TF32 where that is named; `auto` takes bfloat16 where it is native.
 
-    On a GPU it also says how all float32 products are computed from here on: a backward pass follows after the block.
+    TF32 outlasts the block where gradients are computed: their products follow.
     """
     if device.type == "cuda":
         allow_tf32(precision == "tf32")
     enabled = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
-    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+    with torch.autocast(device.type, torch.bfloat16, enabled=enabled):
+        yield
+    if device.type == "cuda" and not torch.is_grad_enabled():
+        allow_tf32(False)
 
 
 def allow_tf32(allowed: bool) -> None:
@@ -128,7 +132,10 @@ def exact() -> Iterator[None]:
             kind.fp32_precision = precision
 
 
-def uncast(device: torch.device) -> AbstractContextManager[None]:
-    """Matrix products in the type of their inputs, also within `autocast`, where bfloat16 would be too coarse."""
+@contextmanager
+def uncast(device: torch.device) -> Iterator[None]:
+    """Products in the type of their inputs, also within `autocast`, where bfloat16 or TF32 would be too coarse."""
     available = torch.amp.is_autocast_available(device.type)  # not for `meta`, where a model is built without values
-    return torch.autocast(device.type, enabled=False) if available else nullcontext()
+    plain = torch.autocast(device.type, enabled=False) if available else nullcontext()
+    with plain, exact() if device.type == "cuda" else nullcontext():
+        yield

@@ -50,6 +50,11 @@ def test_autocast__float32_is_float32_on_a_gpu(switches):
             with device.autocast(torch.device("cuda"), precision):
                 pass
             assert precisions() == (expected, expected), precision  # a backward pass comes after the block
+        with torch.inference_mode(), device.autocast(torch.device("cuda"), "tf32"):
+            with device.uncast(torch.device("cuda")):
+                assert precisions()[0] == "ieee"
+            assert precisions() == ("tf32", "tf32")
+        assert precisions() == ("ieee", "ieee")
         device.best()
         assert precisions() == ("ieee", "ieee")
 
