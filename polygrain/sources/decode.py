@@ -20,6 +20,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 TURNED = (5, 6, 7, 8)
 BLOCK = 256
 MOST_BYTES = 512 * 2**20  # of a file
+MOST_PIXELS = 89_000_000  # as many as params.yaml may allow (images.max_megapixels)
 # Of a progressive JPEG: cameras and editors write about ten, and each takes the time of a whole image.
 MOST_SCANS = 100
 # Over all threads: a pixel takes up to 27 bytes while it is decoded.
@@ -114,6 +115,15 @@ def upright(stream: BufferedIOBase, max_pixels: int) -> Image.Image:
     with decoding(), bounded(stream, max_pixels) as image, allowance.take(image.width * image.height):
         scale_key(image)
         return on_white(ImageOps.exif_transpose(image))
+
+
+def check_header(stream: BufferedIOBase, max_pixels: int) -> str | None:
+    """Why an image cannot be read, as far as its header says; None where nothing speaks against it."""
+    try:
+        with decoding(), bounded(stream, max_pixels):
+            return None
+    except Unreadable as reason:
+        return str(reason)
 
 
 @contextmanager

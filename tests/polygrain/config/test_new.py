@@ -34,9 +34,9 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
     unseen = paint(tmp_path / "hats # 1", *[f"{name}/{i}.png" for name in "ab" for i in range(9)])
     lines = new.create(root, "mine", [seen, flat], unseen=[unseen])
     assert lines == [
-        "my-cars: 60 images (3 classes), 48 of them to train on; 0 files left out",
-        "flat: 40 images (unlabelled, so not evaluated), 40 of them to train on; 0 files left out",
-        "hats-1: 18 images (2 classes), none of them to train on; 0 files left out",
+        "my-cars: 60 images (3 classes), 48 of them to train on; 0 left out",
+        "flat: 40 images (unlabelled, so not evaluated), 40 of them to train on; 0 left out",
+        "hats-1: 18 images (2 classes), none of them to train on; 0 left out",
         "granularities: k = 2, 8, 32, for 88 training images",
         "wrote profiles/mine/values.yaml; next: polygrain run --profile mine",
     ]

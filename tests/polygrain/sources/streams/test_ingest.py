@@ -40,11 +40,11 @@ def take(images, folder, stop=None):
 def images(tmp_path):
     """Two tars with a copy, a broken image and one without a label."""
     members = streams.samples(0, 40)
-    members[3 * 7] = (members[3 * 7][0], streams.png(2))
-    members[3 * 21] = (members[3 * 21][0], b"broken")
-    del members[3 * 30 + 1]
-    for number in range(2):
-        streams.tar(tmp_path / f"in/{number}.tar", *members[60 * number : 60 * number + (60 if not number else 100)])
+    members[2 * 7] = (members[2 * 7][0], streams.png(2))
+    members[2 * 21] = (members[2 * 21][0], b"broken")
+    del members[2 * 30 + 1]
+    for number, part in enumerate((members[:40], members[40:])):
+        streams.tar(tmp_path / f"in/{number}.tar", *part)
     return stream.find(tmp_path / "in", "tars", "*")
 
 
