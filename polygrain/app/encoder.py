@@ -106,7 +106,7 @@ def from_disk(request: Request, path: Path) -> dict[str, Any]:
 
 def from_timm(request: Request) -> dict[str, Any]:
     """Published weights by their name, as values of the section `encoder`."""
-    if os.sep in request.name or Path(request.name).suffix in (".safetensors", ".pth", ".pt", ".bin"):
+    if os.sep in request.name or Path(request.name).suffix in (".safetensors", ".pth", ".pt", ".bin", ".ckpt"):
         raise ValueError(f"{request.name} does not exist: give a file, a folder or a timm name")
     if request.architecture:
         raise ValueError(f"an architecture is for a file of weights, and {request.name} is none")
