@@ -73,7 +73,7 @@ def embed_squares(model: Model, squares: UInt8[np.ndarray, "n side side 3"]) -> 
 def is_current(output: Path, digest: str, listing: Listing, smooth: bool) -> bool:
     """Whether a file holds these images' embeddings, as they are now, by the model of this digest."""
     facts = embeddings.metadata(output)
-    expected = {"model": digest.encode(), "images": listing.fingerprint().encode()}
+    expected = {"model": digest.encode(), "images": listing.fingerprint().encode(), "root": os.fsencode(listing.root)}
     return expected.items() <= facts.items() and ("smoothing" in facts) == smooth
 
 

@@ -18,6 +18,7 @@ UNSAFE = re.compile(r"['\n]|\$\{")  # it would end a path in a command, or be re
 
 Protocol = Literal["classes", "collection"]
 QUERIES = 0.2  # images.queries of a new profile
+FEWEST = 50  # choice.criterion.fewest
 
 
 class Folder(NamedTuple):
@@ -49,6 +50,17 @@ class Folder(NamedTuple):
         if protocol == "collection" and "" not in self.classes:
             return round((1 - QUERIES) * sum(self.classes[name] for name in names))
         return sum(self.classes[name] for name in names[: (len(names) + 1) // 2])
+
+    def unmeasured(self, protocol: Protocol) -> list[str]:
+        """What a run cannot measure of so few images, a sentence each."""
+        lines, train = [], self.train_images(protocol)
+        if "" not in self.classes and max(self.classes.values()) < 2:
+            lines.append("no class has two images, so nothing can be found: the report cannot measure this task")
+        if 0 < train < FEWEST:
+            lines.append(
+                f"{train} images train, and the choice needs {FEWEST} of a task: this one does not count in it"
+            )
+        return lines
 
     def describe(self, protocol: Protocol) -> str:
         kind = "unlabelled, so not evaluated" if "" in self.classes else f"{len(self.classes)} classes"

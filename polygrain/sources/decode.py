@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from polygrain.sources.png import without_bad_text
 from polygrain.store.square import Shape, Unreadable, on_white, scale_key, square
 
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "JPEG2000", "PPM")
 TURNED = (5, 6, 7, 8)
 BLOCK = 256
 MOST_BYTES = 512 * 2**20  # of a file
@@ -129,8 +130,7 @@ def check_header(stream: BufferedIOBase, max_pixels: int) -> str | None:
 @contextmanager
 def bounded(stream: BufferedIOBase, max_pixels: int) -> Iterator[Image.Image]:
     """An image opened by its header, which is within the bounds on pixels and scans."""
-    stream.seek(0)
-    with Image.open(stream, formats=FORMATS) as image:
+    with Image.open(without_bad_text(stream), formats=FORMATS) as image:
         width, height = image.size
         if width * height > max_pixels:
             raise Unreadable(f"{width} x {height} pixels, at most {max_pixels} are decoded")

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".avif", ".jp2", ".j2k")
+SUFFIXES += (".ppm", ".pgm", ".pbm", ".pnm")
 THUMBNAILS = ("__MACOSX", "@eaDir")  # folders that macOS and Synology lay beside images
 SHOWN = 3
 

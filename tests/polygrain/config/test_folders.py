@@ -33,6 +33,14 @@ def test_examine__counts_what_has_the_header_of_an_image(tmp_path):
     assert examine(str(raw), unseen=True).train_images("collection") == 0
 
 
+def test_unmeasured__says_what_too_few_images_leave_open():
+    def words(**classes):
+        return [line.split(",")[0] for line in Folder("folder", Path("x"), classes).unmeasured("collection")]
+
+    assert words(a=40, b=40) == [] and words(a=40, b=9) == ["39 images train"]
+    assert words(a=1, b=1) == ["no class has two images", "2 images train"]
+
+
 def test_examine__a_zip_holds_what_the_folder_in_it_holds(tmp_path):
     raw, path = paint(tmp_path / "raw", "a/1.png", "b/1.png", "b/2.png", "b/deep/3.png"), tmp_path / "hats.ZIP"
     for name in ("notes.txt", "b/broken.jpg"):

@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
+from polygrain.sources.decode import FORMATS
 from polygrain.sources.streams import ingest, stream
 from polygrain.sources.streams.entry import Entry
 from polygrain.sources.streams.ingest import Ingestion
@@ -56,7 +57,7 @@ def test_run__in_order_without_copies_and_what_differs(images, tmp_path):
     assert [row[1] for row in rows] == [str(i % 3) for i in used]
     assert rejected == [
         ["0.tar/00007.png", "duplicate of 0.tar/00002.png"],
-        ["1.tar/00021.png", "not readable as JPEG, PNG, WEBP, BMP, TIFF, GIF"],
+        ["1.tar/00021.png", f"not readable as {', '.join(FORMATS)}"],
         ["1.tar/00030.png", "it has no label, unlike the first image"],
     ]
 
