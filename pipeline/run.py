@@ -31,7 +31,7 @@ class Outcome:
 def main(
     profile: str | None = None, stages: list[str] | None = None, dry: bool = False, keep_listings: bool = False
 ) -> int:
-    """Says what is stale of the graph, or of these stages and what they read, and runs it; dvc's exit code or 143.
+    """Says what is stale of the graph, or of these stages and what they read, and runs it; 0, 1 where a stage failed.
 
     With `dry` nothing runs and nothing is written; 143: it was stopped. ValueError, before anything runs, names an
     unknown profile or stage and each wrong value of params.yaml.
@@ -48,7 +48,8 @@ def main(
     # With the file before it, no stage is taken for an option or an output.
     targets = [f"dvc.yaml:{stage}" for stage in stages or ()] or ["dvc.yaml"]
     with stage_server.serving(project(folder)) as environment:
-        return process_group.run([*dvc_api.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)
+        code = process_group.run([*dvc_api.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)
+    return code if stopping.is_set() else min(code, 1)  # DVC's own code for a failed stage is 255
 
 
 def run_stage(

@@ -27,7 +27,7 @@ from polygrain.encoder.views import centre_crop
 from polygrain.retrieval import smoothing
 from polygrain.runner.progress import progress
 from polygrain.selection.smoothing import choose
-from polygrain.sources.decode import Picture, decode, decode_all
+from polygrain.sources.decode import MOST_PIXELS, Picture, decode, decode_all
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings
 from polygrain.store.reading import reading
@@ -38,8 +38,6 @@ log = logging.getLogger(__name__)
 BATCH = 64
 # Images of a finished part, which a killed call does not repeat.
 PART = 1024
-# As many as params.yaml may allow (images.max_megapixels).
-MOST_PIXELS = 89_000_000
 
 
 def embed(model: Model, images: Sequence[str | Path | Image.Image], batch: int = BATCH) -> Float32[np.ndarray, "n dim"]:
@@ -75,7 +73,7 @@ def embed_squares(model: Model, squares: UInt8[np.ndarray, "n side side 3"]) -> 
 def is_current(output: Path, digest: str, listing: Listing, smooth: bool) -> bool:
     """Whether a file holds these images' embeddings, as they are now, by the model of this digest."""
     facts = embeddings.metadata(output)
-    expected = {"model": digest.encode(), "images": listing.fingerprint().encode()}
+    expected = {"model": digest.encode(), "images": listing.fingerprint().encode(), "root": os.fsencode(listing.root)}
     return expected.items() <= facts.items() and ("smoothing" in facts) == smooth
 
 
