@@ -22,6 +22,7 @@ LITE = {"lite0": "tf_efficientnet_lite0.in1k", "lite1": "tf_efficientnet_lite1.i
 LITE_SIDE = 96  # px, of the encoder's input: less than half of the side of its training, at a fifth of the cost
 # Better ones, the first that this timm has of each family.
 FAMILIES = ("vit_small_patch16_dinov3.*", "vit_small_patch14_reg4_dinov2.*", "vit_base_patch16_siglip_224.*")
+BETTER = ("vit_small_patch14_reg4_dinov2", 224)  # one of them, free to use, and a side that it sees well, px
 VERSIONS = "../../versions.yaml"  # seen from a profile; stages follow it
 STORED = 1.5  # sides of the input: what the careful look sees
 BATCHES = {"adaptor": 64, "fusion": 128, "distillation": 64}
@@ -63,6 +64,13 @@ def config_of(settings: Settings, root: Path) -> Config:
     values = dict.fromkeys(Origin.model_fields) | {"source": "folder", "path": SHIPPED, "kwargs": {}}
     values |= {name: value for name, value in settings.encoder.items() if name in values}
     return Origin(**values).describe(root / values["path"])
+
+
+def better() -> tuple[str, Settings, Config]:
+    """The words that name a better encoder than the default, its settings and its config."""
+    name, side = BETTER
+    values, config = values_of(Request(name, side=side))
+    return f"--encoder {name} --side {side}", settings_of(values, config, None)[0], config
 
 
 def teacher_of(text: str, request: Request) -> tuple[str, dict[str, Any]]:

@@ -17,14 +17,14 @@ GAIN = 0.8  # share of a thread that is of use
 TRAINING = 3  # passes of a training step: one forward, and one backward that costs two
 
 
-def pass_time(config: Config) -> float:
-    """Seconds that an image takes, by a timed batch; the weights do not matter.
+def pass_time(config: Config, batch: int = BATCH) -> float:
+    """Seconds that an image takes, by timed batches; the weights do not matter.
 
     A CPU is timed by one thread: several in a batch this small would wait for each other where others compute, too.
     """
     where, threads = device.best(), torch.get_num_threads()
     torch.set_num_threads(1)
-    model, images = Model(config).to(where), torch.zeros(BATCH, 3, config.size, config.size, device=where)
+    model, images = Model(config).to(where), torch.zeros(batch, 3, config.size, config.size, device=where)
     best = float("inf")
     try:
         with torch.inference_mode():
@@ -34,7 +34,7 @@ def pass_time(config: Config) -> float:
                 best = min(best, time.perf_counter() - start)
     finally:
         torch.set_num_threads(threads)
-    return best / BATCH / (max(1, GAIN * threads) if where.type == "cpu" else 1)
+    return best / batch / (max(1, GAIN * threads) if where.type == "cpu" else 1)
 
 
 def passes(images: int, train: int, tasks: int, ks: int, cost: float, epochs: int) -> float:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+FEW = 4  # images on which a large network is timed
 NUMBERS = "three numbers, or one for all channels"
 
 
@@ -61,7 +62,7 @@ def new(
     Example: polygrain new shoes --images data/raw/shoes --encoder vit_small_patch14_reg4_dinov2 --side 224
     """
     from pipeline import project
-    from polygrain.app.encoder import Request, choose, config_of, teacher_of
+    from polygrain.app.encoder import Request, better, choose, config_of, teacher_of
     from polygrain.app.estimate import pass_time, passes, shown
     from polygrain.config.new import create, free
 
@@ -93,11 +94,14 @@ def new(
         fast, whole = (
             shown(each * passes(images, train, tasks, k, settings.cost, settings.epochs or 6)) for k in (0, ks or 3)
         )
-        return (
-            f"{whole} on this machine, {fast} without training"
-            if ks
-            else f"{fast} on this machine, {whole} with --train"
-        )
+        if ks:
+            return f"{whole} on this machine, {fast} without training"
+        words = f"{fast} on this machine, {whole} with --train"
+        if encoder is None:
+            option, larger, config = better()
+            work = passes(images, train, tasks, 0, larger.cost, 6)
+            words += f", {shown(pass_time(config, FEW) * work)} with {option}"
+        return words
 
     *lines, last = create(root, name, images, ks, unseen or [], settings, protocol, teachers, duration)
     typer.echo("\n".join([*lines[:-1], *why, *lines[-1:], last]))

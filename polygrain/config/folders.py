@@ -139,6 +139,7 @@ def streamed_by(path: Path) -> str | None:
     files = [f for f in sorted(path.glob("[!.]*")) if f.suffix.lower() in STREAMS and not holds_embeddings(f)]
     tars, tables = ({file.stem for file in files if file.suffix.lower() == suffix} for suffix in STREAMS)
     if not files:
+        require_here(path)
         return None
     has_images = bool(folder.walk(path)[0])
     # Beside each of its tars img2dataset writes a Parquet file of the same name, with no images.
@@ -149,6 +150,13 @@ def streamed_by(path: Path) -> str | None:
             f"or move them away to read the {other}"
         )
     return STREAMS[".tar" if tars else ".parquet"]
+
+
+def require_here(path: Path) -> None:
+    """ValueError for a folder without images whose tars or Parquet files lie deeper."""
+    images, others = folder.walk(path)
+    if not images and (deeper := [name for name in others if PurePosixPath(name).suffix.lower() in STREAMS]):
+        raise ValueError(f"{path} holds no image, but {deeper[0]}: give the folder {(path / deeper[0]).parent}")
 
 
 def listed(address: str) -> Folder:

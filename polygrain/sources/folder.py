@@ -50,7 +50,8 @@ def arrange(paths: Iterable[str], rejected: dict[str, str], where: str, is_packe
     classes = sorted(set(images.values()))
     if deeper and not images and not beside:
         tasks = sorted({"/".join(parts[path][: top + 1]) for path in deeper})
-        raise ValueError(f"{where} holds folders of class folders: give each of them, {', '.join(tasks[:SHOWN])}, ...")
+        shown = ", ".join([*tasks[:SHOWN], *["..."] * (len(tasks) > SHOWN)])
+        raise ValueError(f"{where} holds folders of class folders: give each of them as a task ({shown})")
     if len(classes) == 1:
         raise ValueError(
             f"{where} holds one class folder only ({classes[0]}, {len(images)} images) and {len(beside)} images "

@@ -56,6 +56,10 @@ class Stream(NamedTuple):
         files = self.place.files
         require_labels(classes, left_out, self.place.named(files[0]) if len(files) == 1 else self.place.root)
         described = ""
+        if self.kind == "tars" and classes.keys() == {""}:
+            described = (
+                "no label: no .cls, and no .json with one, lies beside an image (folders in a tar are no classes)"
+            )
         if self.kind == "parquet":
             with self.place.open(self.place.files[0]) as opened:
                 described = parquet.described(opened, self.place.named(self.place.files[0]))

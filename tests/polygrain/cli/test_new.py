@@ -82,3 +82,10 @@ def test_channels__one_number_or_three():
     for wrong in ("", "1,2", "x,y,z"):
         with pytest.raises(ValueError, match=r"such as 0\.485,0\.456,0\.406"):
             channels("--mean", wrong)
+
+
+def test_new__without_an_encoder_says_how_long_a_better_one_takes(project):
+    done = run("mine", "--images", "photos")
+    assert done.exit_code == 0, done.output
+    (line,) = [line for line in done.output.splitlines() if line.startswith("the run: ")]
+    assert re.search(r"about [\d.]+ (minutes|hours) with --encoder vit_small\w+ --side 224$", line)

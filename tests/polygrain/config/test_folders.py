@@ -84,6 +84,12 @@ def test_examine__tars_beside_something_else(tmp_path):
         examine(str(downloaded))
 
 
+def test_examine__a_folder_whose_parquet_files_lie_deeper(tmp_path):
+    streams.parquet(tmp_path / "set/data/0.parquet", [streams.png(0)])
+    with pytest.raises(ValueError, match=r"give the folder .*/set/data$"):
+        examine(str(tmp_path / "set"))
+
+
 def test_examine__an_object_store_by_its_first_tar(tmp_path, monkeypatch):
     sizes = []
     for number in range(3):

@@ -25,6 +25,12 @@ def test_content__of_tars_whose_labels_lie_elsewhere(tmp_path):
         stream.find(tmp_path / "many.tar", "tars", "*").content()
 
 
+def test_content__of_tars_without_labels_says_so(tmp_path):
+    streams.tar(tmp_path / "a.tar", ("boots/1.png", streams.png(1)), ("heels/2.png", streams.png(2)))
+    content = stream.find(tmp_path / "a.tar", "tars", "*").content()
+    assert content.classes == {"": 2} and "no label" in content.labels
+
+
 def test_find__what_lies_beside_tars_is_left_out(tmp_path):
     for name in ("in/0.tar", "in/._0.tar", "in/1.TAR"):
         streams.tar(tmp_path / name, *streams.samples(0, 4))
