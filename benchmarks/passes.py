@@ -17,13 +17,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 
 from benchmarks.gain import copy_repository, read_values, write_values
 from benchmarks.measure import seconds
@@ -33,24 +30,10 @@ from polygrain.config.schema import Section
 from polygrain.encoder.extract import extract
 from polygrain.encoder.model import load
 from polygrain.runner import command
+from polygrain.runner.costs import pixels_seen
 from polygrain.store.collection import open_pixels
 
 NAME = "passes"
-
-
-@contextmanager
-def pixels_seen() -> Iterator[list[int]]:
-    """A list of one number: the pixels that have gone into a network's first layer."""
-    seen = [0]
-
-    def count(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if isinstance(module, nn.Conv2d) and module.in_channels == 3:
-            images, _, height, width = inputs[0].shape
-            seen[0] += images * height * width
-
-    hook = register_module_forward_pre_hook(count)
-    yield seen
-    hook.remove()
 
 
 def in_process(main: Callable[..., str], params: type[Section] | None, **borrowed: str) -> None:
