@@ -349,12 +349,20 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path):
             assert known[task]["r_precision"] == pytest.approx(values["r_precision"], abs=5e-4)
 
 
-def test_main__refuses_features_of_another_side(chosen, models, tmp_path):
+FOREIGN = {
+    "features": (r"at 32 px, 1 blocks; .* at 48 px, .* run `dvc repro features`", 3),
+    "views": (r"saw images at 32 px; 48 px is expected: run `dvc repro resolution`", 2),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_main__refuses_what_was_stored_of_another_side(chosen, models, tmp_path, kind):
     settings = params(**QUICK)
     folders = see(chosen[0], models, tmp_path, settings)
-    run_features(tmp_path / "own", chosen[0], models[0])
-    folders[3] = tmp_path / "own"
+    own = see(chosen[0], [models[0], models[0], *models[2:]], tmp_path / "own", settings)
+    message, place = FOREIGN[kind]
+    folders[place] = own[place]
     given = {"params": settings, "cost": 4.5, "smoothing": SETTINGS, "lists": lists(), "seed": 0}
-    with pytest.raises(ValueError, match=r"at 32 px, 2 blocks; .* at 48 px, .* run `dvc repro features`"):
+    with pytest.raises(ValueError, match=message):
         choice.main(chosen[0], *folders, tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()

@@ -94,7 +94,7 @@ def compare(
         return Trial(sample, uncertain, {ENCODER.name: nothing})
     judge, encoder, start = appoint(judging, collection), load(plain), load(models["encoder"])
     for one in (encoder, start) if not judging.targets else ():
-        judging.seen.views[one.config.side].require(one, blocks_for(one, settings.blocks))
+        judging.seen.require(one, blocks_for(one, settings.blocks))
     scale = start.config.side / encoder.config.side
     trial = Trial(judge.sample, uncertain, scale=scale, smoothings=judge.smoothings)
     if scale != 1:
