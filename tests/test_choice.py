@@ -312,13 +312,14 @@ def counted():
     hook.remove()
 
 
-def test_main__without_training_no_network_runs_once_features_exist(tmp_path):
+@pytest.mark.parametrize("side", [32, 48])
+def test_main__without_training_no_network_runs_once_features_exist(tmp_path, side):
     """The row `encoder` alone passes it, where its side is another; scores are those of embeddings by the network."""
     images, encoder, settings = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder"), params()
     settings = settings.model_copy(update={"mirrored": False, "errors": 0.0})
     seen = {"settings": settings.criterion, "reference": settings.reference, "taken": settings.blocks}
     listed = lists(granularities={}, fusions={}, distillations={}, models={})
-    sides = resolution.Params(scales=[1.5], cost=1, errors=100)
+    sides = resolution.Params(scales=[1.5], cost=(side / 32) ** 2, errors=100)
     folders = [tmp_path / name for name in ("resolution", "views", "features", "adaptor", "fusion", "distillation")]
     resolution.main(images, encoder, *folders[:2], params=sides, lists=listed, seed=0, **seen)
     with counted() as passes:
@@ -337,11 +338,12 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path):
             source="dots",
             params=gallery.Params(smoothing=SETTINGS),
         )
-        for name in ("encoder", "choice/untrained", "choice"):
+        for name in ("choice/untrained", "choice", "encoder"):
+            assert passes == [] and load(folders[0]).config.side == side
             output = tmp_path / "evaluation" / name
             evaluation.main(images, tmp_path / name, folders[2], output, model=name, params=EVALUATION, **given)
             scores[name] = json.loads((output / "metrics.json").read_text())
-    assert passes == []
+    assert bool(passes) == (side != 32)
     for name, known in scores.items():
         unknown, output = write_features(tmp_path / f"unknown/{name}", images), tmp_path / "passed" / name
         evaluation.main(images, tmp_path / name, unknown, output, model=name, params=EVALUATION, **given)

@@ -99,7 +99,9 @@ def compare(
     trial = Trial(judge.sample, uncertain, scale=scale, smoothings=judge.smoothings)
     if scale != 1:
         bare = settings.model_copy(update={"layers": [], "taught": []})
-        trial.add(measure(judge, encoder, ENCODER, pixels, bare))
+        # Nothing is fitted to it, so of images outside the sample it need see only those that teachers search.
+        alone = judge if judging.targets else replace(judge, fitted=judge.fitted[:0])
+        trial.add(measure(alone, encoder, ENCODER, pixels, bare))
     for name, folder in models.items():
         model = load(folder)
         strength = settings.first_strength if model.adaptors else 1.0
