@@ -1,6 +1,8 @@
 """The graph, one stage after another, or one stage of it, by `dvc repro`."""
 
+import json
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -10,6 +12,7 @@ from threading import Event
 
 from pipeline import dvc_api, graph, process_group, project, stage_server
 from pipeline.prepare import ready
+from polygrain.runner import command, costs
 
 # What dvc adds to every stage for people at a terminal.
 HINTS = ("To track the changes", "\tgit add", "To enable auto", "\tdvc config", "Use `dvc push`", "Updating lock")
@@ -47,9 +50,19 @@ def main(
     process_group.stop_on_signals(stopping)
     # With the file before it, no stage is taken for an option or an output.
     targets = [f"dvc.yaml:{stage}" for stage in stages or ()] or ["dvc.yaml"]
-    with stage_server.serving(project(folder)) as environment:
+    with stage_server.serving(project(folder)) as environment, tempfile.NamedTemporaryFile() as lines:
+        environment |= {command.LOG: lines.name}
         code = process_group.run([*dvc_api.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)
+        if known := costs.read(Path(lines.name).read_text(encoding="utf-8").splitlines()):
+            sys.stdout.write("\n".join(["", *costs.table(known, side_of(folder))]) + "\n")
     return code if stopping.is_set() else min(code, 1)  # DVC's own code for a failed stage is 255
+
+
+def side_of(folder: Path) -> int | None:
+    """The side that the graph's encoder sees, px; None where none was chosen."""
+    file = folder / "data/resolution/config.json"
+    config = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return config.get("scaled") or config.get("size")
 
 
 def run_stage(

@@ -312,13 +312,14 @@ def counted():
     hook.remove()
 
 
-def test_main__without_training_no_network_runs_once_features_exist(tmp_path):
+@pytest.mark.parametrize("side", [32, 48])
+def test_main__without_training_no_network_runs_once_features_exist(tmp_path, side):
     """The row `encoder` alone passes it, where its side is another; scores are those of embeddings by the network."""
     images, encoder, settings = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder"), params()
     settings = settings.model_copy(update={"mirrored": False, "errors": 0.0})
     seen = {"settings": settings.criterion, "reference": settings.reference, "taken": settings.blocks}
     listed = lists(granularities={}, fusions={}, distillations={}, models={})
-    sides = resolution.Params(scales=[1.5], cost=1, errors=100)
+    sides = resolution.Params(scales=[1.5], cost=(side / 32) ** 2, errors=100)
     folders = [tmp_path / name for name in ("resolution", "views", "features", "adaptor", "fusion", "distillation")]
     resolution.main(images, encoder, *folders[:2], params=sides, lists=listed, seed=0, **seen)
     with counted() as passes:
@@ -337,11 +338,12 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path):
             source="dots",
             params=gallery.Params(smoothing=SETTINGS),
         )
-        for name in ("encoder", "choice/untrained", "choice"):
+        for name in ("choice/untrained", "choice", "encoder"):
+            assert passes == [] and load(folders[0]).config.side == side
             output = tmp_path / "evaluation" / name
             evaluation.main(images, tmp_path / name, folders[2], output, model=name, params=EVALUATION, **given)
             scores[name] = json.loads((output / "metrics.json").read_text())
-    assert passes == []
+    assert bool(passes) == (side != 32)
     for name, known in scores.items():
         unknown, output = write_features(tmp_path / f"unknown/{name}", images), tmp_path / "passed" / name
         evaluation.main(images, tmp_path / name, unknown, output, model=name, params=EVALUATION, **given)
@@ -349,12 +351,20 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path):
             assert known[task]["r_precision"] == pytest.approx(values["r_precision"], abs=5e-4)
 
 
-def test_main__refuses_features_of_another_side(chosen, models, tmp_path):
+FOREIGN = {
+    "features": (r"at 32 px, 1 blocks; .* at 48 px, .* run `dvc repro features`", 3),
+    "views": (r"saw images at 32 px; 48 px is expected: run `dvc repro resolution`", 2),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_main__refuses_what_was_stored_of_another_side(chosen, models, tmp_path, kind):
     settings = params(**QUICK)
     folders = see(chosen[0], models, tmp_path, settings)
-    run_features(tmp_path / "own", chosen[0], models[0])
-    folders[3] = tmp_path / "own"
+    own = see(chosen[0], [models[0], models[0], *models[2:]], tmp_path / "own", settings)
+    message, place = FOREIGN[kind]
+    folders[place] = own[place]
     given = {"params": settings, "cost": 4.5, "smoothing": SETTINGS, "lists": lists(), "seed": 0}
-    with pytest.raises(ValueError, match=r"at 32 px, 2 blocks; .* at 48 px, .* run `dvc repro features`"):
+    with pytest.raises(ValueError, match=message):
         choice.main(chosen[0], *folders, tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()

@@ -157,9 +157,9 @@ def test_measure_attention__entropy_is_the_mean_over_images(world):
 def test_main__pixels_need_no_model_and_are_centred_unit_vectors(world, tmp_path):
     run(world / "images", world / "images", tmp_path / "out", "pixels")
     assert read(tmp_path / "out", "metrics")["dots"]["r_precision"] > 0.3
-    vectors = raw_pixels(arrays.open(world / "images/dots/pixels.zarr"), np.array([3, 0]))
-    np.testing.assert_allclose(vectors.mean(1), 0, atol=1e-6)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    vectors = raw_pixels(arrays.open(world / "images/dots/pixels.zarr"), np.array([3, 0])).astype(np.float32)
+    np.testing.assert_allclose(vectors.mean(1), 0, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-3)
 
 
 class Counted(Reader):
@@ -181,7 +181,7 @@ def test_raw_pixels__small_squares_equal_the_plain_vectors(side):
     for square in squares[rows].astype(np.float64):
         centred = square.ravel() - square.mean()
         vectors.append(centred / max(np.linalg.norm(centred), 1e-12))
-    np.testing.assert_allclose(raw_pixels(Counted(squares), rows), vectors, atol=1e-6)
+    np.testing.assert_allclose(raw_pixels(Counted(squares), rows), vectors, atol=4e-4)
 
 
 def test_raw_pixels__large_squares_are_scaled_and_read_in_blocks(monkeypatch):
@@ -189,7 +189,7 @@ def test_raw_pixels__large_squares_are_scaled_and_read_in_blocks(monkeypatch):
     squares = np.random.default_rng(0).integers(0, 256, (12, 64, 64, 3), dtype=np.uint8)
     reader = Counted(squares)
     vectors = raw_pixels(reader, np.arange(12))
-    assert reader.read == [5, 5, 2] and vectors.shape == (12, 3 * 32 * 32) and vectors.dtype == np.float32
+    assert reader.read == [5, 5, 2] and vectors.shape == (12, 3 * 32 * 32) and vectors.dtype == np.float16
     # Halved by a triangle that is two pixels of the result wide.
     weights = np.zeros((32, 64))
     for i in range(32):
@@ -199,7 +199,7 @@ def test_raw_pixels__large_squares_are_scaled_and_read_in_blocks(monkeypatch):
     for square, vector in zip(squares, vectors, strict=True):
         small = np.einsum("ij,kl,jlc->ikc", weights, weights, square).ravel()
         small -= small.mean()
-        np.testing.assert_allclose(vector, small / np.linalg.norm(small), atol=1e-5)
+        np.testing.assert_allclose(vector, small / np.linalg.norm(small), atol=4e-5)
 
 
 @pytest.mark.parametrize("model", ["encoder", "average"])

@@ -19,8 +19,11 @@ from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
 from polygrain.config.versions import require_one_faiss
+from polygrain.runner import costs
 
 log = logging.getLogger("stages")
+LOG = "POLYGRAIN_LOG"
+"""Names a file that gets a stage's lines, too."""
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before any thread forks
 
 
@@ -53,7 +56,10 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     out, with counts.
     """
     end_with_parent()
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    if file := os.environ.get(LOG):
+        handlers.append(logging.FileHandler(file, encoding="utf-8"))
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers)
     stage = Path(inspect.getfile(main)).stem
     arguments, keywords = parse(main, borrowed)
     start = time.monotonic()
@@ -63,8 +69,9 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
         inputs = {name: path for name, path in arguments.items() if not name.startswith("output")}
         name = "@".join([stage, *list(keywords.values())[:1]])
         log.info("%s: from %s", name, ", ".join(map(str, inputs.values())))
-        result = main(**arguments, **keywords, **values)
-        log.info("%s: %s (%.1f s)", name, result, time.monotonic() - start)
+        with costs.pixels_seen() as seen:
+            result = main(**arguments, **keywords, **values)
+        log.info("%s: %s (%s)", name, result, costs.Cost(time.monotonic() - start, seen[0]))
     except (ValueError, OSError) as error:
         if os.environ.get("POLYGRAIN_TRACEBACK"):
             raise

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Float32
 
+from polygrain.encoder.model import Model
 from polygrain.encoder.stored import Stored
 from polygrain.selection.criterion import Sample
 from polygrain.store import arrays
@@ -28,6 +29,15 @@ class Seen(NamedTuple):
     sample: Sample
     views: Mapping[int, Stored] = {}
     looks: Float32[np.ndarray, "image look"] | None = None
+
+    def require(self, model: Model, count: int) -> None:
+        """ValueError if so many blocks of this model, at its side, are not what was seen."""
+        if model.config.side not in self.views:
+            sides = ", ".join(map(str, sorted(self.views)))
+            raise ValueError(
+                f"`resolution` saw images at {sides} px; {model.config.side} px is expected: run `dvc repro resolution`"
+            )
+        self.views[model.config.side].require(model, count)
 
     def write(self, folder: Path) -> None:
         columns = {"row": self.sample.rows, "group": pa.array(self.sample.tasks, pa.string())}

@@ -52,3 +52,13 @@ def test_main__some_stages_and_the_exit_code(tmp_path):
     output = toy.run(folder, sys.executable, "-c", program)
     assert "Running stage 'source'" in output and "failed to reproduce 'first@f1'" in output
     assert "first@f0" not in output and "second" not in output
+
+
+def test_main__ends_with_what_the_stages_took(tmp_path):
+    """Also where one of them fails; at a side that was chosen earlier."""
+    line = "first@f0: done (2.0 s, 4,096 pixels)"
+    folder = toy.make(tmp_path / "toy", 1, 1, {"first": f"echo '{line}' >> $POLYGRAIN_LOG", "second": "exit 3"})
+    (folder / "data/resolution").mkdir(parents=True)
+    (folder / "data/resolution/config.json").write_text('{"size": 96, "scaled": 32}')
+    output = toy.polygrain(folder, "run", check=False)
+    assert ["first@f0", "2.0", "4", "2"] in [line.split() for line in output.splitlines()]

@@ -94,12 +94,14 @@ def compare(
         return Trial(sample, uncertain, {ENCODER.name: nothing})
     judge, encoder, start = appoint(judging, collection), load(plain), load(models["encoder"])
     for one in (encoder, start) if not judging.targets else ():
-        judging.seen.views[one.config.side].require(one, blocks_for(one, settings.blocks))
+        judging.seen.require(one, blocks_for(one, settings.blocks))
     scale = start.config.side / encoder.config.side
     trial = Trial(judge.sample, uncertain, scale=scale, smoothings=judge.smoothings)
     if scale != 1:
         bare = settings.model_copy(update={"layers": [], "taught": []})
-        trial.add(measure(judge, encoder, ENCODER, pixels, bare))
+        # Nothing is fitted to it, so of images outside the sample it need see only those that teachers search.
+        alone = judge if judging.targets else replace(judge, fitted=judge.fitted[:0])
+        trial.add(measure(alone, encoder, ENCODER, pixels, bare))
     for name, folder in models.items():
         model = load(folder)
         strength = settings.first_strength if model.adaptors else 1.0

@@ -54,6 +54,14 @@ def test_query_metrics__equals_the_plain_loop(classes, nearest, cosines, queries
     assert all(len({*row, query}) == nearest + 1 for query, row in enumerate(ours.nearest.tolist()))
 
 
+def test_unit_vectors__copies_none_that_are_of_unit_length():
+    rows = np.concatenate([draw(50, 3072, 0), np.zeros((1, 3072), np.float32)])
+    unit = metrics.unit_vectors(rows)
+    np.testing.assert_allclose(unit.norm(dim=1), [1] * 50 + [0], atol=1e-6)
+    assert metrics.unit_vectors(unit).data_ptr() == unit.data_ptr() != torch.from_numpy(rows).data_ptr()
+    np.testing.assert_allclose(metrics.unit_vectors(unit * 1.001), unit, atol=1e-6)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("depth", [metrics.DEEP - 1, metrics.DEEP, 299, 300])
 def test_largest__equals_sorted_rows(threads, depth, monkeypatch):
