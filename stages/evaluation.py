@@ -46,6 +46,7 @@ from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, collection_met
 from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
 from polygrain.runner import command, outputs
 from polygrain.selection import smoothing as smoothing_choice
+from polygrain.selection.grain import cut
 from polygrain.selection.smoothing import NONE
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, open_pixels, read_tables
@@ -93,7 +94,7 @@ class Protocol(NamedTuple):
     """Files written, metrics as JSON and `queries` as Parquet; and by task who asks and what is searched.
 
     `parts` are places in the embeddings; where the two are one, each image asks all others. `smoothings` are of what
-    is searched.
+    is searched, `grains` the leading numbers of embeddings that a task uses.
     """
 
     written: str
@@ -102,13 +103,14 @@ class Protocol(NamedTuple):
     collection: Collection
     parts: dict[str, tuple[np.ndarray, np.ndarray]]
     smoothings: Mapping[str, Smoothing] = MappingProxyType({})
+    grains: Mapping[str, int] = MappingProxyType({})
 
     def measure(self) -> tuple[dict, pa.Table]:
         """Metrics of each task, and one row per query; queries without a relevant image are NaN and not averaged."""
         metrics, tables, labels = {}, [QUERIES.empty_table()], self.collection.labels
         for task, (asked, searched) in self.parts.items():
-            queries = self.embeddings[asked]
-            images = queries if asked is searched else self.embeddings[searched]
+            queries = cut(self.embeddings[asked], self.grains.get(task))
+            images = queries if asked is searched else cut(self.embeddings[searched], self.grains.get(task))
             if (smoothing := self.smoothings.get(task, NONE)).strength:
                 images = smooth(images, smoothing)
                 queries = mixed_with_nearest(queries, images, smoothing)
@@ -212,6 +214,7 @@ def main(
     model: str,
     params: Params,
     smoothing: smoothing_choice.SmoothingSettings,
+    alike: dict[str, int],
     lists: Lists,
 ) -> str:
     tasks = list(lists.tasks)
@@ -226,21 +229,24 @@ def main(
     whitened = exact
     if len(test):
         whitened = whitening.apply(whitening.fit(Chosen(embeddings, collection.train), params.whitened_dim), exact)
+    grains = {} if network is None else network.config.grains
     protocols = [
-        Protocol("metrics", "queries", exact, tested, all_of(tested)),
+        Protocol("metrics", "queries", exact, tested, all_of(tested), grains=grains),
         Protocol("whitened", None, whitened, tested, all_of(tested)),
-        Protocol("collection", "collection_queries", embeddings, collection, drawn),
+        Protocol("collection", "collection_queries", embeddings, collection, drawn, grains=grains),
     ]
     results = {"shared": evaluate_together(exact, tested), "shared_whitened": evaluate_together(whitened, tested)}
     if model in params.smoothed:
-        is_whitened = network is not None and network.config.reduced is not None
+        is_whitened = network is not None and network.config.reduced is not None and not grains
         chosen = {
-            task: smoothing_choice.choose(embeddings[searched], smoothing, is_whitened=is_whitened)
+            task: smoothing_choice.choose(
+                cut(embeddings[searched], grains.get(task)), smoothing, is_whitened=is_whitened, alike=alike.get(task)
+            )
             for task, (_, searched) in drawn.items()
         }
         results["smoothing"] = {task: asdict(one) for task, one in chosen.items()}
         smoothings = {task: one.smoothing for task, one in chosen.items()}
-        protocols.append(Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, smoothings))
+        protocols.append(Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, smoothings, grains))
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if is_fused and model == "average" and params.random_draws:
         results["random"] = measure_random(folder, pixels, test, collection, params)
@@ -259,4 +265,4 @@ def main(
 
 
 if __name__ == "__main__":
-    command.run(main, Params, smoothing="gallery.smoothing")
+    command.run(main, Params, smoothing="gallery.smoothing", alike="choice.alike")

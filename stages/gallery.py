@@ -24,6 +24,7 @@ from polygrain.encoder.stored import embed, open_features
 from polygrain.retrieval.smoothing import neighbours_of, smooth_by
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
+from polygrain.selection.grain import cut
 from polygrain.selection.smoothing import SmoothingSettings, choose
 from polygrain.store import arrays, embeddings
 from polygrain.store.collection import open_pixels, read_table
@@ -33,22 +34,27 @@ class Params(schema.Section):
     smoothing: SmoothingSettings
 
 
-def main(images: Path, choice: Path, features: Path, output: Path, *, task: str, source: str, params: Params) -> str:
+def main(
+    images: Path, choice: Path, features: Path, output: Path, *, task: str, source: str, params: Params, alike: dict[str, int]
+) -> str:
     model = load(choice).to(device.best())
     pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
     stored = open_features(features.parent, [task])
     vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")
-    chosen = choose(vectors, params.smoothing, is_whitened=bool(model.config.reduced))
+    axes = model.config.grains.get(task)
+    rows, is_whitened = cut(vectors, axes), bool(model.config.reduced) and axes is None
+    chosen = choose(rows, params.smoothing, is_whitened=is_whitened, alike=alike.get(task))
     name, smoothing = digest(choice), asdict(chosen.smoothing)
     root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared
     facts = {"model": name, "dim": str(model.dim), "root": root, "images": "", "smoothing": json.dumps(smoothing)}
+    facts |= {"axes": str(axes)} if axes else {}
     columns = {"path": paths, "embedding": vectors}
-    record = {"model": name, "images": len(paths), "smoothing": smoothing, "why": chosen.why}
+    record = {"model": name, "images": len(paths), "axes": axes, "smoothing": smoothing, "why": chosen.why}
     with outputs.folder(output) as folder:
         if chosen.smoothing.strength:
             shown = partial(progress, description="smooth", unit="part")
-            neighbours = neighbours_of(vectors, chosen.smoothing.neighbours, shown)
-            columns["smoothed"] = smooth_by(vectors, neighbours, chosen.smoothing, shown)
+            neighbours = neighbours_of(rows, chosen.smoothing.neighbours, shown)
+            columns["smoothed"] = smooth_by(rows, neighbours, chosen.smoothing, shown)
             arrays.write(folder / "neighbours.zarr", neighbours.astype(np.int64))
         embeddings.write(folder / "embeddings.parquet", columns, facts)
         text = json.dumps(record | {"agreement": chosen.agreement}, indent=1)
@@ -57,4 +63,4 @@ def main(images: Path, choice: Path, features: Path, output: Path, *, task: str,
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, alike="choice.alike")

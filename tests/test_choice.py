@@ -80,7 +80,7 @@ def run(images, models, output, cost=4.5, **changes):
     settings = params(**changes)
     folders = see(images, models, output.with_name(f"{output.name}_seen"), settings)
     message = choice.main(
-        images, *folders, output, params=settings, cost=cost, smoothing=SETTINGS, lists=lists(), seed=0
+        images, *folders, output, params=settings, cost=cost, smoothing=SETTINGS, alike={}, lists=lists(), seed=0
     )
     assert {path.name for path in output.iterdir()} >= {*FILES, "untrained"}
     rows = list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
