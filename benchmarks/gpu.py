@@ -16,23 +16,27 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Timer
 
 import faiss
 import numpy as np
 import torch
+from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import images
 from benchmarks.gain import copy_repository
 from benchmarks.mixture import PAPER, hierarchical_mixture, scaled
-from polygrain.clustering.lloyd import lloyd
+from polygrain.clustering.lloyd import kmeans, lloyd
 from polygrain.clustering.seeding import nearest_seeds, seed_order
 from polygrain.compute import device
 from polygrain.encoder.extract import extract
+from polygrain.encoder.model import load
 from polygrain.retrieval.neighbours import nearest
 from polygrain.store import arrays
 
 MINUTES = 40
+PRECISIONS = ("float32", "tf32", "bfloat16")
 RESULTS = Path(__file__).parent.parent / "docs/results.md"
 BEGIN, END = "<!-- gpu: begin -->\n", "<!-- gpu: end -->\n"
 Row = dict[str, str | float]
@@ -61,25 +65,32 @@ def encoder(where: torch.device, dry: bool) -> Iterator[Row]:
     side = 256 if dry else 8192
     rate, model = product_rate(where, side), images.build()
     yield {"what": f"one product of {side} x {side}", "rate": rate / 1e12, "unit": "TFLOP/s"}
-    with FlopCounterMode(display=False) as counter, torch.inference_mode():
-        model(torch.rand(1, 3, 224, 224, device=where))
-    flops, steps = counter.get_total_flops(), 1 if dry else 10
+    adapted, _ = images.adaptable()
+    one, steps, passes = torch.rand(1, 3, 224, 224, device=where), *((1, 1) if dry else (50, 10))
+    with FlopCounterMode(display=False) as forward, torch.inference_mode():
+        model(one)
+    with FlopCounterMode(display=False) as step:  # the frozen weights need no gradient of their own
+        images.bare_training(adapted, one, 1)
     for size in (2,) if dry else (64, 256, 1024):
-        batch, count = torch.rand(size, 3, 224, 224, device=where), size * steps
+        batch, count = torch.rand(size, 3, 224, 224, device=where), size * passes
         with tempfile.TemporaryDirectory() as folder:
             squares = np.random.default_rng(0).integers(0, 256, (count, 256, 256, 3), dtype=np.uint8)
             arrays.write(Path(folder) / "pixels.zarr", squares)
             pixels, rows = arrays.open(Path(folder) / "pixels.zarr"), np.arange(count)
-            ours = seconds(lambda: list(extract(model, pixels, rows, size, "auto", "features")), 1)  # noqa: B023
-        peer = seconds(lambda: images.forward(model, batch, steps), 1)  # noqa: B023
-        row = {"what": f"features, batches of {size}", "rate": count / ours, "unit": "images/s"}
-        yield row | {"limit": count * flops / ours / rate, "peer": "bare forward", "ratio": peer / ours}
+            for precision in PRECISIONS:
+                ours = seconds(lambda: list(extract(model, pixels, rows, size, precision, "features")), 1)  # noqa: B023
+                row = {"what": f"features in {precision}, batches of {size}", "rate": count / ours, "unit": "images/s"}
+                if precision == "bfloat16":
+                    peer = seconds(lambda: images.forward(model, batch, passes), 1)  # noqa: B023
+                    row |= {"limit": count * forward.get_total_flops() / ours / rate}
+                    row |= {"peer": "bare forward", "ratio": peer / ours}
+                yield row
         if where.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        spent = seconds(lambda: images.bare_training(batch, steps), 1) / steps  # noqa: B023
+        spent = seconds(lambda: images.bare_training(adapted, batch, steps), 1) / steps  # noqa: B023
         memory = torch.cuda.max_memory_allocated() / 2**30 if where.type == "cuda" else float("nan")
         row = {"what": f"a training step of adaptors, batches of {size}", "rate": size / spent, "unit": "images/s"}
-        yield row | {"limit": 3 * size * flops / spent / rate, "memory": memory}
+        yield row | {"limit": size * step.get_total_flops() / spent / rate, "memory": memory}
 
 
 def vectors(where: torch.device, dry: bool) -> Iterator[Row]:
@@ -104,6 +115,26 @@ def vectors(where: torch.device, dry: bool) -> Iterator[Row]:
     yield {"what": f"neighbour graph, n = {n:,}, exact", "rate": graph, "unit": "s"}
 
 
+def agreement(where: torch.device, dry: bool) -> Iterator[Row]:
+    """Features in each precision, and clusters, beside those of a CPU in float32."""
+    model, n = load(Path(__file__).parents[1] / "encoders/vit48"), 200 if dry else 2_000
+    side = model.config.size
+    views = functional.interpolate(torch.rand(n, 3, 6, 6), (side, side), mode="bicubic").clamp(0, 1)
+    with torch.inference_mode():
+        expected = model(views)
+        for precision in PRECISIONS:
+            with device.autocast(where, precision):
+                given = model.to(where)(views.to(where)).cpu()
+            least = (expected * given).sum(1).min().item()
+            yield {"what": f"features in {precision}: least cosine to a CPU's", "rate": least, "unit": "cosine"}
+            pairs = (nearest(x.numpy(), x.numpy(), 5, exclude_self=True)[1] for x in (expected, given))
+            same = np.mean([np.isin(*pair).mean() for pair in zip(*pairs, strict=True)])
+            yield {"what": f"features in {precision}: of 5 neighbours the same", "rate": float(same), "unit": "share"}
+    ours, peer = (kmeans(expected.to(device), 50, 0) for device in (where, "cpu"))
+    share = float((ours.labels == peer.labels).mean())
+    yield {"what": "clusters of the same features: labels as a CPU's", "rate": share, "unit": "share"}
+
+
 def graph(where: torch.device, dry: bool) -> Iterator[Row]:
     """The default graph whole, in a copy of the repository with an empty cache."""
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +148,7 @@ def graph(where: torch.device, dry: bool) -> Iterator[Row]:
     yield {"what": "the default graph", "rate": spent, "unit": "s"}
 
 
-PARTS = {part.__name__: part for part in (encoder, vectors, graph)}
+PARTS = {part.__name__: part for part in (agreement, encoder, vectors, graph)}
 
 
 def table(rows: list[Row], name: str, left_out: list[str]) -> str:
@@ -143,14 +174,15 @@ def main(dry: bool) -> None:
     rows, left_out, end = [], [], time.monotonic() + 60 * MINUTES
     for part in PARTS:
         command = [sys.executable, "-m", "benchmarks.gpu", "--part", part, *(["--dry"] if dry else [])]
-        try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=max(1, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            left_out.append(f"{part} (no time left)")
-            continue
-        rows += [json.loads(line) for line in done.stdout.splitlines()]
-        if done.returncode:
-            left_out.append(f"{part} (failed)")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            timer = Timer(max(1, end - time.monotonic()), process.kill)
+            timer.start()
+            for line in process.stdout:
+                print(line, end="", flush=True)  # what is known stays, whatever ends this
+                rows.append(json.loads(line))
+            timer.cancel()
+        if process.returncode:
+            left_out.append(f"{part} ({'no time left' if process.returncode < 0 else 'failed'})")
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU, small sizes"
     text = table(rows, name, left_out)
     print(text)

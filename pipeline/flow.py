@@ -23,7 +23,7 @@ from prefect.futures import PrefectFuture
 from prefect.states import Cancelled, Completed, Failed, Pending
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from pipeline import graph, project, server, share, stage_server
+from pipeline import gpus, graph, project, server, share, stage_server
 from pipeline.graph import Stage
 from pipeline.prepare import ready
 from pipeline.progress import StageProgress, reported, slug
@@ -80,12 +80,13 @@ class Run:
 
         log.info("why: %s", stage.why)
         try:
-            with self.free:
+            # The GPU first: a stage that waits for one must not take the job of one that needs none.
+            with gpus.lent({} if self.on_worker else stage.meta, self.stopping) as shown, self.free:
                 if self.on_worker:
                     outcome = self.on_worker(stage, self.stopping, on_line)
                 else:
-                    count = int(stage.meta.get("gpu", 0))
-                    outcome = run_stage(self.folder, stage.name, count, on_line, self.stopping, self.environment)
+                    environment = self.environment | shown
+                    outcome = run_stage(self.folder, stage.name, on_line, self.stopping, environment)
         except Exception as error:
             outcome = Outcome("failed", 0.0, (f"{type(error).__name__}: {error}",))
         self.outcomes[stage.name] = outcome
@@ -109,8 +110,9 @@ def reproduce(
     folder = ready(profile, keep_listings=keep_listings)
     stages = graph.load(folder, targets or ())
     todo = graph.to_do(stages)
-    # Few: each uses several cores itself.
-    run = Run(folder, jobs or min(4, os.cpu_count() or 1), Path(tensorboard) if tensorboard else None)
+    # Few, since each uses several cores itself, but one for each GPU.
+    jobs = jobs or max(min(4, os.cpu_count() or 1), len(gpus.visible()))
+    run = Run(folder, jobs, Path(tensorboard) if tensorboard else None)
     with reported("the name of this run"), get_client(sync_client=True) as client:
         name = f"{profile or 'graph'}: {len(todo)} of {len(stages)} stages, {time.strftime('%d %b %H:%M')}"
         tags = [profile or "graph", git(folder, "rev-parse", "--short", "HEAD")]

@@ -7,10 +7,11 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -26,6 +27,24 @@ def visible() -> list[str]:
     return []
 
 
+def asked(meta: Mapping[str, Any]) -> int:
+    """How many GPUs a stage asks for by its `meta`: `gpu: 1`, or `gpu: each` for one for each of its processes here."""
+    if meta.get("gpu") != "each":
+        return int(meta.get("gpu", 0))
+    if "POLYGRAIN_TORCHRUN" in os.environ:  # processes on several machines: on this one all GPUs
+        return len(visible()) or 1
+    return int(os.environ.get("POLYGRAIN_PROCESSES", "1"))
+
+
+@contextmanager
+def lent(meta: Mapping[str, Any], stopping: Event) -> Iterator[dict[str, str]]:
+    """Holds what a stage asks for; the variables that show it these GPUs, or none where it asks for none."""
+    count = asked(meta)
+    with hold(count, stopping) as devices:
+        # Where no GPU is known here, a stage that asks for one looks for itself.
+        yield {"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices or not count else {}
+
+
 def folder() -> Path:
     """Where the lock files lie: one place per user and machine, since all clones share its devices."""
     return Path(os.environ.get("POLYGRAIN_SLOTS", Path(tempfile.gettempdir()) / f"polygrain-slots-{os.getuid()}"))
@@ -39,7 +58,10 @@ def hold(count: int, stopping: Event) -> Iterator[list[str]]:
     """
     devices = visible() if count else []
     if devices and count > len(devices):
-        raise ValueError(f"a stage asks for {count} GPUs (`meta: gpu`); this machine shows {len(devices)}: {devices}")
+        raise ValueError(
+            f"a stage asks for {count} GPUs (`meta: gpu`, POLYGRAIN_PROCESSES); this machine shows {len(devices)}, "
+            f"{', '.join(devices)}: ask for {len(devices)} at most"
+        )
     folder().mkdir(mode=0o700, exist_ok=True, parents=True)
     with ExitStack() as stack:
         while devices and not stopping.is_set():

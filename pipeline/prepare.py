@@ -12,6 +12,7 @@ from polygrain.config import compose, lists, remotes
 from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.runner import command
+from polygrain.sources.folder import require_followed
 
 STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("[a-z]*.py"))
 
@@ -76,8 +77,10 @@ def check(file: Path, inputs: bool = True) -> None:
     for key, path in lists.paths(values):
         if "'" in path:
             wrong.append(f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder")
-        elif inputs and not compose.MADE.match(path) and not (file.parent / path).exists():
-            wrong.append(f"{key}: {path} does not exist")
+        elif inputs and not compose.MADE.match(path):
+            if not (file.parent / path).exists():
+                wrong.append(f"{key}: {path} does not exist")
+            attempt(require_followed, file.parent / path)
     if wrong:
         beside = " (composed: change values.yaml beside it)" if (file.parent / "values.yaml").exists() else ""
         raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from pipeline import dvc_api, gpus, graph, process_group, project, stage_server
+from pipeline import dvc_api, graph, process_group, project, stage_server
 from pipeline.prepare import ready
 
 # What dvc adds to every stage for people at a terminal.
@@ -31,7 +31,7 @@ class Outcome:
 def main(
     profile: str | None = None, stages: list[str] | None = None, dry: bool = False, keep_listings: bool = False
 ) -> int:
-    """Says what is stale of the graph, or of these stages and what they read, and runs it; dvc's exit code or 143.
+    """Says what is stale of the graph, or of these stages and what they read, and runs it; 0, 1 where a stage failed.
 
     With `dry` nothing runs and nothing is written; 143: it was stopped. ValueError, before anything runs, names an
     unknown profile or stage and each wrong value of params.yaml.
@@ -48,18 +48,18 @@ def main(
     # With the file before it, no stage is taken for an option or an output.
     targets = [f"dvc.yaml:{stage}" for stage in stages or ()] or ["dvc.yaml"]
     with stage_server.serving(project(folder)) as environment:
-        return process_group.run([*dvc_api.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)
+        code = process_group.run([*dvc_api.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)
+    return code if stopping.is_set() else min(code, 1)  # DVC's own code for a failed stage is 255
 
 
 def run_stage(
     folder: Path,
     name: str,
-    count: int,
     on_line: Callable[[str], None],
     stopping: Event,
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Runs one stage, and nothing it reads from, with `count` GPUs; `on_line` gets each line it writes."""
+    """Runs one stage, and nothing it reads from; `on_line` gets each line it writes."""
     tail: deque[str] = deque(maxlen=20)
     ran = False
 
@@ -70,10 +70,7 @@ def run_stage(
             tail.append(line)
             on_line(line)
 
-    with gpus.hold(count, stopping) as devices:
-        start = time.monotonic()
-        variables = dict(environment or {}) | ({"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})
-        command = [*dvc_api.DVC, "repro", "--single-item", name]
-        code = process_group.run(command, folder, listen, variables, stopping)
+    start = time.monotonic()
+    code = process_group.run([*dvc_api.DVC, "repro", "--single-item", name], folder, listen, environment, stopping)
     result = "stopped" if stopping.is_set() else "failed" if code else "ran" if ran else "cached"
     return Outcome(result, time.monotonic() - start, tuple(tail))

@@ -30,7 +30,7 @@ from prefect.states import Cancelling, Completed, Failed
 from prefect.types.entrypoint import EntrypointType
 from ruamel.yaml import YAML
 
-from pipeline import dvc_api, graph, process_group, project, server, share
+from pipeline import dvc_api, gpus, graph, process_group, project, server, share
 from pipeline.prepare import ready
 from pipeline.run import Outcome, run_stage
 
@@ -207,7 +207,8 @@ def reproduce_here(stage: str, profile: str | None, revision: str, upstream: dic
     if lacking := share.restore(folder, upstream, remote, as_recorded=True):
         raise ValueError(f"the remote {remote!r} lacks what {stage} reads: {', '.join(lacking)}")
     meta = graph.load(folder, [stage])[-1].meta
-    outcome = run_stage(folder, stage, int(meta.get("gpu", 0)), lambda line: log.info("%s", line), Event())
+    with gpus.lent(meta, Event()) as shown:
+        outcome = run_stage(folder, stage, lambda line: log.info("%s", line), Event(), shown)
     if not outcome.is_done:
         return Failed(message="\n".join([outcome.result, *outcome.tail]))
     share.dvc(folder, "push", "--run-cache", "--remote", remote, stage)

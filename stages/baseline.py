@@ -81,7 +81,7 @@ def reduce(
         return centred[batch]
 
     def views(stored: Tensor, is_second: bool, drawn: ShareOfDraws) -> Tensor:
-        return stored.to(where)
+        return device.sent(stored, where)
 
     history = twins.learn(trained, linear, read, views, len(centred), lambda epoch: table, params, seed, work)
     with torch.no_grad():
@@ -104,8 +104,9 @@ def project(
     optimizer = classification.build_optimizer(trained, params)
 
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        mapped = linear(vectors[batch.rows].to(where))
-        loss, accuracy = norm_softmax(mapped, classifier[0], targets[batch.rows].to(where), params.gamma)
+        mapped = linear(device.sent(vectors[batch.rows], where))
+        classes = device.sent(targets[batch.rows], where)
+        loss, accuracy = norm_softmax(mapped, classifier[0], classes, params.gamma)
         # Every process computes the whole batch.
         return {"loss": loss / processes.count(), "accuracy": accuracy / processes.count()}
 

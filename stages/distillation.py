@@ -85,7 +85,7 @@ def train(
         views = augment(images, model.config.size, params.augmentation, drawn)
         with device.autocast(where, params.precision):
             embeddings = model(views)
-        expected = targets[batch.rows[part]].to(where)
+        expected = device.sent(targets[batch.rows[part]], where)
         return {"loss": (1 - cosine_similarity(embeddings.float(), expected)).sum() / len(batch.rows)}
 
     loader, schedule = Loader(len(rows), params.batch, lambda epoch: read), Schedule(params.epochs, params.warmup, 0.0)

@@ -1,7 +1,8 @@
 """The frozen encoder as files, whatever its source. After this stage nothing needs a network connection.
 
 Reads   a model folder (the weights that ship) or one in the layout of timm's hub, a checkpoint (.safetensors, or
-        .pth/.pt read without pickle), or nothing (timm fetches the named architecture's published weights once).
+        .pth/.pt read without pickle), an installed package's weights, or nothing (timm fetches the named
+        architecture's published weights once).
 Writes  weights.safetensors, config.json
 """
 

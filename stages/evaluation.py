@@ -227,8 +227,9 @@ def main(
         embeddings = embed_once(network, open_features(features, tasks), pixels, rows, model)
     tested, exact, drawn = collection.some(test), embeddings[test], drawn_of(collection)
     whitened = exact
-    if len(test):
-        whitened = whitening.apply(whitening.fit(Chosen(embeddings, collection.train), params.whitened_dim), exact)
+    # Images that all look alike have no axes to scale.
+    if len(test) and (fitted := whitening.fit_if_varied(Chosen(embeddings, collection.train), params.whitened_dim)):
+        whitened = whitening.apply(fitted, exact)
     grains = {} if network is None else network.config.grains
     protocols = [
         Protocol("metrics", "queries", exact, tested, all_of(tested), grains=grains),

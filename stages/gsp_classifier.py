@@ -124,7 +124,7 @@ def train(
     def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
         images = batch.content.to(where, non_blocking=True)
         views = augment(images, side, params.augmentation, generator, params.crop_ratio)
-        labels = targets[batch.rows].to(where)
+        labels = device.sent(targets[batch.rows], where)
         loss, accuracy = model.loss_of(views, labels, params.smoothing, params.ridge, params.scale)
         return {"loss": loss, "accuracy": accuracy}
 

@@ -160,7 +160,7 @@ def train(
     def step(number: int, generator: torch.Generator) -> Tensor:
         drawn = batches.draw(generator)
         views = maps.train(rows[drawn], generator, is_frozen=number < loss.warmup)
-        return current.loss_of(views, targets[drawn].to(maps.where))
+        return current.loss_of(views, device.sent(targets[drawn], maps.where))
 
     def validate() -> float:
         scores = score(embed(current, maps, watched)[0], labels[watched], table.splits[watched])

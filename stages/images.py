@@ -95,19 +95,19 @@ def draw(source: str, params: Params) -> installed.Pictures:
     raise ValueError(f"source is {source!r}; known: {', '.join(names.KNOWN)}")
 
 
-def find(raw: Path, source: str, unseen: bool, params: Params) -> Candidates:
-    """The candidates of any source but a stream."""
+def find(raw: Path, place: Path, source: str, unseen: bool, params: Params) -> Candidates:
+    """The candidates of any source but a stream; `place` is the folder itself, or the content of a zip."""
     limit = params.max_megapixels * 10**6
     if source == "folder":
-        listing = folder.find(raw)
+        listing = archive.find(raw)
         return by_class(
             listing.images,
             unseen,
-            lambda paths: decode_all(raw, paths, params.side, limit, params.shape),
+            lambda paths: decode_all(place, paths, params.side, limit, params.shape),
             listing.rejected,
         )
     if source == "splits":
-        return in_splits(raw, params.side, limit, params.shape)
+        return in_splits(place, params.side, limit, params.shape)
     if source in names.PUBLIC:
         return published(raw, source, unseen, params.side, limit, params.published_counts, params.shape)
     drawn = draw(source, params)
@@ -170,6 +170,8 @@ def streamed(raw: Path, output: Path, task: str, source: str, params: Params, li
     for part in ingestion.parts():
         classes.update(class_name for _, class_name, *_ in part.rows)
         rejected += part.rejected
+    stream.require_labels(classes, Counter(reason for _, reason in rejected), str(raw))
+    rejected += map(list, images.others.items())
     assigned = classes_of(raw, classes, spec.unseen, dict(rejected))
     with outputs.folder(output) as partial:
         with pq.ParquetWriter(partial / "table.parquet", TABLE) as writer:
@@ -222,7 +224,7 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         archive.opened(raw) if source in ("folder", "splits") else nullcontext(raw) as place,
         outputs.folder(output) as partial,
     ):
-        candidates = find(place, source, lists.tasks[task].unseen, params)
+        candidates = find(raw, place, source, lists.tasks[task].unseen, params)
         training = [path for path, row in candidates.rows.items() if row.split == "train"]
         shares = params.listed_shares if source == "splits" else []
         listed = {share: read_share(place, share, training) for share in shares}

@@ -24,7 +24,7 @@ from polygrain.store.collection import open_train_features, read_tables
 
 
 class Params(schema.Section):
-    neighbours: schema.Count = Field(description="how many per image")
+    neighbours: schema.Count = Field(description="how many per image; all others where there are fewer")
     index: Index
     recall: Recall
 
@@ -47,16 +47,19 @@ def summary(graph: Graph, wanted: float) -> dict[str, object]:
 def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists) -> str:
     tasks = list(lists.tasks)
     vectors = open_train_features(features, tasks, read_tables(images, tasks))
+    if len(vectors) < 2:
+        raise ValueError(f"{len(vectors)} image trains: give more images, or draw other queries (images.draw)")
     index = choose(params.index, len(vectors))
     # One process passes over the rows many times, so they are read once; several read them block by block.
     rows = vectors[:] if index == "exact" and processes.count() == 1 else vectors
     shown = partial(progress, description="neighbours", unit="part")
-    graph = nearest_others(rows, params.neighbours, index, params.recall, shown=shown)
+    neighbours = min(params.neighbours, len(vectors) - 1)
+    graph = nearest_others(rows, neighbours, index, params.recall, shown=shown)
     with outputs.folder(output) as folder:
         arrays.write(folder / "neighbours.zarr", graph.neighbours.astype(np.int64))
         if index != "exact":
             (folder / "summary.json").write_text(json.dumps(summary(graph, params.recall), indent=1) + "\n")
-    count = f"{params.neighbours} neighbours of {len(vectors):,} images"
+    count = f"{neighbours} neighbours of {len(vectors):,} images"
     return count if index == "exact" else f"{count}, {index} with a recall of {graph.recall:.1%}"
 
 

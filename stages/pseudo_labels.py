@@ -16,7 +16,8 @@ from pydantic import Field
 
 from polygrain.clustering import lloyd, sampled
 from polygrain.clustering.seeding import nearest_seeds
-from polygrain.compute import processes
+from polygrain.compute import device, processes
+from polygrain.compute.vectors import as_vectors
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.retrieval import whitening
@@ -32,9 +33,10 @@ class Params(schema.Section):
 
 def cluster(vectors: np.ndarray, n: int, order: np.ndarray, seeds: Path, k: int, params: Params) -> lloyd.Clusters:
     """Lloyd from the first k of the seeds `order`; `vectors` are this process's share of n rows."""
-    start = processes.take(torch.from_numpy(vectors), torch.from_numpy(order[:k]), n)
+    x = as_vectors(vectors).to(device.best())
+    start = processes.take(x, torch.from_numpy(order[:k]).to(x.device), n)
     first = nearest_seeds(arrays.open(seeds / "records.zarr")[:], k, n)
-    return lloyd.lloyd(vectors, start, first, params.max_iterations)
+    return lloyd.lloyd(x, start, first, params.max_iterations)
 
 
 def of_all(
@@ -46,7 +48,8 @@ def of_all(
     clusters = cluster(vectors, len(train), order, seeds, k, params)
     centroids = clusters.centroids
     if whitener is not None:
-        centroids = lloyd.means(torch.from_numpy(rows), torch.from_numpy(clusters.labels), k).numpy()
+        values, labels = (array.to(device.best()) for array in (as_vectors(rows), torch.from_numpy(clusters.labels)))
+        centroids = lloyd.means(values, labels, k).cpu().numpy()
     facts = {"inertia": clusters.inertia, "iterations": clusters.iterations}
     return processes.gather_array(clusters.labels), centroids, facts
 

@@ -16,7 +16,8 @@ from pydantic import Field
 
 from polygrain.clustering import sampled
 from polygrain.clustering.seeding import seed_order
-from polygrain.compute import processes
+from polygrain.compute import device, processes
+from polygrain.compute.vectors import as_vectors
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.retrieval import whitening
@@ -58,7 +59,7 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: L
         whitener = whitening.fit_if_varied(rows, params.whitened_dim, params.whitening)
     if whitener is not None:
         vectors = whitening.apply(whitener, vectors)
-    seeds = seed_order(vectors, min(params.largest, count), seed)
+    seeds = seed_order(as_vectors(vectors).to(device.best()), min(params.largest, count), seed)
     with outputs.folder(output) as folder:
         arrays.write(folder / "order.zarr", seeds.order if sample is None else sample[seeds.order])
         arrays.write(folder / "records.zarr", seeds.records)

@@ -15,6 +15,18 @@ from jaxtyping import install_import_hook
 hook = install_import_hook(["stages", "polygrain"], "beartype.beartype")
 
 
+@pytest.fixture(autouse=True)
+def machine() -> Iterator[None]:
+    """With TEST_ON=pretended_gpu every test has one."""
+    if os.environ.get("TEST_ON") != "pretended_gpu":
+        yield
+        return
+    from tests.helpers.pretended_gpu import pretended_gpu
+
+    with pretended_gpu():
+        yield
+
+
 @pytest.fixture(scope="session")
 def s3_address() -> Iterator[str]:
     from moto.server import ThreadedMotoServer

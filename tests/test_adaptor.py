@@ -6,6 +6,7 @@ from polygrain.encoder.model import load
 from polygrain.store import arrays
 from stages import adaptor
 from tests.helpers.keys import assert_key_follows
+from tests.helpers.pretended_gpu import steps_counted
 from tests.helpers.settings import VIEWS, classifier, criterion, reference
 from tests.helpers.small import lists, write_encoder, write_images
 
@@ -52,6 +53,12 @@ def test_main__two_runs_write_the_same_bytes_and_leave_no_checkpoint(world, tmp_
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     assert not list((tmp_path / ".work").rglob("*.safetensors"))
     assert (tmp_path / "a/history.csv").read_text().startswith("epoch,loss,accuracy,criterion\n1,")
+
+
+def test_main__no_step_waits_for_a_gpu(world, tmp_path):
+    with steps_counted() as waits:
+        run(world, tmp_path / "out", watch="none", epochs=1, batch=8, augmentation=VIEWS)
+    assert len(waits) == 6 and len(set(waits)) == 1
 
 
 def test_main__unwatched_it_keeps_the_last_epoch(world, tmp_path):

@@ -176,6 +176,12 @@ def test_stages__files_sections_and_graph_name_the_same():
     assert sorted(GRAPH) == STAGES == sorted(set(PARAMS) - set(Lists.model_fields))
 
 
+def test_stages__those_that_processes_share_ask_for_a_gpu_each():
+    """`stages/run` has torchrun start them."""
+    shared = set(re.findall(r"\*:(\w+)", (ROOT / "stages/run").read_text()))
+    assert shared == {stage for stage in STAGES if body(stage).get("meta") == {"gpu": "each"}}
+
+
 def test_outputs__are_cached_and_never_persist():
     """`cache: false` cannot be restored by a colleague; `persist` leaves the run cache and resumes from stale files."""
     text = (ROOT / "dvc.yaml").read_text()

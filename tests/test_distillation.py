@@ -7,7 +7,8 @@ from polygrain.selection.criterion import embed_carefully
 from polygrain.store.collection import open_pixels, read_tables
 from stages import distillation
 from tests.helpers.keys import assert_key_follows
-from tests.helpers.settings import NO_VIEWS, criterion, reference
+from tests.helpers.pretended_gpu import steps_counted
+from tests.helpers.settings import NO_VIEWS, VIEWS, criterion, reference
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
 from tests.helpers.whitened import whitened
 
@@ -139,3 +140,9 @@ def test_main__two_runs_write_the_same_bytes_and_leave_no_checkpoint(world, tmp_
 def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
     files = ["0/dots/table.parquet", "1/config.json", "2/config.json"]
     assert_key_follows(files, lambda given: run(given, tmp_path / "out", "average"), world, tmp_path, monkeypatch)
+
+
+def test_train__no_step_waits_for_a_gpu(world, tmp_path):
+    with steps_counted() as waits:
+        run(world, tmp_path / "out", watch="none", epochs=1, batch=8, augmentation=VIEWS)
+    assert len(waits) == 6 and len(set(waits)) == 1

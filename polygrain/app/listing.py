@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from polygrain.sources.folder import SUFFIXES, scan, summary
+from polygrain.sources.folder import SUFFIXES, summary, walk
 from polygrain.store.reading import reading
 
 
@@ -44,7 +44,8 @@ def fingerprint(states: Mapping[str, str]) -> str:
 def find(source: Path) -> Listing:
     """The images of a folder, or of a CSV; ValueError where there is no such thing, or no image in it."""
     if source.is_dir():
-        listing = below(source.resolve())
+        root = source.resolve()
+        listing = Listing(root, *walk(root))
     elif source.suffix.lower() == ".csv" and source.is_file():
         listing = named(source.resolve())
     else:
@@ -53,27 +54,6 @@ def find(source: Path) -> Listing:
     if not listing.paths:
         raise ValueError(f"{source} holds no image ({', '.join(SUFFIXES)}); {summary(listing.rejected)}")
     return listing
-
-
-def below(root: Path) -> Listing:
-    """Every image below a folder, sorted; hidden entries are ignored, links stay inside."""
-    paths, rejected, todo, seen = [], {}, [""], set()
-    while todo:
-        name = todo.pop()
-        # A link may lead to a folder above it.
-        if (real := os.path.realpath(root / name)) in seen:
-            rejected[f"{name}/"] = "folder that is read under another name"
-            continue
-        seen.add(real)
-        try:
-            images, folders, others = scan(root, root / name)
-        except PermissionError:
-            rejected[f"{name}/"] = "folder that may not be read"
-            continue
-        paths += images
-        rejected |= others
-        todo += reversed(folders)
-    return Listing(root, sorted(paths), rejected)
 
 
 def named(file: Path) -> Listing:

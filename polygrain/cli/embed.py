@@ -58,8 +58,11 @@ def embed(
     write(network.to(device.best()), name, listing, output, batch, smooth, Wanted(grain, alike, anew))
     table = pq.ParquetFile(output)
     rows, columns = table.metadata.num_rows, {"embedding": ".npy", "smoothed": ".smoothed.npy"}
-    for column in columns.keys() & set(table.schema_arrow.names) if npy else ():
-        write_npy(output, column, output.with_suffix(columns[column]))
+    for column, suffix in columns.items() if npy else ():
+        if column in table.schema_arrow.names:
+            write_npy(output, column, output.with_suffix(suffix))
+        else:
+            output.with_suffix(suffix).unlink(missing_ok=True)  # of an earlier call, with other rows
     left = len(listing.paths) + len(listing.rejected) - rows
     typer.echo(f"{output}: {rows:,} embeddings of {network.dim} numbers, by model {name}")
     if left:

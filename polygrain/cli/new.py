@@ -21,7 +21,8 @@ def new(
         list[str] | None, typer.Option(metavar="DIR|FILE|s3://...", help="the same, evaluated and never trained on")
     ] = None,
     encoder: Annotated[
-        str | None, typer.Option(metavar="NAME|FILE|FOLDER", help="timm name, checkpoint, or model folder")
+        str | None,
+        typer.Option(metavar="NAME|FILE|FOLDER", help="lite0, lite1, a timm name, a checkpoint, or a model folder"),
     ] = None,
     architecture: Annotated[
         str | None, typer.Option(metavar="NAME", help="of a checkpoint: a timm name, such as mobilenetv2_100.ra_in1k")

@@ -54,7 +54,7 @@ def search(
     from functools import partial
 
     from polygrain.app import embedding
-    from polygrain.app.duplicates import find
+    from polygrain.app.duplicates import MOST, find
     from polygrain.app.gallery import plain_and_smoothed, read_of
     from polygrain.compute import device
     from polygrain.encoder import load
@@ -74,7 +74,8 @@ def search(
         named = [(row.kind, row.cosine, table.paths[row.image], table.paths[row.other]) for row in rows]
         write_csv(duplicates, [("kind", "cosine", "path", "other"), *named])
         odd = sum(row.kind == "odd" for row in rows)
-        typer.echo(f"{duplicates}: {len(rows) - odd:,} pairs from a cosine of {above:g}, {odd:,} odd images")
+        more = " and more" if len(rows) - odd >= MOST else ""
+        typer.echo(f"{duplicates}: {len(rows) - odd:,} pairs{more} from a cosine of {above:g}, {odd:,} odd images")
         return
     if not page:
         vectors = embedding.embed(network, query)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
+from polygrain.compute import device
 from polygrain.compute.blocks import blocks_within
 from polygrain.compute.vectors import squared_distances
 
@@ -28,10 +29,11 @@ def products(
     shift = centroids.mean(0)
     moved = centroids - shift
     norms = moved.square().sum(1)
-    for part in blocks_within(len(rows), max(k, d), TILE):
+    for part in blocks_within(len(rows), max(k, d), device.roomy(TILE, x.device, 32)):
         block = x.index_select(0, rows[part]) - shift
         own = block.square().sum(1)
-        tile = torch.addmm(norms, block, moved.T, alpha=-2)
+        with device.exact():
+            tile = torch.addmm(norms, block, moved.T, alpha=-2)
         # A float32 sum of d products, in any order; the last term is for numbers too small to be normal ones.
         error = (d + 16) * (2.0**-23 * (own.sqrt() + norms.max().sqrt()).square() + 2.0**-120)
         yield part, tile, own, error

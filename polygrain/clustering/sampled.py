@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 
 from polygrain.clustering.distances import nearest_centroids
-from polygrain.compute import processes
+from polygrain.compute import device, processes
 from polygrain.compute.blocks import blocks
 from polygrain.compute.vectors import as_vectors, group_sums
 
@@ -39,14 +39,15 @@ def assign(
 
     `read` gives of a slice what is summed, `row dim`, and the vectors that are compared, `row d`.
     """
-    c, labels, squares = torch.from_numpy(centroids), [], []
-    sums = torch.zeros((len(c), read(slice(0, 1))[0].shape[1]), dtype=torch.float64)
+    where, labels, squares = device.best(), [], []
+    c = torch.from_numpy(centroids).to(where)
+    sums = torch.zeros((len(c), read(slice(0, 1))[0].shape[1]), dtype=torch.float64, device=where)
     for part in blocks(processes.share(n), rows):
-        summed, compared = (as_vectors(values) for values in read(part))
-        owners, distances = nearest_centroids(compared, torch.arange(len(compared)), c)
-        labels.append(owners.numpy())
-        squares.append(distances.numpy())
+        summed, compared = (as_vectors(values).to(where) for values in read(part))
+        owners, distances = nearest_centroids(compared, torch.arange(len(compared), device=where), c)
+        labels.append(owners.cpu().numpy())
+        squares.append(distances.cpu().numpy())
         with processes.alone():
             sums += group_sums(summed, owners, len(c))
     processes.add_up([sums])
-    return Assigned(*(processes.gather_array(np.concatenate(parts)) for parts in (labels, squares)), sums.numpy())
+    return Assigned(*(processes.gather_array(np.concatenate(parts)) for parts in (labels, squares)), sums.cpu().numpy())

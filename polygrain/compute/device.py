@@ -1,7 +1,8 @@
 """Where and in which precision a model runs."""
 
 import os
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Annotated, Literal, get_args
 
 import numpy as np
@@ -9,8 +10,11 @@ import torch
 from pydantic import Field
 
 Precision = Annotated[
-    Literal["auto", "bfloat16", "float32"],
-    Field(description="of matrix products; auto: bfloat16 where the hardware has it, else float32"),
+    Literal["auto", "bfloat16", "tf32", "float32"],
+    Field(
+        description="of products and convolutions; auto: bfloat16 where the hardware has it, else float32; tf32: on a "
+        "GPU float32 with a mantissa of 10 bits"
+    ),
 ]
 
 
@@ -25,21 +29,54 @@ def batch_at(side: int, usual: int) -> int:
 def inference(side: int) -> tuple[int, Precision]:
     """Images of this side per forward pass, and the precision, where nothing trains.
 
-    They are the machine's: POLYGRAIN_BATCH in place of 128 images of 224 px, POLYGRAIN_PRECISION in place of float32.
+    They are the machine's: POLYGRAIN_BATCH in place of 128 images of 224 px, POLYGRAIN_PRECISION in place of float32;
+    on a GPU in place of 512 and tf32.
     """
-    batch, precision = os.environ.get("POLYGRAIN_BATCH", ""), os.environ.get("POLYGRAIN_PRECISION", "float32")
+    usual, kind = (512, "tf32") if torch.cuda.is_available() else (128, "float32")
+    batch, precision = os.environ.get("POLYGRAIN_BATCH", ""), os.environ.get("POLYGRAIN_PRECISION", kind)
     if precision not in (known := get_args(get_args(Precision)[0])):
         raise ValueError(f"POLYGRAIN_PRECISION is {precision!r}; known: {', '.join(known)}")
     if batch and not (batch.isdecimal() and int(batch)):
         raise ValueError(f"POLYGRAIN_BATCH is {batch!r}: give 1 or more")
-    return int(batch or batch_at(side, 128)), precision
+    return int(batch or batch_at(side, usual)), precision
 
 
 def best() -> torch.device:
-    """CUDA where there is one, else the CPU; under `torchrun` each process has a GPU of its own."""
+    """CUDA where there is one, else the CPU; under `torchrun` each process has a GPU of its own.
+
+    On a GPU float32 is not cut to TF32 from here on, unless `autocast` names that, and POLYGRAIN_DETERMINISTIC=1 has
+    torch take kernels that give the same bytes twice. ValueError for more processes than GPUs.
+    """
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", int(os.environ["LOCAL_RANK"])) if "LOCAL_RANK" in os.environ else torch.device("cuda")
+    allow_tf32(False)
+    if os.environ.get("POLYGRAIN_DETERMINISTIC") == "1":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    if "LOCAL_RANK" not in os.environ:
+        return torch.device("cuda")
+    processes, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    if processes > gpus:
+        raise ValueError(
+            f"{processes} processes of a stage on a machine that shows it {gpus} GPUs, and each needs its own: set "
+            f"POLYGRAIN_PROCESSES (or --nproc-per-node) to {gpus} at most"
+        )
+    return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+
+
+def sent(values: torch.Tensor, where: torch.device) -> torch.Tensor:
+    """A tensor of the CPU on the device; nobody waits for what the device still has to compute."""
+    return (values.pin_memory() if where.type == "cuda" else values).to(where, non_blocking=True)
+
+
+def for_convolutions(images: torch.Tensor) -> torch.Tensor:
+    """The images in the order of values in which a GPU convolves fastest: a pixel's channels side by side."""
+    return images.contiguous(memory_format=torch.channels_last) if images.is_cuda else images
+
+
+def roomy(values: int, where: torch.device, times: int) -> int:
+    """How many values to work on at once: so many on a CPU, for its caches; more on a GPU, for few and long kernels."""
+    return values * (times if where.type == "cuda" else 1)
 
 
 def has_bfloat16(device: torch.device) -> bool:
@@ -55,13 +92,50 @@ def staged(rows: np.ndarray, device: torch.device) -> torch.Tensor:
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[None]:
-    """Matrix products in bfloat16 or float32; `auto` takes bfloat16 where the hardware has it."""
+@contextmanager
+def autocast(device: torch.device, precision: Precision) -> Iterator[None]:
+    """Products in bfloat16 or float32, on a GPU in TF32 where that is named; `auto` takes bfloat16 where it is native.
+
+    TF32 outlasts the block where gradients are computed: their products follow.
+    """
+    if device.type == "cuda":
+        allow_tf32(precision == "tf32")
     enabled = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
-    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+    with torch.autocast(device.type, torch.bfloat16, enabled=enabled):
+        yield
+    if device.type == "cuda" and not torch.is_grad_enabled():
+        allow_tf32(False)
 
 
-def uncast(device: torch.device) -> AbstractContextManager[None]:
-    """Matrix products in the type of their inputs, also within `autocast`, where bfloat16 would be too coarse."""
+def allow_tf32(allowed: bool) -> None:
+    """Whether a GPU may cut float32 to TF32; torch itself does so in convolutions, where nobody asked."""
+    # The older of torch's two ways: both agree after it, after the newer one the older raises.
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    if not allowed:
+        torch.backends.cudnn.conv.fp32_precision = "ieee"  # else it is whatever all backends have
+
+
+@contextmanager
+def exact() -> Iterator[None]:
+    """Products of float32 in float32, whatever this process allows elsewhere."""
+    kinds, usual = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul), None
+    before = [kind.fp32_precision for kind in kinds]
+    with suppress(RuntimeError):  # where it was set by torch's newer way alone
+        usual = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        if usual:
+            torch.set_float32_matmul_precision(usual)
+        for kind, precision in zip(kinds, before, strict=True):
+            kind.fp32_precision = precision
+
+
+@contextmanager
+def uncast(device: torch.device) -> Iterator[None]:
+    """Products in the type of their inputs, also within `autocast`, where bfloat16 or TF32 would be too coarse."""
     available = torch.amp.is_autocast_available(device.type)  # not for `meta`, where a model is built without values
-    return torch.autocast(device.type, enabled=False) if available else nullcontext()
+    plain = torch.autocast(device.type, enabled=False) if available else nullcontext()
+    with plain, exact() if device.type == "cuda" else nullcontext():
+        yield

@@ -67,6 +67,8 @@ def call(function: str, *arguments: object) -> None:
     try:
         getattr(group(), function)(*arguments)
     except RuntimeError as error:
+        if type(error).__name__ == "OutOfMemoryError":  # torch's, which says what to do
+            raise
         message = str(error).split("\n")[0]
         raise ConnectionError(
             f"one of {count()} processes was lost ({message}); start again: finished epochs are kept"
@@ -78,9 +80,11 @@ def group() -> ModuleType:
     import torch
     import torch.distributed as dist
 
+    from polygrain.compute import device
+
     if not dist.is_initialized():
         if torch.cuda.is_available():
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(device.best())
         dist.init_process_group(timeout=timedelta(seconds=patience()))
         atexit.register(dist.destroy_process_group)
     return dist

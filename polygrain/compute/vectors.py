@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Float, Float32, Float64, Int64
 from torch import Tensor
 
-from polygrain.compute import processes
+from polygrain.compute import device, processes
 from polygrain.compute.blocks import blocks, blocks_within
 
 # The squares of larger values overflow float32.
@@ -54,9 +54,9 @@ def check_count(k: int, n: int) -> None:
 def group_sums(x: Float[Tensor, "n d"], groups: Int64[Tensor, " n"], count: int) -> Float64[Tensor, "count d"]:
     """The sum in float64 over the rows of each group 0..count-1, of the rows of all processes."""
     sums = torch.zeros((count, x.shape[1]), dtype=torch.float64, device=x.device)
-    for columns in blocks(x.shape[1], COLUMNS):
+    for columns in blocks(x.shape[1], device.roomy(COLUMNS, x.device, 256)):
         total, values = torch.zeros_like(sums[:, columns]), x[:, columns]
-        for part in blocks_within(len(x), values.shape[1], SUMMED):
+        for part in blocks_within(len(x), values.shape[1], device.roomy(SUMMED, x.device, 256)):
             total.index_add_(0, groups[part], values[part].double())
         sums[:, columns] = total
     processes.add_up([sums])
@@ -75,7 +75,7 @@ def squared_distances(
 ) -> Float64[Tensor, " pair"]:
     """|a_i - b_j|^2 of each pair from the differences: zero exactly where the rows are equal."""
     out = torch.empty(len(i), dtype=torch.float64, device=a.device)
-    for part in blocks_within(len(i), a.shape[1], PAIRS):
+    for part in blocks_within(len(i), a.shape[1], device.roomy(PAIRS, a.device, 256)):
         # `index_select` gathers rows several times faster than an index does.
         differences = a.index_select(0, i[part]).sub_(b.index_select(0, j[part]))
         out[part] = differences.double().square_().sum(1)

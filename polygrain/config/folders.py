@@ -1,19 +1,16 @@
 """What folders, zips and streams of images hold, counted by names, labels and headers."""
 
 import re
-import warnings
-import zipfile
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
-from PIL import Image
-
-from polygrain.sources import folder
-from polygrain.sources.decode import FORMATS
+from polygrain.sources import archive, folder
+from polygrain.sources.decode import MOST_PIXELS, check_header, opened
 from polygrain.sources.streams import place, stream
-from polygrain.store import embeddings
+from polygrain.sources.streams.parquet import holds_embeddings
 
 STREAMS = {".tar": "tars", ".parquet": "parquet"}
 UNSAFE = re.compile(r"['\n]|\$\{")  # it would end a path in a command, or be read as another value
@@ -21,6 +18,7 @@ UNSAFE = re.compile(r"['\n]|\$\{")  # it would end a path in a command, or be re
 
 Protocol = Literal["classes", "collection"]
 QUERIES = 0.2  # images.queries of a new profile
+FEWEST = 50  # choice.criterion.fewest
 
 
 class Folder(NamedTuple):
@@ -30,7 +28,10 @@ class Folder(NamedTuple):
     path: Path | str
     classes: dict[str, int]
     """{class name: images}; the one class of unlabelled images is "" """
-    left_out: int = 0
+    left_out: Mapping[str, int] = {}
+    """{reason: entries}"""
+    labels: str = ""
+    """where they are from, in words"""
     files: str = "*"
     """of tars and Parquet files: the pattern of their names"""
     is_estimate: bool = False
@@ -50,10 +51,22 @@ class Folder(NamedTuple):
             return round((1 - QUERIES) * sum(self.classes[name] for name in names))
         return sum(self.classes[name] for name in names[: (len(names) + 1) // 2])
 
+    def unmeasured(self, protocol: Protocol) -> list[str]:
+        """What a run cannot measure of so few images, a sentence each."""
+        lines, train = [], self.train_images(protocol)
+        if "" not in self.classes and max(self.classes.values()) < 2:
+            lines.append("no class has two images, so nothing can be found: the report cannot measure this task")
+        if 0 < train < FEWEST:
+            lines.append(
+                f"{train} images train, and the choice needs {FEWEST} of a task: this one does not count in it"
+            )
+        return lines
+
     def describe(self, protocol: Protocol) -> str:
         kind = "unlabelled, so not evaluated" if "" in self.classes else f"{len(self.classes)} classes"
         images = f"{'about ' * self.is_estimate}{sum(self.classes.values())} images ({kind})"
-        return f"{images}, {self.train_images(protocol) or 'none'} of them to train on; {self.left_out} files left out"
+        parts = [f"{images}, {self.train_images(protocol) or 'none'} of them to train on", self.labels]
+        return "; ".join(filter(None, [*parts, folder.reasons(Counter(self.left_out))]))
 
 
 def examine(given: str, unseen: bool = False) -> Folder:
@@ -66,21 +79,43 @@ def examine(given: str, unseen: bool = False) -> Folder:
     path = Path(given)
     if "://" in given:
         result = listed(given)
-    elif path.suffix == ".zip" and path.is_file():
-        result = packed(path)
-    elif streamed := find_stream(path):
-        result = streamed
     else:
-        images, rejected = folder.find(path)
-        classes = Counter(name for image, name in images.items() if has_header(path / image))
-        result = Folder("folder", path, dict(sorted(classes.items())), len(images) - classes.total() + len(rejected))
+        if path.is_dir():
+            folder.require_followed(path)
+        result = find_stream(path) or found(path)
     if not result.classes:
-        raise ValueError(f"{given} holds no readable image; {result.left_out} files are left out")
+        raise ValueError(f"{given} holds no readable image; {folder.reasons(Counter(result.left_out))}")
     if len(result.classes) == 1 and "" not in result.classes and not result.is_estimate:
         raise ValueError(f"{given} holds one class only ({next(iter(result.classes))}): give two, or images without")
     if unseen and "" in result.classes:
         raise ValueError(f"{given} is unlabelled, and an unseen task is only evaluated: give it with --images")
     return result._replace(unseen=unseen)
+
+
+def found(path: Path) -> Folder:
+    """What a folder or a zip of images holds; each image is opened as far as its header."""
+    images, rejected = archive.find(path)
+    classes, left_out = Counter(), Counter(rejected.values())
+    for image, reason in zip(images, headers(path, list(images)), strict=True):
+        if reason:
+            left_out[reason] += 1
+        else:
+            classes[images[image]] += 1
+    return Folder("folder", path, dict(sorted(classes.items())), left_out)
+
+
+def headers(path: Path, images: Sequence[str]) -> Iterator[str | None]:
+    """For each image why it cannot be read, as far as its header says; a damaged body the stage `images` finds."""
+    if path.is_dir():
+        for image in images:
+            with opened(path / image) as file:
+                yield check_header(file, MOST_PIXELS)
+        return
+    named = {PurePosixPath(entry.filename).as_posix(): entry for entry in archive.entries(path)[0]}
+    with archive.reading(path) as packed:
+        for image in images:
+            with packed.open(named[image]) as file:
+                yield check_header(BytesIO(file.read()), MOST_PIXELS)  # to seek in a compressed entry is slow
 
 
 def find_stream(path: Path) -> Folder | None:
@@ -89,27 +124,23 @@ def find_stream(path: Path) -> Folder | None:
     ValueError for a folder that holds images, too, or tars and Parquet files that do not go together.
     """
     if not path.exists() and (re.search(r"[*?\[]", path.name) or path.suffix in STREAMS):
-        where, pattern, kind = path.parent, path.name, STREAMS.get(path.suffix, "tars")
+        where, pattern, kind = path.parent, path.name, STREAMS.get(path.suffix.lower(), "tars")
     else:
         where, pattern = path, "*"
-        kind = STREAMS.get(path.suffix) if path.is_file() else streamed_by(path) if path.is_dir() else None
+        kind = STREAMS.get(path.suffix.lower()) if path.is_file() else streamed_by(path) if path.is_dir() else None
     if kind is None:
         return None
-    opened = stream.find(where, kind, pattern)
-    classes, others = opened.classes()
-    return Folder(kind, where, classes, others, pattern)
+    return Folder(kind, where, *stream.find(where, kind, pattern).content(), pattern)
 
 
 def streamed_by(path: Path) -> str | None:
     """Whether tars or Parquet files in a folder hold its images; files of embeddings, as `polygrain embed` writes them,
     hold none."""
-    files = [file for file in sorted(path.glob("*")) if file.suffix in STREAMS]
-    files = [file for file in files if not {"model", "dim", "root"} <= embeddings.metadata(file).keys()]
-    tars, tables = ({file.stem for file in files if file.suffix == suffix} for suffix in STREAMS)
+    files = [f for f in sorted(path.glob("[!.]*")) if f.suffix.lower() in STREAMS and not holds_embeddings(f)]
+    tars, tables = ({file.stem for file in files if file.suffix.lower() == suffix} for suffix in STREAMS)
     if not files:
         return None
-    beside, inside, _ = folder.scan(path, path)
-    has_images = beside or any(folder.scan(path, path / name)[0] for name in inside)
+    has_images = bool(folder.walk(path)[0])
     # Beside each of its tars img2dataset writes a Parquet file of the same name, with no images.
     if has_images or (tars and not tables <= tars):
         other = "images" if has_images else "tars"
@@ -127,33 +158,10 @@ def listed(address: str) -> Folder:
     first = whole
     if whole.kind != "objects":
         first = whole._replace(place=whole.place._replace(files=whole.place.files[:1]))
-    classes, others = first.classes()
+    content = first.content()
     times = whole.place.bytes / max(1, first.place.bytes)
-    classes = {name: round(count * times) for name, count in classes.items()}
-    return Folder("remote", address, classes, others, is_estimate=times > 1, listing=place.text_of(location))
-
-
-def packed(path: Path) -> Folder:
-    """What a zip holds, by the names in it; whether it may be unpacked the stage `images` sees."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if not name.endswith("/")]
-    except (zipfile.BadZipFile, OSError) as error:
-        raise ValueError(f"{path} is no zip ({error}): download it again, or give a folder") from error
-    images = [name.split("/") for name in names if Path(name).suffix.lower() in folder.SUFFIXES]
-    classes = Counter(parts[0] for parts in images if len(parts) == 2)
-    classes = classes or Counter("" for parts in images if len(parts) == 1)
-    return Folder("folder", path, dict(sorted(classes.items())), len(names) - classes.total())
-
-
-def has_header(file: Path) -> bool:
-    """Whether the file begins as an image of a known format; a damaged body is only found by the stage `images`."""
-    try:
-        with warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning):
-            Image.open(file, formats=FORMATS).close()
-    except Exception:  # damaged bytes make Pillow's readers raise a dozen kinds of errors
-        return False
-    return True
+    content = content._replace(classes={name: round(count * times) for name, count in content.classes.items()})
+    return Folder("remote", address, *content, is_estimate=times > 1, listing=place.text_of(location))
 
 
 def task_names(given: Sequence[str]) -> dict[str, str]:

@@ -35,7 +35,7 @@ class Task(Section):
 class Teacher(Section):
     """What a last layer learns from. The encoder itself needs a path alone; another one says what `encoder` would."""
 
-    source: Literal["folder", "timm", "file"] = Field("folder", description="as encoder.source")
+    source: Literal["folder", "timm", "file", "installed"] = Field("folder", description="as encoder.source")
     path: Text = Field(description="data/resolution: the encoder itself; else as encoder.path")
     architecture: str | None = Field(None, description="as encoder.architecture")
     side: int | None = Field(None, description="as encoder.side")

@@ -143,6 +143,8 @@ def create(
     tasks = {task: examine(path, path in given[len(images) :]) for task, path in task_names(given).items()}
     train_images = sum(task.train_images(protocol) for task in tasks.values())
     ks = granularities(choice, train_images)
+    if train_images < 2:
+        raise ValueError(f"{train_images} images to train on are too few: give 2 or more")
     profile.mkdir(parents=True)
     try:
         for task, folder in tasks.items():
@@ -156,6 +158,7 @@ def create(
         shutil.rmtree(profile)
         raise
     lines = [f"{task}: {folder.describe(protocol)}" for task, folder in tasks.items()]
+    lines += [f"{task}: {line}" for task, folder in tasks.items() for line in folder.unmeasured(protocol)]
     if ks:
         lines.append(f"granularities: k = {', '.join(map(str, ks))}, for {train_images} training images")
     else:

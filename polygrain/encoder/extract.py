@@ -37,8 +37,20 @@ def extract(
     for _, images in progress(read, description, len(parts), unit="batch"):
         block = images.to(device_of_model, non_blocking=True)
         with torch.inference_mode(), device.autocast(device_of_model, precision):
-            embeddings = (compute or model)(centre_crop(block, model.config.size))
+            embeddings = halved(compute or model, centre_crop(block, model.config.size))
         yield embeddings.float().cpu().numpy()
+
+
+def halved(compute: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """What `compute` makes of the images, in two passes where one does not fit into the GPU's memory."""
+    try:
+        return compute(images)
+    except torch.OutOfMemoryError:
+        if len(images) == 1:
+            raise
+    # Here and not above: there the error still holds what the pass has taken.
+    torch.cuda.empty_cache()
+    return torch.cat([compute(half) for half in images.chunk(2)])
 
 
 def embed(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, model_validator
 
 from polygrain.config import schema
-from polygrain.encoder import networks
+from polygrain.encoder import installed, networks
 from polygrain.encoder.config import Arguments, Config, Interpolation, read_config, require_safe
 from polygrain.encoder.model import Model, load
 from polygrain.encoder.weights import fill, fit_tensors
@@ -33,11 +33,11 @@ TENSORFLOW = 1001  # ImageNet's classes and one for none of them
 class Origin(schema.Section):
     """The values of the section `encoder` that make the network."""
 
-    source: Literal["folder", "timm", "file"] = Field(
+    source: Literal["folder", "timm", "file", "installed"] = Field(
         description="a model folder (of this project, or in the layout of timm's hub), timm's published weights "
-        "(fetched once), or a checkpoint, whose classifier is left out"
+        "(fetched once), a checkpoint, whose classifier is left out, or the weights in an installed package"
     )
-    path: schema.Text = Field(description="the folder or file; for timm versions.yaml")
+    path: schema.Text = Field(description="the folder or file; for timm and installed versions.yaml")
     architecture: networks.Architecture | None = Field(
         description="a timm name; with a tag (mobilenetv2_100.ra_in1k) that of published weights, whose input is "
         "known; null where the folder's config says it"
@@ -78,6 +78,8 @@ class Origin(schema.Section):
                 f"no file says how its weights want the input, and {self.architecture!r} is of many: {advice}give mean "
                 "and std ([0.5, 0.5, 0.5] each for -1..1)"
             )
+        if self.source == "installed":
+            installed.require_file(self.architecture)
         require_fit(self.describe(Path(self.path)))
         return self
 
@@ -128,6 +130,10 @@ class Origin(schema.Section):
             model = Model(config)
             network = timm.create_model(config.architecture, pretrained=True, num_classes=0, **config.kwargs)
             fit_tensors(model.backbone, network.state_dict(), config.architecture)
+            return model
+        if self.source == "installed":
+            model = Model(config)
+            fit_tensors(model.backbone, installed.read(config.architecture, model.backbone), config.architecture)
             return model
         hub = self.source == "folder"
         file, known = (path / WEIGHTS, read_hub(path)[2]) if hub else (path, published(config.architecture))

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from polygrain.compute import processes
+from polygrain.compute.device import sent
 from polygrain.config.schema import Section
 
 GREY = (0.299, 0.587, 0.114)
@@ -85,7 +86,7 @@ def resample(
 ) -> Float[Tensor, "batch 3 size size"]:
     """Each image through its affine map, bilinearly, channels first, in 0..1."""
     images = pixels.permute(0, 3, 1, 2).float() / 255
-    grid = functional.affine_grid(theta.to(images.device), [len(pixels), 3, size, size], align_corners=False)
+    grid = functional.affine_grid(sent(theta, images.device), [len(pixels), 3, size, size], align_corners=False)
     return functional.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
 
 
@@ -161,7 +162,7 @@ def thicken(
 
     A fraction of a pixel blends linearly between two radii. Light or dark grows by chance, since either may be ink.
     """
-    drawn = params.stroke * (2 * uniform(generator, len(images), 1, 1, 1) - 1).to(images.device)
+    drawn = sent(params.stroke * (2 * uniform(generator, len(images), 1, 1, 1) - 1), images.device)
     sign, left = drawn.sign(), drawn.abs()
     for _ in range(math.ceil(params.stroke)):
         padded = functional.pad(sign * images, [1] * 4, mode="replicate")
@@ -177,13 +178,13 @@ def change_colours(
     if not (params.jitter or params.tint or params.grey):
         return images
     factors = 1 + params.jitter * (2 * uniform(generator, 3, len(images), 1, 1, 1, dim=1) - 1)
-    brightness, contrast, saturation = factors.to(images.device)
-    weights = torch.tensor(GREY, device=images.device).view(1, 3, 1, 1)
+    brightness, contrast, saturation = sent(factors, images.device)
+    weights = sent(torch.tensor(GREY).view(1, 3, 1, 1), images.device)
     channels = 1 + params.tint * (2 * uniform(generator, len(images), 3, 1, 1) - 1)
-    images = images * brightness * channels.to(images.device)
+    images = images * brightness * sent(channels, images.device)
     images = (images - images.mean((1, 2, 3), keepdim=True)) * contrast + images.mean((1, 2, 3), keepdim=True)
     grey = (images * weights).sum(1, keepdim=True)
-    drop = (uniform(generator, len(images), 1, 1, 1) < params.grey).to(images.device)
+    drop = sent(uniform(generator, len(images), 1, 1, 1) < params.grey, images.device)
     saturation = torch.where(drop, 0.0, saturation)
     return (grey + (images - grey) * saturation).clamp(0, 1)
 
@@ -200,7 +201,7 @@ def blur(images: Float[Tensor, "batch 3 y x"], params: Augmentation, generator: 
     chosen = uniform(generator, batch, 1) < params.blur
     identity = functional.one_hot(torch.tensor(radius), 2 * radius + 1).float()
     kernels = torch.where(chosen, kernels / kernels.sum(1, keepdim=True), identity)
-    kernels = kernels.repeat_interleave(3, 0).to(images.device)
+    kernels = sent(kernels.repeat_interleave(3, 0), images.device)
     stacked = functional.pad(images.flatten(0, 1)[None], [radius] * 4, mode="reflect")
     stacked = functional.conv2d(stacked, kernels[:, None, :, None], groups=3 * batch)
     return functional.conv2d(stacked, kernels[:, None, None, :], groups=3 * batch)[0].unflatten(0, (batch, 3))

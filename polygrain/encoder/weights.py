@@ -5,7 +5,8 @@ They come from a model folder of this project, or from another trainer's checkpo
 
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,8 +20,10 @@ from polygrain.store.tensors import read_tensors, require_finite
 
 log = logging.getLogger(__name__)
 READABLE = "give a safetensors file or plain tensors, all values finite"
-WRAPPERS = ("teacher", "state_dict", "model")
-PREFIXES = ("module.", "backbone.", "module.backbone.")
+# What trainers put a network in, the best first.
+WRAPPERS = ("teacher", "model_ema", "state_dict_ema", "ema", "state_dict", "model_state_dict", "model", "network")
+COUNTER = "num_batches_tracked"
+MANY = 5  # problems that a message names
 # The classifier's names in most families, beside those that timm has for the architecture.
 HEADS = ("head", "fc", "classifier")
 
@@ -65,6 +68,12 @@ def shapes(module: nn.Module) -> Shapes:
 
 def require_same(expected: Shapes, held: Shapes, origin: str) -> None:
     """ValueError with the first few tensors that differ."""
+    missing, unknown = (list(a.keys() - b.keys()) for a, b in ((expected, held), (held, expected)))
+    if len(missing) > MANY and len(unknown) > MANY:
+        raise ValueError(
+            f"{origin} does not fit the encoder: it holds {min(unknown):.100}, {max(unknown):.100} and so on, the "
+            f"architecture has {min(missing)}, {max(missing)} and so on"
+        )
     problems = [f"missing {name}" for name in expected if name not in held]
     problems += [f"unknown {name[:100]}" for name in held if name not in expected]
     problems += [
@@ -73,7 +82,7 @@ def require_same(expected: Shapes, held: Shapes, origin: str) -> None:
         if held.get(name, shape) != shape
     ]
     if problems:
-        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+        shown = "; ".join(problems[:MANY]) + (f"; and {len(problems) - MANY} more" if len(problems) > MANY else "")
         raise ValueError(f"{origin} does not fit the encoder: {shown}")
 
 
@@ -89,12 +98,15 @@ def read_checkpoint(file: Path) -> dict[str, Tensor]:
         raise ValueError(
             f"{file} ({size:,} bytes) cannot be read as weights: it is damaged, or holds more than tensors; {READABLE}"
         ) from error
-    for wrapper in WRAPPERS:
-        if isinstance(tensors, dict) and isinstance(tensors.get(wrapper), dict):
-            tensors = tensors[wrapper]
-    if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
+    while isinstance(tensors, dict) and (wrapper := next((w for w in WRAPPERS if is_table(tensors.get(w))), None)):
+        tensors = tensors[wrapper]
+    if not is_table(tensors) or not all(isinstance(value, Tensor) for value in tensors.values()):
         raise ValueError(f"{file} holds no table of tensors; give the weights alone")
     return tensors
+
+
+def is_table(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(name, str) for name in value)
 
 
 def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[str, Tensor]:
@@ -104,7 +116,7 @@ def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[st
     shape.
     """
     own = backbone.state_dict()
-    tensors = without_wrapper(read_checkpoint(file), {"blocks", *(name.split(".")[0] for name in own)})
+    tensors = without_wrapper(read_checkpoint(file), own)
     # timm has a function for each family, which translates original names and resizes positions.
     translate = getattr(sys.modules[type(backbone).__module__], "checkpoint_filter_fn", None)
     try:
@@ -115,6 +127,9 @@ def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[st
     # The network may have such a module itself: ConvNeXt's `head.norm`.
     dropped = {name: tensor for name, tensor in tensors.items() if name.startswith(heads) and name not in own}
     selected = {name: tensor for name, tensor in tensors.items() if name not in dropped}
+    # Batches that a norm has seen: only its training asks for them, and many savers leave them out.
+    counters = {name: tensor for name, tensor in own.items() if name.endswith(COUNTER)}
+    selected |= {name: tensor for name, tensor in counters.items() if name not in selected}
     with reading(file, READABLE):
         require_finite(selected)
     fit_tensors(backbone, selected, str(file))
@@ -123,10 +138,18 @@ def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[st
     return dropped
 
 
-def without_wrapper(tensors: dict[str, Tensor], children: set[str]) -> dict[str, Tensor]:
-    """The backbone's tensors without a trainer's prefix; a projection head, which lies outside the prefix, goes."""
-    for prefix in PREFIXES:
-        inside = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-        if any(name.split(".")[0] in children for name in inside):
-            return inside
-    return tensors
+def without_wrapper(tensors: dict[str, Tensor], own: Collection[str]) -> dict[str, Tensor]:
+    """The tensors below the prefix by which most names become the network's own; what lies outside it goes.
+
+    A teacher is taken before a student. Published names of a family differ from timm's, so where no name is the same
+    the names of the network's parts count.
+    """
+    parts = {"blocks", *(name.split(".")[0] for name in own)}
+    exact, alike = Counter({"": 0}), Counter({"": 0})
+    for name in tensors:
+        for cut in (0, *(place + 1 for place, letter in enumerate(name) if letter == ".")):
+            exact[name[:cut]] += name[cut:] in own
+            alike[name[:cut]] += name[cut:].split(".")[0] in parts
+    # The first of equals: the shortest, for names are cut from the front.
+    best = max(exact, key=lambda prefix: (exact[prefix], alike[prefix], "teacher" in prefix))
+    return {name.removeprefix(best): tensor for name, tensor in tensors.items() if name.startswith(best)}

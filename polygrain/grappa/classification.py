@@ -70,7 +70,7 @@ def train(
         views = augment(images, model.config.size, params.augmentation, drawn)
         with device.autocast(where, params.precision):
             tokens = model.features(views)
-        targets = labels[batch.rows][mine].to(where)
+        targets = device.sent(labels[batch.rows][mine], where)
         loss, accuracy = norm_softmax(tokens, trained["classifier"][0], targets, params.gamma)
         part = len(tokens) / len(batch.rows)
         return {"loss": part * loss, "accuracy": part * accuracy}

@@ -43,7 +43,7 @@ class PooledClassifier(nn.Module):
 
     def forward(self, images: Float[Tensor, "batch 3 y x"]) -> build.Pooled:
         with device.autocast(images.device, self.precision):
-            maps = self.network.forward_features((images - PIXEL_MEAN) / PIXEL_STD)
+            maps = self.network.forward_features(device.for_convolutions((images - PIXEL_MEAN) / PIXEL_STD))
         return self.pool(maps.float())
 
     def loss_of(

@@ -142,7 +142,7 @@ def fine_tune(
             views = centre_crop(images, network.config.size)
         else:
             views = augment(images, network.config.size, recipe.augmentation, generator, recipe.crop_ratio)
-        loss = functional.cross_entropy(trained["classifier"](network(views)), targets[batch.rows.to(where)])
+        loss = functional.cross_entropy(trained["classifier"](network(views)), targets[device.sent(batch.rows, where)])
         return {"loss": loss / processes.count()}  # every process has the loss of the whole batch
 
     loader = Loader(len(rows), recipe.batch, lambda epoch: read)
@@ -164,7 +164,7 @@ def embed(
     network.eval()
     features = [torch.empty(0, network.dim, device=where)]
     for part in blocks(len(rows), batch):
-        images = torch.from_numpy(pixels[rows[part]]).to(where, non_blocking=True)
+        images = device.sent(torch.from_numpy(pixels[rows[part]]), where)
         features.append(network(augment(images, size, *view) if view else centre_crop(images, size)))
     return torch.cat(features)
 

@@ -36,7 +36,8 @@ class TrainableEncoder(nn.Module):
     def forward(self, images: Float[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         # Only the network itself runs in half precision: projectors and losses are small, and sensitive.
         with device.autocast(images.device, self.precision):
-            features = self.backbone.forward_features((images - self.mean) / self.std)
+            x = (images - self.mean) / self.std
+            features = self.backbone.forward_features(x if self.is_vit else device.for_convolutions(x))
             features = features[:, 0] if self.is_vit else self.backbone.forward_head(features, pre_logits=True)
         return features.float()
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
+from polygrain.compute import device
 from polygrain.compute.blocks import blocks
 from polygrain.compute.vectors import as_vectors
 from polygrain.retrieval.formulas import NAMES, measure
@@ -71,7 +72,8 @@ def rankings(
         depth = int(depths[some].max())
         cosines = ranked = None
         for part in blocks(n, max(1, COSINES // step)):
-            block = queries[some] @ gallery[part].T
+            with device.exact():
+                block = queries[some] @ gallery[part].T
             if own:
                 here = torch.nonzero((some >= part.start) & (some < part.stop))[:, 0]
                 block[here, some[here] - part.start] = -torch.inf
@@ -119,7 +121,9 @@ def class_numbers(labels: Labels, n: int) -> Int64[np.ndarray, " n"]:
 
 
 def unit_vectors(embeddings: np.ndarray | Tensor) -> Float32[Tensor, "n d"]:
-    return torch.nn.functional.normalize(as_vectors(embeddings, "embeddings"), dim=1)
+    """The embeddings, each of unit length: a tensor's where it is, an array's on the GPU if there is one."""
+    x = as_vectors(embeddings, "embeddings")
+    return torch.nn.functional.normalize(x if isinstance(embeddings, Tensor) else x.to(device.best()), dim=1)
 
 
 def query_metrics(embeddings: np.ndarray | Tensor, labels: Labels, nearest: int = 5) -> QueryMetrics:

@@ -53,7 +53,8 @@ def search_by_torch(
     """The same on a device, at most `products` inner products at once; equal ones come in any order."""
     offered, results = torch.from_numpy(block).to(where), []
     for part in blocks_within(len(queries), len(block), products):
-        best = (torch.from_numpy(queries[part]).to(where) @ offered.T).topk(k)
+        with device.exact():
+            best = (torch.from_numpy(queries[part]).to(where) @ offered.T).topk(k)
         results.append((best.values.cpu().numpy(), best.indices.cpu().numpy()))
     scores, positions = (np.concatenate(parts) for parts in zip(*results, strict=True))
     return scores, positions

@@ -61,7 +61,7 @@ def fit(features: Rows, dim: int, kind: Kind = "full") -> Whitening:
     return fitted
 
 
-def fit_if_varied(features: Rows, dim: int, kind: Kind) -> Whitening | None:
+def fit_if_varied(features: Rows, dim: int, kind: Kind = "full") -> Whitening | None:
     """`fit`, but None for features that are all equal, up to rounding."""
     return next(iter(fit_all(features, [dim], [kind]).values()), None)
 

@@ -18,6 +18,7 @@ from polygrain.compute import processes
 from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
+from polygrain.config.versions import require_one_faiss
 
 log = logging.getLogger("stages")
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before any thread forks
@@ -57,6 +58,7 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     arguments, keywords = parse(main, borrowed)
     start = time.monotonic()
     try:
+        require_one_faiss()
         values = read(stage, main, params, borrowed)
         inputs = {name: path for name, path in arguments.items() if not name.startswith("output")}
         name = "@".join([stage, *list(keywords.values())[:1]])
@@ -68,6 +70,13 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
             raise
         # A wrong input is the user's to mend: they need the sentence, not our call stack.
         sys.exit(f"error: {error}")
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError" or os.environ.get("POLYGRAIN_TRACEBACK"):
+            raise
+        sys.exit(
+            f"error: the GPU's memory is full ({str(error).splitlines()[0]}): set POLYGRAIN_BATCH to fewer images, if "
+            f"they were embedded, or lower the batch of {stage} in params.yaml, which changes what is learnt"
+        )
     if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):
         logging.shutdown()
         sys.stdout.flush()

@@ -8,15 +8,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
+from polygrain.sources import folder
 from polygrain.sources.decode import MOST_BYTES
 
 TOTAL_BYTES = 512 * 2**30
+ENCRYPTED = 1  # a flag of an entry
 RATIO = 200  # images hardly shrink: an entry that shrinks more is a bomb
+
+
+def require_zip(path: Path) -> None:
+    """ValueError for what is neither a folder nor a zip."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        raise ValueError(
+            f"{path} is no zip, and no folder: give a folder or a zip of images, a tar that is not compressed, or a "
+            "Parquet file"
+        )
 
 
 def leads_out(name: str) -> bool:
     """Whether the name of an entry or object leads out of the folder that holds it."""
-    return name.startswith("/") or ".." in PurePosixPath(name).parts or "\\" in name or ":" in name
+    return name.startswith("/") or ".." in PurePosixPath(name).parts
 
 
 def refuse(entry: zipfile.ZipInfo) -> str | None:
@@ -25,29 +36,65 @@ def refuse(entry: zipfile.ZipInfo) -> str | None:
         return "its name leads out of the folder"
     if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
         return "it is a link or a device"
+    if entry.flag_bits & ENCRYPTED:
+        return "it is encrypted"
     if entry.file_size > MOST_BYTES or entry.file_size > RATIO * max(entry.compress_size, 1024):
         return f"it would grow from {entry.compress_size:,} to {entry.file_size:,} bytes"
     return None
 
 
-def unpack(file: Path, root: Path) -> None:
-    """Unpacks all entries, each to at most the size that it declares; ValueError if one is refused, before any is."""
+@contextmanager
+def reading(file: Path) -> Iterator[zipfile.ZipFile]:
+    """A zip that is read in the block; ValueError where it is damaged."""
     try:
         with zipfile.ZipFile(file) as archive:
-            entries = archive.infolist()
-            refused = [(entry.filename, reason) for entry in entries if (reason := refuse(entry))]
-            names = Counter(entry.filename for entry in entries)
-            refused += [(name, "it is there twice") for name, count in names.items() if count > 1]
-            if sum(entry.file_size for entry in entries) > TOTAL_BYTES:
-                refused += [("all of it", f"more than {TOTAL_BYTES:,} bytes")]
-            if not refused:
-                archive.extractall(root)
+            yield archive
     except Exception as error:  # zipfile raises a dozen types on damaged bytes
         if getattr(error, "errno", None):
             raise  # the disk, not the archive
         raise ValueError(f"{file} cannot be unpacked ({error}); download it again, or give a folder") from error
+
+
+def entries(file: Path) -> tuple[list[zipfile.ZipInfo], dict[str, str]]:
+    """The files of a zip to be unpacked, and {path: reason} for hidden ones; ValueError if one may not be unpacked."""
+    listed, hidden = [], {}
+    with reading(file) as archive:
+        infos = [entry for entry in archive.infolist() if not entry.filename.endswith(("/", "\\"))]
+    for entry in infos:
+        # Some tools of Windows write backslashes, against the standard.
+        entry.filename = entry.filename.replace("\\", "/")
+        if folder.is_hidden(entry.filename) and not leads_out(entry.filename):
+            hidden[entry.filename] = "hidden"
+        else:
+            listed.append(entry)
+    refused = [(entry.filename, reason) for entry in listed if (reason := refuse(entry))]
+    names = Counter(PurePosixPath(entry.filename) for entry in listed)
+    refused += [(str(name), "it is there twice") for name, count in names.items() if count > 1]
+    if sum(entry.file_size for entry in listed) > TOTAL_BYTES:
+        refused += [("all of it", f"more than {TOTAL_BYTES:,} bytes")]
     if refused:
-        raise ValueError(f"{file} was not unpacked: {refused[0][0]!r}, {refused[0][1]}; mend it, or give a folder")
+        raise ValueError(f"{file} is not unpacked: {refused[0][0]!r}, {refused[0][1]}; mend it, or give a folder")
+    return listed, hidden
+
+
+def find(path: Path) -> folder.FolderContent:
+    """The images of a folder or a zip, by names; ValueError as `folder.arrange`, or for a zip that is not unpacked."""
+    if path.exists() and not path.is_dir():
+        require_zip(path)
+    if not path.is_file():
+        return folder.find(path)
+    listed, rejected = entries(path)
+    paths = [PurePosixPath(entry.filename).as_posix() for entry in listed]
+    rejected |= {name: reason for name in paths if (reason := folder.unread(name))}
+    return folder.arrange((name for name in paths if name not in rejected), rejected, str(path), is_packed=True)
+
+
+def unpack(file: Path, root: Path) -> None:
+    """Unpacks all files but hidden ones, each to at most the size that it declares; ValueError before any, or none."""
+    listed, _ = entries(file)
+    with reading(file) as archive:
+        for entry in listed:
+            archive.extract(entry, root)
 
 
 @contextmanager
@@ -59,8 +106,7 @@ def opened(path: Path) -> Iterator[Path]:
     if path.is_dir() or not path.exists():
         yield path
         return
-    if not path.is_file() or not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is neither a folder nor a zip of images: give one of these")
+    require_zip(path)
     with tempfile.TemporaryDirectory(prefix="polygrain-") as temporary:
         unpack(path, Path(temporary))
         try:

@@ -14,12 +14,14 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from polygrain.sources.png import without_bad_text
 from polygrain.store.square import Shape, Unreadable, on_white, scale_key, square
 
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "JPEG2000", "PPM")
 TURNED = (5, 6, 7, 8)
 BLOCK = 256
 MOST_BYTES = 512 * 2**20  # of a file
+MOST_PIXELS = 89_000_000  # as many as params.yaml may allow (images.max_megapixels)
 # Of a progressive JPEG: cameras and editors write about ten, and each takes the time of a whole image.
 MOST_SCANS = 100
 # Over all threads: a pixel takes up to 27 bytes while it is decoded.
@@ -116,11 +118,19 @@ def upright(stream: BufferedIOBase, max_pixels: int) -> Image.Image:
         return on_white(ImageOps.exif_transpose(image))
 
 
+def check_header(stream: BufferedIOBase, max_pixels: int) -> str | None:
+    """Why an image cannot be read, as far as its header says; None where nothing speaks against it."""
+    try:
+        with decoding(), bounded(stream, max_pixels):
+            return None
+    except Unreadable as reason:
+        return str(reason)
+
+
 @contextmanager
 def bounded(stream: BufferedIOBase, max_pixels: int) -> Iterator[Image.Image]:
     """An image opened by its header, which is within the bounds on pixels and scans."""
-    stream.seek(0)
-    with Image.open(stream, formats=FORMATS) as image:
+    with Image.open(without_bad_text(stream), formats=FORMATS) as image:
         width, height = image.size
         if width * height > max_pixels:
             raise Unreadable(f"{width} x {height} pixels, at most {max_pixels} are decoded")

@@ -1,48 +1,93 @@
-"""The images of a folder: `<root>/<class>/<image>` (labelled) or `<root>/<image>` (flat, unlabelled)."""
+"""The images of a folder, zip or object store, by their names: `<class>/<image>` (labelled) or `<image>` (flat)."""
 
 import os
-from pathlib import Path
+import stat
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".avif", ".jp2", ".j2k")
+SUFFIXES += (".ppm", ".pgm", ".pbm", ".pnm")
+THUMBNAILS = ("__MACOSX", "@eaDir")  # folders that macOS and Synology lay beside images
+SHOWN = 3
 
 
 class FolderContent(NamedTuple):
-    """Image files as {path below the root: class name, "" if flat}, and {path: reason} for files left out."""
+    """Image files as {path below the root: class name, "" if flat}, and {path: reason} for all that is left out."""
 
     images: dict[str, str]
     rejected: dict[str, str]
 
 
 def find(root: Path) -> FolderContent:
-    """The images below `root` by name; nothing is opened, hidden entries are ignored, links out of the root left out.
+    """The images below `root` by name; nothing is opened, links out of the root are left out.
 
-    A folder with an image in it makes the task labelled: then images beside class folders, and folders within them, are
-    left out. ValueError for a missing root, no image at all, or a single class.
+    ValueError for a missing root, and as `arrange`.
     """
     if not root.is_dir():
         raise ValueError(f"{root} {'is not a folder' if root.exists() else 'does not exist'}: give a folder of images")
-    beside, folders, rejected = scan(root, root)
-    images: dict[str, str] = {}
-    for folder in folders:
-        inside, deeper, left_out = scan(root, root / folder)
-        images |= dict.fromkeys(inside, folder)
-        rejected |= left_out | {f"{path}/": "folder within a class folder, which is not read" for path in deeper}
-        if not inside:
-            rejected[f"{folder}/"] = "folder without images directly in it"
+    return arrange(*walk(root), str(root))
+
+
+def arrange(paths: Iterable[str], rejected: dict[str, str], where: str, is_packed: bool = False) -> FolderContent:
+    """The classes of images by their paths alone; what fits neither layout joins the rejected.
+
+    An image in a folder makes the task labelled: then images beside the class folders are left out. A folder that holds
+    most images deeper down, and has none beside it, is entered; so is the only folder of an archive. ValueError for no
+    image at all, a single class, and a folder of several tasks.
+    """
+    parts = {path: PurePosixPath(path).parts for path in sorted(paths)}
+    top = 0
+    while parts and len({names[top] for names in parts.values()}) == 1:
+        depths = [len(names) - top for names in parts.values()]
+        if max(depths) < 2 or not (is_packed or sum(depth > 2 for depth in depths) > len(depths) / 2):
+            break
+        top += 1
+    deeper = [path for path, names in parts.items() if len(names) > top + 2]
+    beside = [path for path, names in parts.items() if len(names) == top + 1]
+    images = {path: names[top] for path, names in parts.items() if len(names) == top + 2}
     classes = sorted(set(images.values()))
+    if deeper and not images and not beside:
+        tasks = sorted({"/".join(parts[path][: top + 1]) for path in deeper})
+        raise ValueError(f"{where} holds folders of class folders: give each of them, {', '.join(tasks[:SHOWN])}, ...")
     if len(classes) == 1:
         raise ValueError(
-            f"{root} holds one class folder only ({classes[0]}, {len(images)} images) and {len(beside)} images "
+            f"{where} holds one class folder only ({classes[0]}, {len(images)} images) and {len(beside)} images "
             "beside it; a labelled task needs two classes or more, an unlabelled one its images directly in the folder"
         )
+    rejected = rejected | dict.fromkeys(deeper, "deeper than <class>/<image>, which is not read")
     if classes:
         rejected |= dict.fromkeys(beside, "image beside the class folders")
     else:
         images = dict.fromkeys(beside, "")
     if not images:
-        raise ValueError(f"{root} holds no image ({', '.join(SUFFIXES)}); {summary(rejected)}")
+        raise ValueError(f"{where} holds no image ({', '.join(SUFFIXES)}); {summary(rejected)}")
     return FolderContent(images, rejected)
+
+
+def walk(root: Path) -> tuple[list[str], dict[str, str]]:
+    """Every image file below a folder, at any depth, sorted, and {path: reason} for every other entry.
+
+    A folder that may not be read, or that a link leads to a second time, is one entry.
+    """
+    images, rejected, todo, seen = [], {}, [""], set()
+    while todo:
+        name = todo.pop()
+        # A link may lead to a folder above it.
+        if (real := os.path.realpath(root / name)) in seen:
+            rejected[f"{name}/"] = "folder that is read under another name"
+            continue
+        seen.add(real)
+        try:
+            inside, folders, others = scan(root, root / name)
+        except PermissionError:
+            rejected[f"{name}/"] = "folder that may not be read"
+            continue
+        images += inside
+        rejected |= others
+        todo += reversed(folders)
+    return sorted(images), rejected
 
 
 def scan(root: Path, folder: Path) -> tuple[list[str], list[str], dict[str, str]]:
@@ -50,26 +95,67 @@ def scan(root: Path, folder: Path) -> tuple[list[str], list[str], dict[str, str]
     images, folders, rejected = [], [], {}
     home = os.path.realpath(root)
     for name in sorted(os.listdir(folder)):
-        if name.startswith("."):
-            continue
         entry = folder / name
         path = entry.relative_to(root).as_posix()
-        if name != name.encode("utf-8", "replace").decode():
-            rejected[os.fsencode(path).decode("utf-8", "backslashreplace")] = "name is not valid UTF-8"
-        elif os.path.commonpath([home, os.path.realpath(entry)]) != home:
-            rejected[path] = "link leads outside the folder"
-        elif not entry.exists():
-            rejected[path] = "link leads nowhere"
-        elif entry.is_dir():
-            folders.append(path)
-        elif entry.suffix.lower() in SUFFIXES:
-            images.append(path)
+        is_folder = entry.is_dir()
+        reason = unread(name, is_folder)
+        if not reason and os.path.commonpath([home, os.path.realpath(entry)]) != home:
+            reason = "link leads outside the folder"
+        reason = reason or (None if is_folder else unfollowed(entry))
+        if reason:
+            rejected[printable(path) + "/" * (is_folder and not entry.is_symlink())] = reason
         else:
-            rejected[path] = "not an image"
+            (folders if is_folder else images).append(path)
     return images, folders, rejected
 
 
-def summary(rejected: dict[str, str], first: int = 3, count: int | None = None) -> str:
-    """The number of entries left out (`count` if these are only some), and the first few with their reasons."""
-    shown = "; ".join(f"{path}: {reason}" for path, reason in sorted(rejected.items())[:first])
-    return f"{len(rejected) if count is None else count} left out" + (f", the first: {shown}" if shown else "")
+def unread(path: str, is_folder: bool = False) -> str | None:
+    """Why an entry of this name is not read as an image, or not entered; None where it is."""
+    if printable(path) != path:
+        return "name is not valid UTF-8"
+    if is_hidden(path):
+        return "hidden"
+    return None if is_folder or PurePosixPath(path).suffix.lower() in SUFFIXES else "not an image"
+
+
+def is_hidden(path: str) -> bool:
+    return any(part.startswith(".") or part in THUMBNAILS for part in PurePosixPath(path).parts)
+
+
+def printable(name: str) -> str:
+    """A name as text, with \\xe9 and so on in place of bytes that are no UTF-8."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def unfollowed(entry: Path) -> str | None:
+    """Why a file is none that can be read: a link to nothing, a pipe (it would be waited for), a socket."""
+    try:
+        mode = entry.stat().st_mode
+    except OSError:
+        return "link leads nowhere"
+    if not stat.S_ISREG(mode):
+        return "not a regular file"
+    return None if os.access(entry, os.R_OK) else "may not be read"
+
+
+def require_followed(root: Path) -> None:
+    """ValueError names what is in a folder, or anywhere below, that DVC stops at: it reads each file, hidden or not."""
+    for folder, _, files in os.walk(root):
+        for name in files:
+            entry = Path(folder, name)
+            wrong = unfollowed(entry) or ("name is not valid UTF-8" if printable(str(entry)) != str(entry) else None)
+            if wrong:
+                raise ValueError(f"{printable(str(entry))}: {wrong}, and DVC would stop there; remove or rename it")
+
+
+def reasons(counts: Counter[str]) -> str:
+    """How many entries are left out, and the most frequent reasons, as text."""
+    shown = [f"{reason} ({count})" for reason, count in counts.most_common(SHOWN)]
+    shown += ["..."] * (len(counts) > SHOWN)
+    return f"{counts.total()} left out" + (f": {', '.join(shown)}" if shown else "")
+
+
+def summary(rejected: dict[str, str]) -> str:
+    """The number of entries left out, and the first few with their reasons."""
+    shown = "; ".join(f"{path}: {reason}" for path, reason in sorted(rejected.items())[:SHOWN])
+    return f"{len(rejected)} left out" + (f", the first: {shown}" if shown else "")

@@ -122,7 +122,8 @@ def in_threads(work: Callable[[int], None], count: int) -> None:
         for i in range(count):
             work(i)
         return
-    parts = np.array_split(np.arange(count), os.cpu_count() or 1)
+    cores = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # torchrun's processes share them
+    parts = np.array_split(np.arange(count), max(1, cores))
     with ThreadPoolExecutor(len(parts), "squares") as pool:
         for _ in pool.map(lambda part: [work(i) for i in part.tolist()], parts):
             pass

@@ -99,7 +99,7 @@ def fit(
 
     `trained` holds all that changes. A step maps a batch and a generator to named values, of which `loss` is minimised.
     They are this process's part of a sum over all processes. Every epoch has a generator of its own (seed, epoch), so
-    a run that continues from the checkpoint in `folder` ends with the same bytes.
+    a run that continues from the checkpoint in `folder` ends with the same bytes, on a GPU up to rounding.
 
     `watch` measures `trained` after each epoch: the column `criterion`. At the end `trained` is as it was after the
     best epoch, the first of those that tie.

@@ -29,11 +29,8 @@ def tar(file: Path, *members: tuple[str | tarfile.TarInfo, bytes]) -> Path:
 
 
 def samples(start: int, stop: int, classes: int = 3) -> list[tuple[str, bytes]]:
-    """Images with a label and a caption each, as WebDataset has them."""
-    parts = [
-        [(f"{i:05d}.png", png(i)), (f"{i:05d}.cls", str(i % classes).encode()), (f"{i:05d}.txt", b"a caption")]
-        for i in range(start, stop)
-    ]
+    """Images with a label each, as WebDataset has them."""
+    parts = [[(f"{i:05d}.png", png(i)), (f"{i:05d}.cls", str(i % classes).encode())] for i in range(start, stop)]
     return [member for part in parts for member in part]
 
 

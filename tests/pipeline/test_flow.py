@@ -4,6 +4,9 @@ import json
 import re
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -41,6 +44,24 @@ def test_verdict__done_only_if_all_are(results, kind, message, tmp_path):
     with disable_run_logger():
         state = flow.verdict(run, [Stage(name, (), True, {}) for name in results])
     assert (state.type.value, state.message) == (kind, message)
+
+
+def test_run__a_stage_that_waits_for_a_gpu_takes_no_job(tmp_path, monkeypatch):
+    from prefect.logging import disable_run_logger
+
+    monkeypatch.setenv("POLYGRAIN_SLOTS", str(tmp_path / "slots"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr(flow, "StageProgress", MagicMock())
+    monkeypatch.setattr(flow, "run_stage", lambda *given: Outcome("ran", 0.0, (given[4]["CUDA_VISIBLE_DEVICES"],)))
+    graph = flow.Run(tmp_path, jobs=1)
+    with disable_run_logger(), ThreadPoolExecutor() as threads:
+        with flow.gpus.hold(1, Event()):
+            waiting = threads.submit(graph.reproduce, Stage("gpu", (), True, {"gpu": 1}))
+            time.sleep(0.3)
+            threads.submit(graph.reproduce, Stage("cpu", (), True, {})).result(10)
+            assert graph.outcomes["cpu"].tail == ("",) and "gpu" not in graph.outcomes
+        waiting.result(10)
+    assert graph.outcomes["gpu"].tail == ("0",)
 
 
 def latest(pages) -> dict:

@@ -25,6 +25,18 @@ def test_hold__as_many_as_asked_and_no_device_twice():
         assert len(three) == 3
 
 
+def test_lent__one_for_each_process_of_the_stages_that_share(monkeypatch):
+    monkeypatch.setenv("POLYGRAIN_PROCESSES", "2")
+    for meta, expected in [({"gpu": "each"}, "0,1"), ({"gpu": 1}, "0"), ({}, "")]:
+        with gpus.lent(meta, Event()) as shown:
+            assert shown == {"CUDA_VISIBLE_DEVICES": expected}
+    monkeypatch.setenv("POLYGRAIN_TORCHRUN", "--nnodes 2 --nproc-per-node 3")
+    assert gpus.asked({"gpu": "each"}) == 3
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with gpus.lent({"gpu": "each"}, Event()) as shown:  # none is known here: the stage looks for itself
+        assert shown == {}
+
+
 def test_visible__spaces_make_no_other_device(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0, 1 ,-1")
     assert gpus.visible() == ["0", "1"]

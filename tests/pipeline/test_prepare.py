@@ -70,6 +70,14 @@ def test_check__names_what_is_missing_and_all_of_it(tmp_path, values):
         check(write(tmp_path, values))
 
 
+def test_check__names_what_dvc_would_stop_at(tmp_path, values):
+    (tmp_path / "shoes").mkdir()
+    (tmp_path / "shoes/x.jpg").symlink_to("gone.jpg")
+    values["tasks"]["digits"] = {"source": "folder", "path": "shoes"}
+    with pytest.raises(ValueError, match=r"shoes/x\.jpg: link leads nowhere"):
+        check(write(tmp_path, values))
+
+
 def test_check__what_a_stage_makes_need_not_be_there(tmp_path, values):
     values["encoder"]["path"] = "data/mpcl_encoder/heads4"
     check(write(tmp_path, values))

@@ -7,7 +7,7 @@ from threading import Event, Timer
 import pytest
 
 from benchmarks import toy
-from pipeline import run
+from pipeline import gpus, run
 
 
 @pytest.mark.slow
@@ -18,17 +18,18 @@ def test_run_stage__what_became_of_it(tmp_path, monkeypatch):
     folder = toy.make(tmp_path / "toy", 2, 1, {"first": "echo on $CUDA_VISIBLE_DEVICES", "second": "seq 50; exit 3"})
     monkeypatch.setenv("PATH", toy.ENVIRONMENT["PATH"])
     lines = []
-    assert run.run_stage(folder, "source", 0, lines.append, Event()).result == "ran"
-    assert run.run_stage(folder, "first@f0", 2, lines.append, Event()).result == "ran"
+    assert run.run_stage(folder, "source", lines.append, Event()).result == "ran"
+    with gpus.lent({"gpu": 2}, Event()) as shown:
+        assert run.run_stage(folder, "first@f0", lines.append, Event(), shown).result == "ran"
     assert "on 5,7" in lines and not any("git add" in line for line in lines)
-    assert run.run_stage(folder, "first@f0", 2, lines.append, Event()).result == "cached"
-    failed = run.run_stage(folder, "second@s00", 0, lines.append, Event())
+    assert run.run_stage(folder, "first@f0", lines.append, Event()).result == "cached"
+    failed = run.run_stage(folder, "second@s00", lines.append, Event())
     assert failed.result == "failed" and not failed.is_done and len(failed.tail) == 20 and "50" in failed.tail
     stopping = Event()
     Timer(3, stopping.set).start()
     params = folder / "params.json"
     params.write_text(params.read_text().replace("seq 50; exit 3", "sleep 60"))
-    assert run.run_stage(folder, "second@s00", 0, lines.append, stopping).result == "stopped"
+    assert run.run_stage(folder, "second@s00", lines.append, stopping).result == "stopped"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_main__killed_it_leaves_nothing_and_continues(tmp_path, number, shell):
 
 def test_main__some_stages_and_the_exit_code(tmp_path):
     folder = toy.make(tmp_path / "toy", 2, 2, {"first": "exit 3"})
-    program = "import sys; from pipeline import run; sys.exit(0 if run.main(None, ['first@f1']) == 255 else 1)"
+    program = "import sys; from pipeline import run; sys.exit(0 if run.main(None, ['first@f1']) == 1 else 1)"
     output = toy.run(folder, sys.executable, "-c", program)
     assert "Running stage 'source'" in output and "failed to reproduce 'first@f1'" in output
     assert "first@f0" not in output and "second" not in output

@@ -14,6 +14,7 @@ import pytest
 from benchmarks import toy
 from pipeline import stage_server
 
+CORES = len(os.sched_getaffinity(0))
 STAGE = """\
 import os, sys, time
 if __name__ == "__main__":
@@ -65,6 +66,40 @@ def test_ask__a_fresh_start_where_a_fork_would_differ(root, served, tmp_path, en
     with call(root, tmp_path, served | environment, "3") as process:
         assert process.stdout.read().startswith("fresh ")
     assert process.returncode == 3
+
+
+@pytest.mark.slow
+def test_load__wakes_no_gpu():
+    """What is forked after CUDA has started cannot use it."""
+    program = "import torch; calls = []\n"
+    for name in ("_cuda_init", "_cuda_getDeviceCount"):
+        program += f"torch._C.{name} = lambda *a: calls.append('{name}') or 0\n"
+    program += "from pipeline import stage_server; stage_server.load(); print(calls)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=toy.ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "gpu", "threads", "level"),
+    [
+        ({"POLYGRAIN_PROCESSES": "2"}, False, max(1, CORES // 2), "FATAL"),
+        ({"POLYGRAIN_TORCHRUN": f"--nnodes 2 --nproc-per-node={9 * CORES}"}, True, 1, "ERROR"),
+        ({"POLYGRAIN_TORCHRUN": "--nproc-per-node gpu"}, True, 1, "ERROR"),
+        ({"POLYGRAIN_PROCESSES": "2", "OMP_NUM_THREADS": "5", "TORCH_CPP_LOG_LEVEL": "INFO"}, True, 5, "INFO"),
+    ],
+)
+def test_stages_run__processes_share_the_cores_and_a_lost_one_is_logged(tmp_path, variables, gpu, threads, level):
+    for name in ["torchrun", *(["nvidia-smi"] if gpu else [])]:
+        program = tmp_path / ".venv/bin" / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text('#!/bin/sh\necho "$OMP_NUM_THREADS $TORCH_CPP_LOG_LEVEL"\n')
+        program.chmod(0o755)
+    (tmp_path / "stages").mkdir()
+    shutil.copy(toy.ROOT / "stages/run", tmp_path / "stages")
+    usual = {name: text for name, text in os.environ.items() if name not in ("OMP_NUM_THREADS", "TORCH_CPP_LOG_LEVEL")}
+    command = [tmp_path / "stages/run", "adaptor"]
+    done = subprocess.run(command, env=usual | variables, check=True, capture_output=True, text=True)
+    assert done.stdout == f"{threads} {level}\n"
 
 
 def servers() -> list[psutil.Process]:

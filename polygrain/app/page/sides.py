@@ -45,7 +45,8 @@ def encoder_of(model: Model) -> Model | None:
     """The encoder that a model was made of, at the model's input; None where the model has no adaptors."""
     if model.config.adaptors is None:
         return None
-    return model.without_adaptors().without_reduction()  # what lies behind the adapted embeddings was made for them
+    encoder = model.without_adaptors().without_reduction()  # what lies behind adapted embeddings was made for them
+    return encoder.to(model.mean.device)
 
 
 def same_images(gallery: Gallery, model: Model, digest: str) -> tuple[Gallery, Gallery | None]:

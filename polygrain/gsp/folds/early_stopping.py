@@ -73,8 +73,8 @@ def fit(
     """Trains `current` and leaves it in its best state by `validate`; a row {step, loss, score, rate} per validation.
 
     `step` maps its number and a generator to a loss. A run continued from the checkpoint in `folder` ends with the same
-    bytes: whether to stop and the rate follow from the rows, and each period has its own generator. ValueError for a
-    loss that is not finite.
+    bytes, on a GPU up to rounding: whether to stop and the rate follow from the rows, and each period has its own
+    generator. ValueError for a loss that is not finite.
     """
     trained = nn.ModuleDict({"current": current, "best": copy.deepcopy(current)})
     rates = [group["lr"] for group in optimizer.param_groups]

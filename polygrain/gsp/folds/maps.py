@@ -62,7 +62,7 @@ class Maps:
 
     def views(self, rows: np.ndarray, generator: torch.Generator | None) -> Float[Tensor, "image 3 y x"]:
         """The backbone's input in 0..1: random views with a generator, or the middle of each image."""
-        images = torch.from_numpy(self.pixels[rows]).to(self.where, non_blocking=True)
+        images = device.sent(torch.from_numpy(self.pixels[rows]), self.where)
         aspects = None if self.whole is None else self.whole.aspects[torch.from_numpy(rows)]
         if generator is not None and self.augmentation is not None:
             return augment(images, self.size, self.augmentation, generator, self.ratio, aspects)
@@ -75,7 +75,7 @@ class Maps:
     ) -> Float[Tensor, "image channel y x"]:
         """The maps of augmented views, with a gradient unless the backbone is frozen (in this step)."""
         if self.cached is not None:
-            return self.cached[rows].to(self.where)
+            return device.sent(self.cached[rows], self.where)
         with torch.set_grad_enabled(self.backbone.is_trained and not is_frozen):
             return self.compute(rows.numpy(), generator)
 

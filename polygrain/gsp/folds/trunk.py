@@ -10,6 +10,7 @@ from jaxtyping import Float, Num
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from polygrain.compute.device import for_convolutions
 from polygrain.config.schema import Deviation, Mean, Section, Text
 from polygrain.encoder import model, networks, weights
 from polygrain.encoder.config import Arguments
@@ -80,7 +81,7 @@ class Trunk(nn.Module):
 
         Before its last norm, a transformer's tokens have no fixed scale.
         """
-        x = (images - self.mean) / self.std
+        x = for_convolutions((images - self.mean) / self.std)
         if self.depth is None:
             maps = self.network.forward_features(x)
         else:

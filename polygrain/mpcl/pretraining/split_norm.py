@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from polygrain.compute import device
+
 
 class SplitBatchNorm2d(nn.BatchNorm2d):
     """While training, image i is normalised with the images of its part, i modulo `splits`; plain in evaluation."""
@@ -70,4 +72,5 @@ def split_batch_norms(module: nn.Module, splits: int) -> nn.Module:
 def shuffled(network: Callable[[Tensor], Tensor], images: Tensor, generator: torch.Generator) -> Tensor:
     """network(images) with the images in a random order while inside, so that parts have other members."""
     order = torch.randperm(len(images), generator=generator)
-    return network(images[order.to(images.device)])[torch.argsort(order).to(images.device)]
+    there, back = (device.sent(places, images.device) for places in (order, torch.argsort(order)))
+    return network(images[there])[back]

@@ -1,10 +1,13 @@
 """The images of a stream, one by one."""
 
+import math
 from typing import NamedTuple
 
 from polygrain.store.square import Unreadable
 
 LABEL_LETTERS = 200
+# Of a column of a table, or a key of a .json file, that may hold the label: the first that is there.
+NAMES = ("label", "labels", "fine_label", "class_name", "class", "cls", "category")
 
 
 class Entry(NamedTuple):
@@ -22,9 +25,11 @@ class Entry(NamedTuple):
 
 def label_of(value: object) -> str:
     """A class name from a value in a file, "" from None; Unreadable if it cannot be one."""
+    if isinstance(value, float) and (math.isnan(value) or value.is_integer()):
+        value = None if math.isnan(value) else int(value)  # pandas writes whole numbers so where some are missing
     if value is None:
         return ""
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    if not isinstance(value, bool | int | str):
         raise Unreadable(f"its label is a {type(value).__name__}, no number or name")
     name = str(value).strip()
     if len(name) > LABEL_LETTERS or not name.isprintable():

@@ -15,7 +15,7 @@ import numpy as np
 
 from polygrain.sources.decode import Picture, picture
 from polygrain.sources.streams.entry import Entry
-from polygrain.sources.streams.stream import Stream
+from polygrain.sources.streams.stream import Stream, unlike
 from polygrain.store.arrays import Writer, shard_file
 from polygrain.store.coded import Coding
 from polygrain.store.square import Shape, Unreadable
@@ -99,10 +99,10 @@ class Ingestion:
         The first image says whether the stream has labels. Images that differ from it are left out, and so are copies.
         """
         first: dict[str, str] = {}
-        labelled, place = None, (0, 0)
+        label, place = None, (0, 0)
         for part in self.parts():
             first |= {row[-1]: row[0] for row in part.rows}
-            labelled = bool(part.rows[0][1]) if part.rows and labelled is None else labelled
+            label = part.rows[0][1] if part.rows and label is None else label
             place = max(place, tuple(part.end))
         block: list[np.ndarray] = []
 
@@ -117,14 +117,13 @@ class Ingestion:
         for entry, outcome in decoded(stream.entries(*place), attempt):
             if isinstance(outcome, str):
                 reason = outcome
-            elif labelled is not None and labelled != bool(entry.class_name):
-                reason = f"it has {'no' if labelled else 'a'} label, unlike the first image"
             else:
-                reason = f"duplicate of {first[outcome.sha256]}" if outcome.sha256 in first else None
+                copied = f"duplicate of {first[outcome.sha256]}" if outcome.sha256 in first else None
+                reason = unlike(entry.class_name, label) or copied
             if reason:
                 self.last.rejected.append([entry.path, reason])
             else:
-                labelled, first[outcome.sha256] = bool(entry.class_name), entry.path
+                label, first[outcome.sha256] = entry.class_name, entry.path
                 self.last.rows.append([entry.path, entry.class_name, *outcome[1:]])
                 block.append(outcome.pixels)
             if len(block) == min(BLOCK, self.writer.room):

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from polygrain.sources import folder
 from polygrain.sources.archive import leads_out
 from polygrain.sources.decode import MOST_BYTES
-from polygrain.sources.folder import SUFFIXES
 from polygrain.sources.streams.entry import Entry
-from polygrain.sources.streams.place import Location
+from polygrain.sources.streams.place import File, Location
 from polygrain.store.square import Unreadable
 
 FETCHED = 64
@@ -25,25 +24,23 @@ class StoredObject(NamedTuple):
 
 
 def find(place: Location) -> list[StoredObject]:
-    """All objects, taken as files of a folder: `<class>/<image>`, or `<image>` if no folder has one."""
-    paths = [PurePosixPath(file.name) for file in place.files]
-    labelled = any(len(path.parts) == 2 and path.suffix.lower() in SUFFIXES for path in paths)
-    objects = []
-    for number, (file, path) in enumerate(zip(place.files, paths, strict=True)):
-        depth, refused = len(path.parts), None
-        if path.suffix.lower() not in SUFFIXES:
-            refused = "not an image"
-        elif leads_out(file.name):
-            refused = "its name leads out of the folder"
-        elif depth > 2:
-            refused = "folder within a class folder, which is not read"
-        elif labelled and depth == 1:
-            refused = "image beside the class folders"
-        elif file.size > MOST_BYTES:
-            refused = f"it has {file.size:,} bytes, at most {MOST_BYTES:,} are read"
-        if not path.name.startswith("."):
-            objects.append(StoredObject(number, path.parts[0] if depth == 2 else "", refused))
-    return objects
+    """All objects, taken as files of a folder; ValueError as `folder.arrange`."""
+    rejected = {file.name: reason for file in place.files if (reason := refuse(file))}
+    paths = [file.name for file in place.files if file.name not in rejected]
+    images, rejected = folder.arrange(paths, rejected, place.root)
+    return [
+        StoredObject(number, images.get(file.name, ""), rejected.get(file.name))
+        for number, file in enumerate(place.files)
+    ]
+
+
+def refuse(file: File) -> str | None:
+    """The reason not to read an object; None for an image."""
+    if leads_out(file.name):
+        return "its name leads out of the folder"
+    if file.size > MOST_BYTES:
+        return f"it has {file.size:,} bytes, at most {MOST_BYTES:,} are read"
+    return folder.unread(file.name)
 
 
 def read(place: Location, skip: int = 0) -> Iterator[Entry]:

@@ -7,17 +7,18 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import IOBase
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polygrain.sources.decode import MOST_BYTES
-from polygrain.sources.streams.entry import Entry, label_of
+from polygrain.sources.streams.entry import NAMES, Entry, label_of
 from polygrain.store.square import Unreadable
 
 BATCH_BYTES = 16 * 2**20
 BATCH_ROWS = 256
-LABELS = ("label", "labels", "fine_label", "class", "cls")
+COLUMNS = 20  # that a message names
 
 
 @contextmanager
@@ -31,27 +32,40 @@ def opened(stream: IOBase, name: str) -> Iterator[tuple[pq.ParquetFile, str, str
         raise ValueError(f"{name} is damaged or cut off ({reason}); make or download it again") from error
 
 
+def holds_embeddings(file: Path) -> bool:
+    """Whether a file is one that `polygrain embed` wrote (store/embeddings.py), of embeddings and no images."""
+    try:
+        return {b"model", b"dim", b"root"} <= (pq.read_schema(file).metadata or {}).keys()
+    except (OSError, pa.ArrowException):
+        return False
+
+
 def columns(schema: pa.Schema, name: str) -> tuple[str, str | None]:
     """The column of images and, if there is one, of labels; ValueError if the images' cannot be told."""
     images = [field.name for field in schema if holds_bytes(field.type)]
     images = ["image"] if "image" in images else images
     if len(images) != 1:
         raise ValueError(
-            f"{name} has {len(images)} columns with images (its columns: {', '.join(schema.names[:20])}): one must be "
-            "of bytes, or of bytes and path, and of several one must be named image"
+            f"{name} has {len(images)} columns with images (its columns: {', '.join(schema.names[:COLUMNS])}): one "
+            "must be of bytes, or of bytes and path, and of several one must be named image"
         )
-    labels = [label for label in LABELS if label in schema.names and is_label(schema.field(label).type)]
-    return images[0], labels[0] if labels else None
+    return images[0], next((label for label in NAMES if label in schema.names and label != images[0]), None)
+
+
+def described(stream: IOBase, name: str) -> str:
+    """Which column is the label, or which columns there are instead."""
+    with opened(stream, name) as (file, image, label):
+        others = [column for column in file.schema_arrow.names if column != image]
+    if label:
+        return f"label: column {label}"
+    named = f"one would be named {', '.join(NAMES[:-1])} or {NAMES[-1]}"
+    return f"no label among its columns ({', '.join(others[:COLUMNS])}): {named}" if others else ""
 
 
 def holds_bytes(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return kind.get_field_index("bytes") >= 0 and holds_bytes(kind.field("bytes").type)
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-
-
-def is_label(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
 
 
 def class_names(schema: pa.Schema, label: str | None) -> list[str] | None:
@@ -88,16 +102,28 @@ def read(stream: IOBase, name: str, number: int, skip: int = 0) -> Iterator[Entr
             first += about.num_rows
 
 
-def labels(stream: IOBase, name: str) -> Iterator[str]:
-    """The class of every row, "" if it has none; no image is read."""
-    with opened(stream, name) as (file, _, label):
+def labels(stream: IOBase, name: str) -> Iterator[str | Unreadable]:
+    """The class of every row, "" if it has none, or why it is left out; no image is read but where some are missing."""
+    with opened(stream, name) as (file, image, label):
         names = class_names(file.schema_arrow, label)
-        if label is None:
-            yield from [""] * file.metadata.num_rows
-            return
         for group in range(file.num_row_groups):
-            for value, _ in cells(file, group, [label, None], BATCH_ROWS):
-                yield entry_of(b"x", value, names, (0, 0, "")).class_name
+            about = file.metadata.row_group(group)
+            if missing(about, image):
+                rows = cells(file, group, [image, label], BATCH_ROWS)
+            elif label:
+                rows = ((b"x", value) for value, _ in cells(file, group, [label, None], BATCH_ROWS))
+            else:
+                rows = ((b"x", None) for _ in range(about.num_rows))
+            for cell, value in rows:
+                entry = entry_of(cell, value, names, (0, 0, ""))
+                yield entry.content if isinstance(entry.content, Unreadable) else entry.class_name
+
+
+def missing(group: pq.RowGroupMetaData, image: str) -> bool:
+    """Whether some rows of a group hold no bytes, as far as its statistics say."""
+    columns = [group.column(number) for number in range(group.num_columns)]
+    nulls = [c.statistics.null_count for c in columns if c.path_in_schema in (image, f"{image}.bytes") and c.statistics]
+    return any(nulls)
 
 
 def cells(file: pq.ParquetFile, group: int, names: list[str | None], rows: int) -> Iterator[tuple]:
@@ -109,15 +135,15 @@ def cells(file: pq.ParquetFile, group: int, names: list[str | None], rows: int) 
             yield tuple(column[row].as_py() if column is not None else None for column in values)
 
 
-def entry_of(
-    cell: dict | bytes | None, label: int | str | None, names: list[str] | None, place: tuple[int, int, str]
-) -> Entry:
+def entry_of(cell: dict | bytes | None, label: object, names: list[str] | None, place: tuple[int, int, str]) -> Entry:
     content = cell.get("bytes") if isinstance(cell, dict) else cell
     try:
         if names is not None and isinstance(label, int):
             if not 0 <= label < len(names):
                 raise Unreadable(f"its label is {label}, of {len(names)} classes")
             label = names[label]
+        if not content and isinstance(cell, dict) and cell.get("path"):
+            raise Unreadable("it holds a path in place of the image's bytes; write the bytes into the file")
         if not content or len(content) > MOST_BYTES:
             raise Unreadable(f"it has {len(content or b''):,} bytes, 1 to {MOST_BYTES:,} are read")
         return Entry(*place, label_of(label), content)

@@ -83,8 +83,8 @@ def local(path: Path, suffix: str, pattern: str = "*") -> Location:
     if path.is_file():
         folder, files = path.parent, [path]
     elif path.is_dir():
-        folder, files = path, [path / name for name in sorted(os.listdir(path)) if name.endswith(suffix)]
-        files = [file for file in files if fnmatch.fnmatchcase(file.name, pattern)]
+        folder, files = path, [path / name for name in sorted(os.listdir(path)) if name.lower().endswith(suffix)]
+        files = [file for file in files if fnmatch.fnmatchcase(file.name, pattern) and not file.name.startswith(".")]
     else:
         raise ValueError(f"{path} does not exist: give a file that ends in {suffix}, or a folder of them")
     if not files:

@@ -2,23 +2,35 @@
 
 import fnmatch
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
+from polygrain.sources import folder
 from polygrain.sources.streams import objects, parquet, place, tars
 from polygrain.sources.streams.entry import Entry
 from polygrain.sources.streams.place import Location
 from polygrain.store.square import Unreadable
 
 SUFFIX = {"tars": ".tar", "parquet": ".parquet"}
+FEW = 10  # labels without an image are an error where they are more than one of so many images
+
+
+class Content(NamedTuple):
+    """{class name: images}, "" without labels; {reason: entries left out}; where the labels are from, in words."""
+
+    classes: dict[str, int]
+    left_out: Counter[str]
+    labels: str = ""
 
 
 class Stream(NamedTuple):
-    """Files of one kind, tars or parquet, or objects that are images."""
+    """Files of one kind, tars or parquet, or objects that are images; `others` of a folder are left out."""
 
     kind: str
     place: Location
+    others: Mapping[str, str] = MappingProxyType({})
 
     def entries(self, file: int = 0, skip: int = 0) -> Iterator[Entry]:
         """Every entry from the one numbered `skip` of this file on; ValueError for a damaged file."""
@@ -31,24 +43,35 @@ class Stream(NamedTuple):
             with self.place.open(listed) as opened:
                 yield from read(opened, listed.name, number, skip if number == file else 0)
 
-    def classes(self) -> tuple[dict[str, int], int]:
-        """{class name: images}, "" without labels, and the number of other entries; no image is read."""
-        classes, others = Counter(), 0
+    def content(self) -> Content:
+        """What is in it, as a run will find it but for damaged images and copies; no image is read."""
+        classes, left_out, first = Counter(), Counter(self.others.values()), None
+        for found in self.labels():
+            reason = found if isinstance(found, Unreadable) else unlike(found, first)
+            if reason:
+                left_out[str(reason)] += 1
+            else:
+                first = found
+                classes[found] += 1
+        files = self.place.files
+        require_labels(classes, left_out, self.place.named(files[0]) if len(files) == 1 else self.place.root)
+        described = ""
+        if self.kind == "parquet":
+            with self.place.open(self.place.files[0]) as opened:
+                described = parquet.described(opened, self.place.named(self.place.files[0]))
+        return Content(dict(sorted(classes.items())), left_out, described)
+
+    def labels(self) -> Iterator[str | Unreadable]:
+        """The class of each image, "" without, and of each other entry why it is left out; no image is read."""
         if self.kind == "objects":
-            listed = objects.find(self.place)
-            classes.update(image.class_name for image in listed if image.refused is None)
-            others = sum(image.refused is not None for image in listed)
+            for image in objects.find(self.place):
+                yield Unreadable(image.refused) if image.refused else image.class_name
         for file in self.place.files if self.kind != "objects" else ():
             with self.place.open(file) as opened:
                 if self.kind == "parquet":
-                    classes.update(parquet.labels(opened, self.place.named(file)))
-                    continue
-                for _, _, label in tars.samples(opened, self.place.named(file)):
-                    if isinstance(label, Unreadable):
-                        others += 1
-                    else:
-                        classes[label] += 1
-        return dict(sorted(classes.items())), others
+                    yield from parquet.labels(opened, self.place.named(file))
+                else:
+                    yield from (label for _, _, label in tars.samples(opened, self.place.named(file)))
 
     def count(self) -> int | None:
         """The number of images; None for tars, which do not say it."""
@@ -63,17 +86,46 @@ class Stream(NamedTuple):
         return rows
 
 
+def unlike(label: str, first: str | None) -> str | None:
+    """Why an image of this label is left out of a stream whose first image has another; None where it is not."""
+    if first is None or bool(first) == bool(label):
+        return None
+    return f"it has {'no' if first else 'a'} label, unlike the first image"
+
+
+def require_labels(classes: Mapping[str, int], left_out: Mapping[str, int], where: str) -> None:
+    """ValueError where many labels of tars do not lie beside their images."""
+    orphans, images = left_out.get(tars.ORPHAN, 0), sum(classes.values())
+    if orphans * FEW > max(images, FEW):
+        raise ValueError(
+            f"{where}: {orphans} labels do not lie beside their images ({images} images): sort the files in it, as "
+            "`tar --sort=name -cf sorted.tar FOLDER` does"
+        )
+
+
 def find(raw: Path, source: str, pattern: str) -> Stream:
     """The stream of a source: a tar or Parquet file, a folder of them, or the listing of an object store."""
-    if source != "remote":
-        return Stream(source, place.local(raw, SUFFIX[source], pattern))
-    return of_remote(place.listed(raw), pattern)
+    if source == "remote":
+        return of_remote(place.listed(raw), pattern)
+    location = place.local(raw, SUFFIX[source], pattern)
+    if raw.is_dir() and pattern == "*":
+        images = [file for file in location.files if not parquet.holds_embeddings(raw / file.name)]
+        location = location._replace(files=images)
+        own = {file.name for file in location.files}
+        images, rejected = folder.walk(raw)
+        beside = [path for path in (*images, *rejected) if path not in own]
+        others = {path: "hidden" if rejected.get(path) == "hidden" else f"beside the {source}" for path in beside}
+        return Stream(source, location, others)
+    return Stream(source, location)
 
 
 def of_remote(location: Location, pattern: str = "*") -> Stream:
     """The stream of an object store's place: its tars, else its Parquet files, else its images."""
     files = [file for file in location.files if fnmatch.fnmatchcase(file.name.rpartition("/")[2], pattern)]
     for kind, suffix in SUFFIX.items():
-        if some := [file for file in files if file.name.endswith(suffix)]:
-            return Stream(kind, location._replace(files=some))
+        some = [file for file in files if file.name.lower().endswith(suffix) and not folder.is_hidden(file.name)]
+        if some:
+            own = {file.name for file in some}
+            others = {file.name: f"beside the {kind}" for file in files if file.name not in own}
+            return Stream(kind, location._replace(files=some), others)
     return Stream("objects", location._replace(files=files))

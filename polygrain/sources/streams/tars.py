@@ -12,15 +12,14 @@ from pathlib import PurePosixPath
 
 from polygrain.sources.archive import leads_out
 from polygrain.sources.decode import MOST_BYTES
-from polygrain.sources.folder import SUFFIXES
-from polygrain.sources.streams.entry import Entry, label_of
+from polygrain.sources.folder import SUFFIXES, is_hidden, printable
+from polygrain.sources.streams.entry import NAMES, Entry, label_of
 from polygrain.store.square import Unreadable
 
 READ = 2**20
 LABEL_BYTES = 2**16
 LABELS = (".cls", ".json")
-# The keys of a .json file that may hold the label, in this order.
-KEYS = ("label", "cls", "class_name", "class")
+ORPHAN = "a label without an image beside it"
 
 Sample = tuple[str, tarfile.TarInfo, str | Unreadable]
 """The path of an image, its member, and its label or the reason to leave it out."""
@@ -64,14 +63,25 @@ def samples(stream: IOBase, name: str) -> Iterator[Sample]:
         path = PurePosixPath(member.name)
         return path.parent, path.name.partition(".")[0]
 
-    files = (m for m in members(stream, name) if not m.isdir() and not PurePosixPath(m.name).name.startswith("."))
-    for _, group in groupby(files, stem):
+    hidden: list[tarfile.TarInfo] = []
+
+    def visible() -> Iterator[tarfile.TarInfo]:
+        for member in members(stream, name):
+            if not member.isdir() and is_hidden(member.name) and not leads_out(member.name):
+                hidden.append(member)  # macOS lays one before each file, which parts no image from its label
+            elif not member.isdir():
+                yield member
+
+    for _, group in groupby(visible(), stem):
         yield from sample(stream, group)
+        yield from ((printable(member.name), member, Unreadable("hidden")) for member in hidden)
+        hidden.clear()
+    yield from ((printable(member.name), member, Unreadable("hidden")) for member in hidden)
 
 
 def sample(stream: IOBase, group: Iterable[tarfile.TarInfo]) -> Iterator[Sample]:
     """The images of one stem with their common label: one image, or others to be left out beside it."""
-    images, others, label = [], [], ""
+    images, labels, others, label = [], [], [], ""
     for member in group:
         suffix = PurePosixPath(member.name).suffix.lower()
         if reason := refuse(member):
@@ -80,14 +90,15 @@ def sample(stream: IOBase, group: Iterable[tarfile.TarInfo]) -> Iterator[Sample]
             images.append(member)
         elif suffix in LABELS and not label:
             label = read_label(stream, member, suffix)
+            labels.append(member)
         else:
             others.append(member)
     for image in images[:1]:
         yield image.name, image, label
     for image in images[1:]:
         yield image.name, image, Unreadable(f"the second image of the stem that {images[0].name!r} has")
-    if not images:
-        yield from ((other.name, other, Unreadable("not an image")) for other in others)
+    yield from ((orphan.name, orphan, Unreadable(ORPHAN)) for orphan in labels if not images)
+    yield from ((other.name, other, Unreadable("not an image")) for other in others)
 
 
 def read(stream: IOBase, name: str, number: int, skip: int = 0) -> Iterator[Entry]:
@@ -118,10 +129,6 @@ def refuse(member: tarfile.TarInfo) -> str | None:
     return None
 
 
-def printable(name: str) -> str:
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 def read_label(stream: IOBase, member: tarfile.TarInfo, suffix: str) -> str | Unreadable:
     """The label in a .cls or .json file, "" if it holds none; Unreadable if it cannot be read."""
     stream.seek(member.offset_data)
@@ -130,7 +137,7 @@ def read_label(stream: IOBase, member: tarfile.TarInfo, suffix: str) -> str | Un
         if suffix == ".cls":
             return label_of(text)
         record = json.loads(text)
-        values = [record[key] for key in KEYS if record.get(key) is not None] if isinstance(record, dict) else []
+        values = [record[key] for key in NAMES if record.get(key) is not None] if isinstance(record, dict) else []
         return label_of(values[0] if values else None)
     except Unreadable as reason:
         return reason

@@ -15,6 +15,15 @@ def test_find__equals_a_loop_over_all_pairs() -> None:
     np.testing.assert_allclose(sorted(row.cosine for row in result), sorted(expected.values()), atol=1e-6)
 
 
+def test_find__all_pairs_of_more_copies_than_neighbours_are_looked_at() -> None:
+    generator = np.random.default_rng(0)
+    copies = np.eye(1, 8).repeat(60, 0) + 0.01 * generator.normal(size=(60, 8))
+    vectors = unit_rows(np.vstack([copies, generator.normal(size=(30, 8))]).astype(np.float32))
+    pairs = {(row.image, row.other) for row in find(vectors, 0.98) if row.kind == "duplicate"}
+    assert pairs >= {(i, j) for j in range(60) for i in range(j)}
+    assert all(vectors[i] @ vectors[j] >= 0.97 for i, j in pairs)
+
+
 def test_find__an_odd_image_is_none_of_its_nearest_own() -> None:
     """All others are nearer to one another than to it, and more of them than neighbours are looked at."""
     same = np.eye(1, 4, dtype=np.float32).repeat(30, 0) + 0.05 * np.random.default_rng(0).normal(size=(30, 4))

@@ -17,6 +17,7 @@ from polygrain.encoder.model import load
 from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import Smoothing, smooth_by
 from polygrain.selection.smoothing import Chosen
+from polygrain.sources.decode import FORMATS
 
 ROOT = Path(__file__).parents[3]
 
@@ -49,10 +50,18 @@ def test_write__rows_metadata_and_what_is_left_out(fused: Path, photos: Path, tm
     assert (metadata[b"model"], metadata[b"dim"], metadata[b"root"]) == (b"abc", b"24", str(photos.resolve()).encode())
     with rejected_file(output).open(newline="") as lines:
         assert [tuple(row.values()) for row in csv.DictReader(lines)] == [
-            ("bars/class1/1.png", "not readable as JPEG, PNG, WEBP, BMP, TIFF, GIF"),
+            ("bars/class1/1.png", f"not readable as {', '.join(FORMATS)}"),
             ("notes.txt", "not an image"),
         ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.parquet", "e.rejected.csv", "photos"]
+
+
+def test_write__a_folder_that_moved_is_the_new_place(fused: Path, photos: Path, tmp_path: Path) -> None:
+    output, model = tmp_path / "e.parquet", load(fused)
+    write(model, "abc", find(photos), output)
+    photos.rename(tmp_path / "moved")
+    write(model, "abc", find(tmp_path / "moved"), output)
+    assert pq.read_schema(output).metadata[b"root"] == str((tmp_path / "moved").resolve()).encode()
 
 
 def test_write__does_nothing_until_an_image_or_the_model_changes(fused: Path, photos: Path, tmp_path: Path) -> None:

@@ -25,6 +25,16 @@ def test_choose__the_shipped_one_is_as_its_folder_says():
     assert (settings.side, settings.stored, settings.batches) == (48, 72, {})
 
 
+@pytest.mark.parametrize(("is_installed", "expected"), [(True, (96, 144, 2.25)), (False, (48, 96, 2.25))])
+def test_choose__lite0_where_it_is_installed_else_the_shipped_one(monkeypatch, is_installed, expected):
+    monkeypatch.setattr(encoder.installed, "file_of", lambda name: Path("w.pth") if is_installed else None)
+    monkeypatch.setattr(encoder.Origin, "build", lambda *given: None)
+    settings, lines = choose(Request(), None)
+    assert (settings.side, settings.stored, settings.cost) == expected
+    assert settings.encoder.get("source") == ("installed" if is_installed else None)
+    assert is_installed or encoder.SHIPPED in lines[0]
+
+
 @pytest.mark.parametrize(
     ("name", "side", "written", "values"),
     [

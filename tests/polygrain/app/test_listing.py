@@ -16,7 +16,7 @@ def test_find__every_depth_and_no_layout(tmp_path: Path) -> None:
     touch(tmp_path, "b/c/2.PNG", "a.jpg", "b/1.webp", ".hidden/3.png", "b/notes.txt")
     found = find(tmp_path)
     assert found.paths == ["a.jpg", "b/1.webp", "b/c/2.PNG"]
-    assert found.rejected == {"b/notes.txt": "not an image"}
+    assert found.rejected == {"b/notes.txt": "not an image", ".hidden/": "hidden"}
     assert found.root == tmp_path.resolve()
 
 

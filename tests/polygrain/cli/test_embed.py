@@ -22,7 +22,9 @@ def test_embed__writes_both_files_and_says_so(
 ) -> None:
     output = tmp_path / "e.parquet"
     (photos / "a.png").write_bytes(b"no image")
+    np.save(tmp_path / "e.smoothed.npy", np.ones((99, 24)))  # of more images, which were smoothed
     assert run(monkeypatch, "embed", photos, "-o", output, "--model", fused, "--npy") == 0
+    assert not (tmp_path / "e.smoothed.npy").exists()
     assert capsys.readouterr().out.splitlines() == [
         f"{output}: 24 embeddings of 24 numbers, by model {digest(fused)}",
         f"{tmp_path / 'e.rejected.csv'}: 1 entries that were left out, with the reasons",

@@ -31,7 +31,15 @@ def test_new__writes_a_profile_and_says_what_it_chose(project):
     done = run("mine", "--images", "photos", "--encoder", "resnet50", "--side", "64", "--train", "--epochs", "3")
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
-    starts = ("photos: 9 images", "granularities: ", "encoder: resnet50.a1_in1k, ", "input: 64 px", "images: ", "batch")
+    starts = (
+        "photos: 9 images",
+        "photos: 9 images train",
+        "granularities: ",
+        "encoder: resnet50.a1_in1k, ",
+        "input: 64 px",
+        "images: ",
+        "batch",
+    )
     assert all(line.startswith(start) for line, start in zip(lines, starts, strict=False))
     assert lines[-3] == "epochs: adaptors and distillation 3, fusions 2"
     assert re.fullmatch(r"the run: about .* on this machine, about .* without training", lines[-2])

@@ -25,22 +25,32 @@ def test_examine__counts_what_has_the_header_of_an_image(tmp_path):
         (raw / name).write_text("x")
     found = examine(str(raw))
     assert (found.classes, found.train_images("classes")) == ({"a": 2, "b": 1}, 2)
-    assert found.describe("classes") == "3 images (2 classes), 2 of them to train on; 4 files left out"
+    assert found.describe("classes").startswith("3 images (2 classes), 2 of them to train on; 4 left out: ")
+    assert found.left_out.keys() >= {"not an image", "hidden", "image beside the class folders"}
     flat = examine(str(paint(tmp_path / "flat", "1.png", "2.png")))
     assert found.train_images("collection") == 2
-    assert (
-        flat.describe("collection")
-        == "2 images (unlabelled, so not evaluated), 2 of them to train on; 0 files left out"
-    )
+    assert flat.describe("collection") == "2 images (unlabelled, so not evaluated), 2 of them to train on; 0 left out"
     assert examine(str(raw), unseen=True).train_images("collection") == 0
 
 
-def test_examine__a_zip_by_the_names_in_it(tmp_path):
-    with zipfile.ZipFile(tmp_path / "hats.zip", "w") as archive:
-        for name in ("a/1.png", "b/1.png", "b/2.jpg", "notes.txt"):
-            archive.writestr(name, b"")
-    path = tmp_path / "hats.zip"
-    assert examine(str(path)) == Folder("folder", path, {"a": 1, "b": 2}, 1)
+def test_unmeasured__says_what_too_few_images_leave_open():
+    def words(**classes):
+        return [line.split(",")[0] for line in Folder("folder", Path("x"), classes).unmeasured("collection")]
+
+    assert words(a=40, b=40) == [] and words(a=40, b=9) == ["39 images train"]
+    assert words(a=1, b=1) == ["no class has two images", "2 images train"]
+
+
+def test_examine__a_zip_holds_what_the_folder_in_it_holds(tmp_path):
+    raw, path = paint(tmp_path / "raw", "a/1.png", "b/1.png", "b/2.png", "b/deep/3.png"), tmp_path / "hats.ZIP"
+    for name in ("notes.txt", "b/broken.jpg"):
+        (raw / name).write_text("x")
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in raw.rglob("*.*"):
+            archive.write(file, file.relative_to(tmp_path))
+    folder = examine(str(raw))
+    assert folder.classes == {"a": 1, "b": 2} and sum(folder.left_out.values()) == 3
+    assert examine(str(path)) == folder._replace(path=path)
 
 
 def test_examine__tars_and_parquet_files(tmp_path):
@@ -92,12 +102,15 @@ def test_examine__an_object_store_by_its_first_tar(tmp_path, monkeypatch):
         ("empty", "holds no image"),
         ("single", r"one class .* only \(a"),
         ("hats.zip", r"hats\.zip is no zip"),
+        ("odd", r"odd/a/x\.jpg: link leads nowhere"),
         ("cut.tar", r"cut\.tar is damaged or cut off"),
         ("s3://key:secret@bucket/x", r"is no s3://bucket/prefix"),
     ],
 )
 def test_examine__says_what_is_wrong(tmp_path, given, message):
     paint(tmp_path / "single", "a/1.png", "a/2.png")
+    paint(tmp_path / "odd", "a/1.png", "b/1.png")
+    (tmp_path / "odd/a/x.jpg").symlink_to("gone.jpg")
     for file in ("empty/notes.txt", "broken/1.png", "hats.zip", "cut.tar"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_bytes(bytes(100))

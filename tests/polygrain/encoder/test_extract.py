@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from polygrain.compute.blocks import blocks
-from polygrain.encoder.extract import embed, embed_shares, whole_batches
+from polygrain.encoder.extract import embed, embed_shares, extract, whole_batches
 from polygrain.encoder.model import load
 from polygrain.store import arrays
 from tests.helpers.small import write_encoder, write_images
@@ -34,3 +34,20 @@ def test_whole_batches__are_those_of_one_process(n, world, monkeypatch):
         monkeypatch.setenv("RANK", str(rank))
         parts += [range(n)[part] for part in blocks(whole_batches(n, 4), 4)]
     assert parts == [range(n)[part] for part in blocks(n, 4)]
+
+
+def test_extract__two_passes_where_one_does_not_fit(world):
+    sizes = []
+
+    def compute(images):
+        sizes.append(len(images))
+        if len(images) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return model(images)
+
+    (model, pixels), rows = world, np.arange(7)
+    halves = np.concatenate([*extract(model, pixels, rows, 5, "float32", "x", compute)])
+    assert sizes == [5, 3, 2, 2]
+    np.testing.assert_allclose(halves, embed(model, pixels, rows, 7, "float32", "x"), atol=1e-6)
+    with pytest.raises(torch.OutOfMemoryError):
+        list(extract(model, pixels, np.arange(8), 8, "float32", "x", compute))

@@ -95,7 +95,7 @@ def test_fill__drops_the_classifier_and_nothing_else(tmp_path, architecture, kwa
         assert torch.equal(tensor, published.state_dict()[name]), name
 
 
-@pytest.mark.parametrize("prefix", ["module.", "backbone.", "module.backbone."])
+@pytest.mark.parametrize("prefix", ["module.", "module.backbone.", "_orig_mod.", "model.net."])
 def test_fill__a_trainer_s_prefix_of_any_family(tmp_path, prefix):
     published = timm.create_model("resnet10t", num_classes=0).state_dict()
     tensors = {f"{prefix}{name}": tensor for name, tensor in published.items()} | {"projector.weight": torch.zeros(3)}
@@ -117,6 +117,40 @@ def test_fill__the_original_names_of_dinov2_with_registers(tmp_path):
     filled = backbone.state_dict()
     assert torch.equal(filled["reg_token"], tensors["reg_token"]) and torch.equal(filled["pos_embed"], positions[:, 1:])
     assert torch.equal(filled["cls_token"], start + positions[:, 0])
+
+
+@pytest.mark.parametrize("wrapped", [("state_dict", "model."), ("model_ema", "module."), ("teacher", "backbone.")])
+def test_fill__what_trainers_save(tmp_path, wrapped):
+    key, prefix = wrapped
+    published = timm.create_model("resnet10t", num_classes=7).state_dict()
+    table = {f"{prefix}{name}": tensor for name, tensor in published.items()}
+    torch.save({"epoch": 3, "optimizer": {"state": {0: 1}}, key: table}, tmp_path / "x.ckpt")
+    backbone = timm.create_model("resnet10t", num_classes=0)
+    assert set(fill(backbone, tmp_path / "x.ckpt", ["fc"])) == {"fc.weight", "fc.bias"}
+    assert all(torch.equal(tensor, published[name]) for name, tensor in backbone.state_dict().items())
+
+
+def test_fill__a_teacher_is_taken_before_a_student(tmp_path):
+    networks = {name: timm.create_model("resnet10t", num_classes=0).state_dict() for name in ("student", "teacher")}
+    tensors = {f"{who}.{name}": tensor for who, table in networks.items() for name, tensor in table.items()}
+    backbone = timm.create_model("resnet10t", num_classes=0)
+    fill(backbone, written(tmp_path, tensors), [])
+    assert all(torch.equal(tensor, networks["teacher"][name]) for name, tensor in backbone.state_dict().items())
+
+
+def test_fill__counters_of_norms_may_be_missing(tmp_path):
+    published = timm.create_model("resnet10t", num_classes=0).state_dict()
+    tensors = {name: tensor for name, tensor in published.items() if not name.endswith("num_batches_tracked")}
+    backbone = timm.create_model("resnet10t", num_classes=0)
+    fill(backbone, written(tmp_path, tensors), [])
+    assert all(torch.equal(backbone.state_dict()[name], tensor) for name, tensor in tensors.items())
+
+
+def test_fill__names_of_both_sides_where_none_fits(tmp_path):
+    tensors = {f"stage.{i}": torch.zeros(1) for i in range(9)}
+    backbone = timm.create_model("resnet10t", num_classes=0)
+    with pytest.raises(ValueError, match=r"holds stage\.0, stage\.8 and so on, the architecture has bn1\.bias, layer4"):
+        fill(backbone, written(tmp_path, tensors), [])
 
 
 def test_fill__names_what_does_not_fit(tmp_path):

@@ -4,7 +4,8 @@ import torch
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
 from polygrain.retrieval import metrics
-from polygrain.retrieval.metrics import query_metrics, retrieval_metrics, score
+from polygrain.retrieval.metrics import collection_metrics, query_metrics, retrieval_metrics, score
+from tests.helpers.pretended_gpu import pretended_gpu
 
 
 def draw(n, d, seed):
@@ -63,6 +64,19 @@ def test_largest__equals_sorted_rows(threads, depth, monkeypatch):
     best, columns = metrics.largest(values, depth)
     expected = values.sort(1, descending=True)
     assert best.equal(expected.values[:, :depth]) and columns.equal(expected.indices[:, :depth])
+
+
+def test_metrics__of_arrays_are_computed_on_a_gpu(monkeypatch):
+    x, labels, where, largest = draw(40, 5, 0), np.arange(40) % 4, set(), metrics.largest
+    expected = query_metrics(x, labels, 3), collection_metrics(x[:9], x[9:], labels[:9], labels[9:], 3)
+    monkeypatch.setattr(metrics, "largest", lambda *a: (where.add(a[0].device.type), largest(*a))[1])
+    with pretended_gpu():
+        given = query_metrics(x, labels, 3), collection_metrics(x[:9], x[9:], labels[:9], labels[9:], 3)
+        assert score(x, labels, np.full(40, "test"))["r_precision"] == pytest.approx(given[0].r_precision.mean())
+    assert where == {"cuda"}
+    for ours, cpu in zip(given, expected, strict=True):
+        np.testing.assert_allclose(ours.map_at_r, cpu.map_at_r)
+        np.testing.assert_array_equal(ours.nearest, cpu.nearest)
 
 
 def test_query_metrics__equal_images_are_all_nearest():

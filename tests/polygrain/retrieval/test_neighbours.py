@@ -5,6 +5,7 @@ import torch
 
 from polygrain.retrieval import neighbours as module
 from polygrain.retrieval.neighbours import nearest, search_by_torch
+from tests.helpers.pretended_gpu import pretended_gpu
 
 
 def draw(n, d, seed):
@@ -62,6 +63,18 @@ def test_nearest__by_torch_is_the_same_also_where_rows_are_equal(monkeypatch):
     twice = np.repeat(draw(20, 5, 1), 2, 0)
     scores, indices = nearest(twice, twice, 1, metric="cosine", exclude_self=True, rows=25)
     assert (indices[:, 0] == np.arange(40) ^ 1).all() and scores == pytest.approx(1)
+
+
+def test_nearest__on_a_gpu_has_the_scores_of_a_cpu_where_rows_are_equal():
+    """Of equal rows any may come, so no index is compared."""
+    points = np.repeat(draw(20, 5, 2), 4, 0)
+    expected = nearest(points, points, 6, metric="cosine", rows=30)[0]
+    with pretended_gpu():
+        scores, indices = nearest(points, points, 6, metric="cosine", rows=30)
+    unit = points / np.linalg.norm(points, axis=1, keepdims=True)
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+    np.testing.assert_allclose((unit[:, None] * unit[indices]).sum(2), expected, atol=1e-6)
+    assert all(len(set(row)) == 6 for row in indices.tolist())
 
 
 def test_nearest__leaves_self_out_but_not_its_duplicates():

@@ -36,7 +36,8 @@ def test_params__have_no_key_that_the_run_cache_ignores(values):
     assert not keys(values) & {"size", "nfiles"}
 
 
-STAGE = """
+WRITES = 'output.write_text(f"{name} {seed} {params.epochs} {attention.pooling}")'
+STAGE = f"""
 from pathlib import Path
 from pydantic import Field
 from polygrain.config.schema import Section
@@ -47,7 +48,7 @@ class Params(Section):
     epochs: int = Field(ge=1)
 
 def main(output: Path, *, name: str, seed: int, params: Params, attention: Attention) -> str:
-    output.write_text(f"{name} {seed} {params.epochs} {attention.pooling}")
+    {WRITES}
     return "written"
 
 if __name__ == "__main__":
@@ -55,8 +56,8 @@ if __name__ == "__main__":
 """
 
 
-def run(folder, *words):
-    (folder / "toy.py").write_text(STAGE)
+def run(folder, *words, body=WRITES):
+    (folder / "toy.py").write_text(STAGE.replace(WRITES, body))
     command = [sys.executable, "toy.py", "out", *words]
     return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
 
@@ -66,6 +67,22 @@ def test_run__a_stage_gets_its_own_values_and_those_it_borrows(tmp_path, values)
     done = run(tmp_path, "--name", "one")
     assert done.returncode == 0 and done.stderr.splitlines()[-1].startswith("toy@one: written (")
     assert (tmp_path / "out").read_text() == "one 0 3 mean"
+
+
+def test_run__two_builds_of_faiss(tmp_path, values, monkeypatch):
+    (tmp_path / "faiss_gpu-9.dist-info").mkdir()
+    (tmp_path / "faiss_gpu-9.dist-info/METADATA").write_text("Name: faiss-gpu\nVersion: 9\n")
+    write(tmp_path, values | {"toy": {"epochs": 3}})
+    done = run(tmp_path, "--name", "one")
+    assert done.returncode == 1 and "uninstall -y faiss-cpu faiss-gpu" in done.stderr
+
+
+def test_run__a_full_gpu_gets_a_sentence(tmp_path, values):
+    write(tmp_path, values | {"toy": {"epochs": 3}})
+    full = 'import torch; raise torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB.\\nMore")'
+    done = run(tmp_path, "--name", "one", body=full)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "Tried 2 GiB" in done.stderr and "POLYGRAIN_BATCH" in done.stderr and "batch of toy" in done.stderr
 
 
 def test_run__a_wrong_value_ends_with_its_name_and_no_work(tmp_path, values):

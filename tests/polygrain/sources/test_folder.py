@@ -18,7 +18,9 @@ def test_find__classes_and_what_lies_beside_them(tmp_path: Path) -> None:
     assert images == {"a/x.webp": "a", "b/1.png": "b", "b/2.JPG": "b"}
     assert rejected == {
         "cover.jpg": "image beside the class folders",
-        "b/deep/": "folder within a class folder, which is not read",
+        "b/deep/2.jpg": "deeper than <class>/<image>, which is not read",
+        "a/.hidden.png": "hidden",
+        ".git/": "hidden",
     }
 
 
@@ -28,7 +30,6 @@ def test_find__flat(tmp_path: Path) -> None:
     assert images == {"1.jpg": "", "2.jpg": ""}
     assert rejected == {
         "notes.txt": "not an image",
-        "empty/": "folder without images directly in it",
         "empty/readme.md": "not an image",
     }
 
@@ -53,12 +54,42 @@ def test_find__follows_no_link_out_and_takes_no_undecodable_name(tmp_path: Path)
     }
 
 
+def test_find__the_one_folder_that_holds_class_folders_is_entered(tmp_path: Path) -> None:
+    plant(tmp_path, "shoes/a/1.jpg", "shoes/b/2.jpg", "shoes/cover.jpg", "notes.txt")
+    images, rejected = folder.find(tmp_path)
+    assert images == {"shoes/a/1.jpg": "a", "shoes/b/2.jpg": "b"} and len(rejected) == 2
+
+
+def test_require_followed__names_what_dvc_would_stop_at(tmp_path: Path) -> None:
+    plant(tmp_path, "a/1.jpg", "b/2.jpg")
+    (tmp_path / "a/inside.jpg").symlink_to("1.jpg")
+    folder.require_followed(tmp_path)
+    for name in ("a/pipe.jpg", "b/.nowhere", "b/x\udce9.jpg"):
+        entry = tmp_path / name
+        if "pipe" in name:
+            os.mkfifo(entry)
+        elif "nowhere" in name:
+            entry.symlink_to("gone")
+        else:
+            entry.touch()
+        with pytest.raises(ValueError, match=f"/{entry.name[0]}.*: (not a|link|name).* DVC would stop"):
+            folder.require_followed(tmp_path)
+        entry.unlink()
+
+
+def test_find__a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    plant(tmp_path, "1.jpg")
+    os.mkfifo(tmp_path / "2.jpg")
+    assert folder.find(tmp_path) == ({"1.jpg": ""}, {"2.jpg": "not a regular file"})
+
+
 @pytest.mark.parametrize(
     ("files", "root", "message"),
     [
+        (["a/x/1.jpg", "b/x/1.jpg"], ".", r"give each of them, a, b"),
         ([], "gone", r"gone does not exist: give a folder of images"),
         (["a/1.jpg", "a/2.jpg", "b.jpg"], ".", r"one class folder only \(a, 2 images\) and 1 images beside it"),
-        (["a.txt", "b/c.pdf"], ".", r"holds no image.*3 left out, the first: a\.txt: not an image"),
+        (["a.txt", "b/c.pdf"], ".", r"holds no image.*2 left out, the first: a\.txt: not an image"),
     ],
 )
 def test_find__what_is_no_task(tmp_path: Path, files: list[str], root: str, message: str) -> None:

@@ -1,5 +1,6 @@
 import io
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -138,3 +139,11 @@ def test_reader__works_in_a_forked_process(tmp_path, squares, coding):
     if not child:
         os._exit(0 if np.array_equal(reader[:], here) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_in_threads__processes_of_a_machine_share_its_cores(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    names = []
+    coded.in_threads(lambda _: names.append(threading.current_thread().name), 64)
+    assert len(names) == 64 and len(set(names)) <= 2

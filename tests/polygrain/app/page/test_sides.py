@@ -7,6 +7,7 @@ import torch
 from polygrain.app.gallery import Gallery
 from polygrain.app.page.sides import Side, encoder_of, same_images
 from polygrain.encoder.model import load
+from tests.helpers.pretended_gpu import pretended_gpu
 
 
 def test_encoder_of__without_adaptors_and_what_was_made_for_them(fused: Path) -> None:
@@ -18,6 +19,8 @@ def test_encoder_of__without_adaptors_and_what_was_made_for_them(fused: Path) ->
     of_several = encoder_of(load(fused).at_side(32, False, 2))
     torch.testing.assert_close(of_several(images), plain(images))
     assert of_several.dim == 24
+    with pretended_gpu():
+        assert encoder_of(model.to("cuda")).mean.is_cuda
 
 
 def test_listened__the_weights_of_one_image(sides: list[Side]) -> None:

@@ -5,7 +5,9 @@ import torch
 from polygrain.mpcl.pretraining import run
 from polygrain.mpcl.pretraining.objective import columns
 from polygrain.store import arrays
+from tests.helpers.pretended_gpu import steps_counted
 from tests.helpers.pretraining_world import SGD, VIEW, barlow, moco_v2, moco_v3, network
+from tests.helpers.settings import VIEWS
 from tests.helpers.small import CONFIG
 from tests.helpers.torchrun import torchrun
 
@@ -48,6 +50,13 @@ def test_pretrain__the_alternatives_change_the_run(pixels, tmp_path):
         for variant in ("plain", "dropout", "mixed", "orthogonal")
     }
     assert len(losses) == 4
+
+
+@pytest.mark.parametrize("params", [moco_v2(), moco_v3(), barlow()])
+def test_pretrain__no_step_waits_for_a_gpu(pixels, tmp_path, params):
+    with steps_counted() as waits:
+        pretrain(pixels, tmp_path / "work", params, epochs=1, batch=4, views=(VIEWS, VIEWS))
+    assert len(waits) == 5 and len(set(waits)) == 1
 
 
 def test_pretrain__contrast_pushes_heads_apart(pixels, tmp_path):

@@ -31,7 +31,8 @@ def test_read__classes_by_folder_as_on_the_disk(monkeypatch):
         ("a/2.jpg", "a", b"2"), ("c/1.png", "c", b"1")
     ]  # fmt: skip
     assert {entry.path: str(entry.content) for entry in entries if not isinstance(entry.content, bytes)} == {
-        "a/b/3.png": "folder within a class folder, which is not read",
+        ".hid.png": "hidden",
+        "a/b/3.png": "deeper than <class>/<image>, which is not read",
         "beside.png": "image beside the class folders",
         "c/n.txt": "not an image",
     }
@@ -48,7 +49,8 @@ def test_read__an_object_that_cannot_be_read_is_named(monkeypatch):
 
 
 def test_find__an_object_too_large_is_not_fetched():
-    location = Location("s3://b/x", [File("a.png", objects.MOST_BYTES + 1, "")], SimpleNamespace())
+    files = [File("a.png", objects.MOST_BYTES + 1, ""), File("b.png", 1, "")]
+    location = Location("s3://b/x", files, SimpleNamespace(cat_file=lambda path: b"1"))
     assert "at most" in objects.find(location)[0].refused
     assert "at most" in str(next(objects.read(location)).content)
 
@@ -60,4 +62,4 @@ def test_read__brackets_in_names_are_no_pattern(object_store):
         object_store.pipe_file(f"pictures/br[1]/{name}", name.encode())
     images = stream.of_remote(place.remote("s3://pictures/br[1]"))
     assert {entry.path: entry.content for entry in images.entries()} == {name: name.encode() for name in names}
-    assert images.classes() == ({"boots": 1, "shoes [2023]": 2}, 0)
+    assert images.content() == ({"boots": 1, "shoes [2023]": 2}, {}, "")

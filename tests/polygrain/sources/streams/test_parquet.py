@@ -35,13 +35,37 @@ def test_read__rows_without_bytes_and_plain_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "MOST_BYTES", 10)
     entries = read(streams.parquet(tmp_path / "a.parquet", [b"x", None, b"", bytes(11)]))
     assert entries[0].content == b"x"
-    assert [str(entry.content)[:15] for entry in entries[1:]] == [
-        "it has 0 bytes,",
-        "it has 0 bytes,",
-        "it has 11 bytes",
-    ]
+    reasons = ["it holds a path", "it holds a path", "it has 11 bytes"]
+    assert [str(entry.content)[:15] for entry in entries[1:]] == reasons
+    with (tmp_path / "a.parquet").open("rb") as stream:
+        assert [str(label)[:15] for label in parquet.labels(stream, "a")] == ["", *reasons]
     pq.write_table(pa.table({"jpg": [b"y"], "text": ["t"]}), tmp_path / "b.parquet")
     assert [(entry.class_name, entry.content) for entry in read(tmp_path / "b.parquet")] == [("", b"y")]
+
+
+KINDS = {
+    "categories of pandas": pa.array(["boots", "heels", "boots"]).dictionary_encode(),
+    "numbers with gaps": pa.array([3.0, None, float("nan")]),
+    "views": pa.array(["boots", "heels", "boots"], pa.string_view()),
+    "flags": pa.array([True, False, True]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels__of_any_kind_of_column_are_those_of_its_rows(tmp_path, kind):
+    column = KINDS[kind]
+    pq.write_table(pa.table({"image": [b"a", b"b", b"c"], "label": column}), tmp_path / "a.parquet")
+    expected = ["3", "", ""] if kind == "numbers with gaps" else [str(value) for value in column.to_pylist()]
+    assert [entry.class_name for entry in read(tmp_path / "a.parquet")] == expected
+    with (tmp_path / "a.parquet").open("rb") as stream:
+        assert list(parquet.labels(stream, "a")) == expected
+        assert parquet.described(stream, "a") == "label: column label"
+
+
+def test_described__names_the_columns_where_none_is_a_label(tmp_path):
+    pq.write_table(pa.table({"image": [b"a"], "kind": ["boots"]}), tmp_path / "a.parquet")
+    with (tmp_path / "a.parquet").open("rb") as stream:
+        assert "kind" in parquet.described(stream, "a") and list(parquet.labels(stream, "a")) == [""]
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import pytest
+
 from polygrain.sources.streams import stream
 from polygrain.sources.streams.place import File, Location
 from tests.helpers import streams
@@ -11,6 +13,26 @@ def test_entries__of_several_files_from_any_on(tmp_path):
     assert [(entry.file, entry.index) for entry in entries] == [(i // 4, i % 4) for i in range(12)]
     assert list(images.entries(1, 2)) == entries[6:] and list(images.entries(1, 4)) == entries[8:]
     assert len(list(stream.find(tmp_path, "tars", "[02].tar").entries())) == 8
+
+
+def test_content__of_tars_whose_labels_lie_elsewhere(tmp_path):
+    members = streams.samples(0, 30)
+    streams.tar(tmp_path / "few.tar", *members[1:], members[0])
+    content = stream.find(tmp_path / "few.tar", "tars", "*").content()
+    assert sum(content.classes.values()) == 29 and content.left_out.total() == 2
+    streams.tar(tmp_path / "many.tar", *members[::2], *members[1::2])
+    with pytest.raises(ValueError, match=r"many\.tar: 30 labels do not lie beside their images .* --sort=name"):
+        stream.find(tmp_path / "many.tar", "tars", "*").content()
+
+
+def test_find__what_lies_beside_tars_is_left_out(tmp_path):
+    for name in ("in/0.tar", "in/._0.tar", "in/1.TAR"):
+        streams.tar(tmp_path / name, *streams.samples(0, 4))
+    (tmp_path / "in/labels.csv").write_text("x")
+    images = stream.find(tmp_path / "in", "tars", "*")
+    assert [file.name for file in images.place.files] == ["0.tar", "1.TAR"]
+    assert images.others == {"labels.csv": "beside the tars", "._0.tar": "hidden"}
+    assert images.content().left_out == {"beside the tars": 1, "hidden": 1}
 
 
 def test_count__rows_of_parquet_files(tmp_path):

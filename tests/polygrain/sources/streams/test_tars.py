@@ -19,12 +19,27 @@ def test_read__images_with_their_labels_of_either_kind(tmp_path):
         ("x/1.jpg", b"one"), ("x/1.json", b'{"label": 3, "caption": "c"}'), ("x/2.cls", b"5\n"), ("x/2.txt", b"t"),
         ("x/2.PNG", b"two"), ("x/3.png", b"three"), ("x/.3.png", b"hidden"),
     )  # fmt: skip
-    assert [tuple(entry) for entry in read(file)] == [
+    entries = read(file)
+    assert [tuple(entry) for entry in entries if isinstance(entry.content, bytes)] == [
         (4, 0, "a.tar/x/1.jpg", "3", b"one"),
         (4, 1, "a.tar/x/2.PNG", "5", b"two"),
-        (4, 2, "a.tar/x/3.png", "", b"three"),
+        (4, 3, "a.tar/x/3.png", "", b"three"),
     ]
-    assert read(file, 2) == read(file)[2:]
+    rejected = {entry.path: str(entry.content) for entry in entries if isinstance(entry.content, Unreadable)}
+    assert rejected == {"a.tar/x/2.txt": "not an image", "a.tar/x/.3.png": "hidden"}
+    assert list(map(str, read(file, 2))) == list(map(str, entries[2:]))
+
+
+def test_read__files_of_macos_part_no_image_from_its_label(tmp_path):
+    members = [(f"./{hidden}{i}.{kind}", b"5") for i in range(2) for kind in ("jpg", "cls") for hidden in ("._", "")]
+    entries = read(streams.tar(tmp_path / "a.tar", *members))
+    assert [entry.class_name for entry in entries if isinstance(entry.content, bytes)] == ["5", "5"]
+    assert [str(entry.content) for entry in entries if isinstance(entry.content, Unreadable)] == ["hidden"] * 4
+
+
+def test_read__a_label_without_an_image_is_an_entry(tmp_path):
+    entries = read(streams.tar(tmp_path / "a.tar", ("1.jpg", b"1"), ("2.jpg", b"2"), ("1.cls", b"5"), ("2.cls", b"6")))
+    assert [str(entry.content) for entry in entries[2:]] == [tars.ORPHAN] * 2
 
 
 def test_read__hostile_members_are_left_out_with_the_reason(tmp_path, monkeypatch):
