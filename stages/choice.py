@@ -43,7 +43,9 @@ from polygrain.store.tables import write_csv
 
 class Params(Settings):
     def fits(self, lists: Lists) -> None:
-        """ValueError for teachers where tasks are unknown."""
+        """ValueError for teachers where tasks are unknown, and for a task that is none."""
+        if unknown := self.alike.keys() - lists.tasks.keys():
+            raise ValueError(f"choice.alike names {min(unknown)!r}; known here: {', '.join(lists.tasks)}")
         if lists.teachers and self.criterion.groups != "tasks":
             raise ValueError(
                 "choice.criterion.groups is clusters, but teachers answer within tasks: use tasks, or none"

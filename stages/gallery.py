@@ -35,7 +35,15 @@ class Params(schema.Section):
 
 
 def main(
-    images: Path, choice: Path, features: Path, output: Path, *, task: str, source: str, params: Params, alike: dict[str, int]
+    images: Path,
+    choice: Path,
+    features: Path,
+    output: Path,
+    *,
+    task: str,
+    source: str,
+    params: Params,
+    alike: dict[str, int],
 ) -> str:
     model = load(choice).to(device.best())
     pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()

@@ -88,7 +88,10 @@ class Wanted(NamedTuple):
         return {name: str(value).encode() for name, value in self._asdict().items() if value and name != "anew"}
 
 
-def is_current(output: Path, digest: str, listing: Listing, smooth: bool, wanted: Wanted = Wanted()) -> bool:
+UNSAID = Wanted()
+
+
+def is_current(output: Path, digest: str, listing: Listing, smooth: bool, wanted: Wanted = UNSAID) -> bool:
     """Whether a file holds these images' embeddings, as they are now, by the model of this digest."""
     facts = embeddings.metadata(output)
     expected = {"model": digest.encode(), "images": listing.fingerprint().encode(), "root": os.fsencode(listing.root)}
@@ -108,13 +111,14 @@ def write(
     output: Path,
     batch: int = BATCH,
     smooth: bool = False,
-    wanted: Wanted = Wanted(),
+    wanted: Wanted = UNSAID,
 ) -> None:
     """Writes the embeddings of all images of a listing, and what was left out beside them, unless they are there.
 
-    Rows of an earlier output are taken over where the image file is the same, and so is how they are compared, if nothing
-    else is wanted. `smooth`: beside the rows smoothed ones, where smoothing is chosen. A folder `<output>.partial` keeps what is finished: a call that was killed goes on
-    where it was, to the same bytes. ValueError where no image can be read.
+    Rows of an earlier output are taken over where the image file is the same, and so is how they are compared, if
+    nothing else is wanted. `smooth`: beside the rows smoothed ones, where smoothing is chosen. A folder
+    `<output>.partial` keeps what is finished: a call that was killed goes on where it was, to the same bytes.
+    ValueError where no image can be read.
     """
     if is_current(output, digest, listing, smooth, wanted):
         return

@@ -77,7 +77,7 @@ class Gallery:
         return self.index.reconstruct_batch(np.asarray(rows, np.int64))
 
     def asked(self, queries: Float32[np.ndarray, "query dim"]) -> Float32[np.ndarray, "query axis"]:
-        """Embeddings from outside as they ask here: cut to the rows' axes, and where smoothing says so, mixed with them."""
+        """Embeddings from outside as they ask here: cut to the axes of the rows, and where smoothing says so, mixed."""
         queries = cut(queries, self.axes)
         if self.smoothing is None or not self.smoothing.mixed:
             return queries
@@ -139,7 +139,7 @@ def read(file: Path, smooth: bool = True, axes: int | None = None) -> Gallery:
 
 
 def read_of(file: Path, model: str, folder: Path, smooth: bool = True, axes: int | None = None) -> Gallery:
-    """The gallery in a file (see `read`), made by the model of this digest and folder; ValueError where another one made it."""
+    """`read`, of a file that the model of this digest and folder made; ValueError where another one did."""
     gallery = read(file, smooth, axes)
     if gallery.digest != model:
         raise ValueError(

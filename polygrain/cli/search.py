@@ -23,7 +23,9 @@ def search(
     ] = True,
     grain: Annotated[
         int | None,
-        typer.Option(min=1, help="compare plain rows by so many of their first numbers: few find kinds, many the very same"),
+        typer.Option(
+            min=1, help="compare plain rows by so many of their first numbers: few find kinds, many the very same"
+        ),
     ] = None,
     duplicates: Annotated[
         Path | None, typer.Option(metavar="CSV", help="write pairs of near-duplicates, and images like no other")

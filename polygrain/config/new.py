@@ -17,8 +17,8 @@ from polygrain.config.folders import Folder, Protocol, examine, task_names
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
 QUESTION = (
-    "grain: a middle one, which harms nobody; say how many images show what you search for, and it fits: --alike 6 for the "
-    "same product, 3 to 10 images each, --alike 300 for the same kind, hundreds each"
+    "grain: a middle one, which harms nobody. Do you search the same product, of 3 to 10 images each, or the same "
+    "kind, of hundreds? Say it, and the grain fits: --alike 6, or --alike 300"
 )
 
 
@@ -138,7 +138,9 @@ def create(
     """
     profile = free(root, name)
     if len(alike) not in (0, 1, len(images) + len(unseen)):
-        raise ValueError(f"--alike is given {len(alike)} times: once for all, or once for each of {len(images)} --images")
+        raise ValueError(
+            f"--alike is given {len(alike)} times: once for all, or once for each of {len(images)} --images"
+        )
     given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in (*images, *unseen)]
     tasks = {task: examine(path, path in given[len(images) :]) for task, path in task_names(given).items()}
     train_images = sum(task.train_images(protocol) for task in tasks.values())

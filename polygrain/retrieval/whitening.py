@@ -1,8 +1,8 @@
 """PCA-whitening: centred, turned to the principal axes, each scaled to unit variance; then unit length.
 
 Half whitening scales each axis half as far, by the fourth root of its variance: what varies most keeps more weight. A
-quarter scales a quarter as far, and turned features are not scaled at all. The axes stand in the order of their variance, so the first numbers of a whitened
-feature are its whitening to fewer dimensions.
+quarter scales a quarter as far, and turned features are not scaled at all. The axes stand in the order of their
+variance, so the first numbers of a whitened feature are its whitening to fewer dimensions.
 """
 
 import logging

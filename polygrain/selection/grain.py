@@ -1,13 +1,13 @@
-"""How fine an embedding tells images apart: which last layer it has, and how many of its axes each task uses, its grain.
+"""How fine an embedding tells images apart: its last layer, and how many of its axes each task uses, the grain.
 
-The axes of a whitening stand in the order of their variance, so the first numbers of an embedding are an embedding, too.
-Few axes tell kinds apart, many the very same thing; and the less the axes are scaled, the more the strongest count.
-No image says which of these is meant. One number does: about how many images show the same thing (`alike`).
+The axes of a whitening stand in the order of their variance, so the first numbers of an embedding are one, too. Few
+axes tell kinds apart, many the very same thing; and the less the axes are scaled, the more the strongest count. No
+image says which of these is meant. One number does: about how many images show the same thing (`alike`).
 
 Every other axis of an embedding is one witness, the axes between are a second one that shares no number with it. The
-**agreement** of a layer and a number of axes is the share of an image's nearest by the one that are among its nearest by
-the other, of so many nearest as are alike. The layer of the highest agreement, over tasks, is taken, and of it for each
-task the number of axes of the highest. Where nobody says how many are alike, the gentlest layer and a middle grain are.
+**agreement** of a layer and a number of axes is the share of an image's nearest by the one that are among its nearest
+by the other, of so many nearest as are alike. The layer of the highest agreement over tasks is taken, and for each task
+its number of axes of the highest. Where nobody says how many are alike, it is the gentlest layer and a middle grain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -107,7 +107,9 @@ def choose(
 def best_of(kind: whitening.Kind, values: Mapping[tuple[whitening.Kind, int], float]) -> float:
     """The highest agreement of a layer, in deviations from the mean of all that were compared on its task."""
     spread = np.std(list(values.values())) or 1.0
-    return float((max(value for (one, _), value in values.items() if one == kind) - np.mean([*values.values()])) / spread)
+    return float(
+        (max(value for (one, _), value in values.items() if one == kind) - np.mean([*values.values()])) / spread
+    )
 
 
 def compare(
@@ -121,7 +123,10 @@ def compare(
 ) -> dict[tuple[whitening.Kind, int], float]:
     """The agreement of each layer and number of axes on some rows. Of drawn rows fewer are alike, by their share."""
     drawn = np.random.default_rng(seed).permutation(rows)[:most]
-    depth, asked = max(1, min(round(alike * len(drawn) / len(rows)), len(drawn) // 3)), np.arange(min(ASKED, len(drawn)))
+    depth, asked = (
+        max(1, min(round(alike * len(drawn) / len(rows)), len(drawn) // 3)),
+        np.arange(min(ASKED, len(drawn))),
+    )
     given, shares = some(outputs, drawn), {}
     for kind, layer in layers.items():
         vectors = whitening.apply(layer, given)
@@ -129,7 +134,9 @@ def compare(
     return shares
 
 
-def agreement(vectors: Float32[np.ndarray, "row dim"], axes: int, depth: int, asked: Int64[np.ndarray, " query"]) -> float:
+def agreement(
+    vectors: Float32[np.ndarray, "row dim"], axes: int, depth: int, asked: Int64[np.ndarray, " query"]
+) -> float:
     """The share of `depth` nearest others that the two halves of so many leading axes have in common."""
     halves = [unit_rows(np.ascontiguousarray(vectors[:, start:axes:2])) for start in (0, 1)]
     found = [without_self(nearest(half[asked], half, depth + 1)[1], asked, depth) for half in halves]

@@ -86,7 +86,7 @@ def choose(
     """The smoothing whose agreement is highest; none for few rows. Rows are of unit length.
 
     `is_whitened`: the rows come from a last layer that scales its axes. Others are half-whitened to be compared, since
-    one long axis would make one half a poor witness. `alike`: about how many rows show the same thing, if that is known.
+    one long axis would make one half a poor witness. `alike`: about how many rows show the same thing, if known.
     """
     n = len(vectors)
     if n < settings.fewest:
@@ -151,7 +151,9 @@ def compare(
     ]
     answers = [answered(half[asked], half[searched], tried, max(depths)) for half in halves]
     return {
-        one: np.array([[np.isin(*pair).mean() for pair in zip(*(a[one][:, :d] for a in answers), strict=True)] for d in depths])
+        one: np.array(
+            [[np.isin(*pair).mean() for pair in zip(*(a[one][:, :d] for a in answers), strict=True)] for d in depths]
+        )
         for one in tried
     }
 

@@ -7,7 +7,7 @@ embeddings will do.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float32, Int
@@ -20,8 +20,8 @@ from polygrain.retrieval.smoothing import Smoothing
 from polygrain.retrieval.whitening import Kind
 from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import Judged
-from polygrain.selection.grain import GrainSettings
 from polygrain.selection.criterion import CriterionSettings, Embedded, Reference, Sample
+from polygrain.selection.grain import GrainSettings
 from polygrain.selection.questions import Questions, Searched, ask
 from polygrain.selection.seen import Seen
 from polygrain.selection.smoothing import SmoothingSettings

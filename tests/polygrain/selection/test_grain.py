@@ -12,7 +12,9 @@ SETTINGS = GrainSettings(layers=["turned", "half"], axes=[4, 6, 12, 40], middle=
 
 
 def draw(n=60, dim=12, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32) * np.linspace(3, 1, dim, dtype=np.float32)
+    return np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32) * np.linspace(
+        3, 1, dim, dtype=np.float32
+    )
 
 
 def test_compare__is_the_share_of_nearest_that_both_halves_find():
