@@ -94,7 +94,7 @@ class Protocol(NamedTuple):
     """Files written, metrics as JSON and `queries` as Parquet; and by task who asks and what is searched.
 
     `parts` are places in the embeddings; where the two are one, each image asks all others. `smoothings` are of what
-    is searched, `grains` the leading numbers of embeddings that a task uses.
+    is searched, `grains` the leading numbers of embeddings that a task uses where nothing is smoothed.
     """
 
     written: str
@@ -241,13 +241,13 @@ def main(
         is_whitened = network is not None and network.config.reduced is not None and not grains
         chosen = {
             task: smoothing_choice.choose(
-                cut(embeddings[searched], grains.get(task)), smoothing, is_whitened=is_whitened, alike=alike.get(task)
+                embeddings[searched], smoothing, is_whitened=is_whitened, alike=alike.get(task)
             )
             for task, (_, searched) in drawn.items()
         }
         results["smoothing"] = {task: asdict(one) for task, one in chosen.items()}
         smoothings = {task: one.smoothing for task, one in chosen.items()}
-        protocols.append(Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, smoothings, grains))
+        protocols.append(Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, smoothings))
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if is_fused and model == "average" and params.random_draws:
         results["random"] = measure_random(folder, pixels, test, collection, params)

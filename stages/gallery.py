@@ -24,7 +24,6 @@ from polygrain.encoder.stored import embed, open_features
 from polygrain.retrieval.smoothing import neighbours_of, smooth_by
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
-from polygrain.selection.grain import cut
 from polygrain.selection.smoothing import SmoothingSettings, choose
 from polygrain.store import arrays, embeddings
 from polygrain.store.collection import open_pixels, read_table
@@ -50,8 +49,8 @@ def main(
     stored = open_features(features.parent, [task])
     vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")
     axes = model.config.grains.get(task)
-    rows, is_whitened = cut(vectors, axes), bool(model.config.reduced) and axes is None
-    chosen = choose(rows, params.smoothing, is_whitened=is_whitened, alike=alike.get(task))
+    is_whitened = bool(model.config.reduced) and axes is None
+    chosen = choose(vectors, params.smoothing, is_whitened=is_whitened, alike=alike.get(task))
     name, smoothing = digest(choice), asdict(chosen.smoothing)
     root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared
     facts = {"model": name, "dim": str(model.dim), "root": root, "images": "", "smoothing": json.dumps(smoothing)}
@@ -61,8 +60,8 @@ def main(
     with outputs.folder(output) as folder:
         if chosen.smoothing.strength:
             shown = partial(progress, description="smooth", unit="part")
-            neighbours = neighbours_of(rows, chosen.smoothing.neighbours, shown)
-            columns["smoothed"] = smooth_by(rows, neighbours, chosen.smoothing, shown)
+            neighbours = neighbours_of(vectors, chosen.smoothing.neighbours, shown)
+            columns["smoothed"] = smooth_by(vectors, neighbours, chosen.smoothing, shown)
             arrays.write(folder / "neighbours.zarr", neighbours.astype(np.int64))
         embeddings.write(folder / "embeddings.parquet", columns, facts)
         text = json.dumps(record | {"agreement": chosen.agreement}, indent=1)

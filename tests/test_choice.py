@@ -252,7 +252,7 @@ def test_main__each_task_uses_its_grain_wherever_it_is_searched(models, tmp_path
     plain = gallery_of(file, smooth=False)
     dots = np.flatnonzero(collection.tasks == "dots")
     np.testing.assert_allclose(plain.vectors(np.arange(48)), unit_rows(vectors[dots][:, :2]), atol=5e-3)
-    assert gallery_of(file, False, 5).vectors([0]).shape == (1, 5) and gallery_of(file).vectors([0]).shape == (1, 2)
+    assert gallery_of(file, False, 5).vectors([0]).shape == (1, 5) and gallery_of(file).vectors([0]).shape == (1, 9)
     np.testing.assert_allclose(plain.asked(vectors[:2]), unit_rows(vectors[:2, :2]))
     with pytest.raises(ValueError, match="has 9"):
         gallery_of(file, False, 10)

@@ -29,7 +29,7 @@ from polygrain.encoder.views import centre_crop
 from polygrain.retrieval import smoothing
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.runner.progress import progress
-from polygrain.selection.grain import AXES, FEWEST, axes_for, cut
+from polygrain.selection.grain import AXES, FEWEST, axes_for
 from polygrain.selection.smoothing import choose
 from polygrain.sources.decode import MOST_PIXELS, Picture, decode, decode_all
 from polygrain.sources.folder import summary
@@ -155,7 +155,7 @@ def write(
         if smooth:
             before = TypeAdapter(Smoothing).validate_json(known["smoothing"]) if "smoothing" in known else None
             is_whitened = bool(model.config.reduced) and not model.config.grains
-            more, chosen = smoothed_columns(cut(vectors, axes), is_whitened, wanted.alike, before)
+            more, chosen = smoothed_columns(vectors, is_whitened, wanted.alike, before)
             columns, facts = columns | more, facts | {"smoothing": json.dumps(asdict(chosen))}
         embeddings.write(partial / "whole.parquet", columns, facts)
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(left.items())])

@@ -5,8 +5,7 @@ embedding   fixed-size list of float32, of unit length
 state       size and modification time of the image file, where it may change
 smoothed    the row smoothed by its neighbours (retrieval/smoothing.py), of unit length, if the images are smoothed
 
-Where the metadata name `axes`, images are compared by so many leading numbers of an embedding, brought to unit length
-again; a smoothed row holds no more.
+Where the metadata name `axes`, plain rows are compared by so many of their leading numbers, of unit length again.
 
 The metadata say which model made it (`model`, a digest), `dim`, the folder (`root`; relative ones start at the file's
 folder), the state of all image files (`images`), and where that was asked for how it is smoothed (`smoothing`, JSON).
@@ -45,9 +44,8 @@ class Embeddings(NamedTuple):
 
 def schema(names: Sequence[str], dim: int, metadata: Mapping[str, str | bytes] | None = None) -> pa.Schema:
     """The types of columns of these names; null of unknown ones."""
-    axes = axes_of(metadata or {}) or dim
-    rows, smoothed = (pa.list_(pa.float32(), count) for count in (dim, axes))
-    kinds = {"path": pa.string(), "embedding": rows, "state": pa.string(), "smoothed": smoothed}
+    rows = pa.list_(pa.float32(), dim)
+    kinds = {"path": pa.string(), "embedding": rows, "state": pa.string(), "smoothed": rows}
     return pa.schema([pa.field(name, kinds.get(name, pa.null())) for name in names], dict(metadata or {}))
 
 
@@ -63,7 +61,7 @@ def write(file: Path, columns: Columns, metadata: Mapping[str, str | bytes] | No
     with pq.ParquetWriter(draft, kinds, compression="none", use_dictionary=False) as writer:
         for part in blocks(len(columns["path"]), GROUP):
             values = [
-                pa.FixedSizeListArray.from_arrays(np.ravel(rows[part]), kind.list_size)
+                pa.FixedSizeListArray.from_arrays(np.ravel(rows[part]), dim)
                 if pa.types.is_fixed_size_list(kind)
                 else pa.array(rows[part], kind)
                 for rows, kind in zip(columns.values(), kinds.types, strict=True)
@@ -96,14 +94,13 @@ def read(file: Path, smoothed: bool = False, axes: int | None = None) -> Embeddi
         dim, root = int(facts["dim"]), file.parent / os.fsdecode(facts["root"])
         stored = axes_of(facts)
         wrong = dim < 1 or not 1 <= (stored or dim) <= dim or not count or names[:2] != ["path", "embedding"]
-        if wrong or table.schema_arrow != schema(names, dim, facts):
+        if wrong or table.schema_arrow != schema(names, dim):
             kinds = ", ".join(f"{field.name}: {field.type}" for field in table.schema_arrow)
             raise ValueError(f"it holds {count} rows of {kinds}")
         is_smoothed = smoothed and "smoothed" in names
-        width = (stored or dim) if is_smoothed else dim
-        vectors, paths = np.empty((count, width), np.float32), []
+        vectors, paths = np.empty((count, dim), np.float32), []
         for group in table.iter_batches(GROUP, columns=["path", "smoothed" if is_smoothed else "embedding"]):
-            block = group.column(1).flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+            block = group.column(1).flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)
             vectors[len(paths) : len(paths) + len(group)] = block
             paths += group.column("path").to_pylist()
         lengths = np.linalg.norm(vectors, axis=1)
@@ -115,8 +112,8 @@ def read(file: Path, smoothed: bool = False, axes: int | None = None) -> Embeddi
     smoothing = facts.get("smoothing") if is_smoothed else None
     if axes is not None and not 1 <= axes <= dim:
         raise ValueError(f"{axes} axes, but an embedding in {file} has {dim}: ask for 1 to {dim}")
-    used = stored if axes is None or is_smoothed else axes
-    if not is_smoothed and used is not None:
+    used = None if is_smoothed else axes or stored
+    if used is not None:
         vectors = unit_rows(np.ascontiguousarray(vectors[:, :used]))
     return Embeddings(root, facts["model"].decode("utf-8", "replace"), paths, vectors, smoothing, used)
 
