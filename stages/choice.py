@@ -13,8 +13,10 @@ The encoder is a candidate: it is handed out where no other candidate is better,
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -24,13 +26,14 @@ from polygrain.encoder.model import Model, blocks_for, load, save
 from polygrain.encoder.stored import Followed, Stored, embed, open_features
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.runner import command, outputs
-from polygrain.selection import seen
+from polygrain.selection import grain, seen
 from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import decide
-from polygrain.selection.candidates.forms import Form, add_last_layer, shape
+from polygrain.selection.candidates.forms import LAYERS, Form, add_last_layer, shape
 from polygrain.selection.candidates.judges import Judging, Settings
 from polygrain.selection.candidates.record import candidate_rows, neighbour_table, reasons, summary
 from polygrain.selection.candidates.trial import ENCODER, compare
+from polygrain.selection.grain import Grains, fitted
 from polygrain.selection.smoothing import SmoothingSettings
 from polygrain.selection.teaching import Targets, lessons, read_targets
 from polygrain.store import arrays
@@ -40,11 +43,21 @@ from polygrain.store.tables import write_csv
 
 class Params(Settings):
     def fits(self, lists: Lists) -> None:
-        """ValueError for teachers where tasks are unknown."""
+        """ValueError for teachers where tasks are unknown, and for a task that is none."""
+        if unknown := self.alike.keys() - lists.tasks.keys():
+            raise ValueError(f"choice.alike names {min(unknown)!r}; known here: {', '.join(lists.tasks)}")
         if lists.teachers and self.criterion.groups != "tasks":
             raise ValueError(
                 "choice.criterion.groups is clusters, but teachers answer within tasks: use tasks, or none"
             )
+
+
+class Built(NamedTuple):
+    """A model to hand out, its form, and the agreement of the grains that were compared for it, if any were."""
+
+    model: Model
+    form: Form
+    grains: Grains | None = None
 
 
 def build(
@@ -52,14 +65,17 @@ def build(
     form: Form,
     pixels: arrays.Reader,
     collection: Collection,
+    params: Params,
+    seed: int,
     targets: Mapping[str, Targets] = MappingProxyType({}),
     smoothings: Mapping[str, Smoothing] = MappingProxyType({}),
     features: Stored | None = None,
-) -> Model:
-    """The model of a form; its last layer is fitted anew, to all training images."""
-    model = load(folder)
+) -> Built:
+    """The model of a form; its last layer is fitted anew, to all training images, and where it has a grain chosen."""
+    model, grains = load(folder), None
     shaped = shape(model, form)
-    rows = collection.train if form.layer in ("half", "full", "taught") else collection.train[:0]
+    has_grain = bool(params.grain.axes) and form != ENCODER and form.layer not in ("own", "taught")
+    rows = collection.train if has_grain or form.layer in (*LAYERS, "taught") else collection.train[:0]
     where = device.best()
     if features is not None and form.layer != "taught" and features.holds(shaped):
         embeddings = Followed(features, shape(model, form).to(where), rows)  # a copy, which stays without a last layer
@@ -69,8 +85,16 @@ def build(
     if form.lesson:
         own = {form.lesson.by: targets[form.lesson.by]}
         taught = dict(lessons(own, collection.tasks[rows], smoothings, [form.lesson.smoothed]))
+    if has_grain:
+        layers = fitted(embeddings, params.grain)
+        if layers:
+            grains = grain.choose(embeddings, collection.tasks[rows], layers, params.alike, params.grain, seed)
+            width = layers[grains.layer].projection.shape[1]
+            form = replace(form, layer=grains.layer, dim=width)
     add_last_layer(shaped.cpu(), model.reduction, form, embeddings, taught)
-    return shaped
+    if grains is not None:
+        shaped.config = shaped.config.model_copy(update={"grains": dict(grains.axes)})
+    return Built(shaped, form, grains)
 
 
 def main(
@@ -105,30 +129,22 @@ def main(
     trial = compare(models, encoder, pixels, collection, judging)
     judged = {name: one.judged for name, one in trial.candidates.items()}
     decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
-    content = summary(trial, decision.chosen, reasons(trial, decision, params), collection)
-
     forms = trial.candidates[decision.chosen].form, trial.best_of("encoder")
-    model, untrained = (
-        build(
-            encoder if form == ENCODER else models[form.model],
-            form,
-            pixels,
-            collection,
-            judging.targets,
-            trial.smoothings,
-            stored,
-        )
-        for form in forms
-    )
+    given = pixels, collection, params, seed, judging.targets, trial.smoothings, stored
+    chosen, untrained = (build(encoder if form == ENCODER else models[form.model], form, *given) for form in forms)
+    content = summary(trial, decision.chosen, reasons(trial, decision, params), collection)
+    if chosen.grains is not None:
+        content |= {"name": chosen.form.name, "form": asdict(chosen.form), "grains": chosen.grains.record()}
+        content["why"].append(chosen.grains.why)
     with outputs.folder(output) as folder:
-        save(model, folder)
+        save(chosen.model, folder)
         (folder / "untrained").mkdir()
-        save(untrained, folder / "untrained")
-        (folder / "README.md").write_text(card.text(model.config, content), encoding="utf-8")
+        save(untrained.model, folder / "untrained")
+        (folder / "README.md").write_text(card.text(chosen.model.config, content), encoding="utf-8")
         (folder / "choice.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         write_csv(folder / "criterion.csv", candidate_rows(trial, decision))
         pq.write_table(neighbour_table(trial, decision.chosen, collection), folder / "neighbours.parquet")
-    return f"{decision.chosen}, of {len(trial.candidates)} candidates"
+    return f"{chosen.form.name}, of {len(trial.candidates)} candidates"
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, collection_met
 from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
 from polygrain.runner import command, outputs
 from polygrain.selection import smoothing as smoothing_choice
+from polygrain.selection.grain import cut
 from polygrain.selection.smoothing import NONE
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, open_pixels, read_tables
@@ -102,7 +103,7 @@ class Protocol(NamedTuple):
     """Files written, metrics as JSON and `queries` as Parquet; and by task who asks and what is searched.
 
     `parts` are places in the embeddings; where the two are one, each image asks all others. `smoothings` are of what
-    is searched.
+    is searched, `grains` the leading numbers of embeddings that a task uses where nothing is smoothed.
     """
 
     written: str
@@ -111,13 +112,15 @@ class Protocol(NamedTuple):
     collection: Collection
     parts: dict[str, tuple[np.ndarray, np.ndarray]]
     smoothings: Mapping[str, Smoothing] = MappingProxyType({})
+    grains: Mapping[str, int] = MappingProxyType({})
 
     def measure(self) -> tuple[dict, pa.Table]:
         """Metrics of each task, and one row per query; queries without a relevant image are NaN and not averaged."""
         metrics, tables, labels = {}, [QUERIES.empty_table()], self.collection.labels
         for task, (asked, searched) in self.parts.items():
-            queries = taken(self.embeddings, asked)
-            images = queries if asked is searched else taken(self.embeddings, searched)
+            axes = self.grains.get(task)
+            queries = cut(taken(self.embeddings, asked), axes)
+            images = queries if asked is searched else cut(taken(self.embeddings, searched), axes)
             if (smoothing := self.smoothings.get(task, NONE)).strength:
                 images = smooth(images, smoothing)
                 queries = mixed_with_nearest(queries, images, smoothing)
@@ -222,6 +225,7 @@ def main(
     model: str,
     params: Params,
     smoothing: smoothing_choice.SmoothingSettings,
+    alike: dict[str, int],
     lists: Lists,
 ) -> str:
     tasks = list(lists.tasks)
@@ -237,19 +241,22 @@ def main(
     # Images that all look alike have no axes to scale.
     if len(test) and (fitted := whitening.fit_if_varied(Chosen(embeddings, collection.train), params.whitened_dim)):
         whitened = whitening.apply(fitted, whitened)
+    grains = {} if network is None else network.config.grains
     protocols = [
-        Protocol("metrics", "queries", embeddings, collection, all_of(collection, collection.is_test)),
+        Protocol("metrics", "queries", embeddings, collection, all_of(collection, collection.is_test), grains=grains),
         Protocol("whitened", None, whitened, tested, all_of(tested)),
-        Protocol("collection", "collection_queries", embeddings, collection, drawn),
+        Protocol("collection", "collection_queries", embeddings, collection, drawn, grains=grains),
     ]
     results = {
         "shared": evaluate_together(embeddings[test], tested),
         "shared_whitened": evaluate_together(whitened, tested),
     }
     if model in params.smoothed:
-        is_whitened = network is not None and network.config.reduced is not None
+        is_whitened = network is not None and network.config.reduced is not None and not grains
         chosen = {
-            task: smoothing_choice.choose(embeddings[searched], smoothing, is_whitened=is_whitened)
+            task: smoothing_choice.choose(
+                embeddings[searched], smoothing, is_whitened=is_whitened, alike=alike.get(task)
+            )
             for task, (_, searched) in drawn.items()
         }
         results["smoothing"] = {task: asdict(one) for task, one in chosen.items()}
@@ -273,4 +280,4 @@ def main(
 
 
 if __name__ == "__main__":
-    command.run(main, Params, smoothing="gallery.smoothing")
+    command.run(main, Params, smoothing="gallery.smoothing", alike="choice.alike")

@@ -33,17 +33,30 @@ class Params(schema.Section):
     smoothing: SmoothingSettings
 
 
-def main(images: Path, choice: Path, features: Path, output: Path, *, task: str, source: str, params: Params) -> str:
+def main(
+    images: Path,
+    choice: Path,
+    features: Path,
+    output: Path,
+    *,
+    task: str,
+    source: str,
+    params: Params,
+    alike: dict[str, int],
+) -> str:
     model = load(choice).to(device.best())
     pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
     stored = open_features(features.parent, [task])
     vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")
-    chosen = choose(vectors, params.smoothing, is_whitened=bool(model.config.reduced))
+    axes = model.config.grains.get(task)
+    is_whitened = bool(model.config.reduced) and axes is None
+    chosen = choose(vectors, params.smoothing, is_whitened=is_whitened, alike=alike.get(task))
     name, smoothing = digest(choice), asdict(chosen.smoothing)
     root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared
     facts = {"model": name, "dim": str(model.dim), "root": root, "images": "", "smoothing": json.dumps(smoothing)}
+    facts |= {"axes": str(axes)} if axes else {}
     columns = {"path": paths, "embedding": vectors}
-    record = {"model": name, "images": len(paths), "smoothing": smoothing, "why": chosen.why}
+    record = {"model": name, "images": len(paths), "axes": axes, "smoothing": smoothing, "why": chosen.why}
     with outputs.folder(output) as folder:
         if chosen.smoothing.strength:
             shown = partial(progress, description="smooth", unit="part")
@@ -57,4 +70,4 @@ def main(images: Path, choice: Path, features: Path, output: Path, *, task: str,
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, alike="choice.alike")

@@ -9,9 +9,10 @@ import torch
 from timm.layers import PatchEmbed
 from torch.nn.modules.module import register_module_forward_hook
 
+from polygrain.app.gallery import read as gallery_of
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.extract import embed
-from polygrain.encoder.model import load
+from polygrain.encoder.model import load, save
 from polygrain.retrieval import whitening
 from polygrain.selection.criterion import draw_clear, embed_carefully
 from polygrain.selection.seen import Seen
@@ -201,7 +202,7 @@ def test_build__scales_the_adaptors_and_fits_the_whitening_to_all_training_image
     folder = models[0].parent / ("distillation/encoder" if form.get("layer") == "own" else "fusion/neighbour")
     collection, pixels = read_tables(chosen[0], list(TASKS)), open_pixels(chosen[0], list(TASKS))
     form = choice.Form("x", 0.5, mirrored=True, **form)
-    model = choice.build(folder, form, pixels, collection)
+    model = choice.build(folder, form, pixels, collection, params(), 0).model
     by_hand, learnt = load(folder), load(folder).reduction
     for layer in by_hand.adaptors:
         layer.up.mul_(0.5)
@@ -218,6 +219,52 @@ def test_build__scales_the_adaptors_and_fits_the_whitening_to_all_training_image
         whitener = whitening.fit(expected, min(form.dim, 24 * form.blocks), form.layer)
         expected = torch.from_numpy(whitening.apply(whitener, expected))
     torch.testing.assert_close(model(images), expected, atol=1e-3, rtol=1e-3)
+
+
+def test_main__each_task_uses_its_grain_wherever_it_is_searched(models, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images = write_images(tmp_path / "images")
+    grained = {"layers": ["turned", "half"], "axes": [2, 3, 9], "middle": 3, "images": 100}
+    content, _ = run(images, models, tmp_path / "choice", grain=grained, alike={"dots": 8}, **QUICK)
+    model = load(tmp_path / "choice")
+    assert model.config.reduced == 9 and model.config.grains == content["grains"]["axes"]
+    assert model.config.grains["bars"] == 3 and model.config.grains["dots"] in (2, 3, 9)
+    assert content["form"]["layer"] == content["grains"]["layer"] and content["form"]["dim"] == 9
+    assert len(content["grains"]["agreement"]["dots"]) == 6 and "bars" not in content["grains"]["agreement"]
+    axes = model.config.grains | {"dots": 2}
+    model.config = model.config.model_copy(update={"grains": axes})
+    save(model, tmp_path / "choice")
+
+    features, collection = run_features(tmp_path / "features", images, models[1], 1), read_tables(images, list(TASKS))
+    given = {"alike": {}, "smoothing": SETTINGS, "lists": lists(), "params": EVALUATION}
+    evaluation.main(images, tmp_path / "choice", features, tmp_path / "measured", model="chosen", **given)
+    measured = json.loads((tmp_path / "measured/metrics.json").read_text())
+    vectors = embed(model, open_pixels(images, list(TASKS)), np.arange(len(collection.tasks)), 16, "float32", "")
+    for task, values in measured.items():
+        own = np.flatnonzero((collection.tasks == task) & collection.is_test)
+        part = unit_rows(vectors[own][:, : axes[task]])
+        assert values["r_precision"] == pytest.approx(r_precision(part, collection.labels[own]), abs=0.02)
+
+    folders = images / "dots", tmp_path / "choice", tmp_path / "features/dots"
+    settings = gallery.Params(smoothing=SETTINGS.model_copy(update={"fewest": 6, "strengths": [0.9]}))
+    gallery.main(*folders, tmp_path / "gallery", task="dots", source="dots", params=settings, alike={"dots": 8})
+    file = tmp_path / "gallery/embeddings.parquet"
+    plain = gallery_of(file, smooth=False)
+    dots = np.flatnonzero(collection.tasks == "dots")
+    np.testing.assert_allclose(plain.vectors(np.arange(48)), unit_rows(vectors[dots][:, :2]), atol=5e-3)
+    assert gallery_of(file, False, 5).vectors([0]).shape == (1, 5) and gallery_of(file).vectors([0]).shape == (1, 9)
+    np.testing.assert_allclose(plain.asked(vectors[:2]), unit_rows(vectors[:2, :2]))
+    with pytest.raises(ValueError, match="has 9"):
+        gallery_of(file, False, 10)
+
+
+def r_precision(rows, labels):
+    shares = []
+    for row, label in enumerate(labels):
+        order = np.argsort(-(rows @ rows[row]), kind="stable")
+        count = (labels == label).sum() - 1
+        shares.append((labels[order[order != row][:count]] == label).mean())
+    return np.mean(shares)
 
 
 def test_main__a_task_that_cannot_tell_leaves_the_choice_to_the_others(models, tmp_path):
@@ -337,16 +384,19 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path, si
             task="dots",
             source="dots",
             params=gallery.Params(smoothing=SETTINGS),
+            alike={},
         )
         for name in ("choice/untrained", "choice", "encoder"):
             assert passes == [] and load(folders[0]).config.side == side
             output = tmp_path / "evaluation" / name
-            evaluation.main(images, tmp_path / name, folders[2], output, model=name, params=EVALUATION, **given)
+            evaluation.main(
+                images, tmp_path / name, folders[2], output, model=name, params=EVALUATION, alike={}, **given
+            )
             scores[name] = json.loads((output / "metrics.json").read_text())
     assert bool(passes) == (side != 32)
     for name, known in scores.items():
         unknown, output = write_features(tmp_path / f"unknown/{name}", images), tmp_path / "passed" / name
-        evaluation.main(images, tmp_path / name, unknown, output, model=name, params=EVALUATION, **given)
+        evaluation.main(images, tmp_path / name, unknown, output, model=name, params=EVALUATION, alike={}, **given)
         for task, values in json.loads((output / "metrics.json").read_text()).items():
             assert known[task]["r_precision"] == pytest.approx(values["r_precision"], abs=5e-4)
 

@@ -35,7 +35,9 @@ def run(images, folder, output, model, **changes):
     """With the features of another network, from which nothing follows."""
     params, features = PARAMS.model_copy(update=changes), output.with_name(f"{output.name}_features")
     write_features(features, images)
-    return main(images, folder, features, output, model=model, params=params, smoothing=SMOOTHING, lists=lists())
+    return main(
+        images, folder, features, output, model=model, params=params, smoothing=SMOOTHING, alike={}, lists=lists()
+    )
 
 
 def read(folder, name):

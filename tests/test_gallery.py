@@ -29,7 +29,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(world: Path, output: Path, source: str = "my/dots", images: str = "images") -> str:
     folders = world / images / "dots", world / "choice", world / "features/dots"
-    return main(*folders, output, task="dots", source=source, params=PARAMS)
+    return main(*folders, output, task="dots", source=source, params=PARAMS, alike={})
 
 
 def test_main__rows_graph_and_record_fit_together(world: Path, tmp_path: Path, monkeypatch) -> None:
@@ -52,6 +52,7 @@ def test_main__rows_graph_and_record_fit_together(world: Path, tmp_path: Path, m
     assert record == {
         "model": name,
         "images": 48,
+        "axes": None,
         "smoothing": {"strength": 0.9, "neighbours": 5, "mixed": 2, "power": 3.0},
         "why": "as the test says",
         "agreement": chosen.agreement,

@@ -11,12 +11,14 @@ from dataclasses import asdict
 from functools import partial as bound
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 import torch
 from jaxtyping import Float32, UInt8
 from PIL import Image
+from pydantic import TypeAdapter
 
 from polygrain.app.listing import Listing, fingerprint
 from polygrain.compute import device
@@ -25,7 +27,9 @@ from polygrain.compute.blocks import blocks
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
 from polygrain.retrieval import smoothing
+from polygrain.retrieval.smoothing import Smoothing
 from polygrain.runner.progress import progress
+from polygrain.selection.grain import AXES, FEWEST, axes_for
 from polygrain.selection.smoothing import choose
 from polygrain.sources.decode import MOST_PIXELS, Picture, decode, decode_all
 from polygrain.sources.folder import summary
@@ -70,11 +74,29 @@ def embed_squares(model: Model, squares: UInt8[np.ndarray, "n side side 3"]) -> 
         return model(centre_crop(images, model.config.size)).float().cpu().numpy()
 
 
-def is_current(output: Path, digest: str, listing: Listing, smooth: bool) -> bool:
+class Wanted(NamedTuple):
+    """How the images are to be compared; what is None is as in an earlier file, or chosen."""
+
+    axes: int | None = None
+    """leading numbers of an embedding"""
+    alike: int | None = None
+    """about how many images show the same thing"""
+    anew: bool = False
+    """choose, whatever an earlier file says"""
+
+    def facts(self) -> dict[str, bytes]:
+        return {name: str(value).encode() for name, value in self._asdict().items() if value and name != "anew"}
+
+
+UNSAID = Wanted()
+
+
+def is_current(output: Path, digest: str, listing: Listing, smooth: bool, wanted: Wanted = UNSAID) -> bool:
     """Whether a file holds these images' embeddings, as they are now, by the model of this digest."""
     facts = embeddings.metadata(output)
     expected = {"model": digest.encode(), "images": listing.fingerprint().encode(), "root": os.fsencode(listing.root)}
-    return expected.items() <= facts.items() and ("smoothing" in facts) == smooth
+    is_wanted = (expected | wanted.facts()).items() <= facts.items() and not wanted.anew
+    return is_wanted and ("smoothing" in facts) == smooth
 
 
 def rejected_file(output: Path) -> Path:
@@ -82,14 +104,23 @@ def rejected_file(output: Path) -> Path:
     return output.with_suffix(".rejected.csv")
 
 
-def write(model: Model, digest: str, listing: Listing, output: Path, batch: int = BATCH, smooth: bool = False) -> None:
+def write(
+    model: Model,
+    digest: str,
+    listing: Listing,
+    output: Path,
+    batch: int = BATCH,
+    smooth: bool = False,
+    wanted: Wanted = UNSAID,
+) -> None:
     """Writes the embeddings of all images of a listing, and what was left out beside them, unless they are there.
 
-    Rows of an earlier output are taken over where the image file is the same. `smooth`: beside the rows smoothed
-    ones, where smoothing is chosen. A folder `<output>.partial` keeps what is finished: a call that was killed goes on
-    where it was, to the same bytes. ValueError where no image can be read.
+    Rows of an earlier output are taken over where the image file is the same, and so is how they are compared, if
+    nothing else is wanted. `smooth`: beside the rows smoothed ones, where smoothing is chosen. A folder
+    `<output>.partial` keeps what is finished: a call that was killed goes on where it was, to the same bytes.
+    ValueError where no image can be read.
     """
-    if is_current(output, digest, listing, smooth):
+    if is_current(output, digest, listing, smooth, wanted):
         return
     partial, states = (
         output.with_name(output.name + ".partial"),
@@ -114,8 +145,17 @@ def write(model: Model, digest: str, listing: Listing, output: Path, batch: int 
         columns = {"path": paths, "embedding": vectors, "state": [states[path] for path in paths]}
         facts = {"model": digest, "dim": str(model.dim), "root": os.fsencode(listing.root)}
         facts["images"] = fingerprint(states)
+        known = embeddings.metadata(output)
+        if wanted.anew or known.get("model") != digest.encode() or wanted.facts().items() - known.items():
+            known = {}
+        axes = wanted.axes or embeddings.axes_of(known) or grain_of(model, vectors, wanted.alike)
+        facts |= {name: str(value) for name, value in (("axes", axes), ("alike", wanted.alike)) if value}
+        if "alike" in known:
+            facts["alike"] = known["alike"]
         if smooth:
-            more, chosen = smoothed_columns(vectors, bool(model.config.reduced))
+            before = TypeAdapter(Smoothing).validate_json(known["smoothing"]) if "smoothing" in known else None
+            is_whitened = bool(model.config.reduced) and not model.config.grains
+            more, chosen = smoothed_columns(vectors, is_whitened, wanted.alike, before)
             columns, facts = columns | more, facts | {"smoothing": json.dumps(asdict(chosen))}
         embeddings.write(partial / "whole.parquet", columns, facts)
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(left.items())])
@@ -135,18 +175,34 @@ def earlier(output: Path, digest: str, root: Path, states: dict[str, str]) -> se
     return {path for path, state in zip(stored["path"], stored["state"], strict=True) if states.get(path) == state}
 
 
+def grain_of(model: Model, vectors: Float32[np.ndarray, "row dim"], alike: int | None) -> int | None:
+    """How many leading numbers images are compared by: chosen where it is known how many are alike, else the median of
+    the model's tasks; None for a model without grains.
+    """
+    grains = sorted(model.config.grains.values())
+    if not grains:
+        return None
+    if alike is None or len(vectors) <= FEWEST:
+        return grains[len(grains) // 2]
+    return axes_for(vectors, sorted({axes for axes in AXES if axes < model.dim} | {model.dim}), alike)
+
+
 def smoothed_columns(
-    vectors: Float32[np.ndarray, "row dim"], is_whitened: bool
-) -> tuple[dict[str, np.ndarray], smoothing.Smoothing]:
-    """The columns of the smoothed rows, none where smoothing is not chosen; and what is chosen."""
-    chosen = choose(vectors, is_whitened=is_whitened)
-    log.info("%s: %s", chosen.smoothing, chosen.why)
-    if not chosen.smoothing.strength:
-        return {}, chosen.smoothing
+    vectors: Float32[np.ndarray, "row dim"], is_whitened: bool, alike: int | None, before: Smoothing | None
+) -> tuple[dict[str, np.ndarray], Smoothing]:
+    """The columns of the smoothed rows, none where smoothing is not chosen; and what is chosen, or was `before`."""
+    if before is not None and before.neighbours < len(vectors):
+        taken = before
+        log.info("%s, as before", taken)
+    else:
+        chosen = choose(vectors, is_whitened=is_whitened, alike=alike)
+        taken = chosen.smoothing
+        log.info("%s: %s", taken, chosen.why)
+    if not taken.strength:
+        return {}, taken
     shown = bound(progress, description="smooth", unit="part")
-    neighbours = smoothing.neighbours_of(vectors, chosen.smoothing.neighbours, shown)
-    rows = smoothing.smooth_by(vectors, neighbours, chosen.smoothing, shown)
-    return {"smoothed": rows}, chosen.smoothing
+    neighbours = smoothing.neighbours_of(vectors, taken.neighbours, shown)
+    return {"smoothed": smoothing.smooth_by(vectors, neighbours, taken, shown)}, taken
 
 
 @contextmanager

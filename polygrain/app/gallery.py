@@ -15,6 +15,7 @@ from polygrain.encoder.model import load
 from polygrain.retrieval.approximate import calibrate
 from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import Smoothing, mixed
+from polygrain.selection.grain import cut
 from polygrain.store import embeddings as stored
 from polygrain.store.reading import reading
 
@@ -35,7 +36,7 @@ class Gallery:
 
     `recall`: None where every row is compared. Else the share of the 10 nearest that the index finds, measured here on
     a sample of its rows. `tasks`: for each row the number of its first folder among `task_names`. `smoothing`: how the
-    rows were smoothed; None of plain ones.
+    rows were smoothed; None of plain ones. `axes`: the leading numbers of the model's embeddings that the rows hold.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class Gallery:
         digest: str,
         exact: int = EXACT_ROWS,
         smoothing: Smoothing | None = None,
+        axes: int | None = None,
     ) -> None:
-        self.root, self.paths, self.digest, self.smoothing = root, paths, digest, smoothing
+        self.root, self.paths, self.digest, self.smoothing, self.axes = root, paths, digest, smoothing, axes
         self.recall: float | None = None
         if len(vectors) <= exact:
             self.index = faiss.IndexFlatIP(vectors.shape[1])
@@ -74,8 +76,9 @@ class Gallery:
         """The embeddings of some rows."""
         return self.index.reconstruct_batch(np.asarray(rows, np.int64))
 
-    def mixed(self, queries: Float32[np.ndarray, "query dim"]) -> Float32[np.ndarray, "query dim"]:
-        """Embeddings from outside as they are asked for here: where the smoothing says so, mixed with their nearest."""
+    def asked(self, queries: Float32[np.ndarray, "query dim"]) -> Float32[np.ndarray, "query axis"]:
+        """Embeddings from outside as they ask here: cut to the axes of the rows, and where smoothing says so, mixed."""
+        queries = cut(queries, self.axes)
         if self.smoothing is None or not self.smoothing.mixed:
             return queries
         _, rows = self.search(queries, self.smoothing.mixed)
@@ -122,20 +125,22 @@ def lists_of(vectors: Float32[np.ndarray, "row dim"]) -> faiss.IndexIVFFlat:
     return index
 
 
-def read(file: Path, smooth: bool = True) -> Gallery:
+def read(file: Path, smooth: bool = True, axes: int | None = None) -> Gallery:
     """The gallery in a file, of the smoothed rows where there are any and `smooth` asks for them.
+
+    Plain rows are of so many `axes`, or of those that the file names.
 
     The file may be anyone's: ValueError where it is missing, damaged or senseless.
     """
-    table = stored.read(file, smooth)
+    table = stored.read(file, smooth and axes is None, axes)
     with reading(file, stored.REMEDY):
         smoothing = TypeAdapter(Smoothing).validate_json(table.smoothing) if table.smoothing else None
-    return Gallery(table.root, table.paths, table.vectors, table.model, smoothing=smoothing)
+    return Gallery(table.root, table.paths, table.vectors, table.model, smoothing=smoothing, axes=table.axes)
 
 
-def read_of(file: Path, model: str, folder: Path, smooth: bool = True) -> Gallery:
-    """The gallery in a file, made by the model of this digest and folder; ValueError where another one made it."""
-    gallery = read(file, smooth)
+def read_of(file: Path, model: str, folder: Path, smooth: bool = True, axes: int | None = None) -> Gallery:
+    """`read`, of a file that the model of this digest and folder made; ValueError where another one did."""
+    gallery = read(file, smooth, axes)
     if gallery.digest != model:
         raise ValueError(
             f"{file} was made by model {gallery.digest}, {folder} is {model}: name its model with --model, or "
@@ -164,5 +169,5 @@ def search(
     """
     folder = Path(model)
     gallery = read_of(Path(embeddings), digest(folder), folder, smooth)
-    scores, rows = gallery.search(gallery.mixed(embed(load(folder), [query])), k)
+    scores, rows = gallery.search(gallery.asked(embed(load(folder), [query])), k)
     return [Hit(float(score), gallery.paths[row]) for score, row in zip(scores[0], rows[0], strict=True)]

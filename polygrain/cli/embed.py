@@ -17,6 +17,13 @@ def embed(
         bool,
         typer.Option("--smooth/--no-smooth", help="write rows smoothed by their neighbours, too, where that helps"),
     ] = True,
+    alike: Annotated[
+        int | None, typer.Option(min=2, help="about how many images show the same thing: 6 of a product, 300 of a kind")
+    ] = None,
+    grain: Annotated[int | None, typer.Option(min=1, help="compare by so many first numbers of an embedding")] = None,
+    anew: Annotated[
+        bool, typer.Option("--choose", help="choose anew how images are compared, not as in an earlier file")
+    ] = False,
     batch: Annotated[int, typer.Option(min=1, max=4096, help="images that go through the model at once")] = 64,
 ) -> None:
     """Write the embeddings of all images of a folder, however deep, or of those that a CSV names.
@@ -31,7 +38,7 @@ def embed(
 
     import pyarrow.parquet as pq
 
-    from polygrain.app.embedding import rejected_file, write
+    from polygrain.app.embedding import Wanted, rejected_file, write
     from polygrain.app.listing import find
     from polygrain.compute import device
     from polygrain.encoder import load
@@ -46,7 +53,9 @@ def embed(
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
     network, name = load(model), digest(model)
     listing = find(source)
-    write(network.to(device.best()), name, listing, output, batch, smooth)
+    if grain is not None and grain > network.dim:
+        raise ValueError(f"--grain is {grain}, but an embedding of {model} has {network.dim} numbers: give 1 to these")
+    write(network.to(device.best()), name, listing, output, batch, smooth, Wanted(grain, alike, anew))
     table = pq.ParquetFile(output)
     rows, columns = table.metadata.num_rows, {"embedding": ".npy", "smoothed": ".smoothed.npy"}
     for column, suffix in columns.items() if npy else ():

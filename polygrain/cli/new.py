@@ -42,6 +42,16 @@ def new(
             metavar="NAME|FOLDER|NAME=FILE", help="a larger encoder from which the model learns; it may be given twice"
         ),
     ] = None,
+    alike: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=2,
+            max=1_000_000,
+            metavar="COUNT",
+            help="about how many images show the same thing, such as 6 of a product or 300 of a kind; once, or once "
+            "for each folder",
+        ),
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="of adaptors and distillation; fusions take half of them")
     ] = None,
@@ -59,7 +69,7 @@ def new(
 ) -> None:
     """Write a profile for your own images, with an encoder of your choice, and say what was chosen and why.
 
-    Example: polygrain new shoes --images data/raw/shoes --encoder vit_small_patch14_reg4_dinov2 --side 224
+    Example: polygrain new shoes --images data/raw/shoes --alike 6 --encoder vit_small_patch14_reg4_dinov2 --side 224
     """
     from pipeline import project
     from polygrain.app.encoder import Request, better, choose, config_of, teacher_of
@@ -103,7 +113,7 @@ def new(
             words += f", {shown(pass_time(config, FEW) * work)} with {option}"
         return words
 
-    *lines, last = create(root, name, images, ks, unseen or [], settings, protocol, teachers, duration)
+    *lines, last = create(root, name, images, ks, unseen or [], settings, protocol, teachers, duration, alike or [])
     typer.echo("\n".join([*lines[:-1], *why, *lines[-1:], last]))
 
 

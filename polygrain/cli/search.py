@@ -21,6 +21,12 @@ def search(
     smooth: Annotated[
         bool, typer.Option("--smooth/--no-smooth", help="search the smoothed rows, where there are any")
     ] = True,
+    grain: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="compare plain rows by so many of their first numbers: few find kinds, many the very same"
+        ),
+    ] = None,
     duplicates: Annotated[
         Path | None, typer.Option(metavar="CSV", help="write pairs of near-duplicates, and images like no other")
     ] = None,
@@ -75,10 +81,10 @@ def search(
         return
     if not page:
         vectors = embedding.embed(network, query)
-        gallery = read_of(file_of(source, network, name), name, model, smooth)
+        gallery = read_of(file_of(source, network, name), name, model, smooth, grain)
         if gallery.smoothing:
             typer.echo(f"{len(gallery):,} images, {gallery.smoothing} (--no-smooth: plain)", err=True)
-        for file, scores, rows in zip(query, *gallery.search(gallery.mixed(vectors), k), strict=True):
+        for file, scores, rows in zip(query, *gallery.search(gallery.asked(vectors), k), strict=True):
             typer.echo(f"{file}\nrank   score  path" if len(query) > 1 else "rank   score  path")
             for rank, (score, row) in enumerate(zip(scores, rows, strict=True), 1):
                 typer.echo(f"{rank:>4}  {score:6.3f}  {shown(gallery.paths[row])}")

@@ -16,6 +16,10 @@ from polygrain.config import compose
 from polygrain.config.folders import Folder, Protocol, examine, task_names
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
+QUESTION = (
+    "grain: a middle one, which harms nobody. Do you search the same product, of 3 to 10 images each, or the same "
+    "kind, of hundreds? Say it, and the grain fits: --alike 6, or --alike 300"
+)
 
 
 class Settings(NamedTuple):
@@ -42,6 +46,7 @@ def written(
     settings: Settings,
     protocol: Protocol,
     teachers: Mapping[str, Mapping[str, Any]],
+    alike: Mapping[str, int],
 ) -> str:
     """The text of values.yaml, with the comments of the template."""
     yaml, stream = YAML(), StringIO()
@@ -54,6 +59,7 @@ def written(
     if not ks:
         values["fusions"], values["distillations"], values["models"] = [], [], ["encoder", "untrained", "chosen"]
     values["images"]["protocol"] = protocol
+    values["choice"]["alike"].update(alike)
     if teachers:
         values["teachers"] = {"own": {"path": "data/resolution"}} | teachers
     values["images"]["side"] = values["encoder"]["resize"] = values["encoder"]["crop"] = settings.stored
@@ -121,14 +127,20 @@ def create(
     protocol: Protocol = "collection",
     teachers: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     duration: Callable[[int, int, int, int], str] | None = None,
+    alike: Sequence[int] = (),
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
     `images`, and `unseen`, which are only evaluated, are what `folders.examine` takes; `protocol` says which images
-    train (stages/images.py). `duration` says how long a run takes, of images, those that train, tasks and ks.
+    train (stages/images.py). `duration` says how long a run takes, of images, those that train, tasks and ks. `alike`:
+    about how many images show the same thing, of all tasks or of each.
     ValueError says which word is wrong.
     """
     profile = free(root, name)
+    if len(alike) not in (0, 1, len(images) + len(unseen)):
+        raise ValueError(
+            f"--alike is given {len(alike)} times: once for all, or once for each of {len(images)} --images"
+        )
     given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in (*images, *unseen)]
     tasks = {task: examine(path, path in given[len(images) :]) for task, path in task_names(given).items()}
     train_images = sum(task.train_images(protocol) for task in tasks.values())
@@ -140,7 +152,8 @@ def create(
         for task, folder in tasks.items():
             if folder.listing:
                 (profile / f"{task}.json").write_text(folder.listing, encoding="utf-8")
-        text = written(name, tasks, ks, settings or Settings(), protocol, teachers)
+        known = dict(zip(tasks, alike * len(tasks) if len(alike) == 1 else alike, strict=False))
+        text = written(name, tasks, ks, settings or Settings(), protocol, teachers, known)
         (profile / "values.yaml").write_text(text, encoding="utf-8")
         compose.renew(profile)
     except BaseException:
@@ -154,6 +167,8 @@ def create(
         lines.append(
             "no network trains: side, blocks and last layer of the encoder are chosen, and how images are smoothed"
         )
+    if not alike:
+        lines.append(QUESTION)
     if duration:
         count = sum(sum(task.classes.values()) for task in tasks.values())
         lines.append(f"the run: {duration(count, train_images, len(tasks), len(ks))}")

@@ -241,7 +241,7 @@ def save(model: nn.Module, folder: Path) -> None:
     """Writes `weights.safetensors` and `config.json` of a model, or of another module whose `config` is a `Config`."""
     write_weights(model, folder / "weights.safetensors")
     # Keys that came later are left out with their usual values, so that old models keep their bytes.
-    usual = {"interpolation": "bicubic", "blocks": 1}
+    usual = {"interpolation": "bicubic", "blocks": 1, "grains": {}}
     left_out = {key for key, value in usual.items() if getattr(model.config, key) == value}
     text = json.dumps(model.config.model_dump(mode="json", exclude=left_out), indent=1)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")

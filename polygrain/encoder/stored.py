@@ -22,7 +22,7 @@ ROWS = 16_384
 
 def backbone_digest(model: Model) -> str:
     """16 hex digits for the frozen network and how it sees an image, whatever is made of its blocks' outputs."""
-    config = model.config.model_dump_json(exclude={"adaptors", "blocks", "mirrored", "reduced", "scaled"})
+    config = model.config.model_dump_json(exclude={"adaptors", "blocks", "grains", "mirrored", "reduced", "scaled"})
     sha = hashlib.sha256(f"{config} {model.config.side}".encode())
     for name, tensor in model.backbone.state_dict().items():
         sha.update(name.encode())

@@ -1,6 +1,8 @@
 """PCA-whitening: centred, turned to the principal axes, each scaled to unit variance; then unit length.
 
-Half whitening scales each axis half as far, by the fourth root of its variance: what varies most keeps more weight.
+Half whitening scales each axis half as far, by the fourth root of its variance: what varies most keeps more weight. A
+quarter scales a quarter as far, and turned features are not scaled at all. The axes stand in the order of their
+variance, so the first numbers of a whitened feature are its whitening to fewer dimensions.
 """
 
 import logging
@@ -18,17 +20,17 @@ from polygrain.compute.vectors import as_vectors, unit_rows
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["half", "full"]
+Kind = Literal["turned", "quarter", "half", "full"]
 CELLS = 2**24  # values that are turned at once: 200 MB, most of it as float64
 # Of an axis's variance, by which it is divided.
-POWERS: dict[Kind, float] = {"half": 0.25, "full": 0.5}
+POWERS: dict[Kind, float] = {"turned": 0.0, "quarter": 0.125, "half": 0.25, "full": 0.5}
 
 
 @dataclass(frozen=True)
 class Whitening:
     """(x - mean) @ projection has mean 0 and uncorrelated columns on the features it was fitted to.
 
-    Each of them has unit variance, or half-whitened the square root of what it had.
+    Each of them has unit variance; half-whitened the square root of what it had, turned what it had.
     """
 
     mean: Float32[np.ndarray, " dim"]

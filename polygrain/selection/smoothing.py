@@ -4,10 +4,14 @@ The principal axes of the embeddings are dealt into two halves: two witnesses of
 Some images are taken out as queries. By each half alone the others are smoothed, by a graph of their own, and searched.
 What both halves answer is what the images have in common; a smoothing that spreads the mistakes of one half makes the
 answers part. The **agreement** of a smoothing is the share of the `depth` nearest by one half that are among the
-nearest by the other. Of those as good as the best, the strongest is taken: without labels it is unknown how broad the
-classes are, and most gain by more.
+nearest by the other. Of those as good as the best, the strongest is taken: most gain by more.
+
+The depth is the size of the group that is meant. Where it is known how many images are alike, that is the depth, and
+graphs of several sizes are compared. Else it is `depth`, with the graph of `neighbours`, and what loses agreement among
+the nearest `guard` is out: a smoothing for broad classes ruins those of six images.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -39,14 +43,26 @@ class SmoothingSettings(Section):
         min_length=1, max_length=20, description="compared: smoothed images that are mixed into a query; 0: none"
     )
     queries: Count = Field(description="images that are taken out as queries to compare, at most a fifth of them")
+    graphs: list[Count] = Field(
+        min_length=1, max_length=20, description="the same, compared where it is known how many images are alike"
+    )
     depth: Count = Field(description="nearest images that are compared, at most a fifth of them")
+    guard: Count = Field(description="nearest images among which no smoothing may lose, where nothing is known")
     fewest: int = Field(ge=6, description="with fewer images nothing is smoothed; of 6, one asks and five are searched")
     errors: float = Field(ge=0, le=100, description="standard errors within which smoothings count as equal")
 
 
 # What `polygrain embed` takes; params.yaml has the same.
 SETTINGS = SmoothingSettings(
-    neighbours=20, strengths=[0.5, 0.8, 0.9, 0.95], mixed=[0, 10], queries=400, depth=100, fewest=100, errors=2.0
+    neighbours=20,
+    strengths=[0.5, 0.8, 0.9, 0.95],
+    mixed=[0, 10],
+    queries=400,
+    graphs=[5, 10, 20, 40],
+    depth=100,
+    guard=10,
+    fewest=100,
+    errors=2.0,
 )
 
 
@@ -65,11 +81,12 @@ def choose(
     seed: int = 0,
     *,
     is_whitened: bool = True,
+    alike: int | None = None,
 ) -> Chosen:
     """The smoothing whose agreement is highest; none for few rows. Rows are of unit length.
 
-    `is_whitened`: the rows come from a model's last layer. Raw outputs are half-whitened to be compared, since one
-    long axis would make one half a poor witness.
+    `is_whitened`: the rows come from a last layer that scales its axes. Others are half-whitened to be compared, since
+    one long axis would make one half a poor witness. `alike`: about how many rows show the same thing, if known.
     """
     n = len(vectors)
     if n < settings.fewest:
@@ -77,16 +94,26 @@ def choose(
     generator = np.random.default_rng(seed)
     drawn = np.sort(generator.permutation(n)[:ROWS])
     halves = deal(vectors[drawn], is_whitened)
-    parts = [compare(halves, generator.permutation(len(drawn)), settings) for _ in range(DRAWS)]
-    shares = {one: np.concatenate([part[one] for part in parts]) for one in parts[0]}
-    best = max(shares, key=lambda one: shares[one].mean())
-    near = [one for one, values in shares.items() if differs(shares[best] - values) <= settings.errors]
-    chosen = max(near, key=lambda one: (one.strength, one.mixed))
+    counts = settings.graphs if alike else [settings.neighbours]
+    depths = [round(alike * len(drawn) / n)] if alike else [settings.depth, settings.guard]
+    parts = [compare(halves, generator.permutation(len(drawn)), settings, counts, depths) for _ in range(DRAWS)]
+    shares = {one: np.concatenate([part[one] for part in parts], 1) for one in parts[0]}
+    unsmoothed, errors = next(iter(shares.values())), settings.errors
+    # At the last depth: the guard's, where one is compared.
+    safe = {one: of[0] for one, of in shares.items() if alike or differs(unsmoothed[-1] - of[-1]) <= errors}
+    best = max(safe, key=lambda one: safe[one].mean())
+    near = [one for one, values in safe.items() if differs(safe[best] - values) <= errors]
+    chosen = max(near, key=lambda one: (one.strength, one.mixed, -one.neighbours))
     table = [
-        {"strength": one.strength, "mixed": one.mixed, "agreement": round(float(values.mean()), 4)}
+        {
+            "strength": one.strength,
+            "neighbours": one.neighbours,
+            "mixed": one.mixed,
+            "agreement": round(float(values[0].mean()), 4),
+        }
         for one, values in shares.items()
     ]
-    plain, reached = (100 * shares[one].mean() for one in (next(iter(shares)), chosen))
+    plain, reached = (100 * shares[one][0].mean() for one in (next(iter(shares)), chosen))
     why = (
         f"of {len(shares)} compared, the strongest whose agreement is within {settings.errors:g} standard errors of "
         f"the best ({reached:.1f} %; unsmoothed {plain:.1f} %)"
@@ -101,26 +128,55 @@ def differs(difference: Float64[np.ndarray, " query"]) -> float:
 
 
 def compare(
-    halves: list[Float32[np.ndarray, "row _"]], order: Int64[np.ndarray, " row"], settings: SmoothingSettings
-) -> dict[Smoothing, Float64[np.ndarray, " query"]]:
-    """The agreement of each smoothing for each query; the first rows of the order are the queries."""
+    halves: list[Float32[np.ndarray, "row _"]],
+    order: Int64[np.ndarray, " row"],
+    settings: SmoothingSettings,
+    counts: Sequence[int],
+    depths: Sequence[int],
+) -> dict[Smoothing, Float64[np.ndarray, "depth query"]]:
+    """The agreement of each smoothing at each depth for each query; the first rows of the order are the queries.
+
+    `counts`: neighbours in the graphs that are compared. Unsmoothed comes first.
+    """
     asked, searched = np.split(order, [min(settings.queries, len(order) // SHARE)])
-    neighbours = min(settings.neighbours, len(searched) - 1)
-    depth = min(settings.depth, len(searched) // SHARE)
-    answers: dict[Smoothing, list[Int64[np.ndarray, "query rank"]]] = {}
-    for half in halves:
-        queries, rows = half[asked], half[searched]
-        ranked = nearest(rows, rows, neighbours, exclude_self=True)[1]
-        graph = links(ranked, cosines(rows, ranked))
-        for strength in dict.fromkeys([0.0, *settings.strengths]):
-            result = unit_rows(smoothed(rows, graph, strength)) if strength else rows
-            for count in settings.mixed if strength else [0]:
-                one = Smoothing(strength, neighbours, min(count, len(rows)))
-                answers.setdefault(one, []).append(nearest(mixed_with_nearest(queries, result, one), result, depth)[1])
+    counts = sorted({min(count, len(searched) - 1) for count in counts})
+    depths = [max(1, min(depth, settings.depth, len(searched) // SHARE)) for depth in depths]
+    tried = [Smoothing(0.0, counts[0])]
+    tried += [
+        Smoothing(strength, count, min(mixed, len(searched)))
+        for count in counts
+        for strength in dict.fromkeys(settings.strengths)
+        for mixed in dict.fromkeys(settings.mixed)
+        if strength
+    ]
+    answers = [answered(half[asked], half[searched], tried, max(depths)) for half in halves]
     return {
-        one: np.array([np.isin(first, second).mean() for first, second in zip(*pair, strict=True)])
-        for one, pair in answers.items()
+        one: np.array(
+            [[np.isin(*pair).mean() for pair in zip(*(a[one][:, :d] for a in answers), strict=True)] for d in depths]
+        )
+        for one in tried
     }
+
+
+def answered(
+    queries: Float32[np.ndarray, "query half"],
+    rows: Float32[np.ndarray, "row half"],
+    tried: Sequence[Smoothing],
+    depth: int,
+) -> dict[Smoothing, Int64[np.ndarray, "query rank"]]:
+    """The nearest rows by each smoothing; each graph is made once, and each result, whatever is mixed into a query."""
+    answers, known, graphs = {}, {}, {}
+    ranked = nearest(rows, rows, max(one.neighbours for one in tried), exclude_self=True)[1]
+    for one in tried:
+        key = one.strength, one.neighbours
+        if one.strength and key not in known:
+            if one.neighbours not in graphs:
+                own = ranked[:, : one.neighbours]
+                graphs[one.neighbours] = links(own, cosines(rows, own))
+            known[key] = unit_rows(smoothed(rows, graphs[one.neighbours], one.strength))
+        result = known[key] if one.strength else rows
+        answers[one] = nearest(mixed_with_nearest(queries, result, one), result, depth)[1]
+    return answers
 
 
 def deal(vectors: Float32[np.ndarray, "row dim"], is_whitened: bool) -> list[Float32[np.ndarray, "row half"]]:

@@ -5,6 +5,8 @@ embedding   fixed-size list of float32, of unit length
 state       size and modification time of the image file, where it may change
 smoothed    the row smoothed by its neighbours (retrieval/smoothing.py), of unit length, if the images are smoothed
 
+Where the metadata name `axes`, plain rows are compared by so many of their leading numbers, of unit length again.
+
 The metadata say which model made it (`model`, a digest), `dim`, the folder (`root`; relative ones start at the file's
 folder), the state of all image files (`images`), and where that was asked for how it is smoothed (`smoothing`, JSON).
 """
@@ -20,6 +22,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Float32
 
 from polygrain.compute.blocks import blocks
+from polygrain.compute.vectors import unit_rows
 from polygrain.store.reading import reading
 
 # Rows of a row group.
@@ -36,6 +39,7 @@ class Embeddings(NamedTuple):
     paths: list[str]
     vectors: Float32[np.ndarray, "row dim"]
     smoothing: bytes | None
+    axes: int | None = None
 
 
 def schema(names: Sequence[str], dim: int, metadata: Mapping[str, str | bytes] | None = None) -> pa.Schema:
@@ -43,6 +47,11 @@ def schema(names: Sequence[str], dim: int, metadata: Mapping[str, str | bytes] |
     rows = pa.list_(pa.float32(), dim)
     kinds = {"path": pa.string(), "embedding": rows, "state": pa.string(), "smoothed": rows}
     return pa.schema([pa.field(name, kinds.get(name, pa.null())) for name in names], dict(metadata or {}))
+
+
+def axes_of(metadata: Mapping[str, str | bytes]) -> int | None:
+    """How many leading numbers of an embedding are compared; None for all."""
+    return int(metadata["axes"]) if "axes" in metadata else None
 
 
 def write(file: Path, columns: Columns, metadata: Mapping[str, str | bytes] | None = None) -> None:
@@ -70,8 +79,10 @@ def metadata(file: Path) -> dict[str, bytes]:
     return {name.decode("utf-8", "replace"): value for name, value in values.items()}
 
 
-def read(file: Path, smoothed: bool = False) -> Embeddings:
+def read(file: Path, smoothed: bool = False, axes: int | None = None) -> Embeddings:
     """The embeddings in a file, which may be anyone's, or their smoothed rows if asked for and there.
+
+    Plain ones are cut to so many `axes`, or to those that the file names.
 
     ValueError where the file is missing, damaged or senseless.
     """
@@ -81,7 +92,9 @@ def read(file: Path, smoothed: bool = False) -> Embeddings:
         if missing := {"model", "dim", "root", "images"} - set(facts):
             raise ValueError(f"its metadata lack {', '.join(sorted(missing))}")
         dim, root = int(facts["dim"]), file.parent / os.fsdecode(facts["root"])
-        if dim < 1 or not count or names[:2] != ["path", "embedding"] or table.schema_arrow != schema(names, dim):
+        stored = axes_of(facts)
+        wrong = dim < 1 or not 1 <= (stored or dim) <= dim or not count or names[:2] != ["path", "embedding"]
+        if wrong or table.schema_arrow != schema(names, dim):
             kinds = ", ".join(f"{field.name}: {field.type}" for field in table.schema_arrow)
             raise ValueError(f"it holds {count} rows of {kinds}")
         is_smoothed = smoothed and "smoothed" in names
@@ -97,7 +110,12 @@ def read(file: Path, smoothed: bool = False) -> Embeddings:
         if wrong := [path for path in paths if not path or path.startswith("/") or ".." in path.split("/")]:
             raise ValueError(f"{wrong[0]!r:.200} is no path below its folder")
     smoothing = facts.get("smoothing") if is_smoothed else None
-    return Embeddings(root, facts["model"].decode("utf-8", "replace"), paths, vectors, smoothing)
+    if axes is not None and not 1 <= axes <= dim:
+        raise ValueError(f"{axes} axes, but an embedding in {file} has {dim}: ask for 1 to {dim}")
+    used = None if is_smoothed else axes or stored
+    if used is not None:
+        vectors = unit_rows(np.ascontiguousarray(vectors[:, :used]))
+    return Embeddings(root, facts["model"].decode("utf-8", "replace"), paths, vectors, smoothing, used)
 
 
 def write_npy(embeddings: Path, column: str, output: Path) -> None:

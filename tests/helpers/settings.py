@@ -92,5 +92,7 @@ def comparing(**changes: object) -> dict:
         "mirrored": True,
         "errors": 1.0,
         "guard": 1.0,
+        "grain": {"layers": ["turned", "half"], "axes": [], "middle": 4, "images": 100},
+        "alike": {},
     }
     return values | changes

@@ -134,7 +134,7 @@ class Page:
             return [gallery.vectors([query.row]) for gallery in galleries]
         squares = self.squares(query)
         embedded = [side.embed(squares[side.model.config.resize]) for side in self.sides]
-        return [gallery.mixed(vector) for gallery, vector in zip(galleries, embedded, strict=True)]
+        return [gallery.asked(vector) for gallery, vector in zip(galleries, embedded, strict=True)]
 
     def judge(self, smooth: bool) -> dict:
         """For each side the share of an image's nearest that are from its own folder, over all images or drawn ones."""

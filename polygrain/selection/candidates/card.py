@@ -41,7 +41,8 @@ def text(config: Config, choice: dict) -> str:
     """The card in Markdown; `choice` is the content of `choice.json`."""
     form, adaptors = choice["form"], config.adaptors
     seen = f", scaled to {config.side} px for the network" if config.scaled else ""
-    layers = {"none": "none", "half": "half whitening", "full": "whitening", "own": "what it was distilled with"}
+    layers = {"none": "none", "turned": "turned to principal axes", "quarter": "a quarter of whitening"}
+    layers |= {"half": "half whitening", "full": "whitening", "own": "what it was distilled with"}
     layers["taught"] = "linear, fitted to what teachers give"
     return CARD.format(
         name=choice["name"],

@@ -18,7 +18,15 @@ from polygrain.retrieval import whitening
 from polygrain.selection.criterion import Embedded
 from polygrain.selection.teaching import Lesson, Targets, learn
 
-Layer = Literal["none", "half", "full", "own", "taught"]
+Layer = Literal["none", "turned", "quarter", "half", "full", "own", "taught"]
+
+
+LAYERS: dict[Layer, str] = {
+    "turned": "turned",
+    "quarter": "quarter-whitened",
+    "half": "half-whitened",
+    "full": "whitened",
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class Form:
             words += ", with its mirror image"
         if self.blocks != 1:
             words += f", its last {self.blocks} blocks"
-        behind = {"half": "half-whitened", "full": "whitened", "own": "with its own last layer"}
+        behind = LAYERS | {"own": "with its own last layer"}
         if self.layer == "none":
             return words
         if self.layer == "taught":

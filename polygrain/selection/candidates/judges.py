@@ -7,7 +7,7 @@ embeddings will do.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float32, Int
@@ -17,9 +17,11 @@ from polygrain.config import schema
 from polygrain.encoder.model import Model
 from polygrain.encoder.stored import Stored, embed
 from polygrain.retrieval.smoothing import Smoothing
+from polygrain.retrieval.whitening import Kind
 from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import Judged
 from polygrain.selection.criterion import CriterionSettings, Embedded, Reference, Sample
+from polygrain.selection.grain import GrainSettings
 from polygrain.selection.questions import Questions, Searched, ask
 from polygrain.selection.seen import Seen
 from polygrain.selection.smoothing import SmoothingSettings
@@ -46,7 +48,7 @@ class Settings(schema.Section):
     searched: list[Searched] = Field(
         min_length=1, description="the collection as candidates are compared in it, where there are teachers"
     )
-    layers: list[Literal["half", "full"]] = Field(max_length=2, description="whitenings tried behind each model")
+    layers: list[Kind] = Field(max_length=4, description="whitenings tried behind each model")
     dims: list[schema.Width] = Field(max_length=20, description="to which they reduce")
     fitted: int = Field(
         ge=2,
@@ -65,6 +67,10 @@ class Settings(schema.Section):
         ge=0, le=100, description="standard errors within which candidates count as equal: the gentlest wins"
     )
     guard: float = Field(ge=0, le=100, description="standard errors by which no task may fall below the encoder")
+    grain: GrainSettings = Field(description="the last layer of what is handed out, and the axes that each task uses")
+    alike: dict[schema.Name, Annotated[int, Field(ge=2, le=1_000_000)]] = Field(
+        description="task: about how many images show the same thing; left out where nobody knows"
+    )
 
 
 @dataclass(frozen=True)

@@ -60,12 +60,12 @@ def test_gallery__many_rows_go_into_lists_whose_recall_is_measured() -> None:
 @pytest.mark.parametrize(("rows", "count"), [(50, 3), (2, 3), (50, 0)])
 def test_mixed__equals_a_loop_over_rows_sorted_by_cosine(rows: int, count: int) -> None:
     x, queries = unit(rows), unit(4, seed=1)
-    result = gallery(rows, smoothing=Smoothing(0.9, 20, count)).mixed(queries)
+    result = gallery(rows, smoothing=Smoothing(0.9, 20, count)).asked(queries)
     for query, row in zip(queries, result, strict=True):
         nearest = sorted(range(rows), key=lambda j: -(x[j] @ query))[:count]
         total = query + sum(max(0, x[j] @ query) ** 3 * x[j] for j in nearest)
         np.testing.assert_allclose(row, total / np.linalg.norm(total), atol=1e-6)
-    assert gallery().mixed(queries) is queries
+    assert gallery().asked(queries) is queries
 
 
 def write_file(file: Path, vectors: np.ndarray, paths: list[str], **metadata: str) -> Path:

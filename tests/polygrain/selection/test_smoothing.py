@@ -22,7 +22,7 @@ def clusters(classes=6, per_class=30, dim=24, spread=0.25, seed=0):
 def test_compare__is_the_share_of_rows_that_both_halves_answer():
     halves = deal(clusters(per_class=10), True)
     order = np.random.default_rng(1).permutation(60)
-    result = compare(halves, order, FEW)
+    result = compare(halves, order, FEW, [5], [6, 3])
     assert list(result) == [Smoothing(s, 5, m) for s, m in ((0.0, 0), (0.8, 0), (0.8, 10))]
     for one, shares in result.items():
         expected = []
@@ -32,9 +32,41 @@ def test_compare__is_the_share_of_rows_that_both_halves_answer():
                 rows = half[order[8:]]
                 rows = smooth(rows, one) if one.strength else rows
                 asked = mixed_with_nearest(half[order[query : query + 1]], rows, one)
-                answers.append(set(np.argsort(-(rows @ asked[0]), kind="stable")[:6].tolist()))
-            expected.append(len(answers[0] & answers[1]) / 6)
-        np.testing.assert_allclose(shares, expected, atol=1e-9)
+                answers.append(np.argsort(-(rows @ asked[0]), kind="stable").tolist())
+            expected.append([len(set(answers[0][:depth]) & set(answers[1][:depth])) / depth for depth in (6, 3)])
+        np.testing.assert_allclose(shares.T, expected, atol=1e-9)
+
+
+def test_compare__each_graph_is_as_if_it_were_alone():
+    halves, order = deal(clusters(per_class=10), True), np.random.default_rng(1).permutation(60)
+    together = compare(halves, order, FEW, [5, 3], [6])
+    for count in (5, 3):
+        alone = compare(halves, order, FEW, [count], [6])
+        one = Smoothing(0.8, count, 10)
+        np.testing.assert_array_equal(together[one], alone[one])
+
+
+def nested(kinds=6, products=12, photographs=6, dim=40):
+    """Rows of products within kinds, and the product of each."""
+    rng = np.random.default_rng(0)
+    kind = np.repeat(rng.normal(size=(kinds, dim)), products * photographs, 0)
+    product = np.repeat(rng.normal(size=(kinds * products, dim)), photographs, 0)
+    rows = kind + 0.6 * product + 0.5 * rng.normal(size=kind.shape)
+    return unit_rows(rows.astype(np.float32)), np.repeat(np.arange(kinds * products), photographs)
+
+
+def test_choose__products_are_not_smoothed_into_their_kind():
+    rows, labels = nested()
+
+    def precision(one):
+        order = np.argsort(-(rows @ smooth(rows, one).T), 1)
+        return (labels[order[:, :6]] == labels[:, None]).mean()
+
+    settings = SETTINGS.model_copy(update={"depth": 70})
+    before = precision(smoothing.NONE)
+    assert precision(choose(rows, settings.model_copy(update={"guard": 70})).smoothing) < before - 0.02
+    assert precision(choose(rows, settings).smoothing) >= before
+    assert precision(choose(rows, settings, alike=6).smoothing) > before + 0.03
 
 
 def test_deal__halves_share_no_axis_and_keep_all():
@@ -80,7 +112,7 @@ def test_choose__the_strongest_of_equals(monkeypatch):
         Smoothing(0.9, 5): [0.58, 0.72, 0.79],
     }
     shares |= {Smoothing(0.95, 5): [0.3, 0.4, 0.5]}
-    monkeypatch.setattr(smoothing, "compare", lambda *_: {one: np.array(values) for one, values in shares.items()})
+    monkeypatch.setattr(smoothing, "compare", lambda *_: {one: np.array([of, of]) for one, of in shares.items()})
     assert choose(clusters(), SETTINGS).smoothing == Smoothing(0.9, 5)
     assert choose(clusters(), SETTINGS.model_copy(update={"errors": 0.0})).smoothing == Smoothing(0.5, 5)
 

@@ -97,7 +97,7 @@ def test_search__smoothed_rows_where_a_side_has_them(sides: list[Side], photos: 
     scores = turned @ turned[3]
     assert rows_of(of_row[1][1]) == [row for row in np.argsort(-scores).tolist() if row != 3][:5]
     with Image.open(photos / "bars/class2/0.png") as image:
-        query = model.smoothed.mixed(embed(model.model, [image.convert("RGB")]))[0]
+        query = model.smoothed.asked(embed(model.model, [image.convert("RGB")]))[0]
         reply = client.post("/search?k=5", content=png(image.convert("RGB"))).json()
     assert rows_of(reply["sides"][1]) == np.argsort(-(turned @ query)).tolist()[:5]
     about = client.get("/about").json()["sides"]
