@@ -35,6 +35,7 @@ def test_new__writes_a_profile_and_says_what_it_chose(project):
         "photos: 9 images",
         "photos: 9 images train",
         "granularities: ",
+        "grain: ",
         "encoder: resnet50.a1_in1k, ",
         "input: 64 px",
         "images: ",
