@@ -30,7 +30,7 @@ from polygrain.retrieval import smoothing
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.runner.progress import progress
 from polygrain.selection.grain import AXES, FEWEST, axes_for
-from polygrain.selection.smoothing import choose
+from polygrain.selection.smoothing import SETTINGS, SmoothingSettings, choose
 from polygrain.sources.decode import MOST_PIXELS, Picture, decode, decode_all
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings
@@ -155,7 +155,8 @@ def write(
         if smooth:
             before = TypeAdapter(Smoothing).validate_json(known["smoothing"]) if "smoothing" in known else None
             is_whitened = bool(model.config.reduced) and not model.config.grains
-            more, chosen = smoothed_columns(vectors, is_whitened, wanted.alike, before)
+            settings = SETTINGS.model_copy(update={"mixed": [0]} if model.config.grains else {})
+            more, chosen = smoothed_columns(vectors, is_whitened, wanted.alike, before, settings)
             columns, facts = columns | more, facts | {"smoothing": json.dumps(asdict(chosen))}
         embeddings.write(partial / "whole.parquet", columns, facts)
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(left.items())])
@@ -188,14 +189,18 @@ def grain_of(model: Model, vectors: Float32[np.ndarray, "row dim"], alike: int |
 
 
 def smoothed_columns(
-    vectors: Float32[np.ndarray, "row dim"], is_whitened: bool, alike: int | None, before: Smoothing | None
+    vectors: Float32[np.ndarray, "row dim"],
+    is_whitened: bool,
+    alike: int | None,
+    before: Smoothing | None,
+    settings: SmoothingSettings = SETTINGS,
 ) -> tuple[dict[str, np.ndarray], Smoothing]:
     """The columns of the smoothed rows, none where smoothing is not chosen; and what is chosen, or was `before`."""
     if before is not None and before.neighbours < len(vectors):
         taken = before
         log.info("%s, as before", taken)
     else:
-        chosen = choose(vectors, is_whitened=is_whitened, alike=alike)
+        chosen = choose(vectors, settings, is_whitened=is_whitened, alike=alike)
         taken = chosen.smoothing
         log.info("%s: %s", taken, chosen.why)
     if not taken.strength:
