@@ -27,7 +27,6 @@ from polygrain.store.reading import read_json
 SETTINGS = GrainSettings(layers=["turned", "quarter", "half"], axes=list(AXES), middle=96, images=20_000)
 COLUMNS = ["half to 512", "unsaid", "alike / 2", "alike", "alike x 2", "best", "unsaid, smoothed", "alike, smoothed"]
 FEWEST = 20
-UNMIXED = smoothing.SETTINGS.model_copy(update={"mixed": [0]})  # as `polygrain new` writes it
 
 
 def drawn(collection: Collection, generator: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
@@ -87,7 +86,7 @@ def measure(outputs: np.ndarray, collection: Collection, rows: np.ndarray) -> di
         of["best"] = max(score(cut(every, axes), collection, task, rows) for every in known.values() for axes in AXES)
         for name, count in (("unsaid", None), ("alike", alike[task])):
             vectors = known[chosen[name].layer]
-            by = smoothing.choose(vectors[own], UNMIXED, is_whitened=False, alike=count).smoothing
+            by = smoothing.choose(vectors[own], smoothing.GRAINED, is_whitened=False, alike=count).smoothing
             vectors = vectors if by.strength else cut(vectors, chosen[name].axes[task])
             of[f"{name}, smoothed"] = score(vectors, collection, task, rows, by)
         plain = score(outputs, collection, task, rows)

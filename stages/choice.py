@@ -24,12 +24,13 @@ from polygrain.compute import device
 from polygrain.config.lists import Lists
 from polygrain.encoder.model import Model, blocks_for, load, save
 from polygrain.encoder.stored import Followed, Stored, embed, open_features
+from polygrain.retrieval import whitening
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.runner import command, outputs
 from polygrain.selection import grain, seen
 from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import decide
-from polygrain.selection.candidates.forms import LAYERS, Form, add_last_layer, shape
+from polygrain.selection.candidates.forms import Form, add_last_layer, shape
 from polygrain.selection.candidates.judges import Judging, Settings
 from polygrain.selection.candidates.record import candidate_rows, neighbour_table, reasons, summary
 from polygrain.selection.candidates.trial import ENCODER, compare
@@ -75,7 +76,7 @@ def build(
     model, grains = load(folder), None
     shaped = shape(model, form)
     has_grain = bool(params.grain.axes) and form != ENCODER and form.layer not in ("own", "taught")
-    rows = collection.train if has_grain or form.layer in (*LAYERS, "taught") else collection.train[:0]
+    rows = collection.train if has_grain or form.layer in (*whitening.POWERS, "taught") else collection.train[:0]
     where = device.best()
     if features is not None and form.layer != "taught" and features.holds(shaped):
         embeddings = Followed(features, shape(model, form).to(where), rows)  # a copy, which stays without a last layer
@@ -85,12 +86,9 @@ def build(
     if form.lesson:
         own = {form.lesson.by: targets[form.lesson.by]}
         taught = dict(lessons(own, collection.tasks[rows], smoothings, [form.lesson.smoothed]))
-    if has_grain:
-        layers = fitted(embeddings, params.grain)
-        if layers:
-            grains = grain.choose(embeddings, collection.tasks[rows], layers, params.alike, params.grain, seed)
-            width = layers[grains.layer].projection.shape[1]
-            form = replace(form, layer=grains.layer, dim=width)
+    if has_grain and (layers := fitted(embeddings, params.grain)):
+        grains = grain.choose(embeddings, collection.tasks[rows], layers, params.alike, params.grain, seed)
+        form = replace(form, layer=grains.layer, dim=layers[grains.layer].projection.shape[1])
     add_last_layer(shaped.cpu(), model.reduction, form, embeddings, taught)
     if grains is not None:
         shaped.config = shaped.config.model_copy(update={"grains": dict(grains.axes)})

@@ -261,8 +261,12 @@ def main(
         }
         results["smoothing"] = {task: asdict(one) for task, one in chosen.items()}
         smoothings = {task: one.smoothing for task, one in chosen.items()}
-        plain = {task: axes for task, axes in grains.items() if task in smoothings and not smoothings[task].strength}
-        protocols.append(Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, smoothings, plain))
+        unsmoothed = {
+            task: axes for task, axes in grains.items() if task in smoothings and not smoothings[task].strength
+        }
+        protocols.append(
+            Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, smoothings, unsmoothed)
+        )
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if is_fused and model == "average" and params.random_draws:
         results["random"] = measure_random(folder, pixels, test, collection, params)

@@ -34,6 +34,7 @@ from tests.helpers.small import (
     write_images,
     write_model,
 )
+from tests.test_evaluation import plain_r_precision
 
 FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json", "neighbours.parquet")
 
@@ -243,7 +244,7 @@ def test_main__each_task_uses_its_grain_wherever_it_is_searched(models, tmp_path
     for task, values in measured.items():
         own = np.flatnonzero((collection.tasks == task) & collection.is_test)
         part = unit_rows(vectors[own][:, : axes[task]])
-        assert values["r_precision"] == pytest.approx(r_precision(part, collection.labels[own]), abs=0.02)
+        assert values["r_precision"] == pytest.approx(plain_r_precision(part, collection.labels[own]).mean(), abs=0.02)
 
     folders = images / "dots", tmp_path / "choice", tmp_path / "features/dots"
     settings = gallery.Params(smoothing=SETTINGS.model_copy(update={"fewest": 6, "strengths": [0.9]}))
@@ -256,15 +257,6 @@ def test_main__each_task_uses_its_grain_wherever_it_is_searched(models, tmp_path
     np.testing.assert_allclose(plain.asked(vectors[:2]), unit_rows(vectors[:2, :2]))
     with pytest.raises(ValueError, match="has 9"):
         gallery_of(file, False, 10)
-
-
-def r_precision(rows, labels):
-    shares = []
-    for row, label in enumerate(labels):
-        order = np.argsort(-(rows @ rows[row]), kind="stable")
-        count = (labels == label).sum() - 1
-        shares.append((labels[order[order != row][:count]] == label).mean())
-    return np.mean(shares)
 
 
 def test_main__a_task_that_cannot_tell_leaves_the_choice_to_the_others(models, tmp_path):

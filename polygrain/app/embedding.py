@@ -30,7 +30,7 @@ from polygrain.retrieval import smoothing
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.runner.progress import progress
 from polygrain.selection.grain import AXES, FEWEST, axes_for
-from polygrain.selection.smoothing import SETTINGS, SmoothingSettings, choose
+from polygrain.selection.smoothing import GRAINED, SETTINGS, SmoothingSettings, choose
 from polygrain.sources.decode import MOST_PIXELS, Picture, decode, decode_all
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings
@@ -145,17 +145,14 @@ def write(
         columns = {"path": paths, "embedding": vectors, "state": [states[path] for path in paths]}
         facts = {"model": digest, "dim": str(model.dim), "root": os.fsencode(listing.root)}
         facts["images"] = fingerprint(states)
-        known = embeddings.metadata(output)
-        if wanted.anew or known.get("model") != digest.encode() or wanted.facts().items() - known.items():
-            known = {}
+        known = compared(output, digest, wanted)
         axes = wanted.axes or embeddings.axes_of(known) or grain_of(model, vectors, wanted.alike)
+        facts |= {"alike": known["alike"]} if "alike" in known else {}
         facts |= {name: str(value) for name, value in (("axes", axes), ("alike", wanted.alike)) if value}
-        if "alike" in known:
-            facts["alike"] = known["alike"]
         if smooth:
             before = TypeAdapter(Smoothing).validate_json(known["smoothing"]) if "smoothing" in known else None
             is_whitened = bool(model.config.reduced) and not model.config.grains
-            settings = SETTINGS.model_copy(update={"mixed": [0]} if model.config.grains else {})
+            settings = GRAINED if model.config.grains else SETTINGS
             more, chosen = smoothed_columns(vectors, is_whitened, wanted.alike, before, settings)
             columns, facts = columns | more, facts | {"smoothing": json.dumps(asdict(chosen))}
         embeddings.write(partial / "whole.parquet", columns, facts)
@@ -174,6 +171,15 @@ def earlier(output: Path, digest: str, root: Path, states: dict[str, str]) -> se
         return set()
     stored = table.read(["path", "state"]).to_pydict()
     return {path for path, state in zip(stored["path"], stored["state"], strict=True) if states.get(path) == state}
+
+
+def compared(output: Path, digest: str, wanted: Wanted) -> dict[str, bytes]:
+    """What an earlier file says of how its rows are compared; {} where something else is wanted, or it held too few."""
+    facts = embeddings.metadata(output)
+    is_other = facts.get("model") != digest.encode() or wanted.facts().items() - facts.items()
+    if wanted.anew or is_other or pq.read_metadata(output).num_rows < SETTINGS.fewest:
+        return {}
+    return facts
 
 
 def grain_of(model: Model, vectors: Float32[np.ndarray, "row dim"], alike: int | None) -> int | None:

@@ -149,9 +149,9 @@ def read_of(file: Path, model: str, folder: Path, smooth: bool = True, axes: int
     return gallery
 
 
-def plain_and_smoothed(file: Path, model: str, folder: Path) -> tuple[Gallery, Gallery | None]:
-    """Both galleries of `read_of`; None where nothing is smoothed."""
-    best = read_of(file, model, folder)
+def plain_and_smoothed(file: Path, model: str, folder: Path, axes: int | None = None) -> tuple[Gallery, Gallery | None]:
+    """Both galleries of `read_of`; None where nothing is smoothed, and where `axes` ask for plain rows."""
+    best = read_of(file, model, folder, axes=axes)
     return (read(file, smooth=False), best) if best.smoothing else (best, None)
 
 

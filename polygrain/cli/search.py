@@ -71,7 +71,7 @@ def search(
         raise ValueError("give image files to search for, or --page to search in the browser, or --duplicates")
     network, name = load(model).to(device.best()), digest(model)
     if duplicates:
-        table = stored.read(file_of(source, network, name))
+        table = stored.read(file_of(source, network, name), axes=network.dim)
         rows = find(table.vectors, above, partial(progress, description="neighbours", unit="part"))
         named = [(row.kind, row.cosine, table.paths[row.image], table.paths[row.other]) for row in rows]
         write_csv(duplicates, [("kind", "cosine", "path", "other"), *named])
@@ -95,7 +95,9 @@ def search(
     # Before the work that may take long.
     listening = server.listen(port)
     other = load(beside).to(device.best()) if beside else encoder_of(network)
-    sides = [Side("model", str(model), network, *plain_and_smoothed(file_of(source, network, name), name, model))]
+    sides = [
+        Side("model", str(model), network, *plain_and_smoothed(file_of(source, network, name), name, model, grain))
+    ]
     if other is not None:
         key = digest(beside) if beside else f"{name}-encoder"
         label, what = (beside.name, str(beside)) if beside else ("encoder", "the model without its adaptors")

@@ -73,7 +73,7 @@ def form_of(candidate: CandidateRow) -> str:
         words.append("averaged with the mirror image")
     if candidate.blocks != 1:
         words.append(f"what its last {candidate.blocks} blocks give side by side")
-    whitenings = {"half": "half-whitened", "full": "whitened"}
+    whitenings = {"turned": "turned", "quarter": "quarter-whitened", "half": "half-whitened", "full": "whitened"}
     if candidate.layer in whitenings:
         words.append(f"{whitenings[candidate.layer]} to {candidate.dim} dimensions")
     elif candidate.layer == "own":

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 from pydantic import Field
 
 from polygrain.compute.blocks import Rows, blocks
@@ -25,7 +25,7 @@ from polygrain.retrieval.neighbours import nearest, without_self
 
 # Images of a task that ask, and that there must be; rows that are read at once.
 ASKED, FEWEST, BLOCK = 400, 12, 16_384
-# What `polygrain embed` compares; params.yaml has the same.
+# What `polygrain embed` compares; new profiles have the same.
 AXES = (24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
@@ -106,10 +106,8 @@ def choose(
 
 def best_of(kind: whitening.Kind, values: Mapping[tuple[whitening.Kind, int], float]) -> float:
     """The highest agreement of a layer, in deviations from the mean of all that were compared on its task."""
-    spread = np.std(list(values.values())) or 1.0
-    return float(
-        (max(value for (one, _), value in values.items() if one == kind) - np.mean([*values.values()])) / spread
-    )
+    compared, best = [*values.values()], max(value for (one, _), value in values.items() if one == kind)
+    return float((best - np.mean(compared)) / (np.std(compared) or 1.0))
 
 
 def compare(
@@ -121,23 +119,21 @@ def compare(
     most: int,
     seed: int,
 ) -> dict[tuple[whitening.Kind, int], float]:
-    """The agreement of each layer and number of axes on some rows. Of drawn rows fewer are alike, by their share."""
+    """The agreement of each layer and number of axes on some rows, at most so many. Of drawn rows fewer are alike."""
     drawn = np.random.default_rng(seed).permutation(rows)[:most]
-    depth, asked = (
-        max(1, min(round(alike * len(drawn) / len(rows)), len(drawn) // 3)),
-        np.arange(min(ASKED, len(drawn))),
-    )
     given, shares = some(outputs, drawn), {}
     for kind, layer in layers.items():
         vectors = whitening.apply(layer, given)
-        shares |= {(kind, axes): agreement(vectors, axes, depth, asked) for axes in tried}
+        shares |= {(kind, axes): agreement(vectors, axes, alike * len(drawn) / len(rows)) for axes in tried}
     return shares
 
 
-def agreement(
-    vectors: Float32[np.ndarray, "row dim"], axes: int, depth: int, asked: Int64[np.ndarray, " query"]
-) -> float:
-    """The share of `depth` nearest others that the two halves of so many leading axes have in common."""
+def agreement(vectors: Float32[np.ndarray, "row dim"], axes: int, alike: int | float) -> float:
+    """The share of the nearest others that the two halves of so many leading axes have in common.
+
+    The first rows ask, for so many nearest as are alike, or a third of all rows.
+    """
+    asked, depth = np.arange(min(ASKED, len(vectors))), max(1, min(round(alike), len(vectors) // 3))
     halves = [unit_rows(np.ascontiguousarray(vectors[:, start:axes:2])) for start in (0, 1)]
     found = [without_self(nearest(half[asked], half, depth + 1)[1], asked, depth) for half in halves]
     return float(np.mean([np.isin(*pair).mean() for pair in zip(*found, strict=True)]))
@@ -145,9 +141,8 @@ def agreement(
 
 def axes_for(vectors: Float32[np.ndarray, "row dim"], tried: Sequence[int], alike: int, seed: int = 0) -> int:
     """The number of axes whose halves agree most, of embeddings whose axes stand in the order of their variance."""
-    drawn = np.random.default_rng(seed).permutation(len(vectors))
-    asked, depth = drawn[:ASKED], max(1, min(alike, len(vectors) // 3))
-    return max(tried, key=lambda axes: agreement(vectors, axes, depth, asked))
+    shuffled = vectors[np.random.default_rng(seed).permutation(len(vectors))]
+    return max(tried, key=lambda axes: agreement(shuffled, axes, alike))
 
 
 def some(outputs: Rows, rows: np.ndarray) -> Float32[np.ndarray, "row dim"]:

@@ -8,7 +8,7 @@ nearest by the other. Of those as good as the best, the strongest is taken: most
 
 The depth is the size of the group that is meant. Where it is known how many images are alike, that is the depth, and
 graphs of several sizes are compared. Else it is `depth`, with the graph of `neighbours`, and what loses agreement among
-the nearest `guard` is out: a smoothing for broad classes ruins those of six images.
+the nearest `guard` is out: smoothed for broad classes, those of six images are lost.
 """
 
 from collections.abc import Sequence
@@ -60,10 +60,12 @@ SETTINGS = SmoothingSettings(
     queries=400,
     graphs=[5, 10, 20, 40],
     depth=100,
-    guard=10,
+    guard=100,
     fewest=100,
     errors=2.0,
 )
+# Of a model with grains, as new profiles have it.
+GRAINED = SETTINGS.model_copy(update={"mixed": [0], "guard": 10})
 
 
 @dataclass(frozen=True)

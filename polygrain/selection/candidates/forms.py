@@ -18,15 +18,7 @@ from polygrain.retrieval import whitening
 from polygrain.selection.criterion import Embedded
 from polygrain.selection.teaching import Lesson, Targets, learn
 
-Layer = Literal["none", "turned", "quarter", "half", "full", "own", "taught"]
-
-
-LAYERS: dict[Layer, str] = {
-    "turned": "turned",
-    "quarter": "quarter-whitened",
-    "half": "half-whitened",
-    "full": "whitened",
-}
+Layer = whitening.Kind | Literal["none", "own", "taught"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +51,8 @@ class Form:
             words += ", with its mirror image"
         if self.blocks != 1:
             words += f", its last {self.blocks} blocks"
-        behind = LAYERS | {"own": "with its own last layer"}
+        behind = {"turned": "turned", "quarter": "quarter-whitened", "half": "half-whitened", "full": "whitened"}
+        behind["own"] = "with its own last layer"
         if self.layer == "none":
             return words
         if self.layer == "taught":

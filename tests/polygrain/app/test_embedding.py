@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 
 from polygrain.app import embedding
-from polygrain.app.embedding import embed, is_current, rejected_file, write
-from polygrain.app.gallery import plain_and_smoothed
+from polygrain.app.embedding import Wanted, embed, is_current, rejected_file, write
+from polygrain.app.gallery import plain_and_smoothed, read
 from polygrain.app.listing import find
 from polygrain.encoder.model import load
 from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import Smoothing, smooth_by
-from polygrain.selection.smoothing import Chosen
+from polygrain.selection.smoothing import SETTINGS, Chosen
 from polygrain.sources.decode import FORMATS
 
 ROOT = Path(__file__).parents[3]
@@ -113,6 +113,32 @@ def test_write__smoothed_beside_the_plain_rows(fused: Path, photos: Path, tmp_pa
     expected = smooth_by(rows, neighbours, chosen.smoothing)
     np.testing.assert_allclose(smoothed.vectors([*range(24)]), expected, atol=1e-5)
     assert smoothed.smoothing == chosen.smoothing
+
+
+def test_write__rows_are_compared_as_before_unless_something_else_is_wanted(
+    fused: Path, photos: Path, tmp_path: Path, monkeypatch
+) -> None:
+    few = SETTINGS.model_copy(update={"fewest": 6, "strengths": [0.9]})
+    monkeypatch.setattr(embedding, "SETTINGS", few), monkeypatch.setattr(embedding, "GRAINED", few)
+    monkeypatch.setattr(embedding, "AXES", (4, 8))
+    output, model = tmp_path / "e.parquet", load(fused)
+    model.config = model.config.model_copy(update={"grains": {"a": 5, "b": 11, "c": 7}})
+
+    def facts(*words: object) -> dict[str, str | None]:
+        write(model, "abc", find(photos), output, smooth=True, wanted=Wanted(*words))
+        metadata = pq.read_schema(output).metadata
+        return {name: metadata.get(name.encode()) for name in ("axes", "alike", "smoothing")}
+
+    first = facts()
+    assert first["axes"] == b"7" and first["alike"] is None
+    assert read(output, smooth=False).vectors([0]).shape == (1, 7)
+    known = facts(None, 8)
+    assert known["alike"] == b"8" and known["axes"] in (b"4", b"8", b"24")
+    monkeypatch.setattr(embedding, "choose", Mock(side_effect=AssertionError("chosen again")))
+    (photos / "bars/class1/1.png").unlink()
+    assert facts() == known
+    with pytest.raises(AssertionError, match="chosen again"):
+        facts(None, None, True)
 
 
 def test_write__leaves_nothing_where_no_image_can_be_read(fused: Path, tmp_path: Path) -> None:
