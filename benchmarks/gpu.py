@@ -65,8 +65,8 @@ def encoder(where: torch.device, dry: bool) -> Iterator[Row]:
     side = 256 if dry else 8192
     rate, model = product_rate(where, side), images.build()
     yield {"what": f"one product of {side} x {side}", "rate": rate / 1e12, "unit": "TFLOP/s"}
-    adapted, _ = images.adaptable()
-    one, steps, passes = torch.rand(1, 3, 224, 224, device=where), *((1, 1) if dry else (50, 10))
+    adapted, adaptors = images.adaptable()
+    one, passes = torch.rand(1, 3, 224, 224, device=where), 1 if dry else 10
     with FlopCounterMode(display=False) as forward, torch.inference_mode():
         model(one)
     with FlopCounterMode(display=False) as step:  # the frozen weights need no gradient of their own
@@ -79,30 +79,49 @@ def encoder(where: torch.device, dry: bool) -> Iterator[Row]:
             pixels, rows = arrays.open(Path(folder) / "pixels.zarr"), np.arange(count)
             for precision in PRECISIONS:
                 ours = seconds(lambda: list(extract(model, pixels, rows, size, precision, "features")), 1)  # noqa: B023
+                peer = seconds(lambda: images.forward(model, batch, passes, precision), 1)  # noqa: B023
                 row = {"what": f"features in {precision}, batches of {size}", "rate": count / ours, "unit": "images/s"}
                 if precision == "bfloat16":
-                    peer = seconds(lambda: images.forward(model, batch, passes), 1)  # noqa: B023
                     row |= {"limit": count * forward.get_total_flops() / ours / rate}
-                    row |= {"peer": "bare forward", "ratio": peer / ours}
-                yield row
-        if where.type == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        spent = seconds(lambda: images.bare_training(adapted, batch, steps), 1) / steps  # noqa: B023
+                yield row | {"peer": "bare forward", "ratio": peer / ours}
+            if where.type == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+            ours = seconds(lambda: images.training(adapted, adaptors, pixels, rows, size), 1)  # noqa: B023
         memory = torch.cuda.max_memory_allocated() / 2**30 if where.type == "cuda" else float("nan")
-        row = {"what": f"a training step of adaptors, batches of {size}", "rate": size / spent, "unit": "images/s"}
-        yield row | {"limit": size * step.get_total_flops() / spent / rate, "memory": memory}
+        peer = seconds(lambda: images.bare_training(adapted, batch, passes), 1)  # noqa: B023
+        row = {"what": f"training of adaptors, batches of {size}", "rate": count / ours, "unit": "images/s"}
+        row |= {"limit": count * step.get_total_flops() / ours / rate, "memory": memory}
+        yield row | {"peer": "bare forward + backward", "ratio": peer / ours}
+
+
+def bare_lloyd(x: torch.Tensor, centroids: torch.Tensor, iterations: int) -> torch.Tensor:
+    """Lloyd's iterations as one writes them in torch: each row against each centroid, every time."""
+    for _ in range(iterations):
+        half = centroids.square().sum(1) / 2
+        labels = torch.cat([(part @ centroids.T - half).argmax(1) for part in x.split(8192)])
+        sums = torch.zeros_like(centroids).index_add_(0, labels, x)
+        centroids = sums / torch.bincount(labels, minlength=len(centroids)).clamp(min=1)[:, None]
+    return labels
 
 
 def vectors(where: torch.device, dry: bool) -> Iterator[Row]:
-    """k-means for the paper's eight k beside faiss, and the neighbour graph."""
+    """Seeds, k-means for the paper's eight k beside bare torch and faiss, and the neighbour graph."""
     n = 2_000 if dry else PAPER
     x, sizes = hierarchical_mixture(n), scaled(n)
-    start = time.perf_counter()
     there = torch.from_numpy(x).to(where)
+    start = time.perf_counter()
     seeds = seed_order(there, max(sizes), 0)
-    for k in sizes:
-        lloyd(there, there[torch.from_numpy(seeds.order[:k]).to(where)], nearest_seeds(seeds.records, k, n), 300)
     spent = time.perf_counter() - start
+    yield {"what": f"seeds of {max(sizes):,} clusters, n = {n:,}", "rate": spent, "unit": "s"}
+    for k in sizes:
+        chosen = there[torch.from_numpy(seeds.order[:k]).to(where)]
+        begin = time.perf_counter()
+        clusters = lloyd(there, chosen, nearest_seeds(seeds.records, k, n), 300)
+        ours = time.perf_counter() - begin
+        spent += ours
+        peer = seconds(lambda: bare_lloyd(there, chosen, clusters.iterations), 1)  # noqa: B023
+        row = {"what": f"Lloyd, k = {k:,}, {clusters.iterations} iterations", "rate": ours, "unit": "s"}
+        yield row | {"peer": "bare torch, as many", "ratio": peer / ours}
     row = {"what": f"pseudo-labels, {len(sizes)} k, n = {n:,}, seeds included", "rate": spent, "unit": "s"}
     gpus = faiss.get_num_gpus() if hasattr(faiss, "get_num_gpus") else 0
     if gpus or dry:

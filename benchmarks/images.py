@@ -51,8 +51,8 @@ def wait() -> None:
         torch.cuda.synchronize()
 
 
-def forward(model: Model, images: torch.Tensor, times: int) -> None:
-    with torch.inference_mode(), device.autocast(images.device, "auto"):
+def forward(model: Model, images: torch.Tensor, times: int, precision: device.Precision = "auto") -> None:
+    with torch.inference_mode(), device.autocast(images.device, precision):
         for _ in range(times):
             model(images)
     wait()
@@ -70,11 +70,12 @@ def adaptable() -> tuple[Model, nn.Module]:
     return model, add_adaptors(model, "k8", 48, 0).to(device.best())
 
 
-def training(model: Model, parts: nn.Module, pixels: arrays.Reader, rows: np.ndarray) -> None:
+def training(model: Model, parts: nn.Module, pixels: arrays.Reader, rows: np.ndarray, batch: int = BATCH) -> None:
     """An epoch; what it changes does not matter to the next."""
     labels, centroids = torch.arange(len(rows)) % 8, torch.randn(8, model.dim)
+    params = PARAMS.model_copy(update={"batch": batch})
     with tempfile.TemporaryDirectory() as work:
-        train(model, parts, centroids, pixels, torch.from_numpy(rows), labels, PARAMS, 0, Path(work))
+        train(model, parts, centroids, pixels, torch.from_numpy(rows), labels, params, 0, Path(work))
     wait()
 
 
