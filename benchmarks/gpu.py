@@ -180,7 +180,8 @@ def table(rows: list[Row], name: str, left_out: list[str]) -> str:
     lines = [f"{name}, torch {torch.__version__}.", ""]
     lines += ["| | | | share of the limit | against | ratio | GiB |", "|---|---:|---|---:|---|---:|---:|"]
     for row in rows:
-        cells = [row["what"], shown(row, "rate", ".4g"), row["unit"], shown(row, "limit", ".0%"), row.get("peer", "")]
+        form = ",.0f" if row["rate"] >= 1000 else ".7f" if row["unit"] == "cosine" else ".3g"
+        cells = [row["what"], shown(row, "rate", form), row["unit"], shown(row, "limit", ".0%"), row.get("peer", "")]
         lines.append("| " + " | ".join([*cells, shown(row, "ratio", ".3g"), shown(row, "memory", ".1f")]) + " |")
     if left_out:
         lines += ["", f"Not measured: {', '.join(left_out)}."]

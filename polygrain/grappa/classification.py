@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from polygrain.compute import device, processes
+from polygrain.compute.graphs import graphed
 from polygrain.config.schema import Factor
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import Augmentation, ShareOfDraws, augment
@@ -59,6 +60,7 @@ def train(
     trained = nn.ModuleDict({"adaptors": parts, "classifier": classifier}).requires_grad_(True).to(where)
     model.to(where)
     optimizer = build_optimizer(trained, params)
+    features = graphed(model.features, parts, params.batch, model.config.size, where, params.precision)
 
     def read(batch: Tensor) -> Tensor:
         return device.staged(pixels[rows[batch[processes.share(len(batch))]].numpy()], where)
@@ -68,8 +70,7 @@ def train(
         mine, drawn = processes.share(len(batch.rows)), ShareOfDraws(generator, len(batch.rows))
         images = batch.content.to(where, non_blocking=True)
         views = augment(images, model.config.size, params.augmentation, drawn)
-        with device.autocast(where, params.precision):
-            tokens = model.features(views)
+        tokens = features(views)
         targets = device.sent(labels[batch.rows][mine], where)
         loss, accuracy = norm_softmax(tokens, trained["classifier"][0], targets, params.gamma)
         part = len(tokens) / len(batch.rows)

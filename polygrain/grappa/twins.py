@@ -15,6 +15,7 @@ from timm.optim import Lars
 from torch import Tensor, nn
 
 from polygrain.compute import device, processes
+from polygrain.compute.graphs import graphed
 from polygrain.config.schema import Count, Decay, Epochs, Factor, Rate, Section, Warmup, Weight, Width
 from polygrain.encoder.extract import embed_shares
 from polygrain.encoder.model import Model
@@ -183,9 +184,6 @@ def train(
         changed = is_second or params.augmented == "both"
         return augment(images, model.config.size, params.augmentation if changed else plain, drawn)
 
-    def encode(inputs: Tensor) -> Tensor:
-        with device.autocast(where, params.precision):
-            return model.features(inputs)
-
+    encode = graphed(model.features, parts, 2 * params.batch, model.config.size, where, params.precision)
     partners = neighbours if graph is not None else None
     return learn(trained, encode, read, views, len(rows), partners, params, seed, work)

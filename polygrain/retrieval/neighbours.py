@@ -55,9 +55,14 @@ def search_by_torch(
     for part in blocks_within(len(queries), len(block), products):
         with device.exact():
             best = (torch.from_numpy(queries[part]).to(where) @ offered.T).topk(k)
-        results.append((best.values.cpu().numpy(), best.indices.cpu().numpy()))
-    scores, positions = (np.concatenate(parts) for parts in zip(*results, strict=True))
+        results.append(best)
+    scores, positions = (torch.cat(parts).cpu().numpy() for parts in zip(*results, strict=True))
     return scores, positions
+
+
+def rows_at_once(dim: int) -> int:
+    """Rows of a block: on a GPU, where each block costs a merge on the CPU, so many as fill a GiB."""
+    return max(ROWS, 2**28 // dim) if torch.cuda.is_available() else ROWS
 
 
 def nearest(
@@ -67,15 +72,16 @@ def nearest(
     *,
     metric: Metric = "inner_product",
     exclude_self: bool = False,
-    rows: int = ROWS,
+    rows: int | None = None,
 ) -> tuple[Float32[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
     """Inner products (of unit vectors for `cosine`) and indices of each query's k nearest gallery rows, nearest first.
 
     With `exclude_self`, query i is gallery row i and is left out by its index: other rows that equal it stay. At most
-    `rows` rows are read at once. Several processes share the queries. ValueError for shapes that do not fit, values
-    that are not finite, and k outside 1 to what the gallery offers.
+    `rows` rows are read at once, by default as many as suit the machine. Several processes share the queries.
+    ValueError for shapes that do not fit, values that are not finite, and k outside 1 to what the gallery offers.
     """
     check(queries, gallery, k, exclude_self)
+    rows = rows or rows_at_once(queries.shape[1])
     own, width = processes.share(queries.shape[0]), k + exclude_self
     scores = np.full((own.stop - own.start, width), -np.inf, np.float32)
     indices = np.full(scores.shape, gallery.shape[0], np.int64)

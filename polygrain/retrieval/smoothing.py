@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, diags_array
 
+from polygrain.compute import device
 from polygrain.compute.blocks import Rows, blocks
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval.approximate import nearest_others
@@ -99,8 +101,10 @@ def smoothed(
     if not 0 <= strength < 1:
         raise ValueError(f"strength is {strength}; allowed is 0 to below 1")
     matrix, result = np.float32(strength) * normalised(weights), np.empty_like(vectors)
-    for columns in shown(blocks(vectors.shape[1], COLUMNS)):
-        result[:, columns] = solve(matrix, np.ascontiguousarray(vectors[:, columns]))
+    where = device.best()
+    for columns in shown(blocks(vectors.shape[1], device.roomy(COLUMNS, where, 4))):
+        right = np.ascontiguousarray(vectors[:, columns])
+        result[:, columns] = solve(matrix, right) if where.type == "cpu" else solve_by_torch(matrix, right, where)
     return result
 
 
@@ -135,6 +139,30 @@ def solve(matrix: csr_array, right: Float32[np.ndarray, "row column"]) -> Float3
         before, size = size, np.einsum("nc,nc->c", rest, rest)
         direction = rest + size / np.maximum(before, np.finfo(np.float32).tiny) * direction
     return result
+
+
+@torch.sparse.check_sparse_tensor_invariants(enable=False)  # torch warns where nothing is said
+def solve_by_torch(
+    matrix: csr_array, right: Float32[np.ndarray, "row column"], where: torch.device
+) -> Float32[np.ndarray, "row column"]:
+    """The same on a device."""
+    links = matrix.sorted_indices().tocoo()
+    places, values = torch.from_numpy(np.stack(links.coords)).to(where), torch.from_numpy(links.data).to(where)
+    links = torch.sparse_coo_tensor(places, values, links.shape, is_coalesced=True)
+    columns = torch.from_numpy(right).to(where)
+    result, rest = columns.clone(), links @ columns
+    direction, size = rest.clone(), rest.square().sum(0)
+    enough, tiny = TOLERANCE**2 * columns.square().sum(0), torch.finfo(torch.float32).tiny
+    for _ in range(ROUNDS):
+        if (size <= enough).all():
+            break
+        change = direction - links @ direction
+        step = size / (direction * change).sum(0).clamp_min(tiny)
+        result += step * direction
+        rest -= step * change
+        before, size = size, rest.square().sum(0)
+        direction = rest + size / before.clamp_min(tiny) * direction
+    return result.cpu().numpy()
 
 
 def mixed(

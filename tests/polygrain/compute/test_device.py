@@ -24,6 +24,7 @@ def test_best__more_processes_than_gpus(monkeypatch):
     """A flow shows a stage the GPUs that it holds, fewer than its processes."""
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert device.best() == torch.device("cpu")
     with pretended_gpu():
         with pytest.raises(ValueError, match=r"2 processes .* 1 GPUs.* to 1 at most"):
@@ -89,6 +90,8 @@ def test_autocast__follows_the_precision(monkeypatch):
 
 
 def test_inference__is_of_the_machine(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.delenv("POLYGRAIN_PRECISION", raising=False)
     assert device.inference(48) == device.inference(224) == (128, "float32") and device.inference(448)[0] == 32
     monkeypatch.setenv("POLYGRAIN_BATCH", "7")
     monkeypatch.setenv("POLYGRAIN_PRECISION", "auto")
@@ -101,7 +104,8 @@ def test_inference__is_of_the_machine(monkeypatch):
         device.inference(48)
 
 
-def test_inference__larger_batches_and_tf32_on_a_gpu():
+def test_inference__larger_batches_and_tf32_on_a_gpu(monkeypatch):
+    monkeypatch.delenv("POLYGRAIN_PRECISION", raising=False)
     with pretended_gpu():
         assert device.inference(224) == (512, "tf32") and device.inference(448)[0] == 128
 

@@ -74,7 +74,7 @@ def record(monkeypatch, tmp_path: Path, **changes) -> list[tuple[np.ndarray, boo
     asked = []
 
     def augment(images, size, params: Augmentation, generator):
-        asked.append((images.numpy(), params.jitter > 0))
+        asked.append((images.cpu().numpy(), params.jitter > 0))
         return images.permute(0, 3, 1, 2).float() / 255
 
     monkeypatch.setattr(twins, "augment", augment)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import smoothing
@@ -16,7 +17,11 @@ from polygrain.retrieval.smoothing import (
     normalised,
     smooth_by,
     smoothed,
+    solve,
+    solve_by_torch,
 )
+
+GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
 
 
 def rows(n=60, dim=5, seed=0):
@@ -58,6 +63,13 @@ def test_smoothed__solves_the_equation(k, power, strength, monkeypatch):
     np.testing.assert_allclose(weights.toarray(), expected, atol=1e-6)
     result = smoothed(vectors, weights, strength)
     np.testing.assert_allclose(result, plain_smoothed(vectors, expected, strength), atol=2e-3)
+
+
+@pytest.mark.parametrize("where", ["cpu", GPU])
+def test_solve_by_torch__is_the_same_on_a_device(where):
+    vectors = rows()
+    matrix = np.float32(0.9) * normalised(graph(vectors))
+    np.testing.assert_allclose(solve_by_torch(matrix, vectors, torch.device(where)), solve(matrix, vectors), atol=1e-4)
 
 
 def test_smoothed__is_one_more_step_of_its_own_recursion():

@@ -39,8 +39,9 @@ def test_progress__what_is_measured(caplog, monkeypatch):
     ]
 
 
-def test_rounds__time_left_is_that_of_all_rounds(clock, caplog):
+def test_rounds__time_left_is_that_of_all_rounds(clock, caplog, monkeypatch):
     """Two of four rounds were done before; each item takes 10 s, and 40 s pass between two rounds."""
+    monkeypatch.setattr(module.gpu, "use", dict)
     rounds, said = Rounds("epoch", 4, "batch", 4, before=2), []
     with caplog.at_level(logging.INFO):
         for number in (2, 3):
