@@ -21,7 +21,7 @@ def test_table__has_a_line_for_each_row_and_names_what_is_missing():
         {"what": "c", "rate": 2.0, "unit": "s"},
     ]
     text = gpu.table(rows, "A card", ["graph (failed)"])
-    assert "| a | 1234 | images/s | 50% | b | 0.97 |  |" in text and "| c | 2 | s |  |  |  |  |" in text
+    assert "| a | 1,234 | images/s | 50% | b | 0.97 |  |" in text and "| c | 2 | s |  |  |  |  |" in text
     assert text.startswith("A card, torch ") and text.endswith("Not measured: graph (failed).\n")
 
 
