@@ -4,6 +4,7 @@ So DVC is pinned to a minor release, and tests/pipeline/test_dvc_api.py names wh
 """
 
 import json
+import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from dvc.cli import main
 from dvc.config import Config
 from dvc.dependency.param import ParamsDependency
 from dvc.exceptions import DvcException
@@ -22,10 +24,20 @@ from dvc.stage.cache import _can_hash, _get_stage_hash
 from dvc.stage.exceptions import StageNotFound
 from dvc.stage.loader import StageLoader
 from dvc.stage.serialize import to_single_stage_lockfile
+from dvc.ui import ui
 from zc.lockfile import LockFile
 
-# Without the flag, a stage that ends while another dvc hashes for more than 3 seconds is lost.
-DVC = [sys.executable, "-m", "dvc", "--wait-for-lock"]
+# dvc itself, by way of the end of this file. Without the last flag, a stage that ends while another dvc hashes for more
+# than 3 seconds is lost. Without -P, modules of this folder would hide others of the same names.
+DVC = [sys.executable, "-P", __file__, "--wait-for-lock"]
+# What it tells people who type its commands, and its warning for the folder of each branch that is off.
+HINTS = (
+    "\nTo track the changes",
+    "\nTo enable auto staging",
+    "'%s' is empty.",
+    "Generating lock file",
+    "Updating lock file",
+)
 
 
 @contextmanager
@@ -167,3 +179,10 @@ def record(stage: Any) -> None:
     """Writes what the stage has read and made into dvc.lock."""
     stage.save(run_cache=False)
     stage.dump(update_pipeline=False)
+
+
+if __name__ == "__main__":
+    for handler in logging.getLogger("dvc").handlers:
+        handler.addFilter(lambda record: not str(record.msg).startswith(HINTS))
+    ui.enable = lambda: None  # it would only advise `dvc push`
+    raise SystemExit(main())

@@ -1,21 +1,20 @@
 """The graph, one stage after another, or one stage of it, by `dvc repro`."""
 
 import json
+import os
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
 from pipeline import dvc_api, graph, process_group, project, stage_server
 from pipeline.prepare import ready
+from polygrain.findings.headline import spoken
 from polygrain.runner import command, costs
-
-# What dvc adds to every stage for people at a terminal.
-HINTS = ("To track the changes", "\tgit add", "To enable auto", "\tdvc config", "Use `dvc push`", "Updating lock")
 
 
 @dataclass(frozen=True)
@@ -39,23 +38,41 @@ def main(
     With `dry` nothing runs and nothing is written; 143: it was stopped. ValueError, before anything runs, names an
     unknown profile or stage and each wrong value of params.yaml.
     """
-    folder, stopping = ready(profile, write=not dry, keep_listings=keep_listings), Event()
+    folder = ready(profile, write=not dry, keep_listings=keep_listings)
     loaded = graph.load(folder, stages or ())
     todo = graph.to_do(loaded)
     lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {stage.name}: {stage.why:.90}" for stage in todo)]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
-    if dry or not todo:
+    if dry:
         return 0
+    code = repro(folder, stages or ()) if todo else 0
+    if code == 0 and any(stage.name == "report" for stage in loaded) and (line := result(folder)):
+        sys.stdout.write(f"\n{line}\n")
+    return code
+
+
+def repro(folder: Path, stages: Sequence[str]) -> int:
+    """Runs the graph, or these stages and what they read, and says what each took; the exit code."""
+    stopping = Event()
     process_group.stop_on_signals(stopping)
     # With the file before it, no stage is taken for an option or an output.
-    targets = [f"dvc.yaml:{stage}" for stage in stages or ()] or ["dvc.yaml"]
+    targets = [f"dvc.yaml:{stage}" for stage in stages] or ["dvc.yaml"]
     with stage_server.serving(project(folder)) as environment, tempfile.NamedTemporaryFile() as lines:
         environment |= {command.LOG: lines.name}
         code = process_group.run([*dvc_api.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)
         if known := costs.read(Path(lines.name).read_text(encoding="utf-8").splitlines()):
             sys.stdout.write("\n".join(["", *costs.table(known, side_of(folder))]) + "\n")
     return code if stopping.is_set() else min(code, 1)  # DVC's own code for a failed stage is 255
+
+
+def result(folder: Path) -> str | None:
+    """How good the graph's model is, and the page that shows it; None where no report says so."""
+    page, file = folder / "data/report/index.html", folder / "data/report/headline.json"
+    if not page.exists() or not file.exists():
+        return None
+    sentence = spoken(json.loads(file.read_text(encoding="utf-8")))
+    return f"{sentence or 'the report is drawn'}: open {os.path.relpath(page)}"
 
 
 def side_of(folder: Path) -> int | None:
@@ -79,9 +96,8 @@ def run_stage(
     def listen(line: str) -> None:
         nonlocal ran
         ran = ran or line.startswith(f"Running stage '{name}'")
-        if not line.startswith(HINTS):
-            tail.append(line)
-            on_line(line)
+        tail.append(line)
+        on_line(line)
 
     start = time.monotonic()
     code = process_group.run([*dvc_api.DVC, "repro", "--single-item", name], folder, listen, environment, stopping)

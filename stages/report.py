@@ -2,7 +2,7 @@
 
 Reads   images/<task>/{pixels.zarr, table.parquet, rejected.csv}, pseudo_labels/<k>/labels.zarr, history.csv of every
         adaptor and fusion, evaluation/<model>/{metrics.json, whitened.json, shared.json, shared_whitened.json,
-        queries.parquet, attention.parquet, random.json},
+        queries.parquet, attention.parquet, random.json; collection.json, smoothed.json, and the queries of both},
         choice/{choice.json, criterion.csv, neighbours.parquet}; exactly the items that params.yaml lists.
 Writes  index.html    everything, self-contained
         blind.html    the encoder's and the chosen model's results side by side, for a person to judge
@@ -27,7 +27,19 @@ from pydantic import Field
 
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.findings import advice, blind, charts, chosen, collection, fusions, neighbours, queries, scores, wording
+from polygrain.findings import (
+    advice,
+    blind,
+    charts,
+    chosen,
+    collection,
+    fusions,
+    headline,
+    neighbours,
+    queries,
+    scores,
+    wording,
+)
 from polygrain.report import page
 from polygrain.report.visible import visible
 from polygrain.runner import command, outputs
@@ -38,6 +50,7 @@ from polygrain.training.history import read_history
 
 Content = dict[str, Any]  # of the template
 History = list[dict[str, int | float]]
+EXAMPLES = 2  # tasks of which the first screen has a query
 
 
 class Params(schema.Section):
@@ -45,6 +58,10 @@ class Params(schema.Section):
     thumbnail: int = Field(ge=16, le=512, description="largest side of a gallery picture, in pixels")
     rejected: int = Field(ge=0, le=10_000, description="rejected files listed by name")
     judgements: int = Field(ge=0, le=500, description="pairs of result rows in blind.html")
+    better: str = Field(
+        max_length=300,
+        description="what to give `polygrain new` for the next better encoder, and its time; empty: nothing",
+    )
 
 
 @dataclass(frozen=True)
@@ -57,6 +74,7 @@ class Task:
     class_names: list[str]
     is_train: np.ndarray
     is_test: np.ndarray
+    is_query: np.ndarray
     rejected: list[tuple[str, str]]
 
     @property
@@ -69,8 +87,9 @@ def read_task(images: Path, name: str) -> Task:
     rejected = [(visible(row["path"]), visible(row["reason"])) for row in read_csv(images / name / "rejected.csv")]
     is_train = np.array(table["trains"].to_pylist(), dtype=bool)
     is_test = np.array([split != "train" for split in table["split"].to_pylist()], dtype=bool)
+    is_query = np.array(table["is_query"].to_pylist(), dtype=bool)
     paths, classes = ([visible(entry) for entry in table[column].to_pylist()] for column in ("path", "class_name"))
-    return Task(name, paths, table["label"].to_numpy(), classes, is_train, is_test, rejected)
+    return Task(name, paths, table["label"].to_numpy(), classes, is_train, is_test, is_query, rejected)
 
 
 def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
@@ -85,6 +104,8 @@ def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
         "images": len(task.labels),
         "train": int(task.is_train.sum()),
         "test": test,
+        "drawn": int(task.is_query.sum()) if task.is_labelled else None,
+        "classes": len(set(task.labels[task.labels >= 0])) if task.is_labelled else None,
         "train_classes": train_classes if task.is_labelled else None,
         "test_classes": test_classes if task.is_labelled else None,
         "queries": asked,
@@ -136,35 +157,14 @@ def training_rows(histories: dict[str, History]) -> list[list]:
     return [["stage", "epoch", "loss", *measured], *epochs]
 
 
-def headline(
-    table: scores.Scores, made: chosen.Choice, searched: collection.CollectionReport
-) -> dict[str, dict[str, float]]:
-    """Encoder, encoder at its best and chosen model by two metrics and by the criterion, as far as they are known.
-
-    Beside them R-Precision of the chosen model with smoothed images.
-    """
-    rows = [row for row in (chosen.ENCODER, scores.UNTRAINED, scores.CHOSEN) if row in table.rows]
-    result = {
-        metric: {row: table.get(row, scores.MEAN, metric) for row in rows} for metric in ("r_precision", "recall_at_1")
-    }
-    result["criterion"] = {side: made.compared["mean"][side].value for side in chosen.SIDES[:2] if made.compared}
-    smoothed = searched.table.get(scores.CHOSEN + collection.SMOOTHED, scores.MEAN)
-    result["smoothed"] = {scores.CHOSEN: smoothed}
-    known = {
-        name: {row: round(value, 3) for row, value in of.items() if not math.isnan(value)}
-        for name, of in result.items()
-    }
-    return {name: values for name, values in known.items() if values}
-
-
-def choice_section(
-    made: chosen.Choice, table: scores.Scores, leading: scores.Scores, folder: Path, lists: Lists
-) -> Content:
+def choice_section(made: chosen.Choice, recommended: advice.Advice, table: scores.Scores, lists: Lists) -> Content:
     """What to use, why it was chosen, and which granularity each task prefers."""
     criteria = [end for sides in made.compared.values() for side in ("encoder", "chosen") for end in sides[side]]
+    ends = [value for row in recommended.rows for value in (row.encoder, row.advised)]
     return {
-        "advice": advice.advise(made, leading, list(lists.tasks), folder, Path(lists.root)),
+        "advice": recommended,
         "choice": made,
+        "place": wording.placement([*ends, recommended.before, recommended.after]),
         "place_criterion": wording.placement(criteria),
         "preferences": chosen.preferences(made, list(lists.sizes), table),
     }
@@ -173,33 +173,44 @@ def choice_section(
 def results_section(table: scores.Scores, model: str | None, lists: Lists) -> Content:
     """The numbers of all models, of which `model` is in the summary."""
     compared = scores.comparisons(table, model) if model else []
-    gains = table.differences(model, "encoder") if compared else {}
-    columns = [scores.MEAN, *table.tasks]
-    ends = [table.get(row, column) for row in ("encoder", model or "encoder") for column in columns]
     return {
         "scores": table,
         "model": model,
         "comparisons": compared,
-        "falls": [task for task in table.tasks if page.trend(gains.get(task, 0.0)) < 0],
         "best": wording.best_rows(table, [*lists.supervised_models, "supervised"]),
-        "place": wording.placement(ends),
         "has_encoder": "encoder" in table.rows,
         "curves": charts.granularity_charts(table, lists.sizes),
     }
 
 
-def queries_section(images: Path, evaluation: Path, tasks: Sequence[Task], model: str, params: Params) -> Content:
-    """Per task some queries under the encoder and under `model`, and how many queries gained or lost."""
-    sides = [(wording.title_of(name).name, queries.read_queries(evaluation, name)) for name in ("encoder", model)]
-    shown = []
+def queries_section(
+    images: Path, evaluation: Path, tasks: Sequence[Task], sides: Sequence[tuple[str, str]], params: Params
+) -> Content:
+    """Per task some queries under both `sides` (model, file), and how many queries gained or lost.
+
+    `examples` has one of each of the first tasks.
+    """
+    read = [queries.read_queries(evaluation / model / file) for model, file in sides]
+    titles = [wording.title_of(name).name + ", smoothed" * file.startswith("smoothed") for name, file in sides]
+    shown, examples = [], []
     for task in tasks:
-        both = [(title, rows.get(task.name, {})) for title, rows in sides]
+        both = [(title, rows.get(task.name, {})) for title, rows in zip(titles, read, strict=True)]
         (_, before), (_, after) = both
         if not before:
             continue
-        entries = queries.show(images / task.name, task.labels, task.class_names, both, params.gains, params.thumbnail)
-        shown.append({"task": task.name, "counts": queries.changes(before, after), "entries": entries})
-    return {"galleries": shown}
+        selected = queries.select_queries(before, after, task.labels, params.gains)
+        given = (images / task.name, task.labels, task.class_names, both)
+        shown.append(
+            {
+                "task": task.name,
+                "counts": queries.changes(before, after),
+                "entries": queries.show(*given, selected, params.thumbnail),
+            }
+        )
+        if len(examples) < EXAMPLES:
+            typical = [(f"{task.name}: {reason}", row) for reason, row in queries.typical(before, after, task.labels)]
+            examples += queries.show(*given, typical, params.thumbnail)
+    return {"galleries": shown, "examples": examples}
 
 
 def unlabelled_section(
@@ -271,39 +282,51 @@ def main(
     """Draws the report from what the other stages wrote; `lists` names the items in their order."""
     models = scores.in_order(lists.models, list(lists.sizes))
     tasks = [read_task(images, name) for name in lists.tasks]
-    table = scores.read(evaluation, models, lists.sizes, lists.tasks)
-    model = scores.headliner(table, lists.sizes) if table.tasks else None
+    measured = scores.read(evaluation, models, lists.sizes, lists.tasks)
     histories = {f"adaptor@{name}": read_history(adaptor / name) for name in lists.sizes}
     histories |= {f"fusion@{name}": read_history(fusion / name) for name in lists.fusions}
     trains = any((task.is_train & task.is_test).any() for task in tasks)
     searched = collection.read(evaluation, models, list(lists.tasks), trains)
-    leading = searched.table if trains else table
+    metrics = scores.as_json(measured) | collection.as_json(searched)
     made, samples = chosen.read(choice), neighbours.read(choice)
+    table = measured
+    if scores.UNTRAINED in models and not searched.is_trained and made.taken and made.taken.model == chosen.ENCODER:
+        # The chosen one is the encoder at its best: one row for both.
+        table, searched = table.without(scores.UNTRAINED), searched.without(scores.UNTRAINED)
+    leads = trains and searched.is_measured
+    leading = searched.table if leads else table
+    recommended = advice.advise(made, leading, searched.table, list(lists.tasks), choice, Path(lists.root))
+    model = scores.headliner(table, lists.sizes) if table.tasks else None
     # Where the encoder was chosen, the two rows are the same.
     drawn = [] if made.is_encoder else neighbours.draw(samples, params.judgements, seed=0)
 
-    content = {"collection": searched, "judgements": len(drawn), "galleries": [], "params": params, **wording.WORDS}
-    content |= choice_section(made, table, leading, choice, lists)
+    content = {"collection": searched, "judgements": len(drawn), "galleries": [], "examples": [], "params": params}
+    content |= {"leads": leads, "learns": bool(histories or lists.distillations or lists.teachers), **wording.WORDS}
+    content |= choice_section(made, recommended, table, lists)
     content |= results_section(table, model, lists)
     if content["comparisons"]:
-        content |= queries_section(images, evaluation, tasks, model, params)
+        sides = [("encoder", "queries.parquet"), (model, "queries.parquet")]
+        if leads:
+            kind = "smoothed" if recommended.row == scores.CHOSEN + collection.SMOOTHED else "collection"
+            sides = [("encoder", "collection_queries.parquet"), (model, f"{kind}_queries.parquet")]
+        content |= queries_section(images, evaluation, tasks, sides, params)
     content |= unlabelled_section(images, [task for task in tasks if task.name not in table.tasks], samples, params)
     content |= attention_section(fusion, evaluation, table, lists)
     content |= training_section(histories)
     content |= data_section(tasks, table, pseudo_labels, lists)
     content |= branches_section(lists)
+    known = headline.numbers(measured if not leads else leading, made, searched.table, recommended)
     with outputs.folder(output) as folder:
-        page.write(folder, "findings/report", content, scores.as_json(table) | collection.as_json(searched))
+        page.write(folder, "findings/report", content, metrics)
         pairs = neighbours.comparisons(images, {task.name: task.paths for task in tasks}, drawn)
         # To judge takes a closer look than a gallery.
         blind.write(folder / "blind.html", pairs, 2 * params.thumbnail, seed=0)
-        (folder / "headline.json").write_text(
-            json.dumps(headline(leading, made, searched), indent=1) + "\n", encoding="utf-8"
-        )
-        write_csv(folder / "curves.csv", curve_rows(table, lists.sizes))
+        (folder / "headline.json").write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        write_csv(folder / "curves.csv", curve_rows(measured, lists.sizes))
         write_csv(folder / "training.csv", training_rows(histories))
     size = (output / "index.html").stat().st_size
-    return f"{len(models)} models on {len(table.tasks)} tasks, index.html {size / 2**20:.1f} MiB"
+    words = headline.spoken(known) or "nothing was measured"
+    return f"{words}; {len(models)} models on {len(table.tasks)} tasks, index.html {size / 2**20:.1f} MiB"
 
 
 if __name__ == "__main__":

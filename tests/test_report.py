@@ -46,23 +46,58 @@ def with_chosen(root: Path, unlabelled: set[str] = frozenset()) -> World:
     return World(root, lists, labelled, unlabelled)
 
 
-def test_main__the_collection_stands_first_where_it_trained(tmp_path: Path) -> None:
-    world = with_chosen(tmp_path)
-    later = (world.draw() / "index.html").read_text()
-    assert later.index('aria-label="Summary"') < later.index('id="collection"')
+def train_on_all_classes(root: Path) -> None:
+    """The tables of the protocol `collection`: all but the queries train."""
     for task in ("one", "two"):
-        table = pq.read_table(tmp_path / "images" / task / "table.parquet").to_pydict()
+        table = pq.read_table(root / "images" / task / "table.parquet").to_pydict()
         table["trains"] = [not is_query for is_query in table["is_query"]]
-        pq.write_table(pa.table(table, TABLE), tmp_path / "images" / task / "table.parquet")
-    for name in ("k2", "k4"):
-        labels = np.zeros(sum(table["trains"]) * 2, np.int64)
-        shutil.rmtree(tmp_path / "pseudo_labels" / name)
-        arrays.write(tmp_path / "pseudo_labels" / name / "labels.zarr", labels)
-    shutil.rmtree(tmp_path / "report")
-    first = (world.draw() / "index.html").read_text()
-    assert first.index('id="collection"') < first.index('aria-label="Summary"')
-    text = (tmp_path / "report/table.md").read_text()
-    assert "| chosen | smoothed | 45.5 | 46.0 | 45.0 |" in text
+        pq.write_table(pa.table(table, TABLE), root / "images" / task / "table.parquet")
+    for folder in root.glob("pseudo_labels/*"):
+        shutil.rmtree(folder)
+        arrays.write(folder / "labels.zarr", np.zeros(sum(table["trains"]) * 2, np.int64))
+
+
+def test_main__the_collection_leads_where_it_trained(tmp_path: Path) -> None:
+    """It gives the numbers of the first screen, and the other evaluation is folded; else it is the other way round."""
+    world = with_chosen(tmp_path)
+    text = (world.draw() / "index.html").read_text()
+    assert text.index('aria-label="Summary"') < text.index('<details class="fold"') < text.index('id="collection"')
+    assert json.loads((tmp_path / "report/headline.json").read_text())["result"] == {"encoder": 45.0, "advised": 49.5}
+    train_on_all_classes(tmp_path)
+    text = (world.draw("later") / "index.html").read_text()
+    assert text.index('id="collection"') < text.index('<details class="fold"') < text.index('aria-label="Summary"')
+    assert json.loads((tmp_path / "later/headline.json").read_text())["result"] == {"encoder": 35.0, "advised": 45.5}
+    assert "half of a task's classes" not in text and "Chosen model, smoothed" in text
+    assert "| chosen | smoothed | 45.5 | 46.0 | 45.0 |" in (tmp_path / "later/table.md").read_text()
+
+
+def untrained_only(root: Path, untrained: float, unlabelled: set[str] = frozenset()) -> str:
+    """The page of a graph that trains nothing, where the encoder's best form is the chosen one."""
+    lists = lists_of(["one", "two"], [], [], ["encoder", "chosen"])
+    models = {"encoder": "encoder", "untrained": "choice/untrained", "chosen": "choice"}
+    lists = lists.model_copy(update={"models": models, "distillations": {}})
+    values = {"encoder": 0.4, "untrained": untrained, "chosen": 0.5}
+    labelled = {model: {task: v for task in ("one", "two") if task not in unlabelled} for model, v in values.items()}
+    world = World(root, lists, labelled, unlabelled)
+    write_choice(root / "choice", ["one", "two"], "encoder, at 2 times the side, with its mirror image")
+    for part in ("pseudo_labels", "adaptor", "fusion"):
+        (root / part).mkdir()
+    train_on_all_classes(root)
+    return (world.draw() / "index.html").read_text(encoding="utf-8")
+
+
+def test_main__one_model_has_one_row_and_nothing_trained_where_nothing_did(tmp_path: Path) -> None:
+    text = untrained_only(tmp_path / "same", untrained=0.5)
+    assert "Encoder at its best<small>" not in text and "Chosen model<small>" in text
+    assert "trained" not in re.sub("<[^>]*>|<style.*?</style>", " ", text, flags=re.DOTALL)
+    assert "untrained" in json.loads((tmp_path / "same/report/metrics.json").read_text())
+    assert "Encoder at its best<small>" in untrained_only(tmp_path / "other", untrained=0.45)
+
+
+def test_main__a_flat_folder_has_no_empty_percentage(tmp_path: Path) -> None:
+    text = untrained_only(tmp_path, untrained=0.5, unlabelled={"one", "two"})
+    assert "– %" not in text and 'id="collection"' not in text
+    assert "result" not in json.loads((tmp_path / "report/headline.json").read_text())
 
 
 @pytest.fixture
@@ -192,6 +227,7 @@ def test_main__the_headline_has_few_numbers(chosen_folder, folder):
         "recall_at_1": ["encoder", "chosen"],
         "criterion": ["encoder", "chosen"],
         "smoothed": ["chosen"],
+        "result": ["encoder", "advised"],
     }
     assert headline["r_precision"]["chosen"] == pytest.approx(metrics["chosen"]["mean"]["r_precision"], abs=1e-3)
     assert "chosen" not in json.loads((folder / "headline.json").read_text())["r_precision"]
@@ -248,7 +284,7 @@ def test_main__names_what_does_not_fit_and_leaves_nothing(world):
 
 def test_main__the_chosen_model_is_the_model_of_the_page(chosen_folder):
     page, html = page_of(chosen_folder), (chosen_folder / "index.html").read_text(encoding="utf-8")
-    assert "rises from 45.0 to 49.5 %" in page.text and "1 of 2 tasks falls: two −1.0" in page.text
+    assert "49.5 of 100" in page.text and "1 of 2 tasks falls: two −1.0" in page.text
     assert re.findall(r'<tbody class="one">\s*<tr>\s*<th[^>]*rowspan="1">([^<]+)<', html) == ["Chosen model"]
     assert list(cells_of(chosen_folder))[-2:] == [("distilled_encoder", "as it is"), ("chosen", "as it is")]
     metrics = metrics_of(chosen_folder)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from polygrain.findings import scores
 from polygrain.findings.chosen import ENCODER, Bounded, Choice
+from polygrain.findings.collection import SMOOTHED
 from polygrain.report import page
 
 MODEL, AT_ITS_BEST, AS_IT_IS = "Use the model", "Use the encoder at its best", "Use the encoder as it is"
@@ -22,8 +23,7 @@ class TaskRow:
     task: str
     criterion: dict[str, Bounded] | None
     encoder: float
-    untrained: float
-    model: float
+    advised: float
 
     @property
     def is_labelled(self) -> bool:
@@ -32,42 +32,69 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to use: a heading, sentences that say why, and the folder that commands take."""
+    """What to use: a heading, sentences that say why, the folder that commands take, and whether they smooth.
+
+    `row` is the row of the table that this gives; `before`, `after` and `gains` are R-Precision of the encoder and of
+    it, NaN and {} where no label measured them.
+    """
 
     use: str
     why: list[str]
     folder: str
     rows: list[TaskRow]
+    row: str
+    smooths: bool
+    before: float
+    after: float
+    gains: dict[str, float]
+
+    @property
+    def falling(self) -> list[str]:
+        return [task for task, gain in self.gains.items() if page.trend(gain) < 0]
 
 
-def advise(choice: Choice, table: scores.Scores, tasks: list[str], folder: Path, root: Path) -> Advice:
+def advise(
+    choice: Choice, table: scores.Scores, searched: scores.Scores, tasks: list[str], folder: Path, root: Path
+) -> Advice:
     """The advice after a run whose choice lies in `folder`; commands are typed in `root`, the project's folder.
 
-    Where test labels measured the chosen model and the encoder, their mean over tasks decides, as it is shown.
-    Elsewhere the choice decides, which was made without labels.
+    Where test labels measured the chosen model and the encoder, their mean over tasks in `table` decides, as it is
+    shown. Elsewhere the choice decides, which was made without labels. `searched`, of the protocol `collection`, says
+    whether smoothing pays.
     """
     means = {row: table.get(row, scores.MEAN) for row in (scores.CHOSEN, scores.UNTRAINED, ENCODER)}
-    if choice.is_encoder:
-        use, why, place = AS_IT_IS, [NOTHING_BETTER if choice.compared else CANNOT_TELL], folder
-    elif math.isnan(means[scores.CHOSEN]) or math.isnan(means[ENCODER]):
-        use, why, place = use_of_chosen(choice), by_criterion(choice), folder
-    else:
+    best = ENCODER if choice.is_encoder else scores.CHOSEN
+    is_measured = not math.isnan(means[scores.CHOSEN]) and not math.isnan(means[ENCODER])
+    if is_measured and not choice.is_encoder:
         best = max(means, key=lambda row: scores.rank(round(means[row], 1)))
-        use, place = {
-            scores.CHOSEN: (use_of_chosen(choice), folder),
-            scores.UNTRAINED: (AT_ITS_BEST, folder / "untrained"),
-            ENCODER: (AS_IT_IS, folder.with_name("encoder")),
-        }[best]
-        why = by_labels(choice, table, means, best)
-    rows = [
-        TaskRow(
-            task,
-            choice.compared.get(task),
-            *(table.get(row, task) for row in (ENCODER, scores.UNTRAINED, scores.CHOSEN)),
+    use, place = {
+        scores.CHOSEN: (use_of_chosen(choice), folder),
+        scores.UNTRAINED: (AT_ITS_BEST, folder / "untrained"),
+        ENCODER: (AS_IT_IS, folder if choice.is_encoder else folder.with_name("encoder")),
+    }[best]
+    smoothing = searched.differences(best + SMOOTHED, best)
+    smooths = page.trend(smoothing.get(scores.MEAN, math.nan)) >= 0
+    row = best + SMOOTHED if smooths and best + SMOOTHED in table.rows else best
+    if choice.is_encoder:
+        why = [NOTHING_BETTER if choice.compared else CANNOT_TELL]
+    elif is_measured:
+        why = by_labels(choice, table, best)
+    else:
+        why = by_criterion(choice)
+    losing = [f"{task} {page.signed(smoothing[task])}" for task in searched.tasks if page.trend(smoothing[task]) < 0]
+    if not smooths:
+        why.append(
+            f"Smoothing is left out of the commands: by the labels it adds {page.signed(smoothing[scores.MEAN])}."
         )
-        for task in tasks
-    ]
-    return Advice(use, why, shlex.quote(os.path.relpath(place, root)), rows)
+    elif losing:
+        why.append(f"Smoothing is worse on {', '.join(losing)}: add --no-smooth there.")
+    gains = table.differences(row, ENCODER) if is_measured else {}
+    rows = [TaskRow(task, choice.compared.get(task), table.get(ENCODER, task), table.get(row, task)) for task in tasks]
+    return Advice(
+        *(use, why, shlex.quote(os.path.relpath(place, root)), rows, row, smooths),
+        *(table.get(name, scores.MEAN) if is_measured else math.nan for name in (ENCODER, row)),
+        {task: gains[task] for task in table.tasks if task in gains},
+    )
 
 
 def use_of_chosen(choice: Choice) -> str:
@@ -89,20 +116,17 @@ def by_criterion(choice: Choice) -> list[str]:
     return sentences
 
 
-def by_labels(choice: Choice, table: scores.Scores, means: dict[str, float], best: str) -> list[str]:
-    """The three means, the tasks that fall, and whether the labels disagree with the choice."""
+def by_labels(choice: Choice, table: scores.Scores, best: str) -> list[str]:
+    """What each step gives on the mean, the tasks that fall, and whether the labels disagree with the choice."""
     where = f"over {len(table.tasks)} tasks" if len(table.tasks) > 1 else f"on {table.tasks[0]}"
     names = {
-        scores.CHOSEN: "the model" if use_of_chosen(choice) == MODEL else "the encoder in its chosen form",
-        scores.UNTRAINED: "the encoder at its best without training",
         ENCODER: "the encoder as it is",
+        scores.UNTRAINED: "at its best without training",
+        scores.CHOSEN: "the model" if use_of_chosen(choice) == MODEL else "in its chosen form",
+        best + SMOOTHED: "with images smoothed by their neighbours",
     }
-    parts = [f"{name} {means[row]:.1f} %" for row, name in names.items() if row in table.rows]
+    parts = [f"{name} {table.get(row, scores.MEAN):.1f} %" for row, name in names.items() if row in table.rows]
     sentences = [f"R-Precision {where}: {', '.join(parts)}."]
-    gains = table.differences(best, ENCODER)
-    falling = [f"{task} {page.signed(gains[task])}" for task in table.tasks if page.trend(gains[task]) < 0]
-    if falling:
-        sentences.append(f"It is worse on {', '.join(falling)}: use the encoder for these.")
     if best != scores.CHOSEN:
         sentences.append("The choice was made without labels; these test labels disagree with it.")
     return sentences

@@ -1,7 +1,7 @@
 """The protocol `collection` in numbers: new pictures asked of a team's own images, plain and smoothed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from polygrain.findings import scores
@@ -46,12 +46,16 @@ class CollectionReport:
     def steps(self) -> list[tuple[str, str, dict[str, float]]]:
         """What each step adds: (title, row, differences to the row before)."""
         titles = {"encoder": "The encoder as it is", scores.UNTRAINED: "at its best, without training"}
-        titles |= {scores.CHOSEN: "the chosen model"} if self.is_trained else {}
+        if self.is_trained or scores.UNTRAINED not in self.table.rows:
+            titles[scores.CHOSEN] = "the chosen model"
         rows = [(title, row) for row, title in titles.items() if row in self.table.rows]
         if scores.CHOSEN + SMOOTHED in self.table.rows:
             rows.append(("that, with smoothed images", scores.CHOSEN + SMOOTHED))
         pairs = zip(rows, [*rows[:1], *rows], strict=False)
         return [(title, row, self.table.differences(row, before)) for (title, row), (_, before) in pairs]
+
+    def without(self, model: str) -> "CollectionReport":
+        return replace(self, table=self.table.without(model))
 
     def training_adds(self, form: str = "") -> float | None:
         """What a trained model has more than the encoder at its best, both plain or both smoothed; None without one."""

@@ -12,11 +12,12 @@ from polygrain.store import arrays
 from polygrain.store.tables import read_parquet
 
 SHOWN = 5
+TYPICAL = "Typical (the median query)"
 
 
-def read_queries(evaluation: Path, model: str) -> dict[str, dict[int, dict]]:
+def read_queries(file: Path) -> dict[str, dict[int, dict]]:
     """The queries of a model that have a relevant image: {task: {row: {row, r_precision, nearest}}}."""
-    table = read_parquet(evaluation / model / "queries.parquet", ["task", "row", "r_precision", "nearest"])
+    table = read_parquet(file, ["task", "row", "r_precision", "nearest"])
     queries: dict[str, dict[int, dict]] = {}
     for entry in table.to_pylist():
         if entry["r_precision"] is not None and math.isfinite(entry["r_precision"]):
@@ -29,22 +30,30 @@ def hits(query: dict, labels: Int[np.ndarray, " image"]) -> int:
     return int((labels[query["nearest"][:SHOWN]] == labels[query["row"]]).sum())
 
 
-def select_queries(
-    before: dict[int, dict], after: dict[int, dict], labels: Int[np.ndarray, " image"], gains: int
-) -> list[tuple[str, int]]:
-    """The queries to show, as (reason, row): largest gains, each of another class, the median, the largest loss.
-
-    Queries are ordered by how many more of the nearest five are right, then by the gain in R-Precision, then by row.
-    A loss is always shown where there is one, so the gallery cannot flatter.
-    """
+def ordered(
+    before: dict[int, dict], after: dict[int, dict], labels: Int[np.ndarray, " image"]
+) -> dict[int, tuple[int, float]]:
+    """How many more of the nearest five are right, and the gain in R-Precision, of each query; the largest first."""
     change = {
         row: (
             hits(after[row], labels) - hits(before[row], labels),
             after[row]["r_precision"] - before[row]["r_precision"],
         )
-        for row in before.keys() & after.keys()
+        for row in sorted(before.keys() & after.keys())
     }
-    order = sorted(sorted(change), key=lambda row: change[row], reverse=True)
+    return dict(sorted(change.items(), key=lambda item: item[1], reverse=True))
+
+
+def select_queries(
+    before: dict[int, dict], after: dict[int, dict], labels: Int[np.ndarray, " image"], gains: int
+) -> list[tuple[str, int]]:
+    """The queries to show, as (reason, row): largest gains, each of another class, the median, the largest loss.
+
+    Queries are `ordered`, and those that gain alike by row. A loss is always shown where there is one, so the gallery
+    cannot flatter.
+    """
+    change = ordered(before, after, labels)
+    order = list(change)
     reasons: dict[int, str] = {}
     for row in order:
         if len(reasons) < gains and change[row] > (0, 0) and labels[row] not in labels[list(reasons)]:
@@ -53,8 +62,19 @@ def select_queries(
         median, last = order[(len(order) - 1) // 2], order[-1]
         if change[last] < (0, 0):
             reasons[last] = "Largest loss"
-        reasons.setdefault(median, "Typical (the median query)")
+        reasons.setdefault(median, TYPICAL)
     return [(reasons[row], row) for row in order if row in reasons]
+
+
+def typical(
+    before: dict[int, dict], after: dict[int, dict], labels: Int[np.ndarray, " image"]
+) -> list[tuple[str, int]]:
+    """The median of the queries whose nearest five hold more or fewer right ones, else the median of all."""
+    change = ordered(before, after, labels)
+    changed = [row for row, (more, _) in change.items() if more]
+    rows = changed or list(change)
+    share = f"the median of the {len(changed)} of {len(change)} queries that changed" if changed else "the median query"
+    return [(share, rows[(len(rows) - 1) // 2])] if rows else []
 
 
 def show(
@@ -62,11 +82,10 @@ def show(
     labels: Int[np.ndarray, " image"],
     class_names: Sequence[str],
     sides: Sequence[tuple[str, dict[int, dict]]],
-    gains: int,
+    selected: Sequence[tuple[str, int]],
     size: int,
 ) -> list[dict]:
-    """The selected queries of the task in folder `images`, with the results of both `sides` (title, queries)."""
-    (_, before), (_, after) = sides
+    """The `selected` queries of the task in folder `images`, with the results of both `sides` (title, queries)."""
     pixels = arrays.open(images / "pixels.zarr")
 
     def picture(row: int) -> str:
@@ -74,7 +93,7 @@ def show(
         return pictured(image, size)
 
     entries = []
-    for reason, row in select_queries(before, after, labels, gains):
+    for reason, row in selected:
         lists = []
         for title, queries in sides:
             results = [

@@ -5,7 +5,7 @@ All are percent, rounded once to two decimals, so that the same number looks the
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from polygrain.store.reading import read_json, reading, remedy_for
@@ -58,6 +58,11 @@ class Scores:
         rows = {row: with_mean(numbers, tasks) for row, numbers in self.rows.items()}
         choices = {row: {task: best[task] for task in best if task in tasks} for row, best in self.choices.items()}
         return Scores(list(tasks), rows, choices, {task: self.queries.get(task, 0) for task in tasks})
+
+    def without(self, model: str) -> "Scores":
+        """The same without the rows of a model."""
+        rows = {row: of for row, of in self.rows.items() if row != model and not row.startswith(f"{model}_")}
+        return replace(self, rows=rows)
 
     def best_form(self, model: str) -> str:
         """The model's row with the higher mean R-Precision: as it is, or whitened."""

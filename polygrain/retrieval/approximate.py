@@ -56,14 +56,15 @@ class Graph:
 
 
 def choose(index: str, n: int) -> Method:
-    """What `auto` means for n rows, with its reason in the log; ValueError for more cells than rows."""
+    """What `auto` means for n rows, in the log where it is not exact; ValueError for more cells than rows."""
     if index == "ivf" and n < cells(n):
         raise ValueError(
             f"index ivf puts {n} images into {cells(n)} cells; a cell needs one at least: set index to exact or auto"
         )
     if index == "auto":
         index = "exact" if n <= EXACT_ROWS else "ivf"
-        log.info("index %s: exact is for %s images at most, these are %s", index, f"{EXACT_ROWS:,}", f"{n:,}")
+        if index == "ivf":
+            log.info("index ivf: exact is for %s images at most, these are %s", f"{EXACT_ROWS:,}", f"{n:,}")
     return "exact" if index == "exact" else "ivf"
 
 

@@ -15,7 +15,7 @@ from polygrain.store import arrays
 from polygrain.store.collection import TABLE
 from stages import report
 
-PARAMS = report.Params(gains=2, thumbnail=16, rejected=3, judgements=6)
+PARAMS = report.Params(gains=2, thumbnail=16, rejected=3, judgements=6, better="--encoder larger")
 CLASSES, IMAGES = 4, 6
 FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"}
 
@@ -83,7 +83,8 @@ def write_model(folder: Path, metrics: dict, whitened: dict, queries: list[dict]
     schema = pa.schema(
         [*fields, ("map_at_r", pa.float32()), ("recall_at_1", pa.float32()), ("nearest", pa.list_(pa.int64()))]
     )
-    pq.write_table(pa.Table.from_pylist(queries, schema), folder / "queries.parquet")
+    for name in ("queries", *(f"{name}_queries" for name in tried)):
+        pq.write_table(pa.Table.from_pylist(queries, schema), folder / f"{name}.parquet")
 
 
 def entry(value: float, queries: int = 12) -> dict:

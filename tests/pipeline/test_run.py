@@ -12,7 +12,7 @@ from pipeline import gpus, run
 
 @pytest.mark.slow
 def test_run_stage__what_became_of_it(tmp_path, monkeypatch):
-    """The last lines are kept without dvc's hints; GPUs are told to the stage."""
+    """The last lines are kept without hints of dvc; GPUs are told to the stage."""
     monkeypatch.setenv("POLYGRAIN_SLOTS", str(tmp_path / "slots"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     folder = toy.make(tmp_path / "toy", 2, 1, {"first": "echo on $CUDA_VISIBLE_DEVICES", "second": "seq 50; exit 3"})
@@ -62,3 +62,23 @@ def test_main__ends_with_what_the_stages_took(tmp_path):
     (folder / "data/resolution/config.json").write_text('{"size": 96, "scaled": 32}')
     output = toy.polygrain(folder, "run", check=False)
     assert ["first@f0", "2.0", "4", "2"] in [line.split() for line in output.splitlines()]
+
+
+def test_main__ends_with_the_result_and_its_report(tmp_path):
+    """Without what dvc tells people at a terminal; a second run, which does nothing, ends with it, too."""
+    numbers = '{"result": {"advised": 26.7, "encoder": 22.6}}'
+    folder = toy.make(tmp_path / "toy", 1, 1)
+    text = (folder / "dvc.yaml").read_text() + (
+        "  report:\n"
+        "    cmd: >-\n"
+        f"      mkdir -p data/report; echo '{numbers}' > data/report/headline.json; touch data/report/index.html\n"
+        "    deps: [data/empty]\n"
+        "    outs: [data/report]\n"
+    )
+    (folder / "data/empty").mkdir(parents=True)
+    (folder / "dvc.yaml").write_text(text)
+    last = "27 of 100 right among the R nearest (encoder 23): open data/report/index.html"
+    first, second = (toy.polygrain(folder, "run") for _ in range(2))
+    assert first.splitlines()[-1] == second.splitlines()[-1] == last and "Running stage 'report'" in first
+    assert not any(hint in first for hint in ("is empty", "git add", "autostage", "dvc push", "lock file"))
+    assert last not in toy.polygrain(folder, "run", "source")

@@ -26,7 +26,7 @@ def birds(**means: float) -> scores.Scores:
 def advice_of(tmp_path: Path, table: scores.Scores, name: str = CANDIDATES[0][0], **changes: object) -> Advice:
     folder = tmp_path / "profiles/my birds/data/choice"
     write_choice(folder, ["birds", "flat"], name, **changes)
-    return advise(chosen.read(folder), table, ["birds", "flat"], folder, tmp_path)
+    return advise(chosen.read(folder), table, table, ["birds", "flat"], folder, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,23 @@ def test_advise__the_encoder_where_it_was_chosen_in_this_or_another_form(tmp_pat
 
 def test_rows__tasks_with_and_without_labels_stand_in_one_list(tmp_path):
     labelled, flat = advice_of(tmp_path, birds(encoder=50.0, untrained=51.0, chosen=55.0)).rows
-    assert (labelled.task, labelled.encoder, labelled.untrained, labelled.model) == ("birds", 50.0, 51.0, 55.0)
-    assert labelled.is_labelled and not flat.is_labelled and math.isnan(flat.model)
+    assert (labelled.task, labelled.encoder, labelled.advised) == ("birds", 50.0, 55.0)
+    assert labelled.is_labelled and not flat.is_labelled and math.isnan(flat.advised)
     assert labelled.criterion["chosen"].value == flat.criterion["chosen"].value == 75.0
+
+
+@pytest.mark.parametrize(
+    ("smoothed", "smooths", "after"), [(57.0, True, 57.0), (55.0, True, 55.0), (54.0, False, 55.0)]
+)
+def test_advise__smooths_unless_labels_show_a_loss(tmp_path, smoothed, smooths, after):
+    advice = advice_of(tmp_path, birds(encoder=50.0, chosen=55.0, chosen_smoothed=smoothed))
+    assert (advice.smooths, advice.before, advice.after) == (smooths, 50.0, after)
+    assert advice.gains == {"birds": after - 50.0} and (len(advice.why) > 1) == (not smooths)
+
+
+def test_advise__names_the_tasks_that_lose_by_smoothing(tmp_path):
+    rows = {"encoder": (50.0, 50.0), "chosen": (55.0, 49.0), "chosen_smoothed": (60.0, 48.0)}
+    table = table_of(**{row: dict(zip(("birds", "flat"), values, strict=True)) for row, values in rows.items()})
+    advice = advice_of(tmp_path, table)
+    assert advice.smooths and advice.falling == ["flat"]
+    assert "flat −1.0" in advice.why[-1] and "--no-smooth" in advice.why[-1]

@@ -30,3 +30,10 @@ def test_changes__counts_better_and_worse():
     before = {0: query(0, 1, 0.5), 3: query(3, 1, 0.5), 6: query(6, 1, 0.5)}
     after = {0: query(0, 1, 0.6), 3: query(3, 1, 0.5), 6: query(6, 1, 0.1)}
     assert queries.changes(before, after) == {"all": 3, "better": 1, "worse": 1}
+
+
+def test_typical__the_median_of_those_that_changed():
+    before = {row: query(row, 1, 0.5) for row in range(7)}
+    after = before | {0: query(0, 2, 0.9), 3: query(3, 2, 0.8), 5: query(5, 2, 0.7), 6: query(6, 0, 0.0)}
+    assert [row for _, row in queries.typical(before, after, LABELS)] == [3]
+    assert [row for _, row in queries.typical(before, before, LABELS)] == [3] and queries.typical({}, {}, LABELS) == []
