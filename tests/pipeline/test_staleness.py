@@ -47,7 +47,7 @@ CHANGES = [
     ("params.yaml", {"choice.dims": [64]}, "choice"),
     ("params.yaml", {"choice.blocks": [1]}, "resolution features choice"),
     ("params.yaml", {"choice.reference.dim": 9}, TRAINED),
-    ("params.yaml", {"teachers.own": {"path": "data/resolution"}}, "resolution teacher@own choice"),
+    ("params.yaml", {"teachers.own": {"path": "data/resolution"}}, "resolution teacher@own choice report"),
     ("params.yaml", {"resolution.cost": 4}, "resolution choice"),
     ("params.yaml", {"evaluation.whitened_dim": 9}, "evaluation"),
     ("params.yaml", {"gallery.smoothing.depth": 9}, "choice evaluation gallery"),
