@@ -13,8 +13,10 @@ from polygrain.app.export.program import ONNX, TORCH
 from polygrain.encoder.config import WHOLE_FOLDER
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import Model
+from polygrain.encoder.origin import published
 from polygrain.report.visible import visible
 from polygrain.retrieval.formulas import NAMES
+from polygrain.store.collection import read_table
 from polygrain.store.reading import reading
 
 CARD = Path(__file__).with_name("card.md")
@@ -45,16 +47,45 @@ class About(NamedTuple):
 
     digest: str
     choice: Choice | None
-    encoder: Scores
-    chosen: Scores
+    tables: list[tuple[str, Scores, Scores]]
+    """what was measured, in words, of the encoder and of the model; what the collection gives stands first"""
 
 
 def read_about(folder: Path) -> About:
     """Read choice.json in the folder, and the evaluation beside it; ValueError names a damaged file."""
     choice = read(folder / "choice.json", Choice)
     evaluation = folder.resolve().parent / "evaluation"
-    scores = [read(evaluation / row / "metrics.json", Scores) if choice else None for row in ("encoder", "chosen")]
-    return About(digest(folder), choice, *(row or {} for row in scores))
+    tables = []
+    for words, before, after in measured(trains_on_all(evaluation.with_name("images"))) if choice else ():
+        encoder, chosen = read(evaluation / "encoder" / before, Scores), read(evaluation / "chosen" / after, Scores)
+        tables += [(words, encoder or {}, chosen)] if chosen else []
+    return About(digest(folder), choice, tables)
+
+
+def trains_on_all(images: Path) -> bool | None:
+    """Whether images of every class trained (the protocol `collection`); None where no table of them is here."""
+    tables = [read_table(file.parent) for file in sorted(images.glob("*/table.parquet"))]
+    trained = [
+        trains and split != "train"
+        for table in tables
+        for trains, split in zip(table["trains"].to_pylist(), table["split"].to_pylist(), strict=True)
+    ]
+    return any(trained) if tables else None
+
+
+def measured(on_all: bool | None) -> list[tuple[str, str, str]]:
+    """Each evaluation in words, and the files of the encoder and of the model."""
+    learnt = {
+        True: "their classes were learnt from, without labels",
+        False: "no image of their classes was learnt from",
+    }
+    half = {True: "", False: ", and half of its classes were learnt from, without labels"}.get(on_all, "")
+    among = f": {learnt[on_all]}" if on_all is not None else ""
+    return [
+        (f"New pictures search the collection{half}", "collection.json", "collection.json"),
+        ("The same with the collection smoothed by its neighbours", "collection.json", "smoothed.json"),
+        (f"Images of the second half of the classes search each other{among}", "metrics.json", "metrics.json"),
+    ]
 
 
 def text(model: Model, about: About, differences: dict[str, float], uint8: bool) -> str:
@@ -63,7 +94,10 @@ def text(model: Model, about: About, differences: dict[str, float], uint8: bool)
     learnt = choice.learnt if choice else None
     network = ", ".join([config.architecture, *(f"{name}={value}" for name, value in config.kwargs.items())])
     start = (config.resize - config.size) // 2
+    known = published(config.architecture) if "." in config.architecture else None  # a tag names the weights
     return Template(CARD.read_text(encoding="utf-8")).substitute(
+        license=known.license if known and known.license else "unknown",
+        base=f"base_model: {known.hf_hub_id}\n" if known and known.hf_hub_id else "",
         name=plain(choice.name) if choice else f"A model of {plain(config.architecture)}",
         dim=model.dim,
         architecture=network + (f"; the last {config.blocks} blocks side by side" if config.blocks > 1 else ""),
@@ -80,7 +114,8 @@ def text(model: Model, about: About, differences: dict[str, float], uint8: bool)
         data=f"Adapted to {learnt.images:,} images of {', '.join(map(plain, learnt.tasks))}, without their labels."
         if learnt
         else UNKNOWN,
-        scores=table(about.encoder, about.chosen),
+        scores="\n\n".join(table(*one) for one in about.tables)
+        or "None: no task had labelled test images, or nothing was evaluated.",
         why="\n".join(f"- {plain(line)}" for line in choice.why) if choice else UNKNOWN,
         size=config.size,
         resize=config.resize,
@@ -108,10 +143,8 @@ def kind(uint8: bool) -> str:
     return "uint8" if uint8 else "float32 in 0..1"
 
 
-def table(encoder: Scores, chosen: Scores) -> str:
-    """R-Precision, MAP@R and Recall@1 on each task's test classes, percent; in brackets the encoder's."""
-    if not chosen:
-        return "None: no task had labelled test images, or nothing was evaluated."
+def table(words: str, encoder: Scores, chosen: Scores) -> str:
+    """R-Precision, MAP@R and Recall@1 on each task, percent; in brackets the encoder's."""
     head = "| task | R-Precision | MAP@R | Recall@1 | queries |\n|---|---:|---:|---:|---:|"
     lines = []
     for task, metrics in chosen.items():
@@ -120,5 +153,4 @@ def table(encoder: Scores, chosen: Scores) -> str:
             before = f" ({100 * encoder[task][name]:.1f})" if name in encoder.get(task, {}) else ""
             cells.append(f"{100 * metrics[name]:.1f}{before}" if name in metrics else "–")
         lines.append(f"| {plain(task)} | {' | '.join(cells)} | {metrics.get('queries', 0):,.0f} |")
-    note = "Percent, on test classes that were not trained on; in brackets the encoder as it is."
-    return "\n".join([note, "", head, *lines])
+    return "\n".join([f"{words}. Percent; in brackets the encoder as it is.", "", head, *lines])
