@@ -56,12 +56,12 @@ def plan(repo: Any, folder: Path, targets: Iterable[str] = ()) -> dict[str, Any]
 
 
 def load(folder: Path, targets: Iterable[str] = ()) -> list[Stage]:
-    """What `plan` gives, with what DVC knows of each."""
+    """What `plan` gives, with what DVC knows of each; without `targets` only what is `needed`."""
     with dvc_api.opened(folder) as repo:
         stages = plan(repo, folder, targets)
         names = {stage: name for name, stage in stages.items()}
         sources, changed = dvc_api.sources(repo, names), dvc_api.changed(repo, names)
-        return [
+        loaded = [
             Stage(
                 name,
                 upstream=tuple(names[other] for other in sources[stage]),
@@ -71,6 +71,14 @@ def load(folder: Path, targets: Iterable[str] = ()) -> list[Stage]:
             )
             for name, stage in stages.items()
         ]
+    return loaded if targets else needed(loaded)
+
+
+def needed(stages: list[Stage]) -> list[Stage]:
+    """Without those whose `meta` says that they only serve others, where no other reads them."""
+    read = {name for stage in stages for name in stage.upstream}
+    result = [stage for stage in stages if stage.name in read or not stage.meta.get("serves")]
+    return result if len(result) == len(stages) else needed(result)
 
 
 def reason(stage: Any, entries: Iterable[Any]) -> str:

@@ -46,18 +46,19 @@ def main(
     sys.stdout.flush()
     if dry:
         return 0
-    code = repro(folder, stages or ()) if todo else 0
+    read = {name for stage in loaded for name in stage.upstream}
+    code = repro(folder, stages or [stage.name for stage in loaded if stage.name not in read]) if todo else 0
     if code == 0 and any(stage.name == "report" for stage in loaded) and (line := result(folder)):
         sys.stdout.write(f"\n{line}\n")
     return code
 
 
 def repro(folder: Path, stages: Sequence[str]) -> int:
-    """Runs the graph, or these stages and what they read, and says what each took; the exit code."""
+    """Runs these stages and what they read, and says what each took; the exit code."""
     stopping = Event()
     process_group.stop_on_signals(stopping)
     # With the file before it, no stage is taken for an option or an output.
-    targets = [f"dvc.yaml:{stage}" for stage in stages] or ["dvc.yaml"]
+    targets = [f"dvc.yaml:{stage}" for stage in stages]
     with stage_server.serving(project(folder)) as environment, tempfile.NamedTemporaryFile() as lines:
         environment |= {command.LOG: lines.name}
         code = process_group.run([*dvc_api.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)

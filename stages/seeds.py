@@ -39,6 +39,11 @@ class Params(schema.Section):
         " all",
     )
 
+    def fits(self, lists: Lists) -> None:
+        """ValueError where a granularity is finer than the seeds that are drawn."""
+        if (largest := max(lists.sizes.values(), default=1)) > self.largest:
+            raise ValueError(f"seeds.largest is {self.largest}, and granularities has {largest}: set it to {largest}")
+
 
 def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists, seed: int) -> str:
     tasks = list(lists.tasks)

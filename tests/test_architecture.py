@@ -179,7 +179,7 @@ def test_stages__files_sections_and_graph_name_the_same():
 def test_stages__those_that_processes_share_ask_for_a_gpu_each():
     """`stages/run` has torchrun start them."""
     shared = set(re.findall(r"\*:(\w+)", (ROOT / "stages/run").read_text()))
-    assert shared == {stage for stage in STAGES if body(stage).get("meta") == {"gpu": "each"}}
+    assert shared == {stage for stage in STAGES if body(stage).get("meta", {}).get("gpu") == "each"}
 
 
 def test_outputs__are_cached_and_never_persist():

@@ -50,6 +50,14 @@ def test_main__names_the_largest_k_allowed(world, tmp_path, changes, message):
     assert not (tmp_path / "out").exists()
 
 
+def test_fits__no_granularity_is_finer_than_the_seeds():
+    values = {"whitening": "none", "whitened_dim": 8, "largest": 20, "sample": None}
+    names = {"granularities": {"k32": "adaptor/k32"}, "models": {"encoder": "encoder"}}
+    with pytest.raises(ValueError, match=r"seeds\.largest is 20, and granularities has 32: set it to 32"):
+        Params(**values).fits(lists(**names))
+    Params(**values | {"largest": 32}).fits(lists(**names))
+
+
 def test_main__refuses_more_processes_than_training_images(world, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "49")
     with pytest.raises(ValueError, match=r"48 training images for 49 processes.*start 48 at most"):

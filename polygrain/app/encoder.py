@@ -26,7 +26,6 @@ BETTER = ("vit_small_patch14_reg4_dinov2", 224)  # one of them, free to use, and
 VERSIONS = "../../versions.yaml"  # seen from a profile; stages follow it
 STORED = 1.5  # sides of the input: what the careful look sees
 BATCHES = {"adaptor": 64, "fusion": 128, "distillation": 64}
-LARGE = 320  # px
 
 
 class Request(NamedTuple):
@@ -71,6 +70,20 @@ def better() -> tuple[str, Settings, Config]:
     name, side = BETTER
     values, config = values_of(Request(name, side=side))
     return f"--encoder {name} --side {side}", settings_of(values, config, None)[0], config
+
+
+def smaller(request: Request, settings: Settings) -> tuple[str, Settings, Config] | None:
+    """The words that name the same network at about half of the side, its settings and its config; None where that is
+    too small, or fixed."""
+    if settings.encoder["source"] == "folder":
+        return None
+    network = networks.build_on_meta(settings.encoder["architecture"], request.kwargs)
+    patch = networks.patch_side(network)
+    side = patch * round(settings.side / 2 / patch)
+    if side < LITE_SIDE // 2:
+        return None
+    values, config = values_of(request._replace(side=side))
+    return f"--side {side}", settings_of(values, config, None)[0], config
 
 
 def teacher_of(text: str, request: Request) -> tuple[str, dict[str, Any]]:
@@ -164,9 +177,6 @@ def settings_of(values: dict[str, Any], config: Config, epochs: int | None) -> t
         "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()) + "; set them lower in the "
         "profile where memory does not suffice",
     ]
-    if side > LARGE and values["source"] != "folder":
-        smaller = round(224 / patch) * patch
-        why.append(f"{side} px are costly: --side {smaller} takes {round((side / smaller) ** 2)} times less work")
     fewer = {part: batch for part, batch in batches.items() if batch < BATCHES[part]}
     return Settings({name: value for name, value in values.items() if value}, side, stored, cost, epochs, fewer), why
 

@@ -9,6 +9,7 @@ from polygrain.encoder.config import Config
 from polygrain.encoder.model import Model
 
 BATCH, TIMED = 32, 3
+LARGE = 0.1  # seconds for an image
 SAMPLE = 240  # images of a task on which sides and candidates are compared: two samples
 VIEWS = 5  # of each, at its own side and at the chosen one
 LOOKS = 6.5  # passes for what the reference sees of each: the chosen side and 1.5 times it, with the mirror images
@@ -17,24 +18,30 @@ GAIN = 0.8  # share of a thread that is of use
 TRAINING = 3  # passes of a training step: one forward, and one backward that costs two
 
 
-def pass_time(config: Config, batch: int = BATCH) -> float:
-    """Seconds that an image takes, by timed batches; the weights do not matter.
+def pass_time(config: Config) -> float:
+    """Seconds that an image takes, by timed batches; the weights do not matter. A large network is timed on one image.
 
     A CPU is timed by one thread: several in a batch this small would wait for each other where others compute, too.
     """
     where, threads = device.best(), torch.get_num_threads()
     torch.set_num_threads(1)
-    model, images = Model(config).to(where), torch.zeros(batch, 3, config.size, config.size, device=where)
-    best = float("inf")
+    model = Model(config).to(where)
+
+    def seconds(batch: int) -> float:
+        images = torch.zeros(batch, 3, config.size, config.size, device=where)
+        start = time.perf_counter()
+        model(images).sum().item()
+        return (time.perf_counter() - start) / batch
+
     try:
         with torch.inference_mode():
-            for _ in range(1 + TIMED):
-                start = time.perf_counter()
-                model(images).sum().item()
-                best = min(best, time.perf_counter() - start)
+            seconds(1)  # what is set up in the first pass
+            each = seconds(1)
+            if each < LARGE:
+                each = min(seconds(BATCH) for _ in range(TIMED))
     finally:
         torch.set_num_threads(threads)
-    return best / batch / (max(1, GAIN * threads) if where.type == "cpu" else 1)
+    return each / (max(1, GAIN * threads) if where.type == "cpu" else 1)
 
 
 def passes(images: int, train: int, tasks: int, ks: int, cost: float, epochs: int) -> float:

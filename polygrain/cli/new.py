@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 import typer
 
-FEW = 4  # images on which a large network is timed
 NUMBERS = "three numbers, or one for all channels"
 
 
@@ -72,49 +71,50 @@ def new(
     Example: polygrain new shoes --images data/raw/shoes --alike 6 --encoder vit_small_patch14_reg4_dinov2 --side 224
     """
     from pipeline import project
-    from polygrain.app.encoder import Request, better, choose, config_of, teacher_of
-    from polygrain.app.estimate import pass_time, passes, shown
-    from polygrain.config.new import create, free
+    from polygrain.config.new import Suited, create, free
 
     root = project()
     if root is None or not (root / "params.yaml").is_file():
         raise ValueError(f"{Path.cwd()} is in no clone of this project: go to the folder that holds its params.yaml")
     free(root, name)
     known = dict(word.split("=", 1) if "=" in word else (word, "") for word in kwargs or [])
-    request = Request(
-        encoder,
-        architecture,
-        side,
-        channels("--mean", mean),
-        channels("--std", std),
-        {key: value_of(text) for key, text in known.items()},
-    )
-    settings, why = choose(request, epochs)
-    teachers = dict(teacher_of(text, request) for text in teacher or [])
-    why += [f"teacher: {name}, {values['path']}" for name, values in teachers.items()]
-    ks = granularities or ("ladder" if train else "none")
-    if epochs and ks == "none":
+    values = {key: value_of(text) for key, text in known.items()}
+    words = (encoder, architecture, side, channels("--mean", mean), channels("--std", std), values)
+    choice = granularities or ("ladder" if train else "none")
+    if epochs and choice == "none":
         raise ValueError("--epochs is about training: add --train")
-    if epochs:
-        why.append(f"epochs: adaptors and distillation {epochs}, fusions {(epochs + 1) // 2}")
 
-    def duration(images: int, train: int, tasks: int, ks: int) -> str:
-        """How long a run may take here, and how long it would take otherwise."""
+    def suit(images: int, train: int, tasks: int, ks: int) -> Suited:
+        """Loads torch and timm, which takes longer than all checks before it."""
+        from polygrain.app.encoder import Request, better, choose, config_of, smaller, teacher_of
+        from polygrain.app.estimate import pass_time, passes, shown
+
+        request = Request(*words)
+        settings, why = choose(request, epochs)
+        teachers = dict(teacher_of(text, request) for text in teacher or [])
+        why += [f"teacher: {name}, {values['path']}" for name, values in teachers.items()]
+        if epochs:
+            why.append(f"epochs: adaptors and distillation {epochs}, fusions {(epochs + 1) // 2}")
         each = pass_time(config_of(settings, root))
         fast, whole = (
             shown(each * passes(images, train, tasks, k, settings.cost, settings.epochs or 6)) for k in (0, ks or 3)
         )
-        if ks:
-            return f"{whole} on this machine, {fast} without training"
-        words = f"{fast} on this machine, {whole} with --train"
-        if encoder is None:
-            option, larger, config = better()
-            work = passes(images, train, tasks, 0, larger.cost, 6)
-            words += f", {shown(pass_time(config, FEW) * work)} with {option}"
-        return words
+        told = (
+            f"{whole} on this machine, {fast} without training"
+            if ks
+            else f"{fast} on this machine, {whole} with --train"
+        )
+        other = better() if encoder is None else smaller(request, settings)
+        next_step = ""
+        if other:
+            option, others, config = other
+            work = passes(images, train, tasks, ks, others.cost, others.epochs or 6)
+            time = shown(pass_time(config) * work)
+            told += f", {time} with {option}"
+            next_step = f"{option}, {time} on the machine that wrote this profile" if encoder is None else ""
+        return Suited(settings, teachers, [*why, f"the run: {told}"], next_step)
 
-    *lines, last = create(root, name, images, ks, unseen or [], settings, protocol, teachers, duration, alike or [])
-    typer.echo("\n".join([*lines[:-1], *why, *lines[-1:], last]))
+    typer.echo("\n".join(create(root, name, images, choice, unseen or [], protocol, suit, alike or [])))
 
 
 def channels(option: str, text: str | None) -> list[float] | None:

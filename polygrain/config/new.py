@@ -39,20 +39,30 @@ class Settings(NamedTuple):
     """of `adaptor`, `fusion`, `distillation`, where they are smaller than usual"""
 
 
+class Suited(NamedTuple):
+    """What suits the images, once they are known: settings, teachers, and what to tell of both, a line each."""
+
+    settings: Settings = Settings()
+    teachers: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    why: Sequence[str] = ()
+    better: str = ""
+    """of the section `report`"""
+
+
 def written(
     name: str,
     tasks: Mapping[str, Folder],
     ks: Sequence[int],
-    settings: Settings,
+    suited: Suited,
     protocol: Protocol,
-    teachers: Mapping[str, Mapping[str, Any]],
     alike: Mapping[str, int],
 ) -> str:
     """The text of values.yaml, with the comments of the template."""
     yaml, stream = YAML(), StringIO()
     yaml.width, yaml.default_flow_style = 120, None
     yaml.indent(mapping=2, sequence=4, offset=2)
-    values = yaml.load(TEMPLATE.read_text(encoding="utf-8").replace("NAME", name))
+    values, settings = yaml.load(TEMPLATE.read_text(encoding="utf-8").replace("NAME", name)), suited.settings
+    values["report"]["better"] = suited.better
     values["tasks"] = {task: task_values(task, folder) for task, folder in tasks.items()}
     values["granularities"].extend(ks)
     values["seeds"]["largest"] = max(ks, default=1)
@@ -60,8 +70,8 @@ def written(
         values["fusions"], values["distillations"], values["models"] = [], [], ["encoder", "untrained", "chosen"]
     values["images"]["protocol"] = protocol
     values["choice"]["alike"].update(alike)
-    if teachers:
-        values["teachers"] = {"own": {"path": "data/resolution"}} | teachers
+    if suited.teachers:
+        values["teachers"] = {"own": {"path": "data/resolution"}} | suited.teachers
     values["images"]["side"] = values["encoder"]["resize"] = values["encoder"]["crop"] = settings.stored
     values["encoder"].update(settings.encoder)
     values["resolution"]["cost"] = settings.cost
@@ -123,17 +133,15 @@ def create(
     images: Sequence[Path | str],
     choice: str = "ladder",
     unseen: Sequence[Path | str] = (),
-    settings: Settings | None = None,
     protocol: Protocol = "collection",
-    teachers: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-    duration: Callable[[int, int, int, int], str] | None = None,
+    suit: Callable[[int, int, int, int], Suited] = lambda *_: Suited(),
     alike: Sequence[int] = (),
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
     `images`, and `unseen`, which are only evaluated, are what `folders.examine` takes; `protocol` says which images
-    train (stages/images.py). `duration` says how long a run takes, of images, those that train, tasks and ks. `alike`:
-    about how many images show the same thing, of all tasks or of each.
+    train (stages/images.py). `suit` is given the numbers of images, of those that train, of tasks and of ks, after all
+    words here were checked. `alike`: about how many images show the same thing, of all tasks or of each.
     ValueError says which word is wrong.
     """
     profile = free(root, name)
@@ -147,13 +155,14 @@ def create(
     ks = granularities(choice, train_images)
     if train_images < 2:
         raise ValueError(f"{train_images} images to train on are too few: give 2 or more")
+    suited = suit(sum(sum(task.classes.values()) for task in tasks.values()), train_images, len(tasks), len(ks))
     profile.mkdir(parents=True)
     try:
         for task, folder in tasks.items():
             if folder.listing:
                 (profile / f"{task}.json").write_text(folder.listing, encoding="utf-8")
         known = dict(zip(tasks, alike * len(tasks) if len(alike) == 1 else alike, strict=False))
-        text = written(name, tasks, ks, settings or Settings(), protocol, teachers, known)
+        text = written(name, tasks, ks, suited, protocol, known)
         (profile / "values.yaml").write_text(text, encoding="utf-8")
         compose.renew(profile)
     except BaseException:
@@ -169,10 +178,7 @@ def create(
         )
     if not alike:
         lines.append(QUESTION)
-    if duration:
-        count = sum(sum(task.classes.values()) for task in tasks.values())
-        lines.append(f"the run: {duration(count, train_images, len(tasks), len(ks))}")
-    return [*lines, f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}"]
+    return [*lines, *suited.why, f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}"]
 
 
 def free(root: Path, name: str) -> Path:

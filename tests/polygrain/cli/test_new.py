@@ -1,4 +1,6 @@
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from typer.testing import CliRunner
 
 from polygrain.cli.main import app
 from polygrain.cli.new import channels
-from tests.helpers.project import ROOT
+from tests.helpers.project import ENVIRONMENT, ROOT
 
 
 @pytest.fixture
@@ -89,4 +91,25 @@ def test_new__without_an_encoder_says_how_long_a_better_one_takes(project):
     done = run("mine", "--images", "photos")
     assert done.exit_code == 0, done.output
     (line,) = [line for line in done.output.splitlines() if line.startswith("the run: ")]
-    assert re.search(r"about [\d.]+ (minutes|hours) with --encoder vit_small\w+ --side 224$", line)
+    better = re.search(r"about [\d.]+ (?:minutes|hours) with (--encoder vit_small\w+ --side 224)$", line)
+    values = YAML(typ="safe").load((project / "profiles/mine/params.yaml").read_text())
+    assert better and better[1] in values["report"]["better"]
+
+
+def test_new__with_an_encoder_says_how_long_half_of_its_side_takes(project):
+    done = run("mine", "--images", "photos", "--encoder", "resnet18", "--side", "224")
+    (line,) = [line for line in done.output.splitlines() if line.startswith("the run: ")]
+    assert re.search(r"on this machine, .* with --train, about [\d.]+ (minutes|hours) with --side 112$", line)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["Mine", "--images", "photos"], ["mine", "--images", "gone"], ["mine", "--images", "photos", "--mean", "1,2"]],
+)
+def test_new__checks_its_words_before_it_loads_torch(project, words):
+    program = (
+        "import sys; sys.modules['torch'] = None; from polygrain.cli.main import main; "
+        f"sys.argv = ['polygrain', 'new', *{words!r}]; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 1 and done.stderr.startswith("error: ") and "torch" not in done.stderr

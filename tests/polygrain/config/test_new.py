@@ -69,7 +69,7 @@ def test_create__half_of_the_classes_train_where_that_is_asked_for(root, tmp_pat
 def test_create__learns_from_larger_encoders_and_from_itself(root, flat, tmp_path):
     large = {"source": "file", "path": str(tmp_path / "large.pt"), "architecture": "resnet18.a1_in1k", "side": 64}
     for name, given in (("mine", {}), ("larger", {"resnet18": large})):
-        new.create(root, name, [flat], "none", teachers=given)
+        new.create(root, name, [flat], "none", suit=lambda *_, given=given: new.Suited(teachers=given))
         values = read_params(root / f"profiles/{name}/params.yaml")
         assert values["teachers"] == ({"own": {"path": "data/resolution"}} | given if given else {})
         assert values["teacher"]["look"] == values["distillation"]["target"]
@@ -104,8 +104,13 @@ def test_create__an_encoder_its_epochs_and_batches(root, flat, tmp_path):
     encoder |= {"architecture": "mobilenetv2_100", "side": 64}
     encoder |= {"kwargs": {"pad_type": "same"}, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
     batches = {"adaptor": 16, "fusion": 32, "distillation": 8}
-    new.create(root, "mine", [flat], settings=new.Settings(encoder, 64, 96, 2.25, 5, batches))
+    settings = new.Settings(encoder, 64, 96, 2.25, 5, batches)
+    given = []
+    suited = new.Suited(settings, why=["because"], better="a larger one")
+    lines = new.create(root, "mine", [flat], suit=lambda *numbers: given.append(numbers) or suited)
+    assert given == [(40, 40, 1, 2)] and lines[-2] == "because"
     values = read_params(root / "profiles/mine/params.yaml")
+    assert values["report"]["better"] == "a larger one"
     sizes = {"resize": 96, "crop": 96, "interpolation": None}
     assert values["encoder"] == encoder | sizes and values["images"]["side"] == 96
     parts = [values["adaptor"], values["distillation"], values["fusion"]["augmentation"], values["fusion"]["static"]]
