@@ -12,7 +12,10 @@ from polygrain.store.reading import reading, remedy_for
 
 def write_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
     """Writes tensors, on the CPU and contiguous, as safetensors wants them."""
+    file.touch()
+    mode = file.stat().st_mode
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file)
+    file.chmod(mode)  # safetensors leaves a file that its owner alone may read
 
 
 def write_weights(module: nn.Module, file: Path) -> None:

@@ -22,6 +22,12 @@ def test_write_tensors__with_gradients_and_strides(tmp_path):
     assert torch.equal(read_tensors(tmp_path / "w.safetensors")["a"], torch.ones(3, 2))
 
 
+def test_write_tensors__may_be_read_by_whom_other_files_may(tmp_path):
+    (tmp_path / "other").touch()
+    write_tensors({"a": torch.ones(1)}, tmp_path / "w.safetensors")
+    assert (tmp_path / "w.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
 def test_read_tensors__names_a_damaged_file_and_the_remedy(tmp_path):
     file = tmp_path / "w.safetensors"
     file.write_bytes(b"PK nonsense")
