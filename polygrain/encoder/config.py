@@ -12,7 +12,9 @@ Fusion = Literal["average", "attention"]
 Interpolation = Literal["bicubic", "bilinear"]
 Pixels = Annotated[int, Field(ge=1, le=4096, strict=True)]  # a config may be a stranger's
 # A user's own folder should not be deleted.
-WHOLE_FOLDER = "run the stage that writes it, wait where it runs now, or name a folder with a model's config.json and weights.safetensors"
+WHOLE_FOLDER = (
+    "run the stage that writes it, or wait for it, or name a folder with a model's config.json and weights.safetensors"
+)
 # Arguments of timm's create_model that read files, fetch weights or give something else than a network.
 NOT_FOR_CONSTRUCTORS = {
     *("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir"),

@@ -29,7 +29,7 @@ def comparison(trial: Trial, decision: Decision, settings: Settings) -> list[str
     errors, group = settings.errors, settings.criterion.groups.removesuffix("s")
     fallen = sum(bool(tasks) for tasks in decision.falls.values())
     lines = [
-        f"{len(trial.candidates)} candidates were compared on {len(trial.sample.rows)} training images of "
+        f"{len(trial.candidates)} candidates were compared on {len(trial.sample.rows)} images of "
         f"{len(trial.sample.parts())} {group}(s); {fallen} fall below the encoder on a {group}.",
         f"{decision.best} has the highest criterion ({100 * trial.value(decision.best):.1f}).",
     ]
