@@ -14,6 +14,7 @@ install: .venv/ready
 	python -m pip install --quiet uv==0.13.8
 	VIRTUAL_ENV=.venv uv pip install --quiet --compile-bytecode --require-hashes -r requirements.lock
 	VIRTUAL_ENV=.venv uv pip install --quiet --no-deps --no-build-isolation --editable .
+	python -m polygrain.config.site
 	touch $@
 
 repro: install

@@ -26,8 +26,8 @@ SETTINGS = {
     "PREFECT_CLI_PROMPT": "false",
 }
 if root := project():
-    # DVC's own place for its pickles is one folder for all users of the machine.
-    SETTINGS["DVC_SITE_CACHE_DIR"] = str(root / ".dvc/tmp/site")
+    # As config/site.py, from the first call on.
+    SETTINGS["DVC_SITE_CACHE_DIR"] = str(root / ".dvc/site")
     SETTINGS["PREFECT_HOME"] = str(root / ".prefect")
     # Prefect copies its pages there when a server starts; its default lies inside the installed package.
     SETTINGS["PREFECT_UI_STATIC_DIRECTORY"] = str(root / ".prefect/ui")

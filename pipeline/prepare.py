@@ -11,6 +11,7 @@ from pipeline import dvc_api, graph, project
 from polygrain.config import compose, lists, remotes
 from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
+from polygrain.config.site import keep_site
 from polygrain.runner import command
 from polygrain.sources.folder import require_followed
 
@@ -34,6 +35,7 @@ def ready(
     root = project(folder)
     if (root / "pipeline").is_dir() and not (root / "pipeline").samefile(Path(__file__).parent):
         raise ValueError(f"{root} has a polygrain of its own: run {root}/.venv/bin/polygrain there (`make install`)")
+    keep_site(root)
     compose.renew(folder)
     # DVC reads every graph below the root, and one without values stops all of them.
     compose.renew_missing(root)

@@ -20,6 +20,7 @@ def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="a new or em
     import shutil
 
     import polygrain
+    from polygrain.config.site import keep_site
 
     library = Path(polygrain.__file__).parent
     source = library / "project" if (library / "project").is_dir() else library.parent
@@ -38,5 +39,6 @@ def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="a new or em
     (folder / "pyproject.toml").write_text(marker, encoding="utf-8")
     (folder / "stages/run").chmod(0o755)
     (folder / "data/teacher").mkdir(parents=True)  # DVC wants it to be there, though no teacher is there yet
-    (folder / ".dvc/.gitignore").write_text("/config.local\n/tmp\n/cache\n", encoding="utf-8")
+    (folder / ".dvc/.gitignore").write_text("/config.local\n/tmp\n/site\n/cache\n", encoding="utf-8")
+    keep_site(folder)
     typer.echo(f"wrote {folder}; next: cd {folder}; git init; polygrain new NAME --images DIR")

@@ -72,6 +72,7 @@ def new(
     """
     from pipeline import project
     from polygrain.config.new import Suited, create, free
+    from polygrain.config.site import keep_site
 
     root = project()
     if root is None or not (root / "params.yaml").is_file():
@@ -114,7 +115,9 @@ def new(
             next_step = f"{option}, {time} on the machine that wrote this profile" if encoder is None else ""
         return Suited(settings, teachers, [*why, f"the run: {told}"], next_step)
 
-    typer.echo("\n".join(create(root, name, images, choice, unseen or [], protocol, suit, alike or [])))
+    lines = create(root, name, images, choice, unseen or [], protocol, suit, alike or [])
+    keep_site(root)
+    typer.echo("\n".join(lines))
 
 
 def channels(option: str, text: str | None) -> list[float] | None:
