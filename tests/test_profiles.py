@@ -1,13 +1,15 @@
 """Every profile that ships is one the stages accept once its data are there."""
 
 import functools
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from pipeline.prepare import check
 from polygrain.config import compose, lists
-from tests.helpers.project import ROOT, copy_profile
+from tests.helpers.project import ROOT, copy_profile, copy_project, dvc
 
 PROFILES = sorted(file.parent.name for file in (ROOT / "profiles").glob("*/values.yaml"))
 
@@ -28,3 +30,19 @@ def test_profiles__only_the_data_are_missing(profile: str, tmp_path: Path) -> No
     wrong = str(caught.value).splitlines()[1:]
     assert len(wrong) == missing > 0
     assert all("data/raw/" in line and line.endswith("does not exist") for line in wrong), wrong
+
+
+def test_params_diff__in_a_profile_is_what_has_changed_and_no_more(tmp_path: Path) -> None:
+    """Of a list that two stages follow, DVC would show each value twice."""
+    copy_project(tmp_path)
+    profile = tmp_path / "profiles/mine"
+    profile.mkdir(parents=True)
+    for mixed in ([0, 10], [0, 5, 10]):
+        (profile / "values.yaml").write_text(f"gallery: {{smoothing: {{mixed: {mixed}}}}}\n")
+        compose.renew(profile)
+        if mixed == [0, 10]:
+            author = ["-c", "user.name=a", "-c", "user.email=a@127.0.0.1"]
+            for command in (["add", "--all"], [*author, "commit", "--quiet", "--message", "mine"]):
+                subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (changed,) = json.loads(dvc(profile, "params", "diff", "--json")).values()
+    assert changed == {"gallery.smoothing.mixed": {"old": "[0, 10]", "new": "[0, 5, 10]"}}

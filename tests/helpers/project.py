@@ -23,6 +23,7 @@ SOURCES = (
     "versions.yaml",
     "data/teacher/.gitkeep",
     ".dvc/config",
+    ".dvc/.gitignore",
     ".dvc/plots",
     ".dvcignore",
     ".gitignore",
