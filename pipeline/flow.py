@@ -5,6 +5,7 @@ a result is stays with DVC: tasks pass nothing on, and Prefect caches nothing.
 """
 
 import concurrent.futures
+import logging
 import os
 import sys
 import time
@@ -18,10 +19,12 @@ from prefect import allow_failure, flow, get_client, get_run_logger, runtime, ta
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
+from prefect.context import TaskRunContext
 from prefect.flow_engine import run_flow
 from prefect.futures import PrefectFuture
-from prefect.states import Cancelled, Completed, Failed, Pending
+from prefect.states import Cancelled, Completed, Failed, Pending, Running
 from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.utilities.engine import emit_task_run_state_change_event
 
 from pipeline import gpus, graph, project, server, share, stage_server
 from pipeline.graph import Stage
@@ -72,8 +75,7 @@ class Run:
         """Runs the stage once a job is free, and tells Prefect what it writes and how far it is."""
         results = {name: self.outcomes[name] for name in stage.upstream if name in self.outcomes}
         if lacking := [f"{name} ({outcome.result})" for name, outcome in results.items() if not outcome.is_done]:
-            self.outcomes[stage.name] = Outcome("not run")
-            return Failed(name="NotReady", message=f"not run, since it reads from {', '.join(lacking)}")
+            return self.left_out(stage, f"not run, since it reads from {', '.join(lacking)}")
         log, progress = get_run_logger(), StageProgress(stage.name, self.curves)
 
         def on_line(line: str) -> None:
@@ -83,9 +85,13 @@ class Run:
                 self.last_lines.append(line)
 
         log.info("why: %s", stage.why)
+        show(Pending(name="Waiting", message=f"until one of {self.jobs} jobs is free, and the GPUs that it asks for"))
         try:
             # The GPU first: a stage that waits for one must not take the job of one that needs none.
             with gpus.lent({} if self.on_worker else stage.meta, self.stopping) as shown, self.free:
+                if self.stopping.is_set():
+                    return self.left_out(stage, "not run: the run has been stopped")
+                show(Running())
                 if self.on_worker:
                     outcome = self.on_worker(stage, self.stopping, on_line)
                 else:
@@ -98,7 +104,34 @@ class Run:
         message = f"{outcome.result}, {outcome.seconds:.1f} s"
         if outcome.is_done:
             return Completed(name="Cached" if outcome.result == "cached" else "Completed", message=message)
+        if outcome.result == "stopped":
+            return Cancelled(message=f"{message}; it continues from its last checkpoint")
         return Failed(message="\n".join([message, *outcome.tail]))
+
+    def left_out(self, stage: Stage, message: str) -> State:
+        """The state of a stage that did not run, which Prefect has for such: no failure."""
+        self.outcomes[stage.name] = Outcome("not run")
+        return Pending(name="NotReady", message=message)
+
+
+def show(state: State) -> None:
+    """Shows this state of the task at hand on the pages; what it has run so far counts anew."""
+    if context := TaskRunContext.get():
+        run = context.task_run
+        before, run.state, run.start_time = run.state, state, state.timestamp
+        emit_task_run_state_change_event(run, before, state)
+
+
+def as_they_are(record: logging.LogRecord) -> bool:
+    """Takes from Prefect's lines the exception that there is none of, and the rank of errors where none happened."""
+    if record.exc_info == (None, None, None):
+        record.exc_info = None
+    if record.getMessage().startswith(("Finished in state NotReady", "Finished in state Cancelled")):
+        record.levelno, record.levelname = logging.INFO, "INFO"
+    return True
+
+
+logging.getLogger("prefect.task_runs").addFilter(as_they_are)
 
 
 @flow(name="polygrain", persist_result=False, task_runner=ThreadPoolTaskRunner(max_workers=1000))
@@ -204,8 +237,6 @@ def main(
         patience = server.OWN_GONE_SECONDS
     running.use()
     Thread(target=server.end_without, args=[running, patience], daemon=True).start()
-    sys.stdout.write(f"Watch this run at {running.link()}\n")
-    sys.stdout.flush()
     parameters = {"profile": profile, "targets": targets, "jobs": jobs, "workers": workers, "tensorboard": curves}
     parameters["keep_listings"] = True  # they are new by now
     # The pages can cancel only runs of a deployment.
@@ -213,6 +244,8 @@ def main(
         deployment = client.create_deployment(client.create_flow(reproduce), "terminal")
         named = {"parameters": parameters, "name": profile or "graph"}
         run = client.create_flow_run_from_deployment(deployment, state=Pending(), **named)
+    sys.stdout.write(f"Watch this run at {running.link(run.id)}\n")
+    sys.stdout.flush()
     try:
         state = run_flow(reproduce, run, parameters, return_type="state")
     except KeyboardInterrupt:

@@ -20,6 +20,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 import psutil
 
@@ -37,7 +38,11 @@ POLICY = (
     "frame-ancestors 'none'; form-action 'self'; base-uri 'none'; object-src 'none'"
 )
 # A browser does not send what follows the #.
-SCRIPT = 'localStorage.setItem("prefect-password", location.hash.slice(1)); location.replace("/")'
+SCRIPT = """
+localStorage.setItem("prefect-password", location.hash.slice(1));
+const run = new URLSearchParams(location.search).get("run");
+location.replace(run ? "/runs/flow-run/" + encodeURIComponent(run) : "/");
+"""
 
 
 class Server(NamedTuple):
@@ -50,9 +55,11 @@ class Server(NamedTuple):
     def pages(self) -> str:
         return self.api.removesuffix("/api")
 
-    def link(self) -> str:
-        """What to open in a browser."""
-        return f"{self.pages}/enter#{self.word()}" if self.auth else self.pages
+    def link(self, run: UUID | None = None) -> str:
+        """What to open in a browser: the pages, at this run where one is given."""
+        if not self.auth:
+            return f"{self.pages}/runs/flow-run/{run}" if run else self.pages
+        return f"{self.pages}/enter{f'?run={run}' if run else ''}#{self.word()}"
 
     def word(self) -> str:
         """The auth string as Prefect's pages keep it and its clients send it."""

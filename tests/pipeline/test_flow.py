@@ -137,12 +137,18 @@ def test_flow__a_stage_that_fails(pages, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
 def test_flow__cancelled_on_the_pages(pages, tmp_path):
+    """By the link that the run prints. What waits for a job is not said to run, and what did not run is no error."""
     folder = toy.make_training(tmp_path / "toy", seconds=15)
-    process = toy.start(folder, "flow", log=tmp_path / "log", TOY_MARK=str(tmp_path), **toy.at(pages))
+    words = ("flow", "--jobs", "1")
+    process = toy.start(folder, *words, log=tmp_path / "log", TOY_MARK=str(tmp_path), **toy.at(pages))
     toy.wait_for_epoch(folder, process)
-    with driven.at(pages.link()) as browser:
-        browser.until("document.body && document.body.innerText.includes('Dashboard')")
-        browser.go(f"{pages.pages}/runs/flow-run/{latest(pages)['id']}")
+
+    def states() -> list[str]:
+        return sorted(task["state_name"] for task in of(pages, "task_runs", latest(pages)))
+
+    assert states() == ["Completed", "Pending", "Running", "Waiting"]
+    link = re.search(r"Watch this run at (\S+)", (tmp_path / "log").read_text())[1]
+    with driven.at(link) as browser:
         for word in ("Cancel", "Confirm"):
             button = f"[...document.querySelectorAll('button')].find(one => one.innerText.trim() == '{word}')"
             browser.until(f"{button} && ({button}.click(), true)")
@@ -150,6 +156,10 @@ def test_flow__cancelled_on_the_pages(pages, tmp_path):
         assert process.wait(120) == 1
     assert toy.survivors(str(tmp_path)) == []
     assert latest(pages)["state_type"] == "CANCELLED"
+    assert states().count("Completed") == 1 and {*states()} <= {"Cancelled", "Completed", "NotReady"}
+    logs = of(pages, "logs", latest(pages))
+    assert not [line for line in logs if line["level"] >= 40 and line["name"] == "prefect.task_runs"]
+    assert not [line for line in logs if "NoneType" in line["message"]]
     assert list(folder.glob(".work/data/train/*/checkpoint"))
 
 

@@ -85,8 +85,8 @@ def test_work__two_clones_share_the_stages(pages, tmp_path):
 
 @pytest.mark.slow
 def test_serve__the_server_starts_a_run(pages, tmp_path):
-    """With parameters of its own, as the form on the pages sends them; a schedule is known to the server."""
-    folder = toy.make(tmp_path / "toy", first=1, second=1)
+    """With parameters of its own, as the form on the pages sends them, and again by Retry; it knows the schedule."""
+    folder = toy.make(tmp_path / "toy", first=1, second=1, then={"first": "test -e repaired"})
     (folder / "pipeline").symlink_to(toy.ROOT / "pipeline")
     words = ["serve", "--cron", "0 2 * * *", "source"]
     process = toy.start(folder, *words, log=tmp_path / "log", TOY_MARK=str(tmp_path), **toy.at(pages))
@@ -99,11 +99,19 @@ def test_serve__the_server_starts_a_run(pages, tmp_path):
         assert known[0]["parameters"]["targets"] == ["source"]
         body = {"parameters": {"targets": ["first"]}, "state": {"type": "SCHEDULED"}}
         run = pages.call(f"/deployments/{known[0]['id']}/create_flow_run", body)
-        state = {"type": "SCHEDULED"}
-        while state["type"] not in ("COMPLETED", "FAILED", "CRASHED") and time.monotonic() < deadline:
-            time.sleep(0.5)
-            state = pages.call("/flow_runs/filter", {"flow_runs": {"id": {"any_": [run["id"]]}}})[0]["state"]
-        assert (state["type"], state["message"]) == ("COMPLETED", "2 ran"), (tmp_path / "log").read_text()
+
+        def end() -> tuple[str, str]:
+            state = {"type": "SCHEDULED"}
+            while state["type"] not in ("COMPLETED", "FAILED", "CRASHED") and time.monotonic() < deadline:
+                time.sleep(0.5)
+                state = pages.call("/flow_runs/filter", {"flow_runs": {"id": {"any_": [run["id"]]}}})[0]["state"]
+            return state["type"], state["message"]
+
+        assert end()[0] == "FAILED", (tmp_path / "log").read_text()
+        (folder / "repaired").touch()
+        again = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry"}}  # what the button sends
+        assert pages.call(f"/flow_runs/{run['id']}/set_state", again)["status"] == "ACCEPT"
+        assert end() == ("COMPLETED", "1 ran"), (tmp_path / "log").read_text()
         assert (folder / "data/first/f0/text").exists() and not (folder / "data/second").exists()
     finally:
         process.terminate()
