@@ -159,7 +159,8 @@ def bring_lists(repo: Repo, stage: Any, remote: str) -> dict[str, Path | None]:
     result = {}
     for out in stage.outs:
         if out.is_dir_checksum:
-            repo.cloud.pull({out.hash_info}, remote=remote)
+            if not out.cache.exists(out.hash_info.value):
+                repo.cloud.pull({out.hash_info}, remote=remote)
             is_here = out.cache.exists(out.hash_info.value)
             result[str(out)] = Path(out.cache.oid_to_path(out.hash_info.value)) if is_here else None
     return result
@@ -175,10 +176,16 @@ def bring(repo: Repo, stage: Any, remote: str, force: bool) -> bool:
     return True
 
 
-def record(stage: Any) -> None:
-    """Writes what the stage has read and made into dvc.lock."""
-    stage.save(run_cache=False)
-    stage.dump(update_pipeline=False)
+def record(stages: Iterable[Any]) -> None:
+    """Writes what these stages have read and made into dvc.lock: at once, since DVC reads and writes the whole file."""
+    files: dict[str, list[Any]] = {}
+    for stage in stages:
+        before = entry_of(stage)
+        stage.save(run_cache=False)
+        if stage.changed_stage() or entry_of(stage) != before:
+            files.setdefault(stage.path, []).append(stage)
+    for same in files.values():
+        same[0].dvcfile.dump_stages(same, update_pipeline=False)
 
 
 if __name__ == "__main__":

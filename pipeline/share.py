@@ -100,20 +100,22 @@ def restore(folder: Path, names: Iterable[str], remote: str, as_recorded: bool =
     With `as_recorded` what dvc.lock says comes, whatever lies here. ValueError: the remote handed out what is refused,
     or cannot be reached.
     """
-    lacking = []
+    lacking, brought = [], []
     with dvc_api.opened(folder) as repo:
         stages = graph.plan(repo, folder)
-        for name in names:
-            stage = stages[name]
-            try:
+        try:
+            for name in names:
+                stage = stages[name]
                 entries = [dvc_api.entry_of(stage)] if as_recorded else shared(repo, stage, remote)
-                if not any(bring(repo, stage, entry, remote, as_recorded) for entry in entries):
-                    lacking.append(name)
-            except (ValueError, dvc_api.DvcException):
-                raise
-            except Exception as error:  # ssh, S3 and file libraries have their own
-                message = f"the remote {remote!r} did not give {name}: {type(error).__name__}: {error}"
-                raise ValueError(message) from error
+                is_here = any(bring(repo, stage, entry, remote, as_recorded) for entry in entries)
+                (brought if is_here else lacking).append(name)
+        except (ValueError, dvc_api.DvcException):
+            raise
+        except Exception as error:  # ssh, S3 and file libraries have their own
+            message = f"the remote {remote!r} did not give {name}: {type(error).__name__}: {error}"
+            raise ValueError(message) from error
+        finally:
+            dvc_api.record(stages[name] for name in brought)
     return lacking
 
 
@@ -126,7 +128,7 @@ def shared(repo: Any, stage: Any, remote: str) -> Iterator[dict]:
 
 
 def bring(repo: Any, stage: Any, entry: dict, remote: str, force: bool) -> bool:
-    """Brings an entry's outputs into cache and workspace, and records them; False if the remote lacks some."""
+    """Brings an entry's outputs into cache and workspace; False if the remote lacks some."""
     if {out["path"] for out in entry.get("outs", [])} != {out.def_path for out in stage.outs}:
         return False
     made = dvc_api.with_entry(repo, stage, entry)
@@ -134,10 +136,7 @@ def bring(repo: Any, stage: Any, entry: dict, remote: str, force: bool) -> bool:
         if file is None:
             return False
         require_inside(file, output)
-    if not dvc_api.bring(repo, made, remote, force):
-        return False
-    dvc_api.record(stage)
-    return True
+    return dvc_api.bring(repo, made, remote, force)
 
 
 def require_inside(file: Path, output: str) -> None:

@@ -1,4 +1,4 @@
-"""Where plain `dvc`, too, keeps what it pickles; `python -m polygrain.config.site` sets it for the clone it stands in."""
+"""Where plain `dvc`, too, keeps its pickles: `python -m polygrain.config.site` sets it for the clone it stands in."""
 
 import os
 import subprocess

@@ -163,5 +163,5 @@ def test_save_and_dump__write_dvc_lock(folder, lock):
     (folder / "dvc.lock").unlink()
     with dvc_api.opened(folder) as repo:
         (source,) = dvc_api.stages_of(repo, folder / "dvc.yaml", ["source"])
-        dvc_api.record(source)
+        dvc_api.record([source])
     assert YAML(typ="safe").load((folder / "dvc.lock").read_text())["stages"] == {"source": lock["source"]}
