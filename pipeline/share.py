@@ -7,6 +7,7 @@ of a stage with the same inputs, without its dvc.lock.
 import asyncio
 import json
 import re
+import stat
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -19,9 +20,10 @@ REMOTE = "team"
 PATIENCE = 30  # seconds for an ssh host to answer
 
 
-def dvc(folder: Path, *arguments: str) -> None:
+def dvc(folder: Path, *arguments: str, umask: int = -1) -> None:
     """A call of dvc, whose bars and errors the user sees; ValueError where it fails."""
-    done = subprocess.run([*dvc_api.DVC, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+    done = subprocess.run([*dvc_api.DVC, *arguments], cwd=folder, umask=umask, **quiet)
     if done.returncode:
         raise ValueError(f"`dvc {' '.join(arguments)}` failed; what it says stands above")
 
@@ -39,6 +41,19 @@ def use_remote(folder: Path, url: str | None) -> str:
     name, address = known
     require_known_host(address)
     return name
+
+
+def share_with_group(folder: Path, remote: str) -> int:
+    """Has DVC keep the default remote for a group, where it is a folder that its group may write; the umask for that.
+
+    DVC's `shared` is about results alone, the umask about the runs beside them. -1: the user's own.
+    """
+    _, address = dvc_api.default_remote(project(folder))
+    place = Path(address)
+    if not (place.is_dir() and place.stat().st_mode & stat.S_IWGRP):
+        return -1
+    dvc(folder, "remote", "modify", "--local", remote, "shared", "group")
+    return 0o002
 
 
 def require_known_host(url: str) -> None:
@@ -78,7 +93,7 @@ def push(folder: Path, url: str | None) -> str:
     remote = use_remote(folder, url)
     stages = graph.load(folder)
     stale = [stage.name for stage in graph.to_do(stages)]
-    dvc(folder, "push", "--run-cache", "--remote", remote, "dvc.yaml")
+    dvc(folder, "push", "--run-cache", "--remote", remote, "dvc.yaml", umask=share_with_group(folder, remote))
     after = f"\nNot up to date, so not all of it is shared: {', '.join(stale)}" if stale else ""
     return f"The results of {len(stages) - len(stale)} of {len(stages)} stages are on the remote {remote!r}.{after}"
 

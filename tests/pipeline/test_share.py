@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -56,6 +57,21 @@ def exchange(owner: Path, url: str, settings: dict[str, str] | None = None, **en
 @pytest.mark.slow
 def test_exchange__folder(owner, tmp_path):
     exchange(owner, str(tmp_path / "new"))
+
+
+@pytest.mark.parametrize("mode", [0o2775, 0o755])
+def test_push__the_folder_of_a_group_stays_one(owner, tmp_path, mode):
+    """Every folder in it, of results and of runs, whatever the user's umask; that of one user stays his."""
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new").chmod(mode)
+    umask = os.umask(0o022)
+    try:
+        share.push(owner, str(tmp_path / "new"))
+    finally:
+        os.umask(umask)
+    folders = [path for path in (tmp_path / "new").rglob("*") if path.is_dir()]
+    assert {"files", "runs"} <= {path.name for path in folders}
+    assert {path.stat().st_mode & 0o7777 for path in folders} == {mode}
 
 
 @pytest.mark.slow
