@@ -26,6 +26,7 @@ test-slow: install
 lint: install
 	ruff check .
 	ruff format --check .
+	mypy
 docs: install
 	python -m polygrain docs
 bench: install

@@ -21,7 +21,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.context import TaskRunContext
 from prefect.flow_engine import run_flow
-from prefect.futures import PrefectFuture
+from prefect.futures import PrefectConcurrentFuture
 from prefect.states import Cancelled, Completed, Failed, Pending, Running
 from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.utilities.engine import emit_task_run_state_change_event
@@ -59,7 +59,7 @@ class Run:
     def __post_init__(self) -> None:
         self.free = Semaphore(self.jobs)
 
-    def submit(self, stage: Stage, upstream: list[PrefectFuture]) -> PrefectFuture:
+    def submit(self, stage: Stage, upstream: list[PrefectConcurrentFuture]) -> PrefectConcurrentFuture:
         """A task for this stage, which starts after those upstream, whatever became of them."""
         made = task(
             lambda: self.reproduce(stage),
@@ -157,7 +157,7 @@ def reproduce(
     if workers:
         get_run_logger().info("%s", share.push(folder, None).splitlines()[0])
         run.on_worker = dispatcher(profile, folder)
-    futures: dict[str, PrefectFuture] = {}
+    futures: dict[str, PrefectConcurrentFuture] = {}
     with stage_server.serving(project(folder)) as run.environment:
         try:
             for stage in todo:

@@ -41,8 +41,8 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
 
 def name_of(stage: Any, folder: Path) -> str:
     """What `dvc repro` calls the stage when it runs in `folder`."""
-    file, name = Path(stage.path), getattr(stage, "name", None)
-    file = os.path.relpath(file.parent.resolve() / file.name, folder.resolve())
+    path, name = Path(stage.path), getattr(stage, "name", None)
+    file = os.path.relpath(path.parent.resolve() / path.name, folder.resolve())
     return name if name and file == "dvc.yaml" else f"{file}:{name}" if name else file
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from prefect import get_run_logger
@@ -67,7 +67,7 @@ class StageProgress:
     def __init__(self, stage: str, curves: Path | None = None) -> None:
         self.stage, self.curves = stage, curves
         self.bar: UUID | None = None
-        self.writer = None
+        self.writer: Any = None
         self.share, self.at, self.is_between = 0.0, -math.inf, False
 
     def add(self, line: str) -> None:

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SOCKET = "POLYGRAIN_STAGES"
@@ -112,7 +113,8 @@ def handle(connection: socket.socket, loaded: tuple[dict[str, str], int]) -> Non
         return
     # The client writes nothing more: it can be read from once it is gone.
     ended = os.pidfd_open(child)
-    if ended in select.select([connection, ended], [], [])[0]:
+    either: list[Any] = [connection, ended]
+    if ended in select.select(either, [], [])[0]:
         _, status = os.waitpid(child, 0)
         with suppress(OSError):
             connection.send(b"%d" % os.waitstatus_to_exitcode(status))

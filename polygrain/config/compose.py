@@ -98,7 +98,7 @@ def compose(profile: Path) -> dict[str, Any]:
         values |= {key: merge(values.get(key), value) for key, value in moved(above, folder, profile).items()}
     values["root"] = "../.."
     try:
-        values = OmegaConf.to_container(OmegaConf.create(values), resolve=True)
+        values = dict(OmegaConf.to_container(OmegaConf.create(values), resolve=True))
     except OmegaConfBaseException as error:
         raise ValueError(f"{profile}/values.yaml: {error}") from error
     values.pop("vars", None)

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # "features@grocery: 2,936 images x 1280 (12.3 s, 60,880,896 pixels)"
 LINE = re.compile(r"(\S+): .*\(([\d.]+) s(?:, ([\d,]+) pixels)?\)")
@@ -33,7 +33,7 @@ def pixels_seen() -> Iterator[list[int]]:
         yield seen
         return
 
-    def count(module: "torch.nn.Module", inputs: tuple) -> None:
+    def count(module: Any, inputs: tuple) -> None:
         if isinstance(module, torch.nn.Conv2d) and module.in_channels == 3:
             images, _, height, width = inputs[0].shape
             seen[0] += images * height * width
