@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import tarfile
 import zipfile
 from dataclasses import dataclass
@@ -108,14 +109,16 @@ def fetch(name: str, root: Path) -> None:
     source = SOURCES[name]
     if not source.archives:
         raise ValueError(f"{name} cannot be fetched; put {', '.join(source.files)} into {root}, from {source.home}")
-    from torchvision.datasets.utils import download_url, extract_archive
+    from torchvision.datasets.utils import download_url
 
     for archive in source.archives:
         folder, file = root / archive.folder, archive.url.rsplit("/", 1)[1]
         try:
             download_url(archive.url, folder, file, archive.md5)
             if re.search(r"\.(zip|tgz|tar\.gz)$", file):
-                extract_archive(folder / file, folder, remove_finished=True)
+                # Python takes archives of anything at their word where no filter is named; zip knows none.
+                shutil.unpack_archive(folder / file, folder, **{} if file.endswith(".zip") else {"filter": "data"})
+                (folder / file).unlink()
         except (OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile) as error:
             raise ValueError(
                 f"{name}: {archive.url} could not be fetched ({error}); put it at {folder / file} and unpack it there"
