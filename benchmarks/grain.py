@@ -18,8 +18,9 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.stored import open_features
 from polygrain.retrieval import whitening
 from polygrain.retrieval.metrics import collection_metrics
-from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
-from polygrain.selection import grain, smoothing
+from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_as
+from polygrain.retrieval.smoothing_choice import GRAINED, NONE, choose
+from polygrain.selection import grain
 from polygrain.selection.grain import AXES, GrainSettings, cut
 from polygrain.store.collection import Collection, read_tables
 from polygrain.store.reading import read_json
@@ -45,14 +46,12 @@ def drawn(collection: Collection, generator: np.random.Generator) -> Iterator[tu
         yield f"{count} images", np.sort(generator.permutation(train)[:count])
 
 
-def score(
-    vectors: np.ndarray, collection: Collection, task: str, rows: np.ndarray, chosen: Smoothing = smoothing.NONE
-) -> float:
+def score(vectors: np.ndarray, collection: Collection, task: str, rows: np.ndarray, chosen: Smoothing = NONE) -> float:
     """R-Precision of a task's drawn queries in some rows, in percent."""
     own, asked = rows[collection.tasks[rows] == task], np.flatnonzero((collection.tasks == task) & collection.is_query)
     images, queries = vectors[own], vectors[asked]
     if chosen.strength:
-        images = smooth(images, chosen)
+        images = smooth_as(images, chosen)
         queries = mixed_with_nearest(queries, images, chosen)
     scores = collection_metrics(queries, images, collection.labels[asked], collection.labels[own], 1)
     return 100 * float(np.nanmean(scores.r_precision))
@@ -86,7 +85,7 @@ def measure(outputs: np.ndarray, collection: Collection, rows: np.ndarray) -> di
         of["best"] = max(score(cut(every, axes), collection, task, rows) for every in known.values() for axes in AXES)
         for name, count in (("unsaid", None), ("alike", alike[task])):
             vectors = known[chosen[name].layer]
-            by = smoothing.choose(vectors[own], smoothing.GRAINED, is_whitened=False, alike=count).smoothing
+            by = choose(vectors[own], GRAINED, is_whitened=False, alike=count).smoothing
             vectors = vectors if by.strength else cut(vectors, chosen[name].axes[task])
             of[f"{name}, smoothed"] = score(vectors, collection, task, rows, by)
         plain = score(outputs, collection, task, rows)

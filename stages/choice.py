@@ -26,6 +26,7 @@ from polygrain.encoder.model import Model, blocks_for, load, save
 from polygrain.encoder.stored import Followed, Stored, embed, open_features
 from polygrain.retrieval import whitening
 from polygrain.retrieval.smoothing import Smoothing
+from polygrain.retrieval.smoothing_choice import SmoothingSettings
 from polygrain.runner import command, outputs
 from polygrain.selection import grain, seen
 from polygrain.selection.candidates import card
@@ -35,7 +36,6 @@ from polygrain.selection.candidates.judges import Judging, Settings
 from polygrain.selection.candidates.record import candidate_rows, neighbour_table, reasons, summary
 from polygrain.selection.candidates.trial import ENCODER, compare
 from polygrain.selection.grain import Grains, fitted
-from polygrain.selection.smoothing import SmoothingSettings
 from polygrain.selection.teaching import Targets, lessons, read_targets
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, open_pixels, read_tables

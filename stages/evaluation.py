@@ -8,7 +8,7 @@ Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1
         shared.json, shared_whitened.json   the same of queries in one gallery of all tasks; {} where there is one task
         queries.parquet               one row per test image: its metrics and its nearest images
         collection.json, smoothed.json   the same of the protocol `collection`, as it is, and with smoothed images
-                                      (selection/smoothing.py)
+                                      (retrieval/smoothing_choice.py)
         collection_queries.parquet, smoothed_queries.parquet   one row per query of these
         smoothing.json                {task: the smoothing, why, and the agreement of all that were compared}
         attention.parquet             fusions only: mean weight per task, layer and adaptor, and beside it the mean
@@ -41,14 +41,13 @@ from polygrain.encoder.model import Model, load
 from polygrain.encoder.stored import embed as embed_once
 from polygrain.encoder.stored import open_features
 from polygrain.grappa import random_weights
-from polygrain.retrieval import whitening
+from polygrain.retrieval import smoothing_choice, whitening
 from polygrain.retrieval.formulas import NAMES
 from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, collection_metrics, query_metrics
-from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
+from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_as
+from polygrain.retrieval.smoothing_choice import NONE
 from polygrain.runner import command, outputs
-from polygrain.selection import smoothing as smoothing_choice
 from polygrain.selection.grain import cut
-from polygrain.selection.smoothing import NONE
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, open_pixels, read_tables
 from polygrain.store.mapped_rows import Chosen
@@ -122,7 +121,7 @@ class Protocol(NamedTuple):
             queries = cut(taken(self.embeddings, asked), axes)
             images = queries if asked is searched else cut(taken(self.embeddings, searched), axes)
             if (smoothing := self.smoothings.get(task, NONE)).strength:
-                images = smooth(images, smoothing)
+                images = smooth_as(images, smoothing)
                 queries = mixed_with_nearest(queries, images, smoothing)
             if asked is searched:
                 scores = query_metrics(queries, labels[asked], min(NEAREST, len(asked) - 1))

@@ -22,9 +22,9 @@ from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 from polygrain.encoder.stored import embed, open_features
 from polygrain.retrieval.smoothing import neighbours_of, smooth_by
+from polygrain.retrieval.smoothing_choice import SmoothingSettings, choose
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
-from polygrain.selection.smoothing import SmoothingSettings, choose
 from polygrain.store import arrays, embeddings
 from polygrain.store.collection import open_pixels, read_table
 

@@ -25,7 +25,7 @@ SHARED = {
     "config": ("sources", "store"),
     "runner": ("compute", "config", "store"),
     "clustering": ("compute",),
-    "retrieval": ("compute",),
+    "retrieval": ("compute", "config"),
     "losses": ("compute", "config"),
     "encoder": ("compute", "config", "runner", "store"),
     "selection": ("clustering", "compute", "config", "encoder", "retrieval", "runner", "store"),

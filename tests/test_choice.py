@@ -14,9 +14,9 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load, save
 from polygrain.retrieval import whitening
+from polygrain.retrieval.smoothing_choice import SETTINGS
 from polygrain.selection.criterion import draw_clear, embed_carefully
 from polygrain.selection.seen import Seen
-from polygrain.selection.smoothing import SETTINGS
 from polygrain.selection.teaching import learn, read_targets
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels, read_table, read_tables

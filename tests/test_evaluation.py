@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from polygrain.encoder.model import load
-from polygrain.retrieval.smoothing import Smoothing, smooth
-from polygrain.selection.smoothing import SETTINGS
+from polygrain.retrieval.smoothing import Smoothing, smooth_as
+from polygrain.retrieval.smoothing_choice import SETTINGS
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, read_tables
 from polygrain.store.mapped_rows import Reader
@@ -72,7 +72,7 @@ def test_main__the_collection_equals_the_plain_metric_per_task(world):
             )
             queries, rows = (embed_test(world, collection, part) for part in (asked, searched))
             if name == "smoothed":
-                rows = smooth(rows, Smoothing(**smoothing[task]["smoothing"]))
+                rows = smooth_as(rows, Smoothing(**smoothing[task]["smoothing"]))
             cosines, values = queries @ rows.T, []
             for label, scores in zip(collection.labels[asked], cosines, strict=True):
                 relevant = collection.labels[searched] == label

@@ -9,7 +9,7 @@ from polygrain.encoder.digest import digest
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
 from polygrain.retrieval.smoothing import Smoothing, smooth_by
-from polygrain.selection.smoothing import SETTINGS, Chosen
+from polygrain.retrieval.smoothing_choice import SETTINGS, Chosen
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels
 from stages import gallery

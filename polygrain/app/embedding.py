@@ -28,9 +28,9 @@ from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
 from polygrain.retrieval import smoothing
 from polygrain.retrieval.smoothing import Smoothing
+from polygrain.retrieval.smoothing_choice import GRAINED, SETTINGS, SmoothingSettings, choose
 from polygrain.runner.progress import progress
 from polygrain.selection.grain import AXES, FEWEST, axes_for
-from polygrain.selection.smoothing import GRAINED, SETTINGS, SmoothingSettings, choose
 from polygrain.sources.decode import MOST_PIXELS, Picture, decode, decode_all
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings

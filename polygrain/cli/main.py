@@ -23,6 +23,7 @@ from polygrain.cli.run import run
 from polygrain.cli.search import search
 from polygrain.cli.serve import serve
 from polygrain.cli.share import share
+from polygrain.cli.smooth import smooth
 from polygrain.cli.ui import ui
 from polygrain.cli.worker import worker
 
@@ -33,7 +34,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (init, new, run, flow, ui, serve, share, fetch, worker, embed, search, export, model, papers, docs):
+for command in (
+    *(init, new, run, flow, ui, serve, share, fetch, worker),
+    *(embed, search, smooth, export, model, papers, docs),
+):
     app.command()(command)
 
 
@@ -63,6 +67,8 @@ def main() -> None:
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except ModuleNotFoundError as error:
+        if error.name == "faiss":
+            sys.exit("error: faiss is not installed: pip install 'polygrain[cpu]', or 'polygrain[gpu]' for a GPU")
         if error.name != "pipeline":
             raise
         sys.exit(

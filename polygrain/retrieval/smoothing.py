@@ -108,8 +108,8 @@ def smoothed(
     return result
 
 
-def smooth(vectors: Float32[np.ndarray, "row dim"], smoothing: Smoothing) -> Float32[np.ndarray, "row dim"]:
-    """The rows of a collection, smoothed and of unit length; as they are, where they are fewer than two."""
+def smooth_as(vectors: Float32[np.ndarray, "row dim"], smoothing: Smoothing) -> Float32[np.ndarray, "row dim"]:
+    """The rows of a collection, of unit length, smoothed so; as they are, where they are fewer than two."""
     neighbours = min(smoothing.neighbours, len(vectors) - 1)
     if neighbours < 1 or not smoothing.strength:
         return vectors

@@ -14,7 +14,7 @@ from jaxtyping import Float, Float32, Int
 
 from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_by
-from polygrain.selection.smoothing import SHARE, SmoothingSettings, choose
+from polygrain.retrieval.smoothing_choice import SHARE, SmoothingSettings, choose
 
 Searched = Literal["plain", "smoothed"]
 Answers = dict[str, Int[np.ndarray, "image rank"]]

@@ -14,7 +14,7 @@ from sklearn.linear_model import Ridge
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import whitening
-from polygrain.retrieval.smoothing import Smoothing, smooth
+from polygrain.retrieval.smoothing import Smoothing, smooth_as
 from polygrain.store import arrays
 
 Targets = Float32[np.ndarray, "_ _"]  # image, dim: each teacher has its own
@@ -53,7 +53,7 @@ def lessons(
         result = given.copy()
         for task, smoothing in smoothings.items() if any(shares) else ():
             own = tasks == task
-            result[own] = smooth(given[own], smoothing)
+            result[own] = smooth_as(given[own], smoothing)
         for share in shares:
             yield Lesson(by, share), unit_rows((1 - share) * given + share * result)
 

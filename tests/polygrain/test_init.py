@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import polygrain
+from polygrain import app, encoder
 from polygrain.clustering import Clusters, kmeans
 from polygrain.retrieval import retrieval_metrics
+from tests.helpers.small import write_encoder
 
 ROOT = Path(__file__).parents[2]
 FILES = [file for file in sorted((ROOT / "polygrain").rglob("__init__.py")) if "__all__" in file.read_text()]
 ROOMS = [".".join(file.parent.relative_to(ROOT).parts) for file in FILES]
+
+LINE = "error: faiss is not installed: pip install 'polygrain[cpu]', or 'polygrain[gpu]' for a GPU\n"
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -30,6 +36,27 @@ def test_import__takes_no_torch():
     code = "import sys, polygrain; print(any(name in sys.modules for name in ('torch', 'numpy', 'stages')))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_names__of_the_first_line_are_those_of_their_rooms():
+    assert polygrain.load is encoder.load and polygrain.embed is app.embed
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = polygrain.nothing
+
+
+def test_faiss__is_asked_for_in_one_sentence_and_only_where_it_is_needed(tmp_path):
+    """As where the wheel is installed without an extra."""
+    write_encoder(tmp_path / "model")
+    (tmp_path / "images").mkdir()
+    code = "import sys; sys.modules['faiss'] = None; from polygrain.cli.main import main; main()"
+    for words, expected in (
+        (["model", "model"], ""),
+        (["embed", "images", "-o", "e.parquet", "--model", "model"], LINE),
+    ):
+        program = [sys.executable, "-c", code, *words]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == bool(expected) and done.stderr == expected
 
 
 def test_names__work_together():

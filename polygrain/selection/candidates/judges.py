@@ -17,6 +17,7 @@ from polygrain.config import schema
 from polygrain.encoder.model import Model
 from polygrain.encoder.stored import Stored, embed
 from polygrain.retrieval.smoothing import Smoothing
+from polygrain.retrieval.smoothing_choice import SmoothingSettings
 from polygrain.retrieval.whitening import Kind
 from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import Judged
@@ -24,7 +25,6 @@ from polygrain.selection.criterion import CriterionSettings, Embedded, Reference
 from polygrain.selection.grain import GrainSettings
 from polygrain.selection.questions import Questions, Searched, ask
 from polygrain.selection.seen import Seen
-from polygrain.selection.smoothing import SmoothingSettings
 from polygrain.selection.teaching import Lesson, Targets, lessons
 from polygrain.store import arrays
 from polygrain.store.collection import Collection

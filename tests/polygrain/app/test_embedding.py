@@ -16,7 +16,7 @@ from polygrain.app.listing import find
 from polygrain.encoder.model import load
 from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import Smoothing, smooth_by
-from polygrain.selection.smoothing import SETTINGS, Chosen
+from polygrain.retrieval.smoothing_choice import SETTINGS, Chosen
 from polygrain.sources.decode import FORMATS
 
 ROOT = Path(__file__).parents[3]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.semi_supervised import LabelSpreading
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import smoothing
@@ -70,6 +71,17 @@ def test_solve_by_torch__is_the_same_on_a_device(where):
     vectors = rows()
     matrix = np.float32(0.9) * normalised(graph(vectors))
     np.testing.assert_allclose(solve_by_torch(matrix, vectors, torch.device(where)), solve(matrix, vectors), atol=1e-4)
+
+
+def test_smoothed__spreads_labels_as_scikit_learn():
+    vectors = rows()
+    weights, labels = graph(vectors), np.full(60, -1)
+    labels[:4] = range(4)  # four rows with a class of their own
+    spread = LabelSpreading(lambda *_: weights.toarray().astype(float), alpha=0.8, max_iter=1000, tol=1e-9)
+    shares = spread.fit(vectors, labels).label_distributions_
+    result = smoothed(np.eye(60, 4, dtype=np.float32), weights, 0.8)
+    np.testing.assert_allclose(result, shares * result.sum(1, keepdims=True), atol=1e-3)
+    assert (result.sum(1) > 0.01).sum() > 30
 
 
 def test_smoothed__is_one_more_step_of_its_own_recursion():
@@ -146,11 +158,11 @@ def test_smooth_by__a_zero_row_stays_and_harms_no_other():
 def test_smooth__is_the_whole_way_and_mixes_queries():
     vectors, queries = rows(), rows(4, seed=3)
     one = smoothing.Smoothing(0.9, 6, 2)
-    result = smoothing.smooth(vectors, one)
+    result = smoothing.smooth_as(vectors, one)
     expected = unit_rows(plain_smoothed(vectors, plain_weights(vectors, 6, 3.0), 0.9))
     np.testing.assert_allclose(result, expected, atol=2e-3)
     near = np.argsort(-(queries @ result.T), 1)[:, :2]
     np.testing.assert_allclose(
         smoothing.mixed_with_nearest(queries, result, one), mixed(queries, result[near]), atol=1e-5
     )
-    assert np.array_equal(smoothing.smooth(vectors[:1], one), vectors[:1])
+    assert np.array_equal(smoothing.smooth_as(vectors[:1], one), vectors[:1])

@@ -6,7 +6,7 @@ import pytest
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import whitening
 from polygrain.selection.grain import GrainSettings, axes_for, choose, compare, cut, fitted, some
-from tests.polygrain.selection.test_smoothing import nested
+from tests.polygrain.retrieval.test_smoothing_choice import nested
 
 SETTINGS = GrainSettings(layers=["turned", "half"], axes=[4, 6, 12, 40], middle=8, images=1000)
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
+from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_as
+from polygrain.retrieval.smoothing_choice import SETTINGS, choose
 from polygrain.selection.questions import Questions, ask
-from polygrain.selection.smoothing import SETTINGS, choose
 
 RNG = np.random.default_rng(0)
 FEW = SETTINGS.model_copy(update={"neighbours": 4, "depth": 6, "fewest": 20, "queries": 8, "strengths": [0.9]})
@@ -23,7 +23,7 @@ def by_hand(vectors, task, smoothing, depth):
     own = [i for i in range(10, len(TASKS)) if TASKS[i] == task]
     searched, result = vectors[own], []
     if smoothing:
-        searched = smooth(searched, smoothing)
+        searched = smooth_as(searched, smoothing)
     for i in [i for i in range(10) if TASKS[i] == task]:
         query = vectors[[i]]
         if smoothing:

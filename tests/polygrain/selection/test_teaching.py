@@ -5,7 +5,7 @@ import pytest
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import whitening
-from polygrain.retrieval.smoothing import Smoothing, smooth
+from polygrain.retrieval.smoothing import Smoothing, smooth_as
 from polygrain.selection.teaching import PENALTY, Lesson, learn, lessons, read_targets
 from polygrain.store import arrays
 
@@ -41,7 +41,7 @@ def test_lessons__mix_targets_with_what_each_task_smooths_them_to():
         "taught by own, smoothed by 0.5",
         "taught by own, smoothed",
     ]
-    smoothed = np.concatenate([smooth(targets["own"][:25], smoothings["a"]), targets["own"][25:]])
+    smoothed = np.concatenate([smooth_as(targets["own"][:25], smoothings["a"]), targets["own"][25:]])
     np.testing.assert_allclose(taught[Lesson("own", 0)], targets["own"], atol=1e-6)
     np.testing.assert_allclose(taught[Lesson("own", 1)], smoothed, atol=1e-6)
     np.testing.assert_allclose(taught[Lesson("own", 0.5)], unit_rows(targets["own"] + smoothed), atol=1e-6)

@@ -3,10 +3,10 @@ from pathlib import Path
 import numpy as np
 
 from polygrain.compute.vectors import unit_rows
+from polygrain.retrieval.smoothing_choice import SETTINGS
 from polygrain.selection.candidates.judges import Judging, Settings, teachers, thinned
 from polygrain.selection.criterion import Embedded, Sample, neighbours
 from polygrain.selection.seen import Seen
-from polygrain.selection.smoothing import SETTINGS
 from polygrain.store.collection import read_tables
 from tests.helpers.settings import comparing
 from tests.helpers.small import TASKS, write_images

@@ -5,9 +5,9 @@ import pytest
 from pydantic import ValidationError
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
-from polygrain.selection import smoothing
-from polygrain.selection.smoothing import SETTINGS, SmoothingSettings, choose, compare, deal
+from polygrain.retrieval import smoothing_choice
+from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_as
+from polygrain.retrieval.smoothing_choice import SETTINGS, SmoothingSettings, choose, compare, deal
 
 FEW = SETTINGS.model_copy(update={"queries": 8, "depth": 6, "neighbours": 5, "fewest": 10, "strengths": [0.8]})
 
@@ -30,7 +30,7 @@ def test_compare__is_the_share_of_rows_that_both_halves_answer():
             answers = []
             for half in halves:
                 rows = half[order[8:]]
-                rows = smooth(rows, one) if one.strength else rows
+                rows = smooth_as(rows, one) if one.strength else rows
                 asked = mixed_with_nearest(half[order[query : query + 1]], rows, one)
                 answers.append(np.argsort(-(rows @ asked[0]), kind="stable").tolist())
             expected.append([len(set(answers[0][:depth]) & set(answers[1][:depth])) / depth for depth in (6, 3)])
@@ -59,11 +59,11 @@ def test_choose__products_are_not_smoothed_into_their_kind():
     rows, labels = nested()
 
     def precision(one):
-        order = np.argsort(-(rows @ smooth(rows, one).T), 1)
+        order = np.argsort(-(rows @ smooth_as(rows, one).T), 1)
         return (labels[order[:, :6]] == labels[:, None]).mean()
 
     settings = SETTINGS.model_copy(update={"depth": 70})
-    before = precision(smoothing.NONE)
+    before = precision(smoothing_choice.NONE)
     assert precision(choose(rows, settings).smoothing) < before - 0.02
     assert precision(choose(rows, settings.model_copy(update={"guard": 10})).smoothing) >= before
     assert precision(choose(rows, settings, alike=6).smoothing) > before + 0.03
@@ -102,7 +102,7 @@ def test_choose__smooths_clusters_and_finds_more_of_them():
     def precision(gallery):
         return (labels[np.argsort(-(rows @ gallery.T), 1)[:, 1:21]] == labels[:, None]).mean()
 
-    assert precision(smooth(rows, chosen.smoothing)) > precision(rows) + 0.02
+    assert precision(smooth_as(rows, chosen.smoothing)) > precision(rows) + 0.02
 
 
 def test_choose__the_strongest_of_equals(monkeypatch):
@@ -112,7 +112,7 @@ def test_choose__the_strongest_of_equals(monkeypatch):
         Smoothing(0.9, 5): [0.58, 0.72, 0.79],
     }
     shares |= {Smoothing(0.95, 5): [0.3, 0.4, 0.5]}
-    monkeypatch.setattr(smoothing, "compare", lambda *_: {one: np.array([of, of]) for one, of in shares.items()})
+    monkeypatch.setattr(smoothing_choice, "compare", lambda *_: {one: np.array([of, of]) for one, of in shares.items()})
     assert choose(clusters(), SETTINGS).smoothing == Smoothing(0.9, 5)
     assert choose(clusters(), SETTINGS.model_copy(update={"errors": 0.0})).smoothing == Smoothing(0.5, 5)
 
@@ -122,5 +122,5 @@ def test_choose__the_strongest_of_equals(monkeypatch):
 )
 def test_choose__few_rows_and_copies_stay_finite(rows):
     chosen = choose(rows)
-    assert np.isfinite(smooth(rows, chosen.smoothing)).all()
+    assert np.isfinite(smooth_as(rows, chosen.smoothing)).all()
     assert len(rows) > 3 or (chosen.smoothing.strength == 0 and "3 images are too few" in chosen.why)

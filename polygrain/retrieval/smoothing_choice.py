@@ -18,12 +18,13 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from pydantic import Field
+from torch import Tensor
 
 from polygrain.compute.principal import largest, principal_components
-from polygrain.compute.vectors import unit_rows
+from polygrain.compute.vectors import as_vectors, unit_rows
 from polygrain.config.schema import Count, Section
 from polygrain.retrieval.neighbours import nearest
-from polygrain.retrieval.smoothing import Smoothing, cosines, links, mixed_with_nearest, smoothed
+from polygrain.retrieval.smoothing import Smoothing, cosines, links, mixed_with_nearest, smooth_as, smoothed
 
 # Rows that are compared, at most: more cost time and change little.
 ROWS = 10_000
@@ -75,6 +76,29 @@ class Chosen:
     smoothing: Smoothing
     why: str
     agreement: list[dict[str, float]]
+
+
+def smooth(
+    vectors: np.ndarray | Tensor, alike: int | None = None, smoothing: Smoothing | None = None
+) -> Float32[np.ndarray, "row dim"]:
+    """Vectors of any encoder, a row for each image, smoothed by each other as far as they can tell; of unit length.
+
+    `alike`: about how many rows show the same thing, if known. `smoothing`: as said here, not chosen. ValueError for
+    values that are not finite, and for a row of zeros.
+    """
+    rows = directions(vectors)
+    return smooth_as(rows, smoothing or choose(rows, GRAINED, is_whitened=False, alike=alike).smoothing)
+
+
+def directions(vectors: np.ndarray | Tensor, name: str = "vectors") -> Float32[np.ndarray, "row dim"]:
+    """Anyone's vectors as rows of unit length; ValueError as `smooth`."""
+    rows = as_vectors(vectors, name).cpu().numpy()
+    empty = np.flatnonzero(~rows.any(1))
+    if len(empty):
+        raise ValueError(
+            f"{name} hold zeros alone in row {empty[0]} ({len(empty)} such rows), which have no direction: remove them"
+        )
+    return unit_rows(rows)
 
 
 def choose(

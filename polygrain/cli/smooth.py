@@ -1,0 +1,37 @@
+"""`polygrain smooth`: vectors of any encoder, smoothed by each other."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def smooth(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="a .npy, or a .parquet with a column of vectors")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="the .npy or .parquet to write")],
+    alike: Annotated[
+        int | None, typer.Option(min=2, help="about how many images show the same thing: 6 of a product, 300 of a kind")
+    ] = None,
+    paths: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="of a .npy: a text with the path of each row's image on a line")
+    ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="of a table: where its vectors are"),
+    ] = None,
+) -> None:
+    """Smooth vectors of your own, of CLIP or DINO, say, by each other: similar images are found more often.
+
+    How far is chosen from the vectors alone. A table keeps its columns and gets one more, smoothed. A query is asked as
+    it is.
+
+    Example: polygrain smooth clip.npy -o smoothed.npy --alike 6
+    """
+    import logging
+
+    from polygrain.app.vectors import smooth_file
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
+    count, smoothing = smooth_file(source, output, alike, column, paths)
+    typer.echo(f"{output}: {count:,} vectors, {smoothing}")
