@@ -1,0 +1,26 @@
+"""The module of sentence-transformers, found as that library finds it, and compared with the model."""
+
+import json
+
+import torch
+
+from polygrain.app.export import images, layouts
+from polygrain.encoder import load
+from tests.helpers.small import adapted, write_encoder, write_model
+from tests.polygrain.app.export.test_layouts import pictures
+
+
+def test_images__the_module_that_is_named_gives_the_model(tmp_path):
+    model = adapted(write_encoder(tmp_path / "encoder"), ["k4", "k8"], 1, fusion="attention").at_side(48, True)
+    written = layouts.write_sentence_transformers(write_model(model, tmp_path / "choice"), tmp_path / "out")
+    (named,) = json.loads((tmp_path / "out/modules.json").read_text())
+    assert named["type"] == f"{images.__name__}.Images" and written.difference <= 1e-5
+    module = images.Images.load(str(tmp_path / "out"), subfolder=named["path"])
+    pictures()[0].save(tmp_path / "a.png")
+    result = module(module.preprocess([tmp_path / "a.png", *pictures()[1:]]))["sentence_embedding"]
+    expected = model(torch.stack([model.transform(image) for image in pictures()]))
+    torch.testing.assert_close(result, expected, rtol=0, atol=1e-5)
+    assert module.get_embedding_dimension() == result.shape[1]
+    (tmp_path / "again").mkdir()
+    module.save(str(tmp_path / "again"))
+    torch.testing.assert_close(load(tmp_path / "again")(module.preprocess(pictures())["images"]), expected)
