@@ -63,7 +63,7 @@ def ours(rows: np.ndarray, ranked: np.ndarray, strength: float, count: int) -> B
 def heat(rows: np.ndarray, ranked: np.ndarray, duration: float, count: int) -> Built:
     """exp(-t (I - S)) Z on the graph that we use.
 
-    Kondor and Lafferty, "Diffusion kernels on graphs and other discrete structures", 2002.
+    Kondor and Lafferty, "Diffusion kernels on graphs and other discrete input spaces", 2002.
     """
     walk = graph(rows, ranked[:, :count])
     return in_a_database(unit_rows(expm_multiply(duration * (walk - eye_array(len(rows))), rows)).astype(np.float32))

@@ -9,8 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
+from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.config import AdaptorConfig, Config
 from polygrain.encoder.model import Model, save
+from polygrain.retrieval import smooth
+from polygrain.store import embeddings
 from tests.helpers.docs_text import PAGES, Block, blocks, name
 from tests.helpers.project import copy_project
 
@@ -37,6 +40,18 @@ def write_model(folder: Path) -> None:
     save(Model(config), folder)
 
 
+def write_vectors(file: Path) -> None:
+    """Rows of ten groups, as any encoder may give them: an array, or a table as `polygrain embed` writes it."""
+    rng = np.random.default_rng(0)
+    rows = np.repeat(rng.normal(size=(10, 64)), 20, 0) + 0.5 * rng.normal(size=(200, 64))
+    rows = unit_rows(rows.astype(np.float32))
+    if file.suffix == ".npy":
+        return np.save(file, rows)
+    paths = [f"class{row // 20}/{row}.jpg" for row in range(200)]
+    columns = {"path": paths, "embedding": rows, "state": [""] * 200, "smoothed": smooth(rows, alike=20)}
+    embeddings.write(file, columns, {"model": "0" * 16, "dim": "64", "root": ".", "images": "", "axes": "32"})
+
+
 RUN = [block for page in PAGES for block in blocks(page) if block.needs is not None]
 # A shell block starts the program anew.
 CASES = [
@@ -55,7 +70,7 @@ def test_blocks__run_as_they_stand(block: Block, tmp_path: Path, monkeypatch: py
     here.mkdir()
     for need in filter(None, map(str.strip, block.needs.split(";"))):
         what, *places = need.split()
-        make = {"images": draw, "model": write_model}[what]
+        make = {"images": draw, "model": write_model, "vectors": write_vectors}[what]
         for place in places:
             make(outside / place.removeprefix("/data/") if place.startswith("/data/") else here / place)
     monkeypatch.chdir(here)
