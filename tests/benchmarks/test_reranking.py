@@ -113,7 +113,7 @@ def test_ways__rank_as_their_equations(build, values, twin):
 
 
 def test_choose__takes_what_the_halves_agree_on():
-    rows = clusters(per_class=20)
+    rows = clusters(per_class=20, spread=0.1)
     generator = np.random.default_rng(0)
     noise = Way(lambda half, _: reranking.in_a_database(generator.normal(size=half.shape)), {}, (), "")
     assert choose(noise, rows)[0] is reranking.plain
