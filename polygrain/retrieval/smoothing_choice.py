@@ -11,7 +11,7 @@ graphs of several sizes are compared. Else it is `depth`, with the graph of `nei
 the nearest `guard` is out: smoothed for broad classes, those of six images are lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -23,6 +23,7 @@ from torch import Tensor
 from polygrain.compute.principal import largest, principal_components
 from polygrain.compute.vectors import as_vectors, unit_rows
 from polygrain.config.schema import Count, Section
+from polygrain.retrieval import whitening
 from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import Smoothing, cosines, links, mixed_with_nearest, smooth_as, smoothed
 
@@ -31,6 +32,8 @@ ROWS = 10_000
 # A fifth of the rows, at most, are queries, and a fifth are nearest. Queries are drawn so many times.
 SHARE, DRAWS = 5, 3
 NONE = Smoothing(0.0, 1)
+# Axes of vectors from elsewhere, at most, by which they are linked.
+AXES = 256
 
 
 class SmoothingSettings(Section):
@@ -87,7 +90,32 @@ def smooth(
     values that are not finite, and for a row of zeros.
     """
     rows = directions(vectors)
-    return smooth_as(rows, smoothing or choose(rows, GRAINED, is_whitened=False, alike=alike).smoothing)
+    turned, back = half_whitened(rows)
+    chosen = smoothing or choose(turned, GRAINED, is_whitened=False, alike=alike).smoothing
+    return back(smooth_as(turned, chosen)) if chosen.strength else rows
+
+
+Back = Callable[[Float32[np.ndarray, "row axis"]], Float32[np.ndarray, "row dim"]]
+
+
+def half_whitened(rows: Float32[np.ndarray, "row dim"]) -> tuple[Float32[np.ndarray, "row axis"], Back]:
+    """The rows as they are linked and smoothed, and the way back to rows that a plain query asks.
+
+    Of most encoders all vectors have much in common, and a few axes outweigh the others: both hide who is near. With W
+    the half whitening, a plain query q asks a smoothed row t by W q . t = q . W' t. What q shares with the mean of all
+    rows must not count, so that direction is taken out of W' t.
+    """
+    fitted = whitening.fit_if_varied(rows, AXES, "half")
+    if fitted is None:
+        return rows, lambda smoothed: smoothed
+    mean = unit_rows(rows.mean(0, keepdims=True))[0]
+
+    def back(smoothed: Float32[np.ndarray, "row axis"]) -> Float32[np.ndarray, "row dim"]:
+        result = smoothed @ fitted.projection.T
+        result = unit_rows(result - np.outer(result @ mean, mean))
+        return np.where(result.any(1, keepdims=True), result, rows)  # nothing is left of a row that is the mean
+
+    return whitening.apply(fitted, rows), back
 
 
 def directions(vectors: np.ndarray | Tensor, name: str = "vectors") -> Float32[np.ndarray, "row dim"]:

@@ -7,7 +7,8 @@ from pydantic import ValidationError
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import smoothing_choice
 from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_as
-from polygrain.retrieval.smoothing_choice import SETTINGS, SmoothingSettings, choose, compare, deal
+from polygrain.retrieval.smoothing_choice import SETTINGS, SmoothingSettings, choose, compare, deal, smooth
+from tests.polygrain.retrieval.test_smoothing import plain_smoothed, plain_weights
 
 FEW = SETTINGS.model_copy(update={"queries": 8, "depth": 6, "neighbours": 5, "fewest": 10, "strengths": [0.8]})
 
@@ -44,6 +45,37 @@ def test_compare__each_graph_is_as_if_it_were_alone():
         alone = compare(halves, order, FEW, [count], [6])
         one = Smoothing(0.8, count, 10)
         np.testing.assert_array_equal(together[one], alone[one])
+
+
+def test_smooth__a_plain_query_asks_what_is_linked_and_smoothed_half_whitened():
+    vectors = clusters(per_class=8, dim=5) + 1  # all share a direction
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    centred = (unit - unit.mean(0)).astype(float)
+    energies, axes = np.linalg.eigh(centred.T @ centred / (len(unit) - 1))
+    layer = axes * energies**-0.25
+    turned = unit_rows(centred @ layer)
+    weights = plain_weights(turned, 4, 3.0)
+    back = unit_rows(plain_smoothed(turned, weights, 0.8)) @ layer.T
+    mean = unit.mean(0) / np.linalg.norm(unit.mean(0))
+    expected = unit_rows(back - np.outer(back @ mean, mean))
+    result = smooth(3 * vectors, smoothing=Smoothing(0.8, 4))
+    np.testing.assert_allclose(result, expected, atol=5e-3)
+
+
+def test_smooth__vectors_that_share_much_are_found_more_often():
+    rows, labels = nested()
+    queries, asked, rows, labels = rows[::6], labels[::6], np.delete(rows, np.s_[::6], 0), np.delete(labels, np.s_[::6])
+
+    def precision(searched, queries=queries + 0.5):
+        near = np.argsort(-(queries @ searched.T), 1, kind="stable")[:, :5]
+        return (labels[near] == asked[:, None]).mean()
+
+    assert precision(smooth(rows + 0.5, alike=5)) > precision(unit_rows(rows + 0.5)) + 0.02
+
+
+def test_smooth__equal_vectors_stay():
+    rows = np.ones((120, 3), np.float32)
+    np.testing.assert_allclose(smooth(rows), unit_rows(rows), atol=1e-6)
 
 
 def nested(kinds=6, products=12, photographs=6, dim=40):
