@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polygrain.app.gallery import plain_and_smoothed
+from polygrain.app.gallery import read, read_of
 from polygrain.encoder.digest import digest
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
@@ -39,7 +39,8 @@ def test_main__rows_graph_and_record_fit_together(world: Path, tmp_path: Path, m
     message = run(world, Path("data/gallery/dots"))
     assert message.startswith("48 images, smoothed by 5 neighbours")
     folder, name, rows = tmp_path / "data/gallery/dots", digest(world / "choice"), np.arange(48)
-    plain, smoothed = plain_and_smoothed(folder / "embeddings.parquet", name, world / "choice")
+    plain = read_of(folder / "embeddings.parquet", name, world / "choice", smooth=False)
+    smoothed = read(folder / "embeddings.parquet")
     pixels = open_pixels(world / "images", ["dots"])
     expected = embed(load(world / "choice"), pixels, rows, 16, "float32", "test")
     np.testing.assert_allclose(plain.vectors(rows), expected, atol=1e-3)
@@ -64,6 +65,6 @@ def test_main__few_images_stay_as_they_are(world: Path, tmp_path: Path) -> None:
     (tmp_path / "choice").symlink_to(world / "choice")
     run_features(tmp_path / "features", tmp_path / "images", tmp_path / "choice")
     assert "too few" in run(tmp_path, tmp_path / "out", source="/elsewhere")
-    plain, smoothed = plain_and_smoothed(tmp_path / "out/embeddings.parquet", digest(world / "choice"), Path("choice"))
-    assert len(plain) == 3 and smoothed is None and plain.root == Path("/elsewhere")
+    plain = read_of(tmp_path / "out/embeddings.parquet", digest(world / "choice"), Path("choice"))
+    assert len(plain) == 3 and plain.smoothing is None and plain.root == Path("/elsewhere")
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"embeddings.parquet", "gallery.json"}

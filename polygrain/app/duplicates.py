@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 
 from polygrain.compute.blocks import blocks_within
 from polygrain.retrieval.smoothing import Shown, cosines, links, neighbours_of
@@ -22,20 +22,35 @@ class Row(NamedTuple):
     other: int
 
 
-def find(vectors: Float32[np.ndarray, "row dim"], above: float, shown: Shown = iter) -> list[Row]:
-    """All pairs of rows from the cosine `above`, the most alike first; then the odd images, the oddest first.
+class Graph(NamedTuple):
+    """The nearest others of each row, and their cosines, nearest first."""
+
+    neighbours: Int64[np.ndarray, "row rank"]
+    cosines: Float32[np.ndarray, "row rank"]
+
+    @property
+    def closest(self) -> float | None:
+        """The cosine of the two rows that are most alike; None where there are no two."""
+        return float(self.cosines[:, 0].max()) if self.cosines.size else None
+
+
+def graph_of(vectors: Float32[np.ndarray, "row dim"], shown: Shown = iter) -> Graph:
+    """The graph in which pairs and odd images are found, whatever the cosine."""
+    if len(vectors) < 2:
+        return Graph(np.empty((len(vectors), 0), np.int64), np.empty((len(vectors), 0), np.float32))
+    neighbours = neighbours_of(vectors, min(NEIGHBOURS, len(vectors) - 1), shown)
+    return Graph(neighbours, cosines(vectors, neighbours))
+
+
+def duplicates(vectors: Float32[np.ndarray, "row dim"], graph: Graph, above: float) -> list[Row]:
+    """All pairs of rows from the cosine `above`, the most alike first.
 
     An image whose nearest are all that alike is compared with every other; from `MOST` pairs on no more are looked for.
     """
-    if len(vectors) < 2:
-        return []
-    neighbours = neighbours_of(vectors, min(NEIGHBOURS, len(vectors) - 1), shown)
-    similar = cosines(vectors, neighbours)
-    alike = similar >= above
-    pairs = {}
-    for row, other, cosine in zip(np.nonzero(alike)[0], neighbours[alike], similar[alike], strict=True):
+    alike, pairs = graph.cosines >= above, {}
+    for row, other, cosine in zip(np.nonzero(alike)[0], graph.neighbours[alike], graph.cosines[alike], strict=True):
         pairs[int(min(row, other)), int(max(row, other))] = float(cosine)
-    crowded = np.flatnonzero(alike.all(1))
+    crowded = np.flatnonzero(alike.all(1)) if alike.size else []
     for part in blocks_within(len(crowded), len(vectors), CELLS):
         if len(pairs) >= MOST:
             break
@@ -44,7 +59,13 @@ def find(vectors: Float32[np.ndarray, "row dim"], above: float, shown: Shown = i
             row = int(crowded[part][place])
             if row != other:
                 pairs.setdefault((min(row, other), max(row, other)), float(every[place, other]))
-    odd = np.flatnonzero(links(neighbours, similar).sum(1) == 0)
-    duplicates = [Row("duplicate", value, i, j) for (i, j), value in pairs.items()]
-    alone = [Row("odd", float(similar[i, 0]), i, int(neighbours[i, 0])) for i in odd.tolist()]
-    return sorted(duplicates, key=lambda row: -row.cosine) + sorted(alone, key=lambda row: row.cosine)
+    return sorted((Row("duplicate", value, *pair) for pair, value in pairs.items()), key=lambda row: -row.cosine)
+
+
+def odd(graph: Graph) -> list[Row]:
+    """The odd images, the oddest first."""
+    if not graph.cosines.size:
+        return []
+    alone = np.flatnonzero(links(*graph).sum(1) == 0).tolist()
+    rows = [Row("odd", float(graph.cosines[i, 0]), i, int(graph.neighbours[i, 0])) for i in alone]
+    return sorted(rows, key=lambda row: row.cosine)

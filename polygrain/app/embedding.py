@@ -96,6 +96,7 @@ def is_current(output: Path, digest: str, listing: Listing, smooth: bool, wanted
     facts = embeddings.metadata(output)
     expected = {"model": digest.encode(), "images": listing.fingerprint().encode(), "root": os.fsencode(listing.root)}
     is_wanted = (expected | wanted.facts()).items() <= facts.items() and not wanted.anew
+    is_wanted = is_wanted and not (wanted.facts() and "setting" in facts)
     return is_wanted and ("smoothing" in facts) == smooth
 
 
@@ -155,6 +156,10 @@ def write(
             settings = GRAINED if model.config.grains else SETTINGS
             more, chosen = smoothed_columns(vectors, is_whitened, wanted.alike, before, settings)
             columns, facts = columns | more, facts | {"smoothing": json.dumps(asdict(chosen))}
+        # What someone chose on the search page, if the rows are still there.
+        if "setting" in known and not wanted.facts():
+            kept = known["setting"]
+            facts |= {"setting": kept} if "smoothed" in columns or not json.loads(kept)["smoothed"] else {}
         embeddings.write(partial / "whole.parquet", columns, facts)
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(left.items())])
         os.replace(partial / "rejected.csv", rejected_file(output))

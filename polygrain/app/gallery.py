@@ -1,22 +1,24 @@
 """Images by their embeddings: a file that `polygrain embed` wrote, behind a faiss index."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import faiss
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from PIL import Image
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from polygrain.app.embedding import embed
+from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 from polygrain.retrieval.approximate import calibrate
 from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import Smoothing, mixed
 from polygrain.selection.grain import cut
-from polygrain.store import embeddings as stored
+from polygrain.store import embeddings
 from polygrain.store.reading import reading
 
 # To here every row is compared. Beyond, the rows of the lists nearest to the query are.
@@ -29,6 +31,27 @@ class Hit(NamedTuple):
 
     score: float
     path: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How rows are compared: by so many leading numbers, of a row that is smoothed to this share (0 plain, 1 wholly)."""
+
+    axes: Annotated[int, Field(ge=1)]
+    smoothed: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+    def __str__(self) -> str:
+        share = {0.0: "plain", 1.0: "smoothed"}.get(self.smoothed, f"{self.smoothed:.0%} smoothed")
+        return f"{self.axes} axes, {share}"
+
+    def of(self, plain: "Gallery", smoothed: "Gallery | None") -> "Gallery":
+        """The collection as this compares it, of its whole rows."""
+        every, share = np.arange(len(plain)), np.float32(self.smoothed)
+        rows = plain.vectors(every) if share < 1 else smoothed.vectors(every)
+        if 0 < share < 1:
+            rows = unit_rows((1 - share) * rows + share * smoothed.vectors(every))
+        smoothing = smoothed.smoothing if share else None
+        return Gallery(plain.root, plain.paths, cut(rows, self.axes), plain.digest, smoothing=smoothing, axes=self.axes)
 
 
 class Gallery:
@@ -126,16 +149,39 @@ def lists_of(vectors: Float32[np.ndarray, "row dim"]) -> faiss.IndexIVFFlat:
 
 
 def read(file: Path, smooth: bool = True, axes: int | None = None) -> Gallery:
-    """The gallery in a file, of the smoothed rows where there are any and `smooth` asks for them.
+    """The gallery in a file, as someone chose to compare it; else of the smoothed rows where there are any.
 
-    Plain rows are of so many `axes`, or of those that the file names.
+    Without `smooth`, plain rows are taken, of so many `axes`, or of those that the file names.
 
     The file may be anyone's: ValueError where it is missing, damaged or senseless.
     """
-    table = stored.read(file, smooth and axes is None, axes)
-    with reading(file, stored.REMEDY):
+    stored, kept = as_stored(file, smooth and axes is None, axes), kept_in(file) if smooth and axes is None else None
+    if kept is None:
+        return stored
+    if kept.smoothed and stored.smoothing is None:
+        raise ValueError(f"{file} is to be searched by {kept}, but none of its rows is smoothed; {embeddings.REMEDY}")
+    whole = as_stored(file, False, int(embeddings.metadata(file)["dim"]))
+    return kept.of(whole, stored if stored.smoothing else None)
+
+
+def as_stored(file: Path, smooth: bool, axes: int | None = None) -> Gallery:
+    """`read`, whatever someone chose."""
+    table = embeddings.read(file, smooth, axes)
+    with reading(file, embeddings.REMEDY):
         smoothing = TypeAdapter(Smoothing).validate_json(table.smoothing) if table.smoothing else None
     return Gallery(table.root, table.paths, table.vectors, table.model, smoothing=smoothing, axes=table.axes)
+
+
+def kept_in(file: Path) -> Setting | None:
+    """The setting that someone chose for a file; None where nobody did."""
+    facts = embeddings.metadata(file)
+    if "setting" not in facts:
+        return None
+    with reading(file, embeddings.REMEDY):
+        kept = TypeAdapter(Setting).validate_json(facts["setting"])
+        if kept.axes > int(facts["dim"]):
+            raise ValueError(f"it is to be searched by {kept}, but an embedding has {facts['dim'].decode()}")
+        return kept
 
 
 def read_of(file: Path, model: str, folder: Path, smooth: bool = True, axes: int | None = None) -> Gallery:
@@ -147,12 +193,6 @@ def read_of(file: Path, model: str, folder: Path, smooth: bool = True, axes: int
             f"embed anew, `polygrain embed {gallery.root} -o {file} --model {folder}`"
         )
     return gallery
-
-
-def plain_and_smoothed(file: Path, model: str, folder: Path, axes: int | None = None) -> tuple[Gallery, Gallery | None]:
-    """Both galleries of `read_of`; None where nothing is smoothed, and where `axes` ask for plain rows."""
-    best = read_of(file, model, folder, axes=axes)
-    return (read(file, smooth=False), best) if best.smoothing else (best, None)
 
 
 def search(

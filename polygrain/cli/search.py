@@ -55,9 +55,9 @@ def search(
     import logging
     from functools import partial
 
+    from polygrain.app import duplicates as alike
     from polygrain.app import embedding
-    from polygrain.app.duplicates import MOST, find
-    from polygrain.app.gallery import plain_and_smoothed, read_of
+    from polygrain.app.gallery import read_of
     from polygrain.compute import device
     from polygrain.encoder import load
     from polygrain.encoder.digest import digest
@@ -72,12 +72,15 @@ def search(
     network, name = load(model).to(device.best()), digest(model)
     if duplicates:
         table = stored.read(file_of(source, network, name), axes=network.dim)
-        rows = find(table.vectors, above, partial(progress, description="neighbours", unit="part"))
-        named = [(row.kind, row.cosine, table.paths[row.image], table.paths[row.other]) for row in rows]
+        graph = alike.graph_of(table.vectors, partial(progress, description="neighbours", unit="part"))
+        pairs, odd = alike.duplicates(table.vectors, graph, above), alike.odd(graph)
+        named = [(row.kind, row.cosine, table.paths[row.image], table.paths[row.other]) for row in pairs + odd]
         write_csv(duplicates, [("kind", "cosine", "path", "other"), *named])
-        odd = sum(row.kind == "odd" for row in rows)
-        more = " and more" if len(rows) - odd >= MOST else ""
-        typer.echo(f"{duplicates}: {len(rows) - odd:,} pairs{more} from a cosine of {above:g}, {odd:,} odd images")
+        more = " and more" if len(pairs) >= alike.MOST else ""
+        closest = f" (the closest two have {graph.closest:.3f})" if graph.closest is not None and not pairs else ""
+        typer.echo(
+            f"{duplicates}: {len(pairs):,} pairs{more} from a cosine of {above:g}{closest}, {len(odd):,} odd images"
+        )
         return
     if not page:
         vectors = embedding.embed(network, query)
@@ -89,19 +92,20 @@ def search(
             for rank, (score, row) in enumerate(zip(scores, rows, strict=True), 1):
                 typer.echo(f"{rank:>4}  {score:6.3f}  {shown(gallery.paths[row])}")
         return
+    from polygrain.app import knob
     from polygrain.app.page import server
     from polygrain.app.page.sides import Side, encoder_of, same_images
 
     # Before the work that may take long.
     listening = server.listen(port)
     other = load(beside).to(device.best()) if beside else encoder_of(network)
-    sides = [
-        Side("model", str(model), network, *plain_and_smoothed(file_of(source, network, name), name, model, grain))
-    ]
+    sides = [Side("model", str(model), network, knob.of_file(file_of(source, network, name), name, model, grain))]
     if other is not None:
-        key = digest(beside) if beside else f"{name}-encoder"
-        label, what = (beside.name, str(beside)) if beside else ("encoder", "the model without its adaptors")
-        sides.insert(0, Side(label, what, other, *same_images(sides[0].gallery, other, key)))
+        # The encoder stands there as it is; another model as it would be used.
+        label, what, key = "encoder", "alone, with the model's input", f"{name}-encoder"
+        if beside:
+            label, what, key = beside.name, str(beside), digest(beside)
+        sides.insert(0, Side(label, what, other, same_images(sides[0].gallery, other, key, smooth=bool(beside))))
     server.run(listening, sides, above)
 
 

@@ -5,7 +5,9 @@ embedding   fixed-size list of float32, of unit length
 state       size and modification time of the image file, where it may change
 smoothed    the row smoothed by its neighbours (retrieval/smoothing.py), of unit length, if the images are smoothed
 
-Where the metadata name `axes`, plain rows are compared by so many of their leading numbers, of unit length again.
+Where the metadata name `axes`, plain rows are compared by so many of their leading numbers, of unit length again. Where
+someone chose by hand, `setting` (JSON) says by how many `axes` of which mixture, (1 - smoothed) of a plain row and
+`smoothed` of its smoothed one.
 
 The metadata say which model made it (`model`, a digest), `dim`, the folder (`root`; relative ones start at the file's
 folder), the state of all image files (`images`), and where that was asked for how it is smoothed (`smoothing`, JSON).
@@ -67,6 +69,18 @@ def write(file: Path, columns: Columns, metadata: Mapping[str, str | bytes] | No
                 for rows, kind in zip(columns.values(), kinds.types, strict=True)
             ]
             writer.write_table(pa.Table.from_arrays(values, schema=kinds))
+    os.replace(draft, file)
+
+
+def annotate(file: Path, facts: Mapping[str, str]) -> None:
+    """Adds to the metadata of a file, or changes them; its rows stay."""
+    draft = file.with_name(f"{file.name}.draft")
+    table = pq.ParquetFile(file)
+    with pq.ParquetWriter(
+        draft, table.schema_arrow.with_metadata(metadata(file) | facts), compression="none", use_dictionary=False
+    ) as writer:
+        for group in table.iter_batches(GROUP):
+            writer.write_batch(group)
     os.replace(draft, file)
 
 

@@ -22,8 +22,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from polygrain.app.duplicates import find
+from polygrain.app import duplicates
 from polygrain.app.embedding import MOST_PIXELS
+from polygrain.app.gallery import Gallery
 from polygrain.app.listing import outside
 from polygrain.app.page.sides import Side
 from polygrain.retrieval.neighbours import without_self
@@ -55,10 +56,14 @@ class Page:
 
     def __init__(self, sides: list[Side], above: float) -> None:
         self.sides, self.gallery, self.above = sides, sides[-1].gallery, above
+        self.knob = sides[-1].knob
+        numbers = {folder: i for i, folder in enumerate(dict.fromkeys(map(folder_of, self.gallery.paths)))}
+        self.folders = np.array([numbers[folder_of(path)] for path in self.gallery.paths])
         self.folded = [path.casefold() for path in self.gallery.paths]
         self.thumbnail = lru_cache(4096)(self.draw_thumbnail)
-        self.right = lru_cache(2)(self.judge)
-        self.alike = lru_cache(1)(self.find_alike)
+        self.right = lru_cache(32)(self.judge)
+        self.graph = lru_cache(1)(lambda: duplicates.graph_of(self.every()))
+        self.alike = lru_cache(16)(self.find_alike)
         # A large photograph takes hundreds of megabytes while it is decoded.
         self.decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
 
@@ -70,15 +75,16 @@ class Page:
             "folder": str(gallery.root),
             "count": len(gallery),
             "tasks": tasks if len(tasks) <= MOST_TASKS else [],
-            "folders": len(set(map(folder_of, gallery.paths))),
+            "folders": len(np.unique(self.folders)),
             "most_bytes": MOST_BYTES,
             "sides": [
                 {
                     "name": side.name,
                     "what": side.what,
-                    "digest": side.gallery.digest,
                     "recall": side.gallery.recall,
-                    "smoothed": side.smoothed and str(side.smoothed.smoothing),
+                    "smoothing": side.knob.smoothed and str(side.knob.smoothed.smoothing),
+                    "settings": list(map(str, side.knob.settings)),
+                    "start": side.knob.start,
                 }
                 for side in self.sides
             ],
@@ -127,35 +133,46 @@ class Page:
                     squares[size] = picture(stream, size, MOST_PIXELS).pixels
             return squares
 
-    def vectors(self, query: Query, smooth: bool) -> list[Float32[np.ndarray, "1 dim"]]:
+    def searched(self, place: int | None) -> list[Gallery]:
+        """The collection on each side: the model's at a place of its knob, the others' as they begin."""
+        others = [side.knob.at(side.knob.start) for side in self.sides[:-1]]
+        return [*others, self.knob.at(self.knob.start if place is None else place)]
+
+    def vectors(self, query: Query, galleries: list[Gallery]) -> list[Float32[np.ndarray, "1 dim"]]:
         """The query's embedding on each side; that of a whole row is there already."""
-        galleries = [side.searched(smooth) for side in self.sides]
         if query.row is not None and query.box is None:
             return [gallery.vectors([query.row]) for gallery in galleries]
         squares = self.squares(query)
         embedded = [side.embed(squares[side.model.config.resize]) for side in self.sides]
         return [gallery.asked(vector) for gallery, vector in zip(galleries, embedded, strict=True)]
 
-    def judge(self, smooth: bool) -> dict:
+    def judge(self, place: int | None) -> dict:
         """For each side the share of an image's nearest that are from its own folder, over all images or drawn ones."""
-        numbers = {folder: i for i, folder in enumerate(dict.fromkeys(map(folder_of, self.gallery.paths)))}
-        folders = np.array([numbers[folder_of(path)] for path in self.gallery.paths])
-        asked, shares = np.flatnonzero(np.bincount(folders)[folders] > 1), []
+        folders, shares = self.folders, []
+        asked = np.flatnonzero(np.bincount(folders)[folders] > 1)
         if len(asked) > MOST_ASKED:
             asked = np.sort(np.random.default_rng(0).choice(asked, MOST_ASKED, replace=False))
-        if len(numbers) > 1 and len(asked):
-            for gallery in [side.searched(smooth) for side in self.sides]:
+        if folders.max() > 0 and len(asked):
+            for gallery in self.searched(place):
                 rows = gallery.search(gallery.vectors(asked), JUDGED + 1)[1]
                 rows = without_self(rows, asked, rows.shape[1] - 1)
                 shares.append(float((folders[rows] == folders[asked, None]).mean()))
         return {"shares": shares, "asked": len(asked), "nearest": min(JUDGED, len(folders) - 1)}
 
-    def find_alike(self) -> dict:
-        """The most alike of the near-duplicates, by the model's plain rows, and the oddest of the images."""
-        found = find(self.gallery.vectors(np.arange(len(self.gallery))), self.above)
-        reply = {"above": self.above}
-        for kind in ("duplicate", "odd"):
-            rows = [row for row in found if row.kind == kind]
+    def every(self) -> Float32[np.ndarray, "row dim"]:
+        """The model's plain rows."""
+        return self.gallery.vectors(np.arange(len(self.gallery)))
+
+    def find_alike(self, above: float) -> dict:
+        """The most alike of the near-duplicates, and the oddest of the images.
+
+        `least`: a cosine below which near-duplicates are not worth a look, since half of all images have one there.
+        """
+        graph = self.graph()
+        least = float(np.floor(100 * np.median(graph.cosines[:, 0])) / 100) if graph.cosines.size else above
+        reply = {"above": above, "least": min(least, self.above), "closest": graph.closest}
+        found = {"duplicate": duplicates.duplicates(self.every(), graph, above), "odd": duplicates.odd(graph)}
+        for kind, rows in found.items():
             shown = [
                 row._asdict() | {"image": self.shown(row.image), "other": self.shown(row.other)}
                 for row in rows[:MOST_SHOWN]
@@ -181,21 +198,28 @@ class Page:
         chosen = rows[(start + step * np.arange(min(count, len(rows)))) % len(rows)] if len(rows) else rows
         return {"rows": [self.shown(row) for row in sorted(set(chosen.tolist()))], "of": len(rows)}
 
-    def search(self, query: Query, task: str | None, text: str, k: int, smooth: bool = True) -> dict:
-        """The k nearest rows on each side, the query's own left out, with the milliseconds it took."""
-        start = time.perf_counter()
+    def search(self, query: Query, task: str | None, text: str, k: int, place: int | None = None) -> dict:
+        """The k nearest rows on each side, the query's own left out, with the milliseconds it took.
+
+        `mates`: how many other images of those searched are in the query's folder.
+        """
+        start, galleries = time.perf_counter(), self.searched(place)
         among = self.among(task, text)
         if query.row is not None:
             self.file(query.row)
             among = np.ones(len(self.gallery), bool) if among is None else among.copy()
             among[query.row] = query.box is not None and among[query.row]
         sides = []
-        for side, vector in zip(self.sides, self.vectors(query, smooth), strict=True):
-            _, rows = side.searched(smooth).search(vector, k, among)
+        for gallery, vector in zip(galleries, self.vectors(query, galleries), strict=True):
+            _, rows = gallery.search(vector, k, among)
             sides.append([self.shown(row) for row in rows[0].tolist()])
         of = len(self.gallery) if among is None else int(among.sum())
-        asked = None if query.row is None else self.shown(query.row)
-        return {"sides": sides, "of": of, "asked": asked, "ms": round(1000 * (time.perf_counter() - start), 1)}
+        reply = {"sides": sides, "of": of, "asked": None, "ms": round(1000 * (time.perf_counter() - start), 1)}
+        if query.row is not None:
+            mates = self.folders == self.folders[query.row]
+            mates[query.row] = False
+            reply |= {"asked": self.shown(query.row), "mates": int((mates if among is None else mates & among).sum())}
+        return reply
 
     def listened(self, query: Query) -> dict:
         """Which granularity each layer of the model listens to."""
@@ -260,8 +284,8 @@ def build(sides: list[Side], above: float) -> Starlette:
     def filters(request: Request) -> tuple[str | None, str]:
         return request.query_params.get("task"), request.query_params.get("text", "")[:200]
 
-    def is_smooth(request: Request) -> bool:
-        return request.query_params.get("smooth") != "0"
+    def place_of(request: Request) -> int:
+        return number(request, "place", page.knob.start, len(page.knob.settings) - 1)
 
     def file(request: Request) -> Response:
         return FileResponse(HERE / FILES[request.url.path.rpartition("/")[2]])
@@ -270,10 +294,16 @@ def build(sides: list[Side], above: float) -> Starlette:
         return JSONResponse(page.about())
 
     def right(request: Request) -> Response:
-        return JSONResponse(page.right(is_smooth(request)))
+        return JSONResponse(page.right(place_of(request)))
 
-    def alike(_: Request) -> Response:
-        return JSONResponse(page.alike())
+    def alike(request: Request) -> Response:
+        try:
+            above = float(request.query_params.get("above", page.above))
+        except ValueError as error:
+            raise HTTPException(400, "above is a number") from error
+        if not -1 <= above <= 1:
+            raise HTTPException(400, "above is a cosine, -1 to 1")
+        return JSONResponse(page.alike(above))
 
     def image(request: Request) -> Response:
         return Response(page.thumbnail(request.path_params["row"]), media_type="image/jpeg")
@@ -288,7 +318,14 @@ def build(sides: list[Side], above: float) -> Starlette:
 
     async def search(request: Request) -> Response:
         query, k = await query_of(request), max(1, number(request, "k", 12, MOST_SHOWN))
-        return JSONResponse(await run_in_threadpool(page.search, query, *filters(request), k, is_smooth(request)))
+        return JSONResponse(await run_in_threadpool(page.search, query, *filters(request), k, place_of(request)))
+
+    def keep(request: Request) -> Response:
+        try:
+            page.knob.keep(place_of(request))
+        except OSError as error:
+            raise HTTPException(409, f"{page.knob.file} cannot be written: {error.strerror}") from error
+        return JSONResponse({"start": page.knob.start})
 
     async def listened(request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(page.listened, await query_of(request)))
@@ -301,7 +338,7 @@ def build(sides: list[Side], above: float) -> Starlette:
         Route("/sample", sample),
         Route("/image/{row:int}", image),
     ]
-    routes += [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (preview, search, listened)]
+    routes += [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (preview, search, listened, keep)]
     errors = {
         Unreadable: lambda _, error: JSONResponse({"error": f"the image is left out: {error}"}, 422),
         HTTPException: lambda _, error: JSONResponse({"error": error.detail}, error.status_code),

@@ -2,7 +2,7 @@
 "use strict";
 
 const $ = (id) => document.getElementById(id);
-const state = { about: null, row: null, file: null, box: null, task: null, text: "", smooth: 1, alike: false, start: 0, asking: 0 };
+const state = { about: null, row: null, file: null, box: null, task: null, text: "", place: 0, alike: false, above: null, start: 0, asking: 0, picked: new Map() };
 const SHOWN = 24, BROWSED = 60, MOST_CHIPS = 7, LEAST_DRAG = 6, TALLEST = 340;
 
 // Names are text, whatever they hold: nothing here is ever read as HTML.
@@ -58,12 +58,12 @@ function tile(hit, only, alike, rank) {
   return button;
 }
 
-// `ranked`: nearest first; `others`: the rows of the side before it; `folder`: the query's.
-function side(name, what, hits, ranked = false, others = null, folder = "") {
+// `ranked`: nearest first; `others`: the rows of the side before it; `folder`: the query's, which has `mates` more.
+function side(name, what, hits, ranked = false, others = null, folder = "", mates = 0) {
   const isOnly = (hit) => others !== null && !others.has(hit.row), isAlike = (hit) => folder !== "" && folderOf(hit.path) === folder;
   const [only, alike] = [isOnly, isAlike].map((test) => hits.filter(test).length);
-  const title = make("h3", {}, name, make("span", { textContent: what, title: what }));
-  const said = [folder && `${alike} of ${hits.length} from its folder`, only && `${only} only here`].filter(Boolean);
+  const title = make("h3", {}, name, make("span", { className: ranked ? "detail" : "", textContent: what, title: what }));
+  const said = [mates && (mates < hits.length ? `${alike} of its ${mates}` : `${alike} of ${hits.length} from its folder`), only && `${only} only here`].filter(Boolean);
   title.append(make("em", { textContent: said.join(" · ") }));
   const tiles = make("div", { className: "tiles" }, ...hits.map((hit, i) => tile(hit, isOnly(hit), isAlike(hit), ranked && i + 1)));
   return make("section", { className: "side" }, title, tiles);
@@ -80,44 +80,80 @@ function browse() {
   });
 }
 
+// A picture that can be ticked, with the one that it is compared with.
+function held({ cosine }, hit, other) {
+  const tick = make("input", { type: "checkbox", className: "pick", checked: state.picked.has(hit.row), title: "select this image" });
+  const holder = make("span", { className: tick.checked ? "held picked" : "held" }, tile(hit), tick);
+  tick.addEventListener("change", () => pick(holder, tick.checked));
+  return Object.assign(holder, { picture: [hit, other, cosine] });
+}
+
+function pick(holder, on) {
+  const [hit, other, cosine] = holder.picture;
+  if (on) state.picked.set(hit.row, [hit.path, other.path, cosine.toFixed(4)]); else state.picked.delete(hit.row);
+  for (const same of document.querySelectorAll(".held")) {
+    if (same.picture[0].row !== hit.row) continue;
+    same.classList.toggle("picked", on);
+    same.querySelector("input").checked = on;
+  }
+  offer();
+}
+
+// The selection as a file; it lives in the page alone.
+function offer() {
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const lines = [["path", "other", "cosine"], ...state.picked.values()].map((row) => row.map(quoted).join(","));
+  $("save").href = `data:text/csv;charset=utf-8,${encodeURIComponent(lines.join("\n") + "\n")}`;
+  $("save").textContent = `Save ${state.picked.size.toLocaleString("en")} as CSV`;
+  $("save").hidden = $("none").hidden = !state.picked.size;
+}
+
 // Pairs side by side with their cosine, then the images that are like no other.
 function alike() {
   return answering(async (isLast) => {
-    say("Comparing all images …");
-    const found = await (await ask("alike", {})).json();
+    if (state.above === null) say("Comparing all images …");
+    const found = await (await ask("alike", { above: state.above })).json();
     if (!isLast()) return;
-    const pairs = found.duplicate.rows.map((pair) => make("div", { className: "pair" }, tile(pair.image), tile(pair.other), make("b", { textContent: pair.cosine.toFixed(3) })));
-    const title = make("h3", {}, "Near-duplicates", make("span", { textContent: "the cosine below each pair" }));
-    const sections = [make("section", { className: "side" }, title, make("div", { className: "tiles pairs" }, ...pairs))];
+    state.above = found.above;
+    Object.assign($("above"), { min: found.least, value: found.above });
+    $("cosine").textContent = found.above.toFixed(3);
+    const pairs = found.duplicate.rows.map((pair) => make("div", { className: "pair" }, held(pair, pair.image, pair.other), held(pair, pair.other, pair.image), make("b", { textContent: pair.cosine.toFixed(3) })));
+    const title = make("h3", {}, "Near-duplicates", make("span", { textContent: "the cosine below each pair; tick what you want in a list" }));
+    const none = make("p", { className: "soft", textContent: found.closest === null ? "There is one image only." : `No two images are that alike; the closest two have ${found.closest.toFixed(3)}.` });
+    const sections = [make("section", { className: "side" }, title, pairs.length ? make("div", { className: "tiles pairs" }, ...pairs) : none)];
     if (found.odd.of) sections.push(side("Like no other", "no image has it among its own nearest", found.odd.rows.map((odd) => odd.image)));
     $("sides").replaceChildren(...sections);
     $("more").hidden = true;
-    const count = ({ rows, of }) => `${rows.length} of ${of.toLocaleString("en")}`;
+    $("second").hidden = !pairs.length;
+    offer();
+    const count = ({ rows, of }) => (rows.length < of ? `${rows.length} of ${of.toLocaleString("en")}` : of);
     say(`${count(found.duplicate)} pairs from a cosine of ${found.above}, ${count(found.odd)} odd images`);
   });
 }
 
 function search() {
   return answering(async (isLast) => {
-    const found = await (await ask("search", { ...asked(), ...filters(), smooth: state.smooth, k: SHOWN }, body())).json();
+    const found = await (await ask("search", { ...asked(), ...filters(), place: state.place, k: SHOWN }, body())).json();
     if (!isLast()) return;
     const rows = found.sides.map((hits) => new Set(hits.map((hit) => hit.row)));
     // Where there are no folders, or one, an image says nothing by its own.
     const folder = found.asked && !state.box && state.about.folders > 1 ? folderOf(found.asked.path) : "";
-    const sides = state.about.sides.map((one, i) => side(state.smooth && one.smoothed ? `${one.name}, smoothed` : one.name, [one.what, state.smooth && one.smoothed].filter(Boolean).join("; "), found.sides[i], true, i ? rows[0] : null, folder));
+    const last = state.about.sides.length - 1;
+    const sides = state.about.sides.map((one, i) => side(one.name, [one.what, one.settings[i === last ? state.place : one.start], one.smoothing].filter(Boolean).join("; "), found.sides[i], true, i ? rows[0] : null, folder, found.mates));
     $("sides").replaceChildren(...sides);
     $("more").hidden = true;
     if (found.asked) $("name").textContent = found.asked.path;
     const recall = state.about.sides.filter((one) => one.recall !== null).map((one) => `; ${one.name}: ${(100 * one.recall).toFixed(1)} % of the ten nearest are found`);
-    say(`The nearest of ${found.of.toLocaleString("en")} images, in ${Math.round(found.ms)} ms${recall.join("")}`);
+    say(`The nearest of ${found.of.toLocaleString("en")} images`);
+    $("status").append(make("span", { className: "detail", textContent: `, in ${Math.round(found.ms)} ms${recall.join("")}` }));
     await listen(isLast);
   });
 }
 
 // Where folders are classes: which side is right more often, over all images.
 async function judge() {
-  const { smooth } = state, { shares, asked, nearest } = await (await ask("right", { smooth })).json();
-  if (smooth !== state.smooth) return;
+  const { place } = state, { shares, asked, nearest } = await (await ask("right", { place })).json();
+  if (place !== state.place) return;
   const all = state.about.count, whose = asked < all ? `${asked.toLocaleString("en")} drawn images` : "all images";
   const sides = shares.map((share, i) => `${state.about.sides[i].name} ${(100 * share).toFixed(1)} %`);
   $("right").textContent = sides.length ? `Of the ${nearest} nearest to each of ${whose}, from its own folder: ${sides.join(", ")}` : "";
@@ -139,13 +175,45 @@ async function listen(isLast) {
   $("heard").hidden = false;
 }
 
-// A query has an address, so that the browser's own Back and Forward work; an upload cannot have one.
+// The knob: what is left of it is more alike. The mark is at the place that every search begins with.
+function turn(place) {
+  state.place = place;
+  $("place").value = place;
+  $("setting").textContent = knob().settings[place];
+  $("keep").hidden = place === knob().start;
+  $("mark").style.left = `calc(8px + (100% - 16px) * ${knob().start / (knob().settings.length - 1)})`;
+}
+
+const knob = () => state.about.sides.at(-1);
+
+async function keep() {
+  try {
+    knob().start = (await (await ask("keep", { place: state.place }, "")).json()).start;
+    turn(state.place);
+    say("Kept in the file: every search in it starts here.");
+  } catch (error) { say(error.message, true); }
+}
+
+// The browser keeps an upload as long as the server runs, so that it survives a reload.
+const shelf = () => caches.open(location.pathname);
+
+async function shelve(file) {
+  await (await shelf()).put("upload", new Response(file, { headers: { "x-name": encodeURIComponent(file.name || "") } }));
+}
+
+async function shelved() {
+  for (const name of await caches.keys()) if (name !== location.pathname) await caches.delete(name);
+  const found = await (await shelf()).match("upload");
+  return found ? new File([await found.blob()], decodeURIComponent(found.headers.get("x-name"))) : null;
+}
+
+// A query has an address, so that the browser's own Back and Forward work.
 const go = (row) => { location.hash = row === null ? "" : `#${row}`; };
 
 function show() {
   const row = /^#\d+$/.test(location.hash) ? Number(location.hash.slice(1)) : null;
-  if (location.hash !== "#upload") state.file = null;
-  else if (!state.file) return go(null);
+  state.file = location.hash === "#upload" ? state.upload : null;
+  if (location.hash === "#upload" && !state.file) return go(null);
   Object.assign(state, { row, box: null, alike: location.hash === "#alike" });
   refresh(true);
   scrollTo(0, 0);
@@ -155,6 +223,8 @@ function refresh(fresh) {
   const isQuery = state.row !== null || state.file !== null;
   for (const id of ["query", "heard"]) $(id).hidden = !isQuery || (id === "heard" && (fresh || !state.about.granularities.length));
   for (const id of ["tasks", "text-label"]) $(id).hidden = state.alike;
+  $("twins").hidden = !state.alike;
+  $("knob").hidden = !isQuery || knob().settings.length < 2;
   $("uncrop").hidden = !state.box;
   $("hint").hidden = Boolean(state.box);
   if (!state.box) $("box").hidden = true;
@@ -178,7 +248,8 @@ async function preview() {
 function take(file) {
   if (!file) return;
   if (file.size > state.about.most_bytes) return say(`${file.name} has ${(file.size / 2 ** 20).toFixed(0)} MiB, at most ${state.about.most_bytes / 2 ** 20} are taken.`, true);
-  state.file = file;
+  state.upload = file;
+  shelve(file).catch(() => {});  // a private window may not keep it
   if (location.hash === "#upload") show(); else location.hash = "#upload";
 }
 
@@ -272,7 +343,18 @@ function wire() {
   $("stage").addEventListener("pointerdown", drag);
   $("upload").addEventListener("change", () => { take($("upload").files[0]); $("upload").value = ""; });
   $("drop").addEventListener("keydown", (event) => { if (event.key === "Enter") $("upload").click(); });
-  $("smooth").addEventListener("change", () => { state.smooth = Number($("smooth").checked); refresh(false); judge(); });
+  $("details").addEventListener("change", () => document.body.classList.toggle("details", $("details").checked));
+  $("place").addEventListener("input", () => { turn(Number($("place").value)); search(); });
+  $("place").addEventListener("change", judge);
+  $("mark").addEventListener("click", () => { turn(knob().start); search(); judge(); });
+  $("keep").addEventListener("click", keep);
+  $("above").addEventListener("input", () => { state.above = Number($("above").value); alike(); });
+  $("second").addEventListener("click", () => document.querySelectorAll(".pair .held:nth-child(2)").forEach((holder) => pick(holder, true)));
+  $("none").addEventListener("click", () => {
+    state.picked.clear();
+    document.querySelectorAll(".held").forEach((holder) => pick(holder, false));
+    offer();
+  });
   let waiting;
   $("text").addEventListener("input", () => {
     clearTimeout(waiting);
@@ -292,7 +374,7 @@ function wire() {
   addEventListener("paste", (event) => take(event.clipboardData.files[0]));
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const isTyping = document.activeElement === $("text"), isChoosing = document.activeElement.closest("#tasks");
+    const isTyping = document.activeElement === $("text"), isChoosing = document.activeElement.closest("#tasks, [type=range]");
     if (event.key === "Escape") back();
     else if (event.key === "/" && !isTyping) $("text").focus();
     else if (isTyping && (event.key === "Enter" || event.key === "ArrowDown")) step("ArrowDown");
@@ -307,11 +389,12 @@ async function begin() {
   const { folder, count } = state.about;
   $("folder").append(make("bdi", { textContent: `${count.toLocaleString("en")} images in ${folder}` }));
   $("folder").title = folder;
-  $("smooth").checked = true;
-  $("smooth-label").hidden = !state.about.sides.some((one) => one.smoothed);
+  $("details").checked = false;
+  $("place").max = knob().settings.length - 1;
+  turn(knob().start);
   tasks();
   wire();
-  if (location.hash === "#upload") location.hash = "";
+  state.upload = await shelved().catch(() => null);
   show();
   await judge();
 }

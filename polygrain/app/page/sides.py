@@ -6,23 +6,21 @@ import numpy as np
 import torch
 from jaxtyping import Float32, UInt8
 
-from polygrain.app import cache, embedding
-from polygrain.app.gallery import Gallery, plain_and_smoothed
+from polygrain.app import cache, embedding, knob
+from polygrain.app.gallery import Gallery
+from polygrain.app.knob import Knob
 from polygrain.app.listing import Listing
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
 
 
 class Side:
-    """A model with its gallery, and that of its smoothed rows, under the name and words that the page shows."""
+    """A model with the images that it embedded, under the name and words that the page shows."""
 
-    def __init__(self, name: str, what: str, model: Model, gallery: Gallery, smoothed: Gallery | None = None) -> None:
-        self.name, self.what, self.model, self.gallery, self.smoothed = name, what, model, gallery, smoothed
+    def __init__(self, name: str, what: str, model: Model, knob: Knob) -> None:
+        self.name, self.what, self.model, self.knob, self.gallery = name, what, model, knob, knob.plain
         # The adaptors keep the weights of the last pass.
         self.passing = threading.Lock()
-
-    def searched(self, smooth: bool) -> Gallery:
-        return self.smoothed if smooth and self.smoothed is not None else self.gallery
 
     @property
     def granularities(self) -> list[str]:
@@ -42,24 +40,24 @@ class Side:
 
 
 def encoder_of(model: Model) -> Model | None:
-    """The encoder that a model was made of, at the model's input; None where the model has no adaptors."""
-    if model.config.adaptors is None:
+    """The encoder that a model was made of, at the model's input; None where the model is that encoder."""
+    if model.config.adaptors is None and model.config.reduced is None and model.config.blocks == 1:
         return None
     encoder = model.without_adaptors().without_reduction()  # what lies behind adapted embeddings was made for them
     return encoder.to(model.mean.device)
 
 
-def same_images(gallery: Gallery, model: Model, digest: str) -> tuple[Gallery, Gallery | None]:
-    """The images of a gallery, in its order, by another model, plain and smoothed.
+def same_images(gallery: Gallery, model: Model, digest: str, smooth: bool) -> Knob:
+    """The images of a gallery, in its order, by another model, smoothed where that is wanted and helps.
 
     ValueError where they are not there any more.
     """
     if not gallery.root.is_dir():
         raise ValueError(f"{gallery.root}, where the images lay, is no folder: put them back, or embed them anew")
     file = cache.place(gallery.root, digest)
-    embedding.write(model, digest, Listing(gallery.root, gallery.paths, {}), file, smooth=True)
-    embedded, smoothed = plain_and_smoothed(file, digest, gallery.root)
-    if embedded.paths != gallery.paths:
-        lost = len(gallery.paths) - len(embedded.paths)
+    embedding.write(model, digest, Listing(gallery.root, gallery.paths, {}), file, smooth=smooth)
+    embedded = knob.of_file(file, digest, gallery.root)
+    if embedded.plain.paths != gallery.paths:
+        lost = len(gallery.paths) - len(embedded.plain.paths)
         raise ValueError(f"{lost:,} of the images in {gallery.root} cannot be read any more: embed them anew")
-    return embedded, smoothed
+    return embedded

@@ -1,10 +1,14 @@
 import numpy as np
 
-from polygrain.app.duplicates import find
+from polygrain.app.duplicates import Row, duplicates, graph_of, odd
 from polygrain.compute.vectors import unit_rows
 
 
-def test_find__equals_a_loop_over_all_pairs() -> None:
+def find(vectors: np.ndarray, above: float) -> list[Row]:
+    return duplicates(vectors, graph_of(vectors), above)
+
+
+def test_duplicates__equal_a_loop_over_all_pairs() -> None:
     generator = np.random.default_rng(0)
     vectors = generator.normal(size=(15, 6))
     vectors = unit_rows(np.vstack([vectors, vectors[:5] + 0.05 * generator.normal(size=(5, 6))]).astype(np.float32))
@@ -13,21 +17,23 @@ def test_find__equals_a_loop_over_all_pairs() -> None:
     assert {(row.other, row.image) for row in result} == set(expected)
     assert [row.cosine for row in result] == sorted((row.cosine for row in result), reverse=True)
     np.testing.assert_allclose(sorted(row.cosine for row in result), sorted(expected.values()), atol=1e-6)
+    assert graph_of(vectors).closest == max(row.cosine for row in result)
 
 
-def test_find__all_pairs_of_more_copies_than_neighbours_are_looked_at() -> None:
+def test_duplicates__all_pairs_of_more_copies_than_neighbours_are_looked_at() -> None:
     generator = np.random.default_rng(0)
     copies = np.eye(1, 8).repeat(60, 0) + 0.01 * generator.normal(size=(60, 8))
     vectors = unit_rows(np.vstack([copies, generator.normal(size=(30, 8))]).astype(np.float32))
-    pairs = {(row.image, row.other) for row in find(vectors, 0.98) if row.kind == "duplicate"}
+    pairs = {(row.image, row.other) for row in find(vectors, 0.98)}
     assert pairs >= {(i, j) for j in range(60) for i in range(j)}
     assert all(vectors[i] @ vectors[j] >= 0.97 for i, j in pairs)
 
 
-def test_find__an_odd_image_is_none_of_its_nearest_own() -> None:
+def test_odd__an_odd_image_is_none_of_its_nearest_own() -> None:
     """All others are nearer to one another than to it, and more of them than neighbours are looked at."""
     same = np.eye(1, 4, dtype=np.float32).repeat(30, 0) + 0.05 * np.random.default_rng(0).normal(size=(30, 4))
     vectors = unit_rows(np.vstack([same, [[1, 1, 0, 0]]]).astype(np.float32))
-    (row,) = find(vectors, 1.1)
+    (row,) = odd(graph_of(vectors))
     assert (row.kind, row.image) == ("odd", 30) and 0.6 < row.cosine < 0.9
-    assert find(vectors[:1], 0.5) == []
+    alone = graph_of(vectors[:1])
+    assert odd(alone) == duplicates(vectors[:1], alone, 0.5) == [] and alone.closest is None

@@ -11,7 +11,7 @@ from PIL import Image
 
 from polygrain.app import embedding
 from polygrain.app.embedding import Wanted, embed, is_current, rejected_file, write
-from polygrain.app.gallery import plain_and_smoothed, read
+from polygrain.app.gallery import read
 from polygrain.app.listing import find
 from polygrain.encoder.model import load
 from polygrain.retrieval.neighbours import nearest
@@ -107,7 +107,7 @@ def test_write__smoothed_beside_the_plain_rows(fused: Path, photos: Path, tmp_pa
     monkeypatch.setattr(embedding, "choose", lambda *_, **__: chosen)
     write(model, "abc", find(photos), output)
     write(model, "abc", find(photos), output, smooth=True)
-    plain, smoothed = plain_and_smoothed(output, "abc", fused)
+    plain, smoothed = read(output, smooth=False), read(output)
     rows = plain.vectors([*range(24)])
     neighbours = nearest(rows, rows, 5, exclude_self=True)[1]
     expected = smooth_by(rows, neighbours, chosen.smoothing)

@@ -5,7 +5,7 @@ import pytest
 
 from polygrain import app
 from polygrain.app.embedding import write
-from polygrain.app.gallery import Gallery, plain_and_smoothed, read_of, search
+from polygrain.app.gallery import Gallery, read, read_of, search
 from polygrain.app.listing import find
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
@@ -76,13 +76,13 @@ def write_file(file: Path, vectors: np.ndarray, paths: list[str], **metadata: st
 
 def test_read__plain_or_smoothed(tmp_path: Path) -> None:
     file, paths = tmp_path / "e.parquet", [f"{row}.png" for row in range(9)]
-    plain, none = plain_and_smoothed(write_file(file, unit(9), paths), "abc", Path("model"))
+    plain = read(write_file(file, unit(9), paths))
     assert (plain.root, plain.digest, len(plain), plain.paths[3]) == (Path("/photos"), "abc", 9, "3.png")
-    assert none is None and plain.smoothing is None
+    assert plain.smoothing is None
     facts = {"model": "abc", "dim": "8", "root": "..", "images": "-", "smoothing": '{"strength": 0.9, "neighbours": 3}'}
     columns = {"path": paths, "embedding": unit(9), "smoothed": unit(9, seed=1)}
     embeddings.write(file, columns, facts)
-    plain, smoothed = plain_and_smoothed(file, "abc", Path("model"))
+    plain, smoothed = read(file, smooth=False), read(file)
     np.testing.assert_array_equal(plain.vectors([*range(9)]), unit(9))
     np.testing.assert_array_equal(smoothed.vectors([*range(9)]), unit(9, seed=1))
     assert plain.smoothing is None and smoothed.smoothing == Smoothing(0.9, 3)

@@ -7,7 +7,8 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from polygrain.app.embedding import embed
-from polygrain.app.gallery import Gallery
+from polygrain.app.gallery import Gallery, Setting, read
+from polygrain.app.knob import Knob
 from polygrain.app.page import app
 from polygrain.app.page.app import build
 from polygrain.app.page.sides import Side
@@ -83,25 +84,54 @@ def test_alike__all_pairs_of_the_model(shared_sides: list[Side]) -> None:
     reply = TestClient(build(shared_sides, 0.99)).get("/alike").json()
     pairs = [(pair["image"]["row"], pair["other"]["row"]) for pair in reply["duplicate"]["rows"]]
     assert expected and set(pairs) == set(expected) and reply["duplicate"]["of"] == len(expected)
+    # Of none there is still said how alike the closest two are.
+    none = TestClient(build(shared_sides, 0.99)).get("/alike?above=1").json()
+    assert none["duplicate"] == {"rows": [], "of": 0}
+    assert none["closest"] == pytest.approx((cosines - 2 * np.eye(24)).max(), abs=1e-6) and none["least"] <= 0.99
 
 
-def test_search__smoothed_rows_where_a_side_has_them(sides: list[Side], photos: Path) -> None:
-    """A row asks with what it became, an upload with its mix; the other side stays as it is."""
+def test_search__at_a_place_of_the_knob(sides: list[Side], photos: Path) -> None:
+    """A row asks with what it became, an upload with its mix, both with as many axes; the encoder stays as it is."""
     model, plain = sides[1], sides[1].gallery
     turned = plain.vectors([*range(24)])[::-1].copy()
-    model.smoothed = Gallery(plain.root, plain.paths, turned, "abc", smoothing=Smoothing(0.9, 5, 2))
-    client, of_row = TestClient(build(sides, 0.95)), []
-    for smooth in (0, 1):
-        of_row.append(client.post(f"/search?row=3&k=5&smooth={smooth}").json()["sides"])
-    assert of_row[0][0] == of_row[1][0]
-    scores = turned @ turned[3]
-    assert rows_of(of_row[1][1]) == [row for row in np.argsort(-scores).tolist() if row != 3][:5]
+    smoothed = Gallery(plain.root, plain.paths, turned, "abc", smoothing=Smoothing(0.9, 5, 2))
+    model.knob = Knob(plain, smoothed, [Setting(24), Setting(24, 1.0), Setting(9, 1.0)], Setting(24, 1.0))
+    client = TestClient(build(sides, 0.95))
+    of_row = [client.post(f"/search?row=3&k=5&place={place}").json()["sides"] for place in range(3)]
+    assert (
+        client.post("/search?row=3&k=5").json()["sides"] == of_row[1] and of_row[0][0] == of_row[1][0] == of_row[2][0]
+    )
+    few = turned[:, :9] / np.linalg.norm(turned[:, :9], axis=1, keepdims=True)
+    for rows, hits in zip((turned, few), of_row[1:], strict=True):
+        assert rows_of(hits[1]) == [row for row in np.argsort(-(rows @ rows[3])).tolist() if row != 3][:5]
     with Image.open(photos / "bars/class2/0.png") as image:
-        query = model.smoothed.asked(embed(model.model, [image.convert("RGB")]))[0]
+        query = smoothed.asked(embed(model.model, [image.convert("RGB")]))[0]
         reply = client.post("/search?k=5", content=png(image.convert("RGB"))).json()
     assert rows_of(reply["sides"][1]) == np.argsort(-(turned @ query)).tolist()[:5]
     about = client.get("/about").json()["sides"]
-    assert about[0]["smoothed"] is None and about[1]["smoothed"].startswith("smoothed by 5")
+    assert (about[0]["settings"], about[0]["start"]) == (["24 axes, plain"], 0)
+    assert about[1]["smoothing"].startswith("smoothed by 5") and (len(about[1]["settings"]), about[1]["start"]) == (
+        3,
+        1,
+    )
+
+
+def test_search__counts_the_others_of_the_folder(client: TestClient, shared_sides: list[Side]) -> None:
+    row = row_of(shared_sides, "dots/class1/2.png")
+    assert client.post(f"/search?row={row}").json()["mates"] == 3
+    assert client.post(f"/search?row={row}&text=3.png").json()["mates"] == 1
+    assert "mates" not in client.post("/search", content=png(Image.new("RGB", (40, 40)))).json()
+
+
+def test_keep__into_the_file(sides: list[Side]) -> None:
+    client, knob = TestClient(build(sides, 0.95)), sides[1].knob
+    knob.settings = [Setting(24), Setting(12)]
+    assert client.post("/keep?place=1").json() == {"start": 1}
+    assert client.get("/about").json()["sides"][1]["start"] == 1
+    assert read(knob.file).vectors([3]).shape == (1, 12)
+    knob.file.unlink()
+    reply = client.post("/keep?place=0")
+    assert reply.status_code == 409 and str(knob.file) in reply.json()["error"]
 
 
 def test_right__the_share_of_nearest_from_the_own_folder(client: TestClient, shared_sides: list[Side]) -> None:
@@ -158,6 +188,7 @@ def test_pictures__bounded_and_upright(client: TestClient) -> None:
         ("/search?row=../../etc/passwd", 400, "row"),
         ("/search?row=0&task=none", 400, "'none'"),
         ("/search?row=0&box=0,0,nan,1", 400, "box"),
+        ("/search?row=0&place=coarse", 400, "place"),
         ("/search?row=0&box=0,0,0.01,0.01", 422, "1 x 0 pixels"),
     ],
 )

@@ -16,6 +16,10 @@ def test_encoder_of__without_adaptors_and_what_was_made_for_them(fused: Path) ->
     images = torch.rand(2, 3, 32, 32)
     torch.testing.assert_close(encoder_of(model)(images), plain(images))
     assert encoder_of(plain) is None
+    # Without adaptors there is an encoder, too, behind a last layer.
+    reduced = load(f"{fused}-encoder")
+    reduced.reduce(torch.eye(24)[:8], torch.zeros(8))
+    torch.testing.assert_close(encoder_of(reduced)(images), plain(images))
     of_several = encoder_of(load(fused).at_side(32, False, 2))
     torch.testing.assert_close(of_several(images), plain(images))
     assert of_several.dim == 24
@@ -34,7 +38,7 @@ def test_same_images__says_which_are_gone(sides: list[Side], photos: Path) -> No
     gallery = sides[1].gallery
     (photos / "dots/class1/0.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match="1 of the images"):
-        same_images(gallery, sides[0].model, "plain")
+        same_images(gallery, sides[0].model, "plain", smooth=False)
     moved = Gallery(Path("/nowhere"), gallery.paths, gallery.vectors([*range(24)]), "abc")
     with pytest.raises(ValueError, match="/nowhere"):
-        same_images(moved, sides[0].model, "plain")
+        same_images(moved, sides[0].model, "plain", smooth=False)

@@ -1,0 +1,74 @@
+"""The knob of a search: settings on a line from the very same thing to the same kind.
+
+At the fine end plain rows are compared by all their axes. Smoothed rows follow, half and whole, if a file has them; then
+ever fewer axes, if it has a grain. All come from stored rows: no image is looked at again.
+"""
+
+import json
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+
+from polygrain.app.gallery import EXACT_ROWS, Gallery, Setting, as_stored, kept_in, read_of
+from polygrain.selection.grain import AXES
+from polygrain.store import embeddings
+
+# With more rows only the stored ones are searched: an index of others is not made in a moment.
+MOST_ROWS = EXACT_ROWS // 5
+
+
+class Knob:
+    """The settings of a collection, the finest first, and the number of the one to begin with.
+
+    `file`: where a choice is kept.
+    """
+
+    def __init__(
+        self,
+        plain: Gallery,
+        smoothed: Gallery | None = None,
+        settings: list[Setting] | None = None,
+        start: Setting | None = None,
+        file: Path | None = None,
+    ) -> None:
+        self.plain, self.smoothed, self.file = plain, smoothed, file
+        self.settings = settings or [Setting(plain.index.d, share) for share in ([0.0, 1.0] if smoothed else [0.0])]
+        self.start = self.settings.index(start or self.settings[-1])
+        self.at = lru_cache(3)(self.make)
+
+    def make(self, place: int) -> Gallery:
+        """The collection as one setting compares it."""
+        setting = self.settings[place]
+        if setting.axes == self.settings[0].axes and setting.smoothed in (0.0, 1.0):
+            return self.smoothed if setting.smoothed else self.plain
+        return setting.of(self.plain, self.smoothed)
+
+    def keep(self, place: int) -> None:
+        """Writes a setting into the file, where every search finds it."""
+        embeddings.annotate(self.file, {"setting": json.dumps(asdict(self.settings[place]))})
+        self.start = place
+
+
+def line(dim: int, axes: int | None, has_smoothed: bool) -> list[Setting]:
+    """The settings, the finest first. `axes`: what a file names; None where its axes stand in no order."""
+    shares = [0.0, 0.5, 1.0] if has_smoothed else [0.0]
+    cuts = sorted({few for few in (*AXES, axes) if few < dim}, reverse=True) if axes else []
+    return [Setting(dim, share) for share in shares] + [Setting(few, shares[-1]) for few in cuts]
+
+
+def of_file(file: Path, model: str, folder: Path, axes: int | None = None) -> Knob:
+    """The knob of what the model of this digest and folder made; ValueError where another one did.
+
+    `axes`: compare plain rows, by so many axes to begin with.
+    """
+    best, facts = read_of(file, model, folder, axes=axes), embeddings.metadata(file)
+    smoothed, dim = None if axes else as_stored(file, True), int(facts["dim"])
+    smoothed = smoothed if smoothed and smoothed.smoothing else None
+    if len(best) > MOST_ROWS:
+        return Knob(as_stored(file, False, axes), smoothed, file=file)
+    kept, named = None if axes else kept_in(file), axes or embeddings.axes_of(facts)
+    start = kept or (Setting(dim, 1.0) if smoothed else Setting(named or dim))
+    settings = line(dim, named, smoothed is not None)
+    if start not in settings:
+        settings = sorted([*settings, start], key=lambda one: (one.smoothed, -one.axes))
+    return Knob(as_stored(file, False, dim), smoothed, settings, start, file)
