@@ -54,7 +54,7 @@ def main(
     name, smoothing = digest(choice), asdict(chosen.smoothing)
     root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared
     facts = {"model": name, "dim": str(model.dim), "root": root, "images": "", "smoothing": json.dumps(smoothing)}
-    facts |= {"axes": str(axes)} if axes else {}
+    facts |= {"folder": os.path.relpath(choice, output)} | ({"axes": str(axes)} if axes else {})
     columns = {"path": paths, "embedding": vectors}
     record = {"model": name, "images": len(paths), "axes": axes, "smoothing": smoothing, "why": chosen.why}
     with outputs.folder(output) as folder:

@@ -113,13 +113,14 @@ def write(
     batch: int = BATCH,
     smooth: bool = False,
     wanted: Wanted = UNSAID,
+    folder: Path | None = None,
 ) -> None:
     """Writes the embeddings of all images of a listing, and what was left out beside them, unless they are there.
 
     Rows of an earlier output are taken over where the image file is the same, and so is how they are compared, if
-    nothing else is wanted. `smooth`: beside the rows smoothed ones, where smoothing is chosen. A folder
-    `<output>.partial` keeps what is finished: a call that was killed goes on where it was, to the same bytes.
-    ValueError where no image can be read.
+    nothing else is wanted. `smooth`: beside the rows smoothed ones, where smoothing is chosen. `folder`: the model's,
+    which a search finds in the file. A folder `<output>.partial` keeps what is finished: a call that was killed goes on
+    where it was, to the same bytes. ValueError where no image can be read.
     """
     if is_current(output, digest, listing, smooth, wanted):
         return
@@ -145,7 +146,7 @@ def write(
         paths, vectors, left = gather(partial, list(parts), old, output, listing, model.dim)
         columns = {"path": paths, "embedding": vectors, "state": [states[path] for path in paths]}
         facts = {"model": digest, "dim": str(model.dim), "root": os.fsencode(listing.root)}
-        facts["images"] = fingerprint(states)
+        facts |= {"images": fingerprint(states)} | ({"folder": os.fsencode(folder.resolve())} if folder else {})
         known = compared(output, digest, wanted)
         axes = wanted.axes or embeddings.axes_of(known) or grain_of(model, vectors, wanted.alike)
         facts |= {"alike": known["alike"]} if "alike" in known else {}

@@ -1,5 +1,6 @@
 """Images by their embeddings: a file that `polygrain embed` wrote, behind a faiss index."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -23,6 +24,7 @@ from polygrain.store.reading import reading
 
 # To here every row is compared. Beyond, the rows of the lists nearest to the query are.
 EXACT_ROWS = 1_000_000
+DEFAULT = "data/choice"
 RECALL, SAMPLE, DEPTH = 0.99, 200, 10
 
 
@@ -35,13 +37,13 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """How rows are compared: by so many leading numbers, of a row that is smoothed to this share (0 plain, 1 wholly)."""
+    """How rows are compared: by so many leading numbers, of rows smoothed to a share (0: plain, 1: wholly)."""
 
     axes: Annotated[int, Field(ge=1)]
     smoothed: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     def __str__(self) -> str:
-        share = {0.0: "plain", 1.0: "smoothed"}.get(self.smoothed, f"{self.smoothed:.0%} smoothed")
+        share = {0.0: "plain", 1.0: "smoothed"}.get(self.smoothed, f"smoothed to {self.smoothed:g}")
         return f"{self.axes} axes, {share}"
 
     def of(self, plain: "Gallery", smoothed: "Gallery | None") -> "Gallery":
@@ -195,19 +197,35 @@ def read_of(file: Path, model: str, folder: Path, smooth: bool = True, axes: int
     return gallery
 
 
+def model_of(file: Path, model: Path | None) -> Path:
+    """The folder of the model that made a file: the one that is named, else the one that the file remembers.
+
+    ValueError where that is another model now, or gone.
+    """
+    facts = embeddings.metadata(file)
+    if model is not None or "folder" not in facts:
+        return model or Path(DEFAULT)
+    folder, made_by = file.parent / os.fsdecode(facts["folder"]), facts.get("model", b"").decode("utf-8", "replace")
+    whole = all((folder / name).is_file() for name in ("config.json", "weights.safetensors"))
+    if whole and digest(folder) == made_by:
+        return folder
+    what = "is another one now" if whole else "is not there any more"
+    raise ValueError(f"{file} was made by model {made_by}, and {folder} {what}: name its folder with --model")
+
+
 def search(
     query: str | Path | Image.Image,
     embeddings: str | Path,
-    model: str | Path = "data/choice",
+    model: str | Path | None = None,
     k: int = 10,
     smooth: bool = True,
 ) -> list[Hit]:
     """The k images most like a query, nearest first, of those in a file that `polygrain embed` wrote by this model.
 
-    `smooth`: among the smoothed rows, where the file has them. ValueError where the file is of another model, and where
-    the query cannot be read.
+    `model`: a folder; None for the one that the file remembers. `smooth`: among the smoothed rows, where the file has
+    them. ValueError where the file is of another model, and where the query cannot be read.
     """
-    folder = Path(model)
+    folder = model_of(Path(embeddings), model and Path(model))
     gallery = read_of(Path(embeddings), digest(folder), folder, smooth)
     scores, rows = gallery.search(gallery.asked(embed(load(folder), [query])), k)
     return [Hit(float(score), gallery.paths[row]) for score, row in zip(scores[0], rows[0], strict=True)]

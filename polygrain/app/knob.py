@@ -1,7 +1,7 @@
 """The knob of a search: settings on a line from the very same thing to the same kind.
 
-At the fine end plain rows are compared by all their axes. Smoothed rows follow, half and whole, if a file has them; then
-ever fewer axes, if it has a grain. All come from stored rows: no image is looked at again.
+At the fine end plain rows are compared by all their axes. Smoothed rows follow, half and whole, if a file has them;
+then ever fewer axes, if it has a grain. All come from stored rows: no image is looked at again.
 """
 
 import json

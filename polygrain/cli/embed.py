@@ -55,7 +55,7 @@ def embed(
     listing = find(source)
     if grain is not None and grain > network.dim:
         raise ValueError(f"--grain is {grain}, but an embedding of {model} has {network.dim} numbers: give 1 to these")
-    write(network.to(device.best()), name, listing, output, batch, smooth, Wanted(grain, alike, anew))
+    write(network.to(device.best()), name, listing, output, batch, smooth, Wanted(grain, alike, anew), model)
     table = pq.ParquetFile(output)
     rows, columns = table.metadata.num_rows, {"embedding": ".npy", "smoothed": ".smoothed.npy"}
     for column, suffix in columns.items() if npy else ():

@@ -16,7 +16,10 @@ def search(
     source: Annotated[
         Path, typer.Option("--in", metavar="DIR|FILE", help="a folder of images, or what `polygrain embed` wrote")
     ] = ...,
-    model: Annotated[Path, typer.Option(metavar="FOLDER", help="a model folder")] = Path(MODEL),
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help=f"a model folder; without it the one that made FILE, or {MODEL}"),
+    ] = None,
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="images shown for each query")] = 10,
     smooth: Annotated[
         bool, typer.Option("--smooth/--no-smooth", help="search the smoothed rows, where there are any")
@@ -57,7 +60,7 @@ def search(
 
     from polygrain.app import duplicates as alike
     from polygrain.app import embedding
-    from polygrain.app.gallery import read_of
+    from polygrain.app.gallery import kept_in, model_of, read_of
     from polygrain.compute import device
     from polygrain.encoder import load
     from polygrain.encoder.digest import digest
@@ -69,6 +72,7 @@ def search(
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
     if bool(query) + page + bool(duplicates) != 1:
         raise ValueError("give image files to search for, or --page to search in the browser, or --duplicates")
+    model = model_of(source, model)
     network, name = load(model).to(device.best()), digest(model)
     if duplicates:
         table = stored.read(file_of(source, network, name), axes=network.dim)
@@ -83,9 +87,11 @@ def search(
         )
         return
     if not page:
-        vectors = embedding.embed(network, query)
-        gallery = read_of(file_of(source, network, name), name, model, smooth, grain)
-        if gallery.smoothing:
+        vectors, file = embedding.embed(network, query), file_of(source, network, name)
+        gallery = read_of(file, name, model, smooth, grain)
+        if smooth and not grain and (kept := kept_in(file)):
+            typer.echo(f"{len(gallery):,} images, {kept}, as kept on the page (--no-smooth: plain)", err=True)
+        elif gallery.smoothing:
             typer.echo(f"{len(gallery):,} images, {gallery.smoothing} (--no-smooth: plain)", err=True)
         for file, scores, rows in zip(query, *gallery.search(gallery.asked(vectors), k), strict=True):
             typer.echo(f"{file}\nrank   score  path" if len(query) > 1 else "rank   score  path")

@@ -6,11 +6,12 @@ state       size and modification time of the image file, where it may change
 smoothed    the row smoothed by its neighbours (retrieval/smoothing.py), of unit length, if the images are smoothed
 
 Where the metadata name `axes`, plain rows are compared by so many of their leading numbers, of unit length again. Where
-someone chose by hand, `setting` (JSON) says by how many `axes` of which mixture, (1 - smoothed) of a plain row and
+someone chose by hand, `setting` (JSON) says by how many `axes` of which mixture: (1 - smoothed) of a plain row and
 `smoothed` of its smoothed one.
 
-The metadata say which model made it (`model`, a digest), `dim`, the folder (`root`; relative ones start at the file's
-folder), the state of all image files (`images`), and where that was asked for how it is smoothed (`smoothing`, JSON).
+The metadata say which model made it (`model`, a digest, and its `folder`), `dim`, the images' folder (`root`), the
+state of all image files (`images`), and where that was asked for how it is smoothed (`smoothing`, JSON). Relative
+folders start at the file's.
 """
 
 import os

@@ -5,6 +5,7 @@ never by a path.
 """
 
 import io
+import math
 import os
 import threading
 import time
@@ -169,7 +170,7 @@ class Page:
         `least`: a cosine below which near-duplicates are not worth a look, since half of all images have one there.
         """
         graph = self.graph()
-        least = float(np.floor(100 * np.median(graph.cosines[:, 0])) / 100) if graph.cosines.size else above
+        least = math.floor(100 * np.median(graph.cosines[:, 0])) / 100 if graph.cosines.size else above
         reply = {"above": above, "least": min(least, self.above), "closest": graph.closest}
         found = {"duplicate": duplicates.duplicates(self.every(), graph, above), "odd": duplicates.odd(graph)}
         for kind, rows in found.items():

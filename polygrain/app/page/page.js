@@ -127,7 +127,7 @@ function alike() {
     $("second").hidden = !pairs.length;
     offer();
     const count = ({ rows, of }) => (rows.length < of ? `${rows.length} of ${of.toLocaleString("en")}` : of);
-    say(`${count(found.duplicate)} pairs from a cosine of ${found.above}, ${count(found.odd)} odd images`);
+    say(`Pairs from a cosine of ${found.above.toFixed(3)}: ${count(found.duplicate)}; odd images: ${count(found.odd)}`);
   });
 }
 
@@ -224,6 +224,7 @@ function refresh(fresh) {
   for (const id of ["query", "heard"]) $(id).hidden = !isQuery || (id === "heard" && (fresh || !state.about.granularities.length));
   for (const id of ["tasks", "text-label"]) $(id).hidden = state.alike;
   $("twins").hidden = !state.alike;
+  $("right").hidden = state.alike;
   $("knob").hidden = !isQuery || knob().settings.length < 2;
   $("uncrop").hidden = !state.box;
   $("hint").hidden = Boolean(state.box);

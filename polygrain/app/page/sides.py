@@ -44,6 +44,7 @@ def encoder_of(model: Model) -> Model | None:
     if model.config.adaptors is None and model.config.reduced is None and model.config.blocks == 1:
         return None
     encoder = model.without_adaptors().without_reduction()  # what lies behind adapted embeddings was made for them
+    encoder.config = encoder.config.model_copy(update={"grains": {}})  # its numbers stand in no order
     return encoder.to(model.mean.device)
 
 

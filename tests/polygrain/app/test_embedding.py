@@ -18,6 +18,7 @@ from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import Smoothing, smooth_by
 from polygrain.retrieval.smoothing_choice import SETTINGS, Chosen
 from polygrain.sources.decode import FORMATS
+from polygrain.store import embeddings
 
 ROOT = Path(__file__).parents[3]
 
@@ -127,7 +128,7 @@ def test_write__rows_are_compared_as_before_unless_something_else_is_wanted(
     def facts(*words: object) -> dict[str, str | None]:
         write(model, "abc", find(photos), output, smooth=True, wanted=Wanted(*words))
         metadata = pq.read_schema(output).metadata
-        return {name: metadata.get(name.encode()) for name in ("axes", "alike", "smoothing")}
+        return {name: metadata.get(name.encode()) for name in ("axes", "alike", "smoothing", "setting")}
 
     first = facts()
     assert first["axes"] == b"7" and first["alike"] is None
@@ -135,8 +136,11 @@ def test_write__rows_are_compared_as_before_unless_something_else_is_wanted(
     known = facts(None, 8)
     assert known["alike"] == b"8" and known["axes"] in (b"4", b"8", b"24")
     monkeypatch.setattr(embedding, "choose", Mock(side_effect=AssertionError("chosen again")))
+    # What someone chose on the page stays, too, until something else is asked for.
+    embeddings.annotate(output, {"setting": '{"axes": 4, "smoothed": 0}'})
     (photos / "bars/class1/1.png").unlink()
-    assert facts() == known
+    assert facts() == known | {"setting": b'{"axes": 4, "smoothed": 0}'}
+    assert facts(None, 8) == known
     with pytest.raises(AssertionError, match="chosen again"):
         facts(None, None, True)
 

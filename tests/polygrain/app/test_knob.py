@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ def test_line__goes_one_way() -> None:
     assert line(40, None, True) == [Setting(40, 0.0), Setting(40, 0.5), Setting(40, 1.0)]
     assert line(40, 30, False) == [Setting(40), Setting(32), Setting(30), Setting(24)]
     settings = line(512, 96, True)
-    for before, after in zip(settings, settings[1:], strict=False):
+    for before, after in pairwise(settings):
         assert (after.smoothed >= before.smoothed) and (after.axes <= before.axes) and after != before
 
 

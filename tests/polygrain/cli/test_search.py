@@ -1,3 +1,4 @@
+import shutil
 import socket
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 
 from polygrain.app.page import server
 from polygrain.cli.search import shown
+from polygrain.store import embeddings
 from polygrain.store.tables import read_csv
 from tests.helpers.photos import write_fused
 from tests.polygrain.cli.test_embed import run
@@ -68,6 +70,24 @@ def test_search__says_what_is_wrong(fused: Path, photos: Path, monkeypatch: pyte
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert error("--page", "--in", photos, "--port", port).startswith(f"port {port} cannot be used")
+
+
+def test_search__finds_the_model_that_made_a_file(
+    fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, file, query = photos.parent / "model", photos.parent / "e.parquet", photos / "dots/class2/1.png"
+    shutil.copytree(fused, model)
+    assert run(monkeypatch, "embed", photos, "-o", file, "--model", model) == 0
+    monkeypatch.chdir(photos)  # where there is no data/choice
+    for _ in range(2):
+        assert run(monkeypatch, "search", query, "--in", file, "-k", 1) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == "   1   1.000  dots/class2/1.png"
+        embeddings.annotate(file, {"setting": '{"axes": 20, "smoothed": 0}'})
+    (model / "config.json").write_text((model / "config.json").read_text() + "\n")
+    assert f"{model} is another one now: name its folder" in run(monkeypatch, "search", query, "--in", file)
+    shutil.rmtree(model)
+    assert f"{model} is not there any more: name" in run(monkeypatch, "search", query, "--in", file)
+    assert run(monkeypatch, "search", query, "--in", file, "--model", fused) == 0
 
 
 def test_shown__no_letter_moves_the_cursor() -> None:

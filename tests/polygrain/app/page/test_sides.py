@@ -23,6 +23,8 @@ def test_encoder_of__without_adaptors_and_what_was_made_for_them(fused: Path) ->
     of_several = encoder_of(load(fused).at_side(32, False, 2))
     torch.testing.assert_close(of_several(images), plain(images))
     assert of_several.dim == 24
+    reduced.config = reduced.config.model_copy(update={"grains": {"dots": 4}})
+    assert encoder_of(reduced).config.grains == {}
     with pretended_gpu():
         assert encoder_of(model.to("cuda")).mean.is_cuda
 
