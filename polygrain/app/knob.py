@@ -10,11 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from polygrain.app.gallery import EXACT_ROWS, Gallery, Setting, as_stored, kept_in, read_of
-from polygrain.selection.grain import AXES
+from polygrain.selection.grain import AXES, FEWEST
 from polygrain.store import embeddings
 
 # With more rows only the stored ones are searched: an index of others is not made in a moment.
 MOST_ROWS = EXACT_ROWS // 5
+# Of the settings with fewer axes these are told apart by clicks; those between differ too little.
+TOLD_APART = (192, 96, 48)
 
 
 class Knob:
@@ -33,7 +35,7 @@ class Knob:
     ) -> None:
         self.plain, self.smoothed, self.file = plain, smoothed, file
         self.settings = settings or [Setting(plain.index.d, share) for share in ([0.0, 1.0] if smoothed else [0.0])]
-        self.start = self.settings.index(start or self.settings[-1])
+        self.start = self.first = self.settings.index(start or self.settings[-1])
         self.at = lru_cache(3)(self.make)
 
     def make(self, place: int) -> Gallery:
@@ -42,6 +44,13 @@ class Knob:
         if setting.axes == self.settings[0].axes and setting.smoothed in (0.0, 1.0):
             return self.smoothed if setting.smoothed else self.plain
         return setting.of(self.plain, self.smoothed)
+
+    @property
+    def clickable(self) -> list[int]:
+        """The places that clicks decide between; none where there is nothing to decide."""
+        axes = {self.settings[0].axes, *TOLD_APART}
+        places = [i for i, one in enumerate(self.settings) if one.axes in axes or i in (self.first, self.start)]
+        return places if len(places) > 1 and len(self.plain) >= FEWEST else []
 
     def keep(self, place: int) -> None:
         """Writes a setting into the file, where every search finds it."""

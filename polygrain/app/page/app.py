@@ -29,6 +29,7 @@ from polygrain.app.gallery import Gallery
 from polygrain.app.listing import outside
 from polygrain.app.page.sides import Side
 from polygrain.retrieval.neighbours import without_self
+from polygrain.selection.clicks import DEPTHS, MOST, Clicks
 from polygrain.sources.decode import opened, picture, upright
 from polygrain.store.square import Unreadable, square
 
@@ -38,6 +39,8 @@ MOST_BYTES = 32 * 2**20
 MOST_SHOWN = 60
 # Images whose nearest are compared with their folder, and how many of them.
 MOST_ASKED, JUDGED = 500, 10
+# Images that ask in the clicks, drawn from all.
+MOST_CLICKED = 60
 # More first folders than that are no choice for a person; names can still be filtered.
 MOST_TASKS = 1000
 THUMBNAIL, WHOLE = 224, 1024  # px, the longer side
@@ -65,6 +68,7 @@ class Page:
         self.right = lru_cache(32)(self.judge)
         self.graph = lru_cache(1)(lambda: duplicates.graph_of(self.every()))
         self.alike = lru_cache(16)(self.find_alike)
+        self.clicks = lru_cache(1)(self.rank)
         # A large photograph takes hundreds of megabytes while it is decoded.
         self.decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
 
@@ -90,6 +94,7 @@ class Page:
                 for side in self.sides
             ],
             "granularities": self.sides[-1].granularities,
+            "clicks": MOST if self.knob.clickable else 0,
         }
 
     def file(self, row: int) -> Path:
@@ -222,6 +227,30 @@ class Page:
             reply |= {"asked": self.shown(query.row), "mates": int((mates if among is None else mates & among).sum())}
         return reply
 
+    def rank(self, start: int) -> tuple[list[int], list[int], Clicks]:
+        """The places that clicks decide between, the rows that ask, and the test from a place on."""
+        count, places = len(self.gallery), self.knob.clickable
+        asked, ranked = np.random.default_rng(0).permutation(count)[:MOST_CLICKED], []
+        for place in places:
+            gallery = self.knob.at(place)
+            rows = gallery.search(gallery.vectors(asked), min(2 * max(DEPTHS), count - 1) + 1)[1]
+            ranked.append(without_self(rows, asked, rows.shape[1] - 1))
+        return places, asked.tolist(), Clicks(np.array(ranked), places.index(start))
+
+    def question(self, votes: str) -> dict:
+        """What to ask after these votes, or the place that they decide for."""
+        if not self.knob.clickable:
+            raise HTTPException(404, "there is one way only to compare these images")
+        places, asked, test = self.clicks(self.knob.start)
+        try:
+            state = test.after(votes)
+        except ValueError as error:
+            raise HTTPException(400, f"these are {error}") from error
+        if state.question is None:
+            return {"place": places[state.best], "clicks": len(votes)}
+        groups = [[self.shown(row) for row in group] for group in (state.question.first, state.question.second)]
+        return {"query": self.shown(asked[state.question.query]), "groups": groups, "most": MOST}
+
     def listened(self, query: Query) -> dict:
         """Which granularity each layer of the model listens to."""
         side = self.sides[-1]
@@ -313,6 +342,9 @@ def build(sides: list[Side], above: float) -> Starlette:
         count = number(request, "count", 48, MOST_SHOWN)
         return JSONResponse(page.sample(*filters(request), number(request, "start", 0, 2**31), max(1, count)))
 
+    def question(request: Request) -> Response:
+        return JSONResponse(page.question(request.query_params.get("votes", "")[: MOST + 1]))
+
     async def preview(request: Request) -> Response:
         content = await run_in_threadpool(page.preview, await query_of(request))
         return Response(content, media_type="image/jpeg")
@@ -337,6 +369,7 @@ def build(sides: list[Side], above: float) -> Starlette:
         Route("/right", right),
         Route("/alike", alike),
         Route("/sample", sample),
+        Route("/question", question),
         Route("/image/{row:int}", image),
     ]
     routes += [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (preview, search, listened, keep)]

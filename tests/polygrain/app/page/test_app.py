@@ -167,6 +167,30 @@ def test_sample__spread_and_other_ones(client: TestClient) -> None:
     assert len(client.get("/sample?task=dots").json()["rows"]) == 12
 
 
+def test_question__the_clicks_decide_for_a_place(sides: list[Side]) -> None:
+    """Half of the axes find the query's folder, the other half do not; who wants the folder gets the first."""
+    plain = sides[1].gallery
+    folders = np.unique([path.rpartition("/")[0] for path in plain.paths], return_inverse=True)[1]
+    rows = np.random.default_rng(0).normal(size=(24, 200)).astype(np.float32)
+    rows[:, :48] += 6 * np.random.default_rng(1).normal(size=(6, 48))[folders]
+    rows[:, 48:] *= 8
+    gallery = Gallery(plain.root, plain.paths, rows / np.linalg.norm(rows, axis=1, keepdims=True), "abc")
+    sides[1].knob = Knob(gallery, None, [Setting(200), Setting(100), Setting(48)], Setting(200))
+    client, votes = TestClient(build(sides, 0.95)), ""
+    assert client.get("/about").json()["clicks"] == 30
+    while "place" not in (reply := client.get(f"/question?votes={votes}").json()):
+        own = reply["query"]["path"].rpartition("/")[0]
+        first, second = (sum(hit["path"].startswith(own) for hit in hits) for hits in reply["groups"])
+        assert len(reply["groups"][0]) == len(reply["groups"][1]) > 0
+        votes += "0" if first == second else "1" if first > second else "2"
+    assert (reply["place"], reply["clicks"]) == (2, len(votes)) and len(votes) <= 30
+    assert client.get(f"/question?votes={votes}1").status_code == 400 == client.get("/question?votes=x").status_code
+
+
+def test_question__none_where_images_are_compared_in_one_way(client: TestClient) -> None:
+    assert client.get("/about").json()["clicks"] == 0 and client.get("/question").status_code == 404
+
+
 def test_listened__layers_of_the_model(client: TestClient) -> None:
     layers = client.post("/listened?row=3").json()["layers"]
     assert np.shape(layers) == (2, 2) and np.allclose(np.sum(layers, 1), 1)

@@ -1,15 +1,20 @@
 """The search page as a person uses it, in a real browser: mouse, keyboard, files dropped on it."""
 
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from polygrain.app.embedding import Wanted, write
+from polygrain.app.gallery import Setting, kept_in
+from polygrain.app.listing import find
+from polygrain.encoder.digest import digest
+from polygrain.encoder.model import load
 from tests.helpers.browser import CHROMIUM
 from tests.helpers.driven import Driven, at
 
@@ -24,15 +29,22 @@ pytestmark = [
 
 
 @pytest.fixture
-def address(fused: Path, photos: Path, tmp_path: Path) -> Iterator[str]:
+def address(fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address that the command prints."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # A name that would be a script if it were read as HTML.
     (photos / "dots/class2/0.png").rename(photos / "dots/class2/<img src=x onerror=alert(1)>.png")
-    words = ["search", "--page", "--port", "0", "--in", photos, "--model", fused]
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with serving("--in", photos, "--model", fused) as address:
+        yield address
+
+
+@contextmanager
+def serving(*words: object) -> Iterator[str]:
+    """The address of the page of `polygrain search` with these words."""
+    words = ["search", "--page", "--port", "0", *words]
     server = subprocess.Popen(
         [sys.executable, "-m", "polygrain", *map(str, words)],
-        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     try:
         yield re.search(r"http://\S+", server.stdout.readline())[0]
@@ -54,6 +66,42 @@ def status(browser: Driven) -> str:
     return browser.value("document.querySelector('#status').textContent")
 
 
+def slide(browser: Driven, slider: str, value: float) -> None:
+    """Moves a slider, as a hand does."""
+    moved = "slider.dispatchEvent(new Event('input')), slider.dispatchEvent(new Event('change'))"
+    browser.value(f"(slider => {{ slider.value = {value}; {moved} }})(document.querySelector('{slider}'))")
+    browser.until(IDLE)
+
+
+def test_page__knob_and_clicks(fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "e.parquet"
+    write(load(fused), digest(fused), find(photos), file, wanted=Wanted(axes=9), folder=fused)
+    with serving("--in", file) as address, at(address) as browser:
+        browser.until("document.querySelectorAll('.tile').length == 24")
+        browser.click(".tile")
+        browser.until(QUERIED)
+        start, before = browser.value("document.querySelector('#place').value"), shown(browser, 1)
+        slide(browser, "#place", 0)
+        assert start == "1" and shown(browser, 1) != before
+        browser.click("#keep")
+        browser.until("document.querySelector('#status').textContent.startsWith('Kept in the file')")
+        assert kept_in(file) == Setting(24)
+        browser.click("#mark")
+
+        # Every click is about two groups; at the end a place stands there, as many clicks as it may take.
+        browser.click("#decide")
+        clicks = 0
+        while browser.value("location.hash") == "#clicks":
+            browser.until("document.querySelectorAll('.group').length == 2")
+            assert browser.value("document.querySelectorAll('.group img').length") >= 2
+            browser.click(".group:last-child")
+            browser.until(IDLE)
+            clicks += 1
+        browser.until("document.querySelector('#status').textContent.startsWith('After ')")
+        assert status(browser).startswith(f"After {clicks} clicks: ") and browser.complaints() == []
+
+
 def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_path: Path) -> None:
     with at(address) as browser:
         browser.until("document.querySelectorAll('.tile').length == 24")
@@ -62,7 +110,18 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         # Near-duplicates: pairs, each a way to a search; Back leads there again.
         browser.click("#alike")
         browser.until("document.querySelectorAll('.pair').length > 0")
-        assert " pairs from a cosine of 0.95, " in status(browser)
+        assert status(browser).startswith("Pairs from a cosine of 0.950: ")
+
+        # Ticked images become a list; another cosine gives other pairs.
+        browser.click(".pair .pick")
+        assert browser.value("document.querySelector('#save').textContent") == "Save 1 as CSV"
+        first = browser.value("document.querySelector('.pair .tile').title")
+        assert browser.value("decodeURIComponent(document.querySelector('#save').href).split('\\n')[1]").startswith(
+            first
+        )
+        slide(browser, "#above", 1)
+        assert "the closest two have 0." in browser.value("document.querySelector('.side p').textContent")
+        slide(browser, "#above", 0.95)
         browser.click(".pair .tile")
         browser.until(QUERIED)
         browser.value("history.back()")
@@ -80,7 +139,9 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         ranks = browser.value("[...document.querySelectorAll('.side:last-child .rank')].map(s => s.textContent)")
         assert ranks == [*map(str, range(1, 24))]
         browser.until("document.querySelector('#right').textContent.startsWith('Of the 10 nearest to each of all ')")
-        assert browser.value("document.querySelector('#smooth-label').hidden")  # too few images to smooth
+        assert browser.value("document.querySelector('#knob').hidden")  # one way only to compare so few
+        assert browser.value("document.querySelector('.side h3').textContent").startswith("encoder")
+        assert "3 of its 3" in browser.value("document.querySelector('.side h3').innerText")
         browser.until("document.querySelectorAll('#weights td').length == 4")
 
         # The filters, by mouse and by keyboard.
@@ -125,6 +186,12 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         browser.drop("header", tmp_path / "dropped.tif")
         browser.until(QUERIED)
         assert browser.value("document.querySelector('#name').textContent") == "dropped.tif"
+        assert shown(browser, 1)[0] == "dots/class2/1.png"
+        browser.value("location.reload()")
+        browser.until(
+            "document.readyState == 'complete' && document.querySelector('#name')?.textContent == 'dropped.tif'"
+        )
+        browser.until(QUERIED)
         assert shown(browser, 1)[0] == "dots/class2/1.png"
         (tmp_path / "note.png").write_text("no image")
         browser.drop("header", tmp_path / "note.png")
