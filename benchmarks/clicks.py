@@ -4,11 +4,11 @@ python -m benchmarks.clicks profiles/NAME
 
 As `benchmarks.grain`: a profile of labelled tasks, with the protocol `collection`, whose features are there. Each task
 alone, with all images or 12, 6 or 3 of a class, is smoothed and cut as `polygrain embed` does, without and with the
-number of images that are alike. Its own images ask; the group with more images of the query's class gets the click. A
-row of the table is a mean over tasks of the **regret**: points of R-Precision of the drawn queries below the best
-setting of the knob, before any click and after 10, 20 and 30, the worst in brackets; and the clicks that were made, and
-of these the decided ones. `all ways`: what that best setting is below the best of plain and smoothed rows by any of the
-compared graphs, strengths and axes.
+number of images that are alike. Some of its images ask, and the others are smoothed without them; the group with more
+images of the query's class gets the click. A row of the table is a mean over tasks of the **regret**: points of
+R-Precision of the drawn queries below the best setting of the knob, before any click and after 10, 20 and 30, the worst
+in brackets; and the clicks that were made, and of these the decided ones. `all ways`: what that best setting is below
+the best of plain and smoothed rows by any of the compared graphs, strengths and axes.
 """
 
 import sys
@@ -24,7 +24,6 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.stored import open_features
 from polygrain.retrieval import whitening
 from polygrain.retrieval.metrics import collection_metrics
-from polygrain.retrieval.neighbours import nearest, without_self
 from polygrain.retrieval.smoothing import Smoothing, smooth
 from polygrain.selection import grain, smoothing
 from polygrain.selection.clicks import DEPTHS, MOST, Clicks
@@ -59,14 +58,10 @@ def knob_of(vectors: np.ndarray, alike: int | None) -> tuple[Gallery, Gallery | 
     return plain, smoothed, line(dim, axes, smoothed is not None), Setting(dim, 1.0) if smoothed else Setting(axes)
 
 
-def after_clicks(knob: Knob, labels: np.ndarray, generator: np.random.Generator) -> tuple[list[int], list[int]]:
+def after_clicks(knob: Knob, labels: np.ndarray, seed: int) -> tuple[list[int], list[int]]:
     """The places after 0, 10, 20 and 30 clicks, and how many were made and decided."""
-    asked, count = generator.permutation(len(labels))[:QUERIES], min(2 * max(DEPTHS), len(labels) - 1)
-    places, ranked = knob.clickable, []
-    for place in places:
-        vectors = knob.at(place).vectors(np.arange(len(labels)))
-        ranked.append(without_self(nearest(vectors[asked], vectors, count + 1)[1], asked, count))
-    test, votes = Clicks(np.array(ranked), places.index(knob.start)), ""
+    places, (asked, ranked) = knob.clickable, knob.asked(QUERIES, 2 * max(DEPTHS), seed)
+    test, votes = Clicks(ranked, places.index(knob.start)), ""
     while (question := test.after(votes).question) is not None:
         own = labels[asked[question.query]]
         first, second = ((labels[rows] == own).sum() for rows in (question.first, question.second))
@@ -90,7 +85,7 @@ def measure(vectors: np.ndarray, collection: Collection, task: str, rows: np.nda
     best = max(percent(cut(images, axes)) for images in every for axes in AXES)
     results = []
     for seed in range(DRAWS):
-        places, made = after_clicks(knob, collection.labels[rows], np.random.default_rng(seed))
+        places, made = after_clicks(knob, collection.labels[rows], seed)
         results.append([*(values.max() - values[places]), *made, best - values.max()])
     return np.mean(results, 0)
 

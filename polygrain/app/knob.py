@@ -9,7 +9,11 @@ from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Int64
+
 from polygrain.app.gallery import EXACT_ROWS, Gallery, Setting, as_stored, kept_in, read_of
+from polygrain.retrieval.smoothing import smooth
 from polygrain.selection.grain import AXES, FEWEST
 from polygrain.store import embeddings
 
@@ -17,6 +21,10 @@ from polygrain.store import embeddings
 MOST_ROWS = EXACT_ROWS // 5
 # Of the settings with fewer axes these are told apart by clicks; those between differ too little.
 TOLD_APART = (192, 96, 48)
+
+# Rows that clicks are about: more would have to be smoothed for minutes.
+MOST_ASKED = 20_000
+Rankings = Int64[np.ndarray, "place query rank"]
 
 
 class Knob:
@@ -51,6 +59,26 @@ class Knob:
         axes = {self.settings[0].axes, *TOLD_APART}
         places = [i for i, one in enumerate(self.settings) if one.axes in axes or i in (self.first, self.start)]
         return places if len(places) > 1 and len(self.plain) >= FEWEST else []
+
+    def asked(self, queries: int, deepest: int, seed: int = 0) -> tuple[Int64[np.ndarray, " query"], Rankings]:
+        """Drawn images, and the rows nearest to each at every clickable place, as if it were new.
+
+        The others are smoothed without them: images that were smoothed along cannot tell what smoothing does to new
+        ones. At most `MOST_ASKED` rows are looked at.
+        """
+        drawn = np.random.default_rng(seed).permutation(len(self.plain))[:MOST_ASKED]
+        rows, others = np.split(drawn, [min(queries, len(drawn) // 2)])
+        vectors, names = self.plain.vectors(others), [""] * len(others)
+        smoothed = None
+        if self.smoothed:
+            by = self.smoothed.smoothing
+            smoothed = Gallery(Path(), names, smooth(vectors, by), "", smoothing=by)
+        knob = Knob(Gallery(Path(), names, vectors, ""), smoothed, self.settings, self.settings[self.start])
+        new, ranked = self.plain.vectors(rows), []
+        for place in self.clickable:
+            gallery = knob.at(place)
+            ranked.append(others[gallery.search(gallery.asked(new), deepest)[1]])
+        return rows, np.array(ranked)
 
     def keep(self, place: int) -> None:
         """Writes a setting into the file, where every search finds it."""

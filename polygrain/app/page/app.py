@@ -229,13 +229,9 @@ class Page:
 
     def rank(self, start: int) -> tuple[list[int], list[int], Clicks]:
         """The places that clicks decide between, the rows that ask, and the test from a place on."""
-        count, places = len(self.gallery), self.knob.clickable
-        asked, ranked = np.random.default_rng(0).permutation(count)[:MOST_CLICKED], []
-        for place in places:
-            gallery = self.knob.at(place)
-            rows = gallery.search(gallery.vectors(asked), min(2 * max(DEPTHS), count - 1) + 1)[1]
-            ranked.append(without_self(rows, asked, rows.shape[1] - 1))
-        return places, asked.tolist(), Clicks(np.array(ranked), places.index(start))
+        places = self.knob.clickable
+        asked, ranked = self.knob.asked(MOST_CLICKED, 2 * max(DEPTHS))
+        return places, asked.tolist(), Clicks(ranked, places.index(start))
 
     def question(self, votes: str) -> dict:
         """What to ask after these votes, or the place that they decide for."""

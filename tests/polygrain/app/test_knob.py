@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polygrain.app.gallery import Setting, read
+from polygrain.app.gallery import Gallery, Setting, read
 from polygrain.app.knob import Knob, line, of_file
+from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
 from polygrain.store import embeddings
 from tests.polygrain.app.test_gallery import unit
 
@@ -87,3 +88,21 @@ def test_read__refuses_a_setting_that_cannot_be(tmp_path: Path, setting: dict) -
     file = write_file(tmp_path / "e.parquet", smoothed=False, setting=json.dumps(setting))
     with pytest.raises(ValueError, match=r"e\.parquet"):
         read(file)
+
+
+def test_asked__as_if_the_images_were_new(tmp_path: Path) -> None:
+    """Every ranking equals a sort of the others, smoothed without those that ask, by a query that is not smoothed."""
+    vectors, by = unit(60, DIM), Smoothing(0.9, 5, 2)
+    paths = [f"{row}.png" for row in range(60)]
+    plain = Gallery(tmp_path, paths, vectors, "abc")
+    smoothed = Gallery(tmp_path, paths, smooth(vectors, by), "abc", smoothing=by)
+    knob = Knob(plain, smoothed, line(DIM, None, True))
+    asked, ranked = knob.asked(20, 7)
+    others = np.setdiff1d(np.arange(60), asked)
+    assert len(set(asked.tolist())) == 20 and ranked.shape == (3, 20, 7)
+    after = smooth(vectors[others], by)
+    half = vectors[others] / 2 + after / 2
+    for place, rows in enumerate((vectors[others], half / np.linalg.norm(half, axis=1, keepdims=True), after)):
+        queries = mixed_with_nearest(vectors[asked], rows, by) if place else vectors[asked]
+        expected = others[np.argsort(-(queries @ rows.T), axis=1)[:, :7]]
+        np.testing.assert_array_equal(ranked[place], expected)
