@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from polygrain.app.gallery import EXACT_ROWS, Gallery, Setting, as_stored, kept_in, read_of
-from polygrain.retrieval.smoothing import smooth
+from polygrain.retrieval.smoothing import smooth_as
 from polygrain.selection.grain import AXES, FEWEST
 from polygrain.store import embeddings
 
@@ -72,7 +72,7 @@ class Knob:
         smoothed = None
         if self.smoothed:
             by = self.smoothed.smoothing
-            smoothed = Gallery(Path(), names, smooth(vectors, by), "", smoothing=by)
+            smoothed = Gallery(Path(), names, smooth_as(vectors, by), "", smoothing=by)
         knob = Knob(Gallery(Path(), names, vectors, ""), smoothed, self.settings, self.settings[self.start])
         new, ranked = self.plain.vectors(rows), []
         for place in self.clickable:
