@@ -22,10 +22,10 @@ from polygrain.app.gallery import Gallery, Setting
 from polygrain.app.knob import Knob, line
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.stored import open_features
-from polygrain.retrieval import whitening
+from polygrain.retrieval import smoothing_choice, whitening
 from polygrain.retrieval.metrics import collection_metrics
-from polygrain.retrieval.smoothing import Smoothing, smooth
-from polygrain.selection import grain, smoothing
+from polygrain.retrieval.smoothing import Smoothing, smooth_as
+from polygrain.selection import grain
 from polygrain.selection.clicks import DEPTHS, MOST, Clicks
 from polygrain.selection.grain import AXES, FEWEST, axes_for, cut
 from polygrain.store.collection import Collection, read_tables
@@ -51,10 +51,10 @@ def collections(collection: Collection, generator: np.random.Generator) -> Itera
 def knob_of(vectors: np.ndarray, alike: int | None) -> tuple[Gallery, Gallery | None, list[Setting], Setting]:
     """Plain and smoothed rows, the settings and the chosen one, as `polygrain embed` and the page have them."""
     dim, paths = vectors.shape[1], [str(row) for row in range(len(vectors))]
-    by = smoothing.choose(vectors, smoothing.GRAINED, is_whitened=False, alike=alike).smoothing
+    by = smoothing_choice.choose(vectors, smoothing_choice.GRAINED, is_whitened=False, alike=alike).smoothing
     axes = 96 if alike is None or len(vectors) <= FEWEST else axes_for(vectors, AXES, alike)
     plain = Gallery(Path("/"), paths, vectors, "")
-    smoothed = Gallery(Path("/"), paths, smooth(vectors, by), "", smoothing=by) if by.strength else None
+    smoothed = Gallery(Path("/"), paths, smooth_as(vectors, by), "", smoothing=by) if by.strength else None
     return plain, smoothed, line(dim, axes, smoothed is not None), Setting(dim, 1.0) if smoothed else Setting(axes)
 
 
@@ -81,7 +81,7 @@ def measure(vectors: np.ndarray, collection: Collection, task: str, rows: np.nda
 
     values = np.array([percent(knob.at(place).vectors(np.arange(len(rows)))) for place in range(len(knob.settings))])
     graphs = [Smoothing(strength, count) for strength in STRENGTHS for count in GRAPHS if count < len(rows)]
-    every = [vectors[rows], *(smooth(vectors[rows], one) for one in graphs)]
+    every = [vectors[rows], *(smooth_as(vectors[rows], one) for one in graphs)]
     best = max(percent(cut(images, axes)) for images in every for axes in AXES)
     results = []
     for seed in range(DRAWS):

@@ -7,7 +7,7 @@ import pytest
 
 from polygrain.app.gallery import Gallery, Setting, read
 from polygrain.app.knob import Knob, line, of_file
-from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth
+from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_as
 from polygrain.store import embeddings
 from tests.polygrain.app.test_gallery import unit
 
@@ -95,12 +95,12 @@ def test_asked__as_if_the_images_were_new(tmp_path: Path) -> None:
     vectors, by = unit(60, DIM), Smoothing(0.9, 5, 2)
     paths = [f"{row}.png" for row in range(60)]
     plain = Gallery(tmp_path, paths, vectors, "abc")
-    smoothed = Gallery(tmp_path, paths, smooth(vectors, by), "abc", smoothing=by)
+    smoothed = Gallery(tmp_path, paths, smooth_as(vectors, by), "abc", smoothing=by)
     knob = Knob(plain, smoothed, line(DIM, None, True))
     asked, ranked = knob.asked(20, 7)
     others = np.setdiff1d(np.arange(60), asked)
     assert len(set(asked.tolist())) == 20 and ranked.shape == (3, 20, 7)
-    after = smooth(vectors[others], by)
+    after = smooth_as(vectors[others], by)
     half = vectors[others] / 2 + after / 2
     for place, rows in enumerate((vectors[others], half / np.linalg.norm(half, axis=1, keepdims=True), after)):
         queries = mixed_with_nearest(vectors[asked], rows, by) if place else vectors[asked]
