@@ -290,6 +290,7 @@ def main() -> None:
     heads = ["way", "as published", "chosen", "s offline", "GB", "ms a query", "a plain vector database serves it"]
     print("| " + " | ".join(heads) + " |\n|---|" + "---:|" * 5 + "---|", flush=True)
     lines = [("plain, cut to its grain", WAYS["plain"], grained), *((name, way, tasks) for name, way in WAYS.items())]
+    lines += [("smoothing, as `smooth` chooses and links", ANY, tasks)]
     lines += [("the encoder's own vectors", WAYS["plain"], plainer), ("those, by `smooth`", ANY, plainer)]
     for name, way, given in lines:
         before, _ = measure(WAYS["plain"], False, plainer if given is plainer else tasks)

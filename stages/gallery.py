@@ -21,7 +21,7 @@ from polygrain.config import schema
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 from polygrain.encoder.stored import embed, open_features
-from polygrain.retrieval.smoothing import neighbours_of, smooth_by
+from polygrain.retrieval.smoothing import linked
 from polygrain.retrieval.smoothing_choice import SmoothingSettings, choose
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
@@ -60,8 +60,7 @@ def main(
     with outputs.folder(output) as folder:
         if chosen.smoothing.strength:
             shown = partial(progress, description="smooth", unit="part")
-            neighbours = neighbours_of(vectors, chosen.smoothing.neighbours, shown)
-            columns["smoothed"] = smooth_by(vectors, neighbours, chosen.smoothing, shown)
+            neighbours, columns["smoothed"] = linked(vectors, chosen.smoothing, shown)
             arrays.write(folder / "neighbours.zarr", neighbours.astype(np.int64))
         embeddings.write(folder / "embeddings.parquet", columns, facts)
         text = json.dumps(record | {"agreement": chosen.agreement}, indent=1)

@@ -54,7 +54,7 @@ def test_main__rows_graph_and_record_fit_together(world: Path, tmp_path: Path, m
         "model": name,
         "images": 48,
         "axes": None,
-        "smoothing": {"strength": 0.9, "neighbours": 5, "mixed": 2, "power": 3.0},
+        "smoothing": {"strength": 0.9, "neighbours": 5, "mixed": 2, "power": 3.0, "whitened": False},
         "why": "as the test says",
         "agreement": chosen.agreement,
     }

@@ -218,8 +218,7 @@ def smoothed_columns(
     if not taken.strength:
         return {}, taken
     shown = bound(progress, description="smooth", unit="part")
-    neighbours = smoothing.neighbours_of(vectors, taken.neighbours, shown)
-    return {"smoothed": smoothing.smooth_by(vectors, neighbours, taken, shown)}, taken
+    return {"smoothed": smoothing.linked(vectors, taken, shown)[1]}, taken
 
 
 @contextmanager

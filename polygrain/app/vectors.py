@@ -13,7 +13,7 @@ from jaxtyping import Float32
 
 from polygrain.app.embedding import smoothed_columns
 from polygrain.retrieval.smoothing import Smoothing
-from polygrain.retrieval.smoothing_choice import GRAINED, directions, half_whitened
+from polygrain.retrieval.smoothing_choice import GRAINED, directions
 from polygrain.store.reading import reading
 
 READABLE = "give a NumPy array (.npy, a row for each image) or a table (.parquet) with a column of vectors"
@@ -42,9 +42,8 @@ def smooth_file(
     if not output.parent.is_dir():
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
     vectors = read(source, column, paths)
-    turned, back = half_whitened(vectors.rows)
-    columns, smoothing = smoothed_columns(turned, False, alike, None, GRAINED)
-    result, draft = back(columns[SMOOTHED]) if columns else None, output.with_name(f"{output.name}.draft")
+    columns, smoothing = smoothed_columns(vectors.rows, False, alike, None, GRAINED)
+    result, draft = columns.get(SMOOTHED), output.with_name(f"{output.name}.draft")
     if output.suffix == ".npy":
         with draft.open("wb") as stream:
             np.save(stream, vectors.rows if result is None else result)

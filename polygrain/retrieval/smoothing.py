@@ -18,6 +18,7 @@ from scipy.sparse import csr_array, diags_array
 from polygrain.compute import device
 from polygrain.compute.blocks import Rows, blocks
 from polygrain.compute.vectors import unit_rows
+from polygrain.retrieval import whitening
 from polygrain.retrieval.approximate import nearest_others
 from polygrain.retrieval.neighbours import nearest
 
@@ -29,16 +30,23 @@ TOLERANCE, ROUNDS = 1e-4, 100
 # Columns solved at once, and rows whose neighbours are fetched at once.
 COLUMNS, FETCHED = 64, 4096
 Shown = Callable[[list[slice]], Iterable[slice]]
+# Axes, at most, by which rows are linked that no last layer has scaled.
+AXES = 256
+Back = Callable[[Float32[np.ndarray, "row axis"]], Float32[np.ndarray, "row dim"]]
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How a collection is smoothed (strength 0: not), and how many smoothed rows are mixed into a query."""
+    """How a collection is smoothed (strength 0: not), and how many smoothed rows are mixed into a query.
+
+    `whitened`: its rows are linked and smoothed half-whitened, and turned back.
+    """
 
     strength: float
     neighbours: int
     mixed: int = 0
     power: float = POWER
+    whitened: bool = False
 
     def __str__(self) -> str:
         if not self.strength:
@@ -109,11 +117,38 @@ def smoothed(
 
 
 def smooth_as(vectors: Float32[np.ndarray, "row dim"], smoothing: Smoothing) -> Float32[np.ndarray, "row dim"]:
-    """The rows of a collection, of unit length, smoothed so; as they are, where they are fewer than two."""
-    neighbours = min(smoothing.neighbours, len(vectors) - 1)
-    if neighbours < 1 or not smoothing.strength:
-        return vectors
-    return smooth_by(vectors, neighbours_of(vectors, neighbours), smoothing)
+    """The rows of a collection, smoothed and of unit length; as they are, where they are fewer than two."""
+    return linked(vectors, smoothing)[1] if smoothing.strength and len(vectors) > 1 else vectors
+
+
+def linked(
+    vectors: Float32[np.ndarray, "row dim"], smoothing: Smoothing, shown: Shown = iter
+) -> tuple[Int64[np.ndarray, "row rank"], Float32[np.ndarray, "row dim"]]:
+    """The neighbours by which rows of unit length are linked, and the smoothed rows."""
+    turned, back = half_whitened(vectors) if smoothing.whitened else (vectors, lambda smoothed: smoothed)
+    neighbours = neighbours_of(turned, min(smoothing.neighbours, len(vectors) - 1), shown)
+    return neighbours, back(smooth_by(turned, neighbours, smoothing, shown))
+
+
+def half_whitened(rows: Float32[np.ndarray, "row dim"]) -> tuple[Float32[np.ndarray, "row axis"], Back]:
+    """The rows as they are linked and smoothed, and the way back to rows that a plain query asks.
+
+    Of most encoders all vectors have much in common, and a few axes outweigh the others: both hide who is near. With W
+    the half whitening, a plain query q asks a smoothed row t by W q . t = q . W' t. What q shares with the mean of all
+    rows must not count, so that direction is taken out of W' t.
+    """
+    fitted = whitening.fit_if_varied(rows, AXES, "half")
+    if fitted is None:
+        return rows, lambda smoothed: smoothed
+    mean = unit_rows(rows.mean(0, keepdims=True))[0]
+
+    def back(smoothed: Float32[np.ndarray, "row axis"]) -> Float32[np.ndarray, "row dim"]:
+        result = smoothed @ fitted.projection.T
+        result = unit_rows(result - np.outer(result @ mean, mean))
+        return np.where(result.any(1, keepdims=True), result, rows)  # nothing is left of a row that is the mean
+
+    # A row of zeros is like nothing, and would become a direction.
+    return np.where(rows.any(1, keepdims=True), whitening.apply(fitted, rows), np.float32(0)), back
 
 
 def mixed_with_nearest(

@@ -11,8 +11,8 @@ graphs of several sizes are compared. Else it is `depth`, with the graph of `nei
 the nearest `guard` is out: smoothed for broad classes, those of six images are lost.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -23,17 +23,22 @@ from torch import Tensor
 from polygrain.compute.principal import largest, principal_components
 from polygrain.compute.vectors import as_vectors, unit_rows
 from polygrain.config.schema import Count, Section
-from polygrain.retrieval import whitening
 from polygrain.retrieval.neighbours import nearest
-from polygrain.retrieval.smoothing import Smoothing, cosines, links, mixed_with_nearest, smooth_as, smoothed
+from polygrain.retrieval.smoothing import (
+    Smoothing,
+    cosines,
+    half_whitened,
+    links,
+    mixed_with_nearest,
+    smooth_as,
+    smoothed,
+)
 
 # Rows that are compared, at most: more cost time and change little.
 ROWS = 10_000
 # A fifth of the rows, at most, are queries, and a fifth are nearest. Queries are drawn so many times.
 SHARE, DRAWS = 5, 3
 NONE = Smoothing(0.0, 1)
-# Axes of vectors from elsewhere, at most, by which they are linked.
-AXES = 256
 
 
 class SmoothingSettings(Section):
@@ -54,6 +59,9 @@ class SmoothingSettings(Section):
     guard: Count = Field(description="nearest images among which no smoothing may lose, where nothing is known")
     fewest: int = Field(ge=6, description="with fewer images nothing is smoothed; of 6, one asks and five are searched")
     errors: float = Field(ge=0, le=100, description="standard errors within which smoothings count as equal")
+    whitened: bool = Field(
+        description="rows that no last layer has scaled are linked and smoothed half-whitened, and turned back"
+    )
 
 
 # What `polygrain embed` takes; params.yaml has the same.
@@ -67,9 +75,10 @@ SETTINGS = SmoothingSettings(
     guard=100,
     fewest=100,
     errors=2.0,
+    whitened=False,
 )
 # Of a model with grains, as new profiles have it.
-GRAINED = SETTINGS.model_copy(update={"mixed": [0], "guard": 10})
+GRAINED = SETTINGS.model_copy(update={"mixed": [0], "guard": 10, "whitened": True})
 
 
 @dataclass(frozen=True)
@@ -90,32 +99,7 @@ def smooth(
     values that are not finite, and for a row of zeros.
     """
     rows = directions(vectors)
-    turned, back = half_whitened(rows)
-    chosen = smoothing or choose(turned, GRAINED, is_whitened=False, alike=alike).smoothing
-    return back(smooth_as(turned, chosen)) if chosen.strength else rows
-
-
-Back = Callable[[Float32[np.ndarray, "row axis"]], Float32[np.ndarray, "row dim"]]
-
-
-def half_whitened(rows: Float32[np.ndarray, "row dim"]) -> tuple[Float32[np.ndarray, "row axis"], Back]:
-    """The rows as they are linked and smoothed, and the way back to rows that a plain query asks.
-
-    Of most encoders all vectors have much in common, and a few axes outweigh the others: both hide who is near. With W
-    the half whitening, a plain query q asks a smoothed row t by W q . t = q . W' t. What q shares with the mean of all
-    rows must not count, so that direction is taken out of W' t.
-    """
-    fitted = whitening.fit_if_varied(rows, AXES, "half")
-    if fitted is None:
-        return rows, lambda smoothed: smoothed
-    mean = unit_rows(rows.mean(0, keepdims=True))[0]
-
-    def back(smoothed: Float32[np.ndarray, "row axis"]) -> Float32[np.ndarray, "row dim"]:
-        result = smoothed @ fitted.projection.T
-        result = unit_rows(result - np.outer(result @ mean, mean))
-        return np.where(result.any(1, keepdims=True), result, rows)  # nothing is left of a row that is the mean
-
-    return whitening.apply(fitted, rows), back
+    return smooth_as(rows, smoothing or choose(rows, GRAINED, is_whitened=False, alike=alike).smoothing)
 
 
 def directions(vectors: np.ndarray | Tensor, name: str = "vectors") -> Float32[np.ndarray, "row dim"]:
@@ -147,7 +131,9 @@ def choose(
         return Chosen(NONE, f"{n} images are too few to smooth by each other: {settings.fewest} are needed", [])
     generator = np.random.default_rng(seed)
     drawn = np.sort(generator.permutation(n)[:ROWS])
-    halves = deal(vectors[drawn], is_whitened)
+    whitened = settings.whitened and not is_whitened
+    rows = half_whitened(vectors[drawn])[0] if whitened else vectors[drawn]
+    halves = deal(rows, is_whitened)
     counts = settings.graphs if alike else [settings.neighbours]
     depths = [round(alike * len(drawn) / n)] if alike else [settings.depth, settings.guard]
     parts = [compare(halves, generator.permutation(len(drawn)), settings, counts, depths) for _ in range(DRAWS)]
@@ -172,7 +158,7 @@ def choose(
         f"of {len(shares)} compared, the strongest whose agreement is within {settings.errors:g} standard errors of "
         f"the best ({reached:.1f} %; unsmoothed {plain:.1f} %)"
     )
-    return Chosen(chosen if chosen.strength else NONE, why, table)
+    return Chosen(replace(chosen, whitened=whitened) if chosen.strength else NONE, why, table)
 
 
 def differs(difference: Float64[np.ndarray, " query"]) -> float:

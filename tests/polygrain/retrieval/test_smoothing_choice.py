@@ -58,7 +58,7 @@ def test_smooth__a_plain_query_asks_what_is_linked_and_smoothed_half_whitened():
     back = unit_rows(plain_smoothed(turned, weights, 0.8)) @ layer.T
     mean = unit.mean(0) / np.linalg.norm(unit.mean(0))
     expected = unit_rows(back - np.outer(back @ mean, mean))
-    result = smooth(3 * vectors, smoothing=Smoothing(0.8, 4))
+    result = smooth(3 * vectors, smoothing=Smoothing(0.8, 4, whitened=True))
     np.testing.assert_allclose(result, expected, atol=5e-3)
 
 
