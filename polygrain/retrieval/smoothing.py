@@ -39,7 +39,7 @@ Back = Callable[[Float32[np.ndarray, "row axis"]], Float32[np.ndarray, "row dim"
 class Smoothing:
     """How a collection is smoothed (strength 0: not), and how many smoothed rows are mixed into a query.
 
-    `whitened`: its rows are linked and smoothed half-whitened, and turned back.
+    `whitened`: its rows are linked and smoothed quarter-whitened, and turned back.
     """
 
     strength: float
@@ -125,26 +125,29 @@ def linked(
     vectors: Float32[np.ndarray, "row dim"], smoothing: Smoothing, shown: Shown = iter
 ) -> tuple[Int64[np.ndarray, "row rank"], Float32[np.ndarray, "row dim"]]:
     """The neighbours by which rows of unit length are linked, and the smoothed rows."""
-    turned, back = half_whitened(vectors) if smoothing.whitened else (vectors, lambda smoothed: smoothed)
+    turned, back = quarter_whitened(vectors) if smoothing.whitened else (vectors, lambda smoothed: smoothed)
     neighbours = neighbours_of(turned, min(smoothing.neighbours, len(vectors) - 1), shown)
     return neighbours, back(smooth_by(turned, neighbours, smoothing, shown))
 
 
-def half_whitened(rows: Float32[np.ndarray, "row dim"]) -> tuple[Float32[np.ndarray, "row axis"], Back]:
+def quarter_whitened(rows: Float32[np.ndarray, "row dim"]) -> tuple[Float32[np.ndarray, "row axis"], Back]:
     """The rows as they are linked and smoothed, and the way back to rows that a plain query asks.
 
-    Of most encoders all vectors have much in common, and a few axes outweigh the others: both hide who is near. With W
-    the half whitening, a plain query q asks a smoothed row t by W q . t = q . W' t. What q shares with the mean of all
-    rows must not count, so that direction is taken out of W' t.
+    Else a few long axes decide who is near, and what all rows share. With W the quarter whitening, a plain query q asks
+    a smoothed row t by W q . t = q . W' t. What q shares with the mean of all rows must not count. So that direction is
+    taken out of W' t, as far as it is the mean: by the mean's share of what the rows have along it.
     """
-    fitted = whitening.fit_if_varied(rows, AXES, "half")
+    fitted = whitening.fit_if_varied(rows, AXES, "quarter")
     if fitted is None:
         return rows, lambda smoothed: smoothed
-    mean = unit_rows(rows.mean(0, keepdims=True))[0]
+    middle = rows.mean(0, dtype=np.float64)
+    length = max(float(np.linalg.norm(middle)), np.finfo(np.float32).tiny)
+    direction = (middle / length).astype(np.float32)
+    shared = np.float32(length**2 / np.square(rows @ direction).mean())
 
     def back(smoothed: Float32[np.ndarray, "row axis"]) -> Float32[np.ndarray, "row dim"]:
         result = smoothed @ fitted.projection.T
-        result = unit_rows(result - np.outer(result @ mean, mean))
+        result = unit_rows(result - shared * np.outer(result @ direction, direction))
         return np.where(result.any(1, keepdims=True), result, rows)  # nothing is left of a row that is the mean
 
     # A row of zeros is like nothing, and would become a direction.

@@ -27,7 +27,6 @@ from polygrain.retrieval.neighbours import nearest
 from polygrain.retrieval.smoothing import (
     Smoothing,
     cosines,
-    half_whitened,
     links,
     mixed_with_nearest,
     smooth_as,
@@ -60,7 +59,7 @@ class SmoothingSettings(Section):
     fewest: int = Field(ge=6, description="with fewer images nothing is smoothed; of 6, one asks and five are searched")
     errors: float = Field(ge=0, le=100, description="standard errors within which smoothings count as equal")
     whitened: bool = Field(
-        description="rows that no last layer has scaled are linked and smoothed half-whitened, and turned back"
+        description="rows that no last layer has scaled are linked and smoothed quarter-whitened, and turned back"
     )
 
 
@@ -131,9 +130,7 @@ def choose(
         return Chosen(NONE, f"{n} images are too few to smooth by each other: {settings.fewest} are needed", [])
     generator = np.random.default_rng(seed)
     drawn = np.sort(generator.permutation(n)[:ROWS])
-    whitened = settings.whitened and not is_whitened
-    rows = half_whitened(vectors[drawn])[0] if whitened else vectors[drawn]
-    halves = deal(rows, is_whitened)
+    halves = deal(vectors[drawn], is_whitened)
     counts = settings.graphs if alike else [settings.neighbours]
     depths = [round(alike * len(drawn) / n)] if alike else [settings.depth, settings.guard]
     parts = [compare(halves, generator.permutation(len(drawn)), settings, counts, depths) for _ in range(DRAWS)]
@@ -158,7 +155,9 @@ def choose(
         f"of {len(shares)} compared, the strongest whose agreement is within {settings.errors:g} standard errors of "
         f"the best ({reached:.1f} %; unsmoothed {plain:.1f} %)"
     )
-    return Chosen(replace(chosen, whitened=whitened) if chosen.strength else NONE, why, table)
+    return Chosen(
+        replace(chosen, whitened=settings.whitened and not is_whitened) if chosen.strength else NONE, why, table
+    )
 
 
 def differs(difference: Float64[np.ndarray, " query"]) -> float:

@@ -47,17 +47,18 @@ def test_compare__each_graph_is_as_if_it_were_alone():
         np.testing.assert_array_equal(together[one], alone[one])
 
 
-def test_smooth__a_plain_query_asks_what_is_linked_and_smoothed_half_whitened():
+def test_smooth__a_plain_query_asks_what_is_linked_and_smoothed_quarter_whitened():
     vectors = clusters(per_class=8, dim=5) + 1  # all share a direction
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     centred = (unit - unit.mean(0)).astype(float)
     energies, axes = np.linalg.eigh(centred.T @ centred / (len(unit) - 1))
-    layer = axes * energies**-0.25
+    layer = axes * energies**-0.125
     turned = unit_rows(centred @ layer)
     weights = plain_weights(turned, 4, 3.0)
     back = unit_rows(plain_smoothed(turned, weights, 0.8)) @ layer.T
     mean = unit.mean(0) / np.linalg.norm(unit.mean(0))
-    expected = unit_rows(back - np.outer(back @ mean, mean))
+    shared = np.square(unit.mean(0)).sum() / np.square(unit @ mean).mean()
+    expected = unit_rows(back - shared * np.outer(back @ mean, mean))
     result = smooth(3 * vectors, smoothing=Smoothing(0.8, 4, whitened=True))
     np.testing.assert_allclose(result, expected, atol=5e-3)
 
