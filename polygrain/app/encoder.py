@@ -89,7 +89,10 @@ def smaller(request: Request, settings: Settings) -> tuple[str, Settings, Config
 def teacher_of(text: str, request: Request) -> tuple[str, dict[str, Any]]:
     """Name and values of a teacher, from a folder, a timm name or NAME=FILE; it sees its input as the encoder does."""
     architecture, _, name = text.rpartition("=")
-    values, config = values_of(request._replace(name=name, architecture=architecture or None, kwargs={}))
+    wanted = request._replace(name=name, architecture=architecture or None, kwargs={})
+    if Path(name).is_dir() and not is_hub(Path(name)):
+        wanted = wanted._replace(side=None, mean=None, std=None)  # a model folder says what it sees
+    values, config = values_of(wanted)
     return re.sub(r"\W", "_", config.architecture), {key: value for key, value in values.items() if value}
 
 

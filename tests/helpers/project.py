@@ -14,6 +14,7 @@ from polygrain.config import compose
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (
+    "examples",
     "stages",
     "pipeline",
     "polygrain",

@@ -75,6 +75,11 @@ def test_choose__a_folder_of_timm_s_hub(tmp_path, checkpoint):
     assert lines[1] == "input: 32 px; mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
 
 
+def test_teacher_of__a_model_folder_says_itself_what_it_sees():
+    name, values = encoder.teacher_of(encoder.SHIPPED, Request("resnet18", side=96, mean=[0.5] * 3, std=[0.5] * 3))
+    assert name == "vit_tiny_patch16_224" and values["source"] == "folder" and "side" not in values
+
+
 def test_choose__fewer_images_where_they_are_large():
     settings, lines = choose(Request("resnet50", side=448), None)
     assert settings.batches["adaptor"] == 16 and "adaptor 16, " in lines[3]

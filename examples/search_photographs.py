@@ -1,0 +1,20 @@
+"""Photographs that look like one: python examples/search_photographs.py FOLDER QUERY [MODEL]
+
+MODEL is a folder such as profiles/shoes/data/choice; without it the bundled encoder looks, which is small.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from polygrain import embed, load
+from polygrain.retrieval import smooth
+
+folder, query, *named = map(Path, sys.argv[1:])
+model = load(named[0] if named else Path(__file__).parents[1] / "encoders/vit48")
+paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"))
+rows = smooth(embed(model, paths))  # 100 photographs or more are smoothed by each other
+scores = rows @ embed(model, [query])[0]
+for place in np.argsort(-scores)[:10]:
+    print(f"{scores[place]:.3f}  {paths[place]}")

@@ -1,0 +1,54 @@
+"""The scripts of examples/, run as they stand."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from tests.helpers.project import copy_project
+from tests.test_docs_blocks import draw, write_vectors
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(*words: str | Path) -> list[str]:
+    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_search_photographs__the_query_itself_is_first(tmp_path):
+    draw(tmp_path)
+    query = tmp_path / "class1/3.jpg"
+    found = run(EXAMPLES / "search_photographs.py", tmp_path, query)
+    assert len(found) == 10 and found[0].endswith(str(query))
+
+
+def test_smooth_vectors__rows_of_a_group_find_each_other(tmp_path):
+    write_vectors(tmp_path / "clip.npy")
+    for line in run(EXAMPLES / "smooth_vectors.py", tmp_path / "clip.npy", "20"):
+        others = [int(word) for word in line.partition("rows ")[2].split(", ")]
+        assert all(other < 20 for other in others), line
+
+
+@pytest.mark.slow
+def test_own_encoder__learns_from_a_teacher_and_is_exported(tmp_path):
+    here = tmp_path / "here"
+    copy_project(here)
+    draw(tmp_path / "photographs")
+    torch.manual_seed(0)
+    save_file(timm.create_model("test_efficientnet", num_classes=0).state_dict(), tmp_path / "own.safetensors")
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/polygrain"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m polygrain "$@"\n')
+    program.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    words = [tmp_path / "photographs", tmp_path / "own.safetensors", "test_efficientnet", "48", "encoders/vit48"]
+    done = subprocess.run([here / "examples/own_encoder.sh", *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert any(file.suffix == ".onnx" for file in (here / "exported").iterdir())
