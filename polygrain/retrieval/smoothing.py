@@ -146,12 +146,16 @@ def quarter_whitened(rows: Float32[np.ndarray, "row dim"]) -> tuple[Float32[np.n
     shared = np.float32(length**2 / np.square(rows @ direction).mean())
 
     def back(smoothed: Float32[np.ndarray, "row axis"]) -> Float32[np.ndarray, "row dim"]:
-        result = smoothed @ fitted.projection.T
-        result = unit_rows(result - shared * np.outer(result @ direction, direction))
-        return np.where(result.any(1, keepdims=True), result, rows)  # nothing is left of a row that is the mean
+        result = np.empty_like(rows)
+        for part in blocks(len(rows), FETCHED):
+            longer = smoothed[part] @ fitted.projection.T
+            longer = unit_rows(longer - shared * np.outer(longer @ direction, direction))
+            result[part] = np.where(longer.any(1, keepdims=True), longer, rows[part])  # nothing is left of the mean
+        return result
 
-    # A row of zeros is like nothing, and would become a direction.
-    return np.where(rows.any(1, keepdims=True), whitening.apply(fitted, rows), np.float32(0)), back
+    turned = whitening.apply(fitted, rows)
+    turned[~rows.any(1)] = 0  # a row of zeros is like nothing, and would become a direction
+    return turned, back
 
 
 def mixed_with_nearest(
