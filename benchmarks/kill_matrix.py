@@ -16,9 +16,9 @@ import psutil
 from filelock import FileLock, Timeout
 
 from benchmarks import toy
-from pipeline import server
+from pipeline import dvc_api, server
 
-PLACES = {"flow": ["-m", "polygrain"], "dvc": ["-m", "dvc"], "stage": ["train.py"]}
+PLACES = {"flow": ["-m", "polygrain"], "dvc": dvc_api.DVC[1:3], "stage": ["train.py"]}
 
 
 def find(mark: str, target: str) -> psutil.Process:

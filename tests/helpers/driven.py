@@ -101,8 +101,12 @@ class Driven:
         """Waits until it is true, and returns what it is then."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            if found := self.value(expression):
-                return found
+            try:
+                if found := self.value(expression):
+                    return found
+            except AssertionError as error:
+                if "navigated" not in str(error):  # a page that is just replaced has no answer yet
+                    raise
             time.sleep(0.05)
         raise AssertionError(f"never true: {expression}; the page says: {self.value('document.body.innerText')}")
 
