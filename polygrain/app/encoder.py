@@ -73,8 +73,10 @@ def better() -> tuple[str, Settings, Config]:
 
 
 def smaller(request: Request, settings: Settings) -> tuple[str, Settings, Config] | None:
-    """The words that name the same network at about half of the side, its settings and its config; None where that is
-    too small, or fixed."""
+    """The words that name the same network at about half of the side, its settings and its config.
+
+    None where that is too small, or fixed.
+    """
     if settings.encoder["source"] == "folder":
         return None
     network = networks.build_on_meta(settings.encoder["architecture"], request.kwargs)

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import smoothing_choice
 from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_as
-from polygrain.retrieval.smoothing_choice import SETTINGS, SmoothingSettings, choose, compare, deal, smooth
+from polygrain.retrieval.smoothing_choice import GRAINED, SETTINGS, SmoothingSettings, choose, compare, deal, smooth
 from tests.polygrain.retrieval.test_smoothing import plain_smoothed, plain_weights
 
 FEW = SETTINGS.model_copy(update={"queries": 8, "depth": 6, "neighbours": 5, "fewest": 10, "strengths": [0.8]})
@@ -72,6 +72,20 @@ def test_smooth__vectors_that_share_much_are_found_more_often():
         return (labels[near] == asked[:, None]).mean()
 
     assert precision(smooth(rows + 0.5, alike=5)) > precision(unit_rows(rows + 0.5)) + 0.02
+
+
+def test_smooth_as__a_zero_row_stays_where_rows_are_turned():
+    rows = clusters(per_class=8, dim=5)
+    rows[3] = 0
+    result = smooth_as(rows, Smoothing(0.8, 4, whitened=True))
+    assert not result[3].any()
+    np.testing.assert_allclose(np.linalg.norm(np.delete(result, 3, 0), axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_whitened", [True, False])
+def test_choose__rows_of_a_layer_that_scales_them_are_not_turned(is_whitened):
+    chosen = choose(clusters(), GRAINED, is_whitened=is_whitened, alike=20).smoothing
+    assert chosen.strength and chosen.whitened != is_whitened
 
 
 def test_smooth__equal_vectors_stay():
