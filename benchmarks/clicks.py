@@ -80,7 +80,9 @@ def measure(vectors: np.ndarray, collection: Collection, task: str, rows: np.nda
         return 100 * float(np.nanmean(scores.r_precision))
 
     values = np.array([percent(knob.at(place).vectors(np.arange(len(rows)))) for place in range(len(knob.settings))])
-    graphs = [Smoothing(strength, count) for strength in STRENGTHS for count in GRAPHS if count < len(rows)]
+    graphs = [
+        Smoothing(strength, count, whitened=True) for strength in STRENGTHS for count in GRAPHS if count < len(rows)
+    ]
     every = [vectors[rows], *(smooth_as(vectors[rows], one) for one in graphs)]
     best = max(percent(cut(images, axes)) for images in every for axes in AXES)
     results = []
