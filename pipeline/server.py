@@ -18,6 +18,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -65,14 +66,25 @@ class Server(NamedTuple):
         """The auth string as Prefect's pages keep it and its clients send it."""
         return base64.b64encode(self.auth.encode()).decode()
 
-    def call(self, path: str, body: dict | None = None) -> list | dict | str:
-        """What the API answers to a POST of the body, or to a GET."""
+    def call(self, path: str, body: dict | None = None, tries: int = 10) -> list | dict | str:
+        """What the API answers to a POST of the body, or to a GET.
+
+        One whose database is locked answers 503 and has done nothing; it is asked again, as Prefect's client does.
+        """
         headers = {"Content-Type": "application/json"}
         if self.auth:
             headers["Authorization"] = f"Basic {self.word()}"
         data = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(urllib.request.Request(f"{self.api}{path}", data, headers), timeout=60) as reply:
-            return json.load(reply)
+        request = urllib.request.Request(f"{self.api}{path}", data, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                return json.load(reply)
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.SERVICE_UNAVAILABLE or tries == 1:
+                raise
+            error.close()
+        time.sleep(1)
+        return self.call(path, body, tries - 1)
 
     def answers(self) -> bool:
         """Whether it is there, and takes the auth string."""

@@ -6,8 +6,10 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -88,6 +90,34 @@ def test_main__runs_until_it_is_killed_and_is_found_meanwhile(tmp_path, monkeypa
         process.kill()
     assert toy.survivors(mark) == []
     assert server.find(folder) is None  # the files that are left lead nowhere
+
+
+def test_call__a_busy_server_is_asked_again(monkeypatch):
+    """And one that stays busy is not asked for ever; any other error is said at once."""
+    monkeypatch.setattr(server.time, "sleep", lambda seconds: None)
+    replies = iter([503, 503, 200, 503, 503, 404])
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(next(replies))
+            self.end_headers()
+            self.wfile.write(self.rfile.read(int(self.headers["Content-Length"])))
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as busy:
+        threading.Thread(target=busy.serve_forever).start()
+        asked = Server(f"http://127.0.0.1:{busy.server_port}")
+        try:
+            assert asked.call("/x", {"a": 1}) == {"a": 1}
+            for code in (503, 404):
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    asked.call("/x", {}, tries=2)
+                with refused.value as error:
+                    assert error.code == code
+        finally:
+            busy.shutdown()
 
 
 def test_find__a_named_one_that_does_not_answer(tmp_path, monkeypatch):
