@@ -49,7 +49,7 @@ def main(
     stored = open_features(features.parent, [task])
     vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")
     axes = model.config.grains.get(task)
-    is_whitened = bool(model.config.reduced) and axes is None
+    is_whitened = bool(model.config.reduced) and not model.config.grains
     chosen = choose(vectors, params.smoothing, is_whitened=is_whitened, alike=alike.get(task))
     name, smoothing = digest(choice), asdict(chosen.smoothing)
     root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
 from polygrain.app.gallery import read, read_of
 from polygrain.encoder.digest import digest
@@ -58,6 +59,16 @@ def test_main__rows_graph_and_record_fit_together(world: Path, tmp_path: Path, m
         "why": "as the test says",
         "agreement": chosen.agreement,
     }
+
+
+def test_main__an_unseen_task_of_a_model_with_grains_is_linked_as_those_with_one(world, tmp_path, monkeypatch):
+    model, asked = load(world / "choice"), {}
+    model.config = model.config.model_copy(update={"reduced": 24, "grains": {"bars": 4}})
+    model.reduction = nn.Linear(24, 24)
+    monkeypatch.setattr(gallery, "load", lambda _: model)
+    monkeypatch.setattr(gallery, "choose", lambda *_, **words: asked.update(words) or Chosen(Smoothing(0.0, 5), "", []))
+    run(world, tmp_path / "out")
+    assert asked["is_whitened"] is False
 
 
 def test_main__few_images_stay_as_they_are(world: Path, tmp_path: Path) -> None:

@@ -122,7 +122,10 @@ def write(
     which a search finds in the file. A folder `<output>.partial` keeps what is finished: a call that was killed goes on
     where it was, to the same bytes. ValueError where no image can be read.
     """
+    made_by = {"folder": os.fsencode(folder.resolve())} if folder else {}
     if is_current(output, digest, listing, smooth, wanted):
+        if made_by.items() - embeddings.metadata(output).items():
+            embeddings.annotate(output, made_by)
         return
     partial, states = (
         output.with_name(output.name + ".partial"),
@@ -146,16 +149,16 @@ def write(
         paths, vectors, left = gather(partial, list(parts), old, output, listing, model.dim)
         columns = {"path": paths, "embedding": vectors, "state": [states[path] for path in paths]}
         facts = {"model": digest, "dim": str(model.dim), "root": os.fsencode(listing.root)}
-        facts |= {"images": fingerprint(states)} | ({"folder": os.fsencode(folder.resolve())} if folder else {})
+        facts |= {"images": fingerprint(states)} | made_by
         known = compared(output, digest, wanted)
-        axes = wanted.axes or embeddings.axes_of(known) or grain_of(model, vectors, wanted.alike)
-        facts |= {"alike": known["alike"]} if "alike" in known else {}
-        facts |= {name: str(value) for name, value in (("axes", axes), ("alike", wanted.alike)) if value}
+        alike = wanted.alike or (int(known["alike"]) if "alike" in known else None)
+        axes = wanted.axes or embeddings.axes_of(known) or grain_of(model, vectors, alike)
+        facts |= {name: str(value) for name, value in (("axes", axes), ("alike", alike)) if value}
         if smooth:
             before = TypeAdapter(Smoothing).validate_json(known["smoothing"]) if "smoothing" in known else None
             is_whitened = bool(model.config.reduced) and not model.config.grains
             settings = GRAINED if model.config.grains else SETTINGS
-            more, chosen = smoothed_columns(vectors, is_whitened, wanted.alike, before, settings)
+            more, chosen = smoothed_columns(vectors, is_whitened, alike, before, settings)
             columns, facts = columns | more, facts | {"smoothing": json.dumps(asdict(chosen))}
         # What someone chose on the search page, if the rows are still there.
         if "setting" in known and not wanted.facts():
@@ -180,12 +183,18 @@ def earlier(output: Path, digest: str, root: Path, states: dict[str, str]) -> se
 
 
 def compared(output: Path, digest: str, wanted: Wanted) -> dict[str, bytes]:
-    """What an earlier file says of how its rows are compared; {} where something else is wanted, or it held too few."""
+    """What an earlier file says of how its rows are compared, less what is now wanted otherwise or was of too few."""
     facts = embeddings.metadata(output)
-    is_other = facts.get("model") != digest.encode() or wanted.facts().items() - facts.items()
-    if wanted.anew or is_other or pq.read_metadata(output).num_rows < SETTINGS.fewest:
+    if wanted.anew or facts.get("model") != digest.encode():
         return {}
-    return facts
+    rows, over = pq.read_metadata(output).num_rows, set()
+    if wanted.alike and wanted.facts()["alike"] != facts.get("alike"):
+        over = {"axes", "smoothing"}
+    if rows < SETTINGS.fewest:
+        over.add("smoothing")
+    if rows <= FEWEST and "alike" in facts:
+        over.add("axes")
+    return {name: value for name, value in facts.items() if name not in over}
 
 
 def grain_of(model: Model, vectors: Float32[np.ndarray, "row dim"], alike: int | None) -> int | None:

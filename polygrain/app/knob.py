@@ -17,7 +17,7 @@ from polygrain.retrieval.smoothing import smooth_as
 from polygrain.selection.grain import AXES, FEWEST
 from polygrain.store import embeddings
 
-# With more rows only the stored ones are searched: an index of others is not made in a moment.
+# With more rows there are only the settings that the file names: an index of others is not made in a moment.
 MOST_ROWS = EXACT_ROWS // 5
 # Of the settings with fewer axes these are told apart by clicks; those between differ too little.
 TOLD_APART = (192, 96, 48)
@@ -49,14 +49,14 @@ class Knob:
     def make(self, place: int) -> Gallery:
         """The collection as one setting compares it."""
         setting = self.settings[place]
-        if setting.axes == self.settings[0].axes and setting.smoothed in (0.0, 1.0):
+        if setting.axes == self.plain.index.d and setting.smoothed in (0.0, 1.0):
             return self.smoothed if setting.smoothed else self.plain
         return setting.of(self.plain, self.smoothed)
 
     @property
     def clickable(self) -> list[int]:
         """The places that clicks decide between; none where there is nothing to decide."""
-        axes = {self.settings[0].axes, *TOLD_APART}
+        axes = {self.plain.index.d, *TOLD_APART}
         places = [i for i, one in enumerate(self.settings) if one.axes in axes or i in (self.first, self.start)]
         return places if len(places) > 1 and len(self.plain) >= FEWEST else []
 
@@ -101,11 +101,12 @@ def of_file(file: Path, model: str, folder: Path, axes: int | None = None) -> Kn
     best, facts = read_of(file, model, folder, axes=axes), embeddings.metadata(file)
     smoothed, dim = None if axes else as_stored(file, True), int(facts["dim"])
     smoothed = smoothed if smoothed and smoothed.smoothing else None
-    if len(best) > MOST_ROWS:
-        return Knob(as_stored(file, False, axes), smoothed, file=file)
     kept, named = None if axes else kept_in(file), axes or embeddings.axes_of(facts)
-    start = kept or (Setting(dim, 1.0) if smoothed else Setting(named or dim))
+    as_named, whole = Setting(named or dim), Setting(dim, 1.0)
+    start = kept or (whole if smoothed else as_named)
     settings = line(dim, named, smoothed is not None)
+    if len(best) > MOST_ROWS:
+        settings = [as_named, whole] if smoothed else [as_named]
     if start not in settings:
         settings = sorted([*settings, start], key=lambda one: (one.smoothed, -one.axes))
     return Knob(as_stored(file, False, dim), smoothed, settings, start, file)

@@ -143,7 +143,8 @@ def quarter_whitened(rows: Float32[np.ndarray, "row dim"]) -> tuple[Float32[np.n
     middle = rows.mean(0, dtype=np.float64)
     length = max(float(np.linalg.norm(middle)), np.finfo(np.float32).tiny)
     direction = (middle / length).astype(np.float32)
-    shared = np.float32(length**2 / np.square(rows @ direction).mean())
+    along = max(float(np.square(rows @ direction).mean()), np.finfo(np.float32).tiny)
+    shared = np.float32(length**2 / along)
 
     def back(smoothed: Float32[np.ndarray, "row axis"]) -> Float32[np.ndarray, "row dim"]:
         result = np.empty_like(rows)

@@ -73,7 +73,7 @@ def write(file: Path, columns: Columns, metadata: Mapping[str, str | bytes] | No
     os.replace(draft, file)
 
 
-def annotate(file: Path, facts: Mapping[str, str]) -> None:
+def annotate(file: Path, facts: Mapping[str, str | bytes]) -> None:
     """Adds to the metadata of a file, or changes them; its rows stay."""
     draft = file.with_name(f"{file.name}.draft")
     table = pq.ParquetFile(file)

@@ -13,7 +13,7 @@ function make(kind, attributes = {}, ...inside) {
 }
 
 async function ask(path, words, body) {
-  const query = new URLSearchParams(Object.entries(words).filter(([, value]) => value !== null && value !== ""));
+  const query = new URLSearchParams(Object.entries(words).filter(([, value]) => value !== null));
   const reply = await fetch(`${path}?${query}`, body === undefined ? {} : { method: "POST", body });
   if (reply.ok) return reply;
   const said = await reply.json().catch(() => ({ error: `the server answers ${reply.status}` }));
@@ -220,7 +220,8 @@ function question() {
     if (moved) knob().start = (await (await ask("keep", { place: found.place }, "")).json()).start;
     turn(found.place);
     state.kept = `After ${found.clicks} clicks: ${moved ? "another place fits better. It is kept in the file, and every search starts there." : "the place where it was fits best."}`;
-    go(null);
+    state.votes = "";
+    location.replace("#");  // Back does not lead to clicks that are decided
     judge();
   });
 }

@@ -1,4 +1,5 @@
 import csv
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,35 @@ def test_write__rows_are_compared_as_before_unless_something_else_is_wanted(
     assert facts(None, 8) == known
     with pytest.raises(AssertionError, match="chosen again"):
         facts(None, None, True)
+
+
+def test_write__what_few_images_were_told_stays_as_they_become_many(fused, photos, tmp_path, monkeypatch):
+    """Only the smoothing is chosen, then: of few images none was."""
+    output, model, asked = tmp_path / "e.parquet", load(fused), []
+    monkeypatch.setattr(embedding, "SETTINGS", SETTINGS.model_copy(update={"fewest": 24}))
+    chosen = Chosen(Smoothing(0.9, 5), "as the test says", [])
+    monkeypatch.setattr(embedding, "choose", lambda *_, alike, **__: asked.append(alike) or chosen)
+    (photos / "bars/class1/1.png").rename(tmp_path / "1.png")
+    write(model, "abc", find(photos), output, wanted=Wanted(axes=4, alike=6))
+    embeddings.annotate(output, {"setting": '{"axes": 4, "smoothed": 0}'})
+    (tmp_path / "1.png").rename(photos / "bars/class1/1.png")
+    write(model, "abc", find(photos), output, smooth=True)
+    facts = embeddings.metadata(output)
+    assert (facts["axes"], facts["alike"], facts["setting"]) == (b"4", b"6", b'{"axes": 4, "smoothed": 0}')
+    assert asked == [6]
+    # Who asks for another grain does not ask for another smoothing.
+    write(model, "abc", find(photos), output, smooth=True, wanted=Wanted(axes=9))
+    facts = embeddings.metadata(output)
+    assert (facts["axes"], facts["alike"]) == (b"9", b"6") and asked == [6] and "setting" not in facts
+
+
+def test_write__remembers_where_its_model_is_now(fused: Path, photos: Path, tmp_path: Path) -> None:
+    output, model = tmp_path / "e.parquet", load(fused)
+    write(model, "abc", find(photos), output, folder=tmp_path / "here")
+    before = read(output).vectors([*range(24)])
+    write(model, "abc", find(photos), output, folder=tmp_path / "there")
+    assert embeddings.metadata(output)["folder"] == os.fsencode(tmp_path / "there")
+    np.testing.assert_array_equal(read(output).vectors([*range(24)]), before)
 
 
 def test_write__leaves_nothing_where_no_image_can_be_read(fused: Path, tmp_path: Path) -> None:

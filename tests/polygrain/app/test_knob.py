@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -66,6 +67,19 @@ def test_of_file__begins_where_the_file_or_the_user_says(tmp_path: Path) -> None
     assert [one.axes for one in knob(smoothed).settings] == [DIM] * 3  # without a grain no axes are left out
     asked = knob(smoothed, 20)
     assert asked.settings[asked.start] == Setting(20) and asked.smoothed is None
+
+
+@pytest.mark.parametrize("kept", [Setting(30), Setting(DIM, 1.0), Setting(24, 1.0), Setting(DIM)])
+def test_of_file__of_many_rows_has_what_the_file_names_and_what_is_kept(tmp_path, monkeypatch, kept):
+    monkeypatch.setattr("polygrain.app.knob.MOST_ROWS", 8)
+    file = write_file(tmp_path / "e.parquet", axes="30")
+    assert knob(file).settings == [Setting(30), Setting(DIM, 1.0)] and knob(file).start == 1
+    assert knob(write_file(tmp_path / "plain.parquet", smoothed=False)).settings == [Setting(DIM)]
+    embeddings.annotate(file, {"setting": json.dumps(asdict(kept))})
+    one = knob(file)
+    assert one.settings[one.start] == kept and len(one.settings) == len({*one.settings, Setting(30)})
+    for place, setting in enumerate(one.settings):
+        np.testing.assert_allclose(one.at(place).vectors([*range(9)]), by_hand(setting), atol=1e-6)
 
 
 def test_keep__every_search_finds_it(tmp_path: Path) -> None:

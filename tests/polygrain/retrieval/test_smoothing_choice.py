@@ -82,6 +82,11 @@ def test_smooth_as__a_zero_row_stays_where_rows_are_turned():
     np.testing.assert_allclose(np.linalg.norm(np.delete(result, 3, 0), axis=1), 1, atol=1e-5)
 
 
+def test_smooth__rows_whose_mean_is_nothing():
+    rows = np.concatenate([np.eye(64, dtype=np.float32), -np.eye(64, dtype=np.float32)])
+    assert np.isfinite(smooth_as(rows, Smoothing(0.8, 4, whitened=True))).all()
+
+
 @pytest.mark.parametrize("is_whitened", [True, False])
 def test_choose__rows_of_a_layer_that_scales_them_are_not_turned(is_whitened):
     chosen = choose(clusters(), GRAINED, is_whitened=is_whitened, alike=20).smoothing

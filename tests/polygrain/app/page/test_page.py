@@ -100,6 +100,22 @@ def test_page__knob_and_clicks(fused: Path, photos: Path, tmp_path: Path, monkey
             clicks += 1
         browser.until("document.querySelector('#status').textContent.startsWith('After ')")
         assert status(browser).startswith(f"After {clicks} clicks: ") and browser.complaints() == []
+        # Back leads to what was there before the clicks: they are decided.
+        browser.value("history.back()")
+        browser.until("document.querySelectorAll('.side').length == 2")
+        assert browser.value("location.hash").strip("#").isdigit()
+
+
+def test_page__images_of_no_folder_are_one_to_choose(
+    fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (photos / "bars/class1/1.png").rename(photos / "1.png")
+    with serving("--in", photos, "--model", fused) as address, at(address) as browser:
+        browser.until("document.querySelectorAll('.tile').length == 24")
+        browser.value("[...document.querySelectorAll('#tasks label')].find(l => /top/.test(l.textContent)).click()")
+        browser.until("document.querySelectorAll('.tile').length == 1")
+        assert browser.value("document.querySelector('.tile').title") == "1.png"
 
 
 def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_path: Path) -> None:

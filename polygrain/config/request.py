@@ -1,0 +1,33 @@
+"""What was said about an encoder, and whether that can be meant: asked before torch is loaded."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+WEIGHTS = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
+
+
+class Request(NamedTuple):
+    """What was said about the encoder; None where it was not."""
+
+    name: str | None = None
+    """a timm name, a file or a folder"""
+    architecture: str | None = None
+    side: int | None = None
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    kwargs: Mapping[str, int | float | bool | str] = {}
+
+    def require_sense(self) -> None:
+        """ValueError for words about an encoder that is not named, and for a file or folder that is not there."""
+        if self.name is not None:
+            return require_there(self.name)
+        if given := [name for name, value in self._asdict().items() if value]:
+            raise ValueError(f"--{given[0]} is about another encoder: name it with --encoder")
+
+
+def require_there(name: str) -> None:
+    """ValueError for the name of a file or folder that does not exist."""
+    if (os.sep in name or Path(name).suffix in WEIGHTS) and not Path(name).exists():
+        raise ValueError(f"{name} does not exist: give a file, a folder or a timm name")
