@@ -16,7 +16,8 @@ import psutil
 from dvc.cli import main
 from dvc.config import Config
 from dvc.dependency.param import ParamsDependency
-from dvc.exceptions import DvcException
+from dvc.exceptions import ConfirmRemoveError, DvcException
+from dvc.lock import LockError
 from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import get_active_graph, plan_repro
 from dvc.stage import PipelineStage, create_stage
@@ -50,7 +51,16 @@ def opened(folder: Path) -> Iterator[Repo]:
         causes = [error]
         while causes[-1].__cause__ is not None:
             causes.append(causes[-1].__cause__)
-        raise ValueError(f"DVC cannot read the graph: {': '.join(map(str, causes))}") from error
+        said = ": ".join(map(str, causes))
+        if isinstance(causes[-1], LockError):
+            blocker, _, _ = said.partition("\n\n")  # the rest says how to break its lock
+            said = f"another run is at work here, wait until it ends: {' '.join(blocker.split())}"
+        elif isinstance(causes[-1], ConfirmRemoveError):
+            path = str(causes[-1]).removeprefix("unable to remove ").partition(" without a ")[0]
+            said = f"{path} holds what no run has recorded: delete it or move it away, and try again"
+        else:
+            said = f"DVC cannot read the graph: {said}"
+        raise ValueError(said) from error
 
 
 def drop_dead_list(root: Path) -> None:

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,11 +28,12 @@ STOPPED = 128 + signal.SIGTERM
 
 
 def start(command: list[str], folder: Path, environment: Mapping[str, str] | None = None, **options) -> psutil.Popen:
-    """The command in a session of its own, which ends with this thread."""
+    """The command in a session of its own, which ends with this thread; `python` is the one of this process."""
+    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
     return psutil.Popen(
         command,
         cwd=folder,
-        env=os.environ | dict(environment or {}),
+        env=os.environ | path | dict(environment or {}),
         stdin=subprocess.DEVNULL,
         start_new_session=True,
         preexec_fn=end_with_parent,

@@ -59,10 +59,13 @@ def repro(folder: Path, stages: Sequence[str]) -> int:
     process_group.stop_on_signals(stopping)
     # With the file before it, no stage is taken for an option or an output.
     targets = [f"dvc.yaml:{stage}" for stage in stages]
-    with stage_server.serving(project(folder)) as environment, tempfile.NamedTemporaryFile() as log:
-        environment |= {command.LOG: log.name}
+    with stage_server.serving(project(folder)) as environment, tempfile.NamedTemporaryFile() as own:
+        log = Path(os.environ.get(command.LOG) or own.name).absolute()
+        log.touch()
+        before = log.stat().st_size
+        environment |= {command.LOG: str(log)}
         code = process_group.run([*dvc_api.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)
-        if known := costs.read(Path(log.name).read_text(encoding="utf-8").splitlines()):
+        if known := costs.read(log.read_bytes()[before:].decode(errors="replace").splitlines()):
             sys.stdout.write("\n".join(["", *costs.table(known, side_of(folder))]) + "\n")
     return code if stopping.is_set() else min(code, 1)  # DVC's own code for a failed stage is 255
 

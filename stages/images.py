@@ -221,8 +221,8 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         return streamed(raw, output, task, source, params, lists)
     is_public = source in names.PUBLIC
     with (
-        archive.opened(raw) if source in ("folder", "splits") else nullcontext(raw) as place,
         outputs.folder(output) as partial,
+        archive.opened(raw, partial / "unpacked") if source in ("folder", "splits") else nullcontext(raw) as place,
     ):
         candidates = find(raw, place, source, lists.tasks[task].unseen, params)
         training = [path for path, row in candidates.rows.items() if row.split == "train"]

@@ -69,6 +69,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name == "faiss":
             sys.exit("error: faiss is not installed: pip install 'polygrain[cpu]', or 'polygrain[gpu]' for a GPU")
+        if error.name == "prefect":
+            sys.exit("error: prefect is not installed: pip install 'polygrain[flow]'")
         if error.name != "pipeline":
             raise
         sys.exit(

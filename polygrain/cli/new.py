@@ -72,6 +72,7 @@ def new(
     """
     from pipeline import project
     from polygrain.config.new import Suited, create, free
+    from polygrain.config.request import Request
     from polygrain.config.site import keep_site
 
     root = project()
@@ -80,17 +81,17 @@ def new(
     free(root, name)
     known = dict(word.split("=", 1) if "=" in word else (word, "") for word in kwargs or [])
     values = {key: value_of(text) for key, text in known.items()}
-    words = (encoder, architecture, side, channels("--mean", mean), channels("--std", std), values)
+    request = Request(encoder, architecture, side, channels("--mean", mean), channels("--std", std), values)
+    request.require_sense()
     choice = granularities or ("ladder" if train else "none")
     if epochs and choice == "none":
         raise ValueError("--epochs is about training: add --train")
 
     def suit(images: int, train: int, tasks: int, ks: int) -> Suited:
         """Loads torch and timm, which takes longer than all checks before it."""
-        from polygrain.app.encoder import Request, better, choose, config_of, smaller, teacher_of
+        from polygrain.app.encoder import better, choose, config_of, smaller, teacher_of
         from polygrain.app.estimate import pass_time, passes, shown
 
-        request = Request(*words)
         settings, why = choose(request, epochs)
         teachers = dict(teacher_of(text, request) for text in teacher or [])
         why += [f"teacher: {name}, {values['path']}" for name, values in teachers.items()]
@@ -134,8 +135,12 @@ def channels(option: str, text: str | None) -> list[float] | None:
 
 
 def value_of(text: str) -> int | float | bool | str:
-    """A value as YAML reads it."""
+    """A value as YAML reads it; the text itself where it is none of YAML."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
-    value = YAML(typ="safe").load(text)
+    try:
+        value = YAML(typ="safe").load(text)
+    except YAMLError:
+        return text
     return value if isinstance(value, int | float | bool) else text

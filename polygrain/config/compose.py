@@ -82,6 +82,14 @@ def moved(values: Any, origin: Path, profile: Path, section: str = "") -> Any:
     return result
 
 
+def names_of(profile: Path, values: dict[str, Any], key: str) -> list[str]:
+    """Takes a list of names out of a profile's values; ValueError where something else stands there."""
+    result = values.pop(key, None) or []
+    if not isinstance(result, list) or not all(isinstance(name, str) for name in result):
+        raise ValueError(f"{profile}/values.yaml: {key} is {result!r}; give a list of names, as [gsp_folds.losses]")
+    return result
+
+
 def compose(profile: Path) -> dict[str, Any]:
     """The values of a profile; ValueError says what is wrong with a values.yaml."""
     profile = profile.resolve()
@@ -89,9 +97,9 @@ def compose(profile: Path) -> dict[str, Any]:
     values = moved(read_params(root / "params.yaml"), root, profile)
     inherited = lists.names_in(values.get("models"))
     for folder, above in layers(profile):
-        for name in above.pop("replace", []):
+        replaced, extended = (names_of(folder, above, key) for key in ("replace", "extend"))
+        for name in replaced:
             values = without(values, name)
-        extended = above.pop("extend", [])
         for name in (lists.Lists.model_fields.keys() & above.keys()) - {*extended}:
             values.pop(name, None)
         inherited = [] if "models" in above else inherited

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import SingleQuotedScalarString
 
 from polygrain.config import compose
 from polygrain.config.folders import Folder, Protocol, examine, task_names
@@ -84,6 +85,9 @@ def written(
     for part, batch in settings.batches.items():
         for section in parts[part]:
             section["batch"] = batch
+    for section in (*values["tasks"].values(), *suited.teachers.values(), values["encoder"]):
+        if ":" in (path := section.get("path", "")):  # plain, it would be no word of YAML between braces
+            section["path"] = SingleQuotedScalarString(path)
     yaml.dump(values, stream)
     return stream.getvalue()
 
@@ -145,10 +149,9 @@ def create(
     ValueError says which word is wrong.
     """
     profile = free(root, name)
-    if len(alike) not in (0, 1, len(images) + len(unseen)):
-        raise ValueError(
-            f"--alike is given {len(alike)} times: once for all, or once for each of {len(images)} --images"
-        )
+    folders = len(images) + len(unseen)
+    if len(alike) not in (0, 1, folders):
+        raise ValueError(f"--alike is given {len(alike)} times: once for all, or once for each of {folders} folders")
     given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in (*images, *unseen)]
     tasks = {task: examine(path, path in given[len(images) :]) for task, path in task_names(given).items()}
     train_images = sum(task.train_images(protocol) for task in tasks.values())

@@ -1,7 +1,7 @@
 """A zip of images as a folder of images, unpacked for as long as it is read."""
 
+import shutil
 import stat
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -98,8 +98,8 @@ def unpack(file: Path, root: Path) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Path]:
-    """The folder itself, or the content of a zip in a temporary folder that is removed at the end.
+def opened(path: Path, place: Path) -> Iterator[Path]:
+    """The folder itself, or the content of a zip below `place`, a new folder that is removed at the end.
 
     ValueError for an archive that is damaged, or that has an entry which may not be unpacked.
     """
@@ -107,10 +107,11 @@ def opened(path: Path) -> Iterator[Path]:
         yield path
         return
     require_zip(path)
-    with tempfile.TemporaryDirectory(prefix="polygrain-") as temporary:
-        unpack(path, Path(temporary))
-        try:
-            yield Path(temporary)
-        except ValueError as error:
-            # Errors about the content name the temporary folder, which is gone by then.
-            raise ValueError(str(error).replace(temporary, str(path))) from error
+    try:
+        unpack(path, place)
+        yield place
+    except ValueError as error:
+        # Errors about the content name the new folder, which is gone by then.
+        raise ValueError(str(error).replace(str(place), str(path))) from error
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

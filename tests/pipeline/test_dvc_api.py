@@ -1,5 +1,6 @@
 """What we take from DVC is as we take it: each test names the call, of DVC, that another release has changed."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from dvc.exceptions import ConfirmRemoveError
 from dvc.rwlock import rwlock
 from ruamel.yaml import YAML
 
@@ -53,6 +55,18 @@ def test_Repo__the_graph_cannot_be_read(folder):
     (folder / "dvc.yaml").write_text("stages: 1")
     with pytest.raises(ValueError, match="DVC cannot read the graph"), dvc_api.opened(folder) as repo:
         dvc_api.stages_of(repo, folder / "dvc.yaml")
+
+
+def test_rwlock__another_run_is_named_and_no_way_to_break_its_lock(folder):
+    where, holder = str(folder / "data/source"), {"pid": os.getpid(), "cmd": "dvc repro"}
+    (folder / ".dvc/tmp/rwlock").write_text(json.dumps({"read": {}, "write": {where: holder}}))
+    with pytest.raises(ValueError, match=rf"^another run is at work here.*PID {os.getpid()}\): dvc repro$"):
+        graph.load(folder)
+
+
+def test_ConfirmRemoveError__names_the_folder_and_what_to_do(folder):
+    with pytest.raises(ValueError, match="holds what no run has recorded: delete"), dvc_api.opened(folder):
+        raise ConfirmRemoveError("/some where")
 
 
 def test_rwlock__where_the_list_lies_and_how_it_names_processes(opened, folder):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from threading import Event, Timer
 
 import pytest
@@ -21,6 +22,13 @@ def test_run__lines_folder_variables_and_exit_code(tmp_path):
     assert process_group.run(command, tmp_path, lines.append, {"WORD": "two"}) == 3
     assert lines == ["one", "two", str(tmp_path), "end"]
     assert process_group.run(["sh", "-c", "kill -9 $$"], tmp_path, lines.append) == 137
+
+
+def test_run__finds_this_python_where_nothing_is_activated(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    lines = []
+    assert process_group.run(["sh", "-c", "command -v python; command -v ls"], tmp_path, lines.append) == 0
+    assert lines[0] == str(Path(sys.executable).parent / "python") and len(lines) == 2
 
 
 def test_run__what_the_command_leaves_behind_ends_with_it(tmp_path, mark):

@@ -41,7 +41,7 @@ def test_main__killed_it_leaves_nothing_and_continues(tmp_path, number, shell):
     process = toy.start(folder, "run", log=tmp_path / "log", TOY_MARK=str(tmp_path), SHELL=shell)
     toy.wait_for_epoch(folder, process)
     process.send_signal(number)
-    assert process.wait(30) != 0 and toy.survivors(str(tmp_path)) == []
+    assert process.wait(120) != 0 and toy.survivors(str(tmp_path)) == []
     assert "continues after epoch" in toy.polygrain(folder, "run")
     assert toy.texts(folder) == toy.trained() and toy.up_to_date(folder)
 
@@ -54,14 +54,18 @@ def test_main__some_stages_and_the_exit_code(tmp_path):
     assert "first@f0" not in output and "second" not in output
 
 
-def test_main__ends_with_what_the_stages_took(tmp_path):
+@pytest.mark.parametrize("named", [{}, {"POLYGRAIN_LOG": "lines"}])
+def test_main__ends_with_what_the_stages_took(tmp_path, named):
     """Also where one of them fails; at a side that was chosen earlier."""
     line = "first@f0: done (2.0 s, 4,096 pixels)"
     folder = toy.make(tmp_path / "toy", 1, 1, {"first": f"echo '{line}' >> $POLYGRAIN_LOG", "second": "exit 3"})
     (folder / "data/resolution").mkdir(parents=True)
     (folder / "data/resolution/config.json").write_text('{"size": 96, "scaled": 32}')
-    output = toy.polygrain(folder, "run", check=False)
-    assert ["first@f0", "2.0", "4", "2"] in [line.split() for line in output.splitlines()]
+    (folder / "lines").write_text("other@f0: done (7.0 s, 4,096 pixels)\n")
+    output = toy.polygrain(folder, "run", check=False, **named)
+    assert ["first@f0", "2.0", "4", "2"] in [line.split() for line in output.splitlines()] and "other" not in output
+    # Who names a file finds the lines in it, behind what it had.
+    assert (folder / "lines").read_text().splitlines()[1:] == [line] * len(named)
 
 
 def test_main__ends_with_the_result_and_its_report(tmp_path):

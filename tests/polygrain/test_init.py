@@ -44,6 +44,12 @@ def test_names__of_the_first_line_are_those_of_their_rooms():
         _ = polygrain.nothing
 
 
+def test_prefect__is_asked_for_in_one_sentence(tmp_path):
+    code = "import sys; sys.modules['prefect'] = None; from polygrain.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "flow"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "error: prefect is not installed: pip install 'polygrain[flow]'\n")
+
+
 def test_faiss__is_asked_for_in_one_sentence_and_only_where_it_is_needed(tmp_path):
     """As where the wheel is installed without an extra."""
     write_encoder(tmp_path / "model")

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from polygrain.cli.main import app
-from polygrain.cli.new import channels
+from polygrain.cli.new import channels, value_of
 from tests.helpers.project import ENVIRONMENT, ROOT
 
 
@@ -49,6 +49,13 @@ def test_new__writes_a_profile_and_says_what_it_chose(project):
     assert lines[-1] == "wrote profiles/mine/values.yaml; next: polygrain run --profile mine"
     values = YAML(typ="safe").load((project / "profiles/mine/params.yaml").read_text())
     assert values["encoder"]["side"] == 64 and values["images"]["side"] == values["encoder"]["resize"] == 96
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1", 1), ("true", True), ("same", "same"), ("@same", "@same"), ("[", "[")]
+)
+def test_value_of__what_yaml_reads_or_the_text(text, value):
+    assert value_of(text) == value
 
 
 def test_new__a_teacher_is_named_as_an_encoder_is(project):
@@ -104,7 +111,13 @@ def test_new__with_an_encoder_says_how_long_half_of_its_side_takes(project):
 
 @pytest.mark.parametrize(
     "words",
-    [["Mine", "--images", "photos"], ["mine", "--images", "gone"], ["mine", "--images", "photos", "--mean", "1,2"]],
+    [
+        ["Mine", "--images", "photos"],
+        ["mine", "--images", "gone"],
+        ["mine", "--images", "photos", "--mean", "1,2"],
+        ["mine", "--images", "photos", "--std", "1"],
+        ["mine", "--images", "photos", "--encoder", "gone/net.pth"],
+    ],
 )
 def test_new__checks_its_words_before_it_loads_torch(project, words):
     program = (

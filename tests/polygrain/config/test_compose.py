@@ -120,6 +120,8 @@ def test_compose__leaves_a_list_that_is_none_to_the_check(profiles, value):
         ("from: c\n", "from is 'c'; known here, each once: a, mine"),
         ("a: [1,\n", "values.yaml cannot be read: "),
         ("seed: ${nothing.there}\n", "mine/values.yaml: .*nothing"),
+        ("replace: 5\n", "mine/values.yaml: replace is 5; give a list of names"),
+        ("extend: [5]\n", r"extend is \[5\]"),
     ],
 )
 def test_compose__refuses(profiles, text, message):

@@ -31,7 +31,7 @@ def paint(folder: Path, *names: str) -> Path:
 
 def test_create__a_task_for_each_folder(root, flat, tmp_path):
     seen = paint(tmp_path / "My Cars", *[f"{name}/{i}.png" for name in "abc" for i in range(20)])
-    unseen = paint(tmp_path / "hats # 1", *[f"{name}/{i}.png" for name in "ab" for i in range(9)])
+    unseen = paint(tmp_path / "20:24/hats # 1", *[f"{name}/{i}.png" for name in "ab" for i in range(9)])
     lines = new.create(root, "mine", [seen, flat], unseen=[unseen])
     assert [line for line in lines if "the choice needs" not in line and "--alike" not in line] == [
         "my-cars: 60 images (3 classes), 48 of them to train on; 0 left out",

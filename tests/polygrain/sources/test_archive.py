@@ -21,14 +21,14 @@ def link(name):
 
 
 def test_opened__a_folder_is_itself_and_a_zip_one_while_it_is_read(tmp_path):
-    with archive.opened(tmp_path) as folder:
+    with archive.opened(tmp_path, tmp_path / "new") as folder:
         assert folder == tmp_path
     file = packed(tmp_path / "a.zip", ("x/1.png", b"one"), ("y/2.png", b"two"))
-    with archive.opened(file) as folder:
+    with archive.opened(file, tmp_path / "new") as folder:
         content = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.png")}
         assert content == {"x/1.png": b"one", "y/2.png": b"two"}
     assert not folder.exists() and tmp_path.exists()
-    with pytest.raises(ValueError, match=r"^\S*/a.zip/x is empty$"), archive.opened(file) as folder:
+    with pytest.raises(ValueError, match=r"^\S*/a.zip/x is empty$"), archive.opened(file, tmp_path / "new") as folder:
         raise ValueError(f"{folder}/x is empty")
 
 
@@ -46,7 +46,7 @@ def test_find__lists_what_the_unpacked_folder_holds(tmp_path, names, classes):
     file = packed(tmp_path / "a.ZIP", *((name, name.encode()) for name in names))
     images, rejected = archive.find(file)
     assert list(images.values()) == classes and len(images) + len(rejected) == len(names)
-    with archive.opened(file) as folder:
+    with archive.opened(file, tmp_path / "new") as folder:
         assert all((folder / path).read_bytes() for path in images)
         assert not list(folder.rglob("__MACOSX"))
 
@@ -68,7 +68,7 @@ def test_opened__hostile_entries_stop_it_before_anything_is_written(tmp_path, en
     (tmp_path / "in").mkdir()
     content = bytes(10 * 2**20) if entry == "bomb.png" else b"/etc"
     file = packed(tmp_path / "in" / "a.zip", ("ok.png", b"1"), (entry, content))
-    with pytest.raises(ValueError, match=reason), archive.opened(file):
+    with pytest.raises(ValueError, match=reason), archive.opened(file, tmp_path / "new"):
         raise AssertionError("it was opened")
     assert [path.name for path in tmp_path.rglob("*")] == ["in", "a.zip"]
 
@@ -96,5 +96,5 @@ def test_opened__damage_names_the_archive(tmp_path, change, message, method):
     content = bytearray(file.read_bytes())
     change(content)
     file.write_bytes(content)
-    with pytest.raises(ValueError, match=message), archive.opened(file):
+    with pytest.raises(ValueError, match=message), archive.opened(file, tmp_path / "new"):
         raise AssertionError("it was opened")
