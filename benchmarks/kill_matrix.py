@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import uuid
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -23,7 +24,11 @@ PLACES = {"flow": ["-m", "polygrain"], "dvc": dvc_api.DVC[1:3], "stage": ["train
 
 def find(mark: str, target: str) -> psutil.Process:
     """A marked process of this kind."""
-    return next(one for one in toy.marked(mark) if one.cmdline()[1:3][: len(PLACES[target])] == PLACES[target])
+    for one in toy.marked(mark):
+        with suppress(psutil.NoSuchProcess):  # another one that ended meanwhile
+            if one.cmdline()[1:3][: len(PLACES[target])] == PLACES[target]:
+                return one
+    raise ValueError(f"no process of {target} runs")
 
 
 def is_free(slot: Path) -> bool:

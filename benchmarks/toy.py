@@ -111,7 +111,7 @@ def found(folder: Path, files: dict[str, str]) -> Path:
     run(folder, "git", "init", "-q", "-b", "main")
     (folder / ".dvc").mkdir()
     ignored = {".dvc/.gitignore": "/config.local\n/tmp\n/site\n/cache\n", ".gitignore": "/data\n/.prefect\n/.work\n"}
-    config = "[core]\n    analytics = false\n    autostage = false\n"
+    config = "[core]\n    analytics = false\n    check_update = false\n    autostage = false\n"
     for name, text in (files | ignored | {".dvc/config": config, ".dvcignore": ".prefect\n.work\n"}).items():
         (folder / name).write_text(text)
     commit(folder)

@@ -101,7 +101,7 @@ def test_serve__the_server_starts_a_run(pages, tmp_path):
         run = pages.call(f"/deployments/{known[0]['id']}/create_flow_run", body)
 
         def end() -> tuple[str, str]:
-            state = {"type": "SCHEDULED"}
+            state, deadline = {"type": "SCHEDULED"}, time.monotonic() + 100
             while state["type"] not in ("COMPLETED", "FAILED", "CRASHED") and time.monotonic() < deadline:
                 time.sleep(0.5)
                 state = pages.call("/flow_runs/filter", {"flow_runs": {"id": {"any_": [run["id"]]}}})[0]["state"]
