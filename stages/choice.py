@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from polygrain.compute import device
+from polygrain.compute.vectors import unit_rows
 from polygrain.config.lists import Lists
 from polygrain.encoder.model import Model, blocks_for, load, save
 from polygrain.encoder.stored import Followed, Stored, embed, open_features
@@ -28,13 +29,14 @@ from polygrain.retrieval import whitening
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.retrieval.smoothing_choice import SmoothingSettings
 from polygrain.runner import command, outputs
-from polygrain.selection import grain, seen
+from polygrain.selection import criterion, grain, seen
 from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import decide
 from polygrain.selection.candidates.forms import Form, add_last_layer, shape
-from polygrain.selection.candidates.judges import Judging, Settings
+from polygrain.selection.candidates.judges import Judging, Neighbours, Settings
 from polygrain.selection.candidates.record import candidate_rows, neighbour_table, reasons, summary
 from polygrain.selection.candidates.trial import ENCODER, compare
+from polygrain.selection.criterion import Sample
 from polygrain.selection.grain import Grains, fitted
 from polygrain.selection.teaching import Targets, lessons, read_targets
 from polygrain.store import arrays
@@ -71,11 +73,15 @@ def build(
     targets: Mapping[str, Targets] = MappingProxyType({}),
     smoothings: Mapping[str, Smoothing] = MappingProxyType({}),
     features: Stored | None = None,
+    can_tell: bool = True,
 ) -> Built:
-    """The model of a form; its last layer is fitted anew, to all training images, and where it has a grain chosen."""
+    """The model of a form; its last layer is fitted anew, to all training images, and where it has a grain chosen.
+
+    Where no task `can_tell` which model is better, the encoder stays as it is.
+    """
     model, grains = load(folder), None
     shaped = shape(model, form)
-    has_grain = bool(params.grain.axes) and form != ENCODER and form.layer not in ("own", "taught")
+    has_grain = bool(params.grain.axes) and can_tell and form.layer not in ("own", "taught")
     rows = collection.train if has_grain or form.layer in (*whitening.POWERS, "taught") else collection.train[:0]
     where = device.best()
     if features is not None and form.layer != "taught" and features.holds(shaped):
@@ -93,6 +99,17 @@ def build(
     if grains is not None:
         shaped.config = shaped.config.model_copy(update={"grains": dict(grains.axes)})
     return Built(shaped, form, grains)
+
+
+def neighbours_by(
+    built: Built, sample: Sample, features: Stored | None, pixels: arrays.Reader, params: Params
+) -> Neighbours:
+    """Each sampled image's nearest others under a model with grains, by the grain of its task."""
+    vectors = embed(built.model.to(device.best()), features, pixels, sample.rows, "neighbours")
+    built.model.cpu()
+    for task, places in sample.parts().items():
+        vectors[places, built.grains.axes.get(task, built.model.dim) :] = 0
+    return criterion.neighbours(unit_rows(vectors), sample, params.criterion.neighbours)
 
 
 def main(
@@ -128,10 +145,12 @@ def main(
     judged = {name: one.judged for name, one in trial.candidates.items()}
     decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
     forms = trial.candidates[decision.chosen].form, trial.best_of("encoder")
-    given = pixels, collection, params, seed, judging.targets, trial.smoothings, stored
+    given = pixels, collection, params, seed, judging.targets, trial.smoothings, stored, len(trial.sample.rows) > 0
     chosen, untrained = (build(encoder if form == ENCODER else models[form.model], form, *given) for form in forms)
     content = summary(trial, decision.chosen, reasons(trial, decision, params), collection)
+    neighbours = trial.candidates[decision.chosen].neighbours
     if chosen.grains is not None:
+        neighbours = neighbours_by(chosen, trial.sample, stored, pixels, params)
         content |= {"name": chosen.form.name, "form": asdict(chosen.form), "grains": chosen.grains.record()}
         content["why"].append(chosen.grains.why)
     with outputs.folder(output) as folder:
@@ -141,7 +160,7 @@ def main(
         (folder / "README.md").write_text(card.text(chosen.model.config, content), encoding="utf-8")
         (folder / "choice.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         write_csv(folder / "criterion.csv", candidate_rows(trial, decision))
-        pq.write_table(neighbour_table(trial, decision.chosen, collection), folder / "neighbours.parquet")
+        pq.write_table(neighbour_table(trial, neighbours, collection), folder / "neighbours.parquet")
     return f"{chosen.form.name}, of {len(trial.candidates)} candidates"
 
 

@@ -246,9 +246,10 @@ def main(
         Protocol("whitened", None, whitened, tested, all_of(tested)),
         Protocol("collection", "collection_queries", embeddings, collection, drawn, grains=grains),
     ]
+    # Tasks of different grains have no gallery in common.
     results = {
-        "shared": evaluate_together(embeddings[test], tested),
-        "shared_whitened": evaluate_together(whitened, tested),
+        "shared": evaluate_together(embeddings[test], tested) if not grains else {},
+        "shared_whitened": evaluate_together(whitened, tested) if not grains else {},
     }
     if model in params.smoothed:
         is_whitened = network is not None and network.config.reduced is not None and not grains

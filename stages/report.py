@@ -301,6 +301,7 @@ def main(
     drawn = [] if made.is_encoder else neighbours.draw(samples, params.judgements, seed=0)
 
     content = {"collection": searched, "judgements": len(drawn), "galleries": [], "examples": [], "params": params}
+    content |= {"trains": trains, "unseen": [name for name, task in lists.tasks.items() if task.unseen]}
     content |= {"leads": leads, "learns": bool(histories or lists.distillations or lists.teachers), **wording.WORDS}
     content |= choice_section(made, recommended, table, lists)
     content |= results_section(table, model, lists)

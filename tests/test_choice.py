@@ -232,6 +232,16 @@ def test_main__each_task_uses_its_grain_wherever_it_is_searched(models, tmp_path
     assert model.config.grains["bars"] == 3 and model.config.grains["dots"] in (2, 3, 9)
     assert content["form"]["layer"] == content["grains"]["layer"] and content["form"]["dim"] == 9
     assert len(content["grains"]["agreement"]["dots"]) == 6 and "bars" not in content["grains"]["agreement"]
+    # What is shown of it is what it finds, as it is handed out.
+    collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
+    rows = [row for row in pq.read_table(tmp_path / "choice/neighbours.parquet").to_pylist() if row["task"] == "bars"]
+    own = [row["row"] for row in rows]
+    found = embed(model, pixels, np.flatnonzero(collection.tasks == "bars")[own], 16, "float32", "")
+    found = unit_rows(found[:, :3])
+    for i, row in enumerate(rows):
+        others = sorted((j for j in range(len(rows)) if j != i), key=lambda j: -(found[i] @ found[j]))
+        assert row["chosen"] == [own[j] for j in others[:3]]
+
     axes = model.config.grains | {"dots": 2}
     model.config = model.config.model_copy(update={"grains": axes})
     save(model, tmp_path / "choice")
@@ -239,6 +249,7 @@ def test_main__each_task_uses_its_grain_wherever_it_is_searched(models, tmp_path
     features, collection = run_features(tmp_path / "features", images, models[1], 1), read_tables(images, list(TASKS))
     given = {"alike": {}, "smoothing": SETTINGS, "lists": lists(), "params": EVALUATION}
     evaluation.main(images, tmp_path / "choice", features, tmp_path / "measured", model="chosen", **given)
+    assert json.loads((tmp_path / "measured/shared.json").read_text()) == {}
     measured = json.loads((tmp_path / "measured/metrics.json").read_text())
     vectors = embed(model, open_pixels(images, list(TASKS)), np.arange(len(collection.tasks)), 16, "float32", "")
     for task, values in measured.items():
@@ -257,6 +268,15 @@ def test_main__each_task_uses_its_grain_wherever_it_is_searched(models, tmp_path
     np.testing.assert_allclose(plain.asked(vectors[:2]), unit_rows(vectors[:2, :2]))
     with pytest.raises(ValueError, match="has 9"):
         gallery_of(file, False, 10)
+
+
+def test_main__the_encoder_gets_its_grains_at_its_own_side_too(tmp_path):
+    images, models = write_images(tmp_path / "images"), write_models(tmp_path, std=30.0, side=32)
+    grained = {"layers": ["turned", "half"], "axes": [2, 3, 9], "middle": 3, "images": 100}
+    content, rows = run(images, models, tmp_path / "choice", grain=grained, **QUICK)
+    assert [row["name"] for row in rows if row["chosen"] == "1"] == ["encoder"] != [content["name"]]
+    assert load(tmp_path / "choice").config.grains == dict.fromkeys(TASKS, 3)
+    assert load(tmp_path / "choice/untrained").config.grains == dict.fromkeys(TASKS, 3)
 
 
 def test_main__a_task_that_cannot_tell_leaves_the_choice_to_the_others(models, tmp_path):

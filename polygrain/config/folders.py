@@ -173,7 +173,7 @@ def listed(address: str) -> Folder:
 
 
 def task_names(given: Sequence[str]) -> dict[str, str]:
-    """A name for each folder, taken from its own, numbered where two would be the same."""
+    """A name for each folder, taken from its own, numbered where two would be the same, or like a column of results."""
     tasks: dict[str, str] = {}
     for path in given:
         if path in tasks.values():
@@ -181,7 +181,7 @@ def task_names(given: Sequence[str]) -> dict[str, str]:
         last = re.sub(r"(.*)\.(tar|parquet|zip)$", r"\1", path.rstrip("/").rpartition("/")[2].lower())
         plain = re.sub(r"[^a-z0-9_]+", "-", last).strip("-_") or "images"
         name, number = plain, 2
-        while name in tasks:
+        while name in (*tasks, "mean"):
             name, number = f"{plain}-{number}", number + 1
         tasks[name] = path
     return tasks

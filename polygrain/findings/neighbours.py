@@ -35,11 +35,15 @@ class Neighbours(NamedTuple):
 
 
 def read(folder: Path) -> dict[str, list[Neighbours]]:
-    """Per task the sampled images with the first five of both lists; images without a neighbour are left out."""
+    """Per task the sampled images with the first five of both lists; images without a neighbour are left out.
+
+    Of a cluster with other tasks' images more may be left out of one list: both are as long as the shorter.
+    """
     file, samples = folder / "neighbours.parquet", {}
     with reading(file, remedy_for(folder)):
         for entry in pq.read_table(file, columns=["task", "row", "encoder", "chosen"]).to_pylist():
-            one = Neighbours(entry["row"], entry["encoder"][:SHOWN], entry["chosen"][:SHOWN])
+            length = min(SHOWN, len(entry["encoder"]), len(entry["chosen"]))
+            one = Neighbours(entry["row"], entry["encoder"][:length], entry["chosen"][:length])
             if one.encoder:
                 samples.setdefault(entry["task"], []).append(one)
     return samples

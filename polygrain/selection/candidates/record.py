@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import Decision, interval
-from polygrain.selection.candidates.judges import Settings
+from polygrain.selection.candidates.judges import Neighbours, Settings
 from polygrain.selection.candidates.trial import ENCODER, Trial
 from polygrain.store.collection import Collection
 
@@ -58,7 +58,7 @@ def candidate_rows(trial: Trial, decision: Decision) -> list[list]:
     return rows
 
 
-def neighbour_table(trial: Trial, chosen: str, collection: Collection) -> pa.Table:
+def neighbour_table(trial: Trial, chosen: Neighbours, collection: Collection) -> pa.Table:
     """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within its task.
 
     A cluster may hold images of other tasks: these are left out.
@@ -68,8 +68,8 @@ def neighbour_table(trial: Trial, chosen: str, collection: Collection) -> pa.Tab
     for group, places in trial.sample.parts().items():
         records["task"] += tasks[places].tolist()
         records["row"] += rows[places].tolist()
-        for key, name in (("encoder", ENCODER.name), ("chosen", chosen)):
-            nearest = places[trial.candidates[name].neighbours[group]]
+        for key, found in (("encoder", trial.candidates[ENCODER.name].neighbours), ("chosen", chosen)):
+            nearest = places[found[group]]
             pairs = zip(places, nearest, strict=True)
             records[key] += [rows[own[tasks[own] == tasks[place]]].tolist() for place, own in pairs]
     lists = pa.list_(pa.int64())

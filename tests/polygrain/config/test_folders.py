@@ -126,6 +126,7 @@ def test_examine__says_what_is_wrong(tmp_path, given, message):
 
 def test_task_names__are_unique_and_plain():
     paths = ["/x/Food 101", "/y/food-101", "/z/__", "/z/Ä", "/z/food_101", "/z/shards.tar", "s3://b/shoes/"]
+    assert list(task_names(["/a/mean", "/b/Mean"])) == ["mean-2", "mean-3"]  # the report has a column mean
     names = ["food-101", "food-101-2", "images", "images-2", "food_101", "shards", "shoes"]
     assert list(task_names(paths)) == names
     with pytest.raises(ValueError, match="twice"):

@@ -1,6 +1,8 @@
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from polygrain.findings import neighbours
@@ -19,6 +21,12 @@ def test_read__the_first_five_of_each_image(tmp_path):
     assert samples[1] == Neighbours(1, [0, 2, 3, 4, 5], [2, 3, 4, 5, 6]) and samples[1].shared == 4
     write_choice(tmp_path, [])
     assert neighbours.read(tmp_path) == {}
+
+
+def test_read__both_lists_are_as_long_as_the_shorter(tmp_path):
+    rows = {"task": ["a"] * 3, "row": [0, 1, 2], "encoder": [[1, 2], [2], []], "chosen": [[2], [0, 2], [1]]}
+    pq.write_table(pa.table(rows), tmp_path / "neighbours.parquet")
+    assert neighbours.read(tmp_path) == {"a": [Neighbours(0, [1], [2]), Neighbours(1, [2], [0])]}
 
 
 def test_read__a_damaged_file_is_named(tmp_path):

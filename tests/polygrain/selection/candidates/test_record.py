@@ -35,7 +35,7 @@ def test_candidate_rows__the_best_first_with_a_column_for_each_task(trial: Trial
 
 def test_neighbour_table__rows_within_their_task(trial: Trial, tmp_path: Path) -> None:
     collection = read_tables(write_images(tmp_path / "images"), list(TASKS))
-    rows = neighbour_table(trial, "k4", collection).to_pylist()
+    rows = neighbour_table(trial, trial.candidates["k4"].neighbours, collection).to_pylist()
     assert [(row["task"], row["row"]) for row in rows] == [("dots", 0), ("dots", 3), ("bars", 2), ("bars", 3)]
     assert [row["encoder"] for row in rows] == [[3], [0], [3], [2]]
 
