@@ -63,7 +63,10 @@ class Params(schema.Section):
     queries: float = Field(gt=0, lt=1, description="share of a labelled task's images that are drawn as queries")
     draw: int = Field(ge=0, lt=2**31, description="number of the draw; another one draws other queries")
     side: int = Field(ge=16, le=1024, description="side of the stored square images, pixels")
-    shape: Shape = Field(description="crop: the centre square; squash: the whole image, out of proportion")
+    shape: Shape = Field(
+        description="crop: the centre square; squash: the whole image, out of proportion, for the branches of papers: "
+        "`polygrain embed` and `search` crop"
+    )
     max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")

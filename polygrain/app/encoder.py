@@ -161,7 +161,7 @@ def settings_of(values: dict[str, Any], config: Config, epochs: int | None) -> t
     given = "as you said" if values["mean"] or values["std"] else "as its weights were trained"
     why = [
         f"encoder: {config.architecture}, {place}; {count:,} parameters; of an image it gives "
-        f"{networks.feature(network)}, {network.num_features:,} numbers",
+        f"{networks.feature(network)}, {networks.width_of(network):,} numbers",
         f"input: {side} px; mean {shown(config.mean)}, std {shown(config.std)}, {given}",
         f"images: squares of {stored} px, {stored / side:.3g} times the input, so that a careful look sees more",
         "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()) + "; set them lower in the "

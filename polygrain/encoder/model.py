@@ -19,7 +19,15 @@ from torch import Tensor, nn
 from polygrain.compute.device import uncast
 from polygrain.encoder.adaptors import AdaptedBlock, Adaptors, in_float32
 from polygrain.encoder.config import AdaptorConfig, Config, read_config
-from polygrain.encoder.networks import block_dims, build_backbone, lower_blocks, outputs_of, pooled, residual_blocks
+from polygrain.encoder.networks import (
+    block_dims,
+    build_backbone,
+    lower_blocks,
+    outputs_of,
+    pooled,
+    residual_blocks,
+    width_of,
+)
 from polygrain.encoder.weights import load_module
 from polygrain.store.square import square
 from polygrain.store.tensors import write_weights
@@ -39,7 +47,7 @@ class Model(nn.Module):
         if config.blocks > 1 + len(lower):
             raise ValueError(f"blocks is {config.blocks}; {config.architecture} has {1 + len(lower)} that can be taken")
         self.lower = list(lower[: config.blocks - 1])
-        self.widths = [self.backbone.num_features, *(width for _, width in self.lower)]
+        self.widths = [width_of(self.backbone), *(width for _, width in self.lower)]
         self.reduction = nn.Linear(sum(self.widths), config.reduced) if config.reduced else nn.Identity()
         if config.adaptors is not None:
             self.insert(self.new_adaptors(config.adaptors), config.adaptors)
@@ -202,7 +210,10 @@ class Model(nn.Module):
         return self
 
     def transform(self, image: Image.Image) -> Num[Tensor, "3 y x"]:
-        """One PIL image as the uint8 tensor the model expects, prepared exactly as the pipeline prepares its own."""
+        """One PIL image as the uint8 tensor the model expects, prepared as the pipeline prepares its own.
+
+        A large JPEG, too, but that files are halved while they are decoded: cosines of .9995 and more.
+        """
         pixels = torch.from_numpy(square(image, self.config.resize).copy())
         start = (self.config.resize - self.config.size) // 2
         stop = start + self.config.size

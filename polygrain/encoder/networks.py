@@ -122,6 +122,12 @@ def feature(network: nn.Module) -> str:
     return "the tokens pooled by attention" if getattr(network, "attn_pool", None) is not None else "the pooled map"
 
 
+def width_of(network: nn.Module) -> int:
+    """How many numbers an embedding has: some heads widen what they pool (MobileNetV3 and later)."""
+    has_class = getattr(network, "cls_token", None) is not None
+    return int(network.num_features if has_class else getattr(network, "head_hidden_size", network.num_features))
+
+
 def residual_blocks(backbone: nn.Module) -> list[tuple[nn.Module, str]]:
     """The place of each block, as (container, key) in the order of the forward pass: `blocks`, or ResNet's layers."""
     lists = [

@@ -112,7 +112,7 @@ class Origin(schema.Section):
             kwargs=size | arguments,
             size=side,
             resize=side,
-            interpolation=self.interpolation or known.interpolation,
+            interpolation=self.interpolation or ("bilinear" if known.interpolation == "bilinear" else "bicubic"),
             mean=tuple(self.mean or known.mean),
             std=tuple(self.std or known.std),
         )

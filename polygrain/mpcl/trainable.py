@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from polygrain.compute import device
 from polygrain.encoder.config import Config, read_config
-from polygrain.encoder.networks import build_network
+from polygrain.encoder.networks import build_network, width_of
 from polygrain.encoder.weights import load_module
 
 
@@ -27,7 +27,7 @@ class TrainableEncoder(nn.Module):
 
     @property
     def dim(self) -> int:
-        return self.backbone.num_features
+        return width_of(self.backbone)
 
     @property
     def is_vit(self) -> bool:

@@ -60,6 +60,10 @@ def write_timm(folder: Path, output: Path) -> Written:
     sides = {"img_size": config.side} if hasattr(encoder.backbone, "set_input_size") else {}
     if sides:
         encoder.backbone.set_input_size(**sides)  # position embeddings of that side
+    # Some with a class token are told to take the mean, as DINOv3. The norm behind a mean (BEiT) does not fit a token.
+    has_token = getattr(encoder.backbone, "cls_token", None) is not None
+    has_norm = isinstance(getattr(encoder.backbone, "fc_norm", None), torch.nn.LayerNorm)
+    token = {"global_pool": "token"} if has_token and not has_norm else {}
     seen = {
         "input_size": [3, config.side, config.side],
         "crop_pct": config.size / config.resize,
@@ -73,7 +77,7 @@ def write_timm(folder: Path, output: Path) -> Written:
         "architecture": config.architecture.split(".")[0],
         "num_classes": 0,
         "num_features": model.dim,
-        "model_args": config.kwargs | sides,
+        "model_args": config.kwargs | sides | token,
         "pretrained_cfg": seen,
     }
     with outputs.folder(output) as made:

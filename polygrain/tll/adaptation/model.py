@@ -52,7 +52,7 @@ class AnalogyModel(nn.Module):
         return nn.functional.normalize(torch.relu(reduced @ self.weights.T), dim=1)
 
     def transform(self, image: Image.Image) -> Num[Tensor, "3 y x"]:
-        """One PIL image as the uint8 tensor the model expects, prepared exactly as the pipeline prepares its own."""
+        """One PIL image as the uint8 tensor the model expects, prepared as the pipeline prepares its own."""
         return torch.from_numpy(square(image, self.layers.size, self.config.shape).copy()).permute(2, 0, 1)
 
 

@@ -8,6 +8,9 @@ from PIL import Image
 
 from polygrain.app.export import layouts
 from polygrain.encoder import load
+from polygrain.encoder.config import Config
+from polygrain.encoder.model import Model
+from polygrain.encoder.origin import Origin
 from tests.helpers.small import write_encoder, write_model
 
 
@@ -29,6 +32,20 @@ def test_timm__its_embeddings_are_the_encoders(encoder, tmp_path):
     batch = torch.stack([model.transform(image) for image in pictures()])
     result = torch.nn.functional.normalize(network((batch / 255 - 0.5) / 0.5), dim=1)
     torch.testing.assert_close(result, model(batch), rtol=0, atol=1e-5)
+
+
+def test_timm__a_class_token_where_timm_takes_the_mean(tmp_path):
+    architecture = "vit_small_patch16_dinov3.lvd1689m"
+    kwargs = {"img_size": 32, "depth": 2, "embed_dim": 32, "num_heads": 2}
+    half = (0.5,) * 3
+    config = Config(architecture=architecture, kwargs=kwargs, size=32, resize=32, mean=half, std=half)
+    layouts.write_timm(write_model(Model(config), tmp_path / "encoder"), tmp_path / "out")
+    # And the folder is an encoder again.
+    unsaid = dict.fromkeys(("architecture", "side", "mean", "std", "interpolation"))
+    again = Origin(source="folder", path=str(tmp_path / "out"), kwargs={}, **unsaid)
+    batch = torch.stack([load(tmp_path / "encoder").transform(image) for image in pictures()])
+    expected, result = load(tmp_path / "encoder")(batch), again.build(tmp_path / "out")(batch)
+    torch.testing.assert_close(result, expected, rtol=0, atol=1e-5)
 
 
 def test_timm__an_input_that_is_scaled_first_has_the_side_of_the_network(encoder, tmp_path):
