@@ -48,7 +48,10 @@ def duplicates(vectors: Float32[np.ndarray, "row dim"], graph: Graph, above: flo
     An image whose nearest are all that alike is compared with every other; from `MOST` pairs on no more are looked for.
     """
     alike, pairs = graph.cosines >= above, {}
-    for row, other, cosine in zip(np.nonzero(alike)[0], graph.neighbours[alike], graph.cosines[alike], strict=True):
+    # A pair stands there twice at most.
+    most = np.argsort(-graph.cosines[alike], kind="stable")[: 2 * MOST]
+    listed = (values[most] for values in (np.nonzero(alike)[0], graph.neighbours[alike], graph.cosines[alike]))
+    for row, other, cosine in zip(*listed, strict=True):
         pairs[int(min(row, other)), int(max(row, other))] = float(cosine)
     crowded = np.flatnonzero(alike.all(1)) if alike.size else []
     for part in blocks_within(len(crowded), len(vectors), CELLS):

@@ -29,6 +29,13 @@ def test_duplicates__all_pairs_of_more_copies_than_neighbours_are_looked_at() ->
     assert all(vectors[i] @ vectors[j] >= 0.97 for i, j in pairs)
 
 
+def test_duplicates__of_more_than_can_be_listed_the_most_alike(monkeypatch) -> None:
+    vectors = unit_rows(np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32))
+    whole = find(vectors, 0.0)
+    monkeypatch.setattr("polygrain.app.duplicates.MOST", 5)
+    assert find(vectors, 0.0)[:5] == whole[:5] and len(find(vectors, 0.0)) <= 10 < len(whole)
+
+
 def test_odd__an_odd_image_is_none_of_its_nearest_own() -> None:
     """All others are nearer to one another than to it, and more of them than neighbours are looked at."""
     same = np.eye(1, 4, dtype=np.float32).repeat(30, 0) + 0.05 * np.random.default_rng(0).normal(size=(30, 4))
