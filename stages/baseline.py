@@ -141,8 +141,10 @@ def main(
         history = twins.train(model, parts, pixels, rows, None, chosen, seed, work)
     else:
         vectors = open_features(features, tasks)
-        finest = list(lists.sizes)[-1]
-        taught, name = (knn_graph, "neighbours") if kind == "tldr" else (pseudo_labels / finest, "labels")
+        if kind == "tldr":
+            taught, name = knn_graph, "neighbours"
+        else:
+            taught, name = pseudo_labels / list(lists.sizes)[-1], "labels"
         table = arrays.open(taught / f"{name}.zarr")
         reads += [taught, *(features / task for task in tasks)]
         work = checkpoint.work_folder("baseline", kind, values, reads)

@@ -7,10 +7,10 @@ Writes  weights.safetensors   the detector
         table.md              the same in percent; for COCO's layout beside what the paper prints for such a run
 """
 
-import csv
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,8 +23,10 @@ from polygrain.compute import device
 from polygrain.compute.ahead import ahead
 from polygrain.config import schema
 from polygrain.config.lists import Lists, Pretraining
-from polygrain.mpcl.detection import network, scenes
+from polygrain.mpcl.detection import scenes
+from polygrain.mpcl.detection.network import build
 from polygrain.mpcl.detection.precision import average_precision
+from polygrain.mpcl.report.published import Setting, matches, published_rows
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
 from polygrain.store.tensors import write_weights
@@ -32,7 +34,8 @@ from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 from polygrain.training.loop import Batch, Loader, Schedule, fit
 
-PUBLISHED = Path(__file__).parents[1] / "polygrain" / "mpcl/report/mpcl_published.csv"
+Network = dict[str, Any]  # a section of another stage, which has checked it
+COCO_TESTED = 5000  # images of val2017
 
 
 class Params(schema.Section):
@@ -42,7 +45,9 @@ class Params(schema.Section):
     batch: schema.BatchSize = Field(description="images of a batch")
     learning_rate: schema.Rate = Field(description="of SGD with momentum 0.9, for batches of 16")
     weight_decay: schema.Decay = Field(description="of all but norms and biases")
-    precision: device.Precision
+    precision: Literal["float32", "tf32"] = Field(
+        description="tf32: on a GPU products with a mantissa of 10 bits; boxes of bfloat16 would be pixels off"
+    )
     sides: list[schema.Side] = Field(min_length=1, description="shorter sides, px: drawn in training, the last to test")
     longest: schema.Side = Field(description="largest longer side, px")
     boxes: schema.Count = Field(description="of an image that the head learns from")
@@ -103,12 +108,10 @@ def evaluate(model: FasterRCNN, found: list[scenes.Scene], precision: device.Pre
     return average_precision(guesses, [scene.rows for scene in found], crowds)
 
 
-def printed(run: Pretraining) -> dict[str, float]:
-    """Table VI's numbers of boxes for such a run."""
-    own = {name: str(getattr(run, name)) for name in ("framework", "projectors", "variant", "balance", "heads")}
-    with PUBLISHED.open(newline="", encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines) if row["table"] == "VI" and own.items() <= row.items()]
-    return {row["column"]: float(row["value"]) for row in rows if float(row["contrast"]) == run.contrast}
+def printed(run: Pretraining, setting: Setting) -> dict[str, float]:
+    """Table VI's numbers of boxes for this very pretraining; {} where it has none."""
+    rows = [row for row in published_rows() if row["table"] == "VI" and matches(row, run, setting)]
+    return {row["column"]: float(row["value"]) for row in rows}
 
 
 def table(metrics: dict[str, float], paper: dict[str, float]) -> str:
@@ -121,16 +124,30 @@ def table(metrics: dict[str, float], paper: dict[str, float]) -> str:
     return text
 
 
-def main(encoder: Path, path: Path, output: Path, *, name: str, params: Params, lists: Lists, seed: int) -> str:
+def main(
+    encoder: Path,
+    path: Path,
+    output: Path,
+    *,
+    name: str,
+    params: Params,
+    lists: Lists,
+    seed: int,
+    network: Network,
+    epochs: int,
+    batch: int,
+) -> str:
     item = lists.mpcl_detections[name]
     taught, tested, classes = scenes.read(path, item.layout)
     torch.manual_seed(seed)
     sizes = {"min_size": tuple(params.sides), "max_size": params.longest, "box_batch_size_per_image": params.boxes}
-    model = network.build(encoder, classes + 1, params.proposals, **sizes).to(device.best())
+    model = build(encoder, classes + 1, params.proposals, **sizes).to(device.best())
     work = checkpoint.work_folder("mpcl_detection", name, [item, params, seed], [encoder, path])
     history = train(model, taught, params, seed, work)
     metrics = evaluate(model, tested, params.precision, item.layout == "coco")
-    paper = printed(lists.mpcl[item.run]) if item.layout == "coco" else {}
+    setting = Setting(list(lists.tasks), network["architecture"], epochs, batch)
+    is_coco = item.layout == "coco" and len(tested) == COCO_TESTED
+    paper = printed(lists.mpcl[item.run], setting) if is_coco else {}
     with outputs.folder(output) as folder:
         write_weights(model, folder / "weights.safetensors")
         write_history(history, folder, ["epoch", "loss"])
@@ -141,4 +158,4 @@ def main(encoder: Path, path: Path, output: Path, *, name: str, params: Params, 
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, network="mpcl_encoder.network", epochs="mpcl_encoder.epochs", batch="mpcl_encoder.batch")

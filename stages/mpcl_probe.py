@@ -97,6 +97,12 @@ def read_shares(images: Path, params: Params) -> Shares:
     return {share: probe.find_listed(stored, paths) for share, paths in lists.items() if paths is not None}
 
 
+def labels_of(collection: Collection, task: str) -> tuple[np.ndarray, np.ndarray]:
+    """The labels of a task's images, and which train."""
+    own = collection.tasks == task
+    return collection.labels[own], collection.is_train[own]
+
+
 def probe_task(
     folder: Path,
     pixels: arrays.Reader,
@@ -111,7 +117,7 @@ def probe_task(
     where = device.best()
     network = trainable.load(folder, params.precision).to(where)
     rows = np.flatnonzero(collection.tasks == task)
-    labels, is_train = collection.labels[rows], collection.is_train[rows]
+    labels, is_train = labels_of(collection, task)
     queries = np.flatnonzero(~is_train & (labels >= 0))
     train, test = probe.probe_split(labels, is_train)
     classes = np.unique(labels, return_inverse=True)[1]
@@ -151,7 +157,8 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     params.fits(lists)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     tested = set(collection.tasks[~collection.is_train & (collection.labels >= 0)])
-    labelled = [task for task in params.tasks or tasks if task in tested]
+    given = [task for task in params.tasks or tasks if task in tested]
+    labelled = [task for task in given if len(probe.probe_split(*labels_of(collection, task))[1])]
     listed = {task: read_shares(images / task, params) for task in labelled}
     metrics: dict[str, dict] = {"start": {}, "trained": {}}
     reads = [encoder, *(images / task for task in tasks)]

@@ -5,8 +5,6 @@ Writes  index.html, table.md   this run's measures before and after; the untrain
         metrics.json           {start | trained: {task or "mean": {measure: value}}}, in percent where fractions
 """
 
-import csv
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +13,13 @@ from pydantic import Field
 from polygrain.config import schema
 from polygrain.config.lists import Lists, Pretraining
 from polygrain.mpcl.report import charts
+from polygrain.mpcl.report.published import Setting, matches, published_rows
 from polygrain.report import page
 from polygrain.runner import command, outputs
 from polygrain.store.reading import read_json
 from polygrain.training.history import read_history
 
 Network = dict[str, Any]  # a section of another stage, which has checked it
-PUBLISHED = Path(__file__).parents[1] / "polygrain/mpcl/report/mpcl_published.csv"
 PLAIN = ("alignment", "uniformity", "effective_rank", "images")
 TITLES = {
     "r_precision": "R-Precision, zero-shot",
@@ -41,16 +39,6 @@ COLUMNS = {
     "1 - alignment": lambda measures: 1 - measures["alignment"] if "alignment" in measures else None,
     "-uniformity": lambda measures: -measures["uniformity"] if "uniformity" in measures else None,
 }
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What all runs of a page have in common, as far as a published row depends on it."""
-
-    tasks: list[str]
-    architecture: str
-    epochs: int
-    batch: int
 
 
 class Params(schema.Section):
@@ -81,22 +69,6 @@ def title_of(measure: str) -> str:
         _, share, *top = measure.split("_")
         return f"fine-tuned with {100 * float(share):g} % of the labels" + (", top-5" if top else "")
     return TITLES[measure]
-
-
-def published_rows() -> list[dict[str, str]]:
-    """The printed numbers, one a row, with the settings of its run, which may be empty."""
-    with PUBLISHED.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
-
-
-def matches(row: dict[str, str], run: Pretraining, setting: Setting) -> bool:
-    """Whether a published row is of this very run: data, network, epochs, batch, and all values of the run."""
-    kinds = {name: getattr(run, name) for name in ("framework", "projectors", "variant", "balance")}
-    kinds |= {"architecture": setting.architecture}
-    if any(row[name] != value for name, value in kinds.items()) or setting.tasks != [row["task"]]:
-        return False
-    numbers = {"heads": run.heads, "contrast": run.contrast, "epochs": setting.epochs, "batch": setting.batch}
-    return run.start == "random" and all(float(row[name]) == value for name, value in numbers.items())
 
 
 def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures], setting: Setting) -> list[dict]:

@@ -69,11 +69,11 @@ def query_entries(
     ]
 
 
-def study_line(name: str, folder: Path) -> dict:
-    """A study's line of the table over extractors."""
+def study_line(name: str, folder: Path, extractor: str) -> dict:
+    """A study's line of the table over extractors, by the name that the graph, and the paper's table, has for it."""
     study = results.read(folder)
     spreads = {row: study.spread(row, 1) for row in study.rows}
-    return {"study": name, "summary": read_json(folder / "summary.json"), "spreads": spreads}
+    return {"study": name, "extractor": extractor, "summary": read_json(folder / "summary.json"), "spreads": spreads}
 
 
 def metrics(study: results.Comparison) -> dict[str, dict[str, float]]:
@@ -104,7 +104,7 @@ def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Par
         "charts": contents.charts(comparison),
         "groups": contents.groups(comparison, read_pairs(pairs)["group"]),
         "queries": query_entries(pairs, adaptation / study, comparison, "pca", after, params),
-        "studies": [study_line(name, adaptation / name) for name in lists.tll],
+        "studies": [study_line(name, adaptation / name, item.extractor) for name, item in lists.tll.items()],
         "published": {row["name"]: row for row in published.rows()},
         "published_pairs": published.PAIRS,
         "by_learning": published.by_learning(),

@@ -1,6 +1,7 @@
 """Detection over a pretrained encoder: learns drawn squares, stands beside the print, and runs in the graph."""
 
 import json
+from dataclasses import replace
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from PIL import Image
 
 from polygrain.encoder.model import save
+from polygrain.mpcl.report.published import Setting
 from stages.mpcl_detection import Drops, Params, main, printed, table
 from tests.helpers.pretraining_world import RESNET, network
 from tests.helpers.project import edit, new_project, repro
@@ -53,7 +55,8 @@ def listed(path, layout="voc"):
 def run(world, output, **changes):
     encoder, path = world
     params = Params(**(SMALL | changes))
-    return main(encoder, path, output, name="m1", params=params, lists=listed(path), seed=0)
+    common = {"network": {"architecture": "resnet50"}, "epochs": 1, "batch": 8}
+    return main(encoder, path, output, name="m1", params=params, lists=listed(path), seed=0, **common)
 
 
 def test_lists__a_detector_is_of_a_run_that_is_there():
@@ -71,9 +74,13 @@ def test_factor__rises_stays_and_falls_to_a_tenth_twice():
 def test_profile__each_detector_has_its_printed_numbers():
     values = composed("imagenet-detection")
     found = lists(mpcl=values["mpcl"], mpcl_detections=values["mpcl_detections"])
-    first = {name: printed(found.mpcl[item.run])["box AP"] for name, item in found.mpcl_detections.items()}
+    common = [values["mpcl_encoder"][key] for key in ("epochs", "batch")]
+    setting = Setting(list(values["tasks"]), values["mpcl_encoder"]["network"]["architecture"], *common)
+    first = {name: printed(found.mpcl[item.run], setting)["box AP"] for name, item in found.mpcl_detections.items()}
     assert first == {"m1": 39.0, "pcr4": 39.6, "both4": 40.0}
-    assert printed(found.mpcl["m1"].model_copy(update={"heads": 2})) == {}
+    others = ({"heads": 2}, {"start": "folder"})
+    assert [printed(found.mpcl["m1"].model_copy(update=other), setting) for other in others] == [{}, {}]
+    assert printed(found.mpcl["m1"], replace(setting, epochs=100)) == {}
 
 
 def test_table__the_difference_where_a_number_is_printed():

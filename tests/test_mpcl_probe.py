@@ -3,6 +3,8 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -114,6 +116,21 @@ def test_main__tasks_without_labelled_test_images_are_left_out(world, tmp_path, 
     keep_test_labels(images, tasks)
     metrics, message = run((images, world[1]), tmp_path / "out", fine_tuning=None)
     assert list(metrics["trained"]) == tasks and ("no task" in message) == (not tasks)
+
+
+def test_main__a_task_with_one_test_image_a_class_is_left_out(world, tmp_path):
+    """A half of the test images of each class would have to teach the classifier."""
+    images = shutil.copytree(world[0], tmp_path / "images")
+    table, seen = read_table(images / "dots"), set()
+    labels, splits = (table[name].to_pylist() for name in ("label", "split"))
+    for row, (label, split) in enumerate(zip(labels, splits, strict=True)):
+        labels[row] = -1 if split == "test" and label in seen else label
+        seen.add(label)
+    place = table.schema.get_field_index("label")
+    kept = table.set_column(place, table.schema.field(place), pa.array(labels, table.schema.field(place).type))
+    pq.write_table(kept, images / "dots/table.parquet")
+    metrics, _ = run((images, world[1]), tmp_path / "out", fine_tuning=None)
+    assert list(metrics["trained"]) == ["bars"]
 
 
 def test_main__an_unknown_task_and_a_linear_probe_that_trains_the_encoder_are_refused(world, tmp_path):

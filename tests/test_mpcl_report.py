@@ -4,6 +4,7 @@ import json
 import pytest
 
 from polygrain.mpcl.pretraining.objective import columns
+from polygrain.mpcl.report.published import Setting
 from polygrain.training.history import write_history
 from stages import mpcl_report
 from tests.helpers.page import assert_loads_nothing
@@ -60,7 +61,7 @@ def test_main__numbers_are_shown_with_their_change_and_the_start_above_the_runs(
     assert rows == [["| start", "30.0"], ["| one", "35.0"], ["| four", "40.0"]]
 
 
-SETTING = mpcl_report.Setting(["imagenet100"], "resnet50", 200, 128)
+SETTING = Setting(["imagenet100"], "resnet50", 200, 128)
 
 
 def published(world, **changes):
@@ -91,12 +92,6 @@ def test_read_published__has_the_papers_tables_and_the_very_runs(world):
 )
 def test_read_published__another_setting_stands_beside_no_number(world, change):
     assert not any(row["run"] for table in published(world, **change).values() for row in table["rows"].values())
-
-
-def test_matches__a_run_from_other_weights_has_no_row():
-    rows = mpcl_report.published_rows()
-    runs = lists(mpcl={"one": RUNS["one"], "on": RUNS["one"] | {"start": "folder", "path": "encoder"}}).mpcl
-    assert [sum(mpcl_report.matches(row, run, SETTING) for row in rows) for run in runs.values()] == [6, 0]
 
 
 def test_main__published_tables_can_be_left_out_and_nothing_measured(world, tmp_path):

@@ -42,7 +42,8 @@ def test_main__the_page_stands_alone_and_says_it_all(data, tmp_path):
 def test_main__a_study_of_the_published_pairs_has_the_printed_row_below(data, tmp_path, monkeypatch):
     summary = json.loads((data[0] / "tll_adaptation/own/summary.json").read_text())
     monkeypatch.setattr(published, "PAIRS", summary["pairs"])
-    rows = [row | {"name": summary["extractor"]} if row["name"] == "barlow" else row for row in published.rows()]
+    extractor = study(data[1]).tll["own"].extractor
+    rows = [row | {"name": extractor} if row["name"] == "barlow" else row for row in published.rows()]
     monkeypatch.setattr(published, "rows", lambda: rows)
     make(data[0], tmp_path / "out", study(data[1]))
     (printed,) = re.findall("own, published.*?</tr>", (tmp_path / "out/index.html").read_text(), re.DOTALL)

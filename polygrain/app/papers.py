@@ -43,7 +43,7 @@ def steps(values: Values) -> tuple[int, int]:
     trained = len(values["gsp_runs"]) * protocol["folds"] * protocol["repeats"]
     classifier = len(values["gsp_classifiers"]) * values["gsp_classifier"]["epochs"] * IMAGES["cifar100"]
     before = classifier // values["gsp_classifier"]["batch"]
-    least = min(stopping["longest"], stopping["patience"] * stopping["every"])
+    least = min(stopping["longest"], (stopping["patience"] + 1) * stopping["every"])
     return before + trained * least, before + trained * stopping["longest"]
 
 

@@ -187,6 +187,14 @@ class Lists(Section):
         return self
 
     @model_validator(mode="after")
+    def baselines_have_clusters(self) -> "Lists":
+        """Two of them need granularities: one learns the clusters, one has as many sets."""
+        lacking = [] if self.granularities else [name for name in self.baselines if name in ("linear", "many_sets")]
+        if lacking:
+            raise ValueError(f"baselines lists {lacking[0]!r}, which needs granularities: list some, or leave it out")
+        return self
+
+    @model_validator(mode="after")
     def detections_match(self) -> "Lists":
         for name, item in self.mpcl_detections.items():
             if item.run not in self.mpcl:

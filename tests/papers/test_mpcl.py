@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from polygrain.config.lists import Pretraining
-from stages import mpcl_report
+from polygrain.mpcl.report.published import Setting, matches, published_rows
 from tests.helpers.printed import is_same, rows, value_of
 from tests.helpers.project import ROOT
 from tests.test_profiles import composed
@@ -40,12 +40,10 @@ def test_rows__name_each_key_once_and_every_profile():
     assert {row["profile"] for row in ROWS} == PROFILES.keys()
 
 
-def found(profile: str) -> tuple[dict[str, Pretraining], mpcl_report.Setting]:
+def found(profile: str) -> tuple[dict[str, Pretraining], Setting]:
     values = YAML(typ="safe").load((ROOT / "params.yaml").read_text()) if profile == "-" else composed(profile)
     encoder = values["mpcl_encoder"]
-    setting = mpcl_report.Setting(
-        list(values["tasks"]), encoder["network"]["architecture"], encoder["epochs"], encoder["batch"]
-    )
+    setting = Setting(list(values["tasks"]), encoder["network"]["architecture"], encoder["epochs"], encoder["batch"])
     return {name: Pretraining(**run) for name, run in values["mpcl"].items()}, setting
 
 
@@ -54,15 +52,15 @@ def test_published_row__meets_exactly_one_run_of_a_profile(profile):
     runs, setting = found(profile)
     tables, others = PROFILES[profile]
     met = Counter()
-    for row in mpcl_report.published_rows():
-        names = [name for name, run in runs.items() if mpcl_report.matches(row, run, setting)]
+    for row in published_rows():
+        names = [name for name, run in runs.items() if matches(row, run, setting)]
         assert len(names) <= 1 and (not names or row["table"] in tables), row
         met.update(names)
     assert met.keys() == runs.keys()  # and no run is without a printed number
     framework = next(iter(runs.values())).framework
     answered = [
         row
-        for row in mpcl_report.published_rows()
+        for row in published_rows()
         if row["table"] in tables and row["framework"] == framework and row["task"] in setting.tasks
     ]
     assert len(answered) - met.total() == others
@@ -70,5 +68,5 @@ def test_published_row__meets_exactly_one_run_of_a_profile(profile):
 
 def test_published_row__no_run_of_the_default_data_stands_beside_one():
     runs, setting = found("-")
-    rows = mpcl_report.published_rows()
-    assert runs and not any(mpcl_report.matches(row, run, setting) for row in rows for run in runs.values())
+    rows = published_rows()
+    assert runs and not any(matches(row, run, setting) for row in rows for run in runs.values())

@@ -126,7 +126,7 @@ def attribute_maps(
         numbers = [str(i + 1) for i in range(values.shape[1])]
         label = f"Attributes of {run}: classes by prototypes"
         names = [name[:8] for name in classes]
-        drawn = figures.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit)
+        drawn = figures.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit, unit="prototype")
         maps.append({"title": run, "drawing": drawn})
     return maps
 

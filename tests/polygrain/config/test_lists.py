@@ -55,6 +55,11 @@ def test_lists__all_but_the_tasks_may_be_empty(values):
     [
         ({"distillations": {"encoder": "fusion/encoder"}}, "distillations.encoder is 'fusion/encoder'; known here"),
         ({"granularities": {}, "models": {}}, "fusions.average is 'adaptor'; known here: none"),
+        (
+            {name: {} for name in ("granularities", "models", "fusions", "distillations")}
+            | {"baselines": {"linear": "x"}},
+            "baselines lists 'linear', which needs granularities",
+        ),
         ({"gsp": {"glyphs": "images/glyphs"}}, "gsp lists 'images/glyphs', on which no run of gsp_runs trains"),
         ({"supervised_models": {"x": {"on": "birds", "how": "full"}}}, "x.on is 'birds'; known here: all, digits"),
     ],

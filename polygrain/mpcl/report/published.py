@@ -1,0 +1,35 @@
+"""MPCL's printed numbers, and whether a run here is the one of a printed row."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from polygrain.config.lists import Pretraining
+
+PUBLISHED = Path(__file__).with_name("mpcl_published.csv")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all runs of a graph have in common, as far as a published row depends on it."""
+
+    tasks: list[str]
+    architecture: str
+    epochs: int
+    batch: int
+
+
+def published_rows() -> list[dict[str, str]]:
+    """The printed numbers, one a row, with the settings of its run, which may be empty."""
+    with PUBLISHED.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def matches(row: dict[str, str], run: Pretraining, setting: Setting) -> bool:
+    """Whether a published row is of this very run: data, network, epochs, batch, and all values of the run."""
+    kinds = {name: getattr(run, name) for name in ("framework", "projectors", "variant", "balance")}
+    kinds |= {"architecture": setting.architecture}
+    if any(row[name] != value for name, value in kinds.items()) or setting.tasks != [row["task"]]:
+        return False
+    numbers = {"heads": run.heads, "contrast": run.contrast, "epochs": setting.epochs, "batch": setting.batch}
+    return run.start == "random" and all(float(row[name]) == value for name, value in numbers.items())
