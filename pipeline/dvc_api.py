@@ -48,19 +48,22 @@ def opened(folder: Path) -> Iterator[Repo]:
         with Repo(str(folder), _wait_for_lock=True) as repo, lock_repo(repo):
             yield repo
     except DvcException as error:
-        causes = [error]
-        while causes[-1].__cause__ is not None:
-            causes.append(causes[-1].__cause__)
-        said = ": ".join(map(str, causes))
-        if isinstance(causes[-1], LockError):
-            blocker, _, _ = said.partition("\n\n")  # the rest says how to break its lock
-            said = f"another run is at work here, wait until it ends: {' '.join(blocker.split())}"
-        elif isinstance(causes[-1], ConfirmRemoveError):
-            path = str(causes[-1]).removeprefix("unable to remove ").partition(" without a ")[0]
-            said = f"{path} holds what no run has recorded: delete it or move it away, and try again"
-        else:
-            said = f"DVC cannot read the graph: {said}"
-        raise ValueError(said) from error
+        raise ValueError(message_of(error)) from error
+
+
+def message_of(error: DvcException) -> str:
+    """What DVC's error says, in words of ours where its own advice would do harm or names an option of its own."""
+    causes: list[BaseException] = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    text = ": ".join(map(str, causes))
+    if isinstance(causes[-1], LockError):
+        blocker, _, _ = text.partition("\n\n")  # the rest says how to break its lock
+        return f"another run is at work here, wait until it ends: {' '.join(blocker.split())}"
+    if isinstance(causes[-1], ConfirmRemoveError):
+        path = str(causes[-1]).removeprefix("unable to remove ").partition(" without a ")[0]
+        return f"{path} holds what no run has recorded: delete it or move it away, and try again"
+    return f"DVC cannot read the graph: {text}"
 
 
 def drop_dead_list(root: Path) -> None:

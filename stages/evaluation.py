@@ -247,10 +247,8 @@ def main(
         Protocol("collection", "collection_queries", embeddings, collection, drawn, grains=grains),
     ]
     # Tasks of different grains have no gallery in common.
-    results = {
-        "shared": evaluate_together(embeddings[test], tested) if not grains else {},
-        "shared_whitened": evaluate_together(whitened, tested) if not grains else {},
-    }
+    together = {"shared": embeddings[test], "shared_whitened": whitened}
+    results = {name: {} if grains else evaluate_together(rows, tested) for name, rows in together.items()}
     if model in params.smoothed:
         is_whitened = network is not None and network.config.reduced is not None and not grains
         chosen = {

@@ -10,7 +10,7 @@ Writes  weights.safetensors   the detector
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from polygrain.config.lists import Lists, Pretraining
 from polygrain.mpcl.detection import scenes
 from polygrain.mpcl.detection.network import build
 from polygrain.mpcl.detection.precision import average_precision
-from polygrain.mpcl.report.published import Setting, matches, published_rows
+from polygrain.mpcl.report.published import Network, Setting, matches, published_rows
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
 from polygrain.store.tensors import write_weights
@@ -34,7 +34,6 @@ from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 from polygrain.training.loop import Batch, Loader, Schedule, fit
 
-Network = dict[str, Any]  # a section of another stage, which has checked it
 COCO_TESTED = 5000  # images of val2017
 
 

@@ -156,9 +156,7 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     tasks = list(lists.tasks)
     params.fits(lists)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    tested = set(collection.tasks[~collection.is_train & (collection.labels >= 0)])
-    given = [task for task in params.tasks or tasks if task in tested]
-    labelled = [task for task in given if len(probe.probe_split(*labels_of(collection, task))[1])]
+    labelled = [task for task in params.tasks or tasks if len(probe.probe_split(*labels_of(collection, task))[1])]
     listed = {task: read_shares(images / task, params) for task in labelled}
     metrics: dict[str, dict] = {"start": {}, "trained": {}}
     reads = [encoder, *(images / task for task in tasks)]

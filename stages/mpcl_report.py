@@ -6,20 +6,18 @@ Writes  index.html, table.md   this run's measures before and after; the untrain
 """
 
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
 from polygrain.config import schema
 from polygrain.config.lists import Lists, Pretraining
 from polygrain.mpcl.report import charts
-from polygrain.mpcl.report.published import Setting, matches, published_rows
+from polygrain.mpcl.report.published import Network, Setting, matches, published_rows
 from polygrain.report import page
 from polygrain.runner import command, outputs
 from polygrain.store.reading import read_json
 from polygrain.training.history import read_history
 
-Network = dict[str, Any]  # a section of another stage, which has checked it
 PLAIN = ("alignment", "uniformity", "effective_rank", "images")
 TITLES = {
     "r_precision": "R-Precision, zero-shot",

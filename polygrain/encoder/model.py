@@ -212,7 +212,7 @@ class Model(nn.Module):
     def transform(self, image: Image.Image) -> Num[Tensor, "3 y x"]:
         """One PIL image as the uint8 tensor the model expects, prepared as the pipeline prepares its own.
 
-        A large JPEG, too, but that files are halved while they are decoded: cosines of .9995 and more.
+        Only a large JPEG differs where it is read as a file: libjpeg halves it first. Cosines are .9995 and more.
         """
         pixels = torch.from_numpy(square(image, self.config.resize).copy())
         start = (self.config.resize - self.config.size) // 2

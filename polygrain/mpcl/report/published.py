@@ -3,9 +3,11 @@
 import csv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from polygrain.config.lists import Pretraining
 
+Network = dict[str, Any]  # the section of mpcl_encoder, which has checked it
 PUBLISHED = Path(__file__).with_name("mpcl_published.csv")
 
 
