@@ -31,7 +31,7 @@ from pipeline.graph import Stage
 from pipeline.prepare import ready
 from pipeline.progress import StageProgress, reported, slug
 from pipeline.run import Outcome, run_stage, side_of
-from pipeline.workers import dispatcher, git
+from pipeline.workers import dispatcher, git, register
 from polygrain.runner import costs
 
 SECONDS_BETWEEN_LOOKS = 3.0
@@ -156,6 +156,7 @@ def reproduce(
         client.update_flow_run(runtime.flow_run.id, name=name, tags=tags)
     if workers:
         get_run_logger().info("%s", share.push(folder, None).splitlines()[0])
+        register()  # the first worker may start later than this run
         run.on_worker = dispatcher(profile, folder)
     futures: dict[str, PrefectConcurrentFuture] = {}
     with stage_server.serving(project(folder)) as run.environment:
@@ -228,6 +229,7 @@ def main(
     todo = graph.to_do(graph.load(folder, targets or ()))
     if workers:
         dispatcher(profile, folder)  # names what is not committed, and a missing remote
+        server.required(project(folder))  # one of this run alone has no workers
     running, patience = server.find(project(folder)), server.GONE_SECONDS
     if running is None and not todo:
         sys.stdout.write("Everything is up to date.\n")

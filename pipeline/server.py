@@ -122,6 +122,13 @@ def find(root: Path) -> Server | None:
     return server if server.answers() else None
 
 
+def required(root: Path) -> Server:
+    """The same; ValueError also where none runs."""
+    if (server := find(root)) is None:
+        raise ValueError("no Prefect server is known: start `polygrain ui` in another terminal, or set PREFECT_API_URL")
+    return server
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

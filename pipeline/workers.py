@@ -44,9 +44,7 @@ LAST_LINE, LAST_LINE_SECONDS = "Finished in state", 10
 
 def join(root: Path) -> server.Server:
     """The server that runs for this clone, which this process and those it starts then use. ValueError without one."""
-    running = server.find(root)
-    if running is None:
-        raise ValueError("no Prefect server is known: start `polygrain ui` in another terminal, or set PREFECT_API_URL")
+    running = server.required(root)
     running.use()
     # Flows are imported by the processes that Prefect starts, wherever they stand.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
@@ -105,8 +103,9 @@ def require_clean(clone: Path) -> None:
 
 def register() -> None:
     """Makes the work pool, its queues and the deployment known to the server; they stay if they are."""
-    with get_client(sync_client=True) as client, suppress(ObjectAlreadyExists):
-        client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
+    with get_client(sync_client=True) as client:
+        with suppress(ObjectAlreadyExists):
+            client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
         # A worker of a queue that does not exist waits for ever, without an error.
         for queue in QUEUES:
             with suppress(ObjectAlreadyExists):
@@ -165,8 +164,10 @@ def recorded(folder: Path, names: Sequence[str]) -> dict:
 
 def dispatch(stage: graph.Stage, parameters: dict, stopping: Event, on_line: Callable[[str], None]) -> State:
     """Has a worker run the stage, hands on what its run logs, and returns its end state; cancels it when stopped."""
-    place = {"name": f"stage/{POOL}", "work_queue_name": "gpu" if stage.meta.get("gpu") else "cpu"}
-    run = run_deployment(**place, parameters=parameters, flow_run_name=stage.name, timeout=0)
+    queue = "gpu" if stage.meta.get("gpu") else "cpu"
+    named = {"work_queue_name": queue, "flow_run_name": stage.name}
+    run = run_deployment(f"stage/{POOL}", **named, parameters=parameters, timeout=0)
+    on_line(f"waits for a worker of the queue {queue!r} (start one: polygrain worker)")
     known, ended = set(), None
     with get_client(sync_client=True) as client:
         while not stopping.wait(SECONDS_BETWEEN_LOOKS):

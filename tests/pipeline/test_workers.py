@@ -53,22 +53,29 @@ def test_work_and_serve__say_what_is_missing(folder, monkeypatch, refusal):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     assert "no remote is known" in refusal(folder, "worker")
     assert "no Prefect server is known" in refusal(folder, "serve")
+    toy.run(folder, "dvc", "remote", "add", "--local", "--default", "team", str(folder / "remote"))
+    assert "no Prefect server is known" in refusal(folder, "flow", "--workers")
 
 
 @pytest.mark.slow
 def test_work__two_clones_share_the_stages(pages, tmp_path):
+    """Which start after the run that waits for them."""
     owner = toy.make(tmp_path / "owner", 2, 1, {"first": 'sleep 4; echo "epoch 1/1: loss 0.5"'})
     remote, mark = str(tmp_path / "remote"), str(tmp_path)
     toy.run(owner, "dvc", "remote", "add", "--local", "--default", "team", remote)
-    machines = []
+    started = toy.start(owner, "flow", "--workers", "first", log=tmp_path / "flow.log", TOY_MARK=mark, **toy.at(pages))
+    machines, deadline = [], time.monotonic() + 100
+    while "waits for a worker" not in (tmp_path / "flow.log").read_text() and time.monotonic() < deadline:
+        time.sleep(0.2)
     for name in ("one", "two"):
         clone, log = toy.clone(owner, name), tmp_path / f"{name}.log"
         words = ["worker", "--name", name, "--remote", remote]
         # Each imports the pipeline of its own clone on another machine; here all three have the one under test.
         machines.append(toy.start(clone, *words, log=log, TOY_MARK=mark, **toy.at(pages)))
     try:
-        output = toy.polygrain(owner, "flow", "--workers", "first", timeout=400, **toy.at(pages))
-        assert "Completed: 3 ran" in output, output
+        code = started.wait(400)
+        output = (tmp_path / "flow.log").read_text()
+        assert code == 0 and "Completed: 3 ran" in output, output
         lines = output.splitlines()
         assert any("'first@f1' - epoch 1/1: loss 0.5" in line for line in lines)
         ends = [line for line in lines for name in ("one", "two") if line.endswith(f", in {tmp_path / name}")]
@@ -77,9 +84,9 @@ def test_work__two_clones_share_the_stages(pages, tmp_path):
         stale = {stage.name: stage.stale for stage in graph.load(owner)}
         assert not any(stale[name] for name in ("source", "first@f0", "first@f1"))
     finally:
-        for process in machines:
+        for process in (started, *machines):
             process.terminate()
-        codes = [process.wait(60) for process in machines]
+        codes = [process.wait(60) for process in (started, *machines)]
     assert toy.survivors(mark) == [], codes
 
 
