@@ -229,8 +229,8 @@ def main(
     todo = graph.to_do(graph.load(folder, targets or ()))
     if workers:
         dispatcher(profile, folder)  # names what is not committed, and a missing remote
-        server.required(project(folder))  # one of this run alone has no workers
-    running, patience = server.find(project(folder)), server.GONE_SECONDS
+    find = server.required if workers and todo else server.find  # a server of this run alone has no workers
+    running, patience = find(project(folder)), server.GONE_SECONDS
     if running is None and not todo:
         sys.stdout.write("Everything is up to date.\n")
         return

@@ -123,7 +123,7 @@ def find(root: Path) -> Server | None:
 
 
 def required(root: Path) -> Server:
-    """The same; ValueError also where none runs."""
+    """What `find` finds; ValueError also where none runs."""
     if (server := find(root)) is None:
         raise ValueError("no Prefect server is known: start `polygrain ui` in another terminal, or set PREFECT_API_URL")
     return server

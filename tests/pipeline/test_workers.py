@@ -75,7 +75,7 @@ def test_work__two_clones_share_the_stages(pages, tmp_path):
     try:
         code = started.wait(400)
         output = (tmp_path / "flow.log").read_text()
-        assert code == 0 and "Completed: 3 ran" in output, output
+        assert code == 0 and "Completed: 3 ran" in output and "waits for a worker" in output, output
         lines = output.splitlines()
         assert any("'first@f1' - epoch 1/1: loss 0.5" in line for line in lines)
         ends = [line for line in lines for name in ("one", "two") if line.endswith(f", in {tmp_path / name}")]
