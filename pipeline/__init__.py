@@ -7,6 +7,8 @@ Importing any module of this package sets what Prefect and DVC read at their own
 import os
 from pathlib import Path
 
+from polygrain.config.site import site_of
+
 
 def project(start: Path | None = None) -> Path | None:
     """The nearest folder at or above `start` (the current one) that is a DVC repository; None if there is none."""
@@ -26,8 +28,7 @@ SETTINGS = {
     "PREFECT_CLI_PROMPT": "false",
 }
 if root := project():
-    # As config/site.py, from the first call on.
-    SETTINGS["DVC_SITE_CACHE_DIR"] = str(root / ".dvc/site")
+    SETTINGS["DVC_SITE_CACHE_DIR"] = str(site_of(root))  # from the first call on
     SETTINGS["PREFECT_HOME"] = str(root / ".prefect")
     # Prefect copies its pages there when a server starts; its default lies inside the installed package.
     SETTINGS["PREFECT_UI_STATIC_DIRECTORY"] = str(root / ".prefect/ui")

@@ -8,30 +8,61 @@ import sys
 import pytest
 
 from benchmarks import toy
-from polygrain.config.site import keep_site
+from polygrain.config.site import keep_site, site_of
 
 
 @pytest.fixture
-def site_of(monkeypatch):
+def used(monkeypatch):
     """Where plain dvc keeps it, as it says itself."""
     monkeypatch.delenv("DVC_SITE_CACHE_DIR", raising=False)
 
-    def site_of(folder) -> str:
+    def used(folder) -> str:
         command = [sys.executable, "-m", "dvc", "doctor"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
         return re.search(r"Repo.site_cache_dir: (.*)", done.stdout)[1]
 
-    return site_of
+    return used
 
 
-def test_keep_site__plain_dvc_uses_a_private_folder_also_after_the_clone_has_moved(tmp_path, site_of):
+def test_keep_site__plain_dvc_uses_a_private_folder_also_after_the_clone_has_moved(tmp_path, used):
     first = toy.make(tmp_path / "a, b#")
     (first / ".dvc/config.local").write_text("[cache]\n    dir = /elsewhere\n")
     keep_site(first)
-    assert site_of(first).startswith(f"{first}/.dvc/site/")
+    assert used(first).startswith(f"{first}/.dvc/site/")
     assert (first / ".dvc/site").stat().st_mode & 0o777 == 0o700
     second = tmp_path / "second"
     shutil.move(first, second)
     keep_site(second)
-    assert site_of(second).startswith(f"{second}/.dvc/site/") and not first.exists()
+    assert used(second).startswith(f"{second}/.dvc/site/") and not first.exists()
     assert "dir = /elsewhere" in (second / ".dvc/config.local").read_text()
+
+
+def test_keep_site__a_clone_in_a_path_that_is_not_ascii(tmp_path, used):
+    """There `dvc remote add --local`, which writes the file anew, still works, and what it wrote stays."""
+    clone = toy.make(tmp_path / "josé's clone")
+    site = site_of(clone)
+    try:
+        keep_site(clone)
+        assert used(clone).startswith(f"{site}/") and site.stat().st_mode & 0o777 == 0o700
+        toy.run(clone, "dvc", "remote", "add", "--local", "team", str(tmp_path))
+        before = (clone / ".dvc/config.local").read_text()
+        keep_site(clone)
+        assert (clone / ".dvc/config.local").read_text() == before and f"url = {tmp_path}" in before
+    finally:
+        shutil.rmtree(site)
+
+
+def test_keep_site__refuses_a_folder_of_others_and_a_configuration_that_is_torn(tmp_path):
+    clone = toy.make(tmp_path / "josé")
+    site = site_of(clone)
+    site.symlink_to(tmp_path)
+    try:
+        with pytest.raises(ValueError, match="is not yours"):
+            keep_site(clone)
+    finally:
+        site.unlink()
+    for text in (b"[core\n", b"[core]\n    remote = \xe9\n"):
+        torn = toy.make(tmp_path / str(len(text)))
+        (torn / ".dvc/config.local").write_bytes(text)
+        with pytest.raises(ValueError, match=r"config\.local cannot be read"):
+            keep_site(torn)
