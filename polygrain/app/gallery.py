@@ -16,7 +16,7 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 from polygrain.retrieval.approximate import calibrate
-from polygrain.retrieval.neighbours import nearest
+from polygrain.retrieval.neighbours import nearest, without_self
 from polygrain.retrieval.smoothing import Smoothing, mixed
 from polygrain.selection.grain import cut
 from polygrain.store import embeddings
@@ -101,12 +101,19 @@ class Gallery:
         """The embeddings of some rows."""
         return self.index.reconstruct_batch(np.asarray(rows, np.int64))
 
-    def asked(self, queries: Float32[np.ndarray, "query dim"]) -> Float32[np.ndarray, "query axis"]:
-        """Embeddings from outside as they ask here: cut to the axes of the rows, and where smoothing says so, mixed."""
+    def asked(
+        self, queries: Float32[np.ndarray, "query dim"], own: Int64[np.ndarray, " query"] | None = None
+    ) -> Float32[np.ndarray, "query axis"]:
+        """Plain embeddings as they ask here: cut to the axes of the rows, and where smoothing says so, mixed.
+
+        `own`: the rows of the queries, where these are images of the gallery; none is mixed with itself.
+        """
         queries = cut(queries, self.axes)
         if self.smoothing is None or not self.smoothing.mixed:
             return queries
-        _, rows = self.search(queries, self.smoothing.mixed)
+        _, rows = self.search(queries, self.smoothing.mixed + (own is not None))
+        if own is not None:
+            rows = without_self(rows, own, rows.shape[1] - 1)
         return mixed(queries, self.vectors(rows.ravel()).reshape(*rows.shape, -1), self.smoothing.power)
 
     def search(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float32, UInt8
+from jaxtyping import Bool, Float32, Int64, UInt8
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -144,10 +144,17 @@ class Page:
         others = [side.knob.at(side.knob.start) for side in self.sides[:-1]]
         return [*others, self.knob.at(self.knob.start if place is None else place)]
 
-    def vectors(self, query: Query, galleries: list[Gallery]) -> list[Float32[np.ndarray, "1 dim"]]:
+    def asking(
+        self, rows: Int64[np.ndarray, " query"], galleries: list[Gallery]
+    ) -> list[Float32[np.ndarray, "query _"]]:
+        """Rows as new images would ask on each side: what smoothing made of them knows its neighbours already."""
+        pairs = zip(self.sides, galleries, strict=True)
+        return [gallery.asked(side.gallery.vectors(rows), rows) for side, gallery in pairs]
+
+    def vectors(self, query: Query, galleries: list[Gallery]) -> list[Float32[np.ndarray, "1 _"]]:
         """The query's embedding on each side; that of a whole row is there already."""
         if query.row is not None and query.box is None:
-            return [gallery.vectors([query.row]) for gallery in galleries]
+            return self.asking(np.array([query.row]), galleries)
         squares = self.squares(query)
         embedded = [side.embed(squares[side.model.config.resize]) for side in self.sides]
         return [gallery.asked(vector) for gallery, vector in zip(galleries, embedded, strict=True)]
@@ -159,8 +166,9 @@ class Page:
         if len(asked) > MOST_ASKED:
             asked = np.sort(np.random.default_rng(0).choice(asked, MOST_ASKED, replace=False))
         if folders.max() > 0 and len(asked):
-            for gallery in self.searched(place):
-                rows = gallery.search(gallery.vectors(asked), JUDGED + 1)[1]
+            galleries = self.searched(place)
+            for gallery, queries in zip(galleries, self.asking(asked, galleries), strict=True):
+                rows = gallery.search(queries, JUDGED + 1)[1]
                 rows = without_self(rows, asked, rows.shape[1] - 1)
                 shares.append(float((folders[rows] == folders[asked, None]).mean()))
         return {"shares": shares, "asked": len(asked), "nearest": min(JUDGED, len(folders) - 1)}

@@ -10,9 +10,10 @@ from polygrain.app.embedding import embed
 from polygrain.app.gallery import Gallery, Setting, read
 from polygrain.app.knob import Knob
 from polygrain.app.page import app
-from polygrain.app.page.app import build
+from polygrain.app.page.app import Page, build
 from polygrain.app.page.sides import Side
-from polygrain.retrieval.smoothing import Smoothing
+from polygrain.compute.vectors import unit_rows
+from polygrain.retrieval.smoothing import Smoothing, smooth_as
 
 
 @pytest.fixture
@@ -90,10 +91,19 @@ def test_alike__all_pairs_of_the_model(shared_sides: list[Side]) -> None:
     assert none["closest"] == pytest.approx((cosines - 2 * np.eye(24)).max(), abs=1e-6) and none["least"] <= 0.99
 
 
+def by_hand(plain: np.ndarray, rows: np.ndarray, row: int, mixed: int = 0) -> list[int]:
+    """The nearest others of a plain row among rows, which it is mixed with first, as far as these are others."""
+    query = plain[row, : rows.shape[1]] / np.linalg.norm(plain[row, : rows.shape[1]])
+    others = [other for other in np.argsort(-(rows @ query)).tolist() if other != row]
+    query = query + sum(max(0, rows[other] @ query) ** 3 * rows[other] for other in others[:mixed])
+    return [other for other in np.argsort(-(rows @ query)).tolist() if other != row]
+
+
 def test_search__at_a_place_of_the_knob(sides: list[Side], photos: Path) -> None:
-    """A row asks with what it became, an upload with its mix, both with as many axes; the encoder stays as it is."""
+    """A row asks with its plain embedding as an upload does, without itself, and with as many axes as are compared."""
     model, plain = sides[1], sides[1].gallery
-    turned = plain.vectors([*range(24)])[::-1].copy()
+    vectors = plain.vectors([*range(24)])
+    turned = vectors[::-1].copy()
     smoothed = Gallery(plain.root, plain.paths, turned, "abc", smoothing=Smoothing(0.9, 5, 2))
     model.knob = Knob(plain, smoothed, [Setting(24), Setting(24, 1.0), Setting(9, 1.0)], Setting(24, 1.0))
     client = TestClient(build(sides, 0.95))
@@ -103,7 +113,7 @@ def test_search__at_a_place_of_the_knob(sides: list[Side], photos: Path) -> None
     )
     few = turned[:, :9] / np.linalg.norm(turned[:, :9], axis=1, keepdims=True)
     for rows, hits in zip((turned, few), of_row[1:], strict=True):
-        assert rows_of(hits[1]) == [row for row in np.argsort(-(rows @ rows[3])).tolist() if row != 3][:5]
+        assert rows_of(hits[1]) == by_hand(vectors, rows, 3, 2)[:5]
     with Image.open(photos / "bars/class2/0.png") as image:
         query = smoothed.asked(embed(model.model, [image.convert("RGB")]))[0]
         reply = client.post("/search?k=5", content=png(image.convert("RGB"))).json()
@@ -144,6 +154,26 @@ def test_right__the_share_of_nearest_from_the_own_folder(client: TestClient, sha
             hits += [folders[other] == folders[row] for other in nearest]
         assert share == pytest.approx(np.mean(hits), abs=0.01)
     assert (reply["asked"], reply["nearest"]) == (24, 10)
+
+
+def test_right__a_place_that_new_images_like_better_is_said_to_be_better(sides: list[Side]) -> None:
+    """Of groups of four within kinds: smoothed rows that ask each other find fewer of their own than plain ones do."""
+    rng, groups, axes = np.random.default_rng(1), np.arange(1200) // 4, np.arange(1, 65) ** -0.35
+    kinds, products = rng.normal(size=(30, 64)), rng.normal(size=(300, 64))
+    rows = (1.2 * kinds[rng.integers(30, size=300)] + 0.35 * products)[groups] + 0.5 * rng.normal(size=(1200, 64))
+    rows = unit_rows((rows * axes).astype(np.float32))
+    by, paths = Smoothing(0.95, 20, whitened=True), [f"{group}/{row}.png" for row, group in enumerate(groups)]
+    plain = Gallery(Path(), paths, rows, "abc")
+    knob = Knob(plain, Gallery(Path(), paths, smooth_as(rows, by), "abc", smoothing=by))
+    page = Page([Side("model", "drawn", sides[1].model, knob)], 0.95)
+    said = [page.judge(place)["shares"][0] for place in (0, 1)]
+    asked, others = np.arange(0, 1200, 4), np.flatnonzero(np.arange(1200) % 4)
+    true = []
+    for searched in (rows[others], smooth_as(rows[others], by)):
+        found = np.argsort(-(rows[asked] @ searched.T), axis=1)[:, :10]
+        true.append((groups[others][found] == groups[asked][:, None]).mean())
+    assert true[1] > true[0] + 0.01 and said[1] > said[0] + 0.01
+    np.testing.assert_allclose(said, true, atol=0.02)
 
 
 def test_search__filters_by_task_and_name(client: TestClient) -> None:
