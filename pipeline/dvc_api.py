@@ -49,6 +49,10 @@ def opened(folder: Path) -> Iterator[Repo]:
             yield repo
     except DvcException as error:
         raise ValueError(message_of(error)) from error
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # those of the libraries below it, which its own command prints as a line, too
+        raise ValueError(f"DVC cannot go on: {type(error).__name__}: {error}") from error
 
 
 def message_of(error: DvcException) -> str:

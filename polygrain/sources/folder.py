@@ -141,10 +141,14 @@ def unfollowed(entry: Path) -> str | None:
 
 def require_followed(root: Path) -> None:
     """ValueError names what is in a folder, or anywhere below, that DVC stops at: it reads each file, hidden or not."""
-    for folder, _, files in os.walk(root):
+    for folder, folders, files in os.walk(root):
+        if ".dvc" in folders and folder != str(root):
+            raise ValueError(f"{folder} is a DVC repository of its own, which DVC would pass over: rename its .dvc")
         for name in files:
             entry = Path(folder, name)
             wrong = unfollowed(entry) or ("name is not valid UTF-8" if printable(str(entry)) != str(entry) else None)
+            if name == ".dvcignore":
+                wrong = "is a list of another DVC repository"
             if wrong:
                 raise ValueError(f"{printable(str(entry))}: {wrong}, and DVC would stop there; remove or rename it")
 

@@ -57,6 +57,14 @@ def test_Repo__the_graph_cannot_be_read(folder):
         dvc_api.stages_of(repo, folder / "dvc.yaml")
 
 
+def test_IgnoreInCollectedDirError__and_others_of_the_libraries_below_dvc_are_one_sentence(folder, refusal):
+    (folder / "data/source/.dvcignore").touch()
+    for command in ("run", "flow", "share", "fetch"):
+        words = ["--remote", str(folder)] if command in ("share", "fetch") else []
+        said = refusal(folder, command, *words)
+        assert said.startswith("error: DVC cannot go on: IgnoreInCollectedDirError: ") and ".dvcignore" in said
+
+
 def test_rwlock__another_run_is_named_and_no_way_to_break_its_lock(folder):
     where, holder = str(folder / "data/source"), {"pid": os.getpid(), "cmd": "dvc repro"}
     (folder / ".dvc/tmp/rwlock").write_text(json.dumps({"read": {}, "write": {where: holder}}))

@@ -77,6 +77,17 @@ def test_require_followed__names_what_dvc_would_stop_at(tmp_path: Path) -> None:
         entry.unlink()
 
 
+@pytest.mark.parametrize("name", [".dvcignore", "a/.dvcignore", "a/.dvc/config"])
+def test_require_followed__names_what_another_dvc_repository_has_left(tmp_path: Path, name: str) -> None:
+    """DVC raises at such a file, and passes over the images beside such a folder."""
+    plant(tmp_path, "a/1.jpg", "b/2.jpg", ".dvc/config")
+    folder.require_followed(tmp_path)  # at the top, DVC reads the images beside it
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=r"DVC repository.* DVC would (stop there; remove|pass over: rename)"):
+        folder.require_followed(tmp_path)
+
+
 def test_find__a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     plant(tmp_path, "1.jpg")
     os.mkfifo(tmp_path / "2.jpg")
