@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import psutil
 
@@ -27,7 +28,9 @@ RECORD_SECONDS = 25.0
 STOPPED = 128 + signal.SIGTERM
 
 
-def start(command: list[str], folder: Path, environment: Mapping[str, str] | None = None, **options) -> psutil.Popen:
+def start(
+    command: list[str], folder: Path, environment: Mapping[str, str] | None = None, **options: Any
+) -> psutil.Popen:
     """The command in a session of its own, which ends with this thread; `python` is the one of this process."""
     path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
     return psutil.Popen(

@@ -79,7 +79,7 @@ def new(
     if root is None or not (root / "params.yaml").is_file():
         raise ValueError(f"{Path.cwd()} is in no clone of this project: go to the folder that holds its params.yaml")
     free(root, name)
-    known = dict(word.split("=", 1) if "=" in word else (word, "") for word in kwargs or [])
+    known = dict(word.partition("=")[::2] for word in kwargs or [])
     values = {key: value_of(text) for key, text in known.items()}
     request = Request(encoder, architecture, side, channels("--mean", mean), channels("--std", std), values)
     request.require_sense()

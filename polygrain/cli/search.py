@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 def search(
     query: Annotated[list[Path] | None, typer.Argument(metavar="QUERY", help="image files")] = None,
+    *,
     source: Annotated[
         Path, typer.Option("--in", metavar="DIR|FILE", help="a folder of images, or what `polygrain embed` wrote")
-    ] = ...,
+    ],
     model: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help=f"a model folder; without it the one that made FILE, or {MODEL}"),
@@ -72,7 +73,7 @@ def search(
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
     if bool(query) + page + bool(duplicates) != 1:
         raise ValueError("give image files to search for, or --page to search in the browser, or --duplicates")
-    model = model_of(source, model)
+    query, model = query or [], model_of(source, model)
     network, name = load(model).to(device.best()), digest(model)
     if duplicates:
         table = stored.read(file_of(source, network, name), axes=network.dim)

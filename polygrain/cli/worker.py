@@ -15,7 +15,7 @@ class Queue(StrEnum):
 
 def worker(
     remote: Remote = None,
-    queues: Annotated[list[Queue], typer.Option("--queue", help="stages of this kind; may be given twice")] = (
+    queues: Annotated[list[Queue], typer.Option("--queue", help="stages of this kind; may be given twice")] = (  # type: ignore[assignment]
         Queue.gpu,
         Queue.cpu,
     ),

@@ -54,12 +54,13 @@ def fill_empty(
         return
     n = processes.total(len(x))
     share, owners, far = processes.share(n), processes.gather(labels).tolist(), processes.gather(squares)
-    points, sizes = [], sizes.tolist()
+    left: list[int] = sizes.tolist()
+    points: list[int] = []
     for point in torch.argsort(far, descending=True, stable=True).tolist():
         if len(points) == len(empty) or far[point] == 0:
             break
-        if sizes[owners[point]] > 1:
-            sizes[owners[point]] -= 1
+        if left[owners[point]] > 1:
+            left[owners[point]] -= 1
             points.append(point)
     if len(points) < len(empty):
         allowed = k - len(empty) + len(points)

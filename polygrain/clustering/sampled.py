@@ -50,4 +50,5 @@ def assign(
         with processes.alone():
             sums += group_sums(summed, owners, len(c))
     processes.add_up([sums])
-    return Assigned(*(processes.gather_array(np.concatenate(parts)) for parts in (labels, squares)), sums.cpu().numpy())
+    everyone = [processes.gather_array(np.concatenate(parts)) for parts in (labels, squares)]
+    return Assigned(everyone[0], everyone[1], sums.cpu().numpy())

@@ -63,8 +63,8 @@ class SeedDistances:
         rows = torch.nonzero(self.squared)[:, 0]
         if not len(rows):
             return
-        records = [self.accept(rows[part], seeds, count) for part in blocks_within(len(rows), len(seeds), PAIRS)]
-        records = torch.cat(records)
+        parts = blocks_within(len(rows), len(seeds), PAIRS)
+        records = torch.cat([self.accept(rows[part], seeds, count) for part in parts])
         self.records.append(records[torch.argsort(records[:, 1], stable=True)].cpu().numpy())
 
     def accept(

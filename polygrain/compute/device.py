@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ def inference(side: int) -> tuple[int, Precision]:
         raise ValueError(f"POLYGRAIN_PRECISION is {precision!r}; known: {', '.join(known)}")
     if batch and not (batch.isdecimal() and int(batch)):
         raise ValueError(f"POLYGRAIN_BATCH is {batch!r}: give 1 or more")
-    return int(batch or batch_at(side, usual)), precision
+    return int(batch or batch_at(side, usual)), cast(Precision, precision)
 
 
 def best() -> torch.device:
@@ -112,13 +112,13 @@ def allow_tf32(allowed: bool) -> None:
     # The older of torch's two ways: both agree after it, after the newer one the older raises.
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
     if not allowed:
-        torch.backends.cudnn.conv.fp32_precision = "ieee"  # else it is whatever all backends have
+        torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]  # else it is whatever all backends have
 
 
 @contextmanager
 def exact() -> Iterator[None]:
     """Products of float32 in float32, whatever this process allows elsewhere."""
-    kinds, usual = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul), None
+    kinds, usual = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul), None  # type: ignore[attr-defined]
     before = [kind.fp32_precision for kind in kinds]
     with suppress(RuntimeError):  # where it was set by torch's newer way alone
         usual = torch.get_float32_matmul_precision()

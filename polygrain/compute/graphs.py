@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +47,6 @@ def graphed(
         kind, cast = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
         # A cast weight that is kept from one pass to the next would lie in no graph.
         with torch.autocast("cuda", kind, cast, cache_enabled=False):
-            sample = torch.zeros(shape, device=where)
-            recorded = torch.cuda.make_graphed_callables(Pass(function, trained), (sample,), allow_unused_input=True)
+            sample = (torch.zeros(shape, device=where),)
+            recorded: Any = torch.cuda.make_graphed_callables(Pass(function, trained), sample, allow_unused_input=True)
     return lambda x: recorded(x) if x.shape == shape else plain(x)

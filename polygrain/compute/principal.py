@@ -48,7 +48,7 @@ def principal_components(x: Rows, components: int, solver: Solver = "blockwise")
             f"{components} principal components of {x.shape[0]} rows with {x.shape[1]} dimensions; allowed is 1 to "
             f"{largest(x)}: keep fewer components or fit on more rows"
         )
-    return blockwise(x, components) if solver == "blockwise" else by_scikit_learn(x, components)
+    return blockwise(x, components) if solver == "blockwise" else by_scikit_learn(np.asarray(x[:]), components)
 
 
 def mean_of(x: Rows) -> Float[np.ndarray, " dim"]:
@@ -64,12 +64,12 @@ def blockwise(x: Rows, components: int) -> Principal:
     """From the products of the dimensions or, where there are fewer rows than dimensions, from those of the rows."""
     n, d = x.shape
     wide = d > n
-    x = x[:] if wide else x
-    mean = mean_of(x)
+    whole = np.asarray(x[:]) if wide else np.empty((0, d))
+    mean = mean_of(whole if wide else x)
 
     products = np.zeros((n, n) if wide else (d, d))
     for part in blocks_within(d, n, CELLS) if wide else blocks_within(n, d, CELLS):
-        block = x[:, part] - mean[part] if wide else (x[part] - mean).T
+        block = whole[:, part] - mean[part] if wide else (x[part] - mean).T
         products += block @ block.T
     total, last = np.trace(products), len(products) - 1
     squares = total / n + mean @ mean
@@ -82,7 +82,7 @@ def blockwise(x: Rows, components: int) -> Principal:
     if wide:
         # An eigenvector u of the products of the rows belongs to the axis X'u / |X'u|, with X the centred rows.
         lengths = np.sqrt(np.where(varied, energies, 1))
-        axes = (x.T.astype(np.float64) @ axes - np.outer(mean, axes.sum(0))) / lengths
+        axes = (whole.T.astype(np.float64) @ axes - np.outer(mean, axes.sum(0))) / lengths
     # An axis has no sign of its own: its largest entry is made positive.
     axes = axes * np.where(np.take_along_axis(axes, np.abs(axes).argmax(0)[None], 0) < 0, -1, 1)
     return Principal(mean, axes, energies, energies / total if total > 0 else energies)

@@ -15,7 +15,7 @@ import re
 import sys
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -106,7 +106,7 @@ def compose(profile: Path) -> dict[str, Any]:
         values |= {key: merge(values.get(key), value) for key, value in moved(above, folder, profile).items()}
     values["root"] = "../.."
     try:
-        values = dict(OmegaConf.to_container(OmegaConf.create(values), resolve=True))
+        values = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(values), resolve=True))
     except OmegaConfBaseException as error:
         raise ValueError(f"{profile}/values.yaml: {error}") from error
     values.pop("vars", None)

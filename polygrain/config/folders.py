@@ -95,7 +95,7 @@ def examine(given: str, unseen: bool = False) -> Folder:
 def found(path: Path) -> Folder:
     """What a folder or a zip of images holds; each image is opened as far as its header."""
     images, rejected = archive.find(path)
-    classes, left_out = Counter(), Counter(rejected.values())
+    left_out, classes = Counter(rejected.values()), Counter[str]()
     for image, reason in zip(images, headers(path, list(images)), strict=True):
         if reason:
             left_out[reason] += 1
@@ -123,11 +123,11 @@ def find_stream(path: Path) -> Folder | None:
 
     ValueError for a folder that holds images, too, or tars and Parquet files that do not go together.
     """
-    if not path.exists() and (re.search(r"[*?\[]", path.name) or path.suffix in STREAMS):
-        where, pattern, kind = path.parent, path.name, STREAMS.get(path.suffix.lower(), "tars")
-    else:
+    if path.exists() or not (re.search(r"[*?\[]", path.name) or path.suffix in STREAMS):
         where, pattern = path, "*"
         kind = STREAMS.get(path.suffix.lower()) if path.is_file() else streamed_by(path) if path.is_dir() else None
+    else:
+        where, pattern, kind = path.parent, path.name, STREAMS.get(path.suffix.lower(), "tars")
     if kind is None:
         return None
     return Folder(kind, where, *stream.find(where, kind, pattern).content(), pattern)

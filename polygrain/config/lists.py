@@ -22,7 +22,7 @@ BASELINES = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph"
 class Task(Section):
     """One set of images with classes of its own."""
 
-    source: Literal[KNOWN] = Field(
+    source: Literal[KNOWN] = Field(  # type: ignore[valid-type]
         description="an embedded task, a folder (or zip) of images, ImageNet's splits, tars or parquet (a file, or a "
         "folder of them), remote (an object store, by its listing), or a public data set"
     )
@@ -143,10 +143,10 @@ class Lists(Section):
     granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]{0,8}$")], str] = Field(
         description="k of k-means, pseudo-labels and one adaptor set each (k64: adaptor/k64)"
     )
-    fusions: dict[Literal[tuple(FUSIONS)], str] = Field(
+    fusions: dict[Literal[tuple(FUSIONS)], str] = Field(  # type: ignore[valid-type]
         description="what one model is made of, each with the folder its pairs come from (neighbour: knn_graph)"
     )
-    baselines: dict[Literal[tuple(BASELINES)], str] = Field(
+    baselines: dict[Literal[tuple(BASELINES)], str] = Field(  # type: ignore[valid-type]
         description="what one would try first, each with the folder it learns from (one_set: features)"
     )
     distillations: dict[Name, str] = Field(

@@ -72,7 +72,7 @@ def written(
     values["images"]["protocol"] = protocol
     values["choice"]["alike"].update(alike)
     if suited.teachers:
-        values["teachers"] = {"own": {"path": "data/resolution"}} | suited.teachers
+        values["teachers"] = {"own": {"path": "data/resolution"}, **suited.teachers}
     values["images"]["side"] = values["encoder"]["resize"] = values["encoder"]["crop"] = settings.stored
     values["encoder"].update(settings.encoder)
     values["resolution"]["cost"] = settings.cost
@@ -164,7 +164,7 @@ def create(
         for task, folder in tasks.items():
             if folder.listing:
                 (profile / f"{task}.json").write_text(folder.listing, encoding="utf-8")
-        known = dict(zip(tasks, alike * len(tasks) if len(alike) == 1 else alike, strict=False))
+        known = dict(zip(tasks, [*alike] * len(tasks) if len(alike) == 1 else alike, strict=False))
         text = written(name, tasks, ks, suited, protocol, known)
         (profile / "values.yaml").write_text(text, encoding="utf-8")
         compose.renew(profile)

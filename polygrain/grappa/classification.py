@@ -4,6 +4,7 @@ What trains is up to the caller: one adaptor set, the attention of a fusion, or 
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -35,7 +36,7 @@ def build_optimizer(trained: nn.ModuleDict, params: AdamSettings) -> torch.optim
     """
     classifier = list(trained["classifier"].parameters())
     others = [p for name, part in trained.items() if name != "classifier" for p in part.parameters()]
-    groups = [{"params": others}, {"params": classifier, "weight_decay": 0.0}]
+    groups: list[dict[str, Any]] = [{"params": others}, {"params": classifier, "weight_decay": 0.0}]
     return torch.optim.Adam(groups, params.learning_rate, weight_decay=params.weight_decay)
 
 
@@ -72,7 +73,7 @@ def train(
         views = augment(images, model.config.size, params.augmentation, drawn)
         tokens = features(views)
         targets = device.sent(labels[batch.rows][mine], where)
-        loss, accuracy = norm_softmax(tokens, trained["classifier"][0], targets, params.gamma)
+        loss, accuracy = norm_softmax(tokens, classifier[0], targets, params.gamma)
         part = len(tokens) / len(batch.rows)
         return {"loss": part * loss, "accuracy": part * accuracy}
 

@@ -12,7 +12,7 @@ from polygrain.encoder.model import Model
 def weigh_at_random(model: Model, generator: torch.Generator) -> None:
     """From now on the adaptors of each layer weigh, for each image, the softmax of numbers drawn from N(0, 1)."""
     for layer in model.adaptors:
-        layer.attend = partial(draw, layer.count, generator)
+        layer.attend = partial(draw, layer.count, generator)  # type: ignore[method-assign]
 
 
 def draw(count: int, generator: torch.Generator, h: Tensor, hidden: Tensor) -> Float[Tensor, "batch adaptor"]:

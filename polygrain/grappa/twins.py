@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 from pydantic import Field
-from timm.optim import Lars
+from timm.optim.lars import Lars
 from torch import Tensor, nn
 
 from polygrain.compute import device, processes
@@ -103,7 +103,7 @@ def turnover(before: Int64[np.ndarray, "image rank"], after: Int64[np.ndarray, "
 
 
 def learn(
-    trained: nn.Module,
+    trained: nn.ModuleDict,
     encode: Callable[[Tensor], Tensor],
     read: Callable[[Tensor], Tensor],
     views: Callable[[Tensor, bool, ShareOfDraws], Tensor],
@@ -164,15 +164,16 @@ def train(
     trained = nn.ModuleDict({"attention": parts, "projector": projector}).requires_grad_(True).to(where)
     model.to(where)
     plain = Augmentation(**dict.fromkeys(Augmentation.model_fields, 0.0) | {"smallest_crop": 1.0})
-    table = first_neighbours(graph[:], params.neighbours) if graph is not None else None
+    count, refresh = (params.neighbours, params.refresh) if isinstance(params, NeighbourPairs) else (0, False)
+    table = first_neighbours(graph[:], count) if graph is not None else torch.empty(0)
 
     def neighbours(epoch: int) -> Tensor:
         nonlocal table
-        if params.refresh and epoch > 0:
+        if refresh and epoch > 0:
             embeddings = embed_shares(model, pixels, rows, params.batch, params.precision, "graph")
-            rebuilt = nearest_others(embeddings, params.neighbours, *search, metric="inner_product")
+            rebuilt = nearest_others(embeddings, count, *search, metric="inner_product")
             table = torch.from_numpy(rebuilt.neighbours)
-        if params.refresh and processes.rank() == 0:
+        if refresh and processes.rank() == 0:
             checkpoint.write(work / f"graph{epoch}.safetensors", {"graph": table})
         return table
 

@@ -36,13 +36,14 @@ class IntraBatch(nn.Module):
         self.temperature, self.smoothing = temperature, smoothing
         self.classifier = nn.Linear(embedding_size, classes)
         self.enter = nn.Linear(embedding_size, embedding_size)
-        self.steps = nn.ModuleList(
+        layers = [
             nn.TransformerEncoderLayer(embedding_size, heads, 4 * embedding_size, dropout, batch_first=True)
             for _ in range(steps)
-        )
-        for step in self.steps:
+        ]
+        self.steps = nn.ModuleList(layers)
+        for layer in layers:
             # The public code has three layers for query, key and value, which torch draws as one.
-            for weight in (*step.self_attn.in_proj_weight.chunk(3), step.self_attn.out_proj.weight):
+            for weight in (*layer.self_attn.in_proj_weight.chunk(3), layer.self_attn.out_proj.weight):
                 nn.init.xavier_uniform_(weight)
         self.norm = nn.BatchNorm1d(steps * embedding_size)
         self.norm.bias.requires_grad_(False)

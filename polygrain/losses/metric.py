@@ -67,6 +67,11 @@ class CrossBatchMemory(nn.Module):
     to it. The memory is part of the state, so a resumed run continues exactly.
     """
 
+    memory: Tensor
+    memory_labels: Tensor
+    step: Tensor
+    written: Tensor
+
     def __init__(self, embedding_size: int, margin: float, memory: int, start: int) -> None:
         super().__init__()
         self.margin, self.start = margin, start

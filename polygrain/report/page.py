@@ -3,13 +3,14 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
 LIBRARY = Path(__file__).parents[1]
 
 
-def render(template: str, content: dict) -> str:
+def render(template: str, content: dict[str, Any]) -> str:
     """The filled template, by its path below polygrain; a value it asks for and does not get is an error."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(LIBRARY),
@@ -27,7 +28,7 @@ def render(template: str, content: dict) -> str:
     return made.get_template(template).render(content)
 
 
-def write(folder: Path, templates: str, content: dict, metrics: dict) -> None:
+def write(folder: Path, templates: str, content: dict[str, Any], metrics: dict[str, Any]) -> None:
     """index.html and table.md from the two templates of this name (`gsp/report/gsp`, say), and metrics.json."""
     (folder / "index.html").write_text(render(f"{templates}.html.j2", content), encoding="utf-8")
     (folder / "table.md").write_text(render(f"{templates}.md.j2", content), encoding="utf-8")

@@ -7,7 +7,7 @@ cells it looks into follows from the recall that is asked for: the fewest that r
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import faiss
 import numpy as np
@@ -20,6 +20,7 @@ from polygrain.retrieval.neighbours import ROWS, Metric, nearest, read, without_
 
 log = logging.getLogger(__name__)
 
+InvertedFile = Any  # faiss.IndexIVF, or its like on a GPU
 Method = Literal["exact", "ivf"]
 Index = Annotated[
     Literal["auto", "exact", "ivf"],
@@ -109,10 +110,10 @@ def nearest_others(
     return Graph(neighbours, "ivf", float(shares.mean()), error, len(sample), ivf.nprobe)
 
 
-def inverted_file(rows: Rows, metric: Metric, on_gpu: bool = False) -> faiss.Index:
+def inverted_file(rows: Rows, metric: Metric, on_gpu: bool = False) -> InvertedFile:
     """The rows in cells, in half precision."""
     (n, dim), count = rows.shape, cells(rows.shape[0])
-    ivf = faiss.index_factory(dim, f"IVF{count},SQfp16", faiss.METRIC_INNER_PRODUCT)
+    ivf: InvertedFile = faiss.index_factory(dim, f"IVF{count},SQfp16", faiss.METRIC_INNER_PRODUCT)
     if on_gpu:
         ivf = faiss.index_cpu_to_gpus_list(ivf, gpus=[device.best().index or 0])
     ivf.cp.min_points_per_centroid = 1
@@ -123,12 +124,12 @@ def inverted_file(rows: Rows, metric: Metric, on_gpu: bool = False) -> faiss.Ind
     return ivf
 
 
-def most_cells(ivf: faiss.Index) -> int:
+def most_cells(ivf: InvertedFile) -> int:
     """How many cells a search may look into."""
-    return min(ivf.nlist, GPU_MOST) if isinstance(ivf, getattr(faiss, "GpuIndexIVF", ())) else ivf.nlist
+    return min(ivf.nlist, GPU_MOST if isinstance(ivf, getattr(faiss, "GpuIndexIVF", ())) else ivf.nlist)
 
 
-def search(ivf: faiss.Index, queries: Float32[np.ndarray, "query dim"], k: int) -> Int64[np.ndarray, "query rank"]:
+def search(ivf: InvertedFile, queries: Float32[np.ndarray, "query dim"], k: int) -> Int64[np.ndarray, "query rank"]:
     """The k best rows of each query, ties by index; queries that get too few ask again, in more cells."""
     scores, indices = ivf.search(queries, k)
     indices = np.take_along_axis(indices, np.lexsort((indices, -scores), axis=1), 1)
@@ -141,7 +142,7 @@ def search(ivf: faiss.Index, queries: Float32[np.ndarray, "query dim"], k: int) 
 
 
 def calibrate(
-    ivf: faiss.Index,
+    ivf: InvertedFile,
     ask: Callable[[], Int64[np.ndarray, "query rank"]],
     exact: Int64[np.ndarray, "query rank"],
     recall: float,

@@ -24,7 +24,7 @@ ROUNDING = 1e-6
 # Ranks from which numpy selects faster than `topk` does on a CPU, and rows that it selects from at once.
 DEEP, SELECTED = 50, 64
 
-Labels = np.ndarray | Tensor | Sequence
+Labels = np.ndarray | Tensor | Sequence[object]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def rankings(
     # Queries of similar depth go together, so that few are ranked deeper than they need.
     for some in depths.argsort(stable=True).split(step):
         depth = int(depths[some].max())
-        cosines = ranked = None
+        cosines, ranked = queries.new_empty(len(some), 0), some.new_empty(len(some), 0)
         for part in blocks(n, max(1, COSINES // step)):
             with device.exact():
                 block = queries[some] @ gallery[part].T
@@ -81,7 +81,7 @@ def rankings(
                 block[here, some[here] - part.start] = -torch.inf
             values, rows = largest(block, min(depth, block.shape[1]))
             rows += part.start
-            if ranked is not None:
+            if ranked.shape[1]:
                 values, rows = torch.cat([cosines, values], 1), torch.cat([ranked, rows], 1)
                 values, order = largest(values, min(depth, values.shape[1]))
                 rows = rows.gather(1, order)
@@ -107,7 +107,8 @@ def metrics_of(
         neighbours[some.cpu()] = ranked[:, :nearest].cpu()
         if ranked.shape[1]:
             scores[:, some.cpu()] = measure(of_row[ranked] == of_query[some, None], relevant[some]).cpu()
-    return QueryMetrics(*scores.numpy(), neighbours.numpy())
+    r_precision, map_at_r, recall_at_1 = scores.numpy()
+    return QueryMetrics(r_precision, map_at_r, recall_at_1, neighbours.numpy())
 
 
 def class_numbers(labels: Labels, n: int) -> Int64[np.ndarray, " n"]:

@@ -32,6 +32,7 @@ COLUMNS, FETCHED = 64, 4096
 Shown = Callable[[list[slice]], Iterable[slice]]
 # Axes, at most, by which rows are linked that no last layer has scaled.
 AXES = 256
+TINY = float(np.finfo(np.float32).tiny)
 Back = Callable[[Float32[np.ndarray, "row axis"]], Float32[np.ndarray, "row dim"]]
 
 
@@ -141,9 +142,9 @@ def quarter_whitened(rows: Float32[np.ndarray, "row dim"]) -> tuple[Float32[np.n
     if fitted is None:
         return rows, lambda smoothed: smoothed
     middle = rows.mean(0, dtype=np.float64)
-    length = max(float(np.linalg.norm(middle)), np.finfo(np.float32).tiny)
+    length = max(float(np.linalg.norm(middle)), TINY)
     direction = (middle / length).astype(np.float32)
-    along = max(float(np.square(rows @ direction).mean()), np.finfo(np.float32).tiny)
+    along = max(float(np.square(rows @ direction).mean()), TINY)
     shared = np.float32(length**2 / along)
 
     def back(smoothed: Float32[np.ndarray, "row axis"]) -> Float32[np.ndarray, "row dim"]:

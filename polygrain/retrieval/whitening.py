@@ -97,6 +97,6 @@ def apply(whitening: Whitening, features: np.ndarray | Tensor) -> Float32[np.nda
     if x.shape[1] != len(whitening.mean):
         raise ValueError(f"features of {x.shape[1]} dimensions, the whitening was fitted on {len(whitening.mean)}")
     result = np.empty((len(x), whitening.projection.shape[1]), np.float32)
-    for part in blocks_within(*x.shape, CELLS):
+    for part in blocks_within(len(x), x.shape[1], CELLS):
         result[part] = (x[part] - whitening.mean).astype(float) @ whitening.projection.astype(float)
     return unit_rows(result)

@@ -103,11 +103,13 @@ def parse(main: Callable[..., str], borrowed: dict[str, str]) -> tuple[dict[str,
     return paths, words
 
 
-def read(stage: str, main: Callable[..., str], params: type[Section] | None, borrowed: dict[str, str]) -> dict:
+def read(
+    stage: str, main: Callable[..., str], params: type[Section] | None, borrowed: dict[str, str]
+) -> dict[str, Any]:
     """What `main` takes from ./params.yaml; ValueError lists each wrong value."""
     values, expected = read_params(Path("params.yaml")), inspect.signature(main).parameters
     listed = validate(Lists, {key: values[key] for key in Lists.model_fields if key in values})
-    result = {"lists": listed, "seed": listed.seed}
+    result: dict[str, Any] = {"lists": listed, "seed": listed.seed}
     if params is not None:
         result["params"] = validate(params, values.get(stage, {}), stage)
     for name, key in borrowed.items():

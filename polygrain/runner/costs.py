@@ -33,7 +33,7 @@ def pixels_seen() -> Iterator[list[int]]:
         yield seen
         return
 
-    def count(module: Any, inputs: tuple) -> None:
+    def count(module: Any, inputs: tuple[Any, ...]) -> None:
         if isinstance(module, torch.nn.Conv2d) and module.in_channels == 3:
             images, _, height, width = inputs[0].shape
             seen[0] += images * height * width

@@ -9,7 +9,7 @@ also what the pages of a run are drawn from (pipeline/progress.py), wherever the
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -33,7 +33,7 @@ def progress(
     items: Iterable[Item], description: str, total: int | None = None, unit: str = "it", measure: Measure = nothing
 ) -> Iterator[Item]:
     """The items, while rate, time left and what `measure` returns are shown on stderr."""
-    if total is None and hasattr(items, "__len__"):
+    if total is None and isinstance(items, Sized):
         total = len(items)
     return Rounds(description, total, unit).over(items, 0, measure)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import zarr
@@ -19,7 +20,8 @@ from zarr.codecs import Crc32cCodec
 
 from polygrain.store import coded
 from polygrain.store.coded import CodedShard, Coding, SquareCodec
-from polygrain.store.mapped_rows import Reader, map_shard
+from polygrain.store.mapped_rows import Reader as Reader
+from polygrain.store.mapped_rows import map_shard
 from polygrain.store.reading import reading, remedy_for
 
 SHARD_BYTES = 64 * 2**20
@@ -88,7 +90,7 @@ class Writer:
             row_bytes = coding.estimate(row_shape[0])
         self.shard_rows = chunk * max(1, SHARD_BYTES // (chunk * row_bytes))
         self.path, self.row_shape, self.dtype, self.coding = path, tuple(row_shape), np.dtype(dtype), coding
-        self.pending: list[np.ndarray | bytes] = []
+        self.pending: list[Any] = []  # coded squares, or blocks of rows
         self.waiting = 0
         self.shards = done
         self.rows = done * self.shard_rows
@@ -190,7 +192,7 @@ def open(path: Path) -> Reader:
     if not is_readable or len(shape) != len(declared.dims) or str(dtype) not in declared.dtypes:
         raise ValueError(f"{path} is not as declared ({dtype} {shape}); {remedy}")
     count = -(-shape[0] // shard_rows)
-    shards = []
+    shards: list[np.ndarray | CodedShard] = []
     for i in range(count):
         rows = min(shard_rows, shape[0] - i * shard_rows)
         file, name = shard_file(path, i, len(shape) - 1), f"{path}: shard {i} of {count}"

@@ -113,7 +113,7 @@ def coding_of(codecs: list[dict[str, Any]]) -> Coding | None:
     return coding if coding.format in HEADS else None
 
 
-def in_threads(work: Callable[[int], None], count: int) -> None:
+def in_threads(work: Callable[[int], object], count: int) -> None:
     """Calls `work` for 0 to `count` - 1, in threads where that pays; the first error is raised.
 
     The threads are new each time: a pool would not survive a fork.

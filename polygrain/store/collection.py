@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -92,7 +93,7 @@ def open_pixels(images: Path, tasks: list[str]) -> arrays.Reader:
     return arrays.concatenate([arrays.open(images / task / "pixels.zarr") for task in tasks])
 
 
-def open_outputs(features: Path, tasks: list[str]) -> tuple[arrays.Reader, dict]:
+def open_outputs(features: Path, tasks: list[str]) -> tuple[arrays.Reader, dict[str, Any]]:
     """The stored outputs of the encoder's blocks, rows as in `read_tables`, and what `features.json` says of them.
 
     ValueError for outputs of an earlier version, and for tasks that do not fit together.

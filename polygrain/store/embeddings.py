@@ -59,7 +59,7 @@ def axes_of(metadata: Mapping[str, str | bytes]) -> int | None:
 
 def write(file: Path, columns: Columns, metadata: Mapping[str, str | bytes] | None = None) -> None:
     """Writes the columns, a row group in memory at a time; the file is complete or as before."""
-    dim, draft = columns["embedding"].shape[1], file.with_name(f"{file.name}.draft")
+    dim, draft = np.shape(columns["embedding"])[1], file.with_name(f"{file.name}.draft")
     kinds = schema(list(columns), dim, metadata)
     with pq.ParquetWriter(draft, kinds, compression="none", use_dictionary=False) as writer:
         for part in blocks(len(columns["path"]), GROUP):
@@ -78,7 +78,7 @@ def annotate(file: Path, facts: Mapping[str, str | bytes]) -> None:
     draft = file.with_name(f"{file.name}.draft")
     table = pq.ParquetFile(file)
     with pq.ParquetWriter(
-        draft, table.schema_arrow.with_metadata(metadata(file) | facts), compression="none", use_dictionary=False
+        draft, table.schema_arrow.with_metadata({**metadata(file), **facts}), compression="none", use_dictionary=False
     ) as writer:
         for group in table.iter_batches(GROUP):
             writer.write_batch(group)
@@ -113,7 +113,8 @@ def read(file: Path, smoothed: bool = False, axes: int | None = None) -> Embeddi
             kinds = ", ".join(f"{field.name}: {field.type}" for field in table.schema_arrow)
             raise ValueError(f"it holds {count} rows of {kinds}")
         is_smoothed = smoothed and "smoothed" in names
-        vectors, paths = np.empty((count, dim), np.float32), []
+        vectors = np.empty((count, dim), np.float32)
+        paths: list[str] = []
         for group in table.iter_batches(GROUP, columns=["path", "smoothed" if is_smoothed else "embedding"]):
             block = group.column(1).flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)
             vectors[len(paths) : len(paths) + len(group)] = block

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -33,7 +34,7 @@ def remedy_for(folder: Path) -> str:
     return f"delete {folder} and run the pipeline again (`dvc repro`), or `dvc checkout` if the cache has it"
 
 
-def read_json(file: Path) -> dict:
+def read_json(file: Path) -> dict[str, Any]:
     """A JSON file of a stage's output."""
     with reading(file, remedy_for(file.parent)):
         return json.loads(file.read_text(encoding="utf-8"))

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 Shape = Literal["crop", "squash"]
 # The factors by which Pillow scales grey values of 2 and 4 bits.
@@ -31,7 +31,9 @@ def square(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.nda
 
 def scale_key(image: Image.Image) -> None:
     """Scales the transparent grey of a PNG that was just opened to 8 bits, as its pixels will be; Pillow does not."""
-    packed = image.tile[0].args if image.format == "PNG" and image.tile else None
+    packed = (
+        image.tile[0].args if isinstance(image, ImageFile.ImageFile) and image.format == "PNG" and image.tile else None
+    )
     if packed == "RGB;16B" and "transparency" in image.info:
         raise Unreadable("a transparent colour of 16-bit channels; convert it to 8 bits")
     if packed in PACKED and "transparency" in image.info:

@@ -68,7 +68,8 @@ def resume(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) ->
     if not tensors:
         return []
     history = json.loads(tensors.pop("history").numpy().tobytes())
-    weights, state = {}, {}
+    weights: dict[str, Tensor] = {}
+    state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         owner, _, key = name.partition(".")
         if owner == "module":

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,7 @@ def mean(cells: Sequence[Cell]) -> Cell:
     return Cell(*(round(math.fsum(column) / len(column), 2) for column in values))
 
 
-def check(table: PublishedTable, model: str = "encoder") -> dict:
+def check(table: PublishedTable, model: str = "encoder") -> dict[str, Any]:
     """Whether a row repeats the published one: its largest difference, in which column, and what was not measured."""
     row = {task: cells for task, cells in table.rows[model].items() if task != MEAN}
     cells = [(task, cell) for task, metrics in row.items() for cell in metrics.values()]
@@ -117,11 +118,11 @@ def check(table: PublishedTable, model: str = "encoder") -> dict:
     return {"absent": absent, "worst": worst, "difference": difference, "holds": holds}
 
 
-def as_json(tables: Iterable[PublishedTable]) -> dict:
+def as_json(tables: Iterable[PublishedTable]) -> dict[str, Any]:
     """{"table 2": {model: {column: {metric: ours, published_metric, difference_metric}}}}; null where unknown."""
 
     def numbers(cells: dict[str, Cell]) -> dict[str, float | None]:
-        values = {}
+        values: dict[str, float] = {}
         for metric, cell in cells.items():
             values |= {
                 metric: cell.ours,
