@@ -91,6 +91,17 @@ class Wanted(NamedTuple):
 UNSAID = Wanted()
 
 
+def require_ordered(model: Model, folder: Path, axes: int | None) -> None:
+    """ValueError where a model's embeddings cannot be compared by so many leading numbers."""
+    if axes is not None and not model.is_ordered:
+        raise ValueError(
+            f"--grain is {axes}, but the numbers of an embedding of {folder} stand in no order, so that the first are "
+            "any: leave --grain out"
+        )
+    if axes is not None and axes > model.dim:
+        raise ValueError(f"--grain is {axes}, but an embedding of {folder} has {model.dim} numbers: give 1 to these")
+
+
 def is_current(output: Path, digest: str, listing: Listing, smooth: bool, wanted: Wanted = UNSAID) -> bool:
     """Whether a file holds these images' embeddings, as they are now, by the model of this digest."""
     facts = embeddings.metadata(output)

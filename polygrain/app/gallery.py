@@ -46,14 +46,22 @@ class Setting:
         share = {0.0: "plain", 1.0: "smoothed"}.get(self.smoothed, f"smoothed to {self.smoothed:g}")
         return f"{self.axes} axes, {share}"
 
+    def rows(
+        self, plain: Float32[np.ndarray, "row dim"] | None, smoothed: Float32[np.ndarray, "row dim"] | None
+    ) -> Float32[np.ndarray, "row axis"]:
+        """Whole rows as this compares them; of what it does not mix, None will do."""
+        share = np.float32(self.smoothed)
+        rows = plain if share == 0 else smoothed if share == 1 else unit_rows((1 - share) * plain + share * smoothed)
+        return cut(rows, self.axes)
+
     def of(self, plain: "Gallery", smoothed: "Gallery | None") -> "Gallery":
         """The collection as this compares it, of its whole rows."""
-        every, share = np.arange(len(plain)), np.float32(self.smoothed)
-        rows = plain.vectors(every) if share < 1 else smoothed.vectors(every)
-        if 0 < share < 1:
-            rows = unit_rows((1 - share) * rows + share * smoothed.vectors(every))
-        smoothing = smoothed.smoothing if share else None
-        return Gallery(plain.root, plain.paths, cut(rows, self.axes), plain.digest, smoothing=smoothing, axes=self.axes)
+        every = np.arange(len(plain))
+        rows = self.rows(
+            plain.vectors(every) if self.smoothed < 1 else None, smoothed.vectors(every) if self.smoothed else None
+        )
+        smoothing = smoothed.smoothing if self.smoothed else None
+        return Gallery(plain.root, plain.paths, rows, plain.digest, smoothing=smoothing, axes=self.axes)
 
 
 class Gallery:
@@ -164,18 +172,22 @@ def read(file: Path, smooth: bool = True, axes: int | None = None) -> Gallery:
 
     The file may be anyone's: ValueError where it is missing, damaged or senseless.
     """
-    stored, kept = as_stored(file, smooth and axes is None, axes), kept_in(file) if smooth and axes is None else None
+    kept = kept_in(file) if smooth and axes is None else None
     if kept is None:
-        return stored
-    if kept.smoothed and stored.smoothing is None:
-        raise ValueError(f"{file} is to be searched by {kept}, but none of its rows is smoothed; {embeddings.REMEDY}")
-    whole = as_stored(file, False, int(embeddings.metadata(file)["dim"]))
-    return kept.of(whole, stored if stored.smoothing else None)
+        return as_stored(file, smooth and axes is None, axes)
+    plain = embeddings.read(file, whole=True) if kept.smoothed < 1 else None
+    smoothed = embeddings.read(file, smoothed=True) if kept.smoothed else None
+    rows = kept.rows(plain and plain.vectors, smoothed and smoothed.vectors)
+    by = smoothed and smoothed.smoothing
+    return of_table(file, (plain or smoothed)._replace(vectors=rows, smoothing=by, axes=kept.axes))
 
 
-def as_stored(file: Path, smooth: bool, axes: int | None = None) -> Gallery:
-    """`read`, whatever someone chose."""
-    table = embeddings.read(file, smooth, axes)
+def as_stored(file: Path, smooth: bool, axes: int | None = None, whole: bool = False) -> Gallery:
+    """`read`, whatever someone chose; `whole`: plain rows by all axes."""
+    return of_table(file, embeddings.read(file, smooth, axes, whole))
+
+
+def of_table(file: Path, table: embeddings.Embeddings) -> Gallery:
     with reading(file, embeddings.REMEDY):
         smoothing = TypeAdapter(Smoothing).validate_json(table.smoothing) if table.smoothing else None
     return Gallery(table.root, table.paths, table.vectors, table.model, smoothing=smoothing, axes=table.axes)
@@ -190,18 +202,23 @@ def kept_in(file: Path) -> Setting | None:
         kept = TypeAdapter(Setting).validate_json(facts["setting"])
         if kept.axes > int(facts["dim"]):
             raise ValueError(f"it is to be searched by {kept}, but an embedding has {facts['dim'].decode()}")
+        if kept.smoothed and not embeddings.has_smoothed(file):
+            raise ValueError(f"it is to be searched by {kept}, but none of its rows is smoothed")
         return kept
 
 
 def read_of(file: Path, model: str, folder: Path, smooth: bool = True, axes: int | None = None) -> Gallery:
     """`read`, of a file that the model of this digest and folder made; ValueError where another one did."""
     gallery = read(file, smooth, axes)
-    if gallery.digest != model:
-        raise ValueError(
-            f"{file} was made by model {gallery.digest}, {folder} is {model}: name its model with --model, or "
-            f"embed anew, `polygrain embed {gallery.root} -o {file} --model {folder}`"
-        )
+    require_made(file, gallery.digest, gallery.root, model, folder)
     return gallery
+
+
+def require_made(file: Path, made_by: str, root: Path, model: str, folder: Path) -> None:
+    """ValueError unless the model of this digest and folder made a file of the images in `root`."""
+    if made_by != model:
+        anew = f", or embed anew, `polygrain embed {root} -o {file} --model {folder}`" if not root.is_file() else ""
+        raise ValueError(f"{file} was made by model {made_by}, {folder} is {model}: name its model with --model{anew}")
 
 
 def model_of(file: Path, model: Path | None) -> Path:

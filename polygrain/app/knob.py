@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int64
 
-from polygrain.app.gallery import EXACT_ROWS, Gallery, Setting, as_stored, kept_in, read_of
+from polygrain.app.gallery import EXACT_ROWS, Gallery, Setting, as_stored, kept_in, require_made
 from polygrain.retrieval.smoothing import smooth_as
 from polygrain.selection.grain import AXES, FEWEST
 from polygrain.store import embeddings
@@ -93,20 +93,22 @@ def line(dim: int, axes: int | None, has_smoothed: bool) -> list[Setting]:
     return [Setting(dim, share) for share in shares] + [Setting(few, shares[-1]) for few in cuts]
 
 
-def of_file(file: Path, model: str, folder: Path, axes: int | None = None) -> Knob:
+def of_file(file: Path, model: str, folder: Path, axes: int | None = None, smooth: bool = True) -> Knob:
     """The knob of what the model of this digest and folder made; ValueError where another one did.
 
-    `axes`: compare plain rows, by so many axes to begin with.
+    It begins with what was kept, else with smoothed rows where there are any; with plain ones without `smooth`, and by
+    so many `axes`, where these are given: then there are no smoothed ones.
     """
-    best, facts = read_of(file, model, folder, axes=axes), embeddings.metadata(file)
-    smoothed, dim = None if axes else as_stored(file, True), int(facts["dim"])
-    smoothed = smoothed if smoothed and smoothed.smoothing else None
-    kept, named = None if axes else kept_in(file), axes or embeddings.axes_of(facts)
+    plain, facts = as_stored(file, False, axes, whole=True), embeddings.metadata(file)
+    require_made(file, plain.digest, plain.root, model, folder)
+    dim, kept = plain.index.d, kept_in(file) if smooth and axes is None else None
+    has_smoothed = axes is None and embeddings.has_smoothed(file)
+    named = axes or embeddings.axes_of(facts)
     as_named, whole = Setting(named or dim), Setting(dim, 1.0)
-    start = kept or (whole if smoothed else as_named)
-    settings = line(dim, named, smoothed is not None)
-    if len(best) > MOST_ROWS:
-        settings = [as_named, whole] if smoothed else [as_named]
+    start = kept or (whole if has_smoothed and smooth else as_named)
+    settings = line(dim, named, has_smoothed)
+    if len(plain) > MOST_ROWS:
+        settings = [as_named, whole] if has_smoothed else [as_named]
     if start not in settings:
         settings = sorted([*settings, start], key=lambda one: (one.smoothed, -one.axes))
-    return Knob(as_stored(file, False, dim), smoothed, settings, start, file)
+    return Knob(plain, as_stored(file, True) if has_smoothed else None, settings, start, file)

@@ -38,7 +38,7 @@ def embed(
 
     import pyarrow.parquet as pq
 
-    from polygrain.app.embedding import Wanted, rejected_file, write
+    from polygrain.app.embedding import Wanted, rejected_file, require_ordered, write
     from polygrain.app.listing import find
     from polygrain.compute import device
     from polygrain.encoder import load
@@ -53,8 +53,7 @@ def embed(
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
     network, name = load(model), digest(model)
     listing = find(source)
-    if grain is not None and grain > network.dim:
-        raise ValueError(f"--grain is {grain}, but an embedding of {model} has {network.dim} numbers: give 1 to these")
+    require_ordered(network, model, grain)
     write(network.to(device.best()), name, listing, output, batch, smooth, Wanted(grain, alike, anew), model)
     table = pq.ParquetFile(output)
     rows, columns = table.metadata.num_rows, {"embedding": ".npy", "smoothed": ".smoothed.npy"}

@@ -10,6 +10,13 @@ from polygrain.cli.options import MODEL
 if TYPE_CHECKING:
     from polygrain.encoder.model import Model
 
+# What each way to search takes of the options that are not for all.
+TAKEN = {
+    "--page": {"-k", "--smooth", "--grain", "--above", "--beside", "--port"},
+    "--duplicates": {"--above"},
+    "image files": {"-k", "--smooth", "--grain"},
+}
+
 
 def search(
     query: Annotated[list[Path] | None, typer.Argument(metavar="QUERY", help="image files")] = None,
@@ -21,10 +28,13 @@ def search(
         Path | None,
         typer.Option(metavar="FOLDER", help=f"a model folder; without it the one that made FILE, or {MODEL}"),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="images shown for each query")] = 10,
+    k: Annotated[
+        int | None, typer.Option("-k", min=1, max=1000, help="images shown for each query: 10, on the page 24")
+    ] = None,
     smooth: Annotated[
-        bool, typer.Option("--smooth/--no-smooth", help="search the smoothed rows, where there are any")
-    ] = True,
+        bool | None,
+        typer.Option("--smooth/--no-smooth", help="search the smoothed rows, where there are any, or the plain ones"),
+    ] = None,
     grain: Annotated[
         int | None,
         typer.Option(
@@ -34,15 +44,17 @@ def search(
     duplicates: Annotated[
         Path | None, typer.Option(metavar="CSV", help="write pairs of near-duplicates, and images like no other")
     ] = None,
-    above: Annotated[float, typer.Option(min=-1, max=1, help="cosine from which a pair is a near-duplicate")] = 0.95,
+    above: Annotated[
+        float | None, typer.Option(min=-1, max=1, help="cosine from which a pair is a near-duplicate: 0.95")
+    ] = None,
     page: Annotated[bool, typer.Option("--page", help="search in the browser")] = False,
     beside: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="another model folder, such as data/encoder, shown beside it on the page"),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="of the page, on this machine; 0 takes a free one")
-    ] = 4300,
+        int | None, typer.Option(min=0, max=65535, help="of the page, on this machine: 4300; 0 takes a free one")
+    ] = None,
 ) -> None:
     """Show the images that are most like each query, with the cosines of their embeddings.
 
@@ -61,7 +73,8 @@ def search(
 
     from polygrain.app import duplicates as alike
     from polygrain.app import embedding
-    from polygrain.app.gallery import kept_in, model_of, read_of
+    from polygrain.app.gallery import kept_in, model_of, read_of, require_made
+    from polygrain.app.page.sides import MOST_SHOWN
     from polygrain.compute import device
     from polygrain.encoder import load
     from polygrain.encoder.digest import digest
@@ -73,10 +86,23 @@ def search(
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
     if bool(query) + page + bool(duplicates) != 1:
         raise ValueError("give image files to search for, or --page to search in the browser, or --duplicates")
+    if grain and smooth:
+        raise ValueError("--grain compares plain rows: leave out --smooth")
+    door = "--page" if page else "--duplicates" if duplicates else "image files"
+    given = {"-k": k, "--smooth": smooth or None, "--grain": grain}  # duplicates are of plain rows anyway
+    given |= {"--above": above, "--beside": beside, "--port": port}
+    if wrong := [option for option, value in given.items() if value is not None and option not in TAKEN[door]]:
+        raise ValueError(f"{wrong[0]} changes nothing beside {door}: leave it out")
+    if page and (k or 0) > MOST_SHOWN:
+        raise ValueError(f"-k is {k}, but the page shows {MOST_SHOWN} images at most")
+    smooth, above = smooth is not False, 0.95 if above is None else above
     query, model = query or [], model_of(source, model)
     network, name = load(model).to(device.best()), digest(model)
+    embedding.require_ordered(network, model, grain)
     if duplicates:
-        table = stored.read(file_of(source, network, name), axes=network.dim)
+        file = file_of(source, network, name)
+        table = stored.read(file, whole=True)
+        require_made(file, table.model, table.root, name, model)
         graph = alike.graph_of(table.vectors, partial(progress, description="neighbours", unit="part"))
         pairs, odd = alike.duplicates(table.vectors, graph, above), alike.odd(graph)
         named = [(row.kind, row.cosine, table.paths[row.image], table.paths[row.other]) for row in pairs + odd]
@@ -94,25 +120,29 @@ def search(
             typer.echo(f"{len(gallery):,} images, {kept}, as kept on the page (--no-smooth: plain)", err=True)
         elif gallery.smoothing:
             typer.echo(f"{len(gallery):,} images, {gallery.smoothing} (--no-smooth: plain)", err=True)
-        for file, scores, rows in zip(query, *gallery.search(gallery.asked(vectors), k), strict=True):
+        for file, scores, rows in zip(query, *gallery.search(gallery.asked(vectors), k or 10), strict=True):
             typer.echo(f"{file}\nrank   score  path" if len(query) > 1 else "rank   score  path")
             for rank, (score, row) in enumerate(zip(scores, rows, strict=True), 1):
                 typer.echo(f"{rank:>4}  {score:6.3f}  {shown(gallery.paths[row])}")
         return
     from polygrain.app import knob
     from polygrain.app.page import server
-    from polygrain.app.page.sides import Side, encoder_of, same_images
+    from polygrain.app.page.sides import SHOWN, Side, encoder_of, same_images
 
-    # Before the work that may take long.
-    listening = server.listen(port)
     other = load(beside).to(device.best()) if beside else encoder_of(network)
-    sides = [Side("model", str(model), network, knob.of_file(file_of(source, network, name), name, model, grain))]
+    if beside:
+        embedding.require_ordered(other, beside, grain)
+    # Before the work that may take long.
+    listening = server.listen(4300 if port is None else port)
+    own = knob.of_file(file_of(source, network, name), name, model, grain, smooth)
+    sides = [Side("model", str(model), network, own, k or SHOWN)]
     if other is not None:
         # The encoder stands there as it is; another model as it would be used.
         label, what, key = "encoder", "alone, with the model's input", f"{name}-encoder"
         if beside:
             label, what, key = beside.name, str(beside), digest(beside)
-        sides.insert(0, Side(label, what, other, same_images(sides[0].gallery, other, key, smooth=bool(beside))))
+        how = (bool(beside), grain if beside else None, not smooth)
+        sides.insert(0, Side(label, what, other, same_images(own.plain, other, key, *how)))
     server.run(listening, sides, above)
 
 

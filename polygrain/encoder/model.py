@@ -111,6 +111,19 @@ class Model(nn.Module):
         self.reduction.bias.copy_(bias)
         self.config = self.config.model_copy(update={"reduced": len(weight)})
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the numbers of an embedding stand in the order of their variance: its last layer is a whitening.
+
+        A whitening turns, and scales the less, the more an axis varies; a layer that was taught does more.
+        """
+        if not isinstance(self.reduction, nn.Linear):
+            return False
+        lengths = self.reduction.weight.double().norm(dim=1)
+        rows = self.reduction.weight.double()[lengths > 0] / lengths[lengths > 0, None]
+        is_turn = torch.allclose(rows @ rows.T, torch.eye(len(rows), dtype=rows.dtype, device=rows.device), atol=1e-3)
+        return bool(is_turn and (lengths[lengths > 0].diff() > -1e-3 * lengths.max()).all())
+
     def without_adaptors(self) -> "Model":
         """The encoder without its adaptors, with its own copy of the weights."""
         encoder = Model(self.config.model_copy(update={"adaptors": None}))

@@ -94,10 +94,15 @@ def metadata(file: Path) -> dict[str, bytes]:
     return {name.decode("utf-8", "replace"): value for name, value in values.items()}
 
 
-def read(file: Path, smoothed: bool = False, axes: int | None = None) -> Embeddings:
+def has_smoothed(file: Path) -> bool:
+    """Whether a file holds smoothed rows, and says how."""
+    return "smoothing" in metadata(file) and "smoothed" in pq.read_schema(file).names
+
+
+def read(file: Path, smoothed: bool = False, axes: int | None = None, whole: bool = False) -> Embeddings:
     """The embeddings in a file, which may be anyone's, or their smoothed rows if asked for and there.
 
-    Plain ones are cut to so many `axes`, or to those that the file names.
+    Plain ones are cut to so many `axes`, or to those that the file names, unless they are wanted `whole`.
 
     ValueError where the file is missing, damaged or senseless.
     """
@@ -128,7 +133,7 @@ def read(file: Path, smoothed: bool = False, axes: int | None = None) -> Embeddi
     smoothing = facts.get("smoothing") if is_smoothed else None
     if axes is not None and not 1 <= axes <= dim:
         raise ValueError(f"{axes} axes, but an embedding in {file} has {dim}: ask for 1 to {dim}")
-    used = None if is_smoothed else axes or stored
+    used = None if is_smoothed or whole else axes or stored
     if used is not None:
         vectors = unit_rows(np.ascontiguousarray(vectors[:, :used]))
     return Embeddings(root, facts["model"].decode("utf-8", "replace"), paths, vectors, smoothing, used)

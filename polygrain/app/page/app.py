@@ -27,7 +27,7 @@ from polygrain.app import duplicates
 from polygrain.app.embedding import MOST_PIXELS
 from polygrain.app.gallery import Gallery
 from polygrain.app.listing import outside
-from polygrain.app.page.sides import Side
+from polygrain.app.page.sides import MOST_SHOWN, Side
 from polygrain.retrieval.neighbours import without_self
 from polygrain.selection.clicks import DEPTHS, MOST, Clicks
 from polygrain.sources.decode import opened, picture, upright
@@ -36,7 +36,6 @@ from polygrain.store.square import Unreadable, square
 HERE = Path(__file__).parent
 FILES = {"": "index.html", "page.js": "page.js", "page.css": "page.css"}
 MOST_BYTES = 32 * 2**20
-MOST_SHOWN = 60
 # Images whose nearest are compared with their folder, and how many of them.
 MOST_ASKED, JUDGED = 500, 10
 # Images that ask in the clicks, drawn from all.
@@ -93,6 +92,7 @@ class Page:
                 }
                 for side in self.sides
             ],
+            "shown": self.sides[-1].shown,
             "granularities": self.sides[-1].granularities,
             "clicks": MOST if self.knob.clickable else 0,
         }

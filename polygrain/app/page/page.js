@@ -3,7 +3,7 @@
 
 const $ = (id) => document.getElementById(id);
 const state = { about: null, row: null, file: null, box: null, task: null, text: "", place: 0, alike: false, above: null, clicks: false, votes: "", start: 0, asking: 0, picked: new Map() };
-const SHOWN = 24, BROWSED = 60, MOST_CHIPS = 7, LEAST_DRAG = 6, TALLEST = 340;
+const BROWSED = 60, MOST_CHIPS = 7, LEAST_DRAG = 6, TALLEST = 340;
 
 // Names are text, whatever they hold: nothing here is ever read as HTML.
 function make(kind, attributes = {}, ...inside) {
@@ -134,7 +134,7 @@ function alike() {
 
 function search() {
   return answering(async (isLast) => {
-    const found = await (await ask("search", { ...asked(), ...filters(), place: state.place, k: SHOWN }, body())).json();
+    const found = await (await ask("search", { ...asked(), ...filters(), place: state.place, k: state.about.shown }, body())).json();
     if (!isLast()) return;
     const rows = found.sides.map((hits) => new Set(hits.map((hit) => hit.row)));
     // Where there are no folders, or one, an image says nothing by its own.

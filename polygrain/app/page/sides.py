@@ -13,12 +13,19 @@ from polygrain.app.listing import Listing
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
 
+# Images that a search begins with, and at most.
+SHOWN, MOST_SHOWN = 24, 60
+
 
 class Side:
-    """A model with the images that it embedded, under the name and words that the page shows."""
+    """A model with the images that it embedded, under the name and words that the page shows.
 
-    def __init__(self, name: str, what: str, model: Model, knob: Knob) -> None:
+    `shown`: images that a search begins with.
+    """
+
+    def __init__(self, name: str, what: str, model: Model, knob: Knob, shown: int = SHOWN) -> None:
         self.name, self.what, self.model, self.knob, self.gallery = name, what, model, knob, knob.plain
+        self.shown = shown
         # The adaptors keep the weights of the last pass.
         self.passing = threading.Lock()
 
@@ -48,16 +55,19 @@ def encoder_of(model: Model) -> Model | None:
     return encoder.to(model.mean.device)
 
 
-def same_images(gallery: Gallery, model: Model, digest: str, smooth: bool) -> Knob:
+def same_images(
+    gallery: Gallery, model: Model, digest: str, smooth: bool, axes: int | None = None, is_plain: bool = False
+) -> Knob:
     """The images of a gallery, in its order, by another model, smoothed where that is wanted and helps.
 
-    ValueError where they are not there any more.
+    It begins with plain rows where they are asked for, by so many `axes`. ValueError where the images are not there any
+    more.
     """
     if not gallery.root.is_dir():
         raise ValueError(f"{gallery.root}, where the images lay, is no folder: put them back, or embed them anew")
     file = cache.place(gallery.root, digest)
     embedding.write(model, digest, Listing(gallery.root, gallery.paths, {}), file, smooth=smooth)
-    embedded = knob.of_file(file, digest, gallery.root)
+    embedded = knob.of_file(file, digest, gallery.root, axes, not is_plain)
     if embedded.plain.paths != gallery.paths:
         lost = len(gallery.paths) - len(embedded.plain.paths)
         raise ValueError(f"{lost:,} of the images in {gallery.root} cannot be read any more: embed them anew")

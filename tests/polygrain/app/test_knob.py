@@ -3,6 +3,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 
@@ -65,6 +66,10 @@ def test_of_file__begins_where_the_file_or_the_user_says(tmp_path: Path) -> None
     assert knob(file).settings[knob(file).start] == Setting(30)
     smoothed = write_file(tmp_path / "s.parquet")
     assert [one.axes for one in knob(smoothed).settings] == [DIM] * 3  # without a grain no axes are left out
+    asked = of_file(
+        write_file(tmp_path / "e.parquet", setting='{"axes": 24, "smoothed": 1}'), "abc", Path(), None, False
+    )
+    assert asked.settings[asked.start] == Setting(DIM) and asked.settings[-1] == Setting(DIM, 1.0)
     asked = knob(smoothed, 20)
     assert asked.settings[asked.start] == Setting(20) and asked.smoothed is None
 
@@ -93,6 +98,15 @@ def test_keep__every_search_finds_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(embeddings.read(file, True).vectors, table.vectors)
     assert embeddings.metadata(file)["axes"] == b"30" and read(file, smooth=False).axes == 30
     assert read(file, axes=7).axes == 7
+
+
+def test_read__makes_one_index_of_what_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, made, flat = write_file(tmp_path / "e.parquet", axes="30"), [], faiss.IndexFlatIP
+    monkeypatch.setattr(faiss, "IndexFlatIP", lambda dim: made.append(dim) or flat(dim))
+    for kept in (Setting(24, 1.0), Setting(DIM, 0.5), Setting(24)):
+        embeddings.annotate(file, {"setting": json.dumps(asdict(kept))})
+        np.testing.assert_allclose(read(file).vectors([*range(9)]), by_hand(kept), atol=1e-6)
+    assert made == [24, DIM, 24]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,20 @@ import socket
 from pathlib import Path
 
 import pytest
+import torch
+from starlette.testclient import TestClient
 
+from polygrain.app.embedding import write
+from polygrain.app.listing import find
 from polygrain.app.page import server
+from polygrain.app.page.app import build
 from polygrain.cli.search import shown
+from polygrain.encoder.digest import digest
+from polygrain.encoder.model import load
 from polygrain.store import embeddings
 from polygrain.store.tables import read_csv
 from tests.helpers.photos import write_fused
+from tests.helpers.small import write_model
 from tests.polygrain.cli.test_embed import run
 
 
@@ -50,6 +58,81 @@ def test_search__page_compares_with_the_encoder(fused: Path, photos: Path, monke
     assert plain[0].model.adaptors == [] and plain[0].gallery.paths == plain[1].gallery.paths
     # Without its adaptors the model is that encoder.
     assert plain[0].gallery.vectors([3]) == pytest.approx(named[0].gallery.vectors([3]), abs=1e-6)
+
+
+def write_smoothed(file: Path, fused: Path, photos: Path) -> Path:
+    """The photos by the model, their rows the other way round as smoothed ones."""
+    write(load(fused), digest(fused), find(photos), file, folder=fused)
+    table = embeddings.read(file)
+    columns = {"path": table.paths, "embedding": table.vectors, "smoothed": table.vectors[::-1].copy()}
+    facts = embeddings.metadata(file) | {"smoothing": '{"strength": 0.9, "neighbours": 3}'}
+    embeddings.write(file, columns, facts)
+    return file
+
+
+def test_search__options_mean_the_same_in_the_terminal_and_on_the_page(
+    fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, query = write_smoothed(photos.parent / "e.parquet", fused, photos), photos / "dots/class2/1.png"
+    served: list = []
+    monkeypatch.setattr(server, "run", lambda listening, sides, above: served.append((listening.close(), sides, above)))
+    for words in ((), ("--smooth",), ("--no-smooth",), ("--no-smooth", "-k", 3)):
+        assert run(monkeypatch, "search", query, "--in", file, *words) == 0
+        lines = capsys.readouterr().out.splitlines()[1:]
+        assert run(monkeypatch, "search", "--page", "--port", 0, "--in", file, "--beside", fused, *words) == 0
+        *_, (_, sides, above) = served
+        reply = TestClient(build(sides, above)).post("search?k=3", content=query.read_bytes()).json()["sides"]
+        assert [hit["path"] for hit in reply[1]] == [line.split()[-1] for line in lines[:3]]
+        assert len(lines) == (3 if "-k" in words else 10) and (sides[1].shown == 3) == ("-k" in words)
+        assert sides[0].knob.settings[sides[0].knob.start].smoothed == 0  # so few are not smoothed
+    assert served[0][1][1].knob.start == 2 and served[-1][1][1].knob.start == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--duplicates", "pairs.csv", "-k", 3),
+        ("--duplicates", "pairs.csv", "--grain", 3),
+        ("--duplicates", "pairs.csv", "--smooth"),
+        ("--duplicates", "pairs.csv", "--port", 0),
+        ("--duplicates", "pairs.csv", "--beside", "model"),
+        ("query.png", "--above", 0.9),
+        ("query.png", "--port", 0),
+        ("query.png", "--beside", "model"),
+        ("query.png", "--smooth", "--grain", 3),
+        ("--page", "--smooth", "--grain", 3),
+        ("--page", "-k", 61),
+    ],
+)
+def test_search__an_option_that_would_change_nothing_is_refused(words, tmp_path, monkeypatch) -> None:
+    said = run(monkeypatch, "search", *words, "--in", tmp_path)
+    assert words[-2] in said or "--smooth" in said
+    assert not Path("pairs.csv").exists()
+
+
+def test_search__the_first_numbers_only_where_they_are_first(fused: Path, photos: Path, monkeypatch) -> None:
+    """Of a model whose last layer is a whitening; at every door."""
+    model = load(f"{fused}-encoder")
+    model.reduce(torch.diag(torch.arange(1.0, 25.0)), torch.zeros(24))
+    ordered, query = write_model(model, photos.parent / "ordered"), photos / "dots/class2/1.png"
+    monkeypatch.setattr(server, "run", lambda listening, sides, above: listening.close())
+    doors = [("search", query, "--in", photos), ("search", "--page", "--port", 0, "--in", photos)]
+    doors += [("embed", photos, "-o", photos.parent / "e.parquet")]
+    for door in doors:
+        assert run(monkeypatch, *door, "--grain", 9, "--model", ordered) == 0
+        assert "24 numbers" in run(monkeypatch, *door, "--grain", 25, "--model", ordered)
+        assert "in no order" in run(monkeypatch, *door, "--grain", 9, "--model", fused)
+    assert "in no order" in run(monkeypatch, *doors[1], "--grain", 9, "--model", ordered, "--beside", fused)
+
+
+def test_search__duplicates_of_another_model_are_refused(fused: Path, photos: Path, monkeypatch) -> None:
+    file, other = (
+        write_smoothed(photos.parent / "e.parquet", fused, photos),
+        write_fused(photos.parent / "other", seed=1),
+    )
+    words = ("search", "--duplicates", photos.parent / "pairs.csv", "--in", file)
+    assert run(monkeypatch, *words, "--no-smooth") == 0
+    assert "was made by model" in run(monkeypatch, *words, "--model", other)
 
 
 def test_search__says_what_is_wrong(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:

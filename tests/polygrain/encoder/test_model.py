@@ -1,3 +1,4 @@
+import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +11,8 @@ from PIL import Image
 from polygrain.encoder.adaptors import Adaptors, fuse
 from polygrain.encoder.config import AdaptorConfig, Config
 from polygrain.encoder.model import Model, load, most_blocks, save
+from polygrain.retrieval import whitening
+from polygrain.selection.teaching import learn
 
 CONFIG = Config(
     architecture="vit_tiny_patch16_224",
@@ -222,3 +225,17 @@ def test_load__takes_the_folder_for_hostile(tmp_path, change, reason):
     with pytest.raises(ValueError, match=reason) as caught:
         load(tmp_path)
     assert str(tmp_path) in str(caught.value)
+
+
+def test_is_ordered__behind_a_whitening_and_no_other_layer(encoder):
+    rows = np.random.default_rng(0).normal(size=(99, 24)) * np.arange(1, 25) ** -0.5
+    assert not encoder.is_ordered
+    for kind, dim in itertools.product(whitening.POWERS, (8, 24)):
+        fitted = whitening.fit(rows.astype(np.float32), dim, kind)
+        encoder.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))
+        assert encoder.is_ordered
+    encoder.reduce(torch.from_numpy(fitted.projection.T[::-1].copy()), torch.zeros(24))
+    assert not encoder.is_ordered
+    targets = rows.astype(np.float32) @ np.random.default_rng(1).normal(size=(24, 8)).astype(np.float32)
+    encoder.reduce(*map(torch.from_numpy, learn(rows.astype(np.float32), targets)))
+    assert not encoder.is_ordered
