@@ -89,7 +89,11 @@ def search(
     if grain and smooth:
         raise ValueError("--grain compares plain rows: leave out --smooth")
     door = "--page" if page else "--duplicates" if duplicates else "image files"
-    given = {"-k": k, "--smooth": smooth or None, "--grain": grain}  # duplicates are of plain rows anyway
+    given: dict[str, object] = {
+        "-k": k,
+        "--grain": grain,
+        "--smooth": smooth or None,
+    }  # duplicates are of plain rows anyway
     given |= {"--above": above, "--beside": beside, "--port": port}
     if wrong := [option for option, value in given.items() if value is not None and option not in TAKEN[door]]:
         raise ValueError(f"{wrong[0]} changes nothing beside {door}: leave it out")
@@ -130,7 +134,7 @@ def search(
     from polygrain.app.page.sides import SHOWN, Side, encoder_of, same_images
 
     other = load(beside).to(device.best()) if beside else encoder_of(network)
-    if beside:
+    if beside and other is not None:
         embedding.require_ordered(other, beside, grain)
     # Before the work that may take long.
     listening = server.listen(4300 if port is None else port)
