@@ -163,7 +163,7 @@ def streamed(raw: Path, output: Path, task: str, source: str, params: Params, li
     kept = work.folder("images", task, [source, spec.files, params, images.place.root, images.place.digest], [])
     ingestion = Ingestion(kept, params.side, params.coding)
     before = sum(len(part.rows) + len(part.rejected) for part in ingestion.parts())
-    count = images.count()
+    count = images.total()
     steps = ingestion.run(images, params.max_megapixels * 10**6, params.shape)
     for _ in progress(steps, f"images@{task}", count and count - before, "image"):
         pass

@@ -90,11 +90,9 @@ def advise(
         why.append(f"Smoothing is worse on {', '.join(losing)}: add --no-smooth there.")
     gains = table.differences(row, ENCODER) if is_measured else {}
     rows = [TaskRow(task, choice.compared.get(task), table.get(ENCODER, task), table.get(row, task)) for task in tasks]
-    return Advice(
-        *(use, why, shlex.quote(os.path.relpath(place, root)), rows, row, smooths),
-        *(table.get(name, scores.MEAN) if is_measured else math.nan for name in (ENCODER, row)),
-        {task: gains[task] for task in table.tasks if task in gains},
-    )
+    before, after = (table.get(name, scores.MEAN) if is_measured else math.nan for name in (ENCODER, row))
+    gains = {task: gains[task] for task in table.tasks if task in gains}
+    return Advice(use, why, shlex.quote(os.path.relpath(place, root)), rows, row, smooths, before, after, gains)
 
 
 def use_of_chosen(choice: Choice) -> str:

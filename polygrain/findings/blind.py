@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
@@ -41,7 +42,7 @@ def is_model_first(mark: int) -> bool:
     return mark.bit_count() % 2 == 1
 
 
-def entry(comparison: BlindComparison, mark: int, size: int) -> dict:
+def entry(comparison: BlindComparison, mark: int, size: int) -> dict[str, Any]:
     """A comparison as the page stores it: its `key`, the picture of the query, and two rows, the upper one first."""
     rows = [comparison.encoder, comparison.model]
     if is_model_first(mark):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ STYLED = (*LEVELS, "static", "supervised")  # other fusions are grey
 
 def granularity_charts(
     table: scores.Scores, granularities: dict[str, int], published: scores.Scores | None = None
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     """Per task, and for the mean: R-Precision of single adaptors over k, encoder and fusions as levels (Fig. 4).
 
     `published` are the printed values of the same adaptors, drawn beside ours where there are some.
@@ -45,7 +46,7 @@ def granularity_charts(
     return charts
 
 
-def training_charts(histories: dict[str, list[dict[str, int | float]]]) -> list[dict]:
+def training_charts(histories: dict[str, list[dict[str, int | float]]]) -> list[dict[str, Any]]:
     """Over epochs: loss and accuracy of adaptors, loss of fusions. Keys of `histories` look like `adaptor@k16`."""
     charts_of = (
         ("Adaptors: classification loss", "adaptor", "loss", "loss"),
@@ -74,7 +75,7 @@ def training_line(stage: str, stages: list[str], history: list[dict[str, int | f
     return Line(name, "s-k", points, 0.35 + 0.65 * (stages.index(stage) + 1) / len(stages))
 
 
-def attention_maps(evaluation: Path, fusions: Iterable[str], tasks: Iterable[str]) -> dict | None:
+def attention_maps(evaluation: Path, fusions: Iterable[str], tasks: Iterable[str]) -> dict[str, Any] | None:
     """One map (adaptor x layer) per fusion and task, around the uniform weight; None where no fusion attends."""
     attending = {}
     for model in fusions:

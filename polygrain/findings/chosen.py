@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from polygrain.findings import scores
 from polygrain.store.reading import read_json, reading, remedy_for
@@ -157,7 +157,7 @@ def highest(values: dict[str, float]) -> str | None:
     return max(finite, key=lambda name: values[name], default=None)
 
 
-def preferences(choice: Choice, granularities: Sequence[str], table: scores.Scores) -> dict | None:
+def preferences(choice: Choice, granularities: Sequence[str], table: scores.Scores) -> dict[str, Any] | None:
     """Per task the granularity it prefers by the criterion, and by R-Precision where all have one; None without two.
 
     `unused` are granularities that no task prefers by the criterion.

@@ -66,18 +66,21 @@ class CollectionReport:
 
 def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: bool) -> CollectionReport:
     """The numbers of all models in their order; tasks without a labelled query are left out."""
-    exact, queries, smoothings = {}, {}, []
+    exact: dict[str, scores.Numbers] = {}
+    queries: dict[str, int] = {}
     for name in models:
         for form, file in (("", "collection.json"), (SMOOTHED, "smoothed.json")):
-            if (evaluation / name / file).exists():
-                values = scores.read_metrics(evaluation / name / file)
+            if (measures := evaluation / name / file).exists():
+                values = scores.read_metrics(measures)
                 queries |= {task: entry["queries"] for task, entry in values.items()}
                 exact[name + form] = {task: scores.percent(entry) for task, entry in values.items()}
     measured = [task for task in tasks if any(task in row for row in exact.values())]
     rows = {row: scores.with_mean(numbers, measured) for row, numbers in exact.items()}
-    file = evaluation / scores.CHOSEN / "smoothing.json"
-    for task, entry in (read_json(file) if file.exists() else {}).items():
-        smoothings.append(Smoothing(task, entry["smoothing"]["strength"], entry["smoothing"]["mixed"], entry["why"]))
+    judged = evaluation / scores.CHOSEN / "smoothing.json"
+    smoothings = [
+        Smoothing(task, entry["smoothing"]["strength"], entry["smoothing"]["mixed"], entry["why"])
+        for task, entry in (read_json(judged) if judged.exists() else {}).items()
+    ]
     return CollectionReport(scores.Scores(measured, rows, {}, queries), smoothings, trains)
 
 

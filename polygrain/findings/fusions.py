@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from polygrain.store.reading import read_json, reading, remedy_for
 from polygrain.store.tables import read_csv, read_parquet
 
 
-def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Scores) -> list[dict]:
+def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Scores) -> list[dict[str, Any]]:
     """Per learned fusion {name, gain, query, key, entropy}, where it was measured.
 
     gain: mean R-Precision less that of the average fusion, in points. query, key: how far they moved from their start,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -39,7 +39,8 @@ def read(folder: Path) -> dict[str, list[Neighbours]]:
 
     Of a cluster with other tasks' images more may be left out of one list: both are as long as the shorter.
     """
-    file, samples = folder / "neighbours.parquet", {}
+    file = folder / "neighbours.parquet"
+    samples: dict[str, list[Neighbours]] = {}
     with reading(file, remedy_for(folder)):
         for entry in pq.read_table(file, columns=["task", "row", "encoder", "chosen"]).to_pylist():
             length = min(SHOWN, len(entry["encoder"]), len(entry["chosen"]))
@@ -68,7 +69,7 @@ def draw(samples: dict[str, list[Neighbours]], count: int, seed: int) -> list[tu
 
 def show(
     images: Path, paths: Sequence[str], changed: Sequence[Neighbours], titles: tuple[str, str], size: int
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     """Entries of a gallery: the images of the task in folder `images`, each with its two lists; `paths` name them."""
     pixels = arrays.open(images / "pixels.zarr")
     entries = []

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -15,23 +16,23 @@ SHOWN = 5
 TYPICAL = "Typical (the median query)"
 
 
-def read_queries(file: Path) -> dict[str, dict[int, dict]]:
+def read_queries(file: Path) -> dict[str, dict[int, dict[str, Any]]]:
     """The queries of a model that have a relevant image: {task: {row: {row, r_precision, nearest}}}."""
     table = read_parquet(file, ["task", "row", "r_precision", "nearest"])
-    queries: dict[str, dict[int, dict]] = {}
+    queries: dict[str, dict[int, dict[str, Any]]] = {}
     for entry in table.to_pylist():
         if entry["r_precision"] is not None and math.isfinite(entry["r_precision"]):
             queries.setdefault(entry.pop("task"), {})[entry["row"]] = entry
     return queries
 
 
-def hits(query: dict, labels: Int[np.ndarray, " image"]) -> int:
+def hits(query: dict[str, Any], labels: Int[np.ndarray, " image"]) -> int:
     """How many of the nearest five show the query's class."""
     return int((labels[query["nearest"][:SHOWN]] == labels[query["row"]]).sum())
 
 
 def ordered(
-    before: dict[int, dict], after: dict[int, dict], labels: Int[np.ndarray, " image"]
+    before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]], labels: Int[np.ndarray, " image"]
 ) -> dict[int, tuple[int, float]]:
     """How many more of the nearest five are right, and the gain in R-Precision, of each query; the largest first."""
     change = {
@@ -45,7 +46,7 @@ def ordered(
 
 
 def select_queries(
-    before: dict[int, dict], after: dict[int, dict], labels: Int[np.ndarray, " image"], gains: int
+    before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]], labels: Int[np.ndarray, " image"], gains: int
 ) -> list[tuple[str, int]]:
     """The queries to show, as (reason, row): largest gains, each of another class, the median, the largest loss.
 
@@ -67,7 +68,7 @@ def select_queries(
 
 
 def typical(
-    before: dict[int, dict], after: dict[int, dict], labels: Int[np.ndarray, " image"]
+    before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]], labels: Int[np.ndarray, " image"]
 ) -> list[tuple[str, int]]:
     """The median of the queries whose nearest five hold more or fewer right ones, else the median of all."""
     change = ordered(before, after, labels)
@@ -81,10 +82,10 @@ def show(
     images: Path,
     labels: Int[np.ndarray, " image"],
     class_names: Sequence[str],
-    sides: Sequence[tuple[str, dict[int, dict]]],
+    sides: Sequence[tuple[str, dict[int, dict[str, Any]]]],
     selected: Sequence[tuple[str, int]],
     size: int,
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     """The `selected` queries of the task in folder `images`, with the results of both `sides` (title, queries)."""
     pixels = arrays.open(images / "pixels.zarr")
 
@@ -105,7 +106,7 @@ def show(
     return entries
 
 
-def changes(before: dict[int, dict], after: dict[int, dict]) -> dict[str, int]:
+def changes(before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]]) -> dict[str, int]:
     """How many queries there are, and how many have a better or a worse R-Precision than before."""
     gained = [after[row]["r_precision"] - before[row]["r_precision"] for row in before.keys() & after.keys()]
     return {"all": len(gained), "better": sum(gain > 0 for gain in gained), "worse": sum(gain < 0 for gain in gained)}

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from polygrain.store.reading import read_json, reading, remedy_for
 
@@ -73,7 +74,7 @@ def rank(value: float) -> float:
     return -math.inf if math.isnan(value) else value
 
 
-def percent(entry: dict) -> dict[str, float]:
+def percent(entry: dict[str, Any]) -> dict[str, float]:
     """One task's fractions in percent; null and NaN both mean that no query was left."""
     return {metric: math.nan if entry[metric] is None else 100 * float(entry[metric]) for metric in METRICS}
 
@@ -97,7 +98,7 @@ def is_finished(model: str) -> bool:
     return model in (CHOSEN, UNTRAINED) or model.startswith(DISTILLED)
 
 
-def read_metrics(file: Path) -> dict[str, dict]:
+def read_metrics(file: Path) -> dict[str, dict[str, Any]]:
     values = read_json(file)
     with reading(file, remedy_for(file.parent)):
         for entry in values.values():
@@ -131,7 +132,9 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
     names, tasks = list(models), list(tasks)
     if MEAN in tasks:
         raise ValueError(f"a task is named {MEAN!r}, like the mean over tasks; rename it in params.yaml")
-    exact, shared, queries = {}, {}, {}
+    exact: dict[str, Numbers] = {}
+    shared: dict[str, Numbers] = {}
+    queries: dict[str, int] = {}
     for name in names:
         for form in ("",) if is_finished(name) else ("", WHITENED):
             values = read_metrics(evaluation / name / ("whitened.json" if form else "metrics.json"))
@@ -142,7 +145,8 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
         task for task in tasks if any(math.isfinite(row[task]["r_precision"]) for row in exact.values() if task in row)
     ]
     singles = [name for name in names if name in set(granularities)]
-    choices, rows = {}, {}
+    choices: dict[str, dict[str, str]] = {}
+    rows: dict[str, Numbers] = {}
     for name in names:
         rows |= {row: with_mean(exact[row], measured) for row in (name, name + WHITENED) if row in exact}
         if singles and name == singles[-1]:
@@ -171,7 +175,7 @@ def headliner(scores: Scores, granularities: Iterable[str]) -> str | None:
     return max(singles, key=lambda name: rank(scores.get(name, MEAN)), default=None)
 
 
-def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict]:
+def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict[str, Any]]:
     """Like against like: {title, row, base, differences}; empty without a baseline.
 
     A model that `is_finished` is compared with the whitened encoder, the encoder in its best form, and the best fusion

@@ -12,6 +12,7 @@ its number of axes of the highest. Where nobody says how many are alike, it is t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -56,7 +57,7 @@ class Grains:
             return f"Nobody said how many images are alike, so each task uses a middle number of axes: {used}."
         return f"By the number of images that are alike, the halves of the axes agree most with these of them: {used}."
 
-    def record(self) -> dict:
+    def record(self) -> dict[str, Any]:
         """As JSON takes it."""
         rows = {
             task: [{"layer": layer, "axes": axes, "agreement": round(value, 4)} for (layer, axes), value in of.items()]
@@ -121,7 +122,8 @@ def compare(
 ) -> dict[tuple[whitening.Kind, int], float]:
     """The agreement of each layer and number of axes on some rows, at most so many. Of drawn rows fewer are alike."""
     drawn = np.random.default_rng(seed).permutation(rows)[:most]
-    given, shares = some(outputs, drawn), {}
+    given = some(outputs, drawn)
+    shares: dict[tuple[whitening.Kind, int], float] = {}
     for kind, layer in layers.items():
         vectors = whitening.apply(layer, given)
         shares |= {(kind, axes): agreement(vectors, axes, alike * len(drawn) / len(rows)) for axes in tried}

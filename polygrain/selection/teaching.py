@@ -30,7 +30,7 @@ class Lesson(NamedTuple):
     smoothed: float
 
     def __str__(self) -> str:
-        words = {0: "", 1: ", smoothed"}.get(self.smoothed, f", smoothed by {self.smoothed:g}")
+        words = {0.0: "", 1.0: ", smoothed"}.get(self.smoothed, f", smoothed by {self.smoothed:g}")
         return f"taught by {self.by}{words}"
 
 

@@ -45,7 +45,10 @@ def assign(class_names: list[str], unseen: bool = False) -> dict[str, Assignment
 
 
 def by_class(
-    classes: dict[str, str], unseen: bool, outcomes: Callable[[list[str]], Iterator[Picture | str]], rejected: dict
+    classes: dict[str, str],
+    unseen: bool,
+    outcomes: Callable[[list[str]], Iterator[Picture | str]],
+    rejected: dict[str, str],
 ) -> Candidates:
     """Candidates sorted by class name and path, from {path: class name}."""
     assigned = assign(sorted(set(classes.values())), unseen)

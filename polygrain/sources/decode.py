@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
 from polygrain.sources.png import without_bad_text
 from polygrain.store.square import Shape, Unreadable, on_white, scale_key, square
@@ -98,7 +98,7 @@ def picture(stream: BufferedIOBase, size: int, max_pixels: int, shape: Shape = "
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
         with bounded(stream, max_pixels) as image:
             width, height = image.size
-            if image.format == "TIFF":
+            if isinstance(image, TiffImagePlugin.TiffImageFile):
                 # Pillow gives the size as turned or as stored, depending on its version.
                 width, height = (image.tag_v2[tag] for tag in (ExifTags.Base.ImageWidth, ExifTags.Base.ImageLength))
             # libjpeg halves a large photograph several times while decoding; twice the side is left for Lanczos.
@@ -130,7 +130,7 @@ def check_header(stream: BufferedIOBase, max_pixels: int) -> str | None:
 @contextmanager
 def bounded(stream: BufferedIOBase, max_pixels: int) -> Iterator[Image.Image]:
     """An image opened by its header, which is within the bounds on pixels and scans."""
-    with Image.open(without_bad_text(stream), formats=FORMATS) as image:
+    with Image.open(without_bad_text(stream), formats=FORMATS) as image:  # type: ignore[arg-type]
         width, height = image.size
         if width * height > max_pixels:
             raise Unreadable(f"{width} x {height} pixels, at most {max_pixels} are decoded")

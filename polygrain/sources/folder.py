@@ -7,7 +7,20 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".avif", ".jp2", ".j2k")
+SUFFIXES: tuple[str, ...] = (
+    ".jpg",
+    ".jpeg",
+    ".jfif",
+    ".png",
+    ".webp",
+    ".bmp",
+    ".tif",
+    ".tiff",
+    ".gif",
+    ".avif",
+    ".jp2",
+    ".j2k",
+)
 SUFFIXES += (".ppm", ".pgm", ".pbm", ".pnm")
 THUMBNAILS = ("__MACOSX", "@eaDir")  # folders that macOS and Synology lay beside images
 SHOWN = 3
@@ -105,8 +118,10 @@ def scan(root: Path, folder: Path) -> tuple[list[str], list[str], dict[str, str]
         reason = reason or (None if is_folder else unfollowed(entry))
         if reason:
             rejected[printable(path) + "/" * (is_folder and not entry.is_symlink())] = reason
+        elif is_folder:
+            folders.append(path)
         else:
-            (folders if is_folder else images).append(path)
+            images.append(path)
     return images, folders, rejected
 
 

@@ -1,5 +1,7 @@
 """The card of a chosen model: what it is, what it was made of, how it was chosen, how to use it."""
 
+from typing import Any
+
 from polygrain.encoder.config import Config
 
 CARD = """\
@@ -37,7 +39,7 @@ labels, test. The model was not chosen for other kinds of images than those it l
 """
 
 
-def text(config: Config, choice: dict) -> str:
+def text(config: Config, choice: dict[str, Any]) -> str:
     """The card in Markdown; `choice` is the content of `choice.json`."""
     form, adaptors = choice["form"], config.adaptors
     seen = f", scaled to {config.side} px for the network" if config.scaled else ""

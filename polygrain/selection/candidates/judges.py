@@ -6,7 +6,7 @@ embeddings will do.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
@@ -174,6 +174,8 @@ def appoint(judging: Judging, collection: Collection) -> Judge:
         fitted = np.sort(np.random.default_rng(judging.seed).choice(fitted, settings.fitted, replace=False))
     if judging.targets:
         return teachers(judging, thinned(seen.sample, collection), fitted, collection)
+    if seen.looks is None:
+        raise ValueError("`resolution` saw the images with teachers, and none is left: run `dvc repro resolution`")
     looks = criterion.half_whitened(seen.looks, settings.reference.dim)
     reference = criterion.neighbours(looks, seen.sample, settings.criterion.neighbours)
     rows = fitted if settings.layers else fitted[:0]
@@ -192,8 +194,8 @@ def teachers(judging: Judging, sample: Sample, fitted: Int[np.ndarray, " row"], 
     )
     known = {name: of[asked:] for name, of in given.items()}
     taught = [*lessons(known, collection.tasks[others], questions.smoothings, settings.taught)]
-    more = {"lessons": taught, "smoothings": questions.smoothings, "features": judging.features}
-    return Teachers(sample, fitted, settings.criterion, questions, **more)
+    asking = Teachers(sample, fitted, settings.criterion, questions)
+    return replace(asking, lessons=taught, smoothings=questions.smoothings, features=judging.features)
 
 
 def thinned(sample: Sample, collection: Collection) -> Sample:

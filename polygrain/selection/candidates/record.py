@@ -1,6 +1,7 @@
 """What the choice writes about itself: its reasons, every candidate, and the nearest of the sampled images."""
 
 from dataclasses import asdict
+from typing import Any
 
 import pyarrow as pa
 
@@ -43,14 +44,23 @@ def comparison(trial: Trial, decision: Decision, settings: Settings) -> list[str
     return [*lines, f"The encoder as it is has {100 * trial.value(ENCODER.name):.1f}."]
 
 
-def candidate_rows(trial: Trial, decision: Decision) -> list[list]:
+def candidate_rows(trial: Trial, decision: Decision) -> list[list[Any]]:
     """`criterion.csv`: a line per candidate, the best first."""
     parts = trial.sample.parts()
     header = ["name", "model", "strength", "scale", "mirrored", "blocks", "layer", "dim", "cost"]
     rows = [[*header, "criterion", "agreement", "falls", "chosen", *parts]]
     for name in sorted(trial.candidates, key=trial.value, reverse=True):
         form, judged = trial.candidates[name].form, trial.candidates[name].judged
-        row = [name, form.model, form.strength, form.scale, int(form.mirrored), form.blocks, form.layer, form.dim or ""]
+        row: list[Any] = [
+            name,
+            form.model,
+            form.strength,
+            form.scale,
+            int(form.mirrored),
+            form.blocks,
+            form.layer,
+            form.dim or "",
+        ]
         agreement = criterion.mean_over_tasks(judged.agreement, trial.sample)
         row += [f"{value:.6g}" for value in (form.cost, trial.value(name), agreement)]
         row += [" ".join(decision.falls[name]), int(name == decision.chosen)]
@@ -64,7 +74,7 @@ def neighbour_table(trial: Trial, chosen: Neighbours, collection: Collection) ->
     A cluster may hold images of other tasks: these are left out.
     """
     rows, tasks = collection.rows[trial.sample.rows], collection.tasks[trial.sample.rows]
-    records = {"task": [], "row": [], "encoder": [], "chosen": []}
+    records: dict[str, list[Any]] = {"task": [], "row": [], "encoder": [], "chosen": []}
     for group, places in trial.sample.parts().items():
         records["task"] += tasks[places].tolist()
         records["row"] += rows[places].tolist()
@@ -77,7 +87,7 @@ def neighbour_table(trial: Trial, chosen: Neighbours, collection: Collection) ->
     return pa.table(records, pa.schema(fields))
 
 
-def summary(trial: Trial, chosen: str, why: list[str], collection: Collection) -> dict:
+def summary(trial: Trial, chosen: str, why: list[str], collection: Collection) -> dict[str, Any]:
     """`choice.json`; criteria with the bounds of their 95 % interval over images."""
     parts = trial.sample.parts()
     compared = {}

@@ -30,7 +30,7 @@ def check_counts(dataset: Dataset) -> None:
     expected, is_train = counts(dataset.name), dataset.is_train
     if not expected["train_images"]:  # published as a whole
         is_train = np.zeros(len(is_train), dtype=bool)
-    actual = {}
+    actual: dict[str, int] = {}
     for half, mask in (("train", is_train), ("test", ~is_train)):
         actual |= {f"{half}_classes": len(set(dataset.labels[mask])), f"{half}_images": int(mask.sum())}
     wrong = [

@@ -97,8 +97,8 @@ def check_records(root: Path, records: readers.Records) -> None:
     # By name: a user's link to another disk is fine, a list with `../` is not.
     if outside := [path for path in records.paths if not Path(os.path.normpath(path)).is_relative_to(root)]:
         raise ValueError(f"the listed path {outside[0]} leads outside the folder")
-    if absent := [path for path in records.paths if not path.is_file()]:
-        raise ValueError(f"{len(absent)} of {len(records.paths)} listed images are missing, the first: {absent[0]}")
+    if gone := [path for path in records.paths if not path.is_file()]:
+        raise ValueError(f"{len(gone)} of {len(records.paths)} listed images are missing, the first: {gone[0]}")
 
 
 def fetch(name: str, root: Path) -> None:
@@ -117,7 +117,7 @@ def fetch(name: str, root: Path) -> None:
             download_url(archive.url, folder, file, archive.md5)
             if re.search(r"\.(zip|tgz|tar\.gz)$", file):
                 # Python takes archives of anything at their word where no filter is named; zip knows none.
-                shutil.unpack_archive(folder / file, folder, **{} if file.endswith(".zip") else {"filter": "data"})
+                shutil.unpack_archive(folder / file, folder, filter=None if file.endswith(".zip") else "data")
                 (folder / file).unlink()
         except (OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile) as error:
             raise ValueError(

@@ -6,7 +6,7 @@ takes the folder that holds the published one; the files of its `Source` must be
 
 import csv
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,9 @@ class Records(NamedTuple):
     pixels: np.ndarray | None = None
 
 
-def by_order(paths: list[Path], keys: list, splits: list[str] | None = None, names: dict | None = None) -> Records:
+def by_order(
+    paths: list[Path], keys: list[Any], splits: list[str] | None = None, names: dict[Any, Any] | None = None
+) -> Records:
     """Records whose classes are the sorted distinct keys; `names` may call them something else."""
     classes = sorted(set(keys))
     number = {key: i for i, key in enumerate(classes)}

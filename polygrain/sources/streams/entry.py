@@ -17,7 +17,7 @@ class Entry(NamedTuple):
     """
 
     file: int
-    index: int
+    number: int
     path: str
     class_name: str
     content: bytes | Unreadable

@@ -6,10 +6,10 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,13 +35,14 @@ class Part(NamedTuple):
     """
 
     end: tuple[int, int]
-    rows: list[list]
+    rows: list[list[Any]]
     rejected: list[list[str]]
 
 
 def decoded(entries: Iterator[Entry], attempt: Callable[[Entry], Outcome]) -> Iterator[tuple[Entry, Outcome]]:
     """Every entry, without its bytes, with its picture or the reason why there is none, in order."""
-    waiting, held = deque(), 0
+    held = 0
+    waiting: deque[tuple[Entry, int, Future[Outcome]]] = deque()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
             for entry in entries:
@@ -87,7 +88,7 @@ class Ingestion:
 
     def close_part(self, entry: Entry) -> None:
         """Writes the part of the shard that is full since this entry: from here on it survives a kill."""
-        part = self.last._replace(end=(entry.file, entry.index + 1))
+        part = self.last._replace(end=(entry.file, entry.number + 1))
         fresh = self.folder / "part.new"
         fresh.write_text(json.dumps(part), encoding="utf-8")
         os.replace(fresh, self.part_file(self.done))
@@ -103,7 +104,7 @@ class Ingestion:
         for part in self.parts():
             first |= {row[-1]: row[0] for row in part.rows}
             label = part.rows[0][1] if part.rows and label is None else label
-            place = max(place, tuple(part.end))
+            place = max(place, (part.end[0], part.end[1]))
         block: list[np.ndarray] = []
 
         def attempt(entry: Entry) -> Outcome:
@@ -115,13 +116,11 @@ class Ingestion:
                 return str(reason)
 
         for entry, outcome in decoded(stream.entries(*place), attempt):
-            if isinstance(outcome, str):
-                reason = outcome
-            else:
+            if not isinstance(outcome, str):
                 copied = f"duplicate of {first[outcome.sha256]}" if outcome.sha256 in first else None
-                reason = unlike(entry.class_name, label) or copied
-            if reason:
-                self.last.rejected.append([entry.path, reason])
+                outcome = unlike(entry.class_name, label) or copied or outcome
+            if isinstance(outcome, str):
+                self.last.rejected.append([entry.path, outcome])
             else:
                 label, first[outcome.sha256] = entry.class_name, entry.path
                 self.last.rows.append([entry.path, entry.class_name, *outcome[1:]])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import IOBase
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -126,7 +127,7 @@ def missing(group: pq.RowGroupMetaData, image: str) -> bool:
     return any(nulls)
 
 
-def cells(file: pq.ParquetFile, group: int, names: list[str | None], rows: int) -> Iterator[tuple]:
+def cells(file: pq.ParquetFile, group: int, names: list[str | None], rows: int) -> Iterator[tuple[Any, ...]]:
     """The values of two columns, row by row; None for a column without a name."""
     columns = [name for name in names if name]
     for batch in file.iter_batches(rows, [group], columns):
@@ -135,7 +136,9 @@ def cells(file: pq.ParquetFile, group: int, names: list[str | None], rows: int) 
             yield tuple(column[row].as_py() if column is not None else None for column in values)
 
 
-def entry_of(cell: dict | bytes | None, label: object, names: list[str] | None, place: tuple[int, int, str]) -> Entry:
+def entry_of(
+    cell: dict[str, Any] | bytes | None, label: object, names: list[str] | None, place: tuple[int, int, str]
+) -> Entry:
     content = cell.get("bytes") if isinstance(cell, dict) else cell
     try:
         if names is not None and isinstance(label, int):

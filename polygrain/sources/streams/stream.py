@@ -45,11 +45,13 @@ class Stream(NamedTuple):
 
     def content(self) -> Content:
         """What is in it, as a run will find it but for damaged images and copies; no image is read."""
-        classes, left_out, first = Counter(), Counter(self.others.values()), None
+        left_out, classes = Counter(self.others.values()), Counter[str]()
+        first: str | None = None
         for found in self.labels():
-            reason = found if isinstance(found, Unreadable) else unlike(found, first)
-            if reason:
-                left_out[str(reason)] += 1
+            if isinstance(found, Unreadable):
+                left_out[str(found)] += 1
+            elif reason := unlike(found, first):
+                left_out[reason] += 1
             else:
                 first = found
                 classes[found] += 1
@@ -77,7 +79,7 @@ class Stream(NamedTuple):
                 else:
                     yield from (label for _, _, label in tars.samples(opened, self.place.named(file)))
 
-    def count(self) -> int | None:
+    def total(self) -> int | None:
         """The number of images; None for tars, which do not say it."""
         if self.kind == "objects":
             return sum(image.refused is None for image in objects.find(self.place))
@@ -113,8 +115,8 @@ def find(raw: Path, source: str, pattern: str) -> Stream:
         return of_remote(place.listed(raw), pattern)
     location = place.local(raw, SUFFIX[source], pattern)
     if raw.is_dir() and pattern == "*":
-        images = [file for file in location.files if not parquet.holds_embeddings(raw / file.name)]
-        location = location._replace(files=images)
+        files = [file for file in location.files if not parquet.holds_embeddings(raw / file.name)]
+        location = location._replace(files=files)
         own = {file.name for file in location.files}
         images, rejected = folder.walk(raw)
         beside = [path for path in (*images, *rejected) if path not in own]

@@ -32,7 +32,7 @@ def members(stream: IOBase, name: str) -> Iterator[tarfile.TarInfo]:
     try:
         archive = tarfile.open(fileobj=stream, mode="r:", errorlevel=2)  # noqa: SIM115
         while (member := archive.next()) is not None:
-            archive.members = []  # it would collect them all
+            archive.members = []  # type: ignore[attr-defined]  # it would collect them all
             if member.size < 0 or archive.offset <= end:
                 raise tarfile.ReadError("a member has a negative size")
             last, end = member.name, archive.offset
@@ -81,7 +81,8 @@ def samples(stream: IOBase, name: str) -> Iterator[Sample]:
 
 def sample(stream: IOBase, group: Iterable[tarfile.TarInfo]) -> Iterator[Sample]:
     """The images of one stem with their common label: one image, or others to be left out beside it."""
-    images, labels, others, label = [], [], [], ""
+    images, labels, others = [], [], []
+    label: str | Unreadable = ""
     for member in group:
         suffix = PurePosixPath(member.name).suffix.lower()
         if reason := refuse(member):
@@ -109,11 +110,11 @@ def read(stream: IOBase, name: str, number: int, skip: int = 0) -> Iterator[Entr
     for index, (path, member, label) in enumerate(samples(stream, name)):
         if index < skip:
             continue
-        content = label
-        if not isinstance(label, Unreadable):
+        if isinstance(label, Unreadable):
+            yield Entry(number, index, f"{name}/{path}", "", label)
+        else:
             stream.seek(member.offset_data)
-            content = stream.read(member.size)
-        yield Entry(number, index, f"{name}/{path}", "" if content is label else label, content)
+            yield Entry(number, index, f"{name}/{path}", label, stream.read(member.size))
 
 
 def refuse(member: tarfile.TarInfo) -> str | None:

@@ -1,10 +1,11 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval.smoothing_choice import SETTINGS
-from polygrain.selection.candidates.judges import Judging, Settings, teachers, thinned
+from polygrain.selection.candidates.judges import Judging, Settings, appoint, teachers, thinned
 from polygrain.selection.criterion import Embedded, Sample, neighbours
 from polygrain.selection.seen import Seen
 from polygrain.store.collection import read_tables
@@ -31,3 +32,10 @@ def test_thinned__an_image_of_the_smallest_task_has_a_neighbour(tmp_path: Path) 
     first = collection.train[collection.tasks[collection.train] == TASKS[0]][:2]
     few = thinned(Sample(first, collection.tasks[first]), collection)
     assert neighbours(np.eye(2, dtype=np.float32), few, 5)[TASKS[0]].tolist() == [[1], [0]]
+
+
+def test_appoint__without_teachers_and_looks_it_says_what_to_run_again(tmp_path: Path) -> None:
+    collection = read_tables(write_images(tmp_path / "images"), list(TASKS))
+    sample = Sample(collection.train[::6], collection.tasks[collection.train[::6]])
+    with pytest.raises(ValueError, match="dvc repro resolution"):
+        appoint(Judging(Settings(**comparing()), 1.0, SETTINGS, {}, 0, Seen(sample)), collection)

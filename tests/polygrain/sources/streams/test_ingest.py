@@ -91,6 +91,6 @@ def test_decoded__holds_few_bytes_at_a_time(monkeypatch):
             made += 1
             yield Entry(0, index, "", "", bytes(100) if index % 2 else Unreadable("no"))
 
-    for entry, outcome in ingest.decoded(entries(), lambda entry: entry.index):
-        assert entry.content == b"" and outcome == entry.index == next(taken)
-        assert made - entry.index <= 6
+    for entry, outcome in ingest.decoded(entries(), lambda entry: entry.number):
+        assert entry.content == b"" and outcome == entry.number == next(taken)
+        assert made - entry.number <= 6

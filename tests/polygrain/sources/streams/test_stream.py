@@ -10,7 +10,7 @@ def test_entries__of_several_files_from_any_on(tmp_path):
         streams.tar(tmp_path / f"{number}.tar", *streams.samples(4 * number, 4 * number + 4))
     images = stream.find(tmp_path, "tars", "*")
     entries = list(images.entries())
-    assert [(entry.file, entry.index) for entry in entries] == [(i // 4, i % 4) for i in range(12)]
+    assert [(entry.file, entry.number) for entry in entries] == [(i // 4, i % 4) for i in range(12)]
     assert list(images.entries(1, 2)) == entries[6:] and list(images.entries(1, 4)) == entries[8:]
     assert len(list(stream.find(tmp_path, "tars", "[02].tar").entries())) == 8
 
@@ -45,7 +45,7 @@ def test_count__rows_of_parquet_files(tmp_path):
     for number in range(2):
         streams.parquet(tmp_path / f"{number}.parquet", [b"x"] * 5)
     images = stream.find(tmp_path, "parquet", "*")
-    assert images.count() == 10 and len(list(images.entries(0, 3))) == 7
+    assert images.total() == 10 and len(list(images.entries(0, 3))) == 7
 
 
 def test_of_remote__tars_before_tables_before_images():
