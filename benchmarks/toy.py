@@ -175,8 +175,8 @@ def trained() -> dict[str, bytes]:
     }
 
 
-def up_to_date(folder: Path) -> bool:
-    return "up to date" in run(folder, "dvc", "status")
+def up_to_date(folder: Path, *stages: str) -> bool:
+    return "up to date" in run(folder, "dvc", "status", *stages)
 
 
 def marked(mark: str) -> list[psutil.Process]:

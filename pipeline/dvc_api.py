@@ -20,13 +20,15 @@ from dvc.exceptions import ConfirmRemoveError, DvcException
 from dvc.lock import LockError
 from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import get_active_graph, plan_repro
-from dvc.stage import PipelineStage, create_stage
-from dvc.stage.cache import _can_hash, _get_stage_hash
+from dvc.stage import PipelineStage, Stage, create_stage
+from dvc.stage.cache import StageCache, _can_hash, _get_stage_hash
 from dvc.stage.exceptions import StageNotFound
 from dvc.stage.loader import StageLoader
 from dvc.stage.serialize import to_single_stage_lockfile
 from dvc.ui import ui
 from zc.lockfile import LockFile
+
+from polygrain.runner import inputs
 
 # dvc itself, by way of the end of this file. Without the last flag, a stage that ends while another dvc hashes for more
 # than 3 seconds is lost. Without -P, modules of this folder would hide others of the same names.
@@ -85,6 +87,23 @@ def drop_dead_list(root: Path) -> None:
             is_in_use = False
         if not is_in_use:
             file.unlink()
+
+
+def drop_empty_runs(repo: Repo) -> None:
+    """Deletes folders of runs that hold none, at which DVC fails; earlier versions made them."""
+    for folder in Path(repo.stage_cache.cache_dir).glob("*/*"):
+        with suppress(OSError):  # it holds a run
+            folder.rmdir()
+
+
+def at_work(repo: Repo, folder: Path) -> str:
+    """The process that runs a stage of the graph in this folder, which its caller has locked; empty if none does."""
+    with suppress(FileNotFoundError, ValueError):  # none, or one that a kill has torn
+        text = Path(repo.tmp_dir, "rwlock").read_text(encoding="utf-8")
+        for path, holder in json.loads(text).get("write", {}).items():
+            if Path(path).is_relative_to(folder.resolve() / "data") and is_alive(holder["pid"]):
+                return f"(PID {holder['pid']}): {holder['cmd']}"
+    return ""
 
 
 def is_alive(pid: int) -> bool:
@@ -152,12 +171,13 @@ def recorded_runs(repo: Repo, stage: Any, remote: str) -> Iterator[dict]:
     there = repo.cloud.get_remote_odb(remote, "fetch --run-cache", hash_name="md5-dos2unix")
     folder = there.fs.join(there.path, "runs", key[:2], key)
     here = Path(repo.stage_cache.cache_dir, key[:2], key)
-    here.mkdir(parents=True, exist_ok=True)
     for path in there.fs.find(folder) if there.fs.exists(folder) else []:
-        name = there.fs.name(path)
+        name, partial = there.fs.name(path), Path(repo.tmp_dir, "run.partial")
         if re.fullmatch(r"[0-9a-f]{64}", name) and not (here / name).exists():
-            there.fs.get_file(path, str(here / name))
-    for file in sorted(here.iterdir()):
+            there.fs.get_file(path, str(partial))
+            here.mkdir(parents=True, exist_ok=True)  # only now: DVC fails at a folder without a run
+            partial.replace(here / name)
+    for file in sorted(here.glob("*")):
         if (entry := repo.stage_cache._load_cache(key, file.name)) is not None:
             yield entry
 
@@ -205,7 +225,39 @@ def record(stages: Iterable[Any]) -> None:
         same[0].dvcfile.dump_stages(same, update_pipeline=False)
 
 
+def state_of(stage: Any) -> dict[str, Any]:
+    """What the stage reads, as it stands: each path with a digest of its files, each full name with its value."""
+    result: dict[str, Any] = {}
+    for dep in stage.deps:
+        result |= (
+            dep.read_params() if isinstance(dep, ParamsDependency) else {str(dep): inputs.digest(Path(dep.fs_path))}
+        )
+    return result
+
+
+def record_only_what_ran() -> None:
+    """Has DVC compare what a stage reads before its run with what it has hashed after it (treeverse/dvc#11058).
+
+    A stage of the project compares by itself until it ends; DVC hashes after that.
+    """
+    run, save = Stage._run_stage, StageCache.save
+
+    def watched_run(stage: Any, *arguments: Any, **options: Any) -> None:
+        stage.before = state_of(stage)
+        run(stage, *arguments, **options)
+
+    def checked_save(cache: Any, stage: Any) -> None:
+        try:
+            inputs.require_same(stage.before, state_of(stage))
+        except ValueError as error:
+            raise DvcException(str(error)) from None
+        save(cache, stage)
+
+    Stage._run_stage, StageCache.save = watched_run, checked_save
+
+
 if __name__ == "__main__":
+    record_only_what_ran()
     for handler in logging.getLogger("dvc").handlers:
         handler.addFilter(lambda record: not str(record.msg).startswith(HINTS))
     ui.enable = lambda: None  # it would only advise `dvc push`

@@ -3,7 +3,7 @@
 import importlib
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.config.site import keep_site
 from polygrain.runner import command
+from polygrain.runner.inputs import digest
 from polygrain.sources.folder import require_followed
 
 STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("[a-z]*.py"))
@@ -29,63 +30,92 @@ def ready(
     """The folder of the graph: its values composed and checked, its folders tidy, its object stores listed anew.
 
     Without `write` it only writes the graph and values of a profile where they have changed, since DVC reads those
-    files. Without `inputs` the user's images need not be here. ValueError says what is wrong, and changes no result.
+    files. Without `inputs` the user's images need not be here. Beside a run nothing is written. ValueError says what is
+    wrong, or that a run with other values is at work, and changes no result.
     """
     folder = graph.folder_of(profile, start)
     root = project(folder)
     if (root / "pipeline").is_dir() and not (root / "pipeline").samefile(Path(__file__).parent):
         raise ValueError(f"{root} has a polygrain of its own: run {root}/.venv/bin/polygrain there (`make install`)")
     keep_site(root)
-    compose.renew(folder)
-    # DVC reads every graph below the root, and one without values stops all of them.
-    compose.renew_missing(root)
-    if (root / "stages").is_dir():
-        check(folder / "params.yaml", inputs)
     if write:
         dvc_api.drop_dead_list(root)
-    if write and (folder / "params.yaml").exists():
-        tidy(folder)
+    with dvc_api.opened(root) as repo:
+        running = dvc_api.at_work(repo, folder)
+        if running and compose.changes(folder):
+            raise ValueError(f"another run is at work here, with other values, wait until it ends: {running}")
+        compose.renew(folder)
+        # DVC reads every graph below the root, and one without values stops all of them.
+        compose.renew_missing(root)
+        if write:
+            dvc_api.drop_empty_runs(repo)
+    if (root / "stages").is_dir():
+        check(folder / "params.yaml", inputs, keep=write)  # not under the lock: to load all stages takes seconds
+    if write and not running and (folder / "params.yaml").exists():
         if inputs and not keep_listings:
             renew_listings(folder)
+        with dvc_api.opened(root) as repo:
+            if not dvc_api.at_work(repo, folder):
+                tidy(folder)
     return folder
 
 
-def check(file: Path, inputs: bool = True) -> None:
+def check(file: Path, inputs: bool = True, keep: bool = False) -> None:
     """Compares the whole file with what all stages declare; ValueError lists each wrong value with what is allowed.
 
-    Without `inputs`, files and folders that the values name need not be here.
+    Without `inputs`, files and folders that the values name need not be here. With `keep` it is kept that the values
+    are right, since to load all stages takes seconds; then only those files and folders are looked for.
     """
-    values = read_params(file)
-    wrong: list[str] = []
-
-    def attempt(call: Callable[..., Any], *given: Any) -> Any:
-        try:
-            return call(*given)
-        except ValueError as error:
-            wrong.extend(str(error).splitlines())
-            return None
-
-    listed = attempt(command.validate, Lists, {key: value for key, value in values.items() if key not in STAGES})
-    sections = {}
-    for stage in STAGES:
-        if params := getattr(importlib.import_module(f"stages.{stage}"), "Params", None):
-            sections[stage] = attempt(command.validate, params, values.get(stage, {}), stage)
-    sections = {stage: section for stage, section in sections.items() if section}
-    for section in sections.values():
-        if listed and hasattr(section, "fits"):
-            attempt(section.fits, listed)
-        if hasattr(section, "agrees"):
-            attempt(section.agrees, sections, file.parent)
+    values, kept = read_params(file), file.parent / ".work/checked"
+    state = state_of(file, values)
+    wrong = [] if kept.exists() and kept.read_text() == state else list(wrong_values(file, values))
     for key, path in lists.paths(values):
         if "'" in path:
             wrong.append(f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder")
         elif inputs and not compose.MADE.match(path):
             if not (file.parent / path).exists():
                 wrong.append(f"{key}: {path} does not exist")
-            attempt(require_followed, file.parent / path)
+            wrong.extend(errors(require_followed, file.parent / path))
     if wrong:
         beside = " (composed: change values.yaml beside it)" if (file.parent / "values.yaml").exists() else ""
         raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong]))
+    if keep:
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(state)
+
+
+def state_of(file: Path, values: dict[str, Any]) -> str:
+    """Of what decides whether the values are right: these, the sources, and the encoder that they name."""
+    sources = [folder for name in ("stages", "polygrain") for folder in [Path(__file__).parents[1] / name]]
+    return "\n".join(map(digest, [file, *sources, file.parent / str(values.get("encoder", {}).get("path"))]))
+
+
+def errors(call: Callable[..., Any], *given: Any) -> list[str]:
+    """The lines of the ValueError that a call raises; none where it raises none."""
+    try:
+        call(*given)
+    except ValueError as error:
+        return str(error).splitlines()
+    return []
+
+
+def wrong_values(file: Path, values: dict[str, Any]) -> Iterator[str]:
+    """A line for each value that is not as the stages declare it."""
+    sections: dict[str, Any] = {}
+
+    def read(name: str, kind: Any, given: Any, where: str = "") -> None:
+        sections[name] = command.validate(kind, given, where)
+
+    yield from errors(read, "", Lists, {key: value for key, value in values.items() if key not in STAGES})
+    for stage in STAGES:
+        if params := getattr(importlib.import_module(f"stages.{stage}"), "Params", None):
+            yield from errors(read, stage, params, values.get(stage, {}), stage)
+    listed = sections.pop("", None)
+    for section in sections.values():
+        if listed and hasattr(section, "fits"):
+            yield from errors(section.fits, listed)
+        if hasattr(section, "agrees"):
+            yield from errors(section.agrees, sections, file.parent)
 
 
 def tidy(folder: Path) -> None:

@@ -113,32 +113,39 @@ def compose(profile: Path) -> dict[str, Any]:
     return lists.with_folders(values, inherited)
 
 
-def renew(profile: Path) -> bool:
-    """Writes the profile's params.yaml if its values.yaml composes to something else; whether it did.
+def changes(profile: Path) -> dict[Path, str]:
+    """The files of a profile that are to be written anew, with their texts.
 
     A folder without values.yaml has a params.yaml that is written by hand, as the root. Its dvc.yaml becomes the
     root's, in a file of its own: DVC cannot read a link in a commit.
     """
-    file, graph, root = profile / "params.yaml", profile / "dvc.yaml", profile.resolve().parents[1] / "dvc.yaml"
-    is_same = graph.is_file() and not graph.is_symlink() and root.exists() and graph.read_bytes() == root.read_bytes()
-    if not is_same and root.exists() and profile.resolve().parent.name == "profiles":
-        graph.unlink(missing_ok=True)
-        graph.write_bytes(root.read_bytes())
-    if not (profile / "values.yaml").exists():
-        return False
-    values = compose(profile)
-    names = [f"{folder.name}/values.yaml" for folder, _ in layers(profile.resolve())]
-    yaml, stream = YAML(), StringIO(HEADER.format(", ".join(names), profile.resolve().name))
-    yaml.width = 120
-    stream.seek(0, os.SEEK_END)
-    yaml.dump(values, stream)
-    text = stream.getvalue()
-    if file.exists() and file.read_text(encoding="utf-8") == text:
-        return False
-    partial = profile / "params.yaml.partial"
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(file)
-    return True
+    graph, root = profile / "dvc.yaml", profile.resolve().parents[1] / "dvc.yaml"
+    texts = {}
+    if root.exists() and profile.resolve().parent.name == "profiles":
+        texts[graph] = root.read_text(encoding="utf-8")
+    if (profile / "values.yaml").exists():
+        values = compose(profile)
+        names = [f"{folder.name}/values.yaml" for folder, _ in layers(profile.resolve())]
+        yaml, stream = YAML(), StringIO(HEADER.format(", ".join(names), profile.resolve().name))
+        yaml.width = 120
+        stream.seek(0, os.SEEK_END)
+        yaml.dump(values, stream)
+        texts[profile / "params.yaml"] = stream.getvalue()
+    return {file: text for file, text in texts.items() if file.is_symlink() or not holds(file, text)}
+
+
+def holds(file: Path, text: str) -> bool:
+    return file.is_file() and file.read_bytes() == text.encode()
+
+
+def renew(profile: Path) -> bool:
+    """Writes what `changes` of a profile; whether anything does."""
+    texts = changes(profile)
+    for file, text in texts.items():
+        partial = file.with_name(f"{file.name}.partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+    return bool(texts)
 
 
 def renew_missing(root: Path) -> None:

@@ -19,7 +19,7 @@ from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
 from polygrain.config.versions import require_one_faiss
-from polygrain.runner import costs
+from polygrain.runner import costs, inputs
 
 log = logging.getLogger("stages")
 LOG = "POLYGRAIN_LOG"
@@ -65,12 +65,17 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     start = time.monotonic()
     try:
         require_one_faiss()
+        # Names the stage where DVC runs it, in the folder of its dvc.yaml.
+        reads = inputs.read_by(Path(), address) if (address := os.environ.get("DVC_STAGE")) else inputs.Reads([], {})
+        before = inputs.state(Path(), reads)
+        inputs.require_loaded(Path(), reads.paths)
         values = read(stage, main, params, borrowed)
-        inputs = {name: path for name, path in arguments.items() if not name.startswith("output")}
+        sources = [str(path) for name, path in arguments.items() if not name.startswith("output")]
         name = "@".join([stage, *list(keywords.values())[:1]])
-        log.info("%s: from %s", name, ", ".join(map(str, inputs.values())))
+        log.info("%s: from %s", name, ", ".join(sources))
         with costs.pixels_seen() as seen:
             result = main(**arguments, **keywords, **values)
+        inputs.require_same(before, inputs.state(Path(), reads))
         log.info("%s: %s (%s)", name, result, costs.Cost(time.monotonic() - start, seen[0]))
     except (ValueError, OSError) as error:
         if os.environ.get("POLYGRAIN_TRACEBACK"):

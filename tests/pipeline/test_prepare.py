@@ -70,6 +70,22 @@ def test_check__names_what_is_missing_and_all_of_it(tmp_path, values):
         check(write(tmp_path, values))
 
 
+def test_check__what_was_right_is_looked_at_again_where_something_changes(tmp_path, values):
+    """Values, and whether the files that they name are here."""
+    file = write(tmp_path, values)
+    for _ in range(2):
+        check(file, keep=True)
+    values["tasks"]["digits"] = {"source": "folder", "path": "shoes"}
+    (tmp_path / "shoes").mkdir()
+    check(write(tmp_path, values), keep=True)
+    (tmp_path / "shoes").rmdir()
+    with pytest.raises(ValueError, match="shoes does not exist"):
+        check(file, keep=True)
+    values["adaptor"]["epochs"] = 0
+    with pytest.raises(ValueError, match="2 wrong"):
+        check(write(tmp_path, values), keep=True)
+
+
 def test_check__names_what_dvc_would_stop_at(tmp_path, values):
     (tmp_path / "shoes").mkdir()
     (tmp_path / "shoes/x.jpg").symlink_to("gone.jpg")
@@ -84,8 +100,9 @@ def test_check__what_a_stage_makes_need_not_be_there(tmp_path, values):
 
 
 def test_ready__composes_a_profile_before_it_checks(tmp_path, values):
+    toy.found(tmp_path / "toy", {})
+    tmp_path /= "toy"
     write(tmp_path, values)
-    (tmp_path / ".dvc").mkdir()
     (tmp_path / "stages").symlink_to(ROOT / "stages")
     profile = tmp_path / "profiles/mine"
     for item in ("k512", "k64", "k7.partial"):
@@ -182,7 +199,7 @@ def test_run__dry_leaves_every_file_as_it_was(listed, monkeypatch):
     (listed / "data/teacher/unlisted").mkdir(parents=True)
     ready("mine", write=False)  # DVC reads the values of a profile
     used = listed / ".dvc/tmp/rwlock"
-    used.parent.mkdir()
+    used.parent.mkdir(exist_ok=True)
     used.write_text('{"write": {"/a": {"pid": 4194305, "cmd": "dvc repro"}}, "read": {}}')  # no process has this number
 
     def state() -> dict[Path, int]:
@@ -192,6 +209,25 @@ def test_run__dry_leaves_every_file_as_it_was(listed, monkeypatch):
     before = state()
     assert run.main("mine", dry=True) == run.main(None, dry=True) == 0
     assert state() == before and "4194305" in used.read_text()
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_ready__beside_a_run_nothing_changes(listed, dry):
+    """Neither values nor the results that the run may be reading; with the same values a command goes on."""
+    ready("mine", listed)
+    profile = listed / "profiles/mine"
+    (profile / "data/teacher/large").mkdir(parents=True)
+    where, holder = str(profile.resolve() / "data/choice"), {"pid": os.getpid(), "cmd": "dvc repro"}
+    (listed / ".dvc/tmp/rwlock").write_text(json.dumps({"read": {}, "write": {where: holder}}))
+    before = (profile / "params.yaml").read_bytes()
+    assert ready("mine", listed, write=not dry) == profile and (profile / "data/teacher/large").is_dir()
+    ready(None, listed)  # another graph of the clone
+    for text, file in (("teachers: {small: teacher/small}\n", "values.yaml"), ("stages: {}\n", "../../dvc.yaml")):
+        (profile / file).write_text(text)
+        with pytest.raises(ValueError, match=rf"another run is at work here.*PID {os.getpid()}\): dvc repro$"):
+            ready("mine", listed, write=not dry)
+    assert (profile / "params.yaml").read_bytes() == before and (profile / "data/teacher/large").is_dir()
+    assert (profile / "dvc.yaml").read_text() != "stages: {}\n"
 
 
 @pytest.fixture
