@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,9 +48,11 @@ def load(file: Path) -> Any:
         raise ValueError(f"{file} cannot be read: {error}") from error
 
 
-def value_of(values: Mapping[str, Any], name: str) -> Any:
+def value_of(values: Any, name: str) -> Any:
     """The value of this full name; None where there is none."""
-    return reduce(lambda part, key: part.get(key) if isinstance(part, dict) else None, name.split("."), values)
+    for key in name.split("."):
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
 
 
 def state(folder: Path, reads: Reads) -> dict[str, Any]:
