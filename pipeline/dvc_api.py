@@ -112,6 +112,14 @@ def is_alive(pid: int) -> bool:
     return False
 
 
+def require_git(root: Path) -> None:
+    """ValueError where the project is in no git repository, and DVC is not told to do without one."""
+    if not (
+        any((folder / ".git").exists() for folder in (root, *root.parents)) or Config(root / ".dvc")["core"]["no_scm"]
+    ):
+        raise ValueError(f"{root} is in no git repository, and DVC needs one: `git init {root}` makes it")
+
+
 def stages_of(repo: Repo, file: Path, targets: Iterable[str] = ()) -> list[Any]:
     """The stages of a dvc.yaml, or those of these names (or names before the @); ValueError lists those known."""
     try:

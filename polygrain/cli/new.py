@@ -70,7 +70,7 @@ def new(
 
     Example: polygrain new shoes --images data/raw/shoes --alike 6 --encoder vit_small_patch14_reg4_dinov2 --side 224
     """
-    from pipeline import project
+    from pipeline import dvc_api, project
     from polygrain.config.new import Suited, create, free
     from polygrain.config.request import Request
     from polygrain.config.site import keep_site
@@ -78,6 +78,7 @@ def new(
     root = project()
     if root is None or not (root / "params.yaml").is_file():
         raise ValueError(f"{Path.cwd()} is in no clone of this project: go to the folder that holds its params.yaml")
+    dvc_api.require_git(root)
     free(root, name)
     known = dict(word.partition("=")[::2] for word in kwargs or [])
     values = {key: value_of(text) for key, text in known.items()}

@@ -1,13 +1,39 @@
 """Words that several commands take."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 MODEL = "data/choice"
+
+
+def made(folder: Path) -> Path:
+    """The model folder; ValueError names those of profiles where it is the project's own, which has none."""
+    others = [str(file.parent) for file in sorted(Path().glob(f"profiles/*/{MODEL}/config.json"))]
+    if folder == Path(MODEL) and others and not (folder / "config.json").exists():
+        raise ValueError(f"{MODEL} holds no model; name one that is here: {', '.join(others)}")
+    return folder
+
+
+def standing(profile: str | None) -> str | None:
+    """The profile that is named, else the one in whose folder the command is typed."""
+    from pipeline import project
+
+    root, here = project(), Path.cwd()
+    if profile is None and root and (root / "profiles") in here.parents:
+        return here.relative_to(root / "profiles").parts[0]
+    return profile
+
+
 Folder = typer.Argument(metavar="[FOLDER]", help="a model folder, such as profiles/shoes/data/choice")
 Profile = Annotated[
-    str | None, typer.Option(metavar="NAME", help="the graph of profiles/NAME; without it the project's own")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        callback=standing,
+        help="the graph of profiles/NAME; without it the one that one stands in, or the project's own",
+    ),
 ]
 Stages = Annotated[
     list[str] | None, typer.Argument(metavar="STAGE", help="only these and what they read; without any, all")

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+from typer.testing import CliRunner
 
 from benchmarks import toy
 from pipeline import graph, run, workers
 from pipeline.prepare import check, ready
+from polygrain.cli.main import app
 from polygrain.config.compose import read_params
 from polygrain.sources.streams import place
 from tests.helpers.project import new_project
@@ -162,6 +164,14 @@ stages:
     (folder / "profiles/mine/values.yaml").write_text("teachers: {}\n")
     toy.commit(folder)
     return folder
+
+
+def test_run__in_the_folder_of_a_profile_means_that_profile(listed, monkeypatch):
+    (listed / "profiles/mine/data").mkdir()
+    for folder, stages in {"profiles/mine": 1, "profiles/mine/data": 1, "profiles": 2}.items():
+        monkeypatch.chdir(listed / folder)
+        assert f"{stages} of {stages} stages to do" in CliRunner().invoke(app, ["run", "--dry"]).output
+    assert "unknown profile 'other'" in str(CliRunner().invoke(app, ["run", "--profile", "other"]).exception)
 
 
 def test_fetch__a_profile_with_an_empty_list_in_a_clone_that_never_ran(listed, tmp_path):

@@ -51,6 +51,17 @@ def test_main__what_cannot_be_done_is_one_line_and_exit_code_1(tmp_path):
     assert re.fullmatch(r"error: gone/config.json .*\n", done.stderr)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["model"], ["export"], ["embed", ".", "-o", "e.parquet"], ["search", "--in", ".", "a.png"]],
+)
+def test_made__names_the_model_of_a_profile(tmp_path, monkeypatch, words):
+    write_encoder(tmp_path / "profiles/shop/data/choice")
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(command.app, words)
+    assert "data/choice holds no model; name one that is here: profiles/shop/data/choice" in str(done.exception)
+
+
 def test_model__says_what_the_folder_holds(tmp_path):
     write_encoder(tmp_path / "model")
     output = CliRunner().invoke(command.app, ["model", str(tmp_path / "model")]).output

@@ -17,7 +17,8 @@ from tests.helpers.project import ENVIRONMENT, ROOT
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("params.yaml", "dvc.yaml", "versions.yaml", "encoders"):
         (tmp_path / name).symlink_to(ROOT / name)
-    (tmp_path / ".dvc").mkdir()
+    for name in (".dvc", ".git"):
+        (tmp_path / name).mkdir()
     (tmp_path / "photos").mkdir()
     for i in range(9):
         Image.new("RGB", (8, 8)).save(tmp_path / f"photos/{i}.png")
@@ -84,6 +85,13 @@ def test_new__says_what_is_wrong_and_writes_nothing(project, words, message):
 def test_new__only_in_a_project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "is in no clone of this project: go to the folder that" in str(run("mine", "--images", "x").exception)
+
+
+def test_new__a_copy_without_git_is_told_what_to_do(project):
+    (project / ".git").rmdir()
+    assert "is in no git repository, and DVC needs one: `git init" in str(run("mine", "--images", "photos").exception)
+    (project / ".dvc/config").write_text("[core]\n    no_scm = true\n")
+    assert run("mine", "--images", "photos").exit_code == 0
 
 
 def test_channels__one_number_or_three():
