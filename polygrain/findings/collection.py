@@ -77,10 +77,9 @@ def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: 
     measured = [task for task in tasks if any(task in row for row in exact.values())]
     rows = {row: scores.with_mean(numbers, measured) for row, numbers in exact.items()}
     judged = evaluation / scores.CHOSEN / "smoothing.json"
-    smoothings = [
-        Smoothing(task, entry["smoothing"]["strength"], entry["smoothing"]["mixed"], entry["why"])
-        for task, entry in (read_json(judged) if judged.exists() else {}).items()
-    ]
+    smoothings = []
+    for task, entry in (read_json(judged) if judged.exists() else {}).items():
+        smoothings.append(Smoothing(task, entry["smoothing"]["strength"], entry["smoothing"]["mixed"], entry["why"]))
     return CollectionReport(scores.Scores(measured, rows, {}, queries), smoothings, trains)
 
 

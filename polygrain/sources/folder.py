@@ -7,21 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-SUFFIXES: tuple[str, ...] = (
-    ".jpg",
-    ".jpeg",
-    ".jfif",
-    ".png",
-    ".webp",
-    ".bmp",
-    ".tif",
-    ".tiff",
-    ".gif",
-    ".avif",
-    ".jp2",
-    ".j2k",
-)
-SUFFIXES += (".ppm", ".pgm", ".pbm", ".pnm")
+USUAL = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".avif", ".jp2", ".j2k")
+SUFFIXES = (*USUAL, ".ppm", ".pgm", ".pbm", ".pnm")
 THUMBNAILS = ("__MACOSX", "@eaDir")  # folders that macOS and Synology lay beside images
 SHOWN = 3
 

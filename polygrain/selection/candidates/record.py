@@ -51,18 +51,9 @@ def candidate_rows(trial: Trial, decision: Decision) -> list[list[Any]]:
     rows = [[*header, "criterion", "agreement", "falls", "chosen", *parts]]
     for name in sorted(trial.candidates, key=trial.value, reverse=True):
         form, judged = trial.candidates[name].form, trial.candidates[name].judged
-        row: list[Any] = [
-            name,
-            form.model,
-            form.strength,
-            form.scale,
-            int(form.mirrored),
-            form.blocks,
-            form.layer,
-            form.dim or "",
-        ]
         agreement = criterion.mean_over_tasks(judged.agreement, trial.sample)
-        row += [f"{value:.6g}" for value in (form.cost, trial.value(name), agreement)]
+        row: list[Any] = [name, form.model, form.strength, form.scale, int(form.mirrored), form.blocks, form.layer]
+        row += [form.dim or "", *(f"{value:.6g}" for value in (form.cost, trial.value(name), agreement))]
         row += [" ".join(decision.falls[name]), int(name == decision.chosen)]
         rows.append(row + [f"{judged.score[places].mean():.6g}" for places in parts.values()])
     return rows
