@@ -53,6 +53,11 @@ from polygrain.store.collection import Collection, open_pixels, read_tables
 from polygrain.store.mapped_rows import Chosen
 
 NEAREST = 5
+WORDS = {
+    "smoothed": "new pictures in the smoothed collection",
+    "collection": "new pictures in the collection",
+    "metrics": "test images among themselves",
+}
 # Side of the images that are vectors themselves, px; and values read and scaled for them at once, 64 MiB of float32.
 SIDE, CELLS = 32, 2**24
 
@@ -278,8 +283,22 @@ def main(
         if is_fused:
             attention = measure_attention(network, pixels, test, tested.tasks, params)
             pq.write_table(pa.Table.from_pylist(attention), target / "attention.parquet")
-    scores = ", ".join(f"{task} {value['r_precision']:.1%}" for task, value in results["metrics"].items())
-    return f"R-Precision: {scores or 'no labelled test images'}"
+    trains = bool((collection.is_train & collection.is_test).any())
+    return spoken(results, trains)
+
+
+def spoken(results: Mapping[str, dict], trains: bool) -> str:
+    """R-Precision by each protocol, named, and the one that the report leads with first; `trains` as there."""
+    is_smoothed = any(one["smoothing"]["strength"] for one in results.get("smoothing", {}).values())
+    names = [name for name in ("smoothed", "collection") if results.get(name) and (is_smoothed or name != "smoothed")]
+    names.sort(key=lambda name: -sum(of["r_precision"] for of in results[name].values()))
+    names = [*names, "metrics"] if trains else ["metrics", *names]
+    said = [
+        f"{WORDS[name]}: " + ", ".join(f"{task} {of['r_precision']:.1%}" for task, of in results[name].items())
+        for name in names
+        if results[name]
+    ]
+    return f"R-Precision of {'; of '.join(said)}" if said else "R-Precision: no labelled test images"
 
 
 if __name__ == "__main__":

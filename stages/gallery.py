@@ -5,7 +5,8 @@ Writes  embeddings.parquet   what `polygrain embed` writes (store/embeddings.py)
         gallery.json         the smoothing that was chosen, without labels, and the agreement of each that was compared
         neighbours.zarr      image x rank: the graph, if the images are smoothed
 
-Few images stay as they are, and so do those without a mutual neighbour.
+Few images stay as they are, and so do those without a mutual neighbour. The smoothing is chosen as
+the evaluation chooses it: by the images that are no query.
 """
 
 import json
@@ -45,12 +46,15 @@ def main(
     alike: dict[str, int],
 ) -> str:
     model = load(choice).to(device.best())
-    pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
+    pixels, table = open_pixels(images.parent, [task]), read_table(images)
+    paths, is_query = table["path"].to_pylist(), np.array(table["is_query"].to_pylist(), bool)
     stored = open_features(features.parent, [task])
     vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")
     axes = model.config.grains.get(task)
     is_whitened = bool(model.config.reduced) and not model.config.grains
-    chosen = choose(vectors, params.smoothing, is_whitened=is_whitened, alike=alike.get(task))
+    # By the images that `evaluation` smooths and searches: what it measured is what is served.
+    searched = vectors if is_query.all() else vectors[~is_query]
+    chosen = choose(searched, params.smoothing, is_whitened=is_whitened, alike=alike.get(task))
     name, smoothing = digest(choice), asdict(chosen.smoothing)
     root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared
     facts = {"model": name, "dim": str(model.dim), "root": root, "images": "", "smoothing": json.dumps(smoothing)}

@@ -184,16 +184,24 @@ def results_section(table: scores.Scores, model: str | None, lists: Lists) -> Co
 
 
 def queries_section(
-    images: Path, evaluation: Path, tasks: Sequence[Task], sides: Sequence[tuple[str, str]], params: Params
+    images: Path,
+    evaluation: Path,
+    tasks: Sequence[Task],
+    sides: Sequence[tuple[str, str]],
+    unsmoothed: Sequence[str],
+    params: Params,
 ) -> Content:
     """Per task some queries under both `sides` (model, file), and how many queries gained or lost.
 
     `examples` has one of each of the first tasks.
     """
     read = [queries.read_queries(evaluation / model / file) for model, file in sides]
-    titles = [wording.title_of(name).name + ", smoothed" * file.startswith("smoothed") for name, file in sides]
     shown, examples = [], []
     for task in tasks:
+        titles = [
+            wording.title_of(name).name + ", smoothed" * (file.startswith("smoothed") and task.name not in unsmoothed)
+            for name, file in sides
+        ]
         both = [(title, rows.get(task.name, {})) for title, rows in zip(titles, read, strict=True)]
         (_, before), (_, after) = both
         if not before:
@@ -295,7 +303,8 @@ def main(
         table, searched = table.without(scores.UNTRAINED), searched.without(scores.UNTRAINED)
     leads = trains and searched.is_measured
     leading = searched.table if leads else table
-    recommended = advice.advise(made, leading, searched.table, list(lists.tasks), choice, Path(lists.root))
+    places = choice, Path(lists.root)
+    recommended = advice.advise(made, leading, searched.table, list(lists.tasks), *places, searched.unsmoothed)
     model = scores.headliner(table, lists.sizes) if table.tasks else None
     # Where the encoder was chosen, the two rows are the same.
     drawn = [] if made.is_encoder else neighbours.draw(samples, params.judgements, seed=0)
@@ -310,7 +319,7 @@ def main(
         if leads:
             kind = "smoothed" if recommended.row == scores.CHOSEN + collection.SMOOTHED else "collection"
             sides = [("encoder", "collection_queries.parquet"), (model, f"{kind}_queries.parquet")]
-        content |= queries_section(images, evaluation, tasks, sides, params)
+        content |= queries_section(images, evaluation, tasks, sides, searched.unsmoothed, params)
     content |= unlabelled_section(images, [task for task in tasks if task.name not in table.tasks], samples, params)
     content |= attention_section(fusion, evaluation, table, lists)
     content |= training_section(histories)

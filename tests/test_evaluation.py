@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 
 import numpy as np
@@ -202,6 +203,21 @@ def test_raw_pixels__large_squares_are_scaled_and_read_in_blocks(monkeypatch):
         small = np.einsum("ij,kl,jlc->ikc", weights, weights, square).ravel()
         small -= small.mean()
         np.testing.assert_allclose(vector, small / np.linalg.norm(small), atol=4e-5)
+
+
+def test_spoken__the_protocol_that_counts_stands_first_and_each_is_named():
+    scores = {"collection": 0.464, "smoothed": 0.5, "metrics": 0.912}
+    results = {name: {"dots": {"r_precision": value}} for name, value in scores.items()}
+    results["smoothing"] = {"dots": {"smoothing": {"strength": 0.9}}}
+    numbers = re.compile(r"(\w+ \w+)[^:]*: dots ([\d.]+)%")
+    both = [evaluation.spoken(results, trains) for trains in (True, False)]
+    assert [value for _, value in numbers.findall(both[0])] == ["50.0", "46.4", "91.2"]
+    assert [value for _, value in numbers.findall(both[1])] == ["91.2", "50.0", "46.4"]
+    results["collection"]["dots"]["r_precision"] = 0.6  # smoothing loses, so plain images are what is advised
+    assert [value for _, value in numbers.findall(evaluation.spoken(results, True))] == ["60.0", "50.0", "91.2"]
+    results["smoothing"]["dots"]["smoothing"]["strength"] = 0.0
+    assert [value for _, value in numbers.findall(evaluation.spoken(results, True))] == ["60.0", "91.2"]
+    assert "test images among themselves: dots 91.2%" in both[0]
 
 
 @pytest.mark.parametrize("model", ["encoder", "average"])

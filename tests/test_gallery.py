@@ -13,9 +13,9 @@ from polygrain.retrieval.smoothing import Smoothing, smooth_by
 from polygrain.retrieval.smoothing_choice import SETTINGS, Chosen
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels
-from stages import gallery
+from stages import evaluation, gallery
 from stages.gallery import Params, main
-from tests.helpers.small import run_features, write_encoder, write_images
+from tests.helpers.small import lists, run_features, write_encoder, write_images
 
 PARAMS = Params(smoothing=SETTINGS)
 
@@ -69,6 +69,23 @@ def test_main__an_unseen_task_of_a_model_with_grains_is_linked_as_those_with_one
     monkeypatch.setattr(gallery, "choose", lambda *_, **words: asked.update(words) or Chosen(Smoothing(0.0, 5), "", []))
     run(world, tmp_path / "out")
     assert asked["is_whitened"] is False
+
+
+def test_main__is_smoothed_as_the_evaluation_measured(world: Path, tmp_path: Path) -> None:
+    """36 of 48 images are searched there; so many more here make no smoothing that nothing measured."""
+    settings = SETTINGS.model_copy(update={"fewest": 37, "neighbours": 4, "depth": 5})
+    paths, words = (world / "images/dots", world / "choice", world / "features/dots"), {"task": "dots", "source": "x"}
+    main(*paths, tmp_path / "few", params=Params(smoothing=settings), alike={}, **words)
+    assert read(tmp_path / "few/embeddings.parquet").smoothing is None
+    settings = settings.model_copy(update={"fewest": 36})
+    main(*paths, tmp_path / "out", params=Params(smoothing=settings), alike={}, **words)
+    models = evaluation.Params(whitened_dim=8, smoothed=["chosen"], random_draws=0)
+    folders = world / "images", world / "choice", world / "features", tmp_path / "evaluation"
+    evaluation.main(*folders, model="chosen", params=models, smoothing=settings, alike={}, lists=lists())
+    measured = json.loads((tmp_path / "evaluation/smoothing.json").read_text())["dots"]
+    record = json.loads((tmp_path / "out/gallery.json").read_text())
+    assert {name: record[name] for name in ("smoothing", "why", "agreement")} == measured
+    assert len(read(tmp_path / "out/embeddings.parquet")) == 48
 
 
 def test_main__few_images_stay_as_they_are(world: Path, tmp_path: Path) -> None:

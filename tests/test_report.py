@@ -292,6 +292,18 @@ def test_main__the_chosen_model_is_the_model_of_the_page(chosen_folder):
     assert "Chosen model − Frozen encoder, whitened +3.5" in page.text and "Both whitened" not in page.text
 
 
+def test_main__images_that_are_not_smoothed_are_not_called_so(tmp_path):
+    """What was measured is what the commands serve: `--no-smooth`, and no row, title or number of smoothed images."""
+    world = with_chosen(tmp_path, set())
+    evaluation = world.root / "evaluation"
+    for file in evaluation.glob("*/smoothing.json"):
+        file.write_text(file.read_text().replace('"strength": 0.9', '"strength": 0.0'))
+    folder = world.draw()
+    assert "--no-smooth" in page_of(folder).text and ", smoothed" not in page_of(folder).text
+    assert not [name for name in metrics_of(folder) if name.startswith("smoothed_")]
+    assert "smoothed" not in json.loads((folder / "headline.json").read_text())
+
+
 NOTHING = {"encoder": [None] * 3, "chosen": [math.nan] * 3, "difference": [None] * 3}
 
 

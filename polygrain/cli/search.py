@@ -89,12 +89,8 @@ def search(
     if grain and smooth:
         raise ValueError("--grain compares plain rows: leave out --smooth")
     door = "--page" if page else "--duplicates" if duplicates else "image files"
-    given: dict[str, object] = {
-        "-k": k,
-        "--grain": grain,
-        "--smooth": smooth or None,
-    }  # duplicates are of plain rows anyway
-    given |= {"--above": above, "--beside": beside, "--port": port}
+    given: dict[str, object] = {"-k": k, "--grain": grain, "--above": above, "--beside": beside, "--port": port}
+    given["--smooth"] = smooth or None  # duplicates are of plain rows anyway
     if wrong := [option for option, value in given.items() if value is not None and option not in TAKEN[door]]:
         raise ValueError(f"{wrong[0]} changes nothing beside {door}: leave it out")
     if page and (k or 0) > MOST_SHOWN:

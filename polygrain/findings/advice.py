@@ -3,6 +3,7 @@
 import math
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,13 +55,19 @@ class Advice:
 
 
 def advise(
-    choice: Choice, table: scores.Scores, searched: scores.Scores, tasks: list[str], folder: Path, root: Path
+    choice: Choice,
+    table: scores.Scores,
+    searched: scores.Scores,
+    tasks: list[str],
+    folder: Path,
+    root: Path,
+    unsmoothed: Sequence[str] = (),
 ) -> Advice:
     """The advice after a run whose choice lies in `folder`; commands are typed in `root`, the project's folder.
 
     Where test labels measured the chosen model and the encoder, their mean over tasks in `table` decides, as it is
     shown. Elsewhere the choice decides, which was made without labels. `searched`, of the protocol `collection`, says
-    whether smoothing pays.
+    whether smoothing pays; `unsmoothed` are tasks that stay as they are.
     """
     means = {row: table.get(row, scores.MEAN) for row in (scores.CHOSEN, scores.UNTRAINED, ENCODER)}
     best = ENCODER if choice.is_encoder else scores.CHOSEN
@@ -73,7 +80,8 @@ def advise(
         ENCODER: (AS_IT_IS, folder if choice.is_encoder else folder.with_name("encoder")),
     }[best]
     smoothing = searched.differences(best + SMOOTHED, best)
-    smooths = page.trend(smoothing.get(scores.MEAN, math.nan)) >= 0
+    is_unsmoothed = best + SMOOTHED not in searched.rows and not math.isnan(searched.get(best, scores.MEAN))
+    smooths = not is_unsmoothed and page.trend(smoothing.get(scores.MEAN, math.nan)) >= 0
     row = best + SMOOTHED if smooths and best + SMOOTHED in table.rows else best
     if choice.is_encoder:
         why = [NOTHING_BETTER if choice.compared else CANNOT_TELL]
@@ -82,12 +90,16 @@ def advise(
     else:
         why = by_criterion(choice)
     losing = [f"{task} {page.signed(smoothing[task])}" for task in searched.tasks if page.trend(smoothing[task]) < 0]
-    if not smooths:
+    if is_unsmoothed:
+        why[-1] += " This is of images that are not smoothed, so the commands do not smooth, either."
+    elif not smooths:
         why.append(
             f"Smoothing is left out of the commands: by the labels it adds {page.signed(smoothing[scores.MEAN])}."
         )
     elif losing:
         why.append(f"Smoothing is worse on {', '.join(losing)}: add --no-smooth there.")
+    if smooths and unsmoothed:
+        why.append(f"Not smoothed: {', '.join(unsmoothed)}: add --no-smooth there.")
     gains = table.differences(row, ENCODER) if is_measured else {}
     rows = [TaskRow(task, choice.compared.get(task), table.get(ENCODER, task), table.get(row, task)) for task in tasks]
     before, after = (table.get(name, scores.MEAN) if is_measured else math.nan for name in (ENCODER, row))

@@ -29,6 +29,12 @@ class CollectionReport:
     trains: bool
 
     @property
+    def unsmoothed(self) -> list[str]:
+        """Tasks that stay as they are, where others are smoothed."""
+        plain = [one.task for one in self.smoothings if not one.strength]
+        return plain if len(plain) < len(self.smoothings) else []
+
+    @property
     def is_measured(self) -> bool:
         return bool(self.table.tasks)
 
@@ -70,17 +76,26 @@ def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: 
     queries: dict[str, int] = {}
     for name in models:
         for form, file in (("", "collection.json"), (SMOOTHED, "smoothed.json")):
-            if (measures := evaluation / name / file).exists():
-                values = scores.read_metrics(measures)
+            # Strength 0 is no smoothing: what it gave is the row of the plain images.
+            is_one = not form or any(one.strength for one in read_smoothings(evaluation / name))
+            if is_one and (evaluation / name / file).exists():
+                values = scores.read_metrics(evaluation / name / file)
                 queries |= {task: entry["queries"] for task, entry in values.items()}
                 exact[name + form] = {task: scores.percent(entry) for task, entry in values.items()}
     measured = [task for task in tasks if any(task in row for row in exact.values())]
     rows = {row: scores.with_mean(numbers, measured) for row, numbers in exact.items()}
-    judged = evaluation / scores.CHOSEN / "smoothing.json"
-    smoothings = []
-    for task, entry in (read_json(judged) if judged.exists() else {}).items():
-        smoothings.append(Smoothing(task, entry["smoothing"]["strength"], entry["smoothing"]["mixed"], entry["why"]))
-    return CollectionReport(scores.Scores(measured, rows, {}, queries), smoothings, trains)
+    return CollectionReport(
+        scores.Scores(measured, rows, {}, queries), read_smoothings(evaluation / scores.CHOSEN), trains
+    )
+
+
+def read_smoothings(model: Path) -> list[Smoothing]:
+    """How each task was smoothed for a model; [] where that was not asked."""
+    file = model / "smoothing.json"
+    return [
+        Smoothing(task, entry["smoothing"]["strength"], entry["smoothing"]["mixed"], entry["why"])
+        for task, entry in (read_json(file) if file.exists() else {}).items()
+    ]
 
 
 def as_json(report: CollectionReport) -> dict[str, scores.Numbers]:

@@ -42,6 +42,19 @@ class Choice(BaseModel):
     learnt: Learnt | None = None
 
 
+class Strength(BaseModel):
+    strength: float
+
+
+class Smoothed(BaseModel):
+    """The part of a task's entry in smoothing.json that says whether it was smoothed: not at strength 0."""
+
+    smoothing: Strength
+
+
+Smoothings = Annotated[dict[Line, Smoothed], Field(max_length=1000)]
+
+
 class About(NamedTuple):
     """Facts from a model's folder beside its weights; a bare model has no choice and no scores."""
 
@@ -58,6 +71,9 @@ def read_about(folder: Path) -> About:
     tables = []
     for words, before, after in measured(trains_on_all(evaluation.with_name("images"))) if choice else ():
         encoder, chosen = read(evaluation / "encoder" / before, Scores), read(evaluation / "chosen" / after, Scores)
+        if after == "smoothed.json":  # without a record of strengths all were smoothed
+            plain = read(evaluation / "chosen/smoothing.json", Smoothings) or {}
+            chosen = {t: of for t, of in (chosen or {}).items() if t not in plain or plain[t].smoothing.strength}
         tables += [(words, encoder or {}, chosen)] if chosen else []
     return About(digest(folder), choice, tables)
 

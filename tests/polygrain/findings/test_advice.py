@@ -75,6 +75,16 @@ def test_advise__smooths_unless_labels_show_a_loss(tmp_path, smoothed, smooths, 
     assert advice.gains == {"birds": after - 50.0} and (len(advice.why) > 1) == (not smooths)
 
 
+def test_advise__commands_smooth_only_where_that_was_measured(tmp_path):
+    """Without the row of a smoothed collection its images were too few, or not better off."""
+    plain = advice_of(tmp_path, birds(encoder=50.0, chosen=55.0))
+    assert not plain.smooths and plain.row == "chosen" and "smoothed by" not in plain.why[0]
+    folder, table = tmp_path / "data/choice", birds(encoder=50.0, chosen=55.0, chosen_smoothed=57.0)
+    write_choice(folder, ["birds", "flat"])
+    mixed = advise(chosen.read(folder), table, table, ["birds", "flat"], folder, tmp_path, ["flat"])
+    assert mixed.smooths and "flat" in mixed.why[-1] and "--no-smooth" in mixed.why[-1]
+
+
 def test_advise__names_the_tasks_that_lose_by_smoothing(tmp_path):
     rows = {"encoder": (50.0, 50.0), "chosen": (55.0, 49.0), "chosen_smoothed": (60.0, 48.0)}
     table = table_of(**{row: dict(zip(("birds", "flat"), values, strict=True)) for row, values in rows.items()})

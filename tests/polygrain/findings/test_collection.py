@@ -1,5 +1,7 @@
 """The numbers of the protocol `collection`."""
 
+import json
+
 import pytest
 
 from polygrain.findings import collection
@@ -24,6 +26,21 @@ def test_read__rows_plain_and_smoothed_and_what_each_step_adds(evaluation):
     assert report.training_adds() == 5 == report.training_adds("_smoothed")
     assert [(one.task, one.strength, one.mixed) for one in report.smoothings] == [("one", 0.9, 10), ("two", 0.9, 10)]
     assert set(collection.as_json(report)) >= {"collection_encoder", "smoothed_chosen"}
+
+
+def test_read__what_is_not_smoothed_is_not_called_so(evaluation):
+    """Strength 0 is how few images, and those that smoothing would not help, are left as they are."""
+    file, models = evaluation / "chosen/smoothing.json", ["encoder", "chosen"]
+    smoothing = json.loads(file.read_text())
+    smoothing["two"]["smoothing"]["strength"] = 0.0
+    file.write_text(json.dumps(smoothing))
+    report = collection.read(evaluation, models, ["one", "two"], True)
+    assert report.unsmoothed == ["two"] and report.steps[-1][1] == "chosen_smoothed"
+    smoothing["one"]["smoothing"]["strength"] = 0.0
+    file.write_text(json.dumps(smoothing))
+    report = collection.read(evaluation, models, ["one", "two"], True)
+    assert report.unsmoothed == [] and report.steps[-1][1] == "chosen"
+    assert "smoothed_chosen" not in collection.as_json(report) and "encoder_smoothed" in report.table.rows
 
 
 def test_steps__the_chosen_model_counts_even_where_another_is_better(tmp_path):

@@ -54,6 +54,21 @@ def test_read_about__the_collection_stands_first_and_what_was_learnt_from_is_sai
     assert ("no image of their classes" in tables[-1][0]) != on_all == ("half of its classes" not in tables[0][0])
 
 
+@pytest.mark.parametrize("smoothed", [["dots"], []])
+def test_read_about__no_table_of_smoothed_images_where_none_is(tmp_path, smoothed):
+    write_encoder(tmp_path / "choice")
+    (tmp_path / "choice/choice.json").write_text(json.dumps({"name": "k4", "why": []}))
+    write_evaluation(tmp_path / "evaluation/chosen", {"dots": entry(0.5), "bars": entry(0.6)}, {}, [])
+    file = tmp_path / "evaluation/chosen/smoothing.json"
+    record = json.loads(file.read_text())
+    for task in {"dots", "bars"} - {*smoothed}:
+        record[task]["smoothing"]["strength"] = 0.0
+    file.write_text(json.dumps(record))
+    tables = {words: list(chosen) for words, _, chosen in card.read_about(tmp_path / "choice").tables}
+    assert [tasks for words, tasks in tables.items() if "smoothed" in words] == ([smoothed] if smoothed else [])
+    assert next(iter(tables.values())) == ["dots", "bars"]
+
+
 def test_read_about__finds_the_evaluation_beside_a_chosen_model_only(tmp_path):
     for name in ("choice", "bare"):
         write_encoder(tmp_path / name)
