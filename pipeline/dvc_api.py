@@ -140,12 +140,11 @@ def sources(repo: Repo, stages: Iterable[Any]) -> dict[Any, list[Any]]:
     return {stage: list(graph.successors(stage)) for stage in stages}
 
 
-def changed(repo: Repo, stages: Iterable[Any]) -> dict[Any, list[Any]]:
+def changed(stages: Iterable[Any]) -> dict[Any, list[Any]]:
     """What has changed of each stage that is stale, as `dvc status --json` tells it."""
-    # Asked stage by stage, DVC would read the graph again for each.
-    files = sorted({stage.relpath for stage in stages})
-    told = repo.status(targets=files) if files else {}
-    return {stage: told[stage.addressing] for stage in stages if stage.addressing in told}
+    # Asked by way of the repository, DVC would read the graph once more.
+    told = {stage: stage.status(check_updates=True) for stage in stages}
+    return {stage: entries[stage.addressing] for stage, entries in told.items() if entries}
 
 
 def values_of(dep: Any) -> tuple[dict, dict] | None:

@@ -60,7 +60,7 @@ def load(folder: Path, targets: Iterable[str] = ()) -> list[Stage]:
     with dvc_api.opened(folder) as repo:
         stages = plan(repo, folder, targets)
         names = {stage: name for name, stage in stages.items()}
-        sources, changed = dvc_api.sources(repo, names), dvc_api.changed(repo, names)
+        sources, changed = dvc_api.sources(repo, names), dvc_api.changed(names)
         loaded = [
             Stage(
                 name,

@@ -103,9 +103,9 @@ def test_get_active_graph__successors_are_what_a_stage_reads(opened, stages):
 
 
 def test_status__by_the_address_of_a_stage(opened, stages, folder):
-    assert dvc_api.changed(opened, stages.values()) == dvc_api.changed(opened, []) == {}
+    assert dvc_api.changed(stages.values()) == dvc_api.changed([]) == {}
     (folder / "data/first/f1/text").write_text("other")
-    found = dvc_api.changed(opened, stages.values())
+    found = dvc_api.changed(stages.values())
     assert found[stages["first@f1"]] == [{"changed outs": {"data/first/f1": "modified"}}]
     assert found[stages["second@s01"]] == [{"changed deps": {"data/first/f1": "modified"}}] and len(found) == 3
 
