@@ -230,13 +230,13 @@ def main(port: int = 4200) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     process, server = start(root, port)
     files = {root / ".prefect/address": server.api, root / ".prefect/auth": server.auth}
-    for file, text in files.items():
-        file.unlink(missing_ok=True)
-        file.touch(mode=0o600)
-        file.write_text(f"{text}\n")
-    sys.stdout.write(f"Watch runs at {server.link()}\nThe link lets a browser in until this ends (Ctrl-C).\n")
-    sys.stdout.flush()
     try:
+        for file, text in files.items():
+            file.unlink(missing_ok=True)
+            file.touch(mode=0o600)
+            file.write_text(f"{text}\n")
+        sys.stdout.write(f"Watch runs at {server.link()}\nThe link lets a browser in until this ends (Ctrl-C).\n")
+        sys.stdout.flush()
         sys.exit(process.wait())
     except KeyboardInterrupt:
         sys.exit(0)

@@ -33,6 +33,7 @@ from ruamel.yaml import YAML
 from pipeline import dvc_api, gpus, graph, process_group, project, server, share
 from pipeline.prepare import ready
 from pipeline.run import Outcome, run_stage
+from polygrain.store.drafts import drafted
 
 POOL = "polygrain"
 CLONE = "POLYGRAIN_CLONE"
@@ -222,6 +223,6 @@ def check_out(clone: Path, profile: str | None, revision: str, upstream: dict) -
         git(clone, "fetch", "--quiet", "origin")
     git(clone, "checkout", "--quiet", "--force", "--detach", revision)
     folder = ready(profile, clone, inputs=False)
-    with (folder / "dvc.lock").open("w", encoding="utf-8") as stream:
-        YAML(typ="safe").dump({"schema": "2.0", "stages": upstream}, stream)
+    with drafted(folder / "dvc.lock") as draft:
+        YAML(typ="safe").dump({"schema": "2.0", "stages": upstream}, draft)
     return folder

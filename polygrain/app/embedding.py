@@ -306,6 +306,9 @@ def gather(
         raise ValueError(f"none of the {len(listing.paths)} images of {listing.root} can be read; {summary(left)}")
     place = {path: row for row, path in enumerate(paths)}
     rows = np.lib.format.open_memmap(partial / "rows.npy", "w+", np.float32, (len(paths), dim))
+    with (partial / "rows.npy").open("r+b") as stream:
+        # Else a full disk is a signal, which ends the process, at the first write to a hole of a mapped file.
+        os.posix_fallocate(stream.fileno(), 0, os.fstat(stream.fileno()).st_size)
     for source in [output, *parts] if old else parts:
         with reading(source, remedy):
             for group in pq.ParquetFile(source).iter_batches(embeddings.GROUP, columns=["path", "embedding"]):

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from polygrain.compute import device
 from polygrain.config.folders import UNSAFE
 from polygrain.config.new import Settings
-from polygrain.config.request import Request, require_there
+from polygrain.config.request import Request, bare, require_there
 from polygrain.encoder import installed, networks
 from polygrain.encoder.config import Config
 from polygrain.encoder.origin import Origin, is_hub, published, require_fit
@@ -85,6 +85,8 @@ def teacher_of(text: str, request: Request) -> tuple[str, dict[str, Any]]:
 
 def values_of(request: Request) -> tuple[dict[str, Any], Config]:
     """The values of a section `encoder`, and the network's config."""
+    names = (name and bare(name) for name in (request.name, request.architecture))
+    request = request._replace(**dict(zip(("name", "architecture"), names, strict=True)))
     path = Path(request.name).absolute()
     if path.exists():
         values = from_disk(request, path.resolve())

@@ -58,9 +58,12 @@ def find(source: Path) -> Listing:
 
 def named(file: Path) -> Listing:
     """The images that the column `path` of a CSV names, relative to its folder, in its order."""
-    with reading(file, "give a CSV in UTF-8 with a column path"), file.open(newline="", encoding="utf-8-sig") as lines:
+    with (
+        reading(file, "give a CSV in UTF-8 with one column path"),
+        file.open(newline="", encoding="utf-8-sig") as lines,
+    ):
         reader = csv.DictReader(lines, strict=True)
-        if "path" not in (reader.fieldnames or ()):
+        if (reader.fieldnames or []).count("path") != 1:
             raise ValueError(f"its columns are {', '.join(reader.fieldnames or ()) or 'none'}")
         entries = [row["path"] or "" for row in reader]
     root, paths, rejected = file.parent, {}, {}

@@ -1,7 +1,6 @@
 """Vectors of any encoder, smoothed by each other: a NumPy array or a Parquet table in, the same kind out."""
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +13,12 @@ from jaxtyping import Float32
 from polygrain.app.embedding import smoothed_columns
 from polygrain.retrieval.smoothing import Smoothing
 from polygrain.retrieval.smoothing_choice import GRAINED, directions
-from polygrain.store.reading import reading
+from polygrain.store.drafts import drafted
+from polygrain.store.reading import read_lines, reading
+from polygrain.store.tables import described, require_once
 
 READABLE = "give a NumPy array (.npy, a row for each image) or a table (.parquet) with a column of vectors"
+LINES = "give a text in UTF-8 with the path of an image on each line"
 COLUMN, SMOOTHED = "embedding", "smoothed"
 
 
@@ -43,13 +45,12 @@ def smooth_file(
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
     vectors = read(source, column, paths)
     columns, smoothing = smoothed_columns(vectors.rows, False, alike, None, GRAINED)
-    result, draft = columns.get(SMOOTHED), output.with_name(f"{output.name}.draft")
-    if output.suffix == ".npy":
-        with draft.open("wb") as stream:
+    result = columns.get(SMOOTHED)
+    with drafted(output) as draft, draft.open("wb") as stream:
+        if output.suffix == ".npy":
             np.save(stream, vectors.rows if result is None else result)
-    else:
-        pq.write_table(with_smoothed(vectors, result, smoothing), draft)
-    os.replace(draft, output)
+        else:
+            pq.write_table(with_smoothed(vectors, result, smoothing), stream)
     return len(vectors.rows), smoothing
 
 
@@ -62,7 +63,7 @@ def read(source: Path, column: str | None = None, paths: Path | None = None) -> 
             array = np.load(source, allow_pickle=False)
             if array.dtype.kind not in "fiu":
                 raise ValueError(f"it holds {array.dtype}, not numbers")
-        rows, names = directions(array, str(source)), lines(paths) if paths else None
+        rows, names = directions(array, str(source)), read_lines(paths, LINES) if paths else None
         if names is not None and len(names) != len(rows):
             raise ValueError(f"{source} has {len(rows):,} rows, {paths} {len(names):,} lines: give a line for each row")
         columns = {"path": names} if names is not None else {}
@@ -70,16 +71,12 @@ def read(source: Path, column: str | None = None, paths: Path | None = None) -> 
     if paths is not None:
         raise ValueError(f"{source} is a table, whose rows name their images themselves: --paths is for a .npy")
     with reading(source, READABLE):
-        table = pq.read_table(source)
+        # `read_table` takes a folder of parts, too, but no column that is there twice.
+        table = pq.read_table(source) if source.is_dir() else pq.ParquetFile(source).read()
+    require_once(table.schema, str(source))
     name = column_of(table, source, column)
     where = f"{source}, column {name},"
     return Vectors(directions(array_of(table[name], where), where), table)
-
-
-def lines(file: Path) -> list[str]:
-    """The lines of a text."""
-    with reading(file, "give a text with the path of an image on each line"):
-        return file.read_text(encoding="utf-8").splitlines()
 
 
 def column_of(table: pa.Table, source: Path, column: str | None) -> str:
@@ -89,11 +86,10 @@ def column_of(table: pa.Table, source: Path, column: str | None) -> str:
     if column is None:
         column = COLUMN if COLUMN in known else known[0] if len(known) == 1 else None
     if column not in known:
-        asked = f"no column {column!r} of" if column is not None else "no, or more than one, column of"
-        raise ValueError(
-            f"{source} has {asked} vectors; columns with lists of numbers are: "
-            f"{', '.join(known) or 'none'}; name one with --column"
-        )
+        asked = f"no column {column!r}" if column is not None else f"{'more than one' if known else 'no'} column"
+        lists = "make one of lists of numbers (`json.loads` makes them of text such as '[0.1, 0.2]')"
+        remedy = f"name one of {', '.join(known)} with --column" if known else lists
+        raise ValueError(f"{source} has {asked} of vectors; its columns are {described(table.schema)}: {remedy}")
     return column
 
 

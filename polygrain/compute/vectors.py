@@ -22,9 +22,9 @@ def as_vectors(rows: np.ndarray | Tensor, name: str = "features") -> Float32[Ten
     ValueError unless they are `n d`, not empty, finite, and at most `LARGEST` in size.
     """
     if not isinstance(rows, Tensor):
-        rows = np.asarray(rows)
-        # Torch warns of memory that it could write to but must not, such as that of a store.
-        rows = torch.from_numpy(rows if rows.flags.writeable else rows.copy())
+        # Torch takes no numbers of another byte order, no negative strides, no memory that must not be written to.
+        with np.errstate(over="ignore"):  # infinity is named below
+            rows = torch.from_numpy(np.require(rows, np.float32, "CW"))
     vectors = rows.detach().float()
     if vectors.ndim != 2 or 0 in vectors.shape:
         raise ValueError(f"{name} of shape {tuple(rows.shape)}; needed is a row per image (n, d), n and d at least 1")

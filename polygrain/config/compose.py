@@ -23,6 +23,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from polygrain.config import lists
+from polygrain.store.drafts import drafted
 
 MADE = re.compile("data/(?!raw/)")
 HEADER = "# Composed from {} over params.yaml. Change those: `polygrain run --profile {}` writes this file anew.\n"
@@ -142,9 +143,10 @@ def renew(profile: Path) -> bool:
     """Writes what `changes` of a profile; whether anything does."""
     texts = changes(profile)
     for file, text in texts.items():
-        partial = file.with_name(f"{file.name}.partial")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(file)
+        if file.is_symlink():
+            file.unlink()  # what it leads to is not the profile's
+        with drafted(file) as draft:
+            draft.write_text(text, encoding="utf-8")
     return bool(texts)
 
 

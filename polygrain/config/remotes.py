@@ -7,6 +7,7 @@ from pathlib import Path
 
 from polygrain.config.compose import read_params
 from polygrain.sources.streams import place
+from polygrain.store.drafts import drafted
 
 
 def renew(folder: Path) -> list[str]:
@@ -25,8 +26,7 @@ def renew(folder: Path) -> list[str]:
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         if text != file.read_text(encoding="utf-8"):
-            partial = file.with_name(f"{file.name}.partial")
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(file)
+            with drafted(file) as draft:
+                draft.write_text(text, encoding="utf-8")
             lines.append(f"{name}: {url} has changed, and what depends on it runs again")
     return lines

@@ -1,6 +1,7 @@
 """What was said about an encoder, and whether that can be meant: asked before torch is loaded."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +28,13 @@ class Request(NamedTuple):
             raise ValueError(f"--{given[0]} is about another encoder: name it with --encoder")
 
 
+def bare(name: str) -> str:
+    """A timm name without its address on the hub (`timm/NAME`, `hf-hub:timm/NAME`); what is there stays as it is."""
+    return name if Path(name).exists() else re.sub(r"^(https://huggingface\.co/|hf[-_]hub:)?timm/", "", name)
+
+
 def require_there(name: str) -> None:
     """ValueError for the name of a file or folder that does not exist."""
+    name = bare(name)
     if (os.sep in name or Path(name).suffix in WEIGHTS) and not Path(name).exists():
         raise ValueError(f"{name} does not exist: give a file, a folder or a timm name")

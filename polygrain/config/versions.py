@@ -5,6 +5,8 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from polygrain.store.drafts import drafted
+
 # The libraries whose versions decide results, by the name that is imported.
 PACKAGES = {
     "PIL": "pillow",
@@ -40,4 +42,5 @@ def require_one_faiss() -> None:
 
 
 if __name__ == "__main__":
-    Path("versions.yaml").write_text(text(Path("requirements.lock").read_text(encoding="utf-8")), encoding="utf-8")
+    with drafted(Path("versions.yaml")) as draft:
+        draft.write_text(text(Path("requirements.lock").read_text(encoding="utf-8")), encoding="utf-8")

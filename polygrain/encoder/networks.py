@@ -26,7 +26,7 @@ def require_known(architecture: str) -> str:
     import timm
 
     if not re.fullmatch(r"\w{1,100}(\.\w{1,100})?", architecture, re.ASCII) or not timm.is_model(architecture):
-        similar = ", ".join(difflib.get_close_matches(architecture[:100], timm.list_models(), 5, 0))
+        similar = ", ".join(difflib.get_close_matches(architecture.rpartition("/")[2][:100], timm.list_models(), 5, 0))
         raise ValueError(f"timm does not know {architecture[:200]!r}; similar names: {similar}")
     try:
         timm.get_pretrained_cfg(architecture, allow_unregistered=True)

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 WEIGHTS = "model.safetensors"
-HUB = "give a folder with timm's config.json and model.safetensors, or a model folder of this project"
+HUB = (
+    "give a folder with timm's config.json and model.safetensors, other weights as a file with its architecture, or a "
+    "model folder of this project"
+)
 NAMES = 3
 LARGE = 2**26  # parameters, a quarter of a GiB
 TENSORFLOW = 1001  # ImageNet's classes and one for none of them
@@ -193,6 +196,8 @@ def require_fit(config: Config) -> None:
 def require_held(config: Config, file: Path) -> None:
     """ValueError for a large network with more parameters than the file has bytes: its config asks for too much."""
     network = networks.build_on_meta(config.architecture, config.kwargs)
-    count, size = sum(parameter.numel() for parameter in network.parameters()), file.stat().st_size
+    with reading(file, HUB):
+        size = file.stat().st_size
+    count = sum(parameter.numel() for parameter in network.parameters())
     if count > max(size, LARGE):
         raise ValueError(f"{file} has {size:,} bytes, too few for {count:,} parameters of {config.architecture}")

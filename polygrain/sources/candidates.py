@@ -12,6 +12,7 @@ from polygrain.sources import folder, installed
 from polygrain.sources.datasets import counts, load
 from polygrain.sources.decode import Picture, decode_all
 from polygrain.store.collection import share_file
+from polygrain.store.reading import read_lines
 from polygrain.store.square import Shape, square
 
 
@@ -114,8 +115,8 @@ def read_share(root: Path, share: float, training: Iterable[str]) -> list[str]:
     paths: dict[str, list[str]] = {}
     for path in training:
         paths.setdefault(PurePosixPath(path).name, []).append(path)
-    names = file.read_text(encoding="utf-8", errors="replace").split("\n")
-    names = [name.strip() for name in names if name.strip()]
+    lines = read_lines(file, "lay the published list there, in UTF-8, a file's name a line")
+    names = [line.strip() for line in lines if line.strip()]
     for name, count in Counter(names).items():
         if count > 1 or len(paths.get(name, ())) != 1:
             raise ValueError(f"{file}: {name[:80]!r} must be there once, and name one of the training images")

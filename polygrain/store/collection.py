@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from polygrain.store import arrays
 from polygrain.store.mapped_rows import Chosen
-from polygrain.store.reading import read_json, reading, remedy_for
+from polygrain.store.reading import read_json, read_lines, reading, remedy_for
 
 TABLE = pa.schema(
     [
@@ -134,4 +134,4 @@ def write_share(folder: Path, share: float, paths: Iterable[str]) -> None:
 def read_share(folder: Path, share: float) -> list[str] | None:
     """The stored paths of a share; None if there is no such list."""
     file = share_file(folder / "shares", share)
-    return file.read_text(encoding="utf-8").splitlines() if file.exists() else None
+    return read_lines(file, remedy_for(folder)) if file.exists() else None

@@ -26,7 +26,9 @@ from jaxtyping import Float32
 
 from polygrain.compute.blocks import blocks
 from polygrain.compute.vectors import unit_rows
+from polygrain.store.drafts import drafted
 from polygrain.store.reading import reading
+from polygrain.store.tables import described
 
 # Rows of a row group.
 GROUP = 1024
@@ -59,9 +61,9 @@ def axes_of(metadata: Mapping[str, str | bytes]) -> int | None:
 
 def write(file: Path, columns: Columns, metadata: Mapping[str, str | bytes] | None = None) -> None:
     """Writes the columns, a row group in memory at a time; the file is complete or as before."""
-    dim, draft = np.shape(columns["embedding"])[1], file.with_name(f"{file.name}.draft")
+    dim = np.shape(columns["embedding"])[1]
     kinds = schema(list(columns), dim, metadata)
-    with pq.ParquetWriter(draft, kinds, compression="none", use_dictionary=False) as writer:
+    with drafted(file) as draft, pq.ParquetWriter(draft, kinds, compression="none", use_dictionary=False) as writer:
         for part in blocks(len(columns["path"]), GROUP):
             values = [
                 pa.FixedSizeListArray.from_arrays(np.ravel(rows[part]), dim)
@@ -70,19 +72,15 @@ def write(file: Path, columns: Columns, metadata: Mapping[str, str | bytes] | No
                 for rows, kind in zip(columns.values(), kinds.types, strict=True)
             ]
             writer.write_table(pa.Table.from_arrays(values, schema=kinds))
-    os.replace(draft, file)
 
 
 def annotate(file: Path, facts: Mapping[str, str | bytes]) -> None:
     """Adds to the metadata of a file, or changes them; its rows stay."""
-    draft = file.with_name(f"{file.name}.draft")
     table = pq.ParquetFile(file)
-    with pq.ParquetWriter(
-        draft, table.schema_arrow.with_metadata({**metadata(file), **facts}), compression="none", use_dictionary=False
-    ) as writer:
+    kinds = table.schema_arrow.with_metadata({**metadata(file), **facts})
+    with drafted(file) as draft, pq.ParquetWriter(draft, kinds, compression="none", use_dictionary=False) as writer:
         for group in table.iter_batches(GROUP):
             writer.write_batch(group)
-    os.replace(draft, file)
 
 
 def metadata(file: Path) -> dict[str, bytes]:
@@ -115,8 +113,7 @@ def read(file: Path, smoothed: bool = False, axes: int | None = None, whole: boo
         stored = axes_of(facts)
         wrong = dim < 1 or not 1 <= (stored or dim) <= dim or not count or names[:2] != ["path", "embedding"]
         if wrong or table.schema_arrow != schema(names, dim):
-            kinds = ", ".join(f"{field.name}: {field.type}" for field in table.schema_arrow)
-            raise ValueError(f"it holds {count} rows of {kinds}")
+            raise ValueError(f"it holds {count} rows of {described(table.schema_arrow)}")
         is_smoothed = smoothed and "smoothed" in names
         vectors = np.empty((count, dim), np.float32)
         paths: list[str] = []
@@ -143,10 +140,8 @@ def write_npy(embeddings: Path, column: str, output: Path) -> None:
     """The vectors of a file as a NumPy array `image dim`, a row group in memory at a time."""
     file = pq.ParquetFile(embeddings)
     shape = (file.metadata.num_rows, file.schema_arrow.field(column).type.list_size)
-    draft, row = output.with_name(output.name + ".partial"), 0
-    rows = np.lib.format.open_memmap(draft, "w+", np.float32, shape)
-    for group in file.iter_batches(GROUP, columns=[column]):
-        rows[row : row + len(group)] = group.column(0).flatten().to_numpy().reshape(-1, shape[1])
-        row += len(group)
-    rows.flush()
-    os.replace(draft, output)
+    # Not mapped: where the disk is full, a mapped file ends the process.
+    with drafted(output) as draft, draft.open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        for group in file.iter_batches(GROUP, columns=[column]):
+            stream.write(group.column(0).flatten().to_numpy())

@@ -29,6 +29,16 @@ def reading(file: Path | str, remedy: str) -> Iterator[None]:
         raise ValueError(f"{file} is missing or damaged ({reason}); {remedy}") from error
 
 
+def read_lines(file: Path, remedy: str) -> list[str]:
+    """The lines of a text, as editors show them, without a byte order mark.
+
+    What else Unicode takes for a break, such as U+2028, stays in its line.
+    """
+    with reading(file, remedy):
+        lines = file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 def remedy_for(folder: Path) -> str:
     """What to do about an incomplete output of a stage."""
     return f"delete {folder} and run the pipeline again (`dvc repro`), or `dvc checkout` if the cache has it"

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from polygrain.compute import processes
 from polygrain.store import work
+from polygrain.store.drafts import drafted
 
 log = logging.getLogger(__name__)
 work_folder = work.folder
@@ -26,12 +27,10 @@ History = list[dict[str, int | float]]
 def write(file: Path, tensors: dict[str, Tensor]) -> None:
     """Writes tensors in place of a file. A kill at any moment leaves the old file or the new one, whole."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_suffix(".new")
-    with fresh.open("wb") as stream:
+    with drafted(file) as draft, draft.open("wb") as stream:
         stream.write(safetensors.torch.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}))
         stream.flush()
         os.fsync(stream.fileno())
-    os.replace(fresh, file)
 
 
 def read(file: Path) -> dict[str, Tensor]:

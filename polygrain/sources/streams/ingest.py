@@ -18,6 +18,7 @@ from polygrain.sources.streams.entry import Entry
 from polygrain.sources.streams.stream import Stream, unlike
 from polygrain.store.arrays import Writer, shard_file
 from polygrain.store.coded import Coding
+from polygrain.store.drafts import drafted
 from polygrain.store.square import Shape, Unreadable
 
 log = logging.getLogger(__name__)
@@ -89,9 +90,8 @@ class Ingestion:
     def close_part(self, entry: Entry) -> None:
         """Writes the part of the shard that is full since this entry: from here on it survives a kill."""
         part = self.last._replace(end=(entry.file, entry.number + 1))
-        fresh = self.folder / "part.new"
-        fresh.write_text(json.dumps(part), encoding="utf-8")
-        os.replace(fresh, self.part_file(self.done))
+        with drafted(self.part_file(self.done)) as draft:
+            draft.write_text(json.dumps(part), encoding="utf-8")
         self.done, self.last = self.done + 1, Part(part.end, [], [])
 
     def run(self, stream: Stream, max_pixels: int, shape: Shape) -> Iterator[Entry]:

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 
 from polygrain.sources.decode import MOST_BYTES
 from polygrain.sources.streams.entry import NAMES, Entry, label_of
+from polygrain.store import tables
 from polygrain.store.square import Unreadable
 
 BATCH_BYTES = 16 * 2**20
 BATCH_ROWS = 256
-COLUMNS = 20  # that a message names
 
 
 @contextmanager
@@ -43,12 +43,13 @@ def holds_embeddings(file: Path) -> bool:
 
 def columns(schema: pa.Schema, name: str) -> tuple[str, str | None]:
     """The column of images and, if there is one, of labels; ValueError if the images' cannot be told."""
+    tables.require_once(schema, name)
     images = [field.name for field in schema if holds_bytes(field.type)]
     images = ["image"] if "image" in images else images
     if len(images) != 1:
         raise ValueError(
-            f"{name} has {len(images)} columns with images (its columns: {', '.join(schema.names[:COLUMNS])}): one "
-            "must be of bytes, or of bytes and path, and of several one must be named image"
+            f"{name} has {len(images)} columns with images; its columns are {tables.described(schema)}: one must be of "
+            "bytes, or of bytes and path, and of several one must be named image"
         )
     return images[0], next((label for label in NAMES if label in schema.names and label != images[0]), None)
 
@@ -60,7 +61,7 @@ def described(stream: IOBase, name: str) -> str:
     if label:
         return f"label: column {label}"
     named = f"one would be named {', '.join(NAMES[:-1])} or {NAMES[-1]}"
-    return f"no label among its columns ({', '.join(others[:COLUMNS])}): {named}" if others else ""
+    return f"no label among its columns ({', '.join(others[: tables.COLUMNS])}): {named}" if others else ""
 
 
 def holds_bytes(kind: pa.DataType) -> bool:

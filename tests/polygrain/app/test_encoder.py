@@ -75,6 +75,25 @@ def test_choose__a_folder_of_timm_s_hub(tmp_path, checkpoint):
     assert lines[1] == "input: 32 px; mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
 
 
+@pytest.mark.parametrize("name", ["timm/{}", "hf-hub:timm/{}", "hf_hub:timm/{}", "https://huggingface.co/timm/{}"])
+def test_choose__a_name_of_the_hub_is_that_of_timm(name, checkpoint):
+    for bare in ("resnet18", "resnet18.a1_in1k"):
+        request = Request(name.format(bare))
+        request.require_sense()
+        assert choose(request, None)[0].encoder == choose(Request(bare), None)[0].encoder
+    assert encoder.teacher_of(name.format("resnet18"), Request())[1]["architecture"] == "resnet18.a1_in1k"
+    with pytest.raises(ValueError, match="does not fit"):  # its architecture is known
+        choose(Request(str(checkpoint), name.format("mobilenetv2_100.ra_in1k"), 32), None)
+
+
+def test_choose__a_folder_of_timm_s_hub_with_other_weights(tmp_path):
+    known = {"input_size": [3, 64, 64], "mean": [0.1] * 3, "std": [0.2] * 3}
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "resnet18", "pretrained_cfg": known}))
+    (tmp_path / "pytorch_model.bin").touch()
+    with pytest.raises(ValueError, match=r"model.safetensors is missing .*other weights as a file"):
+        choose(Request(str(tmp_path)), None)
+
+
 def test_teacher_of__a_model_folder_says_itself_what_it_sees():
     name, values = encoder.teacher_of(encoder.SHIPPED, Request("resnet18", side=96, mean=[0.5] * 3, std=[0.5] * 3))
     assert name == "vit_tiny_patch16_224" and values["source"] == "folder" and "side" not in values

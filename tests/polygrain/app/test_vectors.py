@@ -52,6 +52,22 @@ def test_smooth_file__few_vectors_stay_as_they_are(tmp_path):
     assert how.strength == 0 and pq.read_table(tmp_path / "s.parquet").column_names == ["path", "clip"]
 
 
+def test_smooth_file__paths_are_the_lines_that_an_editor_shows(tmp_path):
+    names = ["first.jpg", "a\u2028b.jpg", *(f"{i}\x0b.jpg" for i in range(178))]
+    np.save(tmp_path / "v.npy", ROWS)
+    (tmp_path / "p.txt").write_text("\n".join(names) + "\n", encoding="utf-8-sig")
+    smooth_file(tmp_path / "v.npy", tmp_path / "s.parquet", paths=tmp_path / "p.txt")
+    assert pq.read_table(tmp_path / "s.parquet")["path"].to_pylist() == names
+
+
+@pytest.mark.parametrize("kind", [">f4", ">f2", "<u2", "g"])
+def test_smooth_file__numbers_of_any_kind_and_order_of_bytes(tmp_path, kind):
+    rows = np.round(100 * unit_rows(ROWS)) + 100  # whole numbers, in every kind the same
+    np.save(tmp_path / "v.npy", np.asfortranarray(rows.astype(kind)))
+    smooth_file(tmp_path / "v.npy", tmp_path / "s.npy", alike=30)
+    np.testing.assert_array_equal(np.load(tmp_path / "s.npy", allow_pickle=False), smooth(rows, alike=30))
+
+
 def changed(row, value):
     rows = ROWS.copy()
     rows[row] = value
@@ -83,9 +99,12 @@ def test_smooth_file__says_what_is_wrong_with_an_array(tmp_path, array, message)
     ("given", "column", "message"),
     [
         (table(changed(7, 0)), None, "zeros alone in row 7"),
-        (table(dino=[[1.0]] * 180), None, "clip, dino; name one"),
+        (table(dino=[[1.0]] * 180), None, "name one of clip, dino"),
         (table(), "dino", "no column 'dino'"),
-        (pa.table({"path": ["a"]}), None, "none"),
+        (table(clip2=[[1.0]] * 180), None, "more than one column of vectors"),
+        (table(text=["[1.0, 2.0]"] * 180), "text", "no column 'text' of vectors; .*text: string: name one of clip"),
+        (pa.table({"path": ["a"], "clip": ["[1]"]}), None, "no column of .*path: string, clip: string: make .*json"),
+        (pa.table([["a"], [[1.0]], [[2.0]]], ["path", "clip", "clip"]), None, "than one column 'clip'.*clip: list<"),
         (pa.table({"clip": [[1.0], None]}), None, "2 rows, 1 without"),
         (pa.table({"clip": [[1.0], [1.0, 2.0]]}), None, "of 1 and of 2 numbers"),
         (pa.table({"clip": pa.array([], pa.list_(pa.float32()))}), None, "0 rows"),

@@ -39,6 +39,11 @@ def test_as_vectors__raises_on_what_is_no_table_of_finite_numbers(rows):
         as_vectors(rows)
 
 
+@pytest.mark.parametrize("rows", [draw(4, 3, 0).astype(">f4"), draw(4, 3, 0)[::-1], np.asfortranarray(draw(4, 3, 0))])
+def test_as_vectors__of_any_layout(rows):
+    np.testing.assert_array_equal(as_vectors(rows).numpy(), rows)
+
+
 def test_unit_rows__of_unit_length_and_zeros_stay():
     rows = np.array([[3.0, 4.0], [0.0, 0.0], [-2.0, 0.0]], np.float32)
     np.testing.assert_allclose(unit_rows(rows), [[0.6, 0.8], [0, 0], [-1, 0]], rtol=1e-6)

@@ -60,7 +60,7 @@ TRAINING = ["train/a/a_1.jpg", "train/a/a_2.jpg", "train/b/b_1.jpg", "train/b/sa
 def test_read_share__paths_in_the_lists_order(tmp_path: Path, share: float, name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} does not exist, .*listed_shares"):
         candidates.read_share(tmp_path, share, TRAINING)
-    (tmp_path / name).write_text("b_1.jpg\n\na_2.jpg \n")
+    (tmp_path / name).write_text("b_1.jpg\r\n\na_2.jpg \n", encoding="utf-8-sig")
     assert candidates.read_share(tmp_path, share, TRAINING) == ["train/b/b_1.jpg", "train/a/a_2.jpg"]
 
 

@@ -29,7 +29,7 @@ def saved(folder):
 def test_resume__brings_back_module_optimizer_and_history(tmp_path):
     assert checkpoint.resume(tmp_path, *new_run()) == []
     first, second = saved(tmp_path), new_run()
-    (tmp_path / "checkpoint.new").write_bytes(b"half")  # what a kill while writing leaves
+    (tmp_path / "checkpoint.safetensors.draft").write_bytes(b"half")  # what a kill while writing leaves
     assert checkpoint.resume(tmp_path, *second) == [{"epoch": 1, "loss": 1 / 3}]
     for run in (first, second):
         advance(*run, 2)

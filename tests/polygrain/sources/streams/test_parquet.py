@@ -68,11 +68,16 @@ def test_described__names_the_columns_where_none_is_a_label(tmp_path):
         assert "kind" in parquet.described(stream, "a") and list(parquet.labels(stream, "a")) == [""]
 
 
+def test_columns__two_of_one_name_are_no_guess():
+    with pytest.raises(ValueError, match=r"more than one column 'label'; .*label: string, label: int64"):
+        parquet.columns(pa.table([[b"x"], ["a"], [1]], ["image", "label", "label"]).schema, "a.parquet")
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"text": ["t"]}, r"a\.parquet has 0 columns with images \(its columns: text\)"),
-        ({"left": [b"t"], "right": [b"t"]}, r"2 columns with images .*of several one must be named image"),
+        ({"text": ["t"]}, r"a\.parquet has 0 columns with images; its columns are text: string: one"),
+        ({"left": [b"t"], "right": [b"t"]}, r"2 columns with images; .*of several one must be named image"),
     ],
 )
 def test_read__raise_on_other_columns(tmp_path, columns, message):

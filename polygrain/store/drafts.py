@@ -1,0 +1,25 @@
+"""Files that are complete or as before."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def drafted(file: Path) -> Iterator[Path]:
+    """A file to write beside `file`, whose place it takes when the block ends well; else it is removed.
+
+    What is no plain file, such as /dev/stdout, is written itself.
+    """
+    if file.exists() and not file.is_file():
+        yield file
+        return
+    target = Path(os.path.realpath(file))  # a link stays one
+    draft = target.with_name(f"{target.name}.draft")
+    try:
+        yield draft
+        os.replace(draft, target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
