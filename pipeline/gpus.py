@@ -4,11 +4,13 @@ A lease kept by a server does not: those of a killed flow block its successors f
 """
 
 import os
+import re
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -21,10 +23,23 @@ def visible() -> list[str]:
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [device for word in named.split(",") if (device := word.strip()) not in ("", "-1")]
+    return [str(number) for number in range(len(cards()))]
+
+
+@cache
+def cards() -> list[str]:
+    """The UUIDs of this machine's GPUs by number; empty where nvidia-smi does not say them."""
     with suppress(OSError, subprocess.SubprocessError):
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True).stdout
-        return [str(number) for number, line in enumerate(listed.splitlines()) if line.startswith("GPU ")]
+        return re.findall(r"^GPU \d+: .*\(UUID: (\S+)\)", listed, re.MULTILINE)
     return []
+
+
+def card(device: str) -> str:
+    """The UUID of a GPU that CUDA_VISIBLE_DEVICES names by its number, or by how its UUID begins; else its name."""
+    if device.isdecimal():
+        return cards()[int(device)] if int(device) < len(cards()) else device
+    return next((uuid for uuid in cards() if uuid.startswith(device)), device)
 
 
 def asked(meta: Mapping[str, Any]) -> int:
@@ -68,7 +83,7 @@ def hold(count: int, stopping: Event) -> Iterator[list[str]]:
             held: list[str] = []
             for device in devices:
                 with suppress(Timeout):
-                    stack.enter_context(FileLock(folder() / f"{device}.lock").acquire(blocking=False))
+                    stack.enter_context(FileLock(folder() / f"{card(device)}.lock").acquire(blocking=False))
                     held.append(device)
                 if len(held) == count:
                     yield held

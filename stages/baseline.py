@@ -96,7 +96,8 @@ def project(
 ) -> tuple[Model, list[dict[str, int | float]]]:
     """The model with a linear map behind it, which begins as the identity; `labels` are of the rows of `features`."""
     where = device.best()
-    vectors, targets = torch.from_numpy(features), torch.from_numpy(labels)
+    # A cluster of a sample may have got no image of all: it is no class.
+    vectors, targets = torch.from_numpy(features), torch.from_numpy(np.unique(labels, return_inverse=True)[1])
     linear = nn.Linear(model.dim, model.dim, bias=False)
     nn.init.eye_(linear.weight)
     classifier = nn.ParameterList([nn.Parameter(classification.class_means(vectors, targets))])

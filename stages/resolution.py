@@ -2,8 +2,9 @@
 
 Reads   images, encoder
 Writes  weights.safetensors, config.json   the encoder for inputs of that side: what all else starts from
-        recall.csv   each side within the budget: its cost, and on each task how often one view finds the other
-        and in a folder of its own, for `choice`, what was seen to find that out (selection/seen.py)
+        and in a folder of its own, so that `features` follows the model alone: recall.csv, each side within the budget
+        with its cost, and on each task how often one view finds the other; and for `choice` what was seen to find that
+        out (selection/seen.py)
 
 A network often retrieves better at larger inputs than those of its training (Touvron et al., "Fixing the train-test
 resolution discrepancy", 2019), and adapts best at the side at which it is used. Agreement with a careful look, part of
@@ -121,7 +122,7 @@ def main(
         looks = criterion.embed_carefully(chosen, pixels, sample.rows, reference, *settings_of)
     with outputs.folder(output) as folder, outputs.folder(output_views) as views:
         save(chosen.cpu(), folder)
-        write_csv(folder / "recall.csv", rows)
+        write_csv(views / "recall.csv", rows)
         Seen(sample, {one: stored for one, stored in seen.items() if one in (own, side)}, looks).write(views)
     return f"{side} px of {', '.join(map(str, judged))}"
 

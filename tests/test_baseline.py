@@ -130,6 +130,17 @@ def test_main__linear_learns_the_finest_pseudo_labels_and_is_a_map_of_the_encode
     assert_same_bytes(tmp_path / "out", tmp_path / "again")
 
 
+def test_project__a_cluster_without_images_is_no_class(world, tmp_path):
+    features = np.random.default_rng(0).normal(size=(48, 24)).astype(np.float32)
+    labels = np.arange(48) % 4
+    (full, history), (gap, other) = (
+        baseline.project(load(world[1]), features, given, params().linear, 0, tmp_path / name)
+        for given, name in [(labels, "full"), (labels + (labels > 1), "gap")]
+    )
+    assert other == history and np.isfinite(history[-1]["loss"])
+    assert torch.equal(gap.reduction.weight, full.reduction.weight)
+
+
 def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
     files = ["0/dots/table.parquet", "1/config.json"]
     assert_key_follows(files, lambda given: run(given, tmp_path / "out", "one_set"), world, tmp_path, monkeypatch)

@@ -20,7 +20,7 @@ def run(images, encoder, output, settings=None, **changes):
     values = {"settings": settings or criterion(), "reference": reference(), "taken": [1, 2], "lists": lists()}
     folders = images, encoder, output, output.with_name("views")
     message = resolution.main(*folders, params=params(**changes), seed=0, **values)
-    return message, list(csv.DictReader((output / "recall.csv").read_text().splitlines()))
+    return message, list(csv.DictReader((output.with_name("views") / "recall.csv").read_text().splitlines()))
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,15 @@ def test_main__hands_out_the_encoder_at_one_of_the_sides(world, tmp_path):
     assert after.config == before.at_side(int(chosen["side"]), False).config
     for name, tensor in before.state_dict().items():
         assert torch.equal(tensor, after.state_dict()[name])
+
+
+def test_main__other_images_leave_the_model_as_it_was(world, tmp_path):
+    """All that starts from the encoder would run again otherwise, for every task."""
+    rows, content = [], []
+    for images in (world[0], write_images(tmp_path / "images", per_class=9)):
+        rows += [run(images, world[1], tmp_path / "out", cost=1)[1]]
+        content += [{file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}]
+    assert rows[0] != rows[1] and content[0] == content[1]
 
 
 @pytest.mark.parametrize("case", ["budget", "no scales", "few images", "images alike", "one side only"])

@@ -81,7 +81,7 @@ def examine(given: str, unseen: bool = False) -> Folder:
         result = listed(given)
     else:
         if path.is_dir():
-            folder.require_followed(path)
+            folder.require_followed(path, every=True)
         result = find_stream(path) or found(path)
     if not result.classes:
         raise ValueError(f"{given} holds no readable image; {folder.reasons(Counter(result.left_out))}")

@@ -42,6 +42,27 @@ def test_visible__spaces_make_no_other_device(monkeypatch):
     assert gpus.visible() == ["0", "1"]
 
 
+def test_hold__a_card_is_one_by_number_and_by_uuid(tmp_path, monkeypatch):
+    (tmp_path / "nvidia-smi").write_text(
+        "#!/bin/sh\necho 'GPU 0: NVIDIA H100 (UUID: GPU-aa11-22)'\n"
+        "echo '  MIG 1g.10gb Device 0: (UUID: MIG-dd44)'\necho 'GPU 1: Orin (nvgpu) (UUID: bb33-44)'\n"
+    )
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    gpus.cards.cache_clear()
+    try:
+        with gpus.hold(1, Event()) as first:
+            assert first == ["0"]
+            for name, held in [("GPU-aa11-22,1", ["1"]), ("GPU-aa,bb33-44", ["bb33-44"]), ("MIG-dd44", ["MIG-dd44"])]:
+                monkeypatch.setenv("CUDA_VISIBLE_DEVICES", name)
+                with gpus.hold(1, Event()) as other:
+                    assert other == held
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+        assert gpus.visible() == ["0", "1"]
+    finally:
+        gpus.cards.cache_clear()
+
+
 def test_hold__waits_for_a_free_one_and_stops_waiting_when_told():
     stopping, results = Event(), []
 

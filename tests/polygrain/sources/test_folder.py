@@ -88,6 +88,18 @@ def test_require_followed__names_what_another_dvc_repository_has_left(tmp_path: 
         folder.require_followed(tmp_path)
 
 
+def test_require_followed__asks_no_plain_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question is a message to the server of a network's disk."""
+    plant(tmp_path, "a/1.jpg", "b/c/2.jpg")
+    asked, stat, access = [], os.stat, os.access
+    monkeypatch.setattr(os, "stat", lambda path, **how: (asked.append(str(path)), stat(path, **how))[1])
+    monkeypatch.setattr(os, "access", lambda path, mode: (asked.append(str(path)), access(path, mode))[1])
+    folder.require_followed(tmp_path)
+    assert not [path for path in asked if path.endswith(".jpg")]
+    folder.require_followed(tmp_path, every=True)
+    assert len({path for path in asked if path.endswith(".jpg")}) == 2
+
+
 def test_find__a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     plant(tmp_path, "1.jpg")
     os.mkfifo(tmp_path / "2.jpg")
