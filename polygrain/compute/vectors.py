@@ -24,7 +24,7 @@ def as_vectors(rows: np.ndarray | Tensor, name: str = "features") -> Float32[Ten
     if not isinstance(rows, Tensor):
         # Torch takes no numbers of another byte order, no negative strides, no memory that must not be written to.
         with np.errstate(over="ignore"):  # infinity is named below
-            rows = torch.from_numpy(np.require(rows, np.float32, "CW"))
+            rows = torch.from_numpy(np.require(rows, np.float32, ["C", "W"]))
     vectors = rows.detach().float()
     if vectors.ndim != 2 or 0 in vectors.shape:
         raise ValueError(f"{name} of shape {tuple(rows.shape)}; needed is a row per image (n, d), n and d at least 1")

@@ -18,7 +18,7 @@ from polygrain.config.folders import Folder, Protocol, examine, task_names
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
 QUESTION = (
-    "grain: a middle one, which harms nobody. Do you search the same product, of 3 to 10 images each, or the same "
+    "grain: a middle one, a cautious guess. Do you search the same product, of 3 to 10 images each, or the same "
     "kind, of hundreds? Say it, and the grain fits: --alike 6, or --alike 300"
 )
 
