@@ -6,7 +6,6 @@ a result is stays with DVC: tasks pass nothing on, and Prefect caches nothing.
 
 import concurrent.futures
 import logging
-import os
 import sys
 import time
 from collections import Counter
@@ -32,7 +31,7 @@ from pipeline.prepare import ready
 from pipeline.progress import StageProgress, reported, slug
 from pipeline.run import Outcome, run_stage, side_of
 from pipeline.workers import dispatcher, git, register
-from polygrain.runner import costs
+from polygrain.runner import costs, threads
 
 SECONDS_BETWEEN_LOOKS = 3.0
 """How often a run looks whether it was cancelled."""
@@ -148,7 +147,7 @@ def reproduce(
     stages = graph.load(folder, targets or ())
     todo = graph.to_do(stages)
     # Few, since each uses several cores itself, but one for each GPU.
-    jobs = jobs or max(min(4, os.cpu_count() or 1), len(gpus.visible()))
+    jobs = jobs or max(min(4, threads.cores()), len(gpus.visible()))
     run = Run(folder, jobs, Path(tensorboard) if tensorboard else None)
     with reported("the name of this run"), get_client(sync_client=True) as client:
         name = f"{profile or 'graph'}: {len(todo)} of {len(stages)} stages, {time.strftime('%d %b %H:%M')}"
@@ -159,7 +158,7 @@ def reproduce(
         register()  # the first worker may start later than this run
         run.on_worker = dispatcher(profile, folder)
     futures: dict[str, PrefectConcurrentFuture] = {}
-    with stage_server.serving(project(folder)) as run.environment:
+    with stage_server.serving(project(folder), jobs) as run.environment:
         try:
             for stage in todo:
                 futures[stage.name] = run.submit(stage, [futures[name] for name in stage.upstream if name in futures])

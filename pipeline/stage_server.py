@@ -25,30 +25,35 @@ SOCKET = "POLYGRAIN_STAGES"
 KIND = socket.AF_UNIX, socket.SOCK_SEQPACKET
 MOST_BYTES = 1 << 20
 # What libraries read when they are loaded; CUDA_VISIBLE_DEVICES is read later.
-READ = ("OMP_", "MKL_", "OPENBLAS_", "CUDA_", "PYTHON", "HF_", "TORCH_", "POLYGRAIN_", "LD_")
+READ = ("OMP_", "GOMP_", "MKL_", "OPENBLAS_", "CUDA_", "PYTHON", "HF_", "TORCH_", "POLYGRAIN_", "LD_")
 FREE = ("CUDA_VISIBLE_DEVICES", "POLYGRAIN_LOG", "PYTHONPATH", SOCKET)
 
 
 @contextmanager
-def serving(root: Path) -> Iterator[dict[str, str]]:
-    """A server that ends with the block, and the variables by which stages find it; none where `root` has no stages."""
-    if sys.platform != "linux" or not (root / "stages/run").is_file():
-        yield {}
-        return
+def serving(root: Path, jobs: int = 1) -> Iterator[dict[str, str]]:
+    """A server that ends with the block; the variables by which stages find it, and run so many at once.
+
+    Without a server where `root` has no stages.
+    """
     import tempfile
 
     from pipeline import process_group
+    from polygrain.runner import threads
 
+    shared = threads.variables(jobs)
+    if sys.platform != "linux" or not (root / "stages/run").is_file():
+        yield shared
+        return
     with tempfile.TemporaryDirectory(prefix="polygrain-") as folder, socket.socket(*KIND) as listener:
         listener.bind(f"{folder}/stages")
         listener.listen(64)
         # As stages/run has them.
-        environment = {"PYTHONPATH": str(root), "HF_HUB_DISABLE_TELEMETRY": "1"}
+        environment = {"PYTHONPATH": str(root), "HF_HUB_DISABLE_TELEMETRY": "1", **shared}
         command = [sys.executable, "-m", "pipeline.stage_server", "serve", str(listener.fileno())]
         process = process_group.start(command, root, environment, pass_fds=[listener.fileno()])
         listener.close()  # held here, it would take the requests of stages after the server has died
         try:
-            yield {SOCKET: f"{folder}/stages"}
+            yield {SOCKET: f"{folder}/stages", **shared}
         finally:
             process_group.end(process, 0)
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 os.environ.setdefault("DVC_NO_ANALYTICS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("POLYGRAIN_PRECISION", "float32")  # also on a GPU: many tests compare with other code
+
+from polygrain.runner import threads
+
 # Workers of pytest-xdist share the cores; threads that outnumber them wait for one another.
-if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))
+os.environ.update(threads.variables(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
 
 import pytest
 from jaxtyping import install_import_hook

@@ -26,6 +26,7 @@ from polygrain.cli.share import share
 from polygrain.cli.smooth import smooth
 from polygrain.cli.ui import ui
 from polygrain.cli.worker import worker
+from polygrain.runner import threads
 
 app = typer.Typer(
     name="polygrain",
@@ -56,6 +57,7 @@ def is_project(folder: Path) -> bool:
 
 
 def main() -> None:
+    os.environ.update(threads.variables())
     here = Path.cwd()
     root = next((folder for folder in (here, *here.parents) if is_project(folder)), None)
     if root and not Path(__file__).samefile(root / "polygrain/cli/main.py"):

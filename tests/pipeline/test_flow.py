@@ -1,6 +1,7 @@
 """A run of the flow: order, results, what the pages show, and what happens when something fails or dies."""
 
 import json
+import os
 import re
 import signal
 import time
@@ -91,13 +92,15 @@ def states_of(pages) -> dict[str, str]:
 @pytest.mark.slow
 def test_flow__alone_leaves_what_a_serial_repro_leaves(tmp_path):
     """With a server of its own, which is gone afterwards, and no network."""
-    serial, parallel = (toy.make(tmp_path / name, second=2) for name in ("serial", "parallel"))
+    threads = {"last": "mkdir -p .work; echo $OMP_NUM_THREADS > .work/threads"}
+    serial, parallel = (toy.make(tmp_path / name, second=2, then=threads) for name in ("serial", "parallel"))
     toy.run(serial, "dvc", "repro")
     nowhere = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy")}
-    output = toy.polygrain(parallel, "flow", "--jobs", "4", TOY_MARK="alone", **nowhere)
+    output = toy.polygrain(parallel, "flow", "--jobs", "4", TOY_MARK="alone", OMP_NUM_THREADS="", **nowhere)
     assert "Completed: 6 ran" in output
     assert toy.texts(parallel) == toy.texts(serial) and len(toy.texts(serial)) == 7
     assert toy.up_to_date(parallel)
+    assert int((parallel / ".work/threads").read_text()) == max(1, len(os.sched_getaffinity(0)) // 4)
     assert toy.survivors("alone") == []
     assert toy.polygrain(parallel, "flow") == "Everything is up to date.\n"
 

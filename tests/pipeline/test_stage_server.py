@@ -1,5 +1,6 @@
 """Stages that are loaded once and forked do what a fresh start does."""
 
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from benchmarks import toy
 from pipeline import stage_server
+from polygrain.runner import threads
 
 CORES = len(os.sched_getaffinity(0))
 STAGE = """\
@@ -27,16 +29,25 @@ if __name__ == "__main__":
     sys.exit(int(sys.argv[1]))
 """
 
+VARIABLES = ("GOMP_SPINCOUNT", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_THREAD_TIMEOUT")
+TOLD = f"""\
+import json, os
+if __name__ == "__main__":
+    kind = "forked" if "pipeline.stage_server" in open(f"/proc/{{os.getppid()}}/cmdline").read() else "fresh"
+    print(kind, json.dumps({{name: os.environ[name] for name in {VARIABLES} if name in os.environ}}))
+"""
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory) -> Path:
-    """A project with one stage."""
+    """A project with a stage, and one that tells its variables of threads."""
     root = tmp_path_factory.mktemp("project")
     for name in ("pipeline", "polygrain"):
         shutil.copytree(toy.ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "stages").mkdir()
     (root / "stages/__init__.py").touch()
     (root / "stages/one.py").write_text(STAGE)
+    (root / "stages/told.py").write_text(TOLD)
     shutil.copy(toy.ROOT / "stages/run", root / "stages")
     return root
 
@@ -61,11 +72,37 @@ def test_ask__a_fork_has_the_callers_folder_arguments_variables_and_exit_code(ro
     assert process.returncode == int(code)
 
 
-@pytest.mark.parametrize("environment", [{"OMP_NUM_THREADS": "3"}, {stage_server.SOCKET: "/nowhere"}])
+@pytest.mark.parametrize(
+    "environment", [{"OMP_NUM_THREADS": "3"}, {"GOMP_SPINCOUNT": "3"}, {stage_server.SOCKET: "/nowhere"}]
+)
 def test_ask__a_fresh_start_where_a_fork_would_differ(root, served, tmp_path, environment):
     with call(root, tmp_path, served | environment, "3") as process:
         assert process.stdout.read().startswith("fresh ")
     assert process.returncode == 3
+
+
+def told(root: Path, environment: dict[str, str]) -> tuple[str, dict[str, str]]:
+    variables = os.environ | {"PATH": toy.ENVIRONMENT["PATH"]} | environment
+    command, options = [root / "stages/run", "told"], {"check": True, "capture_output": True, "text": True}
+    done = subprocess.run(command, cwd=root, env=variables, **options)
+    kind, variables = done.stdout.split(" ", 1)
+    return kind, json.loads(variables)
+
+
+@pytest.mark.parametrize("own", [{}, {"OMP_WAIT_POLICY": "passive"}, {"GOMP_SPINCOUNT": "7"}])
+def test_stages_run__threads_wait_as_those_of_commands(root, own, monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    assert told(root, {}) == ("fresh", threads.variables() | own)
+
+
+def test_serving__jobs_share_the_cores(root, monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    with stage_server.serving(root, CORES) as environment:
+        assert told(root, environment) == ("forked", threads.WAITS | {"OMP_NUM_THREADS": "1"})
 
 
 @pytest.mark.slow
@@ -161,6 +198,6 @@ def test_ask__sources_that_have_changed_are_loaded_afresh(root, served, tmp_path
     assert process.communicate()[0].startswith("fresh ")
 
 
-def test_serving__nothing_where_there_are_no_stages(tmp_path):
+def test_serving__no_server_where_there_are_no_stages(tmp_path):
     with stage_server.serving(tmp_path) as environment:
-        assert environment == {}
+        assert stage_server.SOCKET not in environment

@@ -1,5 +1,6 @@
 """The command line: its words, its exit codes, and what starts fast stays fast."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -11,6 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from polygrain.cli import main as command
+from polygrain.runner import threads
 from tests.helpers.small import write_encoder
 
 ROOT = Path(__file__).parents[3]
@@ -60,6 +62,13 @@ def test_made__names_the_model_of_a_profile(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(command.app, words)
     assert "data/choice holds no model; name one that is here: profiles/shop/data/choice" in str(done.exception)
+
+
+def test_main__threads_wait_shortly(monkeypatch):
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.setattr(command, "app", lambda **options: None)
+    command.main()
+    assert os.environ["GOMP_SPINCOUNT"] == threads.WAITS["GOMP_SPINCOUNT"]
 
 
 def test_model__says_what_the_folder_holds(tmp_path):
