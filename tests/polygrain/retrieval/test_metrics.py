@@ -36,8 +36,9 @@ def plain(embeddings, labels):
 @pytest.mark.parametrize("classes", [1, 2, 7, 60])
 @pytest.mark.parametrize("nearest", [0, 5, 79])
 @pytest.mark.parametrize(("cosines", "queries"), [(2**25, 256), (70, 7)])
-@pytest.mark.parametrize("deep", [1, 1000])
-def test_query_metrics__equals_the_plain_loop(classes, nearest, cosines, queries, deep, monkeypatch):
+@pytest.mark.parametrize(("many", "deep"), [(40, 1), (40, 1000), (metrics.GROUP, 1)])
+def test_query_metrics__equals_the_plain_loop(classes, nearest, cosines, queries, many, deep, monkeypatch):
+    monkeypatch.setattr(metrics, "MANY", many)
     monkeypatch.setattr(metrics, "DEEP", deep)
     monkeypatch.setattr(metrics, "COSINES", cosines)  # the gallery passes by in one block, or in blocks of 10
     monkeypatch.setattr(metrics, "QUERIES", queries)
@@ -63,12 +64,13 @@ def test_unit_vectors__copies_none_that_are_of_unit_length():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("depth", [metrics.DEEP - 1, metrics.DEEP, 299, 300])
+@pytest.mark.parametrize("depth", [1, 300 // metrics.MANY, metrics.DEEP - 1, metrics.DEEP, 299, 300])
 def test_largest__equals_sorted_rows(threads, depth, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     rows = 2 * metrics.SELECTED + 5
     values = torch.from_numpy(np.random.default_rng(0).permutation(rows * 300).reshape(rows, 300)).float()
     values[:, 7] = -torch.inf
+    values[:, [8, 299]] += 1e6  # one in no group
     best, columns = metrics.largest(values, depth)
     expected = values.sort(1, descending=True)
     assert best.equal(expected.values[:, :depth]) and columns.equal(expected.indices[:, :depth])
