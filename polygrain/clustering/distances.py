@@ -14,8 +14,8 @@ from polygrain.compute import device
 from polygrain.compute.blocks import blocks_within
 from polygrain.compute.vectors import squared_distances
 
-# Products held at once: 16 MiB of float32.
-TILE = 2**22
+# Products held at once: 8 MiB of float32, which stay in the cache while they are compared.
+TILE = 2**21
 
 
 def products(
@@ -29,9 +29,9 @@ def products(
     shift = centroids.mean(0)
     moved = centroids - shift
     norms = moved.square().sum(1)
-    for part in blocks_within(len(rows), max(k, d), device.roomy(TILE, x.device, 32)):
-        block = x.index_select(0, rows[part]) - shift
-        own = block.square().sum(1)
+    for part in blocks_within(len(rows), max(k, d), device.roomy(TILE, x.device, 64)):
+        block = x.index_select(0, rows[part]).sub_(shift)
+        own = torch.linalg.vector_norm(block, dim=1).square()
         with device.exact():
             tile = torch.addmm(norms, block, moved.T, alpha=-2)
         # A float32 sum of d products, in any order; the last term is for numbers too small to be normal ones.
