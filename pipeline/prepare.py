@@ -4,12 +4,14 @@ import importlib
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pipeline import dvc_api, graph, project
 from polygrain.config import compose, lists, remotes
 from polygrain.config.compose import read_params
+from polygrain.config.graph import items_of
 from polygrain.config.lists import Lists
 from polygrain.config.site import keep_site
 from polygrain.runner import command
@@ -119,16 +121,22 @@ def wrong_values(file: Path, values: dict[str, Any]) -> Iterator[str]:
 
 
 def tidy(folder: Path) -> None:
-    """Brings the folders of listed items in line with the lists: DVC reads them whole, and wants them to be there."""
-    values = read_params(folder / "params.yaml")
-    for stage, body in read_params(folder / "dvc.yaml")["stages"].items():
-        items = values.get(str(body.get("foreach"))[2:-1])
-        if items is not None:
+    """Brings the folders of listed items in line with the lists: DVC reads them whole.
+
+    It also wants them to be there, but in a profile, whose graph has no stage of an empty list.
+    """
+    values, root = read_params(folder / "params.yaml"), project(folder)
+    for stage, body in read_params(root / "dvc.yaml")["stages"].items():
+        items = items_of(body, values)
+        if isinstance(body.get("foreach"), str) and items is not None:
             data = folder / "data" / stage
             data.mkdir(parents=True, exist_ok=True)
             for path in data.iterdir():
                 if path.is_dir() and path.name not in items and path.suffix != ".partial":
                     shutil.rmtree(path)  # its results are in DVC's cache
+            if not items and folder != root:
+                with suppress(OSError):  # what is unfinished stays
+                    data.rmdir()
 
 
 def renew_listings(folder: Path) -> None:

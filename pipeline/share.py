@@ -116,11 +116,13 @@ def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
     return f"{len(stages) - len(lacking)} of {len(stages)} stages are up to date. {rest}"
 
 
-def restore(folder: Path, names: Iterable[str], remote: str, as_recorded: bool = False) -> list[str]:
+def restore(
+    folder: Path, names: Iterable[str], remote: str, as_recorded: bool = False, force: bool = False
+) -> list[str]:
     """Brings the results of these stages, sources first, and records them in dvc.lock; the names of those not shared.
 
-    With `as_recorded` what dvc.lock says comes, whatever lies here. ValueError: the remote handed out what is refused,
-    or cannot be reached.
+    With `as_recorded` what dvc.lock says comes; then, and with `force`, whatever lies here. ValueError: the remote
+    handed out what is refused, or cannot be reached.
     """
     lacking, brought = [], []
     with dvc_api.opened(folder) as repo:
@@ -129,7 +131,7 @@ def restore(folder: Path, names: Iterable[str], remote: str, as_recorded: bool =
             for name in names:
                 stage = stages[name]
                 entries = [dvc_api.entry_of(stage)] if as_recorded else shared(repo, stage, remote)
-                is_here = any(bring(repo, stage, entry, remote, as_recorded) for entry in entries)
+                is_here = any(bring(repo, stage, entry, remote, as_recorded or force) for entry in entries)
                 (brought if is_here else lacking).append(name)
         except (ValueError, dvc_api.DvcException):
             raise

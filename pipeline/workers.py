@@ -10,8 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from uuid import UUID
@@ -36,7 +36,7 @@ from pipeline.run import Outcome, run_stage
 from polygrain.store.drafts import drafted
 
 POOL = "polygrain"
-CLONE = "POLYGRAIN_CLONE"
+CLONE, BRANCH = "POLYGRAIN_CLONE", "POLYGRAIN_BRANCH"
 QUEUES = ("gpu", "cpu")
 SECONDS_BETWEEN_LOOKS = 1.0
 LOGS_AT_ONCE, LOGS_READ_AGAIN = 200, 50
@@ -82,7 +82,7 @@ def work(remote: str | None = None, queues: Sequence[str] = QUEUES, name: str = 
     share.use_remote(root, remote)
     running, stopping = join(root), Event()
     register()
-    os.environ[CLONE] = str(root)
+    os.environ[CLONE], os.environ[BRANCH] = str(root), head_of(root)  # a stage that is killed does not go back to it
     command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--pool", POOL, "--limit", "1"]
     command += ["--name", f"{name or socket.gethostname()}:{root}".replace("/", "_")]
     command += [f"--work-queue={queue}" for queue in queues]
@@ -202,19 +202,46 @@ def new_lines(client: SyncPrefectClient, run: UUID, known: set[UUID]) -> list[st
 
 @flow(name="stage", persist_result=False)
 def reproduce_here(stage: str, profile: str | None, revision: str, upstream: dict) -> State:
-    """Runs one stage in this worker's clone and pushes what it made."""
+    """Brings one stage's result into this worker's clone, by a run where no run of the same is known, and pushes it."""
     clone, log = Path(os.environ[CLONE]), get_run_logger()
-    folder = check_out(clone, profile, revision, upstream)
-    remote = share.use_remote(folder, None)
-    if lacking := share.restore(folder, upstream, remote, as_recorded=True):
-        raise ValueError(f"the remote {remote!r} lacks what {stage} reads: {', '.join(lacking)}")
-    meta = graph.load(folder, [stage])[-1].meta
-    with gpus.lent(meta, Event()) as shown:
-        outcome = run_stage(folder, stage, lambda line: log.info("%s", line), Event(), shown)
-    if not outcome.is_done:
-        return Failed(message="\n".join([outcome.result, *outcome.tail]))
-    share.dvc(folder, "push", "--run-cache", "--remote", remote, stage)
-    return Completed(message=f"{outcome.result}, {outcome.seconds:.1f} s, in {clone}")
+    with as_before(clone):
+        folder = check_out(clone, profile, revision, upstream)
+        remote = share.use_remote(folder, None)
+        if lacking := share.restore(folder, upstream, remote, as_recorded=True):
+            raise ValueError(f"the remote {remote!r} lacks what {stage} reads: {', '.join(lacking)}")
+        outcome = Outcome("cached")
+        if share.restore(folder, [stage], remote, force=True):
+            meta = graph.load(folder, [stage])[-1].meta
+            with gpus.lent(meta, Event()) as shown:
+                outcome = run_stage(folder, stage, lambda line: log.info("%s", line), Event(), shown)
+        if not outcome.is_done:
+            return Failed(message="\n".join([outcome.result, *outcome.tail]))
+        share.dvc(folder, "push", "--run-cache", "--remote", remote, stage)
+        return Completed(message=f"{outcome.result}, {outcome.seconds:.1f} s, in {clone}")
+
+
+@contextmanager
+def as_before(clone: Path) -> Iterator[None]:
+    """A block that checks out commits of others; afterwards the clone's branch and each dvc.lock are as before."""
+
+    def locks() -> list[Path]:
+        return [file for file in (clone / "dvc.lock", *clone.glob("profiles/*/dvc.lock")) if file.exists()]
+
+    before, texts = os.environ.get(BRANCH) or head_of(clone), {file: file.read_bytes() for file in locks()}
+    try:
+        yield
+    finally:
+        git(clone, "checkout", "--quiet", "--force", before)
+        for file in locks():
+            file.unlink()
+        for file, text in texts.items():
+            file.write_bytes(text)
+
+
+def head_of(clone: Path) -> str:
+    """The branch of a clone, or the commit where it is on none."""
+    branch = git(clone, "rev-parse", "--abbrev-ref", "HEAD")
+    return git(clone, "rev-parse", "HEAD") if branch == "HEAD" else branch
 
 
 def check_out(clone: Path, profile: str | None, revision: str, upstream: dict) -> Path:

@@ -23,10 +23,14 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from polygrain.config import lists
+from polygrain.config.graph import used
 from polygrain.store.drafts import drafted
 
 MADE = re.compile("data/(?!raw/)")
 HEADER = "# Composed from {} over params.yaml. Change those: `polygrain run --profile {}` writes this file anew.\n"
+
+
+GRAPH_HEADER = "# What the values beside this file use of ../../dvc.yaml: change those. Commands write it anew.\n"
 
 
 def read_params(file: Path) -> dict[str, Any]:
@@ -117,13 +121,11 @@ def compose(profile: Path) -> dict[str, Any]:
 def changes(profile: Path) -> dict[Path, str]:
     """The files of a profile that are to be written anew, with their texts.
 
-    A folder without values.yaml has a params.yaml that is written by hand, as the root. Its dvc.yaml becomes the
-    root's, in a file of its own: DVC cannot read a link in a commit.
+    A folder without values.yaml has a params.yaml that is written by hand, as the root. Its dvc.yaml becomes what it
+    uses of the root's, in a file of its own: DVC cannot read a link in a commit.
     """
-    graph, root = profile / "dvc.yaml", profile.resolve().parents[1] / "dvc.yaml"
-    texts = {}
-    if root.exists() and profile.resolve().parent.name == "profiles":
-        texts[graph] = root.read_text(encoding="utf-8")
+    file, root = profile / "params.yaml", profile.resolve().parents[1] / "dvc.yaml"
+    texts, values = {}, {}
     if (profile / "values.yaml").exists():
         values = compose(profile)
         names = [f"{folder.name}/values.yaml" for folder, _ in layers(profile.resolve())]
@@ -131,7 +133,16 @@ def changes(profile: Path) -> dict[Path, str]:
         yaml.width = 120
         stream.seek(0, os.SEEK_END)
         yaml.dump(values, stream)
-        texts[profile / "params.yaml"] = stream.getvalue()
+        texts[file] = stream.getvalue()
+    elif file.exists():
+        values = read_params(file)
+    if root.exists() and profile.resolve().parent.name == "profiles":
+        safe: Any = YAML(typ="safe")
+        safe.width, safe.default_flow_style, safe.sort_base_mapping_type_on_output = 120, False, False
+        stream = StringIO(GRAPH_HEADER)
+        stream.seek(0, os.SEEK_END)
+        safe.dump(used(read_params(root), values), stream)
+        texts[profile / "dvc.yaml"] = stream.getvalue()
     return {file: text for file, text in texts.items() if file.is_symlink() or not holds(file, text)}
 
 

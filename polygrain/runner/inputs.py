@@ -5,7 +5,6 @@ DVC takes hashes and values when a stage ends. So what changes meanwhile would b
 
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,8 @@ from typing import Any, NamedTuple
 import psutil
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+
+from polygrain.config.graph import filled, items_of, value_of
 
 
 class Reads(NamedTuple):
@@ -27,17 +28,14 @@ def read_by(folder: Path, address: str) -> Reads:
     name, _, key = address.rpartition(":")[2].partition("@")
     body, known = load(folder / "dvc.yaml")["stages"][name], load(folder / "params.yaml")
     if "foreach" in body:
-        items = known[body["foreach"][2:-1]] if isinstance(body["foreach"], str) else body["foreach"]
+        items = items_of(body, known)
         known |= {"key": key, "item": items[key] if isinstance(items, dict) else key}
         body = body["do"]
 
-    def filled(text: str) -> str:
-        return re.sub(r"\$\{(.*?)\}", lambda match: str(value_of(known, match[1])), text)
-
-    reads = Reads([filled(path) for path in body.get("deps", [])], {})
+    reads = Reads([filled(path, known) for path in body.get("deps", [])], {})
     for entry in body.get("params", []):
         for file, names in entry.items() if isinstance(entry, dict) else [("params.yaml", [entry])]:
-            reads.values.setdefault(filled(file), []).extend(map(filled, names))
+            reads.values.setdefault(filled(file, known), []).extend(filled(name, known) for name in names)
     return reads
 
 
@@ -48,19 +46,12 @@ def load(file: Path) -> Any:
         raise ValueError(f"{file} cannot be read: {error}") from error
 
 
-def value_of(values: Any, name: str) -> Any:
-    """The value of this full name; None where there is none."""
-    for key in name.split("."):
-        values = values.get(key) if isinstance(values, dict) else None
-    return values
-
-
 def state(folder: Path, reads: Reads) -> dict[str, Any]:
     """Each path with a digest of its files, each full name with its value."""
     result: dict[str, Any] = {path: digest(folder / path) for path in reads.paths}
     for file, names in reads.values.items():
         values = load(folder / file)
-        result |= {name: value_of(values, name) for name in names}
+        result |= {name: value_of(name, values) for name in names}
     return result
 
 

@@ -145,17 +145,22 @@ def test_ready__a_list_of_paths_in_use_is_deleted_where_it_is_torn_or_nobody_use
 
 @pytest.fixture
 def listed(tmp_path) -> Path:
-    """A repository whose last stage reads the folder of a list, with a profile in which that list is empty."""
+    """A repository where a stage reads the folder of a list, with a profile in which that list is empty."""
     folder = toy.found(
         tmp_path / "owner",
         {
-            "params.yaml": "teachers: {large: teacher/large}\n",
+            "params.yaml": "teachers: {large: teacher/large}\nerrors: 1\n",
             "dvc.yaml": """\
 stages:
   teacher:
     foreach: ${teachers}
     do: {cmd: "mkdir -p data/${item}; echo ${key} > data/${item}/text", outs: ["data/${item}"]}
-  choice: {cmd: "mkdir data/choice; ls data/teacher > data/choice/text", deps: [data/teacher], outs: [data/choice]}
+  choice:
+    cmd: mkdir -p data/choice; echo ${errors}; ls data/teacher > data/choice/text || true
+    params: [errors]
+    deps: [data/teacher]
+    outs: [data/choice]
+  seeds: {cmd: "mkdir data/seeds; touch data/seeds/text", outs: [data/seeds], meta: {serves: true}}
 """,
         },
     )
@@ -189,8 +194,29 @@ def test_run__nothing_is_left_to_do_after_plain_dvc_has_pulled_a_profile_with_an
     toy.commit(listed)
     clone = toy.clone(listed, "clone")
     toy.run(clone, "dvc", "remote", "add", "--default", "team", str(tmp_path / "remote"))
-    toy.run(clone / "profiles/mine", "dvc", "pull", "dvc.yaml")  # the root's own graph has never run
+    profile = clone / "profiles/mine"
+    toy.run(profile, "dvc", "pull", "dvc.yaml")  # the root's own graph has never run
+    assert toy.run(profile, "dvc", "status", "dvc.yaml") == "Data and pipelines are up to date.\n"
+    assert "Running stage" not in toy.run(profile, "dvc", "repro")
     assert toy.polygrain(clone, "run", "--profile", "mine") == "0 of 1 stages to do\n"
+    assert [path.name for path in (profile / "data").iterdir()] == ["choice"]
+
+
+def test_run__a_branch_that_is_turned_off_leaves_no_results(listed):
+    (listed / "profiles/mine/data/teacher/large").mkdir(parents=True)
+    ready("mine", listed)
+    assert not (listed / "profiles/mine/data/teacher").exists()
+
+
+@pytest.mark.parametrize("way", [["--temp"], ["--queue"]])
+def test_exp_run__of_a_profile_with_an_empty_list_in_a_copy_that_dvc_makes(listed, way):
+    ready("mine", listed)
+    toy.commit(listed)
+    profile = listed / "profiles/mine"
+    toy.run(profile, "dvc", "exp", "run", *way, "-S", "errors=2", "dvc.yaml")
+    if way == ["--queue"]:
+        toy.run(profile, "dvc", "exp", "run", "--run-all")
+    assert len(toy.run(listed, "dvc", "exp", "list", "--name-only").split()) == 1  # one that failed is not listed
 
 
 def test_check_out__a_clone_keeps_no_items_that_the_commit_does_not_list(listed):

@@ -1,11 +1,12 @@
 """Runs that the server starts, and stages on other machines: two workers in two clones."""
 
+import logging
 import time
 
 import pytest
 
 from benchmarks import toy
-from pipeline import graph, workers
+from pipeline import graph, share, workers
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,34 @@ def test_check_out__the_commit_and_what_the_stage_reads(folder, tmp_path):
     assert workers.recorded(clone, ("source", "raw.dvc")) == {"source": {"cmd": "x"}}
     with pytest.raises(ValueError, match="git checkout"):
         workers.check_out(clone, None, "0" * 40, {})
+
+
+def test_reproduce_here__a_run_that_is_shared_is_not_repeated_and_the_clone_is_as_before(tmp_path, monkeypatch):
+    """Of a commit that is not the clone's, with a dvc.lock that knows something else."""
+    marker = tmp_path / "marker"
+    owner = toy.make(tmp_path / "owner", 1, 1, {"first": f"echo ran >> {marker}"})
+    toy.run(owner, "dvc", "repro")
+    clone = toy.clone(owner, "clone")
+    toy.commit(owner)
+    share.push(owner, str(tmp_path / "remote"))
+    share.use_remote(clone, str(tmp_path / "remote"))
+    (clone / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")
+    before = [workers.head_of(clone), workers.git(clone, "rev-parse", "HEAD"), (clone / "dvc.lock").read_bytes()]
+    monkeypatch.setenv(workers.CLONE, str(clone))
+    monkeypatch.setattr(workers, "get_run_logger", lambda: logging.getLogger("test"))
+    upstream = workers.recorded(owner, ["source"])
+    state = workers.reproduce_here.fn("first@f0", None, workers.revision_of(owner), upstream)
+    assert state.message.startswith("cached") and marker.read_text() == "ran\n"
+    assert (clone / "data/first/f0/text").read_text() == "source\nf0\n"
+    assert before == [
+        workers.head_of(clone),
+        workers.git(clone, "rev-parse", "HEAD"),
+        (clone / "dvc.lock").read_bytes(),
+    ]
+    (tmp_path / "remote/runs").rename(tmp_path / "gone")
+    (clone / ".dvc/cache").rename(tmp_path / "cache")
+    assert workers.reproduce_here.fn("first@f0", None, before[1], upstream).message.startswith("ran")
+    assert marker.read_text() == "ran\nran\n" and workers.head_of(clone) == "main"
 
 
 def test_require_clean__only_what_nobody_else_has(folder, tmp_path):
