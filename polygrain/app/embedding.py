@@ -20,7 +20,8 @@ from jaxtyping import Float32, UInt8
 from PIL import Image
 from pydantic import TypeAdapter
 
-from polygrain.app.listing import Listing, fingerprint
+from polygrain.app.listing import fingerprint
+from polygrain.app.squares import Images
 from polygrain.compute import device
 from polygrain.compute.ahead import ahead
 from polygrain.compute.blocks import blocks
@@ -31,7 +32,7 @@ from polygrain.retrieval.smoothing import Smoothing
 from polygrain.retrieval.smoothing_choice import GRAINED, SETTINGS, SmoothingSettings, choose
 from polygrain.runner.progress import progress
 from polygrain.selection.grain import AXES, FEWEST, axes_for
-from polygrain.sources.decode import MOST_PIXELS, Picture, decode, decode_all
+from polygrain.sources.decode import MOST_PIXELS, Picture, decode
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings
 from polygrain.store.reading import reading
@@ -102,7 +103,7 @@ def require_ordered(model: Model, folder: Path, axes: int | None) -> None:
         raise ValueError(f"--grain is {axes}, but an embedding of {folder} has {model.dim} numbers: give 1 to these")
 
 
-def is_current(output: Path, digest: str, listing: Listing, smooth: bool, wanted: Wanted = UNSAID) -> bool:
+def is_current(output: Path, digest: str, listing: Images, smooth: bool, wanted: Wanted = UNSAID) -> bool:
     """Whether a file holds these images' embeddings, as they are now, by the model of this digest."""
     facts = embeddings.metadata(output)
     expected = {"model": digest.encode(), "images": listing.fingerprint().encode(), "root": os.fsencode(listing.root)}
@@ -119,7 +120,7 @@ def rejected_file(output: Path) -> Path:
 def write(
     model: Model,
     digest: str,
-    listing: Listing,
+    listing: Images,
     output: Path,
     batch: int = BATCH,
     smooth: bool = False,
@@ -143,9 +144,9 @@ def write(
         dict(zip(listing.paths, listing.states(), strict=True)),
     )
     with locked(partial):
-        old = earlier(output, digest, listing.root, states)
+        old = earlier(output, digest, listing, states)
         new = listing._replace(paths=[path for path in listing.paths if path not in old])
-        begin(partial, {"model": digest, "images": new.fingerprint(), "batch": batch, "part": PART})
+        begin(partial, {"model": digest, "images": new.fingerprint(), "batch": batch, "part": PART, "hashed": True})
         parts = {partial / f"{part.start:09d}.parquet": part for part in blocks(len(new.paths), PART)}
         todo = {file: part for file, part in parts.items() if not file.exists()}
         if old:
@@ -157,8 +158,9 @@ def write(
         results = progress(outcomes(model, new, batches), "embed", count, "image")
         for file, part in todo.items():
             write_part(file, model.dim, list(islice(results, part.stop - part.start)))
-        paths, vectors, left = gather(partial, list(parts), old, output, listing, model.dim)
-        columns = {"path": paths, "embedding": vectors, "state": [states[path] for path in paths]}
+        hashes, vectors, left = gather(partial, list(parts), old, output, listing, model.dim)
+        columns = {"path": list(hashes), "embedding": vectors, "state": [states[path] for path in hashes]}
+        columns["sha256"] = list(hashes.values())
         facts = {"model": digest, "dim": str(model.dim), "root": os.fsencode(listing.root)}
         facts |= {"images": fingerprint(states)} | made_by
         known = compared(output, digest, wanted)
@@ -181,16 +183,24 @@ def write(
         os.replace(partial / "whole.parquet", output)
 
 
-def earlier(output: Path, digest: str, root: Path, states: dict[str, str]) -> set[str]:
-    """The images that an output holds already, by this model and in the state they are in."""
+def earlier(output: Path, digest: str, listing: Images, states: dict[str, str]) -> set[str]:
+    """The images that an output holds already, by this model, in the state they are in; of another folder, their bytes
+    are the same, too.
+    """
     facts = embeddings.metadata(output)
-    if {"model": digest.encode(), "root": os.fsencode(root)}.items() - facts.items():
+    if facts.get("model") != digest.encode() or "state" not in pq.read_schema(output).names:
         return set()
-    table = pq.ParquetFile(output)
-    if "state" not in table.schema_arrow.names:
-        return set()
-    stored = table.read(["path", "state"]).to_pydict()
-    return {path for path, state in zip(stored["path"], stored["state"], strict=True) if states.get(path) == state}
+    is_here, hashes = facts.get("root") == os.fsencode(listing.root), hashes_in(output)
+    stored = pq.read_table(output, columns=["path", "state"]).to_pydict()
+    same = {path for path, state in zip(stored["path"], stored["state"], strict=True) if states.get(path) == state}
+    return same if is_here else {path for path in same if listing.content(path) == hashes[path]}
+
+
+def hashes_in(file: Path) -> dict[str, str]:
+    """The SHA-256 of each image of a file; "" in one of an earlier version."""
+    names = pq.read_schema(file).names
+    table = pq.read_table(file, columns=["path", *(name for name in names if name == "sha256")]).to_pydict()
+    return dict(zip(table["path"], table.get("sha256", [""] * len(table["path"])), strict=True))
 
 
 def compared(output: Path, digest: str, wanted: Wanted) -> dict[str, bytes]:
@@ -251,7 +261,7 @@ def locked(partial: Path) -> Iterator[None]:
         yield
         shutil.rmtree(partial)
     except BlockingIOError as error:
-        raise ValueError(f"another process writes {partial}: wait for it, or give another output") from error
+        raise ValueError(f"another process writes {partial}: try again when it has ended") from error
     finally:
         os.close(descriptor)
 
@@ -266,41 +276,47 @@ def begin(partial: Path, plan: dict) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def outcomes(model: Model, listing: Listing, batches: list[slice]) -> Iterator[tuple[str, np.ndarray | str]]:
-    """Each path with its embedding, or with the reason why there is none; threads decode while the model works."""
+def outcomes(model: Model, listing: Images, batches: list[slice]) -> Iterator[tuple[str, np.ndarray | str, str]]:
+    """Each path with its embedding and the SHA-256 of its file, or with the reason why there is none, and "".
+
+    Threads decode while the model works.
+    """
 
     def load(rows: slice) -> list[Picture | str]:
-        return list(decode_all(listing.root, listing.paths[rows], model.config.resize, MOST_PIXELS))
+        return listing.pictures(rows, model.config.resize, MOST_PIXELS)
 
     for rows, pictures in ahead(batches, load):
         squares = [picture.pixels for picture in pictures if not isinstance(picture, str)]
         vectors = iter(embed_squares(model, np.stack(squares)) if squares else ())
         for path, picture in zip(listing.paths[rows], pictures, strict=True):
-            yield path, picture if isinstance(picture, str) else next(vectors)
+            yield (path, picture, "") if isinstance(picture, str) else (path, next(vectors), picture.sha256)
 
 
-def write_part(file: Path, dim: int, results: list[tuple[str, np.ndarray | str]]) -> None:
-    embedded = [(path, vector) for path, vector in results if not isinstance(vector, str)]
-    left = [(path, reason) for path, reason in results if isinstance(reason, str)]
+def write_part(file: Path, dim: int, results: list[tuple[str, np.ndarray | str, str]]) -> None:
+    embedded = [result for result in results if not isinstance(result[1], str)]
+    left = [(path, reason) for path, reason, _ in results if isinstance(reason, str)]
     write_csv(file.with_suffix(".csv"), [("path", "reason"), *left])
-    rows = np.array([vector for _, vector in embedded], np.float32).reshape(-1, dim)
-    embeddings.write(file, {"path": [path for path, _ in embedded], "embedding": rows})
+    rows = np.array([vector for _, vector, _ in embedded], np.float32).reshape(-1, dim)
+    names = {"path": [path for path, _, _ in embedded], "sha256": [sha256 for *_, sha256 in embedded]}
+    embeddings.write(file, {"path": names["path"], "embedding": rows, "sha256": names["sha256"]})
 
 
 def gather(
-    partial: Path, parts: list[Path], old: set[str], output: Path, listing: Listing, dim: int
-) -> tuple[list[str], Float32[np.ndarray, "row dim"], dict[str, str]]:
-    """Paths and rows of all parts, and of `old` ones from the output, as they are listed; and what is left out.
+    partial: Path, parts: list[Path], old: set[str], output: Path, listing: Images, dim: int
+) -> tuple[dict[str, str], Float32[np.ndarray, "row dim"], dict[str, str]]:
+    """Paths, with their files' SHA-256, and rows of all parts, and of `old` ones from the output, as they are listed;
+    and what is left out.
 
     The rows are in a mapped file, not in memory. ValueError where there are none.
     """
-    left, remedy = dict(listing.rejected), f"delete {partial} and {output}, and embed again"
-    embedded = set(old)
-    for part in parts:
-        with reading(part, remedy):
-            left |= {row["path"]: row["reason"] for row in read_csv(part.with_suffix(".csv"))}
-            embedded.update(pq.read_table(part, columns=["path"]).column(0).to_pylist())
-    paths = [path for path in listing.paths if path in embedded]
+    left, remedy = dict(listing.rejected), f"delete {partial} and {output}, and call it again"
+    hashes: dict[str, str] = {}
+    for source in [output, *parts] if old else parts:
+        with reading(source, remedy):
+            if source != output:
+                left |= {row["path"]: row["reason"] for row in read_csv(source.with_suffix(".csv"))}
+            hashes |= {path: of for path, of in hashes_in(source).items() if source != output or path in old}
+    paths = [path for path in listing.paths if path in hashes]
     if not paths:
         shutil.rmtree(partial)
         raise ValueError(f"none of the {len(listing.paths)} images of {listing.root} can be read; {summary(left)}")
@@ -317,4 +333,4 @@ def gather(
                 taken = [row for row, path in enumerate(named) if path in (old if source == output else place)]
                 values = group.column(1).flatten().to_numpy().reshape(-1, dim)
                 rows[[place[named[row]] for row in taken]] = values[taken]
-    return paths, np.asarray(rows), left
+    return {path: hashes[path] for path in paths}, np.asarray(rows), left

@@ -12,6 +12,7 @@ from PIL import Image
 from pydantic import Field, TypeAdapter
 
 from polygrain.app.embedding import embed
+from polygrain.app.listing import STREAMED, absent
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
@@ -227,8 +228,10 @@ def model_of(file: Path, model: Path | None) -> Path:
     ValueError where that is another model now, or gone.
     """
     if not file.exists():
-        raise ValueError(f"{file} does not exist: give a folder of images, or what `polygrain embed` wrote")
+        raise ValueError(f"{file} {absent(file)}: give a folder of images, or what `polygrain embed` wrote; {STREAMED}")
     facts = embeddings.metadata(file)
+    if file.suffix == ".parquet" and "model" not in facts:
+        raise ValueError(f"{file} is no table of embeddings: {embeddings.REMEDY}; {STREAMED}")
     if model is not None or "folder" not in facts:
         return model or Path(DEFAULT)
     folder, made_by = file.parent / os.fsdecode(facts["folder"]), facts.get("model", b"").decode("utf-8", "replace")

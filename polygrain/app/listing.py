@@ -7,8 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from polygrain.sources.decode import Picture, decode_all, opened
 from polygrain.sources.folder import SUFFIXES, summary, walk
 from polygrain.store.reading import reading
+from polygrain.store.square import Unreadable
+
+STREAMED = (
+    "of zips, tars, Parquet files and object stores `polygrain new` and `polygrain run` make "
+    "data/gallery/<task>/embeddings.parquet, beside data/images/<task>"
+)
 
 
 class Listing(NamedTuple):
@@ -28,6 +35,18 @@ class Listing(NamedTuple):
             except OSError as error:
                 states.append(str(error.errno))
         return states
+
+    def pictures(self, rows: slice, side: int, max_pixels: int) -> list[Picture | str]:
+        """The images of these paths as squares, or why there is none."""
+        return list(decode_all(self.root, self.paths[rows], side, max_pixels))
+
+    def content(self, path: str) -> str | None:
+        """SHA-256 of an image file; None where it cannot be read."""
+        try:
+            with opened(self.root / path) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except Unreadable:
+            return None
 
     def fingerprint(self) -> str:
         return fingerprint(dict(zip(self.paths, self.states(), strict=True)))
@@ -49,11 +68,17 @@ def find(source: Path) -> Listing:
     elif source.suffix.lower() == ".csv" and source.is_file():
         listing = named(source.resolve())
     else:
-        what = "is neither a folder nor a .csv" if source.exists() else "does not exist"
-        raise ValueError(f"{source} {what}: give a folder of images, or a CSV with a column path")
+        what = "is neither a folder nor a .csv" if source.exists() else absent(source)
+        raise ValueError(f"{source} {what}: give a folder of images, or a CSV with a column path; {STREAMED}")
     if not listing.paths:
-        raise ValueError(f"{source} holds no image ({', '.join(SUFFIXES)}); {summary(listing.rejected)}")
+        raise ValueError(f"{source} holds no image ({', '.join(SUFFIXES)}); {summary(listing.rejected)}; {STREAMED}")
     return listing
+
+
+def absent(source: Path) -> str:
+    """What is wrong with a path that leads to no file: an address, as `s3:/bucket`, may well exist."""
+    is_address = bool(source.parts) and source.parts[0].endswith(":")
+    return "is an address, which is not read here" if is_address else "does not exist"
 
 
 def named(file: Path) -> Listing:

@@ -128,22 +128,25 @@ def search(
     from polygrain.app import knob
     from polygrain.app.page import server
     from polygrain.app.page.sides import SHOWN, Side, encoder_of, same_images
+    from polygrain.app.squares import images_of
 
     other = load(beside).to(device.best()) if beside else encoder_of(network)
     if beside and other is not None:
         embedding.require_ordered(other, beside, grain)
     # Before the work that may take long.
-    listening = server.listen(4300 if port is None else port)
-    own = knob.of_file(file_of(source, network, name), name, model, grain, smooth)
-    sides = [Side("model", str(model), network, own, k or SHOWN)]
-    if other is not None:
-        # The encoder stands there as it is; another model as it would be used.
-        label, what, key = "encoder", "alone, with the model's input", f"{name}-encoder"
-        if beside:
-            label, what, key = beside.name, str(beside), digest(beside)
-        how = (bool(beside), grain if beside else None, not smooth)
-        sides.insert(0, Side(label, what, other, same_images(own.plain, other, key, *how)))
-    server.run(listening, sides, above)
+    with server.listen(4300 if port is None else port) as listening:
+        file = file_of(source, network, name)
+        own = knob.of_file(file, name, model, grain, smooth)
+        images = images_of(file, own.plain.root, own.plain.paths)
+        sides = [Side("model", str(model), network, own, k or SHOWN, images)]
+        if other is not None:
+            # The encoder stands there as it is; another model as it would be used.
+            label, what, key = "encoder", "alone, with the model's input", f"{name}-encoder"
+            if beside:
+                label, what, key = beside.name, str(beside), digest(beside)
+            how = (bool(beside), grain if beside else None, not smooth, images)
+            sides.insert(0, Side(label, what, other, same_images(own.plain, other, key, *how)))
+        server.run(listening, sides, above)
 
 
 def file_of(source: Path, network: "Model", name: str) -> Path:

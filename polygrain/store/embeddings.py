@@ -3,6 +3,7 @@
 path        below the folder `root`
 embedding   fixed-size list of float32, of unit length
 state       size and modification time of the image file, where it may change
+sha256      of the image file, by which it is known in another folder
 smoothed    the row smoothed by its neighbours (retrieval/smoothing.py), of unit length, if the images are smoothed
 
 Where the metadata name `axes`, plain rows are compared by so many of their leading numbers, of unit length again. Where
@@ -50,7 +51,7 @@ class Embeddings(NamedTuple):
 def schema(names: Sequence[str], dim: int, metadata: Mapping[str, str | bytes] | None = None) -> pa.Schema:
     """The types of columns of these names; null of unknown ones."""
     rows = pa.list_(pa.float32(), dim)
-    kinds = {"path": pa.string(), "embedding": rows, "state": pa.string(), "smoothed": rows}
+    kinds = {"path": pa.string(), "embedding": rows, "state": pa.string(), "sha256": pa.string(), "smoothed": rows}
     return pa.schema([pa.field(name, kinds.get(name, pa.null())) for name in names], dict(metadata or {}))
 
 

@@ -28,6 +28,7 @@ from polygrain.app.embedding import MOST_PIXELS
 from polygrain.app.gallery import Gallery
 from polygrain.app.listing import outside
 from polygrain.app.page.sides import MOST_SHOWN, Side
+from polygrain.app.squares import Squares
 from polygrain.retrieval.neighbours import without_self
 from polygrain.selection.clicks import DEPTHS, MOST, Clicks
 from polygrain.sources.decode import opened, picture, upright
@@ -60,8 +61,11 @@ class Page:
     def __init__(self, sides: list[Side], above: float) -> None:
         self.sides, self.gallery, self.above = sides, sides[-1].gallery, above
         self.knob = sides[-1].knob
-        numbers = {folder: i for i, folder in enumerate(dict.fromkeys(map(folder_of, self.gallery.paths)))}
-        self.folders = np.array([numbers[folder_of(path)] for path in self.gallery.paths])
+        self.stored = sides[-1].images if isinstance(sides[-1].images, Squares) else None
+        # The path in a tar or a table says nothing of what the image shows.
+        folders = self.stored.classes if self.stored else list(map(folder_of, self.gallery.paths))
+        numbers = {folder: i for i, folder in enumerate(dict.fromkeys(folders))}
+        self.folders = np.array([numbers[folder] for folder in folders])
         self.folded = [path.casefold() for path in self.gallery.paths]
         self.thumbnail = lru_cache(4096)(self.draw_thumbnail)
         self.right = lru_cache(32)(self.judge)
@@ -97,24 +101,36 @@ class Page:
             "clicks": MOST if self.knob.clickable else 0,
         }
 
-    def file(self, row: int) -> Path:
-        """The file of a row; it must still lie below the folder, where a link could have taken its place."""
+    def require_row(self, row: int) -> None:
         if not 0 <= row < len(self.gallery):
             raise HTTPException(404, f"there is no row {row}: rows are 0 to {len(self.gallery) - 1}")
+
+    def file(self, row: int) -> Path:
+        """The file of a row; it must still lie below the folder, where a link could have taken its place."""
         if reason := outside(self.gallery.root, self.gallery.paths[row]):
             raise HTTPException(404, f"{self.gallery.paths[row]}: {reason}")
         return self.gallery.root / self.gallery.paths[row]
 
     def draw_thumbnail(self, row: int) -> bytes:
         """The square that a model sees of an image."""
-        file = self.file(row)
-        with self.decoding, opened(file) as stream:
-            return jpeg(Image.fromarray(picture(stream, THUMBNAIL, MOST_PIXELS).pixels))
+        self.require_row(row)
+        with self.decoding:
+            return jpeg(Image.fromarray(self.square_of(row, THUMBNAIL)))
+
+    def square_of(self, row: int, size: int) -> UInt8[np.ndarray, "side side 3"]:
+        """The image of a row as a pipeline of this side stores it."""
+        if self.stored:
+            return self.stored.square(self.gallery.paths[row], size)
+        with opened(self.file(row)) as stream:
+            return picture(stream, size, MOST_PIXELS).pixels
 
     def whole(self, query: Query) -> Image.Image:
         """The image that is asked about, upright, as large as it is."""
         if query.row is None:
             return upright(io.BytesIO(query.upload), MOST_PIXELS)
+        self.require_row(query.row)
+        if self.stored:
+            return self.stored.image(self.gallery.paths[query.row])
         with opened(self.file(query.row)) as stream:
             return upright(stream, MOST_PIXELS)
 
@@ -133,11 +149,8 @@ class Page:
                 return {size: square(part, size) for size in sizes}
             if query.row is None:
                 return {size: picture(io.BytesIO(query.upload), size, MOST_PIXELS).pixels for size in sizes}
-            squares = {}
-            for size in sizes:
-                with opened(self.file(query.row)) as stream:
-                    squares[size] = picture(stream, size, MOST_PIXELS).pixels
-            return squares
+            self.require_row(query.row)
+            return {size: self.square_of(query.row, size) for size in sizes}
 
     def searched(self, place: int | None) -> list[Gallery]:
         """The collection on each side: the model's at a place of its knob, the others' as they begin."""
@@ -220,7 +233,9 @@ class Page:
         start, galleries = time.perf_counter(), self.searched(place)
         among = self.among(task, text)
         if query.row is not None:
-            self.file(query.row)
+            self.require_row(query.row)
+            if not self.stored:
+                self.file(query.row)
             among = np.ones(len(self.gallery), bool) if among is None else among.copy()
             among[query.row] = query.box is not None and among[query.row]
         sides = []

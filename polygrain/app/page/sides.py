@@ -10,6 +10,7 @@ from polygrain.app import cache, embedding, knob
 from polygrain.app.gallery import Gallery
 from polygrain.app.knob import Knob
 from polygrain.app.listing import Listing
+from polygrain.app.squares import Images
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
 
@@ -20,12 +21,14 @@ SHOWN, MOST_SHOWN = 24, 60
 class Side:
     """A model with the images that it embedded, under the name and words that the page shows.
 
-    `shown`: images that a search begins with.
+    `shown`: images that a search begins with. `images`: where they are no files below the gallery's root.
     """
 
-    def __init__(self, name: str, what: str, model: Model, knob: Knob, shown: int = SHOWN) -> None:
+    def __init__(
+        self, name: str, what: str, model: Model, knob: Knob, shown: int = SHOWN, images: Images | None = None
+    ) -> None:
         self.name, self.what, self.model, self.knob, self.gallery = name, what, model, knob, knob.plain
-        self.shown = shown
+        self.shown, self.images = shown, images
         # The adaptors keep the weights of the last pass.
         self.passing = threading.Lock()
 
@@ -56,19 +59,24 @@ def encoder_of(model: Model) -> Model | None:
 
 
 def same_images(
-    gallery: Gallery, model: Model, digest: str, smooth: bool, axes: int | None = None, is_plain: bool = False
+    gallery: Gallery,
+    model: Model,
+    digest: str,
+    smooth: bool,
+    axes: int | None = None,
+    is_plain: bool = False,
+    images: Images | None = None,
 ) -> Knob:
     """The images of a gallery, in its order, by another model, smoothed where that is wanted and helps.
 
-    It begins with plain rows where they are asked for, by so many `axes`. ValueError where the images are not there any
-    more.
+    It begins with plain rows where they are asked for, by so many `axes`. `images`: as of a `Side`.
+    ValueError where the images are not there any more.
     """
-    if not gallery.root.is_dir():
-        raise ValueError(f"{gallery.root}, where the images lay, is no folder: put them back, or embed them anew")
-    file = cache.place(gallery.root, digest)
-    embedding.write(model, digest, Listing(gallery.root, gallery.paths, {}), file, smooth=smooth)
-    embedded = knob.of_file(file, digest, gallery.root, axes, not is_plain)
+    listing = images or Listing(gallery.root, gallery.paths, {})
+    file = cache.place(listing.root, digest)
+    embedding.write(model, digest, listing, file, smooth=smooth)
+    embedded = knob.of_file(file, digest, listing.root, axes, not is_plain)
     if embedded.plain.paths != gallery.paths:
         lost = len(gallery.paths) - len(embedded.plain.paths)
-        raise ValueError(f"{lost:,} of the images in {gallery.root} cannot be read any more: embed them anew")
+        raise ValueError(f"{lost:,} of the images in {listing.root} cannot be read any more: embed them anew")
     return embedded

@@ -1,5 +1,6 @@
 import csv
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,30 @@ def test_write__a_folder_that_moved_is_the_new_place(fused: Path, photos: Path, 
     photos.rename(tmp_path / "moved")
     write(model, "abc", find(tmp_path / "moved"), output)
     assert pq.read_schema(output).metadata[b"root"] == str((tmp_path / "moved").resolve()).encode()
+
+
+def test_write__a_folder_that_moved_is_not_embedded_anew(
+    fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a file only looks the same, by name, size and time, its bytes decide."""
+    output, model, moved = tmp_path / "e.parquet", load(fused), tmp_path / "moved"
+    write(model, "abc", find(photos), output)
+    rows, counted = vectors(output), Mock(wraps=embedding.embed_squares)
+    monkeypatch.setattr(embedding, "embed_squares", counted)
+    photos.rename(moved)
+    with Image.open(moved / "bars/class1/1.png") as image:
+        image.save(moved / "bars/class1/1.bmp")
+        image.rotate(90, expand=True).resize(image.size).save(moved / "bars/class1/2.bmp")
+    write(model, "abc", find(moved), output)
+    shutil.copytree(moved, tmp_path / "copy")
+    same, other = (tmp_path / "copy/bars/class1" / name for name in ("1.bmp", "2.bmp"))
+    shutil.copystat(same, other), other.replace(same)
+    write(model, "abc", find(tmp_path / "copy"), output)
+    assert sum(len(call.args[1]) for call in counted.call_args_list) == 2 + 1
+    write(model, "abc", find(tmp_path / "copy"), tmp_path / "anew.parquet")
+    np.testing.assert_allclose(vectors(output), vectors(tmp_path / "anew.parquet"), atol=1e-5)
+    table = pq.read_table(output, columns=["path"])["path"].to_pylist()
+    np.testing.assert_array_equal(np.delete(vectors(output), table.index("bars/class1/1.bmp"), 0), rows)
 
 
 def test_write__does_nothing_until_an_image_or_the_model_changes(fused: Path, photos: Path, tmp_path: Path) -> None:

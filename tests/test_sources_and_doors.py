@@ -1,0 +1,210 @@
+"""What each source of images gives at each door: it works, or one sentence says what does."""
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import s3fs
+from PIL import Image
+from starlette.testclient import TestClient
+
+from polygrain.app.export import card
+from polygrain.app.page import server
+from polygrain.app.page.app import build
+from polygrain.config.folders import Folder, examine
+from polygrain.config.lists import Task
+from polygrain.findings import blind, neighbours
+from polygrain.retrieval.smoothing_choice import SETTINGS
+from polygrain.store import arrays, embeddings
+from polygrain.store.tables import read_csv
+from stages import evaluation, gallery, images
+from tests import test_images
+from tests.helpers import small, streams
+from tests.helpers.photos import write_fused, write_photos
+from tests.polygrain.cli.test_embed import run
+
+SOURCES = ("folder", "zip", "tar", "tars", "parquet", "s3")
+
+
+class Store(dict):
+    """An object store as s3fs has it: {address without its scheme: bytes}."""
+
+    def find(self, url: str, detail: bool) -> dict[str, dict]:
+        return {name: {"size": len(content), "type": "file", "ETag": "1"} for name, content in self.items()}
+
+    def cat_file(self, path: str) -> bytes:
+        return self[path.removeprefix("s3://")]
+
+
+class World(NamedTuple):
+    """A source, what `new` says of it, and the folder of data that the stages made of it; its cut images by path."""
+
+    source: str
+    given: str
+    found: Folder
+    data: Path
+
+    @property
+    def file(self) -> Path:
+        return self.data / "gallery/shoes/embeddings.parquet"
+
+    @property
+    def names(self) -> list[str]:
+        return pq.read_table(self.data / "images/shoes/table.parquet")["path"].to_pylist()
+
+
+def give(source: str, root: Path, store: Store) -> str:
+    """The same twelve images of three classes, in a source of this kind."""
+    folder = write_photos(root / "photos") / "dots"
+    contents = {file.relative_to(folder).as_posix(): file.read_bytes() for file in sorted(folder.rglob("*.png"))}
+    labels = [path.partition("/")[0] for path in contents]
+    members = [
+        [(f"{i:03d}.png", content), (f"{i:03d}.cls", label.encode())]
+        for i, (content, label) in enumerate(zip(contents.values(), labels, strict=True))
+    ]
+    if source == "zip":
+        with zipfile.ZipFile(root / "shoes.zip", "w") as target:
+            for path, content in contents.items():
+                target.writestr(path, content)
+        return str(root / "shoes.zip")
+    if source == "tar":
+        return str(streams.tar(root / "shoes.tar", *(member for pair in members for member in pair)))
+    if source == "tars":
+        for i in range(2):
+            streams.tar(root / f"tars/{i}.tar", *(member for pair in members[i::2] for member in pair))
+        return str(root / "tars")
+    if source == "parquet":
+        return str(streams.parquet(root / "shoes.parquet", list(contents.values()), labels))
+    if source == "s3":
+        store |= {f"pictures/shoes/{path}": content for path, content in contents.items()}
+        return "s3://pictures/shoes"
+    return str(folder)
+
+
+@pytest.fixture(scope="module", params=SOURCES)
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """All that a run makes of a source, as far as the doors need it."""
+    root, source, store = tmp_path_factory.mktemp("world"), request.param, Store()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(s3fs, "S3FileSystem", lambda **_: store)
+        patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
+        given = give(source, root, store)
+        found, data = examine(given), root / "data"
+        raw = Path(found.path)
+        if found.listing:
+            raw = root / "shoes.json"
+            raw.write_text(found.listing)
+        task = Task.model_construct(source=found.source, path=str(raw), unseen=False, files=found.files)
+        lists = small.lists().model_copy(update={"tasks": {"shoes": task}})
+        params = test_images.PARAMS.model_copy(update={"side": small.SIZE, "protocol": "collection", "queries": 0.4})
+        words = {"task": "shoes", "source": found.source, "params": params, "lists": lists}
+        images.main(raw, data / "images/shoes", **words)
+        write_fused(data / "choice")
+        (data / "choice/choice.json").write_text('{"name": "k4", "why": []}')
+        count = len(arrays.open(data / "images/shoes/pixels.zarr"))
+        small.store_features(data / "features/shoes", np.eye(count, dtype=np.float32))
+        smoothing = gallery.Params(smoothing=SETTINGS)
+        places = [data / place for place in ("images/shoes", "choice", "features/shoes", "gallery/shoes")]
+        gallery.main(*places, task="shoes", source=str(raw), params=smoothing, alike={})
+        how = evaluation.Params(whitened_dim=8, smoothed=["chosen"], random_draws=0)
+        places = [data / place for place in ("images", "choice", "features", "evaluation/chosen")]
+        evaluation.main(*places, model="chosen", params=how, smoothing=SETTINGS, alike={}, lists=lists)
+        yield World(source, given, found, data)
+
+
+def said(world: World, monkeypatch: pytest.MonkeyPatch, *words: object) -> str | None:
+    """What a command that takes a folder says of a source; None where it works, as it does for a folder alone."""
+    code = run(monkeypatch, *words)
+    if world.source == "folder":
+        assert code == 0
+        return None
+    assert "data/gallery/<task>/embeddings.parquet" in code and "\n" not in code
+    assert "does not exist" not in code and "missing or damaged" not in code
+    return code
+
+
+def test_new_and_run__the_same_images_of_every_source(world: World) -> None:
+    assert sum(world.found.classes.values()) == 12 and len(world.found.classes) == 3
+    assert len(world.names) == 12 and embeddings.read(world.file).paths == world.names
+
+
+def test_embed__a_folder_or_one_sentence(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "e.parquet"
+    error = said(world, monkeypatch, "embed", world.given, "-o", output, "--model", world.data / "choice")
+    assert output.exists() == (error is None)
+
+
+def test_search__what_a_run_made_of_every_source(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = tmp_path / "query.png"
+    Image.fromarray(arrays.open(world.data / "images/shoes/pixels.zarr")[:][5]).save(query)
+    assert run(monkeypatch, "search", query, "--in", world.file, "-k", 1) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[-1] == world.names[5]
+    said(world, monkeypatch, "search", query, "--in", world.given, "--model", world.data / "choice")
+
+
+def test_duplicates__what_a_run_made_of_every_source(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = tmp_path / "pairs.csv"
+    assert run(monkeypatch, "search", "--duplicates", pairs, "--above", -1, "--in", world.file) == 0
+    assert {row["path"] for row in read_csv(pairs)} <= set(world.names) and len(read_csv(pairs)) >= 66
+    words = ("--in", world.given, "--model", world.data / "choice")
+    said(world, monkeypatch, "search", "--duplicates", tmp_path / "more.csv", *words)
+
+
+def test_page__shows_and_compares_what_a_run_made_of_every_source(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list = []
+    monkeypatch.setattr(server, "run", lambda listening, sides, above: served.append((listening.close(), sides, above)))
+    assert run(monkeypatch, "search", "--page", "--port", 0, "--in", world.file) == 0
+    ((_, sides, above),) = served
+    client = TestClient(build(sides, above))
+    pixels = arrays.open(world.data / "images/shoes/pixels.zarr")[:]
+    for row in range(12):
+        with Image.open(io.BytesIO(client.get(f"image/{row}").content)) as shown:
+            same = np.abs(np.asarray(shown.resize((32, 32), Image.Resampling.BOX)).astype(int) - pixels[row]).mean()
+            assert shown.size == (224, 224) and same < 20
+    of_row = client.post("search?row=5&k=3").json()
+    stream = io.BytesIO()
+    Image.fromarray(pixels[5]).save(stream, "PNG")
+    of_file = client.post("search?k=4", content=stream.getvalue()).json()
+    assert [len(side) for side in of_row["sides"]] == [3, 3] and of_row["asked"]["path"] == world.names[5]
+    assert [side[0]["row"] for side in of_file["sides"]] == [5, 5]
+    assert [hit["row"] for hit in of_file["sides"][1][1:]] == [hit["row"] for hit in of_row["sides"][1]]
+    assert client.post("search?row=5&box=0,0,0.5,0.5").status_code == client.post("preview?row=5").status_code == 200
+    assert client.post("search?row=12").status_code == client.get("image/12").status_code == 404
+    assert client.get("right").json()["asked"] == 12 and client.get("about").json()["folders"] == 3
+    assert of_row["mates"] == 3
+    said(world, monkeypatch, "search", "--page", "--port", 0, "--in", world.given, "--model", world.data / "choice")
+
+
+def test_page__without_the_squares_one_sentence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = world.data / "images/shoes/table.parquet"
+    monkeypatch.setattr(server, "run", lambda listening, sides, above: listening.close())
+    table.rename(table.with_suffix(".away"))
+    try:
+        words = ("search", "--page", "--port", 0, "--in", world.file)
+        code = run(monkeypatch, *words)
+        assert code == 0 if world.source == "folder" else "is not there; " in code
+    finally:
+        table.with_suffix(".away").rename(table)
+
+
+def test_blind__pictures_of_every_source(world: World, tmp_path: Path) -> None:
+    pair = neighbours.Neighbours(0, [1, 2], [3, 4])
+    made = neighbours.comparisons(world.data / "images", {"shoes": world.names}, [("shoes", pair)])
+    blind.write(tmp_path / "blind.html", made, 32, seed=0)
+    assert (tmp_path / "blind.html").read_text().count("data:image") >= 5
+
+
+def test_card__scores_of_every_source(world: World) -> None:
+    tables = card.read_about(world.data / "choice").tables
+    assert tables and "shoes" in tables[0][2] and "search the collection" in tables[0][0]
