@@ -46,9 +46,9 @@ class Squares(NamedTuple):
 
     def pictures(self, rows: slice, side: int, max_pixels: int) -> list[Picture | str]:
         """The images of these paths, as a model of this side takes them."""
-        return [
-            Picture(self.square(path, side), side, side, 0, self.hashes[self.rows[path]]) for path in self.paths[rows]
-        ]
+        own = np.array([self.rows[path] for path in self.paths[rows]])
+        squares = [square(Image.fromarray(pixels), side) for pixels in self.pixels[own]]
+        return [Picture(one, side, side, 0, self.hashes[row]) for one, row in zip(squares, own, strict=True)]
 
 
 Images = Listing | Squares

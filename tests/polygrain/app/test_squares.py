@@ -1,0 +1,60 @@
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from polygrain.app import embedding
+from polygrain.app.embedding import write
+from polygrain.app.listing import Listing
+from polygrain.app.squares import images_of
+from polygrain.encoder.model import load
+from polygrain.store import arrays
+from polygrain.store.collection import read_table
+from tests.helpers.small import write_images
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    write_images(tmp_path / "images", classes=3, per_class=2)
+    return tmp_path
+
+
+def test_images_of__files_first_then_squares_else_one_sentence(data: Path) -> None:
+    file, paths = data / "gallery/dots/embeddings.parquet", read_table(data / "images/dots")["path"].to_pylist()
+    squares = images_of(file, data / "dots.zip", paths)
+    pixels = arrays.open(data / "images/dots/pixels.zarr")[:]
+    for row, path in enumerate(paths):
+        np.testing.assert_array_equal(squares.square(path, 32), pixels[row])
+        assert squares.image(path).size == (32, 32) and squares.square(path, 16).shape == (16, 16, 3)
+    pictures = squares._replace(paths=paths[3:1:-1]).pictures(slice(0, 2), 32, 10**6)
+    np.testing.assert_array_equal([picture.pixels for picture in pictures], pixels[[3, 2]])
+    (data / "dots" / paths[2]).parent.mkdir(parents=True)
+    (data / "dots" / paths[2]).touch()
+    assert images_of(file, data / "dots", paths) == Listing(data / "dots", paths, {})
+    with pytest.raises(ValueError, match="other images"):
+        images_of(file, data / "dots.zip", paths[::-1])
+    with pytest.raises(ValueError, match="is not there: put the images back"):
+        images_of(data / "embeddings.parquet", data / "gone", paths)
+    (data / "dots.zip").touch()
+    with pytest.raises(ValueError, match=r"has none as a file, and .*images/none with squares of them is not there"):
+        images_of(data / "gallery/none/embeddings.parquet", data / "dots.zip", paths)
+
+
+def test_write__squares_are_embedded_once_until_the_stage_runs_again(
+    data: Path, fused: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths, model = read_table(data / "images/dots")["path"].to_pylist(), load(fused)
+    squares = images_of(data / "gallery/dots/embeddings.parquet", data / "dots.zip", paths)
+    counted = Mock(wraps=embedding.embed_squares)
+    monkeypatch.setattr(embedding, "embed_squares", counted)
+    for _ in range(2):
+        write(model, "abc", squares, data / "e.parquet")
+    assert counted.call_count == 1
+    images = [Image.fromarray(pixels) for pixels in arrays.open(data / "images/dots/pixels.zarr")[:]]
+    expected = embedding.embed(model, images)
+    np.testing.assert_allclose(embedding.embeddings.read(data / "e.parquet").vectors, expected, atol=1e-6)
+    (data / "images/dots/table.parquet").touch()
+    write(model, "abc", squares, data / "e.parquet")
+    assert counted.call_count == 3
