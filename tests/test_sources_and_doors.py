@@ -163,9 +163,10 @@ def test_page__shows_and_compares_what_a_run_made_of_every_source(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list = []
-    monkeypatch.setattr(server, "run", lambda listening, sides, above: served.append((listening.close(), sides, above)))
-    assert run(monkeypatch, "search", "--page", "--port", 0, "--in", world.file) == 0
-    ((_, sides, above),) = served
+    monkeypatch.setattr(server, "listen", lambda port: None)
+    monkeypatch.setattr(server, "run", lambda _, sides, above: served.append((sides, above)))
+    assert run(monkeypatch, "search", "--page", "--in", world.file) == 0
+    ((sides, above),) = served
     client = TestClient(build(sides, above))
     pixels = arrays.open(world.data / "images/shoes/pixels.zarr")[:]
     for row in range(12):
@@ -183,15 +184,16 @@ def test_page__shows_and_compares_what_a_run_made_of_every_source(
     assert client.post("search?row=12").status_code == client.get("image/12").status_code == 404
     assert client.get("right").json()["asked"] == 12 and client.get("about").json()["folders"] == 3
     assert of_row["mates"] == 3
-    said(world, monkeypatch, "search", "--page", "--port", 0, "--in", world.given, "--model", world.data / "choice")
+    said(world, monkeypatch, "search", "--page", "--in", world.given, "--model", world.data / "choice")
 
 
 def test_page__without_the_squares_one_sentence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     table = world.data / "images/shoes/table.parquet"
-    monkeypatch.setattr(server, "run", lambda listening, sides, above: listening.close())
+    monkeypatch.setattr(server, "listen", lambda port: None)
+    monkeypatch.setattr(server, "run", lambda *_: None)
     table.rename(table.with_suffix(".away"))
     try:
-        words = ("search", "--page", "--port", 0, "--in", world.file)
+        words = ("search", "--page", "--in", world.file)
         code = run(monkeypatch, *words)
         assert code == 0 if world.source == "folder" else "is not there; " in code
     finally:

@@ -134,19 +134,19 @@ def search(
     if beside and other is not None:
         embedding.require_ordered(other, beside, grain)
     # Before the work that may take long.
-    with server.listen(4300 if port is None else port) as listening:
-        file = file_of(source, network, name)
-        own = knob.of_file(file, name, model, grain, smooth)
-        images = images_of(file, own.plain.root, own.plain.paths)
-        sides = [Side("model", str(model), network, own, k or SHOWN, images)]
-        if other is not None:
-            # The encoder stands there as it is; another model as it would be used.
-            label, what, key = "encoder", "alone, with the model's input", f"{name}-encoder"
-            if beside:
-                label, what, key = beside.name, str(beside), digest(beside)
-            how = (bool(beside), grain if beside else None, not smooth, images)
-            sides.insert(0, Side(label, what, other, same_images(own.plain, other, key, *how)))
-        server.run(listening, sides, above)
+    listening = server.listen(4300 if port is None else port)
+    file = file_of(source, network, name)
+    own = knob.of_file(file, name, model, grain, smooth)
+    images = images_of(file, own.plain.root, own.plain.paths)
+    sides = [Side("model", str(model), network, own, k or SHOWN, images)]
+    if other is not None:
+        # The encoder stands there as it is; another model as it would be used.
+        label, what, key = "encoder", "alone, with the model's input", f"{name}-encoder"
+        if beside:
+            label, what, key = beside.name, str(beside), digest(beside)
+        how = (bool(beside), grain if beside else None, not smooth, images)
+        sides.insert(0, Side(label, what, other, same_images(own.plain, other, key, *how)))
+    server.run(listening, sides, above)
 
 
 def file_of(source: Path, network: "Model", name: str) -> Path:
