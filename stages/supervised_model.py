@@ -19,6 +19,7 @@ from polygrain.config.lists import Lists
 from polygrain.encoder.config import Attention
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load, save
+from polygrain.encoder.prepare import restore
 from polygrain.grappa import classification
 from polygrain.grappa.random_sets import insert_random
 from polygrain.runner import command, outputs
@@ -59,8 +60,9 @@ def main(
     embeddings = torch.from_numpy(embed(model, pixels, rows, settings.batch, settings.precision, "class means"))
     start = classification.class_means(embeddings, labels)
     count = len(lists.sizes) if how == "many" else 1
-    parts = model.backbone
-    if how != "full":
+    if how == "full":
+        parts = restore(model.backbone)
+    else:
         parts = insert_random(model, count, params.width, attention, params.start_std, seed)
     history = classification.train(model, parts, start, pixels, torch.from_numpy(rows), labels, settings, seed, work)
     with outputs.folder(output) as folder:

@@ -7,6 +7,7 @@ embeddings = model(torch.stack([model.transform(image) for image in images]))
 import functools
 import inspect
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,12 @@ from polygrain.encoder.networks import (
     residual_blocks,
     width_of,
 )
+from polygrain.encoder.prepare import Pair, pairs, prepare
 from polygrain.encoder.weights import load_module
 from polygrain.store.square import square
 from polygrain.store.tensors import write_weights
+
+log = logging.getLogger(__name__)
 
 
 class Model(nn.Module):
@@ -52,6 +56,25 @@ class Model(nn.Module):
         if config.adaptors is not None:
             self.insert(self.new_adaptors(config.adaptors), config.adaptors)
         self.requires_grad_(False).eval()
+        self.register_load_state_dict_post_hook(lambda model, _: model.prepare())
+
+    def prepare(self) -> None:
+        """Gets the frozen network ready to compute with its weights, once they are there. Its state stays as it is."""
+        names = foldable(*traced_by(self.config))
+        folded = [(self.part(convolution), self.part(norm)) for convolution, norm in names]
+        prepare(self.backbone, folded, self.is_convolutional)
+
+    def part(self, name: str) -> nn.Module:
+        """A part of the backbone by its name in the plain network."""
+        module = self.backbone
+        for key in name.split("."):
+            module = module._modules[key]
+            module = module.block if isinstance(module, AdaptedBlock) else module
+        return module
+
+    @property
+    def is_convolutional(self) -> bool:
+        return not hasattr(self.backbone, "patch_embed")
 
     @property
     def dim(self) -> int:
@@ -156,7 +179,7 @@ class Model(nn.Module):
         # Images are prepared in float32, whatever the type of the network.
         kind = next(self.backbone.parameters()).dtype
         x = ((x - self.mean) / self.std).to(kind)
-        if not hasattr(self.backbone, "patch_embed"):
+        if self.is_convolutional:
             # Convolutions, and the adaptors between them, are faster with a pixel's channels side by side.
             x = x.contiguous(memory_format=torch.channels_last)
         tokens = self.backbone.forward_features(x)
@@ -245,7 +268,11 @@ def blocks_for(model: Model, wanted: Sequence[int]) -> int:
 
 def lower_of(config: Config) -> tuple[tuple[int, int], ...]:
     """`lower_blocks` of the network in a config."""
-    return traced(config.architecture, tuple(sorted(network_arguments(config).items())), config.side)
+    return traced(*traced_by(config))
+
+
+def traced_by(config: Config) -> tuple[str, tuple[tuple[str, Any], ...], int]:
+    return config.architecture, tuple(sorted(network_arguments(config).items())), config.side
 
 
 @functools.lru_cache(maxsize=32)
@@ -253,6 +280,24 @@ def traced(architecture: str, kwargs: tuple[tuple[str, Any], ...], side: int) ->
     # Tracing takes longer than building the network, and a choice builds one dozens of times.
     with torch.device("meta"):
         return tuple(lower_blocks(build_backbone(architecture, dict(kwargs)), side))
+
+
+@functools.lru_cache(maxsize=32)
+def foldable(architecture: str, kwargs: tuple[tuple[str, Any], ...], side: int) -> tuple[Pair, ...]:
+    """The `pairs` that no adaptor comes between; none, said in the log, for a network that cannot be traced."""
+    with torch.device("meta"):
+        backbone = build_backbone(architecture, dict(kwargs)).eval()
+        images = torch.zeros(1, 3, side, side)
+    if not any(isinstance(module, nn.BatchNorm2d) for module in backbone.modules()):
+        return ()
+    names = {module: name for name, module in backbone.named_modules()}
+    blocks = [f"{names[parent]}.{key}." for parent, key in residual_blocks(backbone)]
+    try:
+        found = pairs(backbone, images)
+    except Exception as error:  # whatever a network's own code raises
+        log.info("%s is not folded (%s): it runs as it is", architecture, error)
+        return ()
+    return tuple(pair for pair in found if len({tuple(map(f"{name}.".startswith, blocks)) for name in pair}) == 1)
 
 
 def network_arguments(config: Config) -> dict[str, Any]:

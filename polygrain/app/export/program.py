@@ -11,6 +11,7 @@ from torch.export import Dim, ExportedProgram
 
 from polygrain.encoder import Model
 from polygrain.encoder.config import Interpolation
+from polygrain.encoder.prepare import settle
 
 TORCH, ONNX = "model.pt2", "model.onnx"
 INPUT, OUTPUT = "images", "embeddings"
@@ -30,6 +31,7 @@ class Program(nn.Module):
             copy.masked.copy_(layer.masked)
         if config.kwargs.get("img_size", side) != side and hasattr(self.model.backbone, "set_input_size"):
             self.model.backbone.set_input_size(img_size=side)  # position embeddings scaled once, not in every pass
+        settle(self.model)
         self.requires_grad_(False).eval()
 
     def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polygrain.compute.device import for_convolutions
 from polygrain.config.schema import Deviation, Mean, Section, Text
-from polygrain.encoder import model, networks, weights
+from polygrain.encoder import model, networks, prepare, weights
 from polygrain.encoder.config import Arguments
 from polygrain.gsp.folds import bn_inception, resnet20  # noqa: F401  timm knows them from here on
 
@@ -104,7 +104,7 @@ def load(params: Backbone, encoder: Path, seed: int) -> Trunk:
     if params.weights == "encoder":
         whole = model.load(encoder)
         mean, std = torch.tensor(whole.config.mean), torch.tensor(whole.config.std)
-        network = whole.backbone
+        network = prepare.restore(whole.backbone) if params.is_trained else whole.backbone
     else:
         torch.manual_seed(seed)  # timm draws its start from the global generator
         network = create(params)
