@@ -25,6 +25,7 @@ from polygrain.app.squares import Images
 from polygrain.compute import device
 from polygrain.compute.ahead import ahead
 from polygrain.compute.blocks import blocks
+from polygrain.encoder.extract import in_passes
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
 from polygrain.retrieval import smoothing
@@ -72,7 +73,8 @@ def embed_squares(model: Model, squares: UInt8[np.ndarray, "n side side 3"]) -> 
     where = next(model.parameters()).device
     images = device.staged(squares, where).to(where, non_blocking=True)
     with torch.inference_mode(), device.autocast(where, device.inference(model.config.size)[1]):
-        return model(centre_crop(images, model.config.size)).float().cpu().numpy()
+        crops = centre_crop(images, model.config.size)
+        return in_passes(model, crops, model.config.side).float().cpu().numpy()
 
 
 class Wanted(NamedTuple):

@@ -37,8 +37,14 @@ def extract(
     for _, images in progress(read, description, len(parts), unit="batch"):
         block = images.to(device_of_model, non_blocking=True)
         with torch.inference_mode(), device.autocast(device_of_model, precision):
-            embeddings = halved(compute or model, centre_crop(block, model.config.size))
+            embeddings = in_passes(compute or model, centre_crop(block, model.config.size), model.config.side)
         yield embeddings.float().cpu().numpy()
+
+
+def in_passes(compute: Callable[[Tensor], Tensor], images: Tensor, side: int) -> Tensor:
+    """What `compute` makes of the images, as many in a pass as suit the machine and the side of the network's input."""
+    passes = images.split(device.inference(side)[0])
+    return torch.cat([halved(compute, part) for part in passes]) if len(passes) > 1 else halved(compute, images)
 
 
 def halved(compute: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from polygrain.clustering.lloyd import kmeans
 from polygrain.compute import device, processes
 from polygrain.compute.blocks import blocks
 from polygrain.config.schema import Count, Section, Width
-from polygrain.encoder.extract import embed
+from polygrain.encoder.extract import embed, in_passes
 from polygrain.encoder.model import Model, most_blocks
 from polygrain.encoder.networks import patch_side
 from polygrain.encoder.views import Augmentation, augment, centre_crop
@@ -188,7 +188,7 @@ def embed_views(model: Model, pixels: arrays.Reader, sample: Sample, settings: C
         ]
         for view, batches in zip(views, embeddings, strict=True):
             with torch.inference_mode(), device.autocast(where, precision):
-                batches.append(model(view).float().cpu().numpy())
+                batches.append(in_passes(model, view, model.config.side).float().cpu().numpy())
     return Embedded.of(np.stack([np.concatenate(batches) for batches in embeddings], 1))
 
 

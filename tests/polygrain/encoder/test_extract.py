@@ -36,6 +36,20 @@ def test_whole_batches__are_those_of_one_process(n, world, monkeypatch):
     assert parts == [range(n)[part] for part in blocks(n, 4)]
 
 
+def test_extract__no_pass_is_larger_than_suits_the_machine(world, monkeypatch):
+    (model, pixels), rows, sizes = world, np.arange(7), []
+
+    def compute(images):
+        sizes.append(len(images))
+        return model(images)
+
+    expected = embed(model, pixels, rows, 7, "float32", "x")
+    monkeypatch.setenv("POLYGRAIN_BATCH", "2")
+    found = np.concatenate([*extract(model, pixels, rows, 5, "float32", "x", compute)])
+    assert max(sizes) == 2
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 def test_extract__two_passes_where_one_does_not_fit(world):
     sizes = []
 

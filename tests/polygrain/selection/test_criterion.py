@@ -149,7 +149,7 @@ def reduced(images, side):
 
 
 def test_embed_views__depend_on_the_place_in_the_sample_alone(world, monkeypatch):
-    monkeypatch.setattr(module.device, "batch_at", lambda side, usual: 10)
+    monkeypatch.setattr(module.device, "batch_at", lambda side, usual, pixels=None: 10)
     encoder, _, pixels = world
     settings, sample = criterion(), drawn(world)
     embedded = module.embed_views(encoder, pixels, sample, settings)
