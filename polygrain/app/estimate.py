@@ -8,7 +8,7 @@ from polygrain.compute import device
 from polygrain.encoder.config import Config
 from polygrain.encoder.model import Model
 
-BATCH, TIMED = 32, 3
+TIMED = 3
 LARGE = 0.1  # seconds for an image
 SAMPLE = 240  # images of a task on which sides and candidates are compared: two samples
 VIEWS = 5  # of each, at its own side and at the chosen one
@@ -25,7 +25,9 @@ def pass_time(config: Config) -> float:
     """
     where, threads = device.best(), torch.get_num_threads()
     torch.set_num_threads(1)
-    model = Model(config).to(where)
+    model = Model(config)
+    model.prepare()
+    model.to(where)
 
     def seconds(batch: int) -> float:
         images = torch.zeros(batch, 3, config.size, config.size, device=where)
@@ -38,7 +40,7 @@ def pass_time(config: Config) -> float:
             seconds(1)  # what is set up in the first pass
             each = seconds(1)
             if each < LARGE:
-                each = min(seconds(BATCH) for _ in range(TIMED))
+                each = min(seconds(device.inference(config.side)[0]) for _ in range(TIMED))
     finally:
         torch.set_num_threads(threads)
     return each / (max(1, GAIN * threads) if where.type == "cpu" else 1)

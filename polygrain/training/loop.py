@@ -13,7 +13,7 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from polygrain.compute import processes
+from polygrain.compute import device, processes
 from polygrain.compute.ahead import ahead
 from polygrain.config.schema import Decay, Epochs, Rate, Section, Warmup
 from polygrain.runner.progress import Rounds
@@ -108,6 +108,7 @@ def fit(
     """
     sizes = [len(rows) for rows in batches(loader.count, loader.batch, torch.Generator())]
     processes.require(min(sizes), "rows in the smallest batch")
+    device.keep_memory()
     rates = [group["lr"] for group in optimizer.param_groups]
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     history = checkpoint.resume(folder, trained, optimizer)
