@@ -16,9 +16,13 @@ from polygrain.config.lists import Lists
 from polygrain.config.site import keep_site
 from polygrain.runner import command
 from polygrain.runner.inputs import digest
+from polygrain.sources.datasets.addresses import SOURCES
 from polygrain.sources.folder import require_followed
 
 STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("[a-z]*.py"))
+ABSENT = " does not exist"
+PAPERS = ("gsp-", "imagenet", "mrt", "tll-")
+"""How the names of the papers' profiles start."""
 
 
 def ready(
@@ -66,21 +70,18 @@ def check(file: Path, inputs: bool = True, keep: bool = False) -> None:
     """Compares the whole file with what all stages declare; ValueError lists each wrong value with what is allowed.
 
     Without `inputs`, files and folders that the values name need not be here. With `keep` it is kept that the values
-    are right, since to load all stages takes seconds; then only those files and folders are looked for.
+    are right, since to load all stages takes seconds; then only those files and folders are looked for. Where some are
+    missing, that alone is said, and how to get public data.
     """
-    values, kept = read_params(file), file.parent / ".work/checked"
-    state = state_of(file, values)
-    wrong = [] if kept.exists() and kept.read_text() == state else list(wrong_values(file, values))
-    for key, path in lists.paths(values):
-        if "'" in path:
-            wrong.append(f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder")
-        elif inputs and not compose.MADE.match(path):
-            if not (file.parent / path).exists():
-                wrong.append(f"{key}: {path} does not exist")
-            wrong.extend(errors(require_followed, file.parent / path))
+    values, kept, state = read_params(file), file.parent / ".work/checked", ""
+    wrong = list(wrong_paths(file, values, inputs))  # first: to load all stages takes seconds
+    if not wrong:
+        state = state_of(file, values)
+        wrong = [] if kept.exists() and kept.read_text() == state else list(wrong_values(file, values))
     if wrong:
         beside = " (composed: change values.yaml beside it)" if (file.parent / "values.yaml").exists() else ""
-        raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong]))
+        ways = ways_to_data(file.parent, values) if any(line.endswith(ABSENT) for line in wrong) else ()
+        raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong, *ways]))
     if keep:
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(state)
@@ -90,6 +91,31 @@ def state_of(file: Path, values: dict[str, Any]) -> str:
     """Of what decides whether the values are right: these, the sources, and the encoder that they name."""
     sources = [folder for name in ("stages", "polygrain") for folder in [Path(__file__).parents[1] / name]]
     return "\n".join(map(digest, [file, *sources, file.parent / str(values.get("encoder", {}).get("path"))]))
+
+
+def wrong_paths(file: Path, values: dict[str, Any], inputs: bool) -> Iterator[str]:
+    """A line for each named file or folder that cannot be read."""
+    for key, path in lists.paths(values):
+        if "'" in path:
+            yield f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder"
+        elif inputs and not compose.MADE.match(path):
+            if not (file.parent / path).exists():
+                yield f"{key}: {path}{ABSENT}"
+            yield from errors(require_followed, file.parent / path)
+
+
+def ways_to_data(folder: Path, values: dict[str, Any]) -> Iterator[str]:
+    """How to get missing data: the command that fetches public data sets, and the page on those of the papers."""
+    tasks, roots = values.get("tasks"), dict[Path, list[str]]()
+    for task in tasks.values() if isinstance(tasks, dict) else ():
+        given = task if isinstance(task, dict) else {}  # nothing is validated yet
+        path, source = (folder / str(given.get("path"))).resolve(), SOURCES.get(str(given.get("source")))
+        if source and source.archives and path.name in SOURCES and not path.exists():
+            roots.setdefault(path.parent, []).append(path.name)
+    for root, names in roots.items():
+        yield f"fetch: python -m polygrain.sources.datasets {root} {' '.join(names)}"
+    if folder.name.startswith(PAPERS):
+        yield "the data of the papers: docs/howto/papers.md says how to get them"
 
 
 def errors(call: Callable[..., Any], *given: Any) -> list[str]:

@@ -7,12 +7,11 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from pipeline.prepare import check
 from polygrain.config import compose
 from polygrain.config.lists import Lists
 from polygrain.grappa.twins import build_projector
 from tests.helpers import layouts
-from tests.helpers.project import ROOT, copy_profile, copy_project, dvc, repro
+from tests.helpers.project import ROOT, copy_project, dvc, repro
 
 PROFILE = ROOT / "profiles/mrt"
 TASKS = ("aircraft", "cars", "cub", "flowers", "food101", "products")
@@ -44,13 +43,6 @@ def test_profile__has_the_values_that_its_comments_give_to_others() -> None:
     assert (tldr["batch"], tldr["epochs"], tldr["warmup"], tldr["neighbours"]) == (1024, 100, 10, 5)
     linear = [layer for layer in build_projector(tldr["dim"], tldr["projector"]) if isinstance(layer, torch.nn.Linear)]
     assert [layer.out_features for layer in linear] == [2048] * 3  # mlp-2-2048
-
-
-def test_profile__passes_the_check_but_for_the_data(tmp_path: Path) -> None:
-    with pytest.raises(ValueError) as error:
-        check(copy_profile(tmp_path, "mrt"))
-    lines = str(error.value).split("\n")[1:]
-    assert lines and all("data/raw/" in line and "does not exist" in line for line in lines)
 
 
 def shrink(values: dict) -> None:

@@ -22,13 +22,14 @@ def composed(profile: str) -> dict:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_profiles__only_the_data_are_missing(profile: str, tmp_path: Path) -> None:
     missing = sum("data/raw/" in path for _, path in lists.paths(composed(profile)))
+    file = copy_profile(tmp_path, profile)
+    check(file, inputs=False)
     if profile == "gsp-studies":
-        check(copy_profile(tmp_path, profile))
+        check(file)
         return
-    with pytest.raises(ValueError) as caught:
-        check(copy_profile(tmp_path, profile))
-    wrong = str(caught.value).splitlines()[1:]
-    assert len(wrong) == missing > 0
+    with pytest.raises(ValueError, match=f" has {missing} wrong") as caught:
+        check(file)
+    wrong = str(caught.value).splitlines()[1 : 1 + missing]
     assert all("data/raw/" in line and line.endswith("does not exist") for line in wrong), wrong
 
 

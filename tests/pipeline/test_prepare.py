@@ -83,9 +83,21 @@ def test_check__what_was_right_is_looked_at_again_where_something_changes(tmp_pa
     (tmp_path / "shoes").rmdir()
     with pytest.raises(ValueError, match="shoes does not exist"):
         check(file, keep=True)
+    (tmp_path / "shoes").mkdir()
     values["adaptor"]["epochs"] = 0
-    with pytest.raises(ValueError, match="2 wrong"):
+    with pytest.raises(ValueError, match="1 wrong"):
         check(write(tmp_path, values), keep=True)
+
+
+def test_check__missing_data_are_named_before_any_stage_is_loaded(tmp_path, values, monkeypatch):
+    monkeypatch.setattr("pipeline.prepare.wrong_values", lambda *_: pytest.fail("stages were loaded"))
+    values["tasks"] = {name: {"source": name, "path": f"raw/{name}"} for name in ("cub", "cars")}
+    (tmp_path / "mrt").mkdir()
+    with pytest.raises(ValueError, match=rf"datasets {tmp_path}/mrt/raw cub\n.*docs/howto/papers\.md"):
+        check(write(tmp_path / "mrt", values))
+    values["tasks"] = {"cub": {"source": "folder", "path": "raw/cub"}}
+    with pytest.raises(ValueError, match=r"raw/cub does not exist$"):
+        check(write(tmp_path, values))
 
 
 def test_check__names_what_dvc_would_stop_at(tmp_path, values):
