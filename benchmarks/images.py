@@ -1,9 +1,13 @@
-"""Features and adaptor training from the image store, and a fused model, each against the bare ViT-S/16 at 224.
+"""Features and adaptor training from the image store, and a fused model, each against the bare network.
 
-The bare model runs on one batch in memory: it leaves out reading, cropping, augmentation and the adaptors.
+The bare network runs on one batch in memory: it leaves out reading, cropping, augmentation and the adaptors. Features
+compare with eager torch, onnxruntime and OpenVINO, those that are installed, each on the same threads.
 """
 
+import functools
+import importlib.util
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +20,7 @@ from polygrain.encoder.adaptors import Adaptors, fuse
 from polygrain.encoder.config import AdaptorConfig, Config
 from polygrain.encoder.extract import extract
 from polygrain.encoder.model import Model
+from polygrain.encoder.networks import build_network
 from polygrain.encoder.views import Augmentation
 from polygrain.grappa.classification import train
 from polygrain.losses.norm_softmax import norm_softmax
@@ -29,10 +34,63 @@ PARAMS = Params(width=48, watch="none", watched=40, gamma=23, epochs=1, batch=BA
                 weight_decay=0, warmup=0, precision="auto", augmentation=VIEWS)  # fmt: skip
 
 
-def build() -> Model:
+VIT = "vit_small_patch16_224"
+NETWORKS = {"EfficientNet-Lite0": ("tf_efficientnet_lite0", 144), "ResNet-50": ("resnet50", 224),
+            "ConvNeXt-T": ("convnext_tiny", 224), "ViT-S/16": (VIT, 224)}  # fmt: skip
+
+
+def build(architecture: str = VIT, side: int = 224) -> Model:
     torch.manual_seed(0)
-    config = Config(architecture="vit_small_patch16_224", kwargs={}, size=224, resize=256, mean=HALF, std=HALF)
-    return Model(config).requires_grad_(False).eval().to(device.best())
+    config = Config(architecture=architecture, kwargs={}, size=side, resize=side + 32, mean=HALF, std=HALF)
+    model = Model(config)
+    model.prepare()
+    return model.to(device.best())
+
+
+def rivals(architecture: str, images: torch.Tensor) -> dict[str, Callable[[], object]]:
+    """A pass of the network as each of them takes it: contiguous, nothing folded by us, as many threads."""
+    network = build_network(architecture, {}).eval().requires_grad_(False).to(images.device)
+    found: dict[str, Callable[[], object]] = {"torch": torch.inference_mode()(functools.partial(network, images))}
+    threads = torch.get_num_threads()
+    if images.is_cuda or not importlib.util.find_spec("onnxruntime"):
+        return found
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "network.onnx"
+        torch.onnx.export(network, (images,), dynamo=True, verbose=False, input_names=["images"]).save(file)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        found["onnxruntime"] = functools.partial(session.run, None, {"images": images.numpy()})
+        if importlib.util.find_spec("openvino"):
+            import openvino
+
+            core = openvino.Core()
+            hints = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+            found["OpenVINO"] = functools.partial(
+                core.compile_model(core.read_model(file), "CPU", hints), images.numpy()
+            )
+    return found
+
+
+def features(title: str, architecture: str, side: int) -> None:
+    """Features from an image store against each rival, a row each."""
+    rng, model = np.random.default_rng(0), build(architecture, side)
+    batch = torch.rand(BATCH, 3, side, side, device=device.best())
+    with tempfile.TemporaryDirectory() as folder:
+        stored = rng.integers(0, 256, (COUNT, side + 32, side + 32, 3), dtype=np.uint8)
+        arrays.write(Path(folder) / "pixels.zarr", stored)
+        pixels, rows = arrays.open(Path(folder) / "pixels.zarr"), rng.permutation(COUNT)
+        for name, one_pass in rivals(architecture, batch).items():
+
+            def passes(one_pass: Callable[[], object] = one_pass) -> None:
+                for _ in range(COUNT // BATCH):
+                    one_pass()
+                wait()
+
+            compare(f"features of {COUNT} images, {title} at {side}", lambda: extraction(model, pixels, rows), passes,
+                    max(ROUNDS, 3), peer=name)  # fmt: skip
 
 
 def fused(count: int, width: int) -> Model:
@@ -43,7 +101,7 @@ def fused(count: int, width: int) -> Model:
         parameter.data.normal_(0, 0.02)
     config = AdaptorConfig(names=[f"k{i}" for i in range(count)], width=width, fusion="attention")
     model.insert(fuse(sets, "attention", torch.Generator().manual_seed(0)), config)
-    return model.requires_grad_(False).eval().to(device.best())
+    return model.to(device.best())
 
 
 def wait() -> None:
@@ -91,14 +149,14 @@ def bare_training(model: Model, images: torch.Tensor, steps: int) -> None:
 
 
 if __name__ == "__main__":
+    for title, network in NETWORKS.items():
+        features(title, *network)
     rng, model, wide, adapted = np.random.default_rng(0), build(), fused(8, 64), adaptable()
     batch = torch.rand(BATCH, 3, 224, 224, device=device.best())
     steps = COUNT // BATCH
     with tempfile.TemporaryDirectory() as folder:
         arrays.write(Path(folder) / "pixels.zarr", rng.integers(0, 256, (COUNT, 256, 256, 3), dtype=np.uint8))
         pixels, rows = arrays.open(Path(folder) / "pixels.zarr"), rng.permutation(COUNT)
-        compare(f"features of {COUNT} images, ViT-S/16 at 224", lambda: extraction(model, pixels, rows),
-                lambda: forward(model, batch, steps), ROUNDS, peer="bare forward")  # fmt: skip
         compare(f"adaptor training on {COUNT} images, the same", lambda: training(*adapted, pixels, rows),
                 lambda: bare_training(adapted[0], batch, steps), ROUNDS, peer="bare forward + backward")  # fmt: skip
     compare("forward with 8 fused adaptor sets of width 64", lambda: forward(wide, batch[:8], 1),
