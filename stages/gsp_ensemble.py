@@ -8,8 +8,9 @@ Writes  metrics.json   fractions: {run: {form: {metric: {mean, std, min, max, be
         settings.json  {run: {protocol, chosen_by, network, embedding, folds, values}}
         combinations.csv   run, form, combination (the repeat of each fold), metrics
         history.csv        run, and the columns of gsp_folds' history
-        transfer.json      {run: {distance, cosine, nearest_by_distance, nearest_by_cosine, spread_by_distance,
-                       spread_by_cosine, chance}}: how well attributes predict unseen classes
+        transfer.json      {run: {distance, cosine, map_by_distance, map_by_cosine, nearest_by_distance,
+                       nearest_by_cosine, spread_by_distance, spread_by_cosine, chance}}: how well attributes predict
+                       unseen classes
         pictures.safetensors, pictures.json   images with every run's weights and nearest prototypes; mean attributes of
                        the shown classes
 """

@@ -38,7 +38,9 @@ def ensemble(tmp_path):
         }
         for i, run in enumerate(LISTS.gsp_runs)
     }
-    shares = {"nearest_by_distance": 0.5, "nearest_by_cosine": 0.5, "chance": 0.1}
+    shares = {f"{kind}_by_{measure}": 0.5 for kind in ("map", "nearest") for measure in ("distance", "cosine")} | {
+        "chance": 0.1
+    }
     spreads = {f"spread_by_{measure}": {"0.4": 0.5, "0.6": 0.5} for measure in ("distance", "cosine")}
     transfer = {"c2-gsp": {"distance": 1.234, "cosine": 0.25} | shares | spreads}
     files = {"metrics": metrics, "settings": dict.fromkeys(LISTS.gsp_runs, SETTING), "transfer": transfer}
@@ -61,7 +63,7 @@ def test_main__one_page_that_loads_nothing(ensemble, tmp_path):
     assert page.count("<svg") == 5  # a training chart per loss, one attribute map, two of how attributes predict
     assert "c2-gap 20.0, c2-gsp 20.0" in page and "ms-gsp 20.0" in page  # the best of each history
     assert "33.3" in page and "<td>1.23</td>" in page  # an attribute, and what attributes predict
-    assert page.count("Predictions nearest to their own class by") == 4  # a title and a label each
+    assert page.count("MAP of unmet classes by") == 4  # a title and a label each
     for text in (page, table):
         assert "512-D here" in text and "resnet50.tv_in1k" in text and "Published beside ours" not in text
     assert "| c2-gsp | 20.00 ± 1.00 |" in table

@@ -68,12 +68,12 @@ def gsp_lines(profile: Path, values: Values) -> Iterator[Line]:
 
 
 def transfer_lines(profile: Path, values: Values) -> Iterator[Line]:
-    """MAP@R, and how often the attributes of seen classes are nearest to the right unseen one, of two distances."""
+    """MAP@R, and MAP of unseen classes by what the attributes of seen ones predict, of two distances."""
     yield from gsp_lines(profile, values)
     for name in values["gsp"]:
         for run, found in read_json(profile / "data/gsp_ensemble" / name / "transfer.json").items():
-            for kind in ("nearest_by_distance", "nearest_by_cosine"):
-                yield f"{run}, {kind.replace('_', ' ')}", 100 * found[kind], math.nan
+            for measure in ("distance", "cosine"):
+                yield f"{run}, MAP by {measure}", 100 * found[f"map_by_{measure}"], math.nan
 
 
 def tll_lines(profile: Path, values: Values) -> Iterator[Line]:

@@ -30,9 +30,10 @@ def transfer(
     """How well a ridge regression from mean attributes to mean embeddings predicts classes that it was not fitted to.
 
     Means over `splits` random halves of the classes: `distance` and `cosine` of the predicted and the true embedding;
-    `nearest_by_distance` and `nearest_by_cosine`, the shares of predictions nearest to their own class; `chance`, that
-    of a guess. `spread_by_distance` and `spread_by_cosine`: how often the share was each of its values, as {share: part
-    of the splits}. ValueError for fewer than four classes.
+    `map_by_distance` and `map_by_cosine`, MAP where a prediction ranks the unseen classes; `nearest_by_distance` and
+    `nearest_by_cosine`, the shares of predictions nearest to their own class; `chance`, that of a guess.
+    `spread_by_distance` and `spread_by_cosine`: {MAP to the nearest .05: part of the splits}. ValueError for fewer than
+    four classes.
     """
     inputs = torch.from_numpy(class_means(attributes, labels)).double()
     targets = torch.from_numpy(class_means(embeddings, labels)).double()
@@ -46,15 +47,15 @@ def transfer(
         predicted = predict(inputs[fitted], targets[fitted], inputs[unseen], ridge)
         distances = torch.cdist(predicted, targets[unseen])
         cosines = torch.cosine_similarity(predicted[:, None], targets[unseen], dim=2)
-        own = torch.arange(len(unseen))
-        hits = [nearest == own for nearest in (distances.argmin(1), cosines.argmax(1))]
-        rows = [distances.diagonal(), cosines.diagonal(), *hits]
+        # One class is right, so the average precision of a prediction is one over the rank of its class.
+        ranks = [(values <= values.diagonal()[:, None]).sum(1) for values in (distances, -cosines)]
+        rows = [distances.diagonal(), cosines.diagonal(), *(1 / rank for rank in ranks), *(rank == 1 for rank in ranks)]
         results.append(torch.stack([row.double().mean() for row in rows]))
-    names = ("distance", "cosine", "nearest_by_distance", "nearest_by_cosine")
+    names = ("distance", "cosine", "map_by_distance", "map_by_cosine", "nearest_by_distance", "nearest_by_cosine")
     columns = torch.stack(results)
     spreads = {
-        name.replace("nearest", "spread"): {share: n / splits for share, n in sorted(Counter(column.tolist()).items())}
-        for name, column in zip(names[2:], columns.T[2:], strict=True)
+        name.replace("map", "spread"): {step / 20: n / splits for step, n in sorted(Counter(column.tolist()).items())}
+        for name, column in zip(names[2:4], (20 * columns.T[2:4]).round().long(), strict=True)
     }
     return dict(zip(names, columns.mean(0).tolist(), strict=True)) | spreads | {"chance": 1 / (count // 2)}
 

@@ -77,15 +77,15 @@ def sweeps(
 
 
 def spreads(transfer: Mapping[str, Mapping]) -> list[dict]:
-    """A chart for distance and for cosine: in how many splits a share of the predictions was nearest to its class."""
+    """A chart for distance and for cosine: in how many splits the predictions had which MAP (Fig. 5)."""
     charts = []
     for measure in ("distance", "cosine") if transfer else ():
         lines = [
             Line(run, f"s-{STYLES[i % len(STYLES)]}", [(100 * float(x), 100 * y) for x, y in values.items()])
             for i, (run, values) in enumerate((run, row[f"spread_by_{measure}"]) for run, row in transfer.items())
         ]
-        title = f"Predictions nearest to their own class by {measure}"
-        drawn = figures.line_chart(title, lines, x_label=f"nearest by {measure}, %", y_label="splits, %")
+        title = f"MAP of unmet classes by {measure}"
+        drawn = figures.line_chart(title, lines, x_label=f"MAP by {measure}, %", y_label="splits, %")
         charts.append({"title": title, "drawing": drawn})
     return charts
 

@@ -127,7 +127,7 @@ def small_tll(made: dict, root: Path) -> None:
     ("name", "shrink", "shown"),
     [
         ("gsp-fig3b", small_cifar, ["c2-gap, MAP@R", "pnca-gsp, MAP@R"]),
-        ("gsp-fig5", small_cifar, ["pnca-gsp, nearest by cosine"]),
+        ("gsp-fig5", small_cifar, ["pnca-gsp, MAP by cosine"]),
         ("tll-dino", small_tll, ["concatenated, aR@1, last step", "sigma_15, aR@1, best step"]),
         ("grappa-encoder", small_cub, ["encoder, cub, r_precision"]),
     ],

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import average_precision_score
 
 from polygrain.gsp.ensemble import average, class_means, combinations, combine, summary_of, transfer
 
@@ -37,7 +38,9 @@ def test_transfer__is_a_ridge_regression_by_hand():
     assert result["cosine"] == pytest.approx(np.mean(cosines), abs=1e-6)
     assert result["distance"] == pytest.approx(np.mean(np.diag(distances)), abs=1e-6)
     assert result["nearest_by_distance"] == np.mean(np.argmin(distances, 1) == [0, 1])
-    assert result["spread_by_distance"] == {result["nearest_by_distance"]: 1}
+    precisions = [average_precision_score(np.arange(2) == i, -row) for i, row in enumerate(np.array(distances))]
+    assert result["map_by_distance"] == pytest.approx(np.mean(precisions))
+    assert result["spread_by_distance"] == {result["map_by_distance"]: 1}
 
 
 def test_combinations__of_the_papers_protocol_are_81():
