@@ -92,6 +92,9 @@ def metrics(study: results.Comparison) -> dict[str, dict[str, float]]:
 def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Params, lists: Lists) -> str:
     comparison = results.read(adaptation / study)
     after = comparison.rows[-1]
+    lines = [study_line(name, adaptation / name, item.extractor) for name, item in lists.tll.items()]
+    of_paper = [line for line in lines if line["summary"]["pairs"] == published.PAIRS and line["spreads"].get(after)]
+    measured = {line["extractor"]: line["spreads"][after].mean for line in of_paper}
     content = {
         "study": comparison,
         "name": study,
@@ -104,10 +107,10 @@ def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Par
         "charts": contents.charts(comparison),
         "groups": contents.groups(comparison, read_pairs(pairs)["group"]),
         "queries": query_entries(pairs, adaptation / study, comparison, "pca", after, params),
-        "studies": [study_line(name, adaptation / name, item.extractor) for name, item in lists.tll.items()],
+        "studies": lines,
         "published": {row["name"]: row for row in published.rows()},
         "published_pairs": published.PAIRS,
-        "by_learning": published.by_learning(),
+        "by_learning": published.by_learning(measured),
         "scores": published.SCORES,
         "factors": contents.factors(comparison),
     }

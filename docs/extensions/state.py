@@ -19,6 +19,8 @@ printed values, once the data are there. *Differs*: the command makes something 
 Nothing has been run at full size: beside a printed number stands none of ours, unless the column says so. Of the
 {printed:,} printed numbers that are kept here, {with_run:,} have a run of a profile by the printed values.
 
+What the papers conclude, and whether it holds here: [Which claims hold](claims.md).
+
 What each paper says and what the code does, item by item: [Grappa](grappa.md), [GSP](gsp.md), [MPCL](mpcl.md) and
 [TLL](tll.md). Values that profiles take from a paper are compared with the printed ones by `tests/papers/`. Numbers
 that the authors' public code computed once stand in `tests/oracles/`.
@@ -29,6 +31,7 @@ TAIL = """This page is made by `python -m docs.extensions.state`.
 ```{toctree}
 :hidden:
 
+claims
 grappa
 gsp
 mpcl

@@ -1,13 +1,16 @@
 """The 37 extractors of the published table (Risser-Maroix et al., Table 1), with its numbers, as `extractors.csv`.
 
-`explained` is the share of variance that 256 components keep. Four columns are aR@1 of concatenated layers, of
-PCA, and of the adaptation with sigma 1 and 15, and the spreads that are printed with three of them. They were taken on
-1,049 test pairs of Totally Looks Like without faces, in 20 random splits. Where `weights` is `file`, no library has the
-weights and a study names their file. A network that neither timm nor torchvision provides has the library "none".
+`data` and `images_millions` are what each was trained on. `explained` is the share of variance that 256 components
+keep. Four columns are aR@1 of concatenated layers, of PCA, and of the adaptation with sigma 1 and 15, and the spreads
+that are printed with three of them. They were taken on 1,049 test pairs of Totally Looks Like without faces, in 20
+random splits. Where `weights` is `file`, no library has the weights and a study names their file. A network that
+neither timm nor torchvision provides has the library "none".
 Inputs are normalised as each network's weights expect.
 """
 
 import csv
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -25,16 +28,22 @@ def rows() -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def by_learning() -> list[dict]:
-    """For each way to learn, the number of extractors and the mean of each printed score, in the order of the table."""
-    groups: dict[str, list[dict[str, str]]] = {}
+def by_learning(measured: Mapping[str, float]) -> list[dict]:
+    """For each way to learn from a data set, the number of extractors and the mean of each printed score.
+
+    `ours` is the mean of what was `measured` of these extractors, NaN where nothing was, and `studies` of how many. In
+    the order of the table.
+    """
+    groups: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in rows():
-        groups.setdefault(row["learning"], []).append(row)
-    return [
-        {"learning": learning, "extractors": len(group)}
-        | {score: fmean(float(row[score]) for row in group) for score in SCORES}
-        for learning, group in groups.items()
-    ]
+        groups.setdefault((row["learning"], row["data"]), []).append(row)
+    lines = []
+    for (learning, data), group in groups.items():
+        ours = [measured[row["name"]] for row in group if row["name"] in measured]
+        means = {score: fmean(float(row[score]) for row in group) for score in SCORES}
+        line = {"learning": learning, "data": data, "extractors": len(group), "studies": len(ours)}
+        lines.append(line | means | {"ours": fmean(ours) if ours else math.nan})
+    return lines
 
 
 def published() -> dict[str, Extractor]:

@@ -35,8 +35,9 @@ def test_rows__spreads_are_printed_with_all_but_pca():
 
 
 def test_by_learning__language_is_best_and_each_extractor_counts_once():
-    groups = published.by_learning()
-    assert sum(group["extractors"] for group in groups) == 37 and len(groups) == 6
+    groups = published.by_learning({"alexnet": 10.0, "resnet18": 20.0})
+    assert sum(group["extractors"] for group in groups) == 37 and len(groups) == 8
+    assert [(group["studies"], group["ours"]) for group in groups if group["studies"]] == [(2, 15)]
     for score in published.SCORES:
         assert max(groups, key=lambda group: group[score])["learning"] == "natural language supervision"
 
