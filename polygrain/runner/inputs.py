@@ -5,6 +5,7 @@ DVC takes hashes and values when a stage ends. So what changes meanwhile would b
 
 import hashlib
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,10 +79,11 @@ def files(path: Path) -> Iterator[str]:
 
 def require_loaded(folder: Path, paths: Iterable[str]) -> None:
     """ValueError for a source that has changed since this process started: which text it has loaded is not known."""
-    start = psutil.Process().create_time()
+    start, now = psutil.Process().create_time(), time.time()
     for path in paths:
         for file in files(folder / path):
-            if file.endswith(".py") and os.stat(file).st_ctime > start:
+            # Later than now is what another clock wrote, which says nothing.
+            if file.endswith(".py") and start < os.stat(file).st_ctime <= now:
                 raise ValueError(f"{path} changed while this stage started: run again")
 
 

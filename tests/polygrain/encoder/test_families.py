@@ -104,6 +104,7 @@ def test_families__go_the_whole_way(architecture, tmp_path):
     torch.testing.assert_close(model(images), plain)
     for layer in model.requires_grad_(False).adaptors:
         layer.up.data.normal_(0, 0.01)
+    model.prepare()  # as `load` does
     adapted = model(images)
     assert not torch.equal(adapted, plain) and (adapted * plain).sum(1).min() > 0.9
     save(model, tmp_path)
