@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from docs.extensions import state
 from docs.extensions.reference import models
+from docs.figures import gains
 from polygrain.cli.main import app
 from tests.helpers.docs_text import BLOCK, PAGES, ROOT, blocks, commands, inline, name
 
@@ -116,6 +117,11 @@ def test_state__has_every_table_and_figure_and_the_page_is_made_of_it() -> None:
     assert all(bool(row["command"]) == (row["state"] != "missing") for row in rows)
     listed = {(row["paper"].split(",")[0], row["element"].removeprefix("Table ")) for row in rows}
     assert set(state.counts()["printed"]) <= listed
+
+
+def test_gains__are_of_the_printed_table() -> None:
+    found = gains.gains()
+    assert len(found) == 48 and found["cub", "c2", "512"] == pytest.approx(100 * (27.12 / 25.95 - 1))
 
 
 def test_readme__is_short() -> None:
