@@ -220,6 +220,7 @@ def test_run__a_branch_that_is_turned_off_leaves_no_results(listed):
     assert not (listed / "profiles/mine/data/teacher").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [["--temp"], ["--queue"]])
 def test_exp_run__of_a_profile_with_an_empty_list_in_a_copy_that_dvc_makes(listed, way):
     ready("mine", listed)

@@ -149,7 +149,7 @@ def test_fetch__some_stages_and_what_nobody_has_shared(owner, tmp_path):
     assert toy.texts(third) == {}
 
 
-@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("by_hand", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_fetch__what_is_not_shared_runs_afterwards(owner, tmp_path, by_hand):
     """Also where the remote has the folder of a run and no run in it, and in a clone that has such folders already."""
     remote, second = tmp_path / "remote", toy.clone(owner, "second")

@@ -38,6 +38,7 @@ def test_check_out__the_commit_and_what_the_stage_reads(folder, tmp_path):
         workers.check_out(clone, None, "0" * 40, {})
 
 
+@pytest.mark.slow
 def test_reproduce_here__a_run_that_is_shared_is_not_repeated_and_the_clone_is_as_before(tmp_path, monkeypatch):
     """Of a commit that is not the clone's, with a dvc.lock that knows something else."""
     marker = tmp_path / "marker"

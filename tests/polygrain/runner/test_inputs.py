@@ -54,7 +54,7 @@ EDITS = {
     "lost image": "Path('images/b.png').unlink()",
     "graph": "p = Path('dvc.yaml'); p.write_text(p.read_text().replace('[seed]', '[seed, adaptor]'))",
 }
-QUICK = [("value", "after", "ours"), ("new image", "ended", "ours"), ("source", "loaded", "dvc")]
+QUICK = [("value", "after", "ours")]
 STARTS = {
     "run": [sys.executable, "-m", "polygrain", "run", "read@k128"],
     "flow": [sys.executable, "-m", "polygrain", "flow", "read@k128"],
