@@ -37,10 +37,10 @@ for name, value in SETTINGS.items():
     os.environ.setdefault(name, value)
 # Libraries read the hosts that need no proxy in either name; this machine is one of them. A * counts only alone.
 HOSTS = [host.strip() for host in (os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")).split(",")]
-HOSTS = [host for host in HOSTS if not (":" in host and set("/[") & set(host))]  # Prefect's client ends at fd00::/8
+HOSTS = [host for host in HOSTS if not (":" in host and set("/[") & set(host))]  # Prefect's client fails on fd00::/8
 for name in ("no_proxy", "NO_PROXY"):
     os.environ[name] = "*" if "*" in HOSTS else ",".join(dict.fromkeys(filter(None, [*HOSTS, "127.0.0.1"])))
-# It also ends at a proxy of a kind that it does not know, needed or not.
+# It also fails on a proxy of a kind that it does not know, even where it needs none.
 KINDS = {"http", "https", *(("socks5", "socks5h") if find_spec("socksio") else ())}
 for name, value in list(os.environ.items()):
     kind, is_address, _ = value.strip().lower().partition("://")

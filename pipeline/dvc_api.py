@@ -114,9 +114,8 @@ def is_alive(pid: int) -> bool:
 
 def require_git(root: Path) -> None:
     """ValueError where the project is in no git repository, and DVC is not told to do without one."""
-    if not (
-        any((folder / ".git").exists() for folder in (root, *root.parents)) or Config(root / ".dvc")["core"]["no_scm"]
-    ):
+    is_in_one = any((folder / ".git").exists() for folder in (root, *root.parents))
+    if not is_in_one and not Config(root / ".dvc")["core"]["no_scm"]:
         raise ValueError(f"{root} is in no git repository, and DVC needs one: `git init {root}` makes it")
 
 
@@ -236,9 +235,10 @@ def state_of(stage: Any) -> dict[str, Any]:
     """What the stage reads, as it stands: each path with a digest of its files, each full name with its value."""
     result: dict[str, Any] = {}
     for dep in stage.deps:
-        result |= (
-            dep.read_params() if isinstance(dep, ParamsDependency) else {str(dep): inputs.digest(Path(dep.fs_path))}
-        )
+        if isinstance(dep, ParamsDependency):
+            result |= dep.read_params()
+        else:
+            result[str(dep)] = inputs.digest(Path(dep.fs_path))
     return result
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pipeline import dvc_api, graph, project
 from polygrain.config import compose, lists, remotes
 from polygrain.config.compose import read_params
-from polygrain.config.graph import items_of
+from polygrain.config.graph import items_of, value_of
 from polygrain.config.lists import Lists
 from polygrain.config.site import keep_site
 from polygrain.runner import command
@@ -73,24 +73,24 @@ def check(file: Path, inputs: bool = True, keep: bool = False) -> None:
     are right, since to load all stages takes seconds; then only those files and folders are looked for. Where some are
     missing, that alone is said, and how to get public data.
     """
-    values, kept, state = read_params(file), file.parent / ".work/checked", ""
+    values, kept, checked = read_params(file), file.parent / ".work/checked", ""
     wrong = list(wrong_paths(file, values, inputs))  # first: to load all stages takes seconds
     if not wrong:
-        state = state_of(file, values)
-        wrong = [] if kept.exists() and kept.read_text() == state else list(wrong_values(file, values))
+        checked = fingerprint(file, values)
+        wrong = [] if kept.exists() and kept.read_text() == checked else list(wrong_values(file, values))
     if wrong:
         beside = " (composed: change values.yaml beside it)" if (file.parent / "values.yaml").exists() else ""
         ways = ways_to_data(file.parent, values) if any(line.endswith(ABSENT) for line in wrong) else ()
         raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong, *ways]))
     if keep:
         kept.parent.mkdir(exist_ok=True)
-        kept.write_text(state)
+        kept.write_text(checked)
 
 
-def state_of(file: Path, values: dict[str, Any]) -> str:
+def fingerprint(file: Path, values: dict[str, Any]) -> str:
     """Of what decides whether the values are right: these, the sources, and the encoder that they name."""
-    sources = [folder for name in ("stages", "polygrain") for folder in [Path(__file__).parents[1] / name]]
-    return "\n".join(map(digest, [file, *sources, file.parent / str(values.get("encoder", {}).get("path"))]))
+    root, encoder = Path(__file__).parents[1], file.parent / str(value_of("encoder.path", values))
+    return "\n".join(map(digest, (file, root / "stages", root / "polygrain", encoder)))
 
 
 def wrong_paths(file: Path, values: dict[str, Any], inputs: bool) -> Iterator[str]:

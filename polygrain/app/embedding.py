@@ -195,7 +195,7 @@ def earlier(output: Path, digest: str, listing: Images, states: dict[str, str]) 
     is_here, hashes = facts.get("root") == os.fsencode(listing.root), hashes_in(output)
     stored = pq.read_table(output, columns=["path", "state"]).to_pydict()
     same = {path for path, state in zip(stored["path"], stored["state"], strict=True) if states.get(path) == state}
-    return same if is_here else {path for path in same if listing.content(path) == hashes[path]}
+    return same if is_here else {path for path in same if listing.sha256(path) == hashes[path]}
 
 
 def hashes_in(file: Path) -> dict[str, str]:
@@ -299,8 +299,8 @@ def write_part(file: Path, dim: int, results: list[tuple[str, np.ndarray | str, 
     left = [(path, reason) for path, reason, _ in results if isinstance(reason, str)]
     write_csv(file.with_suffix(".csv"), [("path", "reason"), *left])
     rows = np.array([vector for _, vector, _ in embedded], np.float32).reshape(-1, dim)
-    names = {"path": [path for path, _, _ in embedded], "sha256": [sha256 for *_, sha256 in embedded]}
-    embeddings.write(file, {"path": names["path"], "embedding": rows, "sha256": names["sha256"]})
+    paths, hashes = [path for path, _, _ in embedded], [sha256 for *_, sha256 in embedded]
+    embeddings.write(file, {"path": paths, "embedding": rows, "sha256": hashes})
 
 
 def gather(

@@ -40,8 +40,8 @@ class Listing(NamedTuple):
         """The images of these paths as squares, or why there is none."""
         return list(decode_all(self.root, self.paths[rows], side, max_pixels))
 
-    def content(self, path: str) -> str | None:
-        """SHA-256 of an image file; None where it cannot be read."""
+    def sha256(self, path: str) -> str | None:
+        """Of an image file; None where it cannot be read."""
         try:
             with opened(self.root / path) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()

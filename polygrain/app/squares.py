@@ -31,7 +31,7 @@ class Squares(NamedTuple):
         time = (self.root / "table.parquet").stat().st_mtime_ns
         return [f"{self.hashes[self.rows[path]]} {time}" for path in self.paths]
 
-    def content(self, path: str) -> str:
+    def sha256(self, path: str) -> str:
         return self.hashes[self.rows[path]]
 
     def fingerprint(self) -> str:

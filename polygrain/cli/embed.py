@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from polygrain.cli.options import MODEL, made
+from polygrain.cli.options import MODEL, require_model
 
 
 def embed(
@@ -51,7 +51,7 @@ def embed(
         raise ValueError(f"{output} does not end in .parquet")
     if not output.parent.is_dir():
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
-    network, name = load(made(model)), digest(model)
+    network, name = load(require_model(model)), digest(model)
     listing = find(source)
     require_ordered(network, model, grain)
     write(network.to(device.best()), name, listing, output, batch, smooth, Wanted(grain, alike, anew), model)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from polygrain.cli.options import MODEL, Folder, made
+from polygrain.cli.options import MODEL, Folder, require_model
 
 Output = typer.Option("--output", "-o", metavar="FOLDER", help="where the files go; an earlier export is replaced")
 Uint8 = typer.Option("--uint8", help="take images as uint8, 0 to 255, instead of float32 in 0..1")
@@ -25,7 +25,7 @@ def export(
 
     Example: polygrain export profiles/shoes/data/choice -o exported
     """
-    folder = made(folder)
+    folder = require_model(folder)
     if layout != "programs":
         if uint8:
             raise ValueError("--uint8 is for programs: a library prepares its input itself")

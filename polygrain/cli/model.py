@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from polygrain.cli.options import MODEL, Folder, made
+from polygrain.cli.options import MODEL, Folder, require_model
 
 
 def model(folder: Annotated[Path, Folder] = Path(MODEL)) -> None:
@@ -16,7 +16,7 @@ def model(folder: Annotated[Path, Folder] = Path(MODEL)) -> None:
     from polygrain.encoder import load
     from polygrain.encoder.digest import digest
 
-    network = load(made(folder))
+    network = load(require_model(folder))
     config = network.config
     lines = {
         "network": f"{config.architecture}, {sum(p.numel() for p in network.parameters()):,} parameters",

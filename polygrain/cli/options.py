@@ -8,7 +8,7 @@ import typer
 MODEL = "data/choice"
 
 
-def made(folder: Path) -> Path:
+def require_model(folder: Path) -> Path:
     """The model folder; ValueError names those of profiles where it is the project's own, which has none."""
     others = [str(file.parent) for file in sorted(Path().glob(f"profiles/*/{MODEL}/config.json"))]
     if folder == Path(MODEL) and others and not (folder / "config.json").exists():
@@ -16,7 +16,7 @@ def made(folder: Path) -> Path:
     return folder
 
 
-def standing(profile: str | None) -> str | None:
+def profile_here(profile: str | None) -> str | None:
     """The profile that is named, else the one in whose folder the command is typed."""
     from pipeline import project
 
@@ -31,8 +31,8 @@ Profile = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        callback=standing,
-        help="the graph of profiles/NAME; without it the one that one stands in, or the project's own",
+        callback=profile_here,
+        help="the graph of profiles/NAME; without it that of the profile's folder you are in, or the project's own",
     ),
 ]
 Stages = Annotated[

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polygrain.cli.options import MODEL, made
+from polygrain.cli.options import MODEL, require_model
 
 if TYPE_CHECKING:
     from polygrain.encoder.model import Model
@@ -96,7 +96,7 @@ def search(
     if page and (k or 0) > MOST_SHOWN:
         raise ValueError(f"-k is {k}, but the page shows {MOST_SHOWN} images at most")
     smooth, above = smooth is not False, 0.95 if above is None else above
-    query, model = query or [], made(model_of(source, model))
+    query, model = query or [], require_model(model_of(source, model))
     network, name = load(model).to(device.best()), digest(model)
     embedding.require_ordered(network, model, grain)
     if duplicates:

@@ -9,19 +9,23 @@ Stages = dict[str, dict[str, Any]]
 
 
 def used(graph: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """The graph without the stages of an empty list, without those that only serve others and serve none (`meta`).
+    """The graph without the stages of an empty list, and without those that only serve others and serve none (`meta`).
 
-    Who read a folder of theirs no longer does: it need not be there.
+    A stage that read a folder of theirs no longer does, so the folder need not be there.
     """
     every: Stages = graph.get("stages", {})
     stages = {name: body for name, body in every.items() if items_of(body, values) not in ({}, [])}
-    while idle := [name for name, body in stages.items() if one(body).get("meta", {}).get("serves")]:
-        read = {path for body in stages.values() for path in paths_read(body, values)}
-        if not (idle := [name for name in idle if read.isdisjoint(one(stages[name])["outs"])]):
-            break
-        stages = {name: body for name, body in stages.items() if name not in idle}
+    while unread := serving_none(stages, values):
+        stages = {name: body for name, body in stages.items() if name not in unread}
     gone = {f"data/{name}" for name in every.keys() - stages.keys()}
     return graph | {"stages": {name: without_reads(body, gone) for name, body in stages.items()}}
+
+
+def serving_none(stages: Stages, values: dict[str, Any]) -> list[str]:
+    """The stages that only serve others, where no other reads them."""
+    read = {path for body in stages.values() for path in paths_read(body, values)}
+    serving = {name: one(body)["outs"] for name, body in stages.items() if one(body).get("meta", {}).get("serves")}
+    return [name for name, outs in serving.items() if read.isdisjoint(outs)]
 
 
 def one(body: dict[str, Any]) -> dict[str, Any]:

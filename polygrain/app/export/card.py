@@ -73,7 +73,11 @@ def read_about(folder: Path) -> About:
         encoder, chosen = read(evaluation / "encoder" / before, Scores), read(evaluation / "chosen" / after, Scores)
         if after == "smoothed.json":  # without a record of strengths all were smoothed
             plain = read(evaluation / "chosen/smoothing.json", Smoothings) or {}
-            chosen = {t: of for t, of in (chosen or {}).items() if t not in plain or plain[t].smoothing.strength}
+            chosen = {
+                task: scores
+                for task, scores in (chosen or {}).items()
+                if task not in plain or plain[task].smoothing.strength
+            }
         tables += [(words, encoder or {}, chosen)] if chosen else []
     return About(digest(folder), choice, tables)
 

@@ -57,7 +57,7 @@ def test_main__what_cannot_be_done_is_one_line_and_exit_code_1(tmp_path):
     "words",
     [["model"], ["export"], ["embed", ".", "-o", "e.parquet"], ["search", "--in", ".", "a.png"]],
 )
-def test_made__names_the_model_of_a_profile(tmp_path, monkeypatch, words):
+def test_require_model__names_the_model_of_a_profile(tmp_path, monkeypatch, words):
     write_encoder(tmp_path / "profiles/shop/data/choice")
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(command.app, words)
