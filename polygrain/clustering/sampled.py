@@ -1,4 +1,4 @@
-"""Clusters of very many rows: cluster a random sample, then give every row to the nearest centroid."""
+"""Clusters of very many rows: cluster a part of them, then give every row to the nearest centroid."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,10 +9,12 @@ from jaxtyping import Float32, Float64, Int64
 
 from polygrain.clustering.distances import nearest_centroids
 from polygrain.compute import device, processes
-from polygrain.compute.blocks import blocks
+from polygrain.compute.blocks import Rows, blocks
 from polygrain.compute.vectors import as_vectors, group_sums
 
 ROWS = 65_536
+# Cells that are drawn, about: few are larger, and cut fewer rows off from their nearest; many show more of the whole.
+DRAWN = 20
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,25 @@ class Assigned:
 def draw(n: int, count: int, seed: int) -> Int64[np.ndarray, " row"]:
     """`count` of n rows, in ascending order."""
     return np.sort(np.random.default_rng([seed, n]).choice(n, count, replace=False, shuffle=False)).astype(np.int64)
+
+
+def draw_cells(vectors: Rows, count: int, seed: int) -> Int64[np.ndarray, " row"]:
+    """`count` of the rows, in ascending order, that lie together: whole cells of rows with the same nearest centre.
+
+    Single rows drawn at random would lie farther apart than all rows do, and small clusters would be lost. Centres are
+    rows drawn at random, and cells are drawn in a random order; of the last one the rows nearest to its centre count.
+    """
+    n = vectors.shape[0]
+    centres = np.asarray(vectors[draw(n, min(n, -(-DRAWN * n // count)), seed)], np.float32)
+
+    def read(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.asarray(vectors[part], np.float32)
+        return rows[:, :1], rows
+
+    cells = assign(read, n, centres)
+    order = np.random.default_rng([seed, n, len(centres)]).permutation(len(centres))
+    rank = np.argsort(order)[cells.labels]
+    return np.sort(np.lexsort((cells.squares, rank))[:count])
 
 
 def assign(
