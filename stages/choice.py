@@ -3,7 +3,7 @@
 Reads   images, encoder, resolution and what it saw, features, every adaptor set, fusion, distillation and teacher
 Writes  weights.safetensors, config.json   the chosen model: strength folded in, whitening as its last layer
         README.md            its card
-        criterion.csv        every candidate: its criterion on each task or cluster, agreement and cost, where it falls
+        criterion.csv        every candidate: its criterion on each task, agreement and cost, where it falls
         choice.json          what was chosen and why; criteria of encoder and chosen model with intervals; its images
         neighbours.parquet   sampled images: their nearest under the encoder and under the chosen model
         untrained/           the encoder in its best form by the same criterion: what adaptation has to beat
@@ -46,13 +46,9 @@ from polygrain.store.tables import write_csv
 
 class Params(Settings):
     def fits(self, lists: Lists) -> None:
-        """ValueError for teachers where tasks are unknown, and for a task that is none."""
+        """ValueError for a task that is none."""
         if unknown := self.alike.keys() - lists.tasks.keys():
             raise ValueError(f"choice.alike names {min(unknown)!r}; known here: {', '.join(lists.tasks)}")
-        if lists.teachers and self.criterion.groups != "tasks":
-            raise ValueError(
-                "choice.criterion.groups is clusters, but teachers answer within tasks: use tasks, or none"
-            )
 
 
 class Built(NamedTuple):

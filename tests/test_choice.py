@@ -21,7 +21,7 @@ from polygrain.selection.teaching import learn, read_targets
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels, read_table, read_tables
 from stages import choice, evaluation, gallery, resolution
-from tests.helpers.settings import comparing, criterion
+from tests.helpers.settings import comparing
 from tests.helpers.small import (
     TASKS,
     adapted,
@@ -157,18 +157,6 @@ def test_main__the_neighbours_are_those_of_plain_search(chosen, models):
         others = sorted((j for j in range(len(table)) if j != i), key=lambda j: -(embeddings[i] @ embeddings[j]))
         assert row["encoder"] == [own[j] for j in others[:3]]
         assert len(row["chosen"]) == 3 and row["row"] not in row["chosen"]
-
-
-def test_main__clusters_take_the_place_of_tasks(chosen, models, tmp_path):
-    """The nearest of an image are shown where they are of its own task."""
-    content, rows = run(chosen[0], models, tmp_path / "out", **QUICK | {"criterion": criterion(groups="clusters")})
-    clusters = {"cluster0", "cluster1", "cluster2"}
-    told = set(content["criterion"]) - {"mean"}
-    assert told and told | set(content["uncertain"]) == clusters and told <= set(rows[0])
-    assert "cluster(s)" in content["why"][0] and content["learnt"]["tasks"] == list(TASKS)
-    table = pq.read_table(tmp_path / "out/neighbours.parquet").to_pylist()
-    assert len(table) == content["images"] and {row["task"] for row in table} == set(TASKS)
-    assert all(row["row"] not in row["encoder"] and len(row["encoder"]) <= 3 for row in table)
 
 
 def is_the_encoder(output, models):
@@ -332,12 +320,6 @@ def test_main__what_is_handed_out_has_learnt_from_all_training_images(taught):
         np.testing.assert_allclose(model.reduction.weight, learn(inputs, targets)[0], atol=1e-3)
     given = embed(model, pixels, collection.train, 16, "float32", "")
     assert (given * targets).sum(1).mean() > 0.9
-
-
-def test_fits__teachers_know_tasks():
-    with pytest.raises(ValueError, match="teachers answer within tasks"):
-        blind = params(criterion=criterion(groups="clusters"))
-        blind.fits(lists(teachers={"own": {"path": "data/resolution"}}))
 
 
 def few(images, task):

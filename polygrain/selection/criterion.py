@@ -1,7 +1,5 @@
 """How good an embedding is, as far as images without labels can tell: two shares for each image, within its own task.
 
-Where tasks are unknown, clusters of the encoder's features take their place.
-
 - **Recall**: of two views of an image, does one find the other among the views of all images? Half of it is between two
   views as in training: they say what should not matter, such as the thickness of a stroke. Half is between views unlike
   those of training, one recoloured, one coarse: a model finds again what training showed it, whatever else it forgot.
@@ -15,7 +13,7 @@ The criterion is 0.4 + 0.4 for the two recalls and 0.2 for the agreement.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -24,8 +22,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from polygrain.clustering.lloyd import kmeans
-from polygrain.compute import device, processes
+from polygrain.compute import device
 from polygrain.compute.blocks import blocks
 from polygrain.config.schema import Count, Section, Width
 from polygrain.encoder.extract import embed, in_passes
@@ -64,10 +61,6 @@ class Reference(Section):
 class CriterionSettings(Section):
     """How candidates are compared without labels."""
 
-    groups: Literal["tasks", "clusters"] = Field(
-        description="within which images are compared; clusters take the place of unknown tasks"
-    )
-    clusters: Count = Field(description="k of k-means, on the encoder's features of `images` drawn images for each")
     images: int = Field(ge=2, le=1_000_000, description="training images drawn from each task, at most")
     fewest: int = Field(
         ge=2, le=1_000_000, description="a task with fewer training images cannot tell, and does not count"
@@ -112,37 +105,16 @@ class Embedded:
         return Embedded(change(self.plain), [(change(first), change(second)) for first, second in self.pairs])
 
 
-def group_names(collection: Collection, settings: CriterionSettings) -> list[str]:
-    """All groups that images may be compared in: the tasks with training images, or the clusters."""
-    if settings.groups == "tasks":
-        return list(dict.fromkeys(collection.tasks[collection.train]))
-    return [f"cluster{i}" for i in range(settings.clusters)]
-
-
-def group(
-    collection: Collection, encoder: Model, pixels: arrays.Reader, settings: CriterionSettings, seed: int
-) -> Sample:
-    """The training images that may be drawn, each with its task, or with a cluster in its place."""
-    train = collection.train
-    if settings.groups == "tasks":
-        return Sample(train, collection.tasks[train])
-    count = settings.images * settings.clusters
-    drawn = np.sort(np.random.default_rng(seed).permutation(train)[:count])
-    features = embed(encoder, pixels, drawn, *device.inference(encoder.config.size), "groups")
-    k = min(settings.clusters, len(np.unique(features, axis=0)))
-    labels = processes.gather_array(kmeans(features[processes.share(len(features))], k, seed).labels)
-    return Sample(drawn, np.array([f"cluster{label}" for label in labels], dtype=object))
-
-
-def draw(known: Sample, count: int, fewest: int, seed: int) -> Sample:
-    """Up to `count` images of each task that has `fewest` of them; none of the others."""
+def draw(collection: Collection, count: int, fewest: int, seed: int) -> Sample:
+    """Up to `count` training images of each task that has `fewest` of them; none of the others."""
+    train = Sample(collection.train, collection.tasks[collection.train])
     generator, kept = np.random.default_rng(seed), [np.empty(0, np.int64)]
-    for places in known.parts().values():
+    for places in train.parts().values():
         shuffled = generator.permutation(places)
         if len(shuffled) >= fewest:
             kept.append(np.sort(shuffled[:count]))
     chosen = np.concatenate(kept)
-    return Sample(known.rows[chosen], known.tasks[chosen])
+    return Sample(train.rows[chosen], train.tasks[chosen])
 
 
 def draw_clear(
@@ -152,12 +124,11 @@ def draw_clear(
 
     A task shows that in few images; candidates are compared on more.
     """
-    known = group(collection, encoder, pixels, settings, seed)
-    few = draw(known, FEW, settings.fewest, seed)
+    few = draw(collection, FEW, settings.fewest, seed)
     embedded = embed_views(encoder, pixels, few, settings)
     hits = np.mean([recall(first, second, few) for first, second in embedded.pairs], 0)
     clear = [task for task, places in few.parts().items() if hits[places].sum() > CHANCE]
-    sample = draw(known, settings.images, settings.fewest, seed)
+    sample = draw(collection, settings.images, settings.fewest, seed)
     is_clear = np.isin(sample.tasks, clear)
     return Sample(sample.rows[is_clear], sample.tasks[is_clear])
 

@@ -1,6 +1,6 @@
 """What `resolution` saw of the images on which candidates are compared: written once, so that `choice` sees none again.
 
-sample.parquet   the images, as rows of the whole collection, and the task or cluster of each
+sample.parquet   the images, as rows of the whole collection, and the task of each
 SIDE/views.zarr  image x view x dim: outputs of the encoder's last blocks for each image as it is and for four views,
                  at its own side and at the one that was chosen; `views.json` says of which network
 looks.zarr       image x dim: the careful looks of the reference, where it is needed

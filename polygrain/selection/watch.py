@@ -41,8 +41,7 @@ def watcher(
     if watching.watch == "none":
         return None
     encoder = encoder.to(device.best())
-    known = criterion.group(collection, encoder, pixels, settings, seed)
-    sample = criterion.draw(known, watching.watched, settings.fewest, seed)
+    sample = criterion.draw(collection, watching.watched, settings.fewest, seed)
     if not len(sample.rows):
         return None
     careful = criterion.embed_reference(encoder, pixels, sample, reference)

@@ -55,8 +55,6 @@ def pairs(**changes: object) -> dict:
 def criterion(**changes: object) -> CriterionSettings:
     """Views that differ by their crop and light, their colours and their sharpness, on all training images."""
     values = {
-        "groups": "tasks",
-        "clusters": 3,
         "images": 24,
         "fewest": 4,
         "trained": NO_VIEWS.model_copy(update={"smallest_crop": 0.95, "jitter": 0.1}),

@@ -27,11 +27,11 @@ def reasons(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
 
 def comparison(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
     """How many were compared, which is best and why it was not taken, where it was not."""
-    errors, group = settings.errors, settings.criterion.groups.removesuffix("s")
+    errors = settings.errors
     fallen = sum(bool(tasks) for tasks in decision.falls.values())
     lines = [
         f"{len(trial.candidates)} candidates were compared on {len(trial.sample.rows)} images of "
-        f"{len(trial.sample.parts())} {group}(s); {fallen} fall below the encoder on a {group}.",
+        f"{len(trial.sample.parts())} task(s); {fallen} fall below the encoder on a task.",
         f"{decision.best} has the highest criterion ({100 * trial.value(decision.best):.1f}).",
     ]
     if decision.best != decision.chosen:
@@ -60,19 +60,14 @@ def candidate_rows(trial: Trial, decision: Decision) -> list[list[Any]]:
 
 
 def neighbour_table(trial: Trial, chosen: Neighbours, collection: Collection) -> pa.Table:
-    """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within its task.
-
-    A cluster may hold images of other tasks: these are left out.
-    """
-    rows, tasks = collection.rows[trial.sample.rows], collection.tasks[trial.sample.rows]
+    """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within its task."""
+    rows = collection.rows[trial.sample.rows]
     records: dict[str, list[Any]] = {"task": [], "row": [], "encoder": [], "chosen": []}
-    for group, places in trial.sample.parts().items():
-        records["task"] += tasks[places].tolist()
+    for task, places in trial.sample.parts().items():
+        records["task"] += [task] * len(places)
         records["row"] += rows[places].tolist()
         for key, found in (("encoder", trial.candidates[ENCODER.name].neighbours), ("chosen", chosen)):
-            nearest = places[found[group]]
-            pairs = zip(places, nearest, strict=True)
-            records[key] += [rows[own[tasks[own] == tasks[place]]].tolist() for place, own in pairs]
+            records[key] += rows[places[found[task]]].tolist()
     lists = pa.list_(pa.int64())
     fields = [("task", pa.string()), ("row", pa.int64()), ("encoder", lists), ("chosen", lists)]
     return pa.table(records, pa.schema(fields))

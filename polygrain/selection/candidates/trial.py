@@ -17,7 +17,7 @@ from polygrain.retrieval.smoothing import Smoothing
 from polygrain.selection.candidates.decision import Judged
 from polygrain.selection.candidates.forms import Form, shape, with_last_layers, with_lessons
 from polygrain.selection.candidates.judges import Embeddings, Judge, Judging, Neighbours, Settings, appoint
-from polygrain.selection.criterion import Sample, group_names, mean_over_tasks
+from polygrain.selection.criterion import Sample, mean_over_tasks
 from polygrain.store import arrays
 from polygrain.store.collection import Collection
 
@@ -88,7 +88,7 @@ def compare(
     task can tell, the encoder as it is becomes the one candidate, unmeasured.
     """
     settings, sample = judging.settings, judging.seen.sample
-    uncertain = [name for name in group_names(collection, settings.criterion) if name not in sample.parts()]
+    uncertain = [task for task in dict.fromkeys(collection.tasks[collection.train]) if task not in sample.parts()]
     if not len(sample.rows):
         nothing = Candidate(ENCODER, Judged(np.empty(0), np.empty(0)), {})
         return Trial(sample, uncertain, {ENCODER.name: nothing})

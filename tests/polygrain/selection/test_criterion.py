@@ -9,7 +9,7 @@ from PIL import Image
 from polygrain.encoder.model import Model, load
 from polygrain.encoder.views import augment, centre_crop
 from polygrain.selection import criterion as module
-from polygrain.selection.criterion import Embedded, Sample, draw, group, neighbours, recall, score
+from polygrain.selection.criterion import Embedded, Sample, draw, neighbours, recall, score
 from polygrain.store.collection import open_pixels, read_tables
 from tests.helpers.settings import criterion, reference
 from tests.helpers.small import CONFIG, TASKS, repeat, write_encoder, write_images
@@ -36,13 +36,8 @@ def world(tmp_path_factory):
     return encoder, collection, pixels
 
 
-def known(world, **changes):
-    encoder, collection, pixels = world
-    return group(collection, encoder, pixels, criterion(**changes), 0)
-
-
 def drawn(world, count=12):
-    return draw(known(world), count, 4, 0)
+    return draw(world[1], count, 4, 0)
 
 
 def test_draw__some_training_images_of_each_task_that_has_enough(world):
@@ -51,33 +46,15 @@ def test_draw__some_training_images_of_each_task_that_has_enough(world):
     assert len(set(few.rows)) == 14 and collection.is_train[few.rows].all()
     np.testing.assert_array_equal(few.tasks, collection.tasks[few.rows])
     np.testing.assert_array_equal(drawn(world, 7).rows, few.rows)
-    assert set(draw(known(world), 7, 4, 1).rows) != set(few.rows)
+    assert set(draw(collection, 7, 4, 1).rows) != set(few.rows)
     assert set(few.rows) < set(drawn(world).rows)  # what is watched is part of what is compared
-    assert len(draw(known(world), 7, 25, 0).rows) == 0
-
-
-def test_group__clusters_know_nothing_of_tasks(world):
-    """The images of a cluster are nearer to its mean than to another's, and renamed tasks change nothing."""
-    encoder, collection, pixels = world
-    parts = known(world, groups="clusters").parts()
-    rows = known(world, groups="clusters").rows
-    assert sorted(parts) == ["cluster0", "cluster1", "cluster2"] and set(rows) == set(collection.train)
-    features = encoder(torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2)).numpy()
-    means = {name: features[places].mean(0) for name, places in parts.items()}
-    for name, places in parts.items():
-        for place in places:
-            assert min(means, key=lambda other: np.square(features[place] - means[other]).sum()) == name
-    blind = dataclasses.replace(collection, tasks=np.roll(collection.tasks, 5))
-    again = group(blind, encoder, pixels, criterion(groups="clusters"), 0)
-    np.testing.assert_array_equal(again.rows, rows)
-    np.testing.assert_array_equal(again.tasks, known(world, groups="clusters").tasks)
-    assert len(known(world, groups="clusters", clusters=2, images=10).rows) == 20
+    assert len(draw(collection, 7, 25, 0).rows) == 0
 
 
 def test_draw_clear__leaves_out_a_task_of_too_few_images_and_one_of_images_all_alike(world, tmp_path):
     encoder, collection, pixels = world
     is_train = collection.is_train & ((collection.tasks != TASKS[0]) | (collection.rows < 5))
-    fewer = known((encoder, dataclasses.replace(collection, is_train=is_train), pixels))
+    fewer = dataclasses.replace(collection, is_train=is_train)
     assert [len(rows) for rows in draw(fewer, 24, 5, 0).parts().values()] == [5, 24]
     assert list(draw(fewer, 24, 6, 0).parts()) == [TASKS[1]]
     images = write_images(tmp_path / "images")
@@ -164,7 +141,7 @@ def test_embed_views__depend_on_the_place_in_the_sample_alone(world, monkeypatch
             np.testing.assert_allclose(embeddings, encoder(view).numpy(), atol=1e-5)
     for first, second in embedded.pairs:
         assert np.abs(first - second).max() > 0.01
-    nothing = module.embed_views(encoder, pixels, draw(known(world), 12, 99, 0), settings)
+    nothing = module.embed_views(encoder, pixels, draw(world[1], 12, 99, 0), settings)
     assert nothing.plain.shape == nothing.pairs[1][0].shape == (0, 24)
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from polygrain.encoder.model import load
-from polygrain.selection.criterion import draw, embed_reference, embed_views, group, mean_over_tasks, neighbours, score
+from polygrain.selection.criterion import draw, embed_reference, embed_views, mean_over_tasks, neighbours, score
 from polygrain.selection.watch import watcher
 from polygrain.store.collection import open_pixels, read_tables
 from tests.helpers.settings import criterion, reference, watching
@@ -22,7 +22,7 @@ def test_watcher__gives_the_criterion_of_the_model_as_it_is_and_leaves_it_ready_
     first = watch()
     assert watch() == first
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    sample = draw(group(collection, encoder, pixels, criterion(), 0), 12, 4, 0)
+    sample = draw(collection, 12, 4, 0)
     expected = neighbours(embed_reference(encoder, pixels, sample, reference()), sample, 3)
     embedded = embed_views(model, pixels, sample, criterion())
     values = score(embedded, neighbours(embedded.plain, sample, 3), expected, sample)[0]

@@ -11,7 +11,7 @@ from polygrain.retrieval import whitening
 from polygrain.selection.candidates.forms import Form
 from polygrain.selection.candidates.judges import Embeddings, Settings, Views
 from polygrain.selection.candidates.trial import ENCODER, judge_layers, measure
-from polygrain.selection.criterion import Embedded, Sample, draw, group, neighbours
+from polygrain.selection.criterion import Embedded, Sample, draw, neighbours
 from polygrain.store.collection import open_pixels, read_tables
 from tests.helpers.settings import comparing, criterion
 from tests.helpers.small import TASKS, write_encoder, write_images
@@ -21,7 +21,7 @@ def test_measure__whitenings_are_fitted_to_the_images_drawn_for_that(tmp_path: P
     images, encoder = write_images(tmp_path / "images"), load(write_encoder(tmp_path / "encoder"))
     settings = Settings(**comparing(blocks=[1]))
     collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
-    sample = draw(group(collection, encoder, pixels, settings.criterion, 0), 6, 2, 0)
+    sample = draw(collection, 6, 2, 0)
     fitted = np.sort(np.random.default_rng(0).choice(collection.train, 20, replace=False))
     assert 0 < np.isin(sample.rows, fitted).sum() < len(sample.rows)
     reference = {task: np.zeros((len(own), 3), int) for task, own in sample.parts().items()}
