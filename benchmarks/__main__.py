@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 NO_CLAIM = {"__init__", "__main__", "gpu", "measure", "mixture", "toy"}
-LONG = {"adaptation", "gain", "grain", "heads", "kill_matrix", "parallel_flow", "passes", "reranking"}
+LONG = {"adaptation", "gain", "grain", "heads", "kill_matrix", "parallel_flow", "passes"}
 
 
 def run(module: str, words: list[str]) -> int:

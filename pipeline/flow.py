@@ -47,7 +47,6 @@ class Run:
 
     folder: Path
     jobs: int
-    curves: Path | None = None
     on_worker: Callable[[Stage, Event, Callable[[str], None]], Outcome] | None = None
     """Has a worker run the stage; without it stages run here."""
     environment: dict[str, str] = field(default_factory=dict)
@@ -75,7 +74,7 @@ class Run:
         results = {name: self.outcomes[name] for name in stage.upstream if name in self.outcomes}
         if lacking := [f"{name} ({outcome.result})" for name, outcome in results.items() if not outcome.is_done]:
             return self.left_out(stage, f"not run, since it reads from {', '.join(lacking)}")
-        log, progress = get_run_logger(), StageProgress(stage.name, self.curves)
+        log, progress = get_run_logger(), StageProgress(stage.name)
 
         def on_line(line: str) -> None:
             log.info("%s", line)
@@ -139,7 +138,6 @@ def reproduce(
     targets: list[str] | None = None,
     jobs: int | None = None,
     workers: bool = False,
-    tensorboard: str | None = None,
     keep_listings: bool = False,
 ) -> State:
     """Brings the graph up to date: the stages that are stale and all that follow from them, several at once."""
@@ -148,7 +146,7 @@ def reproduce(
     todo = graph.to_do(stages)
     # Few, since each uses several cores itself, but one for each GPU.
     jobs = jobs or max(min(4, threads.cores()), len(gpus.visible()))
-    run = Run(folder, jobs, Path(tensorboard) if tensorboard else None)
+    run = Run(folder, jobs)
     with reported("the name of this run"), get_client(sync_client=True) as client:
         name = f"{profile or 'graph'}: {len(todo)} of {len(stages)} stages, {time.strftime('%d %b %H:%M')}"
         tags = [profile or "graph", git(folder, "rev-parse", "--short", "HEAD")]
@@ -215,15 +213,12 @@ def main(
     targets: list[str] | None = None,
     jobs: int | None = None,
     workers: bool = False,
-    tensorboard: Path | None = None,
     keep_listings: bool = False,
 ) -> None:
     """Runs the flow and ends the process: 0 all is up to date, 1 a stage failed, 130 or 143 it was stopped.
 
-    Curves are also written into the folder `tensorboard`, where one is given.
     ValueError, before anything runs, names an unknown profile or stage and each wrong value of params.yaml.
     """
-    curves = str(tensorboard.resolve()) if tensorboard else None
     folder = ready(profile, keep_listings=keep_listings)
     todo = graph.to_do(graph.load(folder, targets or ()))
     if workers:
@@ -238,7 +233,7 @@ def main(
         patience = server.OWN_GONE_SECONDS
     running.use()
     Thread(target=server.end_without, args=[running, patience], daemon=True).start()
-    parameters = {"profile": profile, "targets": targets, "jobs": jobs, "workers": workers, "tensorboard": curves}
+    parameters = {"profile": profile, "targets": targets, "jobs": jobs, "workers": workers}
     parameters["keep_listings"] = True  # they are new by now
     # The pages can cancel only runs of a deployment.
     with get_client(sync_client=True) as client:

@@ -5,28 +5,24 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from prefect import get_run_logger
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
 # "epoch 3/7: 120 of 400, 4 min left, 12.3 batch/s, loss 0.5012"; "images: 500 of 1000, ..."; "epoch 3/7: loss 0.1234"
-HEAD = re.compile(r"(?:(.*), )?\b(\w+) (\d+)/(\d+)$")
+HEAD = re.compile(r"\b\w+ (\d+)/(\d+)$")
 COUNT = re.compile(r"(\d+) of (\d+)")
 RATE = re.compile(r"[\d.]+ \S+/s")
-VALUE = re.compile(r"([A-Za-z_]\w*) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 SECONDS_BETWEEN_UPDATES = 1  # each is a row in the server's database
 
 
 class Point(NamedTuple):
-    """What a line tells: whether it counts rounds, share done, items since the first round began, values by name."""
+    """What a line tells: whether it counts rounds, and the share done."""
 
     has_rounds: bool
     share: float
-    step: int
-    values: dict[str, float]
 
 
 def read(line: str) -> Point | None:
@@ -36,12 +32,9 @@ def read(line: str) -> Point | None:
     count = next(filter(None, map(COUNT.fullmatch, words)), None)
     if head is None and (count is None or not any(map(RATE.fullmatch, words))):
         return None
-    number, total = (int(head[3]), int(head[4])) if head else (1, 1)
+    number, total = (int(head[1]), int(head[2])) if head else (1, 1)
     done, items = (int(count[1]), max(int(count[2]), 1)) if count else (1, 1)
-    # Where a stage trains several models one after the other, the one at hand stands before the round.
-    prefix = f"{head[1] if head else title} " if head is None or head[1] else ""
-    values = {prefix + match[1]: float(match[2]) for match in map(VALUE.fullmatch, words) if match}
-    return Point(head is not None, (number - 1 + done / items) / total, (number - 1) * items + done, values)
+    return Point(head is not None, (number - 1 + done / items) / total)
 
 
 def slug(name: str) -> str:
@@ -59,15 +52,11 @@ def reported(what: str) -> Iterator[None]:
 
 
 class StageProgress:
-    """The progress bar of a stage among the artifacts of the run, and its curves in `curves`/<stage> for TensorBoard.
+    """The progress bar of a stage among the artifacts of the run, where the stage tells how far it is."""
 
-    Only stages long enough to tell how far they are have them.
-    """
-
-    def __init__(self, stage: str, curves: Path | None = None) -> None:
-        self.stage, self.curves = stage, curves
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
         self.bar: UUID | None = None
-        self.writer: Any = None
         self.share, self.at, self.is_between = 0.0, -math.inf, False
 
     def add(self, line: str) -> None:
@@ -76,21 +65,9 @@ class StageProgress:
         if point is None or (self.is_between and not point.has_rounds):
             return  # what is counted between two rounds, a validation say, is a part of them
         self.share, self.is_between = point.share, point.has_rounds and point.share < 1
-        if self.curves is not None and point.values:
-            with reported("curves"):
-                self.draw(point)
         if time.monotonic() - self.at >= SECONDS_BETWEEN_UPDATES:
             self.at = time.monotonic()
             self.show(f"{self.stage}: {line}")
-
-    def draw(self, point: Point) -> None:
-        from tensorboardX import SummaryWriter
-
-        if self.writer is None:
-            # What an earlier run of the stage wrote from there on gives way.
-            self.writer = SummaryWriter(str(self.curves / self.stage), purge_step=point.step, flush_secs=1)
-        for name, value in point.values.items():
-            self.writer.add_scalar(name.replace(" ", "/"), value, point.step)
 
     def show(self, text: str) -> None:
         percent = round(100 * self.share, 1)
@@ -105,5 +82,3 @@ class StageProgress:
         if self.bar is not None:
             self.share = 1.0 if result in ("ran", "cached") else self.share
             self.show(f"{self.stage}: {result}")
-        if self.writer is not None:
-            self.writer.close()

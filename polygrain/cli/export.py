@@ -9,8 +9,8 @@ from polygrain.cli.options import MODEL, Folder, require_model
 
 Output = typer.Option("--output", "-o", metavar="FOLDER", help="where the files go; an earlier export is replaced")
 Uint8 = typer.Option("--uint8", help="take images as uint8, 0 to 255, instead of float32 in 0..1")
-Layout = Literal["programs", "sentence-transformers", "timm"]
-Kind = typer.Option("--format", help="programs of torch and ONNX, or another library's folder")
+Layout = Literal["programs", "sentence-transformers"]
+Kind = typer.Option("--format", help="programs of torch and ONNX, or the folder of sentence-transformers")
 
 
 def export(
@@ -21,18 +21,15 @@ def export(
 ) -> None:
     """Write a model for torch.export and ONNX, each compared with the model, and a card that says how to load them.
 
-    Or in the layout of another library: sentence-transformers, or timm for a plain encoder.
-
     Example: polygrain export profiles/shoes/data/choice -o exported
     """
     folder = require_model(folder)
     if layout != "programs":
         if uint8:
-            raise ValueError("--uint8 is for programs: a library prepares its input itself")
-        from polygrain.app.export import layouts
+            raise ValueError("--uint8 is for programs: sentence-transformers prepares its input itself")
+        from polygrain.app.export import sentence_transformers
 
-        write_layout = layouts.write_timm if layout == "timm" else layouts.write_sentence_transformers
-        one = write_layout(folder, output)
+        one = sentence_transformers.write(folder, output)
         typer.echo(f"{output}: {one.size / 1e6:,.1f} MB, differs from the model by at most {one.difference:.1e}")
         return
     from polygrain.app.export.folder import write

@@ -1,6 +1,5 @@
 """`polygrain flow`: the graph's branches side by side, to watch in a browser."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,10 +12,6 @@ def flow(
     profile: Profile = None,
     jobs: Jobs = None,
     workers: Annotated[bool, typer.Option("--workers", help="on the machines that run `polygrain worker`")] = False,
-    tensorboard: Annotated[
-        Path | None,
-        typer.Option(file_okay=False, metavar="FOLDER", help="also write the curves there, for TensorBoard"),
-    ] = None,
     keep_listings: KeepListings = False,
 ) -> None:
     """Run what is stale, branches side by side, and watch it in a browser.
@@ -25,4 +20,4 @@ def flow(
     """
     from pipeline import flow as graph
 
-    graph.main(profile, stages, jobs, workers, tensorboard, keep_listings)
+    graph.main(profile, stages, jobs, workers, keep_listings)

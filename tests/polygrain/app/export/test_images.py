@@ -2,17 +2,23 @@
 
 import json
 
+import numpy as np
 import torch
+from PIL import Image
 
-from polygrain.app.export import images, layouts
+from polygrain.app.export import images, sentence_transformers
 from polygrain.encoder import load
 from tests.helpers.small import adapted, write_encoder, write_model
-from tests.polygrain.app.export.test_layouts import pictures
+
+
+def pictures(count=3):
+    rng = np.random.default_rng(0)
+    return [Image.fromarray(rng.integers(0, 256, (50, 40, 3), dtype=np.uint8)) for _ in range(count)]
 
 
 def test_images__the_module_that_is_named_gives_the_model(tmp_path):
     model = adapted(write_encoder(tmp_path / "encoder"), ["k4", "k8"], 1, fusion="attention").at_side(48, True)
-    written = layouts.write_sentence_transformers(write_model(model, tmp_path / "choice"), tmp_path / "out")
+    written = sentence_transformers.write(write_model(model, tmp_path / "choice"), tmp_path / "out")
     (named,) = json.loads((tmp_path / "out/modules.json").read_text())
     assert named["type"] == f"{images.__name__}.Images" and written.difference <= 1e-5
     module = images.Images.load(str(tmp_path / "out"), subfolder=named["path"])
