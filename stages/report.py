@@ -5,7 +5,6 @@ Reads   images/<task>/{pixels.zarr, table.parquet, rejected.csv}, pseudo_labels/
         queries.parquet, attention.parquet, random.json; collection.json, smoothed.json, and the queries of both},
         choice/{choice.json, criterion.csv, neighbours.parquet}; exactly the items that params.yaml lists.
 Writes  index.html    everything, self-contained
-        blind.html    the encoder's and the chosen model's results side by side, for a person to judge
         table.md      the results table
         metrics.json  {model: {task, "mean" or "one gallery": {r_precision, map_at_r, recall_at_1}}} in percent, and
                       <model>_whitened
@@ -29,7 +28,6 @@ from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.findings import (
     advice,
-    blind,
     charts,
     chosen,
     collection,
@@ -57,7 +55,6 @@ class Params(schema.Section):
     gains: int = Field(ge=0, le=20, description="queries with the largest gain in each task's gallery")
     thumbnail: int = Field(ge=16, le=512, description="largest side of a gallery picture, in pixels")
     rejected: int = Field(ge=0, le=10_000, description="rejected files listed by name")
-    judgements: int = Field(ge=0, le=500, description="pairs of result rows in blind.html")
     better: str = Field(
         max_length=300,
         description="what to give `polygrain new` for the next better encoder, and its time; empty: nothing",
@@ -306,10 +303,8 @@ def main(
     places = choice, Path(lists.root)
     recommended = advice.advise(made, leading, searched.table, list(lists.tasks), *places, searched.unsmoothed)
     model = scores.headliner(table, lists.sizes) if table.tasks else None
-    # Where the encoder was chosen, the two rows are the same.
-    drawn = [] if made.is_encoder else neighbours.draw(samples, params.judgements, seed=0)
 
-    content = {"collection": searched, "judgements": len(drawn), "galleries": [], "examples": [], "params": params}
+    content = {"collection": searched, "galleries": [], "examples": [], "params": params}
     content |= {"trains": trains, "unseen": [name for name, task in lists.tasks.items() if task.unseen]}
     content |= {"leads": leads, "learns": bool(histories or lists.distillations or lists.teachers), **wording.WORDS}
     content |= choice_section(made, recommended, table, lists)
@@ -328,9 +323,6 @@ def main(
     known = headline.numbers(measured if not leads else leading, made, searched.table, recommended)
     with outputs.folder(output) as folder:
         page.write(folder, "findings/report", content, metrics)
-        pairs = neighbours.comparisons(images, {task.name: task.paths for task in tasks}, drawn)
-        # To judge takes a closer look than a gallery.
-        blind.write(folder / "blind.html", pairs, 2 * params.thumbnail, seed=0)
         (folder / "headline.json").write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         write_csv(folder / "curves.csv", curve_rows(measured, lists.sizes))
         write_csv(folder / "training.csv", training_rows(histories))

@@ -18,7 +18,6 @@ from polygrain.app.page import server
 from polygrain.app.page.app import build
 from polygrain.config.folders import Folder, examine
 from polygrain.config.lists import Task
-from polygrain.findings import blind, neighbours
 from polygrain.retrieval.smoothing_choice import SETTINGS
 from polygrain.store import arrays, embeddings
 from polygrain.store.tables import read_csv
@@ -198,13 +197,6 @@ def test_page__without_the_squares_one_sentence(world: World, monkeypatch: pytes
         assert code == 0 if world.source == "folder" else "is not there; " in code
     finally:
         table.with_suffix(".away").rename(table)
-
-
-def test_blind__pictures_of_every_source(world: World, tmp_path: Path) -> None:
-    pair = neighbours.Neighbours(0, [1, 2], [3, 4])
-    made = neighbours.comparisons(world.data / "images", {"shoes": world.names}, [("shoes", pair)])
-    blind.write(tmp_path / "blind.html", made, 32, seed=0)
-    assert (tmp_path / "blind.html").read_text().count("data:image") >= 5
 
 
 def test_card__scores_of_every_source(world: World) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow.parquet as pq
 from jaxtyping import UInt8
 
-from polygrain.findings.blind import BlindComparison
 from polygrain.report.pictures import pictured
 from polygrain.store import arrays
 from polygrain.store.reading import reading, remedy_for
@@ -35,16 +34,12 @@ class Neighbours(NamedTuple):
 
 
 def read(folder: Path) -> dict[str, list[Neighbours]]:
-    """Per task the sampled images with the first five of both lists; images without a neighbour are left out.
-
-    Of a cluster with other tasks' images more may be left out of one list: both are as long as the shorter.
-    """
+    """Per task the sampled images with the first five of both lists; images without a neighbour are left out."""
     file = folder / "neighbours.parquet"
     samples: dict[str, list[Neighbours]] = {}
     with reading(file, remedy_for(folder)):
         for entry in pq.read_table(file, columns=["task", "row", "encoder", "chosen"]).to_pylist():
-            length = min(SHOWN, len(entry["encoder"]), len(entry["chosen"]))
-            one = Neighbours(entry["row"], entry["encoder"][:length], entry["chosen"][:length])
+            one = Neighbours(entry["row"], entry["encoder"][:SHOWN], entry["chosen"][:SHOWN])
             if one.encoder:
                 samples.setdefault(entry["task"], []).append(one)
     return samples
@@ -53,18 +48,6 @@ def read(folder: Path) -> dict[str, list[Neighbours]]:
 def most_changed(samples: Sequence[Neighbours], count: int) -> list[Neighbours]:
     """The images whose two lists share fewest, by row among equals; none whose lists share all."""
     return sorted((one for one in samples if one.differs), key=lambda one: (one.shared, one.row))[:count]
-
-
-def draw(samples: dict[str, list[Neighbours]], count: int, seed: int) -> list[tuple[str, Neighbours]]:
-    """Up to `count` (task, image) whose neighbours differ, at random, as evenly over tasks as these allow."""
-    generator = np.random.default_rng(seed)
-    piles = {}
-    for task, images in samples.items():
-        different = [one for one in images if one.differs]
-        piles[task] = [different[i] for i in generator.permutation(len(different))]
-    longest = max(map(len, piles.values()), default=0)
-    dealt = [(task, pile[i]) for i in range(longest) for task, pile in piles.items() if i < len(pile)]
-    return dealt[:count]
 
 
 def show(
@@ -86,16 +69,3 @@ def show(
 def pixels_of(pixels: arrays.Reader, row: int) -> UInt8[np.ndarray, "y x 3"]:
     (image,) = pixels[np.array([row])]
     return image
-
-
-def comparisons(
-    images: Path, paths: dict[str, Sequence[str]], drawn: list[tuple[str, Neighbours]]
-) -> list[BlindComparison]:
-    """The drawn images for the blind comparison; `paths[task]` name the images of each task."""
-    opened = {task: arrays.open(images / task / "pixels.zarr") for task in {task for task, _ in drawn}}
-    made = []
-    for task, one in drawn:
-        query, *others = (pixels_of(opened[task], row) for row in (one.row, *one.encoder, *one.chosen))
-        half = len(one.encoder)
-        made.append(BlindComparison(task, paths[task][one.row], query, others[:half], others[half:]))
-    return made

@@ -1,5 +1,3 @@
-from collections import Counter
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,10 +21,11 @@ def test_read__the_first_five_of_each_image(tmp_path):
     assert neighbours.read(tmp_path) == {}
 
 
-def test_read__both_lists_are_as_long_as_the_shorter(tmp_path):
-    rows = {"task": ["a"] * 3, "row": [0, 1, 2], "encoder": [[1, 2], [2], []], "chosen": [[2], [0, 2], [1]]}
+def test_read__an_image_without_a_neighbour_is_left_out(tmp_path):
+    lists = pa.array([[2], []], pa.list_(pa.int64()))
+    rows = {"task": ["a"] * 2, "row": [0, 1], "encoder": lists, "chosen": lists}
     pq.write_table(pa.table(rows), tmp_path / "neighbours.parquet")
-    assert neighbours.read(tmp_path) == {"a": [Neighbours(0, [1], [2]), Neighbours(1, [2], [0])]}
+    assert neighbours.read(tmp_path) == {"a": [Neighbours(0, [2], [2])]}
 
 
 def test_read__a_damaged_file_is_named(tmp_path):
@@ -40,21 +39,7 @@ def test_most_changed__fewest_in_common_first_and_none_that_only_moved():
     assert neighbours.most_changed([SAME, HALF, *NONE], 1) == [NONE[1]]
 
 
-def test_draw__evenly_over_tasks_by_the_seed():
-    samples = {"a": [Neighbours(row, [1], [2]) for row in range(20)], "b": [SAME, HALF], "c": [SAME]}
-    drawn = neighbours.draw(samples, 6, seed=0)
-    assert Counter(task for task, _ in drawn) == {"a": 5, "b": 1} and len({*drawn_rows(drawn)}) == 6
-    assert drawn == neighbours.draw(samples, 6, seed=0)
-    assert drawn_rows(drawn) != drawn_rows(neighbours.draw(samples, 6, seed=1))
-    assert len(neighbours.draw(samples, 99, seed=0)) == 21
-    assert neighbours.draw({}, 6, seed=0) == [] == neighbours.draw(samples, 0, seed=0)
-
-
-def drawn_rows(drawn: list[tuple[str, Neighbours]]) -> list[tuple[str, int]]:
-    return [(task, one.row) for task, one in drawn]
-
-
-def test_show__and_comparisons_have_the_pictures_of_the_rows(tmp_path):
+def test_show__has_the_pictures_of_the_rows(tmp_path):
     tones = np.arange(10, dtype=np.uint8)[:, None, None, None] * np.ones((1, 4, 4, 3), np.uint8)
     arrays.write(tmp_path / "a" / "pixels.zarr", tones)
     paths = [f"{i}.jpg" for i in range(10)]
@@ -62,6 +47,3 @@ def test_show__and_comparisons_have_the_pictures_of_the_rows(tmp_path):
     assert (entry["path"], entry["shared"], entry["of"]) == ("3.jpg", 1, 2)
     marks = [[item["is_shared"] for item in side["results"]] for side in entry["lists"]]
     assert marks == [[True, False], [True, False]] and [side["title"] for side in entry["lists"]] == ["Before", "After"]
-    (made,) = neighbours.comparisons(tmp_path, {"a": paths}, [("a", HALF)])
-    assert (made.task, made.query, int(made.picture[0, 0, 0])) == ("a", "3.jpg", 3)
-    assert [[int(one[0, 0, 0]) for one in row] for row in (made.encoder, made.model)] == [[1, 2], [1, 4]]
