@@ -1,13 +1,13 @@
 """Scores of all runs on one folder of images: each fold alone, folds averaged, and folds side by side.
 
-Reads   the images' folder, gsp_folds/<run> of all runs on it
+Reads   the images' folder, gsp_folds/<run>-<fold>-<repeat> of all runs on it
 Writes  metrics.json   fractions: {run: {form: {metric: {mean, std, min, max, best}}}}; `best` is of the row best
                        by the metric that chose the state. Forms: `single` over folds and repeats; the others over all
                        choices of one repeat per fold: `separate` averages the folds' metrics (the paper's 128-D),
                        `concat` joins their vectors (its 512-D), `mean_vector` averages their vectors
         settings.json  {run: {protocol, chosen_by, network, embedding, folds, values}}
         combinations.csv   run, form, combination (the repeat of each fold), metrics
-        history.csv        run, and the columns of gsp_folds' history
+        history.csv        run, fold, repeat, and the columns of gsp_folds' history
         transfer.json      {run: {distance, cosine, map_by_distance, map_by_cosine, nearest_by_distance,
                        nearest_by_cosine, spread_by_distance, spread_by_cosine, chance}}: how well attributes predict
                        unseen classes
@@ -17,7 +17,6 @@ Writes  metrics.json   fractions: {run: {form: {metric: {mean, std, min, max, be
 
 import csv
 import json
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +35,7 @@ from polygrain.store.reading import read_json
 from polygrain.store.tensors import read_tensors, write_tensors
 
 Rows = list[dict[str, str | float]]
+Trainings = list[tuple[int, int]]  # fold, repeat
 FORMS = ("single", "separate", "concat", "mean_vector")
 
 
@@ -48,17 +48,21 @@ class Params(schema.Section):
     thumbnail: int = Field(ge=16, le=512, description="side of the report's pictures, px")
 
 
-def score_run(folder: Path, run: str, table: Images, recall_at: list[int]) -> Rows:
+def first_of(folds: Path, run: str) -> Path:
+    """The first fold's first training."""
+    return folds / f"{run}-0-0"
+
+
+def score_run(folds: Path, run: str, trainings: Trainings, table: Images, recall_at: list[int]) -> Rows:
     """A row per fold and repeat, and one per combination and form."""
-    config = read_json(folder / "config.json")
-    rows = np.array(config["rows"])
+    rows = np.array(read_json(first_of(folds, run) / "config.json")["rows"])
     labels, splits = table.labels[rows], table.splits[rows]
-    folds, repeats = len(config["folds"]), sum(path.is_dir() for path in folder.glob("0-*"))
-    names = [f"{fold}-{repeat}" for fold, repeat in product(range(folds), range(repeats))]
-    vectors = {name: arrays.open(folder / name / "embeddings.zarr")[:] for name in names}
+    names = [f"{fold}-{repeat}" for fold, repeat in trainings]
+    vectors = {name: arrays.open(folds / f"{run}-{name}" / "embeddings.zarr")[:] for name in names}
     alone = {name: score(vectors[name], labels, splits, recall_at) for name in names}
     scored: Rows = [{"run": run, "form": "single", "combination": name} | alone[name] for name in names]
-    choices = ensemble.combinations(folds, repeats)
+    last_fold, last_repeat = trainings[-1]
+    choices = ensemble.combinations(last_fold + 1, last_repeat + 1)
     for choice in progress(choices, f"combinations of {run}", unit="combination"):
         parts = [f"{fold}-{repeat}" for fold, repeat in enumerate(choice)]
         forms = {"separate": ensemble.average([alone[part] for part in parts])}
@@ -86,8 +90,8 @@ def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, 
     """How well the first fold's attributes predict unseen classes, for runs with attributes (Fig. 5)."""
     transfers = {}
     for run in runs:
-        first = folds / run / "0-0"
-        labels = table.labels[np.array(read_json(folds / run / "config.json")["rows"])]
+        first = first_of(folds, run)
+        labels = table.labels[np.array(read_json(first / "config.json")["rows"])]
         if params.splits and (first / "attributes.zarr").exists() and len(np.unique(labels)) >= 4:
             given = [arrays.open(first / f"{name}.zarr")[:] for name in ("attributes", "embeddings")]
             transfers[run] = ensemble.transfer(*given, labels, params.splits, params.ridge, seed)
@@ -98,34 +102,36 @@ def gather_pictures(
     folds: Path, runs: list[str], table: Images, size: int
 ) -> tuple[dict[str, torch.Tensor], list[str]]:
     """Tensors by name (`pixels`, `weights/<run>`, `nearest/<run>`, `attributes/<run>`), and the shown classes."""
-    shown = {run: read_tensors(folds / run / "pictures.safetensors") for run in runs}
+    shown = {run: read_tensors(first_of(folds, run) / "pictures.safetensors") for run in runs}
     rows = shown[runs[0]]["rows"].numpy()
     pixels = shown[runs[0]]["pixels"].numpy()
     tensors = {"pixels": torch.from_numpy(collage.resize(pixels, size) if pixels.shape[1] > size else pixels)}
     for run, pictures in shown.items():
         tensors |= {f"{key}/{run}": tensor for key, tensor in pictures.items() if key not in ("rows", "pixels")}
-        file = folds / run / "0-0" / "attributes.zarr"
-        if file.exists():
-            attributes, evaluated = arrays.open(file)[:], np.array(read_json(folds / run / "config.json")["rows"])
+        first = first_of(folds, run)
+        if (file := first / "attributes.zarr").exists():
+            attributes, evaluated = arrays.open(file)[:], np.array(read_json(first / "config.json")["rows"])
             means = [attributes[table.labels[evaluated] == table.labels[row]].mean(0) for row in rows]
             tensors[f"attributes/{run}"] = torch.from_numpy(np.stack(means))
     return tensors, [table.names[table.labels[row]] for row in rows]
 
 
-def join_histories(folds: Path, runs: list[str]) -> str:
-    """All histories under one header, with the run as their first column."""
+def join_histories(folds: Path, trainings: dict[str, Trainings]) -> str:
+    """All histories under one header, with run, fold and repeat as their first columns."""
     lines = []
-    for run in runs:
-        header, *rows = (folds / run / "history.csv").read_text(encoding="utf-8").splitlines()
-        lines += [f"{run},{row}" for row in rows]
-    return "\n".join([f"run,{header}", *lines]) + "\n"
+    for run, fold, repeat in ((run, *training) for run, own in trainings.items() for training in own):
+        file = folds / f"{run}-{fold}-{repeat}" / "history.csv"
+        header, *rows = file.read_text(encoding="utf-8").splitlines()
+        lines += [f"{run},{fold},{repeat},{row}" for row in rows]
+    return "\n".join([f"run,fold,repeat,{header}", *lines]) + "\n"
 
 
 def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, lists: Lists, seed: int) -> str:
     runs = [run for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]]
     table = read_images(images)
-    settings = {run: read_json(folds / run / "config.json")["setting"] for run in runs}
-    rows = {run: score_run(folds / run, run, table, params.recall_at) for run in runs}
+    trainings = {run: lists.repeats_of(run) for run in runs}
+    settings = {run: read_json(first_of(folds, run) / "config.json")["setting"] for run in runs}
+    rows = {run: score_run(folds, run, trainings[run], table, params.recall_at) for run in runs}
     summary = {run: summarise(rows[run], settings[run]["chosen_by"]) for run in runs}
     tensors, classes = gather_pictures(folds, runs, table, params.thumbnail)
     with outputs.folder(output) as folder:
@@ -136,7 +142,7 @@ def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, 
             writer.writeheader()
             for run in runs:
                 writer.writerows(rows[run])
-        (folder / "history.csv").write_text(join_histories(folds, runs), encoding="utf-8")
+        (folder / "history.csv").write_text(join_histories(folds, trainings), encoding="utf-8")
         write_tensors(tensors, folder / "pictures.safetensors")
         (folder / "pictures.json").write_text(json.dumps({"classes": classes}) + "\n", encoding="utf-8")
         transfers = try_attributes(folds, runs, table, params, seed)

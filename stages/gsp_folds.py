@@ -1,18 +1,16 @@
-"""One configuration (data, loss, pooling) of metric learning, trained on every fold of its protocol, repeatedly.
+"""One configuration (data, loss, pooling) of metric learning, trained on one fold of its protocol, from one seed.
 
 Reads   one folder of images (a task's, or collages), encoder
-Writes  <fold>-<repeat>/weights.safetensors   all that was trained, in its best state
-        <fold>-<repeat>/embeddings.zarr       `image dim`, unit length, of the evaluated images
-        <fold>-<repeat>/attributes.zarr       `image prototype`, for poolings that have them
-        history.csv        fold, repeat, step, loss, the validation score (named protocol.chosen_by), rate
-        pictures.safetensors   rows; weights and strongest prototype of every place, from the first fold
-        config.json        the run, its setting, the numbers of the evaluated rows, the training classes of every fold
+Writes  weights.safetensors   all that was trained, in its best state
+        embeddings.zarr       `image dim`, unit length, of the evaluated images
+        attributes.zarr       `image prototype`, for poolings that have them
+        history.csv           step, loss, the validation score (named protocol.chosen_by), rate
+        pictures.safetensors  of the first fold and repeat alone: rows; weights and strongest prototype of each place
+        config.json           the run, its setting, the numbers of the evaluated rows, the training classes
 
-All folds of a configuration are one stage, because they share the feature maps. A killed run continues at its last
-validation.
+A killed training continues at its last validation.
 """
 
-import copy
 import json
 from functools import partial
 from itertools import product
@@ -94,13 +92,18 @@ class Params(schema.Section):
         return self
 
     def fits(self, lists: Lists) -> None:
-        """ValueError for a run of params.yaml with a loss, a pooling or values that are not here."""
+        """ValueError for a run of params.yaml with a loss, a pooling, values or folds that are not here."""
         for name, run in lists.gsp_runs.items():
             _, _, values = configure(run, self)
             try:
                 build.check(run.pooling, values)
             except ValueError as error:
                 raise ValueError(f"gsp_runs.{name}.values: {error}") from error
+            listed = lists.repeats_of(name)
+            needed = [*product(range(self.protocol.trained), range(len(listed) // self.protocol.trained or 1))]
+            if listed != needed:
+                names = ", ".join(f"{name}-{fold}-{repeat}" for fold, repeat in needed)
+                raise ValueError(f"gsp_trainings must have each fold of {name} equally often, such as {names}")
 
 
 def configure(run: Run, params: Params) -> tuple[LossParams, Objective, dict]:
@@ -121,7 +124,7 @@ def setting_of(run: Run, params: Params) -> dict[str, str | int | dict]:
         "chosen_by": protocol.chosen_by,
         "network": params.backbone.title,
         "embedding": params.embedding,
-        "folds": 1 if protocol.kind == "tuning" else protocol.folds,
+        "folds": protocol.trained,
         "values": configure(run, params)[2],
     }
 
@@ -170,38 +173,34 @@ def train(
 
 
 def main(
-    images: Path, encoder: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int, shape: Shape
+    images: Path, encoder: Path, output: Path, *, training: str, params: Params, lists: Lists, seed: int, shape: Shape
 ) -> str:
-    spec, table, pixels = lists.gsp_runs[run], read_images(images), arrays.open(images / "pixels.zarr")
+    item, table, pixels = lists.gsp_trainings[training], read_images(images), arrays.open(images / "pixels.zarr")
+    spec = lists.gsp_runs[item.run]
     setting = setting_of(spec, params)
     folds = classes.folds(table.labels[table.splits == "train"], params.protocol)
     rows = rows_to_evaluate(table, folds, params.protocol)
     backbone = trunk.load(params.backbone, encoder, seed).to(device.best())
-    start = copy.deepcopy(backbone.state_dict())
     whole = None
     if shape == "squash" and spec.images.startswith("images/"):  # a collage is a square already
         whole = Whole(torch.from_numpy(table.aspects), params.side / (params.resize or params.side))
     augmentation = (params.augmentation, params.crop_ratio)
     maps = Maps(backbone, pixels, params.side, *augmentation, params.precision, device.inference(params.side)[0], whole)
     weights = {"encoder": [encoder], "file": [Path(params.backbone.path)]}.get(params.backbone.weights, [])
-    work = checkpoint.work_folder("gsp_folds", run, [spec, params, seed, shape], [images, *weights])
-    lines, scores = [f"fold,repeat,step,loss,{params.protocol.chosen_by},rate"], []
+    work = checkpoint.work_folder("gsp_folds", training, [item, spec, params, seed, shape], [images, *weights])
+    fold, own_seed = folds[item.fold], seed * 10_007 + 101 * item.fold + item.repeat
+    embedder, history = train(maps, fold, table, spec, params, own_seed, work / training)
+    lines = [",".join(f"{value:.6g}" for value in row.values()) for row in history]
+    config = {"run": spec.model_dump(), "setting": setting, "rows": rows.tolist(), "classes": fold.train.tolist()}
     with outputs.folder(output) as folder:
-        for i, repeat in product(range(len(folds)), range(params.protocol.repeats)):
-            backbone.load_state_dict(start)
-            name, fold_seed = f"{i}-{repeat}", seed * 10_007 + 101 * i + repeat
-            embedder, history = train(maps, folds[i], table, spec, params, fold_seed, work / f"{run}-{name}")
-            write(folder / name, embedder, maps, rows)
-            if name == "0-0":
-                write_pictures(folder, embedder, maps, rows, table.labels, params.pictures)
-            lines += [f"{i},{repeat}," + ",".join(f"{value:.6g}" for value in row.values()) for row in history]
-            scores.append(max(row["score"] for row in history))
-        (folder / "history.csv").write_text("\n".join(lines) + "\n")
-        config = {"run": spec.model_dump(), "setting": setting, "rows": rows.tolist()}
-        config["folds"] = [fold.train.tolist() for fold in folds]
+        write(folder, embedder, maps, rows)
+        if item.fold == item.repeat == 0:
+            write_pictures(folder, embedder, maps, rows, table.labels, params.pictures)
+        header = f"step,loss,{params.protocol.chosen_by},rate"
+        (folder / "history.csv").write_text("\n".join([header, *lines]) + "\n")
         (folder / "config.json").write_text(json.dumps(config) + "\n")
     checkpoint.clear(work)
-    return f"validation {params.protocol.chosen_by} {100 * np.mean(scores):.2f} % over {len(scores)} folds and repeats"
+    return f"validation {params.protocol.chosen_by} {100 * max(row['score'] for row in history):.2f} %"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 import csv
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,14 +11,18 @@ from polygrain.store import arrays
 from stages import gsp_folds
 from stages.gsp_ensemble import FORMS, Params, main, summarise
 from tests.helpers.small import lists
-from tests.test_gsp_folds import FAIR, VALUES, world  # noqa: F401
+from tests.test_gsp_folds import VALUES, world  # noqa: F401
 
 PARAMS = Params(recall_at=[1, 2], splits=5, ridge=0.05, thumbnail=16)
 RUNS = {
     name: {"images": "images/dots", "loss": "c2", "pooling": pooling, "zero_shot": 0.0, "values": {}}
     for name, pooling in (("c2-gap", "gap"), ("c2-gsp", "gsp"))
 }
-LISTS = lists(gsp_runs=RUNS, gsp={"dots": "images/dots"})
+TRAININGS = {
+    f"{run}-{fold}-{repeat}": {"run": run, "images": "images/dots", "fold": fold, "repeat": repeat}
+    for run, fold, repeat in product(RUNS, range(2), range(2))
+}
+LISTS = lists(gsp_runs=RUNS, gsp_trainings=TRAININGS, gsp={"dots": "images/dots"})
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +30,9 @@ def folds(world, tmp_path_factory):  # noqa: F811
     root = tmp_path_factory.mktemp("folds")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        params = gsp_folds.Params(**(VALUES | {"protocol": FAIR | {"repeats": 2}}))
-        for run in RUNS:
-            gsp_folds.main(*world, root / run, run=run, params=params, lists=LISTS, seed=0, shape="crop")
+        params = gsp_folds.Params(**VALUES)
+        for name in TRAININGS:
+            gsp_folds.main(*world, root / name, training=name, params=params, lists=LISTS, seed=0, shape="crop")
     main(world[0], root, root / "out", name="dots", params=PARAMS, lists=LISTS, seed=0)
     return root
 
@@ -50,7 +55,7 @@ def test_main__scores_every_fold_and_all_combinations(folds):
     assert list(rows) == [("single", name) for name in CHOICES] + [
         (form, name) for name in CHOICES for form in FORMS[1:]
     ]
-    parts = [arrays.open(folds / "c2-gsp" / name / "embeddings.zarr")[:] for name in ("0-1", "1-0")]
+    parts = [arrays.open(folds / f"c2-gsp-{name}" / "embeddings.zarr")[:] for name in ("0-1", "1-0")]
     expected = score(np.concatenate(parts, 1), np.repeat(np.arange(4, 8), 8), np.array(["test"] * 32))["map_at_r"]
     assert float(rows["concat", "1-0"]["map_at_r"]) == pytest.approx(expected, abs=1e-6)
     values = [float(rows["concat", choice]["map_at_r"]) for choice in CHOICES]

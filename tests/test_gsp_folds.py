@@ -1,3 +1,4 @@
+import itertools
 import json
 
 import numpy as np
@@ -5,17 +6,20 @@ import pytest
 from ruamel.yaml import YAML
 from safetensors.numpy import load_file
 
-from polygrain.gsp.folds import embedder
+from polygrain.config.lists import Run
+from polygrain.gsp.folds import classes, embedder, trunk
+from polygrain.gsp.folds.images import read_images
+from polygrain.gsp.folds.maps import Maps
 from polygrain.retrieval.metrics import score
 from polygrain.store import arrays
-from stages.gsp_folds import Params, main
+from stages.gsp_folds import Params, main, train
 from tests.helpers.keys import assert_key_follows
 from tests.helpers.project import ROOT
 from tests.helpers.small import SIZE, lists, write_encoder, write_images
 
 ROOT_VALUES = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
-FAIR = {"kind": "fair", "folds": 2, "repeats": 1, "chosen_by": "map_at_r"}
-ONE = {"kind": "conventional", "folds": 1, "repeats": 1, "chosen_by": "recall_at_1"}
+FAIR = {"kind": "fair", "folds": 2, "chosen_by": "map_at_r"}
+ONE = {"kind": "conventional", "folds": 1, "chosen_by": "recall_at_1"}
 LOSS = {"batch_classes": 2, "per_class": 3, "rate": 1.0, "proxy_rate": 1.0, "warmup": 0}
 C2 = LOSS | {"values": {"positive_margin": 0.0, "negative_margin": 0.5, "normalise": True}}
 PROXY = LOSS | {"batch_classes": 3, "per_class": 1, "proxy_rate": 10.0, "warmup": 1, "values": {"temperature": 0.11}}
@@ -51,10 +55,12 @@ def world(tmp_path_factory):
     return write_images(root / "images", classes=8) / "dots", write_encoder(root / "encoder")
 
 
-def run(world, output, loss="c2", pooling="gsp", zero_shot=0.0, values=None, shape="crop", **changes):
+def run(world, output, loss="c2", pooling="gsp", zero_shot=0.0, values=None, shape="crop", at=(0, 0), **changes):
     spec = {"images": "images/dots", "loss": loss, "pooling": pooling, "zero_shot": zero_shot, "values": values or {}}
-    params = Params(**(VALUES | changes))
-    main(*world, output, run="one", params=params, lists=lists(gsp_runs={"one": spec}), seed=0, shape=shape)
+    item = {"run": "one", "images": "images/dots", "fold": at[0], "repeat": at[1]}
+    name, params = f"one-{at[0]}-{at[1]}", Params(**(VALUES | changes))
+    listed = lists(gsp_runs={"one": spec}, gsp_trainings={name: item})
+    main(*world, output, training=name, params=params, lists=listed, seed=0, shape=shape)
     return output
 
 
@@ -62,19 +68,18 @@ def bytes_of(folder):
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_main__writes_every_fold_and_says_what_was_trained(world, tmp_path):
-    output = run(world, tmp_path / "out", zero_shot=0.2, values={"mu": 1.0})
+def test_main__writes_one_fold_and_says_what_was_trained(world, tmp_path):
+    output = run(world, tmp_path / "out", zero_shot=0.2, values={"mu": 1.0}, at=(1, 0))
     config = json.loads((output / "config.json").read_text())
     setting = config["setting"]
     assert setting["values"] == {"prototypes": 4, "mu": 1.0, "epsilon": 5.0} and setting["network"] == "the encoder"
     assert (setting["protocol"], setting["embedding"], setting["folds"]) == ("fair", 8, 2)
-    assert config["folds"] == [[0, 1], [2, 3]] and config["rows"] == list(range(32, 64))
-    assert sorted(path.name for path in output.iterdir() if path.is_dir()) == ["0-0", "1-0"]
-    vectors = arrays.open(output / "1-0/embeddings.zarr")[:]
+    assert config["classes"] == [2, 3] and config["rows"] == list(range(32, 64))
+    vectors = arrays.open(output / "embeddings.zarr")[:]
     assert vectors.shape == (32, 8) and np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert arrays.open(output / "1-0/attributes.zarr").shape == (32, 4)
-    assert (output / "history.csv").read_text().startswith("fold,repeat,step,loss,map_at_r,rate\n0,0,2,")
-    assert not list((tmp_path / ".work").glob("gsp_folds/*/*"))
+    assert arrays.open(output / "attributes.zarr").shape == (32, 4)
+    assert (output / "history.csv").read_text().startswith("step,loss,map_at_r,rate\n2,")
+    assert not (output / "pictures.safetensors").exists() and not list((tmp_path / ".work").glob("gsp_folds/*/*"))
 
 
 def test_main__libc_trains_with_its_batch_and_hands_out_the_embedding_alone(world, tmp_path):
@@ -82,9 +87,9 @@ def test_main__libc_trains_with_its_batch_and_hands_out_the_embedding_alone(worl
     changes = {"losses": {"libc": LIBC}, "poolings": poolings, "optimizer": "radam"}
     first, second = (run(world, tmp_path / name, "libc", "gsp_gmp", 0.1, **changes) for name in ("first", "second"))
     assert bytes_of(first) == bytes_of(second)  # dropout draws the same
-    weights = load_file(first / "0-0/weights.safetensors")
+    weights = load_file(first / "weights.safetensors")
     assert weights["loss.refined_classifier.weight"].shape == weights["loss.classifier.weight"].shape == (2, 8)
-    assert arrays.open(first / "0-0/embeddings.zarr").shape == (32, 8)
+    assert arrays.open(first / "embeddings.zarr").shape == (32, 8)
 
 
 def test_main__whole_images_are_seen_in_proportion(world, tmp_path):
@@ -92,13 +97,13 @@ def test_main__whole_images_are_seen_in_proportion(world, tmp_path):
     outputs += [run(world, tmp_path / f"{x}", shape="squash", resize=x * SIZE, protocol=ONE) for x in (1, 2)]
     crop, whole, middle = (load_file(output / "pictures.safetensors")["pixels"] for output in outputs)
     assert np.array_equal(crop, whole) and not np.array_equal(crop, middle)  # these are squares
-    crop, whole, middle = (arrays.open(output / "0-0/embeddings.zarr")[:] for output in outputs)
+    crop, whole, middle = (arrays.open(output / "embeddings.zarr")[:] for output in outputs)
     assert np.allclose(crop, whole, atol=1e-3) and not np.allclose(crop, middle, atol=1e-2)
 
 
 def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, monkeypatch):
     expected = bytes_of(run(world, tmp_path / "first"))
-    real, left = embedder.Embedder.loss_of, [5]
+    real, left = embedder.Embedder.loss_of, [3]
 
     def dies(self, *batch):
         left[0] -= 1
@@ -110,33 +115,52 @@ def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, m
     with pytest.raises(Killed):
         run(world, tmp_path / "second")
     assert not (tmp_path / "second").exists()
-    left[0] = 4  # what is left of the second fold: the first one is not trained again
+    left[0] = 2  # the second half of its steps: the first is not trained again
     assert bytes_of(run(world, tmp_path / "second")) == expected
 
 
-def test_main__a_backbone_that_trains_is_saved_and_every_fold_starts_afresh(world, tmp_path):
+def test_main__a_training_gives_what_it_gives_after_all_others_in_one_process(world, tmp_path):
+    """Folds and repeats one after the other, on the maps that they share: what each gives alone."""
+    spec = Run(images="images/dots", loss="c2", pooling="gsp", zero_shot=0.0, values={})
+    table, params = read_images(world[0]), Params(**VALUES)
+    pixels, backbone = arrays.open(world[0] / "pixels.zarr"), trunk.load(params.backbone, world[1], 0)
+    maps = Maps(backbone, pixels, SIZE, None, 1.0, "float32", 16)
+    folds = classes.folds(table.labels[table.splits == "train"], params.protocol)
+    for fold, repeat in itertools.product(range(2), range(2)):
+        name = f"{fold}-{repeat}"
+        model, history = train(maps, folds[fold], table, spec, params, 101 * fold + repeat, tmp_path / f"work/{name}")
+        output = run(world, tmp_path / name, at=(fold, repeat))
+        vectors, attributes = embedder.embed(model, maps, np.arange(32, 64))
+        assert np.array_equal(arrays.open(output / "embeddings.zarr")[:], vectors)
+        assert np.array_equal(arrays.open(output / "attributes.zarr")[:], attributes)
+        rows = [
+            [float(value) for value in line.split(",")] for line in (output / "history.csv").read_text().split()[1:]
+        ]
+        assert rows == [pytest.approx(list(row.values()), rel=1e-5) for row in history]
+
+
+def test_main__a_backbone_that_trains_is_saved(world, tmp_path):
     losses = {"proxy_nca_pp": PROXY | {"batch_classes": 2}}
     changes = {"backbone": RESNET, "augmentation": SHAKE, "crop_ratio": 1.3333, "losses": losses}
-    output = run(world, tmp_path / "out", "proxy_nca_pp", "gap", **changes)
-    first, second = (load_file(output / f"{i}-0/weights.safetensors") for i in range(2))
+    outputs = [run(world, tmp_path / f"{fold}", "proxy_nca_pp", "gap", at=(fold, 0), **changes) for fold in range(2)]
+    first, second = (load_file(output / "weights.safetensors") for output in outputs)
     start = {name: tensor for name, tensor in first.items() if name.startswith("backbone.")}
     assert start and any(np.abs(tensor - second[name]).max() > 0 for name, tensor in start.items())
-    assert not (output / "0-0/attributes.zarr").exists()
+    assert not (outputs[0] / "attributes.zarr").exists()
 
 
 def test_main__tuning_evaluates_the_held_out_training_classes(world, tmp_path):
-    output = run(world, tmp_path / "out", protocol=FAIR | {"kind": "tuning", "repeats": 2})
-    config = json.loads((output / "config.json").read_text())
-    assert config["rows"] == list(range(16, 32)) and (output / "0-1").is_dir() and not (output / "1-0").exists()
+    output = run(world, tmp_path / "out", protocol=FAIR | {"kind": "tuning"}, at=(0, 1))
+    assert json.loads((output / "config.json").read_text())["rows"] == list(range(16, 32))
 
 
 def test_main__conventional_trains_on_all_training_classes_and_stops_by_the_score_it_names(world, tmp_path):
     output = run(world, tmp_path / "out", protocol=ONE)
-    assert json.loads((output / "config.json").read_text())["folds"] == [[0, 1, 2, 3]]
+    assert json.loads((output / "config.json").read_text())["classes"] == [0, 1, 2, 3]
     header, *lines = (output / "history.csv").read_text().splitlines()
-    assert header == "fold,repeat,step,loss,recall_at_1,rate"
-    best = max(float(line.split(",")[4]) for line in lines)
-    vectors = arrays.open(output / "0-0/embeddings.zarr")[:]
+    assert header == "step,loss,recall_at_1,rate"
+    best = max(float(line.split(",")[2]) for line in lines)
+    vectors = arrays.open(output / "embeddings.zarr")[:]
     scores = score(vectors, np.repeat(np.arange(4, 8), 8), np.array(["test"] * 32))
     assert scores["recall_at_1"] == pytest.approx(best, abs=1e-6)
 
@@ -144,7 +168,7 @@ def test_main__conventional_trains_on_all_training_classes_and_stops_by_the_scor
 def test_main__a_loss_has_a_rate_of_its_own(world, tmp_path):
     changes = {"own": {"losses": {"c2": C2 | {"rate": 0.5}}}, "same": {"learning_rate": 0.005}}
     outputs = [run(world, tmp_path / name, **values, protocol=ONE) for name, values in changes.items()]
-    own, same = (arrays.open(output / "0-0/embeddings.zarr")[:] for output in outputs)
+    own, same = (arrays.open(output / "embeddings.zarr")[:] for output in outputs)
     assert np.array_equal(own, same)
 
 
@@ -161,6 +185,17 @@ def test_main__raises_and_says_what_is_allowed(world, tmp_path, changes, word):
     with pytest.raises(ValueError, match=word):
         run(world, tmp_path / "out", **changes)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("listed", [[(0, 0)], [(0, 0), (1, 1)], [(0, 0), (0, 1), (1, 0)], []])
+def test_fits__each_run_trains_all_its_folds_equally_often(listed):
+    spec = {"images": "images/dots", "loss": "c2", "pooling": "gap", "zero_shot": 0, "values": {}}
+    items = {
+        f"one-{fold}-{repeat}": {"run": "one", "images": "images/dots", "fold": fold, "repeat": repeat}
+        for fold, repeat in listed
+    }
+    with pytest.raises(ValueError, match="each fold of one equally often, such as one-0-0, one-1-0"):
+        Params(**VALUES).fits(lists(gsp_runs={"one": spec}, gsp_trainings=items))
 
 
 def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):

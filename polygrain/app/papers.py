@@ -39,8 +39,7 @@ class Study(NamedTuple):
 
 def steps(values: Values) -> tuple[int, int]:
     """Training steps of all runs: from the first in which each may stop to the last."""
-    protocol, stopping = values["gsp_folds"]["protocol"], values["gsp_folds"]["stopping"]
-    trained = len(values["gsp_runs"]) * protocol["folds"] * protocol["repeats"]
+    stopping, trained = values["gsp_folds"]["stopping"], len(values["gsp_trainings"])
     classifier = len(values["gsp_classifiers"]) * values["gsp_classifier"]["epochs"] * IMAGES["cifar100"]
     before = classifier // values["gsp_classifier"]["batch"]
     least = min(stopping["longest"], (stopping["patience"] + 1) * stopping["every"])

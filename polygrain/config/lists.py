@@ -1,6 +1,7 @@
 """The lists of params.yaml: what the stages are repeated for."""
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import product
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
@@ -105,13 +106,22 @@ class Collage(Section):
 
 
 class Run(Section):
-    """One configuration of metric learning: all its folds."""
+    """One configuration of metric learning."""
 
     images: Text = Field(description="folder of its images: images/<task> or gsp_collage/<collages>")
     loss: Text = Field(description="a name of gsp_folds.losses")
     pooling: Text = Field(description="a name of gsp_folds.poolings")
     zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss; 0: the metric loss alone")
     values: dict[Name, float | int] = Field(description="of the pooling, in place of those in gsp_folds.poolings")
+
+
+class Training(Section):
+    """One fold of a run, from one seed. Its name is <run>-<fold>-<repeat>."""
+
+    run: Name = Field(description="a run of `gsp_runs`")
+    images: Text = Field(description="as the run's")
+    fold: int = Field(ge=0, lt=1000, description="from 0")
+    repeat: int = Field(ge=0, lt=1000, description="from 0; each draws another seed")
 
 
 class Classifier(Section):
@@ -162,7 +172,10 @@ class Lists(Section):
     tll: dict[Name, Study] = Field(description="studies of visual analogies; {} leaves the branch out")
     mrt: list[Literal["tables"]] = Field(description="[tables]: the benchmark's tables beside the published ones")
     gsp_collages: dict[Name, Collage] = Field(description="pictures of one task beside three of another")
-    gsp_runs: dict[Name, Run] = Field(description="metric learning: a run trains all folds of its protocol")
+    gsp_runs: dict[Name, Run] = Field(description="metric learning: the data, loss and pooling of each run")
+    gsp_trainings: dict[Name, Training] = Field(
+        description="each fold of each run, from each seed; in a profile a number: the repeats of each fold"
+    )
     gsp: dict[Name, str] = Field(description="a page each: the folder of images whose runs it shows")
     gsp_studies: dict[Name, Literal["tokens", "toy"]] = Field(description="small experiments of GSP's paper")
     gsp_classifiers: dict[Name, Classifier] = Field(
@@ -182,6 +195,12 @@ class Lists(Section):
         for key, folder in named.items():
             if folder not in folders:
                 raise ValueError(f"{key} is {folder!r}; known here: {', '.join(sorted(folders))}")
+        for name, item in self.gsp_trainings.items():
+            if item.run not in self.gsp_runs:
+                raise ValueError(f"gsp_trainings.{name}.run is {item.run!r}; known here: {', '.join(self.gsp_runs)}")
+            own = f"{item.run}-{item.fold}-{item.repeat}", self.gsp_runs[item.run].images
+            if (name, item.images) != own:
+                raise ValueError(f"gsp_trainings.{name}, on {item.images}, must be {own[0]}, on {own[1]}")
         if idle := set(self.gsp.values()) - {run.images for run in self.gsp_runs.values()}:
             raise ValueError(f"gsp lists {sorted(idle)[0]!r}, on which no run of gsp_runs trains")
         return self
@@ -218,6 +237,10 @@ class Lists(Section):
             raise ValueError("tasks are all unseen; one at least must train")
         return self
 
+    def repeats_of(self, run: str) -> list[tuple[int, int]]:
+        """The folds and repeats of a run of `gsp_runs`."""
+        return sorted((item.fold, item.repeat) for item in self.gsp_trainings.values() if item.run == run)
+
     @property
     def sizes(self) -> dict[str, int]:
         """The number of clusters of each granularity, in ascending order."""
@@ -249,12 +272,14 @@ def names_in(value: object) -> list[str]:
 
 
 def with_folders(values: dict[str, Any], inherited: Collection[str] = ()) -> dict[str, Any]:
-    """The values with {item: folder} where a list of names stands, and a model for each granularity.
+    """The values with {item: folder} where a list of names stands, a model for each granularity, and the trainings.
 
     Of the models that are `inherited`, only those that are made here stay.
     """
     if isinstance(values.get("granularities"), list):
         values = values | {"granularities": {f"k{k}": f"adaptor/k{k}" for k in values["granularities"]}}
+    if "gsp_trainings" in values:
+        values = values | {"gsp_trainings": trainings(values)}
     known = folders(values)
     models = [name for name in names_in(values.get("models")) if name in known["models"] or name not in inherited]
     values = values | {"models": [*names_in(values.get("granularities")), *models]}
@@ -262,6 +287,23 @@ def with_folders(values: dict[str, Any], inherited: Collection[str] = ()) -> dic
         if isinstance(values.get(title), list):
             values = values | {title: {name: items.get(name, name) for name in values[title]}}
     return values
+
+
+def trainings(values: Mapping[str, Any]) -> Any:
+    """`gsp_trainings` with the item of each training where it is a number, without those of runs that are not here."""
+    given, runs = values["gsp_trainings"], values.get("gsp_runs", {})
+    try:
+        if isinstance(given, dict):
+            return {name: item for name, item in given.items() if item["run"] in runs}
+        protocol = values["gsp_folds"]["protocol"]
+        folds = 1 if protocol["kind"] == "tuning" else protocol["folds"]
+        return {
+            f"{run}-{fold}-{repeat}": {"run": run, "images": spec["images"], "fold": fold, "repeat": repeat}
+            for run, spec in runs.items()
+            for fold, repeat in product(range(folds), range(given))
+        }
+    except (KeyError, TypeError, AttributeError):
+        return given  # something is no section, which is refused elsewhere
 
 
 def is_path(section: str, key: str) -> bool:

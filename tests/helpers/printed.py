@@ -17,14 +17,17 @@ def rows(file: Path) -> list[dict[str, str]]:
 
 
 def value_of(profile: str, key: str) -> object:
-    """A value of a composed profile, by its full key, in lists by position; profile "-" is the root's params.yaml."""
+    """A value of a composed profile, by its full key, in lists by position; profile "-" is the root's params.yaml.
+
+    Of `gsp_trainings` the number of repeats of each fold.
+    """
     found = YAML(typ="safe").load((ROOT / "params.yaml").read_text()) if profile == "-" else composed(profile)
     for name in key.split("."):
         found = dict(enumerate(found)) if isinstance(found, list) else found
         name = int(name) if name.isdecimal() else name
         assert isinstance(found, Mapping) and name in found, f"{profile} has no {key}"
         found = found[name]
-    return found
+    return len({item["repeat"] for item in found.values()}) if key == "gsp_trainings" else found
 
 
 def is_same(text: str, value: object) -> bool:

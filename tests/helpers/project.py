@@ -55,7 +55,7 @@ def shrink(values: dict) -> None:
     values["tasks"] = {"shapes": {"source": "folder", "path": "raw/shapes"}}
     values["granularities"] = {"k3": "adaptor/k3", "k6": "adaptor/k6"}
     values["models"] = {"encoder": "encoder", "k3": "adaptor/k3", "k6": "adaptor/k6", "neighbour": "fusion/neighbour"}
-    values |= {name: {} for name in ("gsp_collages", "gsp_runs", "gsp", "gsp_studies")}
+    values |= {name: {} for name in ("gsp_collages", "gsp_runs", "gsp_trainings", "gsp", "gsp_studies")}
     values["adaptor"] |= {"epochs": 3, "batch": 8}
     for how in ("augmentation", "neighbour"):
         values["fusion"][how] |= {"epochs": 3, "batch": 8, "projector": [32, 32]}

@@ -42,7 +42,7 @@ def lists(**changes: object) -> Lists:
         "baselines": {},
         "supervised_models": {},
         "mrt": [],
-        **{name: {} for name in ("gsp_collages", "gsp_runs", "gsp", "gsp_studies", "gsp_classifiers")},
+        **{name: {} for name in ("gsp_collages", "gsp_runs", "gsp_trainings", "gsp", "gsp_studies", "gsp_classifiers")},
         "models": {"pixels": "images", "encoder": "encoder", "k4": "adaptor/k4", "average": "fusion/average"},
         "mpcl": {},
         "mpcl_detections": {},

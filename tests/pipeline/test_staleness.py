@@ -60,7 +60,17 @@ CHANGES = [
         "images@shoes features@shoes gallery@shoes " + OF_TASKS,
     ),
     ("params.yaml", {"mpcl.heads4.heads": 8}, "mpcl_encoder@heads4 mpcl_report report"),
-    ("params.yaml", {"gsp_runs.c2-gap.zero_shot": 0.5}, "gsp_folds@c2-gap gsp_ensemble gsp_report"),
+    (
+        "params.yaml",
+        {"gsp_runs.c2-gap.zero_shot": 0.5},
+        "gsp_folds@c2-gap-0-0 gsp_folds@c2-gap-1-0 gsp_ensemble gsp_report",
+    ),
+    # Another repeat trains alone.
+    (
+        "params.yaml",
+        {"gsp_trainings.c2-gap-0-1": {"run": "c2-gap", "images": "gsp_collage/collage", "fold": 0, "repeat": 1}},
+        "gsp_folds@c2-gap-0-1 gsp_ensemble",
+    ),
 ]
 
 

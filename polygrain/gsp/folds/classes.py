@@ -19,7 +19,6 @@ class Protocol(Section):
 
     kind: Literal["fair", "conventional", "tuning"] = Field(description="which classes train, and which choose")
     folds: int = Field(ge=1, le=1000, description="class-disjoint parts of the training classes; 1 for `conventional`")
-    repeats: int = Field(ge=1, le=1000, description="runs of each fold, from different seeds")
     chosen_by: Literal["map_at_r", "recall_at_1"] = Field(description="the validation score of the state that is kept")
 
     @model_validator(mode="after")
@@ -27,6 +26,11 @@ class Protocol(Section):
         if (self.folds == 1) != (self.kind == "conventional"):
             raise ValueError(f"folds is {self.folds} for {self.kind}; needed: 1 for conventional, 2 or more for others")
         return self
+
+    @property
+    def trained(self) -> int:
+        """Folds that train."""
+        return 1 if self.kind == "tuning" else self.folds
 
 
 class Fold(NamedTuple):
@@ -53,7 +57,7 @@ def folds(labels: Int[np.ndarray, " image"], protocol: Protocol) -> list[Fold]:
             f"each needs two or more: at most {len(classes) // 2} folds"
         )
     all_folds = [Fold(np.setdiff1d(classes, block), block) for block in reversed(blocks)]
-    return all_folds[:1] if protocol.kind == "tuning" else all_folds
+    return all_folds[: protocol.trained]
 
 
 class ClassBatches:

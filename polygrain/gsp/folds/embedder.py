@@ -143,7 +143,6 @@ def look(
 
 def write(folder: Path, embedder: Embedder, maps: Maps, rows: np.ndarray) -> None:
     """The weights, embeddings and attributes of one fold."""
-    folder.mkdir()
     write_weights(embedder, folder / "weights.safetensors")
     vectors, attributes = embed(embedder, maps, rows)
     arrays.write(folder / "embeddings.zarr", vectors)

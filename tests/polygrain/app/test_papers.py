@@ -96,7 +96,7 @@ def small_cifar(made: dict, root: Path) -> None:
             layouts.cifar(raw, {"10": 2, "100": 4}[version], version)
     made["images"]["published_counts"] = False
     made["gsp_folds"]["stopping"] |= {"every": 2, "patience": 1, "longest": 2}
-    made["gsp_folds"]["protocol"]["repeats"] = 1
+    made["gsp_trainings"] = {name: item for name, item in made["gsp_trainings"].items() if not item["repeat"]}
     made["gsp_folds"]["pictures"] = 1
     made["gsp_classifier"] |= {"epochs": 1, "warmup": 0}
     made["gsp_ensemble"]["splits"] = 5

@@ -10,8 +10,8 @@ NAMES = ["a", "b", "c", "d"]
 FEW = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3], dtype=np.int64)
 
 
-def make_folds(kind, count, repeats=1):
-    return folds(LABELS, Protocol(kind=kind, folds=count, repeats=repeats, chosen_by="map_at_r"))
+def make_folds(kind, count):
+    return folds(LABELS, Protocol(kind=kind, folds=count, chosen_by="map_at_r"))
 
 
 def test_folds__every_class_validates_once_and_never_in_its_own_training():
@@ -21,7 +21,7 @@ def test_folds__every_class_validates_once_and_never_in_its_own_training():
 
 
 def test_folds__tuning_runs_the_first_fold_and_conventional_holds_out_none():
-    (tuning,) = make_folds("tuning", 3, 2)
+    (tuning,) = make_folds("tuning", 3)
     (conventional,) = make_folds("conventional", 1, 3)
     assert tuning.validation.tolist() == [12, 20]
     assert len(conventional.train) == 7 and len(conventional.validation) == 0
