@@ -23,12 +23,7 @@ from ruamel.yaml import YAML
 from polygrain.config import compose
 
 ROOT = Path(__file__).parent.parent
-ROWS = {
-    "fusions": {"static": "knn_graph", "supervised": "images"},
-    "baselines": {"one_set": "features", "many_sets": "features", "tldr": "knn_graph", "linear": "pseudo_labels"},
-    "supervised_models": {f"all-{how}": {"on": "all", "how": how} for how in ("full", "one", "many")},
-}
-STAGES = {"fusions": "fusion", "baselines": "baseline", "supervised_models": "supervised_model"}
+ROWS = ("fusions", "baselines", "supervised_models", "models")
 
 
 def copy_repository(target: Path) -> None:
@@ -50,7 +45,7 @@ def graph_folder(copy: Path, profile: str | None) -> Path:
     if profile is None:
         return copy
     folder = copy / "profiles" / profile
-    if not (folder / "values.yaml").exists():
+    if compose.source(folder) is None:
         shutil.copy2(ROOT / "profiles" / profile / "params.yaml", folder)  # written by hand, which git ignores
     compose.renew(folder)
     (folder / "values.yaml").unlink(missing_ok=True)
@@ -67,10 +62,10 @@ def write_values(params: Path, values: dict) -> None:
 
 
 def add_rows(values: dict) -> dict:
-    for title, items in ROWS.items():
-        values[title] |= items
-        values["models"] |= {name: f"{STAGES[title]}/{name}" for name in items}
-    return values
+    """The values with the lists and sections of the profile `grappa-rows`."""
+    rows = compose.compose(ROOT / "profiles/grappa-rows")
+    sections = {name: rows[name] for name in ("baseline", "supervised_model")}
+    return values | {title: values[title] | rows[title] for title in ROWS} | sections
 
 
 def reproduce(folder: Path, target: str) -> float:

@@ -65,7 +65,9 @@ def message_of(error: DvcException) -> str:
     text = ": ".join(map(str, causes))
     if isinstance(causes[-1], LockError):
         blocker, _, _ = text.partition("\n\n")  # the rest says how to break its lock
-        return f"another run is at work here, wait until it ends: {' '.join(blocker.split())}"
+        # DVC names a process for each path that it holds.
+        words = " ".join(" ".join(line.split()) for line in dict.fromkeys(blocker.splitlines()))
+        return f"another run is at work here, wait until it ends: {words}"
     if isinstance(causes[-1], ConfirmRemoveError):
         path = str(causes[-1]).removeprefix("unable to remove ").partition(" without a ")[0]
         return f"{path} holds what no run has recorded: delete it or move it away, and try again"

@@ -29,7 +29,7 @@ from pipeline import gpus, graph, project, server, share, stage_server
 from pipeline.graph import Stage
 from pipeline.prepare import ready
 from pipeline.progress import StageProgress, reported, slug
-from pipeline.run import Outcome, run_stage, side_of
+from pipeline.run import Outcome, result, run_stage, side_of
 from pipeline.workers import dispatcher, git, register
 from polygrain.runner import costs, threads
 
@@ -103,7 +103,7 @@ class Run:
         if outcome.is_done:
             return Completed(name="Cached" if outcome.result == "cached" else "Completed", message=message)
         if outcome.result == "stopped":
-            return Cancelled(message=f"{message}; it continues from its last checkpoint")
+            return Cancelled(message=f"{message}; training continues from its last epoch, other work begins anew")
         return Failed(message="\n".join([message, *outcome.tail]))
 
     def left_out(self, stage: Stage, message: str) -> State:
@@ -162,7 +162,7 @@ def reproduce(
                 futures[stage.name] = run.submit(stage, [futures[name] for name in stage.upstream if name in futures])
             wait([future.wrapped_future for future in futures.values()])
         except CancelledByUser:
-            return Cancelled(message="cancelled; finished stages are kept, others continue from their checkpoints")
+            return Cancelled(message="cancelled; finished stages are kept, training continues from its last epoch")
         finally:
             run.stopping.set()
             run.free.release(1000)  # what waits for a free job gives up
@@ -247,4 +247,6 @@ def main(
     except KeyboardInterrupt:
         sys.exit(130)
     sys.stdout.write(f"{state.name}: {state.message}\n")
+    if state.is_completed() and "report" in {stage.name for stage in todo} and (line := result(folder)):
+        sys.stdout.write(f"\n{line}\n")
     sys.exit(0 if state.is_completed() else 1)

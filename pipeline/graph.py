@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import dvc_api, project
+from polygrain.config import compose
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,12 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     if root is None:
         raise ValueError(f"{start or Path.cwd()} is in no project: change to one, or `polygrain init DIR` makes one")
     folder = root / "profiles" / profile if profile else root
-    profiles = sorted({path.parent.name for path in root.glob("profiles/*/*.yaml")})
-    if profile and profile not in profiles:
-        raise ValueError(f"unknown profile {profile!r}; known here: {', '.join(profiles) or 'none'}")
+    if profile and not compose.is_profile(folder) and profile not in (listed := compose.listed(root / "profiles")):
+        own = sorted(path.name for path in root.glob("profiles/*") if compose.is_profile(path))
+        papers = sorted(listed.keys() - {*own})
+        known = ", ".join(own) or "none"
+        beside = f"; of the papers: {', '.join(papers)}" if papers else ""
+        raise ValueError(f"unknown profile {profile!r}; known here: {known}{beside}")
     return folder
 
 

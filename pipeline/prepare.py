@@ -21,8 +21,6 @@ from polygrain.sources.folder import require_followed
 
 STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("[a-z]*.py"))
 ABSENT = " does not exist"
-PAPERS = ("gsp-", "imagenet", "mrt", "tll-")
-"""How the names of the papers' profiles start."""
 
 
 def ready(
@@ -79,7 +77,8 @@ def check(file: Path, inputs: bool = True, keep: bool = False) -> None:
         checked = fingerprint(file, values)
         wrong = [] if kept.exists() and kept.read_text() == checked else list(wrong_values(file, values))
     if wrong:
-        beside = " (composed: change values.yaml beside it)" if (file.parent / "values.yaml").exists() else ""
+        source = compose.source(file.parent)
+        beside = f" (composed: change {source})" if source else ""
         ways = ways_to_data(file.parent, values) if any(line.endswith(ABSENT) for line in wrong) else ()
         raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong, *ways]))
     if keep:
@@ -114,7 +113,7 @@ def ways_to_data(folder: Path, values: dict[str, Any]) -> Iterator[str]:
             roots.setdefault(path.parent, []).append(path.name)
     for root, names in roots.items():
         yield f"fetch: python -m polygrain.sources.datasets {root} {' '.join(names)}"
-    if folder.name.startswith(PAPERS):
+    if folder.name in compose.listed(folder.parent):
         yield "the data of the papers: docs/howto/papers.md says how to get them"
 
 
@@ -135,7 +134,11 @@ def wrong_values(file: Path, values: dict[str, Any]) -> Iterator[str]:
         sections[name] = command.validate(kind, given, where)
 
     yield from errors(read, "", Lists, {key: value for key, value in values.items() if key not in STAGES})
+    stages = read_params(Path(__file__).parents[1] / "dvc.yaml")["stages"]
+    unused = {name for name, body in stages.items() if items_of(body, values) in ({}, [])}
     for stage in STAGES:
+        if stage in unused and stage not in values:
+            continue  # the section of a branch that is off
         if params := getattr(importlib.import_module(f"stages.{stage}"), "Params", None):
             yield from errors(read, stage, params, values.get(stage, {}), stage)
     listed = sections.pop("", None)

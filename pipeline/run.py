@@ -41,7 +41,7 @@ def main(
     folder = ready(profile, write=not dry, keep_listings=keep_listings)
     loaded = graph.load(folder, stages or ())
     todo = graph.to_do(loaded)
-    lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {stage.name}: {stage.why:.90}" for stage in todo)]
+    lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {stage.name}: {stage.why}" for stage in todo)]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
     if dry:

@@ -15,6 +15,7 @@ from docs.extensions import state
 from docs.extensions.reference import models
 from docs.figures import gains
 from polygrain.cli.main import app
+from polygrain.config.compose import listed
 from tests.helpers.docs_text import BLOCK, PAGES, ROOT, blocks, commands, inline, name
 
 GRAPH = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
@@ -22,7 +23,7 @@ MADE = {out.split("/")[1] for stage in GRAPH.values() for out in stage.get("do",
 FOLDERS = ("polygrain", "stages", "pipeline", "profiles", "docs", "benchmarks", "encoders", "tests", "data")
 # Profiles that a command of some page makes, and the word for any.
 PROFILES = {word for page in PAGES for line in commands(page) for word in re.findall(r"polygrain new (\S+)", line)}
-PROFILES |= {"NAME", *(path.name for path in (ROOT / "profiles").iterdir())}
+PROFILES |= {"NAME", *listed(ROOT / "profiles")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -80,7 +80,8 @@ def params_text() -> str:
     shared = {name for name in classes if text.count(f'"#/$defs/{name}"') > 1}
     lines = []
     for name, schema in {**schemas, **{name: classes[name] for name in sorted(shared)}}.items():
-        about = importlib.import_module(f"stages.{name}").__doc__ if name in values else schema.get("description", "")
+        is_stage = name in schemas and name != "lists"
+        about = importlib.import_module(f"stages.{name}").__doc__ if is_stage else schema.get("description", "")
         # What a stage reads and writes is laid out by spaces.
         about = re.sub(r"^(Reads .*?)(?=\n\n|\Z)", r"```\n\1\n```", about.strip(), flags=re.M | re.DOTALL)
         lines += [f"(params-{name.lower()})=", f"## {name}", "", about, ""]

@@ -1,8 +1,10 @@
 """A profile's params.yaml, which DVC reads, from its values.yaml: `python -m polygrain.config.compose profiles/NAME`.
 
-values.yaml holds what differs from the root's params.yaml, or with `from: OTHER` from another profile:
+The papers' profiles are listed by name in profiles/<paper>/<family>.yaml; profiles/NAME is made when one runs. Values
+are what differs from the root's params.yaml, or with `from: OTHER` from another profile:
 
-- Sections are merged key by key. The lists of items before them (`tasks`, `models`, ...) are replaced whole.
+- Sections are merged key by key. The lists of items before them (`tasks`, `models`, ...) are replaced whole, and those
+  of the papers' branches (`mpcl`, `tll`, `gsp_runs`, ...) are empty without.
 - `replace: [gsp_folds.losses]` empties a section first. `extend: [gsp_runs]` merges a list instead of replacing it.
 - `${fusion.augmentation}` stands for another value of the composed file; `vars` holds values for this use alone.
 - A relative `path` is seen from the file it is written in. What stages make (data/, but not data/raw/) is each graph's
@@ -27,6 +29,8 @@ from polygrain.config.graph import used
 from polygrain.store.drafts import drafted
 
 MADE = re.compile("data/(?!raw/)")
+CONFLICT = re.compile("^(<{7} |>{7} )", re.MULTILINE)
+NAME = re.compile(r"^([\w.-]+):", re.MULTILINE)
 HEADER = "# Composed from {} over params.yaml. Change those: `polygrain run --profile {}` writes this file anew.\n"
 
 
@@ -36,7 +40,10 @@ GRAPH_HEADER = "# What the values beside this file use of ../../dvc.yaml: change
 def read_params(file: Path) -> dict[str, Any]:
     """The sections of a file of values; ValueError where it cannot be read or holds none."""
     try:
-        values = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        if CONFLICT.search(text):
+            raise ValueError(f"{file} has an unsolved merge conflict: keep one side of each <<<<<<< ======= >>>>>>>")
+        values = YAML(typ="safe").load(text)
     except (OSError, UnicodeDecodeError, YAMLError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
     if not isinstance(values, dict | None):
@@ -44,18 +51,43 @@ def read_params(file: Path) -> dict[str, Any]:
     return values or {}
 
 
+def listed(profiles: Path) -> dict[str, Path]:
+    """The profiles that a file of their family lists, by name, and that file; none outside a folder `profiles`."""
+    if profiles.name != "profiles":
+        return {}
+    files = [file for file in sorted(profiles.glob("*/*.yaml")) if not is_profile(file.parent)]
+    # To parse all of them takes half a second.
+    return {name: file for file in files for name in NAME.findall(file.read_text(encoding="utf-8"))}
+
+
+def is_profile(folder: Path) -> bool:
+    """Whether it is one profile's folder, and no paper's."""
+    return any((folder / name).exists() for name in ("values.yaml", "params.yaml", "dvc.yaml"))
+
+
+def source(profile: Path) -> Path | None:
+    """The file that holds the values of a profile: its own, else that of its family; None where there is none."""
+    own = profile / "values.yaml"
+    return own if own.exists() else listed(profile.parent).get(profile.name)
+
+
+def values_in(file: Path, name: str) -> dict[str, Any]:
+    """What a profile changes, from its `source`."""
+    values = read_params(file)
+    return values if file.name == "values.yaml" else values[name] or {}
+
+
 def layers(profile: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """The profiles that make this one, the farthest first, each with its values."""
-    values = read_params(profile / "values.yaml")
-    result = [(profile, values)]
-    known = sorted(path.parent.name for path in profile.parent.glob("*/values.yaml"))
+    """The files that make this profile, the farthest first, each with its values."""
+    files = listed(profile.parent) | {file.parent.name: file for file in profile.parent.glob("*/values.yaml")}
+    names, values = [profile.name], values_in(files[profile.name], profile.name)
+    result = [(files[profile.name], values)]
     while other := values.pop("from", None):
-        if other not in known or other in [folder.name for folder, _ in result]:
-            raise ValueError(
-                f"{result[0][0]}/values.yaml: from is {other!r}; known here, each once: {', '.join(known)}"
-            )
-        values = read_params(profile.parent / other / "values.yaml")
-        result.insert(0, (profile.parent / other, values))
+        if other not in files or other in names:
+            raise ValueError(f"{result[0][0]}: from is {other!r}; known here, each once: {', '.join(sorted(files))}")
+        values = values_in(files[other], other)
+        names.append(other)
+        result.insert(0, (files[other], values))
     return result
 
 
@@ -87,11 +119,11 @@ def moved(values: Any, origin: Path, profile: Path, section: str = "") -> Any:
     return result
 
 
-def names_of(profile: Path, values: dict[str, Any], key: str) -> list[str]:
+def names_of(file: Path, values: dict[str, Any], key: str) -> list[str]:
     """Takes a list of names out of a profile's values; ValueError where something else stands there."""
     result = values.pop(key, None) or []
     if not isinstance(result, list) or not all(isinstance(name, str) for name in result):
-        raise ValueError(f"{profile}/values.yaml: {key} is {result!r}; give a list of names, as [gsp_folds.losses]")
+        raise ValueError(f"{file}: {key} is {result!r}; give a list of names, as [gsp_folds.losses]")
     return result
 
 
@@ -100,20 +132,21 @@ def compose(profile: Path) -> dict[str, Any]:
     profile = profile.resolve()
     root = profile.parent.parent
     values = moved(read_params(root / "params.yaml"), root, profile)
+    values |= {name: type(values[name])() for name in lists.BRANCHES if name in values}
     inherited = lists.names_in(values.get("models"))
-    for folder, above in layers(profile):
-        replaced, extended = (names_of(folder, above, key) for key in ("replace", "extend"))
+    for file, above in layers(profile):
+        replaced, extended = (names_of(file, above, key) for key in ("replace", "extend"))
         for name in replaced:
             values = without(values, name)
         for name in (lists.Lists.model_fields.keys() & above.keys()) - {*extended}:
             values.pop(name, None)
         inherited = [] if "models" in above else inherited
-        values |= {key: merge(values.get(key), value) for key, value in moved(above, folder, profile).items()}
+        values |= {key: merge(values.get(key), value) for key, value in moved(above, file.parent, profile).items()}
     values["root"] = "../.."
     try:
         values = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(values), resolve=True))
     except OmegaConfBaseException as error:
-        raise ValueError(f"{profile}/values.yaml: {error}") from error
+        raise ValueError(f"{source(profile)}: {error}") from error
     values.pop("vars", None)
     return lists.with_folders(values, inherited)
 
@@ -121,22 +154,24 @@ def compose(profile: Path) -> dict[str, Any]:
 def changes(profile: Path) -> dict[Path, str]:
     """The files of a profile that are to be written anew, with their texts.
 
-    A folder without values.yaml has a params.yaml that is written by hand, as the root. Its dvc.yaml becomes what it
+    A profile without values has a params.yaml that is written by hand, as the root. Its dvc.yaml becomes what it
     uses of the root's, in a file of its own: DVC cannot read a link in a commit.
     """
-    file, root = profile / "params.yaml", profile.resolve().parents[1] / "dvc.yaml"
+    profile = profile.resolve()
+    file, root = profile / "params.yaml", profile.parents[1] / "dvc.yaml"
     texts, values = {}, {}
-    if (profile / "values.yaml").exists():
+    if source(profile):
         values = compose(profile)
-        names = [f"{folder.name}/values.yaml" for folder, _ in layers(profile.resolve())]
-        yaml, stream = YAML(), StringIO(HEADER.format(", ".join(names), profile.resolve().name))
+        made_of = [made.relative_to(profile.parent) for made, _ in layers(profile)]
+        names = [str(name) for name in dict.fromkeys(made_of)]
+        yaml, stream = YAML(), StringIO(HEADER.format(", ".join(names), profile.name))
         yaml.width = 120
         stream.seek(0, os.SEEK_END)
         yaml.dump(values, stream)
         texts[file] = stream.getvalue()
     elif file.exists():
         values = read_params(file)
-    if root.exists() and profile.resolve().parent.name == "profiles":
+    if root.exists() and profile.parent.name == "profiles":
         safe: Any = YAML(typ="safe")
         safe.width, safe.default_flow_style, safe.sort_base_mapping_type_on_output = 120, False, False
         stream = StringIO(GRAPH_HEADER)
@@ -153,6 +188,8 @@ def holds(file: Path, text: str) -> bool:
 def renew(profile: Path) -> bool:
     """Writes what `changes` of a profile; whether anything does."""
     texts = changes(profile)
+    if texts:
+        profile.mkdir(exist_ok=True)  # of a listed one
     for file, text in texts.items():
         if file.is_symlink():
             file.unlink()  # what it leads to is not the profile's

@@ -65,7 +65,9 @@ class Folder(NamedTuple):
     def describe(self, protocol: Protocol) -> str:
         kind = "unlabelled, so not evaluated" if "" in self.classes else f"{len(self.classes)} classes"
         images = f"{'about ' * self.is_estimate}{sum(self.classes.values())} images ({kind})"
-        parts = [f"{images}, {self.train_images(protocol) or 'none'} of them to train on", self.labels]
+        # A fifth of each class is drawn, in whole images, and some files may be duplicates.
+        about = "about " if protocol == "collection" and "" not in self.classes and not self.unseen else ""
+        parts = [f"{images}, {about}{self.train_images(protocol) or 'none'} of them to train on", self.labels]
         return "; ".join(filter(None, [*parts, folder.reasons(Counter(self.left_out))]))
 
 

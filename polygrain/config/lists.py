@@ -306,6 +306,21 @@ def trainings(values: Mapping[str, Any]) -> Any:
         return given  # something is no section, which is refused elsewhere
 
 
+# The lists of the papers' branches: a profile has none of them that it does not list.
+BRANCHES = (
+    "mpcl",
+    "mpcl_detections",
+    "tll",
+    "mrt",
+    "gsp_collages",
+    "gsp_runs",
+    "gsp_trainings",
+    "gsp",
+    "gsp_studies",
+    "gsp_classifiers",
+)
+
+
 def is_path(section: str, key: str) -> bool:
     """Whether a value of params.yaml with this key is a path: a study of `tll` names its weights by one, too."""
     return key == "path" or (section, key) == ("", "versions") or (section == "tll" and key == "weights")

@@ -92,10 +92,7 @@ def copy_profile(folder: Path, name: str) -> Path:
     for shared in ("versions.yaml", "encoders"):
         (folder / shared).symlink_to(ROOT / shared)
     shutil.copy2(ROOT / "params.yaml", folder)
-    for file in ROOT.glob("profiles/*/values.yaml"):
-        copy = folder / "profiles" / file.parent.name
-        copy.mkdir(parents=True)
-        shutil.copy2(file, copy)
+    shutil.copytree(ROOT / "profiles", folder / "profiles", ignore=shutil.ignore_patterns("data", ".work", "README.md"))
     compose.renew(folder / "profiles" / name)
     return folder / "profiles" / name / "params.yaml"
 

@@ -17,7 +17,7 @@ from tests.helpers.project import ROOT
 
 with (ROOT / "tests/papers/tll.csv").open(newline="", encoding="utf-8") as lines:
     ROWS = list(csv.DictReader(lines))
-PROFILES = sorted(file.parent.name for file in ROOT.glob("profiles/tll-*/values.yaml"))
+PROFILES = sorted(name for name in compose.listed(ROOT / "profiles") if name.startswith("tll-"))
 
 
 @functools.cache

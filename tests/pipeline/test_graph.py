@@ -98,8 +98,12 @@ def test_load__a_profile_beside_the_repositorys_own(tmp_path):
     stages = graph.load(prepare.ready(None, folder))
     assert {stage.name for stage in stages} == {"source", "first@f0", "second@s00", "last"}
     assert (large / "params.yaml").exists() and not (folder / "profiles/unused/params.yaml").exists()
-    with pytest.raises(ValueError, match=r"unknown profile .*; known here: large, unused"):
-        graph.folder_of("small", folder)
+    (folder / "profiles/paper").mkdir()
+    (folder / "profiles/paper/family.yaml").write_text("listed: {}\n")
+    assert graph.folder_of("listed", folder) == folder / "profiles/listed"
+    for name in ("small", "paper"):
+        with pytest.raises(ValueError, match=r"unknown profile .*; known here: large, unused; of the papers: listed"):
+            graph.folder_of(name, folder)
 
 
 def test_load__data_that_dvc_tracks_is_a_stage_without_a_name(tmp_path):

@@ -93,9 +93,11 @@ def test_check__what_was_right_is_looked_at_again_where_something_changes(tmp_pa
 def test_check__missing_data_are_named_before_any_stage_is_loaded(tmp_path, values, monkeypatch):
     monkeypatch.setattr("pipeline.prepare.wrong_values", lambda *_: pytest.fail("stages were loaded"))
     values["tasks"] = {name: {"source": name, "path": f"raw/{name}"} for name in ("cub", "cars")}
-    (tmp_path / "mrt").mkdir()
-    with pytest.raises(ValueError, match=rf"datasets {tmp_path}/mrt/raw cub\n.*docs/howto/papers\.md"):
-        check(write(tmp_path / "mrt", values))
+    for folder in ("profiles/mrt", "profiles/grappa"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "profiles/grappa/mrt.yaml").write_text("mrt: {}\n")
+    with pytest.raises(ValueError, match=rf"datasets {tmp_path}/profiles/mrt/raw cub\n.*docs/howto/papers\.md"):
+        check(write(tmp_path / "profiles/mrt", values))
     values["tasks"] = {"cub": {"source": "folder", "path": "raw/cub"}}
     with pytest.raises(ValueError, match=r"raw/cub does not exist$"):
         check(write(tmp_path, values))

@@ -111,7 +111,7 @@ def small_cub(made: dict, root: Path) -> None:
 
 def small_tll(made: dict, root: Path) -> None:
     """Twelve pairs and the network with weights of its own: nothing may be fetched."""
-    raw, names = root / "profiles/tll-obj/data/raw/tll", [f"{i:05d}.jpg" for i in range(1, 13)]
+    raw, names = root / "data/raw/tll", [f"{i:05d}.jpg" for i in range(1, 13)]
     for side in ("left", "right"):
         for i, name in enumerate(names):
             layouts.paint(raw / side / name, i, i, side)

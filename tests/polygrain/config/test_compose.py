@@ -25,9 +25,7 @@ models:
   average: fusion/average
   neighbour: fusion/neighbour
   distilled_encoder: distillation/encoder
-tll:
-  study: {path: versions.yaml, weights: data/encoder}
-  other: {path: versions.yaml, weights: weights/net}
+tll: {example: {path: versions.yaml, weights: data/encoder}}
 encoder: {path: encoders/vit48, rates: [0.00001, 1], weights: weights/net}
 gsp_folds: {losses: {c1: {margin: 1}, c2: {margin: 2}}}
 """
@@ -58,8 +56,7 @@ def test_compose__a_profile_without_differences_is_the_root_seen_from_there(prof
     assert {name: task["path"] for name, task in made["tasks"].items()} == {
         "digits": "../../versions.yaml", "own": "../../data/raw/own", "far": "/far/away"
     }  # fmt: skip
-    assert made["tll"]["study"] == {"path": "../../versions.yaml", "weights": "data/encoder"}
-    assert made["tll"]["other"]["weights"] == "../../weights/net"
+    assert made["tll"] == {}  # the root's runs of the papers are its own
     assert made["encoder"] == root["encoder"] | {"path": "../../encoders/vit48"}
     for name in ("seed", "granularities", "fusions", "distillations", "models", "gsp_folds"):
         assert made[name] == root[name]
@@ -81,6 +78,21 @@ def test_compose__merges_sections_and_replaces_lists(profiles):
     assert list(composed(profiles, "extend: [tasks]\ntasks: {one: {path: a}}")["tasks"]) == [
         "digits", "own", "far", "one"
     ]  # fmt: skip
+
+
+def test_compose__a_family_lists_profiles_by_name(profiles):
+    """They are as if each had a folder of its own, which hides one; a profile's own files list none."""
+    (profiles / "paper").mkdir(parents=True)
+    text = "# Two\n\na: {seed: 1, encoder: {path: ../../x}}\nb: {from: a, seed: 2}\n"
+    (profiles / "paper/family.yaml").write_text(text)
+    made = compose.compose(profiles / "b")
+    assert made["seed"] == 2 and made["encoder"]["path"] == "../../x"
+    assert compose.renew(profiles / "b") and not compose.renew(profiles / "b")
+    assert "paper/family.yaml over" in (profiles / "b/params.yaml").read_text()
+    assert [*compose.listed(profiles)] == ["a", "b"] and compose.source(profiles / "params") is None
+    write(profiles, "a", "seed: 5\n")
+    assert compose.compose(profiles / "a")["seed"] == 5
+    assert composed(profiles, "from: b\n")["encoder"] == compose.compose(profiles / "a")["encoder"]
 
 
 def test_compose__replace_empties_a_section_first(profiles):
@@ -119,6 +131,10 @@ def test_compose__leaves_a_list_that_is_none_to_the_check(profiles, value):
     [
         ("from: c\n", "from is 'c'; known here, each once: a, mine"),
         ("a: [1,\n", "values.yaml cannot be read: "),
+        (
+            "<<<<<<< HEAD\nseed: 1\n=======\nseed: 2\n>>>>>>> theirs\n",
+            "mine/values.yaml has an unsolved merge conflict",
+        ),
         ("seed: ${nothing.there}\n", "mine/values.yaml: .*nothing"),
         ("replace: 5\n", "mine/values.yaml: replace is 5; give a list of names"),
         ("extend: [5]\n", r"extend is \[5\]"),

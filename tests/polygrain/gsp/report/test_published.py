@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polygrain.config.compose import compose
+from polygrain.config.compose import compose, listed
 from polygrain.config.lists import Classifier, Run
 from polygrain.gsp.report import published
 from polygrain.gsp.report.published import Claim
@@ -13,7 +13,7 @@ from stages import gsp_classifier, gsp_folds
 from tests.helpers.project import ROOT
 
 CLASSIFIERS = "gsp-imagenet"
-PROFILES = sorted({file.parent.name for file in (ROOT / "profiles").glob("gsp-*/values.yaml")} - {CLASSIFIERS})
+PROFILES = sorted({name for name in listed(ROOT / "profiles") if name.startswith("gsp-")} - {CLASSIFIERS})
 GSP = {"prototypes": 64, "mu": 0.3, "epsilon": 5.0}
 SETTING = {"protocol": "fair", "network": "resnet50.tv_in1k", "embedding": 128, "folds": 4, "values": GSP}
 
