@@ -160,6 +160,16 @@ def default_remote(root: Path) -> tuple[str, str] | None:
     return None if name is None else (name, config["remote"][name]["url"])
 
 
+@contextmanager
+def own_config(root: Path) -> Iterator[dict[str, Any]]:
+    """This clone's own part of DVC's configuration, written when the block ends; ValueError where DVC refuses it."""
+    try:
+        with Config(root / ".dvc").edit("local") as config:
+            yield config
+    except DvcException as error:
+        raise ValueError(f"DVC refuses it: {error}") from error
+
+
 def entry_of(stage: Any) -> dict:
     """What dvc.lock holds of the stage."""
     return to_single_stage_lockfile(stage)

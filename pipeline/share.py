@@ -33,8 +33,9 @@ def use_remote(folder: Path, url: str | None) -> str:
     if url is not None:
         if not url.isascii():  # DVC would leave an empty configuration behind
             raise ValueError(f"the address of the remote is {url!r}: DVC takes ASCII only")
-        dvc(folder, "remote", "add", "--local", "--default", "--force", "--", REMOTE, url)
-        dvc(folder, "remote", "modify", "--local", REMOTE, "verify", "true")
+        with dvc_api.own_config(project(folder)) as config:
+            config["remote"][REMOTE] = {"url": url, "verify": "true"}
+            config["core"]["remote"] = REMOTE
     known = dvc_api.default_remote(project(folder))
     if known is None:
         raise ValueError("no remote is known: give --remote /folder, ssh://user@host/path or s3://bucket/prefix once")
@@ -52,7 +53,8 @@ def share_with_group(folder: Path, remote: str) -> int:
     place = Path(address)
     if not (place.is_dir() and place.stat().st_mode & stat.S_IWGRP):
         return -1
-    dvc(folder, "remote", "modify", "--local", remote, "shared", "group")
+    with dvc_api.own_config(project(folder)) as config:
+        config["remote"].setdefault(remote, {})["shared"] = "group"
     return 0o002
 
 

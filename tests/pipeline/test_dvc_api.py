@@ -35,8 +35,8 @@ def stages(opened, folder) -> dict:
 
 
 @pytest.fixture
-def lock(folder) -> dict:
-    return YAML(typ="safe").load((folder / "dvc.lock").read_text())["stages"]
+def lock(ran) -> dict:
+    return YAML(typ="safe").load((ran / "dvc.lock").read_text())["stages"]
 
 
 def test_Repo__wait_for_lock(ran):
@@ -136,19 +136,31 @@ def test_changed_stage__and_changed_deps(stages, folder):
     assert not dvc_api.is_recorded(stages["second@s01"])
 
 
-@pytest.fixture
-def shared(folder, tmp_path) -> Path:
-    """The repository, with all of it on the remote `team`, and nothing left here."""
-    share.push(folder, str(tmp_path / "remote"))
+@pytest.fixture(scope="module")
+def sent(ran, tmp_path_factory) -> Path:
+    """A folder with a repository that has lost its results, and the remote that has all of them."""
+    root = tmp_path_factory.mktemp("sent")
+    folder = shutil.copytree(ran, root / "toy")
+    share.push(folder, str(root / "remote"))
     for name in ("data", ".dvc/cache"):
         shutil.rmtree(folder / name)
-    return folder
+    return root
+
+
+@pytest.fixture
+def shared(sent, tmp_path, monkeypatch) -> Path:
+    """A copy of that repository, with a copy of the remote as its own."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(sent, tmp_path, dirs_exist_ok=True)
+    share.use_remote(tmp_path / "toy", str(tmp_path / "remote"))
+    return tmp_path / "toy"
 
 
 def test_can_hash_get_stage_hash_and_load_cache__find_the_runs_of_a_remote(shared, lock):
     """And once more here, where the remote has none."""
+    with dvc_api.own_config(shared) as config:
+        config["remote"]["empty"] = {"url": "/nowhere"}
     for remote in ("team", "empty"):
-        toy.run(shared, "dvc", "remote", "add", "--local", "empty", "/nowhere", check=False)
         with dvc_api.opened(shared) as repo:
             (source,) = dvc_api.stages_of(repo, shared / "dvc.yaml", ["source"])
             assert list(dvc_api.recorded_runs(repo, source, remote)) == [lock["source"]]

@@ -194,21 +194,18 @@ def test_run__in_the_folder_of_a_profile_means_that_profile(listed, monkeypatch)
     assert "unknown profile 'other'" in str(CliRunner().invoke(app, ["run", "--profile", "other"]).exception)
 
 
-def test_fetch__a_profile_with_an_empty_list_in_a_clone_that_never_ran(listed, tmp_path):
+def test_share__a_profile_with_an_empty_list_comes_to_clones_that_never_ran(listed, tmp_path):
+    """By fetch; and by plain DVC from a committed dvc.lock, after which a run has nothing to do."""
     words = ["--profile", "mine", "--remote", str(tmp_path / "remote")]
     toy.polygrain(listed, "run", *words[:2])
     toy.polygrain(listed, "share", *words)
-    clone = toy.clone(listed, "clone")
+    clone = toy.clone(listed, "fetched")
     assert "All 1 stages are up to date" in toy.polygrain(clone, "fetch", *words)
     assert (clone / "profiles/mine/data/choice/text").exists()
 
-
-def test_run__nothing_is_left_to_do_after_plain_dvc_has_pulled_a_profile_with_an_empty_list(listed, tmp_path):
-    toy.polygrain(listed, "run", "--profile", "mine")
-    toy.polygrain(listed, "share", "--profile", "mine", "--remote", str(tmp_path / "remote"))
     toy.commit(listed)
-    clone = toy.clone(listed, "clone")
-    toy.run(clone, "dvc", "remote", "add", "--default", "team", str(tmp_path / "remote"))
+    clone = toy.clone(listed, "pulled")
+    toy.run(clone, "dvc", "remote", "add", "--default", "team", words[-1])
     profile = clone / "profiles/mine"
     toy.run(profile, "dvc", "pull", "dvc.yaml")  # the root's own graph has never run
     assert toy.run(profile, "dvc", "status", "dvc.yaml") == "Data and pipelines are up to date.\n"
