@@ -82,7 +82,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def load() -> tuple[dict[str, str], int]:
-    """Imports every stage; the state that they were loaded in."""
+    """Imports every stage, and what most of them import late; the state that they were loaded in."""
     import importlib
 
     loaded = state(dict(os.environ))
@@ -90,6 +90,9 @@ def load() -> tuple[dict[str, str], int]:
         importlib.import_module(f"stages.{file.stem}")
         # It is run as a program later, which would else be its second import.
         del sys.modules[f"stages.{file.stem}"]
+    # Four seconds of each stage that loads a network.
+    for name in ("timm", "sklearn.decomposition") if "torch" in sys.modules else ():
+        importlib.import_module(name)
     return loaded
 
 
