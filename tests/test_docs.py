@@ -76,6 +76,18 @@ def test_paths__named_in_the_text_exist(page: Path) -> None:
             assert list(ROOT.glob(code.rstrip("/"))), f"{code}: no such file"
 
 
+def test_extension_points__are_in_the_tree() -> None:
+    """A path exists, and a word behind it stands in that file; <...> stands for any name."""
+    part = (ROOT / "CONTRIBUTING.md").read_text().partition("| what | places |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| ([^|]+) \| (.+) \|$", part, re.M)
+    assert len(rows) > 10
+    for what, places in rows:
+        for path, word in re.findall(r"`([\w./<>-]+\.(?:py|yaml|csv|md|j2|gitkeep))`(?: `(\w+)`)?", places):
+            found = list(ROOT.glob(re.sub(r"<\w+>", "*", path)))
+            assert found, f"{what}: {path} is not there"
+            assert not word or re.search(rf"\b{word}\b", found[0].read_text()), f"{what}: no {word} in {path}"
+
+
 def anchors(page: Path) -> set[str]:
     text = page.read_text()
     titles = re.findall(r"^#+ (.+)$", BLOCK.sub("", text), re.M)

@@ -1,0 +1,23 @@
+"""The numbers of options. One more raises a number here, and the commit says what it gives (CONTRIBUTING)."""
+
+from pathlib import Path
+
+from ruamel.yaml import YAML
+from ruamel.yaml.tokens import KeyToken
+from typer.main import get_command
+
+from polygrain.cli.main import app
+
+ROOT = Path(__file__).parents[1]
+KEYS = 601  # written in params.yaml, names of items and merge keys included
+OPTIONS = 14  # of `polygrain new`
+
+
+def test_params__has_no_more_keys_than_were_decided() -> None:
+    tokens = YAML().scan((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    assert sum(isinstance(token, KeyToken) for token in tokens) <= KEYS
+
+
+def test_new__has_no_more_options_than_were_decided() -> None:
+    words = {word for parameter in get_command(app).commands["new"].params for word in parameter.opts}
+    assert len({word for word in words if word.startswith("--")} - {"--help"}) <= OPTIONS
