@@ -33,7 +33,17 @@ from polygrain.selection.candidates.decision import interval
 from polygrain.selection.candidates.forms import Form, add_last_layer, shape
 from polygrain.store.collection import Collection, open_pixels, read_tables
 
-ADAPTING = ("resolution", "seeds", "pseudo_labels", "adaptor", "knn_graph", "fusion", "distillation", "features")
+ADAPTING = (
+    "resolution",
+    "seeds",
+    "pseudo_labels",
+    "adaptor",
+    "knn_graph",
+    "refreshed_graph",
+    "fusion",
+    "distillation",
+    "features",
+)
 NEAREST = 3
 SEARCHES = {"query expansion": False, "database-side augmentation": True}
 

@@ -1,20 +1,21 @@
 """The adaptor sets side by side in one model: averaged, or fused by an attention that learns.
 
-Reads   images, adaptor/<every granularity>, knn_graph (for `neighbour` and `static`)
+Reads   images, adaptor/<every granularity>, refreshed_graph (for `neighbour`) or knn_graph (for `static`)
 Writes  weights.safetensors, config.json   one model
         history.csv                        epoch, loss (no row for `average`, which has nothing to learn), and where the
-                                           graph is rebuilt turnover: the share of neighbours new in this epoch
+                                           graph is rebuilt turnover: the share of neighbours new in this epoch, in
+                                           the first one new against the encoder's graph
         graphs.zarr                        epoch x image x rank: the graph of each epoch, where it is rebuilt
         moved.csv                          layer, query, key: how far Q and K went, in shares of their start (likewise)
 
 The attention learns from pairs: two views of an image (`augmentation`), or an image and one of its nearest neighbours
-(`neighbour`). The graph of neighbours is the encoder's in the first epoch, and rebuilt from the model before every
-other; `static` keeps the encoder's. As an upper bound, it learns from true labels (`supervised`, Table 5).
+(`neighbour`). The graph of neighbours is that of the average fusion in the first epoch, and rebuilt from the model
+before every other; `static` keeps the encoder's. As an upper bound, it learns from true labels (`supervised`, Table 5).
 
 Several processes share the training: POLYGRAIN_PROCESSES, or POLYGRAIN_TORCHRUN on several machines.
 """
 
-from itertools import pairwise
+from itertools import pairwise, starmap
 from pathlib import Path
 
 import torch
@@ -24,14 +25,15 @@ from torch import Tensor, nn
 from polygrain.compute import device
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.encoder.adaptors import fuse
-from polygrain.encoder.config import AdaptorConfig, Attention, Fusion
+from polygrain.encoder.config import Attention, Fusion
 from polygrain.encoder.extract import embed_shares
+from polygrain.encoder.merging import merge
 from polygrain.encoder.model import Model, load, save
 from polygrain.grappa import classification, twins
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.graphs import search_of, turnover
 from polygrain.store.reading import read_json
 from polygrain.store.tables import write_csv
 from polygrain.training import checkpoint
@@ -54,27 +56,6 @@ class Params(schema.Section):
 
 
 Learning = twins.Pairs | Supervised
-
-
-def merge(
-    models: list[Model],
-    names: list[str],
-    fusion: Fusion,
-    generator: torch.Generator,
-    std: float,
-    attention: Attention | None = None,
-) -> Model:
-    """One model with all adaptor sets in every block; all have the same encoder."""
-    widths = {model.config.adaptors.width for model in models}
-    if len(widths) > 1:
-        raise ValueError(
-            f"the adaptor sets have different widths {sorted(widths)}; reproduce them all with one adaptor.width"
-        )
-    attention = attention or Attention()
-    layers = fuse([model.adaptors for model in models], fusion, generator, std, attention)
-    fused = models[0].without_adaptors()
-    fused.insert(layers, AdaptorConfig(names=names, width=widths.pop(), fusion=fusion, attention=attention))
-    return fused.requires_grad_(False).eval()
 
 
 def train(
@@ -100,15 +81,6 @@ def train(
     return classification.train(model, parts, start, pixels, torch.from_numpy(rows), labels, chosen, seed, work)
 
 
-def search_of(knn_graph: Path) -> tuple[str, float]:
-    """The kind of index that made a graph, and the recall that was asked of it; an exact graph has no summary."""
-    file = knn_graph / "summary.json"
-    if not file.exists():
-        return "exact", 1.0
-    summary = read_json(file)
-    return str(summary["index"]), float(summary["wanted"])
-
-
 def projections(model: Model) -> list[tuple[Tensor, Tensor]]:
     """Copies of Q and K of each layer; empty without an attention."""
     attending = [layer for layer in model.adaptors if layer.fusion == "attention"]
@@ -125,7 +97,7 @@ def moved(start: list[tuple[Tensor, Tensor]], end: list[tuple[Tensor, Tensor]]) 
 
 
 def main(
-    images: Path, adaptor: Path, knn_graph: Path, output: Path, *, pairs: str, params: Params, lists: Lists, seed: int
+    images: Path, adaptor: Path, partners: Path, output: Path, *, pairs: str, params: Params, lists: Lists, seed: int
 ) -> str:
     names, tasks = list(lists.sizes), list(lists.tasks)
     sets = [load(adaptor / name) for name in names]
@@ -137,16 +109,17 @@ def main(
     if chosen is not None and len(names) > 1:
         graph, search = None, ("exact", 1.0)
         if isinstance(chosen, twins.NeighbourPairs):
-            graph, search = arrays.open(knn_graph / "neighbours.zarr"), search_of(knn_graph)
+            graph, search = arrays.open(partners / "neighbours.zarr"), search_of(partners)
         reads = [adaptor / name for name in names] + [images / task for task in tasks]
-        reads += [knn_graph] if graph is not None else []
+        reads += [partners] if graph is not None else []
         work = checkpoint.work_folder("fusion", pairs, [chosen, params.attention, seed, *names], reads)
         history = train(model, images, tasks, graph, chosen, seed, work, search)
     graphs = None
     if history and isinstance(chosen, twins.NeighbourPairs) and chosen.refresh:
         graphs = twins.kept_graphs(work, len(history))
-        for row, pair in zip(history[1:], pairwise(graphs), strict=True):
-            row["turnover"] = twins.turnover(*pair)
+        turnovers = [read_json(partners / "summary.json")["turnover"], *starmap(turnover, pairwise(graphs))]
+        for row, share in zip(history, turnovers, strict=True):
+            row["turnover"] = share
     with outputs.folder(output) as folder:
         save(model, folder)
         write_history(history, folder, ["epoch", "loss", *(["turnover"] if graphs is not None else [])])

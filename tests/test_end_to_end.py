@@ -26,7 +26,7 @@ TLL = ["tll_pairs@own", "tll_features@own", "tll_pca@own", "tll_adaptation@own",
 
 def shrink(values: dict) -> None:
     """One item of most lists, and a study of pairs."""
-    values["fusions"] = {"average": "adaptor", "neighbour": "knn_graph"}
+    values["fusions"] = {"average": "adaptor", "neighbour": "refreshed_graph"}
     values["distillations"] = {"encoder": "resolution"}
     values["models"] = {"encoder": "encoder", "k3": "adaptor/k3", "chosen": "choice"}
     values["tll"] = {"own": STUDY}

@@ -5,15 +5,14 @@ import numpy as np
 import pytest
 import torch
 
-from polygrain.encoder.config import AdaptorConfig, Attention
+from polygrain.encoder.config import Attention
+from polygrain.encoder.merging import merge
 from polygrain.encoder.model import load
 from polygrain.grappa import twins
 from polygrain.store import arrays
 from polygrain.store.tables import read_csv
 from stages import fusion
-from tests.helpers.keys import assert_key_follows
-from tests.helpers.pretended_gpu import steps_counted
-from tests.helpers.settings import NO_VIEWS, VIEWS, pairs
+from tests.helpers.settings import NO_VIEWS, pairs
 from tests.helpers.small import adapted, lists, write_encoder, write_images, write_model
 
 NAMES = ["k4", "k8"]
@@ -41,6 +40,7 @@ def world(tmp_path_factory):
         write_model(adapted(encoder, [name], seed, 0.3), folder / "adaptor" / name)
     (folder / "graph").mkdir()
     arrays.write(folder / "graph/neighbours.zarr", np.random.default_rng(0).integers(0, 48, (48, 5)))
+    (folder / "graph/summary.json").write_text('{"index": "exact", "wanted": 1.0, "turnover": 0.25}')
     return images, folder / "adaptor", folder / "graph"
 
 
@@ -68,7 +68,7 @@ def test_main__only_query_and_key_train_and_their_way_is_written(world, tmp_path
         assert losses(tmp_path / how)[-1] < losses(tmp_path / how)[0]
     assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in average.state_dict().items())
     sets = [load(world[1] / name) for name in NAMES]
-    start = fusion.merge(sets, NAMES, "attention", torch.Generator().manual_seed(0), 0.02)
+    start = merge(sets, NAMES, "attention", torch.Generator().manual_seed(0), 0.02)
     rows = read_csv(tmp_path / how / "moved.csv")
     assert [row["layer"] for row in rows] == ["0", "1"]
     for row, before, after in zip(rows, start.adaptors, model.adaptors, strict=True):
@@ -115,7 +115,7 @@ def test_main__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monke
     np.testing.assert_array_equal(graphs[1], rebuilt[0].neighbours)
     fresh = [len({*map(int, now)} - {*map(int, then)}) / 3 for then, now in zip(*graphs, strict=True)]
     rows = read_csv(tmp_path / "a/history.csv")
-    assert rows[0]["turnover"] == "" and float(rows[1]["turnover"]) == pytest.approx(np.mean(fresh), rel=1e-5)
+    assert rows[0]["turnover"] == "0.25" and float(rows[1]["turnover"]) == pytest.approx(np.mean(fresh), rel=1e-5)
     assert 0 < np.mean(fresh) < 1
     run(world, tmp_path / "b", "static")
     assert not (tmp_path / "b/graphs.zarr").exists()
@@ -124,7 +124,7 @@ def test_main__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monke
     assert first[:1] == second[:1] and first[1:] != second[1:]
     # Where the encoder's graph is approximate, so are those after it.
     graph = shutil.copytree(world[2], tmp_path / "graph")
-    (graph / "summary.json").write_text(json.dumps({"index": "ivf", "wanted": 0.9, "recall": 0.93}))
+    (graph / "summary.json").write_text(json.dumps({"index": "ivf", "wanted": 0.9, "turnover": 0.5}))
     run((*world[:2], graph), tmp_path / "c", "neighbour")
     assert calls[2:] == [(48, "ivf", 0.9)]
 
@@ -140,25 +140,3 @@ def test_main__attention_options_reach_the_model(world, tmp_path):
     model = run(world, tmp_path / "out", "augmentation", attention=options, epochs=1)
     assert model.config.adaptors.attention == options
     assert all(layer.attention == options and layer.query.bias is not None for layer in model.adaptors)
-
-
-def test_merge__sets_of_different_width_are_refused(world):
-    wide, narrow = load(world[1] / "k4"), load(world[1] / "k8")
-    config = AdaptorConfig(names=["k8"], width=2, fusion="average")
-    narrow.config = narrow.config.model_copy(update={"adaptors": config})
-    with pytest.raises(ValueError, match=r"different widths \[2, 4\]"):
-        fusion.merge([wide, narrow], NAMES, "average", torch.Generator(), 0.0)
-
-
-def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
-    files = ["0/dots/table.parquet", f"1/{NAMES[0]}/config.json", "2/neighbours.zarr/zarr.json"]
-    assert_key_follows(files, lambda given: run(given, tmp_path / "out", "neighbour"), world, tmp_path, monkeypatch)
-
-
-@pytest.mark.parametrize("how", ["augmentation", "neighbour", "supervised"])
-def test_train__no_step_waits_for_a_gpu(world, tmp_path, how):
-    chosen = getattr(params(epochs=1, batch=8), how).model_copy(update={"augmentation": VIEWS})
-    given = {"params": params().model_copy(update={how: chosen}), "lists": lists(), "seed": 0}
-    with steps_counted() as waits:
-        fusion.main(*world, tmp_path / "out", pairs=how, **given)
-    assert len(waits) == 6 and len(set(waits)) == 1

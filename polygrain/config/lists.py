@@ -13,7 +13,7 @@ from polygrain.sources.names import KNOWN
 FUSIONS = {
     "average": "adaptor",
     "augmentation": "images",
-    "neighbour": "knn_graph",
+    "neighbour": "refreshed_graph",
     "static": "knn_graph",
     "supervised": "images",
 }
@@ -154,7 +154,7 @@ class Lists(Section):
         description="k of k-means, pseudo-labels and one adaptor set each (k64: adaptor/k64)"
     )
     fusions: dict[Literal[tuple(FUSIONS)], str] = Field(  # type: ignore[valid-type]
-        description="what one model is made of, each with the folder its pairs come from (neighbour: knn_graph)"
+        description="what one model is made of, each with the folder its pairs come from (neighbour: refreshed_graph)"
     )
     baselines: dict[Literal[tuple(BASELINES)], str] = Field(  # type: ignore[valid-type]
         description="what one would try first, each with the folder it learns from (one_set: features)"

@@ -13,11 +13,11 @@ from polygrain.store.tables import read_csv, read_parquet
 
 
 def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Scores) -> list[dict[str, Any]]:
-    """Per learned fusion {name, gain, query, key, entropy}, where it was measured.
+    """Per learned fusion {name, gain, query, key, entropy, turnover}, where it was measured.
 
     gain: mean R-Precision less that of the average fusion, in points. query, key: how far they moved from their start,
     in percent of it, mean over layers. entropy: of the weights in each layer, in percent of that of equal ones, mean
-    over tasks.
+    over tasks. turnover: percent of neighbours that are new in each epoch; [] of a graph that is not rebuilt.
     """
     measured = []
     for name in names:
@@ -31,7 +31,11 @@ def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Sco
         of_layers = [100 * np.mean([w["entropy"] for w in weights if w["layer"] == layer]) for layer in layers]
         shares = {side: 100 * np.mean([float(step[side]) for step in steps]) for side in ("query", "key")}
         gain = difference(table, name, "average")
-        measured.append({"name": name, "gain": gain, "entropy": [float(value) for value in of_layers], **shares})
+        turnover = [
+            100 * float(row["turnover"]) for row in read_csv(fusion / name / "history.csv") if "turnover" in row
+        ]
+        row = {"name": name, "gain": gain, "entropy": [float(value) for value in of_layers], "turnover": turnover}
+        measured.append(row | shares)
     return measured
 
 

@@ -55,7 +55,7 @@ class NeighbourPairs(Pairs):
 
     neighbours: Count = Field(description="the partner is drawn from this many nearest ones")
     refresh: bool = Field(
-        description="rebuild the graph before every epoch but the first; false keeps the encoder's (the static variant)"
+        description="rebuild the graph before every epoch but the first; false keeps it (the static variant)"
     )
 
 
@@ -95,11 +95,6 @@ def first_neighbours(graph: np.ndarray, count: int) -> Tensor:
 def kept_graphs(work: Path, epochs: int) -> Int64[np.ndarray, "epoch image rank"]:
     """The graph of each epoch of a training that rebuilds it, as `train` has left them in its folder."""
     return np.stack([checkpoint.read(work / f"graph{epoch}.safetensors")["graph"].numpy() for epoch in range(epochs)])
-
-
-def turnover(before: Int64[np.ndarray, "image rank"], after: Int64[np.ndarray, "image rank"]) -> float:
-    """The share of each image's neighbours that it did not have before, mean over images."""
-    return 1 - float((after[:, :, None] == before[:, None, :]).any(2).mean())
 
 
 def learn(

@@ -17,7 +17,7 @@ from stages import report
 
 PARAMS = report.Params(gains=2, thumbnail=16, rejected=3, better="--encoder larger")
 CLASSES, IMAGES = 4, 6
-FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"}
+FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "refreshed_graph"}
 
 
 GIVEN = ("root", "versions", "seed", "tasks", "granularities", "fusions", "distillations", "models")

@@ -11,7 +11,7 @@ from polygrain.compute import processes
 from polygrain.encoder.config import Attention
 from polygrain.encoder.views import Augmentation
 from polygrain.store import arrays
-from stages import adaptor, distillation, features, fusion, knn_graph, pseudo_labels, seeds
+from stages import adaptor, distillation, features, fusion, knn_graph, pseudo_labels, refreshed_graph, seeds
 from tests.helpers.settings import classifier, criterion, pairs, reference
 from tests.helpers.small import TASKS, lists
 
@@ -93,6 +93,9 @@ def main(images: Path, encoder: Path, output: Path) -> None:
         **given,
     )
     parts = images, output / "adaptor", output / "knn_graph"
+    settings = refreshed_graph.Params(precision="float32")
+    run(refreshed_graph, *parts, output / "refreshed_graph", params=settings, lists=lists())
+    parts = *parts[:2], output / "refreshed_graph"
     for pairs_of in FUSIONS:
         target = output / "fusion" / pairs_of
         run(fusion, *parts, target, pairs=pairs_of, params=FUSION, lists=lists(), seed=0)

@@ -36,7 +36,7 @@ def lists(**changes: object) -> Lists:
         "seed": 0,
         "tasks": {task: {"source": "folder", "path": task} for task in TASKS},
         "granularities": {"k4": "adaptor/k4", "k8": "adaptor/k8"},
-        "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "knn_graph"},
+        "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "refreshed_graph"},
         "distillations": {"encoder": "resolution"},
         "teachers": {},
         "baselines": {},

@@ -18,8 +18,8 @@ from tests.helpers.project import copy_project
 
 TRAINED = "resolution adaptor distillation choice"  # by the criterion
 DRAWN = "fusion seeds mpcl_encoder mpcl_probe gsp_collage gsp_folds gsp_ensemble gsp_study tll_pca tll_adaptation"
-OF_TASKS = "resolution seeds pseudo_labels adaptor knn_graph fusion distillation choice evaluation report "
-OF_TASKS += "mpcl_encoder mpcl_probe mpcl_report"
+OF_TASKS = "resolution seeds pseudo_labels adaptor knn_graph refreshed_graph fusion distillation choice evaluation "
+OF_TASKS += "report mpcl_encoder mpcl_probe mpcl_report"
 K64 = {"granularities.k64": "adaptor/k64", "models.k64": "adaptor/k64"}
 CHANGES = [
     ("requirements.lock", {}, ""),
@@ -35,7 +35,8 @@ CHANGES = [
         "versions.yaml",
         {"faiss-cpu": "2"},
         # Items whose path is the file of versions are among them.
-        "images mpcl_encoder tll_pairs gsp_folds knn_graph fusion mpcl_probe gallery evaluation " + TRAINED,
+        "images mpcl_encoder tll_pairs gsp_folds knn_graph refreshed_graph fusion mpcl_probe gallery evaluation "
+        + TRAINED,
     ),
     ("params.yaml", {"features.dtype": "float32"}, "features"),
     ("params.yaml", {"images.stored": "jpeg-90"}, "images"),
@@ -53,7 +54,7 @@ CHANGES = [
     ("params.yaml", {"gallery.smoothing.depth": 9}, "choice evaluation gallery"),
     ("params.yaml", {"report.thumbnail": 9}, "report"),
     ("params.yaml", {"seed": 1}, f"{TRAINED} {DRAWN}"),
-    ("params.yaml", K64, "pseudo_labels@k64 adaptor@k64 evaluation@k64 fusion choice report"),
+    ("params.yaml", K64, "pseudo_labels@k64 adaptor@k64 evaluation@k64 refreshed_graph fusion choice report"),
     (
         "params.yaml",
         {"tasks.shoes": {"source": "folder", "path": "x"}},

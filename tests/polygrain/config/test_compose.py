@@ -17,7 +17,7 @@ tasks:
   own: {source: folder, path: data/raw/own}
   far: {source: folder, path: /far/away}
 granularities: &granularities {k2: adaptor/k2}
-fusions: {average: adaptor, neighbour: knn_graph}
+fusions: {average: adaptor, neighbour: refreshed_graph}
 distillations: {encoder: resolution}
 models:
   encoder: encoder

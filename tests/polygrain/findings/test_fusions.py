@@ -19,6 +19,7 @@ def world(tmp_path):
     for folder in (fusion, evaluation):
         (folder / "neighbour").mkdir(parents=True)
     (fusion / "neighbour/moved.csv").write_text("layer,query,key\n0,0.01,0.03\n1,0.03,0.05\n")
+    (fusion / "neighbour/history.csv").write_text("epoch,loss,turnover\n0,2,0.5\n1,1,0.25\n")
     records = [
         {"task": task, "layer": layer, "adaptor": name, "weight": 0.5, "entropy": entropy}
         for task, layer, entropy in [("a", 0, 1.0), ("b", 0, 0.8), ("a", 1, 0.5), ("b", 1, 0.5)]
@@ -33,7 +34,7 @@ def test_rows__means_over_layers_and_tasks(world):
     (row,) = fusions.rows(*world, ["average", "neighbour", "static"], table)
     assert row["name"] == "neighbour" and row["gain"] == pytest.approx(0.3)
     assert (row["query"], row["key"]) == (pytest.approx(2), pytest.approx(4))
-    assert row["entropy"] == pytest.approx([90, 50])
+    assert row["entropy"] == pytest.approx([90, 50]) and row["turnover"] == [50, 25]
     assert fusions.headroom(table) == pytest.approx(1.0)
 
 
