@@ -32,7 +32,7 @@ docs: install
 bench: install
 	python -m benchmarks
 lock: install
-	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra lite --extra flow --extra share --extra export \
+	uv pip compile pyproject.toml --universal --python-version 3.11 --extra cpu --extra lite --extra run --extra flow --extra share --extra export \
 		--extra test --extra docs --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
 	python -m polygrain.config.versions
 clean:

@@ -131,7 +131,7 @@ def revision_of(folder: Path) -> str:
 
 
 def dispatcher(profile: str | None, folder: Path) -> Callable[[graph.Stage, Event, Callable[[str], None]], Outcome]:
-    """A function that has a worker run a stage, and brings its result here.
+    """A function that has a worker run a stage (`reproduce_here`, there), and brings its result from the remote.
 
     ValueError: files are not committed, or no remote is known.
     """
@@ -139,17 +139,19 @@ def dispatcher(profile: str | None, folder: Path) -> Callable[[graph.Stage, Even
 
     def run_on_worker(stage: graph.Stage, stopping: Event, on_line: Callable[[str], None]) -> Outcome:
         start = time.monotonic()
+        # The worker needs the commit, and what dvc.lock says of the stages before: these results it takes as they are.
         upstream = recorded(folder, stage.upstream)
         parameters = {"stage": stage.name, "profile": profile, "revision": revision, "upstream": upstream}
         state = dispatch(stage, parameters, stopping, on_line)
-        lines = (state.message or str(state.name)).splitlines()
-        on_line(f"worker: {lines[0]}")
-        result = "ran" if lines[0].startswith("ran") else "cached"
+        message = (state.message or str(state.name)).splitlines()
+        on_line(f"worker: {message[0]}")
         if not state.is_completed():
             result = "stopped" if stopping.is_set() else "failed"
         elif share.restore(folder, [stage.name], remote):
             raise ValueError(f"the worker's run of {stage.name} is not on the remote {remote!r}")
-        return Outcome(result, time.monotonic() - start, tuple(lines))
+        else:
+            result = "ran" if message[0].startswith("ran") else "cached"
+        return Outcome(result, time.monotonic() - start, tuple(message))
 
     return run_on_worker
 
@@ -207,16 +209,19 @@ def reproduce_here(stage: str, profile: str | None, revision: str, upstream: dic
     with as_before(clone):
         folder = check_out(clone, profile, revision, upstream)
         remote = share.use_remote(folder, None)
-        if lacking := share.restore(folder, upstream, remote, as_recorded=True):
+        lacking = share.restore(folder, upstream, remote, as_recorded=True)
+        if lacking:
             raise ValueError(f"the remote {remote!r} lacks what {stage} reads: {', '.join(lacking)}")
-        outcome = Outcome("cached")
-        if share.restore(folder, [stage], remote, force=True):
-            meta = graph.load(folder, [stage])[-1].meta
-            with gpus.lent(meta, Event()) as shown:
+        is_known = not share.restore(folder, [stage], remote, force=True)
+        if is_known:  # somebody has shared a run of the same sources, values and inputs
+            outcome = Outcome("cached")
+        else:
+            with gpus.lent(graph.load(folder, [stage])[-1].meta, Event()) as shown:
                 outcome = run_stage(folder, stage, lambda line: log.info("%s", line), Event(), shown)
         if not outcome.is_done:
             return Failed(message="\n".join([outcome.result, *outcome.tail]))
         share.dvc(folder, "push", "--run-cache", "--remote", remote, stage)
+        # `dispatcher` reads the first word.
         return Completed(message=f"{outcome.result}, {outcome.seconds:.1f} s, in {clone}")
 
 

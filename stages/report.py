@@ -218,6 +218,14 @@ def queries_section(
     return {"galleries": shown, "examples": examples}
 
 
+def sides_of(model: str, leads: bool, recommended: advice.Advice) -> list[tuple[str, str]]:
+    """The encoder and the model whose queries are shown side by side, each with the file that holds them."""
+    if not leads:
+        return [("encoder", "queries.parquet"), (model, "queries.parquet")]
+    kind = "smoothed" if recommended.row == scores.CHOSEN + collection.SMOOTHED else "collection"
+    return [("encoder", "collection_queries.parquet"), (model, f"{kind}_queries.parquet")]
+
+
 def unlabelled_section(
     images: Path, tasks: Sequence[Task], samples: dict[str, list[neighbours.Neighbours]], params: Params
 ) -> Content:
@@ -285,15 +293,18 @@ def main(
     lists: Lists,
 ) -> str:
     """Draws the report from what the other stages wrote; `lists` names the items in their order."""
+    # What the stages wrote.
     models = scores.in_order(lists.models, list(lists.sizes))
     tasks = [read_task(images, name) for name in lists.tasks]
-    measured = scores.read(evaluation, models, lists.sizes, lists.tasks)
     histories = {f"adaptor@{name}": read_history(adaptor / name) for name in lists.sizes}
     histories |= {f"fusion@{name}": read_history(fusion / name) for name in lists.fusions}
+    made, samples = chosen.read(choice), neighbours.read(choice)
+    measured = scores.read(evaluation, models, lists.sizes, lists.tasks)
     trains = any((task.is_train & task.is_test).any() for task in tasks)
     searched = collection.read(evaluation, models, list(lists.tasks), trains)
     metrics = scores.as_json(measured) | collection.as_json(searched)
-    made, samples = chosen.read(choice), neighbours.read(choice)
+
+    # The table that leads: new pictures search the collection where its images trained, else test images each other.
     table = measured
     if scores.UNTRAINED in models and not searched.is_trained and made.taken and made.taken.model == chosen.ENCODER:
         # The chosen one is the encoder at its best: one row for both.
@@ -304,23 +315,29 @@ def main(
     recommended = advice.advise(made, leading, searched.table, list(lists.tasks), *places, searched.unsmoothed)
     model = scores.headliner(table, lists.sizes) if table.tasks else None
 
-    content = {"collection": searched, "galleries": [], "examples": [], "params": params}
-    content |= {"trains": trains, "unseen": [name for name, task in lists.tasks.items() if task.unseen]}
-    content |= {"leads": leads, "learns": bool(histories or lists.distillations or lists.teachers), **wording.WORDS}
-    content |= choice_section(made, recommended, table, lists)
-    content |= results_section(table, model, lists)
+    # The page, part by part.
+    content: Content = {
+        "collection": searched,
+        "params": params,
+        "trains": trains,
+        "leads": leads,
+        "unseen": [name for name, task in lists.tasks.items() if task.unseen],
+        "learns": bool(histories or lists.distillations or lists.teachers),
+        "galleries": [],
+        "examples": [],
+        **wording.WORDS,
+        **choice_section(made, recommended, table, lists),
+        **results_section(table, model, lists),
+        **unlabelled_section(images, [task for task in tasks if task.name not in table.tasks], samples, params),
+        **attention_section(fusion, evaluation, table, lists),
+        **training_section(histories),
+        **data_section(tasks, table, pseudo_labels, lists),
+        **branches_section(lists),
+    }
     if content["comparisons"]:
-        sides = [("encoder", "queries.parquet"), (model, "queries.parquet")]
-        if leads:
-            kind = "smoothed" if recommended.row == scores.CHOSEN + collection.SMOOTHED else "collection"
-            sides = [("encoder", "collection_queries.parquet"), (model, f"{kind}_queries.parquet")]
+        sides = sides_of(model, leads, recommended)
         content |= queries_section(images, evaluation, tasks, sides, searched.unsmoothed, params)
-    content |= unlabelled_section(images, [task for task in tasks if task.name not in table.tasks], samples, params)
-    content |= attention_section(fusion, evaluation, table, lists)
-    content |= training_section(histories)
-    content |= data_section(tasks, table, pseudo_labels, lists)
-    content |= branches_section(lists)
-    known = headline.numbers(measured if not leads else leading, made, searched.table, recommended)
+    known = headline.numbers(leading if leads else measured, made, searched.table, recommended)
     with outputs.folder(output) as folder:
         page.write(folder, "findings/report", content, metrics)
         (folder / "headline.json").write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")

@@ -28,6 +28,16 @@ from polygrain.cli.ui import ui
 from polygrain.cli.worker import worker
 from polygrain.runner import threads
 
+RUN = "'polygrain[run]'"
+EXTRAS = {
+    "faiss": "'polygrain[cpu]', or 'polygrain[gpu]' for a GPU",
+    "prefect": "'polygrain[flow]'",
+    **dict.fromkeys(["configobj", "dvc", "filelock", "google_crc32c", "matplotlib", "omegaconf", "psutil"], RUN),
+    **dict.fromkeys(["pytorch_metric_learning", "ruamel", "sklearn", "torchvision", "zarr"], RUN),
+}
+"""The extra that brings a module which the light install does without."""
+
+
 app = typer.Typer(
     name="polygrain",
     no_args_is_help=True,
@@ -69,10 +79,8 @@ def main() -> None:
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except ModuleNotFoundError as error:
-        if error.name == "faiss":
-            sys.exit("error: faiss is not installed: pip install 'polygrain[cpu]', or 'polygrain[gpu]' for a GPU")
-        if error.name == "prefect":
-            sys.exit("error: prefect is not installed: pip install 'polygrain[flow]'")
+        if error.name and (extra := EXTRAS.get(error.name.partition(".")[0])):
+            sys.exit(f"error: {error.name} is not installed: pip install {extra}")
         if error.name != "pipeline":
             raise
         sys.exit(

@@ -48,10 +48,16 @@ class Advice:
     before: float
     after: float
     gains: dict[str, float]
+    queries: dict[str, int]
 
     @property
     def falling(self) -> list[str]:
-        return [task for task, gain in self.gains.items() if page.trend(gain) < 0]
+        return [task for task, gain in self.gains.items() if is_fall(gain, self.queries.get(task))]
+
+    @property
+    def unclear(self) -> list[str]:
+        """Tasks that are lower by less than one query can make."""
+        return [task for task, gain in self.gains.items() if page.trend(gain) < 0 and task not in self.falling]
 
 
 def advise(
@@ -70,41 +76,58 @@ def advise(
     whether smoothing pays; `unsmoothed` are tasks that stay as they are.
     """
     means = {row: table.get(row, scores.MEAN) for row in (scores.CHOSEN, scores.UNTRAINED, ENCODER)}
-    best = ENCODER if choice.is_encoder else scores.CHOSEN
     is_measured = not math.isnan(means[scores.CHOSEN]) and not math.isnan(means[ENCODER])
+    best = ENCODER if choice.is_encoder else scores.CHOSEN
     if is_measured and not choice.is_encoder:
         best = max(means, key=lambda row: scores.rank(round(means[row], 1)))
+    if choice.is_encoder:
+        why = [NOTHING_BETTER if choice.compared else CANNOT_TELL]
+    else:
+        why = by_labels(choice, table, best) if is_measured else by_criterion(choice)
+    smooths, words = about_smoothing(best, searched, unsmoothed)
+    if smooths is None:
+        why[-1] += " This is of images that are not smoothed, so the commands do not smooth, either."
+    why += words
+    row = best + SMOOTHED if smooths and best + SMOOTHED in table.rows else best
     use, place = {
         scores.CHOSEN: (use_of_chosen(choice), folder),
         scores.UNTRAINED: (AT_ITS_BEST, folder / "untrained"),
         ENCODER: (AS_IT_IS, folder if choice.is_encoder else folder.with_name("encoder")),
     }[best]
-    smoothing = searched.differences(best + SMOOTHED, best)
-    is_unsmoothed = best + SMOOTHED not in searched.rows and not math.isnan(searched.get(best, scores.MEAN))
-    smooths = not is_unsmoothed and page.trend(smoothing.get(scores.MEAN, math.nan)) >= 0
-    row = best + SMOOTHED if smooths and best + SMOOTHED in table.rows else best
-    if choice.is_encoder:
-        why = [NOTHING_BETTER if choice.compared else CANNOT_TELL]
-    elif is_measured:
-        why = by_labels(choice, table, best)
-    else:
-        why = by_criterion(choice)
-    losing = [f"{task} {page.signed(smoothing[task])}" for task in searched.tasks if page.trend(smoothing[task]) < 0]
-    if is_unsmoothed:
-        why[-1] += " This is of images that are not smoothed, so the commands do not smooth, either."
-    elif not smooths:
-        why.append(
-            f"Smoothing is left out of the commands: by the labels it adds {page.signed(smoothing[scores.MEAN])}."
-        )
-    elif losing:
-        why.append(f"Smoothing is worse on {', '.join(losing)}: add --no-smooth there.")
-    if smooths and unsmoothed:
-        why.append(f"Not smoothed: {', '.join(unsmoothed)}: add --no-smooth there.")
-    gains = table.differences(row, ENCODER) if is_measured else {}
     rows = [TaskRow(task, choice.compared.get(task), table.get(ENCODER, task), table.get(row, task)) for task in tasks]
-    before, after = (table.get(name, scores.MEAN) if is_measured else math.nan for name in (ENCODER, row))
-    gains = {task: gains[task] for task in table.tasks if task in gains}
-    return Advice(use, why, shlex.quote(os.path.relpath(place, root)), rows, row, smooths, before, after, gains)
+    gains, before, after = dict[str, float](), math.nan, math.nan
+    if is_measured:
+        found = table.differences(row, ENCODER)
+        gains = {task: found[task] for task in table.tasks if task in found}
+        before, after = (table.get(name, scores.MEAN) for name in (ENCODER, row))
+    typed = shlex.quote(os.path.relpath(place, root))
+    return Advice(use, why, typed, rows, row, bool(smooths), before, after, gains, table.queries)
+
+
+def about_smoothing(best: str, searched: scores.Scores, unsmoothed: Sequence[str]) -> tuple[bool | None, list[str]]:
+    """Whether the commands smooth, and what to say of it: they do unless labels show a loss on the mean.
+
+    None where the row was measured, and no smoothed one.
+    """
+    smoothed, gains = best + SMOOTHED, searched.differences(best + SMOOTHED, best)
+    if smoothed not in searched.rows and not math.isnan(searched.get(best, scores.MEAN)):
+        return None, []
+    if page.trend(gains.get(scores.MEAN, math.nan)) < 0:
+        lost = page.signed(gains[scores.MEAN])
+        return False, [f"Smoothing is left out of the commands: by the labels it adds {lost}."]
+    words = []
+    losing = [task for task in searched.tasks if is_fall(gains[task], searched.queries.get(task))]
+    if losing:
+        named = ", ".join(f"{task} {page.signed(gains[task])}" for task in losing)
+        words.append(f"Smoothing is worse on {named}: add --no-smooth there.")
+    if unsmoothed:
+        words.append(f"Not smoothed: {', '.join(unsmoothed)}: add --no-smooth there.")
+    return True, words
+
+
+def is_fall(gain: float, queries: int | None) -> bool:
+    """Whether a change in points is a loss of a whole query or more: a smaller one is too few to tell."""
+    return page.trend(gain) < 0 and (queries is None or -gain * queries >= 100)
 
 
 def use_of_chosen(choice: Choice) -> str:

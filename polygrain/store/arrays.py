@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
-from zarr.codecs import Crc32cCodec
 
 from polygrain.store import coded
-from polygrain.store.coded import CodedShard, Coding, SquareCodec
+from polygrain.store.coded import CodedShard, Coding
 from polygrain.store.mapped_rows import Reader as Reader
 from polygrain.store.mapped_rows import map_shard
 from polygrain.store.reading import reading, remedy_for
@@ -77,6 +75,11 @@ class Writer:
     def __init__(
         self, path: Path, row_shape: tuple[int, ...], dtype: str, coding: Coding | None = None, done: int = 0
     ) -> None:
+        import zarr  # half a second, and readers need none of it
+        from zarr.codecs import Crc32cCodec
+
+        from polygrain.store.square_codec import SquareCodec
+
         declared = declaration(path)
         if len(row_shape) + 1 != len(declared.dims) or dtype not in declared.dtypes:
             raise ValueError(

@@ -1,26 +1,20 @@
 """Squares stored as JPEG or WebP, one behind the other in shards, and decoded as they are read.
 
 The layout is Zarr's own sharding: coded squares, each followed by its CRC-32C, then an index of offsets. The metadata
-name the codec below, so Zarr itself reads such an array where this module is imported. Pillow codes and decodes without
-the interpreter lock, so threads are enough.
+name the codec of `square_codec.py`, so Zarr itself reads such an array where that module is imported. Pillow codes and
+decodes without the interpreter lock, so threads are enough.
 """
 
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import google_crc32c
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
-from zarr.abc.codec import ArrayBytesCodec
-from zarr.core.array_spec import ArraySpec
-from zarr.core.buffer import Buffer, NDBuffer
-from zarr.registry import register_codec
 
 from polygrain.store.reading import reading
 
@@ -72,37 +66,9 @@ def decode(content: bytes, shape: tuple[int, ...], format: Format) -> UInt8[np.n
 
 
 def with_crc(body: bytes) -> bytes:
+    import google_crc32c  # of a project: who only embeds and searches needs neither it nor Zarr
+
     return body + google_crc32c.value(body).to_bytes(CRC, "little")
-
-
-@dataclass(frozen=True)
-class SquareCodec(ArrayBytesCodec):
-    """The codec as Zarr knows it: its name in zarr.json, and how Zarr reads and writes a square."""
-
-    format: Format
-    quality: int
-    is_fixed_size = False
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "SquareCodec":
-        return cls(**data["configuration"])
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": NAME, "configuration": {"format": self.format, "quality": self.quality}}
-
-    def compute_encoded_size(self, _: int, __: ArraySpec) -> int:
-        raise NotImplementedError
-
-    async def _encode_single(self, square: NDBuffer, spec: ArraySpec) -> Buffer:
-        content = encode(square.as_numpy_array()[0], Coding(self.format, self.quality))
-        return spec.prototype.buffer.from_bytes(content[:-CRC])  # Zarr's crc32c codec appends the checksum
-
-    async def _decode_single(self, content: Buffer, spec: ArraySpec) -> NDBuffer:
-        square = decode(with_crc(content.to_bytes()), spec.shape[1:], self.format)
-        return spec.prototype.nd_buffer.from_numpy_array(square[None])
-
-
-register_codec(NAME, SquareCodec)
 
 
 def coding_of(codecs: list[dict[str, Any]]) -> Coding | None:

@@ -3,8 +3,10 @@
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,10 @@ import pytest
 
 import polygrain
 from polygrain import app, encoder
+from polygrain.cli.main import EXTRAS
 from polygrain.clustering import Clusters, kmeans
 from polygrain.retrieval import retrieval_metrics
+from tests.helpers.photos import write_photos
 from tests.helpers.small import write_encoder
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +52,31 @@ def test_prefect__is_asked_for_in_one_sentence(tmp_path):
     code = "import sys; sys.modules['prefect'] = None; from polygrain.cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "flow"], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "error: prefect is not installed: pip install 'polygrain[flow]'\n")
+
+
+def without(modules: Iterable[str], folder: Path, *words: str) -> subprocess.CompletedProcess:
+    """Runs a command where these modules are not installed."""
+    code = f"import sys; sys.modules |= dict.fromkeys({[*modules]}); from polygrain.cli.main import main; main()"
+    environment, program = os.environ | {"PYTHONPATH": str(ROOT)}, [sys.executable, "-c", code, *words]
+    return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_light_install__embeds_searches_and_smooths_and_says_what_a_project_needs(tmp_path):
+    """Without the modules of the extras; those of `run` that timm or torch bring stay."""
+    gone = EXTRAS.keys() - {"faiss", "filelock", "torchvision"}
+    write_encoder(tmp_path / "model")
+    write_photos(tmp_path / "images")
+    np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(120, 16)).astype(np.float32))
+    for line in ("embed images -o e.parquet --model model", "smooth v.npy -o s.npy", "model model"):
+        done = without(gone, tmp_path, *line.split())
+        assert done.returncode == 0, done.stderr
+    (image, *_) = sorted(map(str, (tmp_path / "images").rglob("*.[jp]*g")))
+    done = without(gone, tmp_path, "search", image, "--in", "e.parquet", "--model", "model")
+    assert done.returncode == 0 and done.stdout
+    for words, extra in ((("run", "--dry"), "run"), (("flow",), r"(run|flow)")):
+        done = without(gone, ROOT, *words)
+        assert done.returncode == 1
+        assert re.fullmatch(rf"error: \S+ is not installed: pip install 'polygrain\[{extra}\]'\n", done.stderr)
 
 
 def test_faiss__is_asked_for_in_one_sentence_and_only_where_it_is_needed(tmp_path):

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,11 @@ def test_advise__names_the_tasks_that_lose_by_smoothing(tmp_path):
     advice = advice_of(tmp_path, table)
     assert advice.smooths and advice.falling == ["flat"]
     assert "flat −1.0" in advice.why[-1] and "--no-smooth" in advice.why[-1]
+
+
+def test_falling__a_loss_of_less_than_one_query_is_too_few_to_tell(tmp_path):
+    rows = {"encoder": (50.0, 50.0), "chosen": (60.0, 49.2), "chosen_smoothed": (60.0, 49.2)}
+    table = table_of(**{row: dict(zip(("birds", "flat"), values, strict=True)) for row, values in rows.items()})
+    for queries, falling, unclear in ((13, [], ["flat"]), (126, ["flat"], [])):
+        advice = advice_of(tmp_path, replace(table, queries={"birds": queries, "flat": queries}))
+        assert (advice.falling, advice.unclear) == (falling, unclear)

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zarr
 from PIL import Image
-from zarr.codecs import Crc32cCodec
 
 from polygrain.store import arrays, coded
 from polygrain.store.coded import Coding
@@ -60,18 +58,6 @@ def test_open__gives_what_pillow_makes_of_each_square(tmp_path, squares, coding)
     np.testing.assert_array_equal(reader[rows], expected[rows])
     np.testing.assert_array_equal(reader[rows[:3]], expected[rows[:3]])
     assert np.abs(expected.astype(int) - squares).mean() < 3
-
-
-def test_writer__shards_are_those_of_zarr_itself_and_zarr_reads_them(tmp_path, squares, coding):
-    path = write(tmp_path / "pixels.zarr", squares, coding)
-    np.testing.assert_array_equal(zarr.open_array(path)[:], arrays.open(path)[:])
-    peer = zarr.create_array(
-        tmp_path / "peer", shape=squares.shape, chunks=(1, SIDE, SIDE, 3), shards=(20, SIDE, SIDE, 3), dtype="uint8",
-        serializer=coded.SquareCodec(*coding), compressors=Crc32cCodec(), fill_value=0,
-        config={"write_empty_chunks": True},
-    )  # fmt: skip
-    peer[:] = squares
-    assert shards(tmp_path / "peer") == shards(path)
 
 
 def test_writer__the_same_bytes_in_blocks_of_any_size_and_behind_another_writer(tmp_path, squares, coding):
