@@ -58,7 +58,8 @@ def changed(values: dict, seed: int, unseen: str | None, distilled: bool) -> dic
         values |= {"granularities": {coarsest: f"adaptor/{coarsest}"}}
         values |= {"fusions": {"average": "adaptor"}, "distillations": {"encoder": "resolution"}}
         models = ("pixels", "encoder", "untrained", coarsest, "average", "distilled_encoder", "chosen")
-        values["models"] = {name: folder for name, folder in values["models"].items() if name in models}
+        known = values["models"] | {"distilled_encoder": "distillation/encoder"}
+        values["models"] = {name: folder for name, folder in known.items() if name in models}
     return values
 
 

@@ -49,9 +49,9 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
         "hats-1": {"source": "folder", "path": str(unseen), "unseen": True},
     }
     assert values["granularities"] == {f"k{k}": f"adaptor/k{k}" for k in (2, 8, 32)}
-    before = read_params(root / "params.yaml")
-    models = before["models"].keys() - before["granularities"].keys() - {"pixels"}
-    assert values["models"].keys() == models | values["granularities"].keys() and "chosen" in models
+    # Each model that is made is measured.
+    models = {"encoder", "untrained", "chosen", *values["granularities"], *values["fusions"]}
+    assert values["models"].keys() == models | {f"distilled_{name}" for name in values["distillations"]}
     assert values["granularities"].items() <= values["models"].items()
     assert values["seeds"]["largest"] == 32 and values["mpcl"] == values["gsp_runs"] == {}
     assert values["encoder"]["path"] == "../../encoders/vit48"
