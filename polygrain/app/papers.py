@@ -40,8 +40,10 @@ class Study(NamedTuple):
 def steps(values: Values) -> tuple[int, int]:
     """Training steps of all runs: from the first in which each may stop to the last."""
     stopping, trained = values["gsp_folds"]["stopping"], len(values["gsp_trainings"])
-    classifier = len(values["gsp_classifiers"]) * values["gsp_classifier"]["epochs"] * IMAGES["cifar100"]
-    before = classifier // values["gsp_classifier"]["batch"]
+    before = 0
+    if classifiers := len(values["gsp_classifiers"]):
+        of = values["gsp_classifier"]
+        before = classifiers * of["epochs"] * IMAGES["cifar100"] // of["batch"]
     least = min(stopping["longest"], (stopping["patience"] + 1) * stopping["every"])
     return before + trained * least, before + trained * stopping["longest"]
 

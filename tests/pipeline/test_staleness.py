@@ -29,7 +29,7 @@ CHANGES = [
     ("stages/report.py", {}, "report"),
     ("polygrain/losses/norm_softmax.py", {}, "adaptor fusion"),
     ("polygrain/findings/charts.py", {}, "report"),
-    ("polygrain/clustering/lloyd.py", {}, "seeds pseudo_labels " + TRAINED),
+    ("polygrain/clustering/lloyd.py", {}, "seeds pseudo_labels"),
     ("encoders/vit48/config.json", {}, "encoder"),
     (
         "versions.yaml",
