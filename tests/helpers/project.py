@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 from ruamel.yaml import YAML
 
+from pipeline import stage_server
 from polygrain.config import compose
 
 ROOT = Path(__file__).parents[2]
@@ -105,15 +106,17 @@ def new_project(folder: Path) -> Path:
     return folder
 
 
-def dvc(folder: Path, *arguments: str, check: bool = True) -> str:
-    done = subprocess.run(["dvc", *arguments], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+def dvc(folder: Path, *arguments: str, check: bool = True, **environment: str) -> str:
+    environment = ENVIRONMENT | environment
+    done = subprocess.run(["dvc", *arguments], cwd=folder, env=environment, capture_output=True, text=True)
     assert not check or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout + done.stderr
 
 
 def repro(folder: Path, *arguments: str) -> list[str]:
-    """Reproduces and returns the stages that ran."""
-    said = dvc(folder, "repro", *arguments)
+    """Reproduces, as `polygrain run` with stages that are loaded once, and returns the stages that ran."""
+    with stage_server.serving(folder) as environment:
+        said = dvc(folder, "repro", *arguments, **environment)
     return [line.split("'")[1] for line in said.splitlines() if line.startswith("Running stage")]
 
 
