@@ -10,6 +10,8 @@ Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1
         collection.json, smoothed.json   the same of the protocol `collection`, as it is, and with smoothed images
                                       (retrieval/smoothing_choice.py)
         collection_queries.parquet, smoothed_queries.parquet   one row per query of these
+        ranked.parquet, collection_ranked.parquet, smoothed_ranked.parquet   their ranked lists, a row per place: as
+                                      many images as are relevant, and their cosines
         smoothing.json                {task: the smoothing, why, and the agreement of all that were compared}
         attention.parquet             fusions only: mean weight per task, layer and adaptor, and beside it the mean
                                       entropy of the layer's weights, 1 where all are equal
@@ -43,7 +45,7 @@ from polygrain.encoder.stored import open_features
 from polygrain.grappa import random_weights
 from polygrain.retrieval import smoothing_choice, whitening
 from polygrain.retrieval.formulas import NAMES
-from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, collection_metrics, query_metrics
+from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, Ranked, collection_metrics, query_metrics
 from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_as
 from polygrain.retrieval.smoothing_choice import NONE
 from polygrain.runner import command, outputs
@@ -53,6 +55,7 @@ from polygrain.store.collection import Collection, open_pixels, read_tables
 from polygrain.store.mapped_rows import Chosen
 
 NEAREST = 5
+RANKED = 5_000_000  # places of a task's ranked lists, at most: 60 MB
 WORDS = {
     "smoothed": "new pictures in the smoothed collection",
     "collection": "new pictures in the collection",
@@ -118,9 +121,13 @@ class Protocol(NamedTuple):
     smoothings: Mapping[str, Smoothing] = MappingProxyType({})
     grains: Mapping[str, int] = MappingProxyType({})
 
-    def measure(self) -> tuple[dict, pa.Table]:
-        """Metrics of each task, and one row per query; queries without a relevant image are NaN and not averaged."""
+    def measure(self) -> tuple[dict, pa.Table, pa.Table]:
+        """Metrics of each task, one row per query, and the ranked lists where there is a file of `queries`.
+
+        Queries without a relevant image are NaN and not averaged.
+        """
         metrics, tables, labels = {}, [QUERIES.empty_table()], self.collection.labels
+        lists = [RANKS.empty_table()]
         for task, (asked, searched) in self.parts.items():
             axes = self.grains.get(task)
             queries = cut(taken(self.embeddings, asked), axes)
@@ -128,15 +135,18 @@ class Protocol(NamedTuple):
             if (smoothing := self.smoothings.get(task, NONE)).strength:
                 images = smooth_as(images, smoothing)
                 queries = mixed_with_nearest(queries, images, smoothing)
+            ranks = max(1, RANKED // len(asked)) if self.queries else 0
             if asked is searched:
-                scores = query_metrics(queries, labels[asked], min(NEAREST, len(asked) - 1))
+                scores = query_metrics(queries, labels[asked], min(NEAREST, len(asked) - 1), ranks)
             else:
                 nearest = min(NEAREST, len(searched))
-                scores = collection_metrics(queries, images, labels[asked], labels[searched], nearest)
+                scores = collection_metrics(queries, images, labels[asked], labels[searched], nearest, ranks)
             if values := means(scores):
                 metrics[task] = values
-            tables.append(query_table(task, self.collection.rows[asked], scores, self.collection.rows[searched]))
-        return metrics, pa.concat_tables(tables).combine_chunks()
+            own, gallery = self.collection.rows[asked], self.collection.rows[searched]
+            tables.append(query_table(task, own, scores, gallery))
+            lists.append(ranked_table(task, own, scores.ranked, gallery))
+        return metrics, pa.concat_tables(tables).combine_chunks(), pa.concat_tables(lists)
 
 
 def all_of(collection: Collection, counted: np.ndarray | bool = True) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -163,6 +173,16 @@ def query_table(task: str, own: np.ndarray, scores: QueryMetrics, gallery: np.nd
     columns += [getattr(scores, name).astype(np.float32) for name in NAMES]
     columns.append(pa.ListArray.from_arrays(offsets, gallery[scores.nearest].ravel().astype(np.int64)))
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=QUERIES)
+
+
+def ranked_table(task: str, own: np.ndarray, ranked: Ranked, gallery: np.ndarray) -> pa.Table:
+    """One row per place of the ranked lists of a task; rows and gallery as in `query_table`."""
+    starts = np.cumsum(ranked.lengths) - ranked.lengths
+    ranks = np.arange(len(ranked.images)) - np.repeat(starts, ranked.lengths) + 1
+    columns = [np.repeat(own, ranked.lengths), ranks, gallery[ranked.images], ranked.cosines]
+    tasks = pa.array([task]).take(pa.array(np.zeros(len(ranks), np.int64)))
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, list(RANKS)[1:], strict=True)]
+    return pa.Table.from_arrays([tasks, *arrays], schema=RANKS)
 
 
 def evaluate_together(embeddings: np.ndarray, collection: Collection) -> dict:
@@ -209,7 +229,7 @@ def measure_random(
     for draw in range(1, params.random_draws + 1):
         random_weights.weigh_at_random(model, torch.Generator().manual_seed(draw))
         embeddings = embed(model, pixels, rows, *device.inference(model.config.size), f"random weights {draw}")
-        results[str(draw)], _ = Protocol("random", None, embeddings, asked, all_of(asked)).measure()
+        results[str(draw)], *_ = Protocol("random", None, embeddings, asked, all_of(asked)).measure()
     return results
 
 
@@ -217,6 +237,9 @@ QUERIES = pa.schema(
     [("task", pa.string()), ("row", pa.int64())]
     + [(name, pa.float32()) for name in NAMES]
     + [("nearest", pa.list_(pa.int64()))]
+)
+RANKS = pa.schema(
+    [("task", pa.string()), ("query", pa.int32()), ("rank", pa.int32()), ("row", pa.int32()), ("score", pa.float32())]
 )
 
 
@@ -275,9 +298,10 @@ def main(
         results["random"] = measure_random(folder, pixels, test, collection, params)
     with outputs.folder(output) as target:
         for protocol in protocols:
-            results[protocol.written], table = protocol.measure()
+            results[protocol.written], table, ranked = protocol.measure()
             if protocol.queries:
                 pq.write_table(table, target / f"{protocol.queries}.parquet")
+                pq.write_table(ranked, target / f"{protocol.queries.replace('queries', 'ranked')}.parquet")
         for name, values in results.items():
             (target / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
         if is_fused:

@@ -2,7 +2,8 @@
 
 Reads   images/<task>/{pixels.zarr, table.parquet, rejected.csv}, pseudo_labels/<k>/labels.zarr, history.csv of every
         adaptor and fusion, evaluation/<model>/{metrics.json, whitened.json, shared.json, shared_whitened.json,
-        queries.parquet, attention.parquet, random.json; collection.json, smoothed.json, and the queries of both},
+        queries.parquet, ranked.parquet, attention.parquet, random.json; collection.json, smoothed.json, and the
+        queries and ranked lists of both},
         choice/{choice.json, criterion.csv, neighbours.parquet}; exactly the items that params.yaml lists.
 Writes  index.html    everything, self-contained
         table.md      the results table
@@ -10,6 +11,7 @@ Writes  index.html    everything, self-contained
                       <model>_whitened
         curves.csv    task,model,k,item,r_precision,map_at_r,recall_at_1,r_precision_whitened, a row per task and model
         training.csv  stage,epoch,loss,accuracy,criterion,turnover
+        runs/         <model>.parquet and images.parquet, the ranked lists for programs of others (findings/runs.py)
         headline.json the few numbers that a commit is judged by, for `dvc metrics`: means over the tasks, in percent
 """
 
@@ -34,7 +36,9 @@ from polygrain.findings import (
     fusions,
     headline,
     neighbours,
+    paired,
     queries,
+    runs,
     scores,
     wording,
 )
@@ -165,6 +169,17 @@ def choice_section(made: chosen.Choice, recommended: advice.Advice, table: score
         "place_criterion": wording.placement(criteria),
         "preferences": chosen.preferences(made, list(lists.sizes), table),
     }
+
+
+def paired_with_encoder(evaluation: Path, row: str, leads: bool) -> dict[str, paired.Paired]:
+    """The test of the advised row against the encoder, by the protocol that leads."""
+    name = row.removesuffix(collection.SMOOTHED)
+    plain = "collection_queries.parquet" if leads else "queries.parquet"
+    files = (
+        evaluation / chosen.ENCODER / plain,
+        evaluation / name / ("smoothed_queries.parquet" if name != row else plain),
+    )
+    return paired.compare(*map(queries.read_queries, files)) if all(file.exists() for file in files) else {}
 
 
 def results_section(table: scores.Scores, model: str | None, lists: Lists) -> Content:
@@ -325,6 +340,7 @@ def main(
         "learns": bool(histories or lists.distillations or lists.teachers),
         "galleries": [],
         "examples": [],
+        "paired": paired_with_encoder(evaluation, recommended.row, leads),
         **wording.WORDS,
         **choice_section(made, recommended, table, lists),
         **results_section(table, model, lists),
@@ -341,6 +357,7 @@ def main(
     with outputs.folder(output) as folder:
         page.write(folder, "findings/report", content, metrics)
         (folder / "headline.json").write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        runs.write(evaluation, models, {name: read_table(images / name) for name in lists.tasks}, folder / "runs")
         write_csv(folder / "curves.csv", curve_rows(measured, lists.sizes))
         write_csv(folder / "training.csv", training_rows(histories))
     size = (output / "index.html").stat().st_size

@@ -195,12 +195,13 @@ def test_branches_section__lead_to_the_pages_of_every_item(folder):
 
 def test_main__two_runs_write_the_same_bytes(world):
     first, second = world.draw("first"), world.draw("second")
-    names = sorted(path.name for path in first.iterdir())
+    names = sorted(path.relative_to(first).as_posix() for path in first.rglob("*") if path.is_file())
     assert names == [
         "curves.csv",
         "headline.json",
         "index.html",
         "metrics.json",
+        "runs/images.parquet",
         "table.md",
         "training.csv",
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,14 +30,26 @@ DEEP, SELECTED = 50, 64
 Labels = np.ndarray | Tensor | Sequence[object]
 
 
+class Ranked(NamedTuple):
+    """Ranked lists one after the other, nearest first: the images of each list, their cosines, and the lengths."""
+
+    images: Int64[np.ndarray, " place"]
+    cosines: Float32[np.ndarray, " place"]
+    lengths: Int64[np.ndarray, " query"]
+
+
 @dataclass(frozen=True)
 class QueryMetrics:
-    """Fractions per query, NaN where no other image is of its class; `nearest`: indices of the nearest others."""
+    """Fractions per query, NaN where no other image is of its class; `nearest`: indices of the nearest others.
+
+    `ranked` has as many images of each query as are relevant, at most as many as were asked for; none without.
+    """
 
     r_precision: Float64[np.ndarray, " query"]
     map_at_r: Float64[np.ndarray, " query"]
     recall_at_1: Float64[np.ndarray, " query"]
     nearest: Int64[np.ndarray, "query rank"]
+    ranked: Ranked
 
 
 def largest_of_groups(
@@ -80,8 +93,10 @@ def largest(
 
 def rankings(
     queries: Float32[Tensor, "query d"], gallery: Float32[Tensor, "row d"], depths: Int64[Tensor, " query"], own: bool
-) -> Iterator[tuple[Int64[Tensor, " some"], Int64[Tensor, "some rank"]]]:
+) -> Iterator[tuple[Int64[Tensor, " some"], Int64[Tensor, "some rank"], Float32[Tensor, "some rank"]]]:
     """Yields queries, block by block, and their nearest gallery rows, nearest first, at least as many as `depths` says.
+
+    Beside the rows stand their cosines.
 
     `own`: query i is row i of the gallery and is left out. A large gallery passes by in blocks, with a running best.
     """
@@ -108,7 +123,7 @@ def rankings(
                 values, order = largest(values, min(depth, values.shape[1]))
                 rows = rows.gather(1, order)
             cosines, ranked = values, rows
-        yield some, ranked
+        yield some, ranked, cosines
 
 
 def metrics_of(
@@ -118,19 +133,31 @@ def metrics_of(
     classes: Int64[np.ndarray, " row"],
     nearest: int,
     own: bool,
+    ranks: int = 0,
 ) -> QueryMetrics:
-    """The metrics of queries whose relevant images are the gallery's of the same class; none is relevant to -1."""
+    """The metrics of queries whose relevant images are the gallery's of the same class; none is relevant to -1.
+
+    Of each query `ranks` images at most are kept with their cosines.
+    """
     sizes = np.bincount(classes[classes >= 0], minlength=max(query_classes.max(), 0) + 1)
     relevant = torch.from_numpy(np.where(query_classes >= 0, sizes[query_classes] - own, 0)).to(gallery.device)
     of_row, of_query = (torch.from_numpy(numbers).to(gallery.device) for numbers in (classes, query_classes))
     scores = torch.full((3, len(queries)), torch.nan, dtype=torch.float64)
     neighbours = torch.empty((len(queries), nearest), dtype=torch.int64)
-    for some, ranked in rankings(queries, gallery, relevant.clamp_min(nearest), own):
+    lengths = relevant.clamp_max(ranks).cpu()
+    starts, total = lengths.cumsum(0) - lengths, int(lengths.sum())
+    images, kept = torch.empty(total, dtype=torch.int64), torch.empty(total)
+    for some, ranked, cosines in rankings(queries, gallery, relevant.clamp_min(nearest), own):
         neighbours[some.cpu()] = ranked[:, :nearest].cpu()
+        places = torch.arange(min(ranks, ranked.shape[1]))
+        is_kept = places < lengths[some.cpu(), None]
+        at = (starts[some.cpu(), None] + places)[is_kept]
+        images[at], kept[at] = ranked[:, : len(places)].cpu()[is_kept], cosines[:, : len(places)].cpu()[is_kept]
         if ranked.shape[1]:
             scores[:, some.cpu()] = measure(of_row[ranked] == of_query[some, None], relevant[some]).cpu()
     r_precision, map_at_r, recall_at_1 = scores.numpy()
-    return QueryMetrics(r_precision, map_at_r, recall_at_1, neighbours.numpy())
+    lists = Ranked(images.numpy(), kept.numpy(), lengths.numpy())
+    return QueryMetrics(r_precision, map_at_r, recall_at_1, neighbours.numpy(), lists)
 
 
 def class_numbers(labels: Labels, n: int) -> Int64[np.ndarray, " n"]:
@@ -157,7 +184,7 @@ def unit_vectors(embeddings: np.ndarray | Tensor) -> Float32[Tensor, "n d"]:
     return x if is_unit.all() else torch.nn.functional.normalize(x, dim=1)
 
 
-def query_metrics(embeddings: np.ndarray | Tensor, labels: Labels, nearest: int = 5) -> QueryMetrics:
+def query_metrics(embeddings: np.ndarray | Tensor, labels: Labels, nearest: int = 5, ranks: int = 0) -> QueryMetrics:
     """The metrics of every image as a query among all others, and its `nearest` others, nearest first.
 
     Unlabelled images (-1) stay in the gallery and are relevant to none. Of images that are equally near, any may come
@@ -169,16 +196,21 @@ def query_metrics(embeddings: np.ndarray | Tensor, labels: Labels, nearest: int 
         raise ValueError(
             f"{nearest} nearest images of {len(x) - 1} others; allowed is 0 to {len(x) - 1}: ask for fewer"
         )
-    return metrics_of(x, classes, x, classes, nearest, own=True)
+    return metrics_of(x, classes, x, classes, nearest, own=True, ranks=ranks)
 
 
 def collection_metrics(
-    queries: np.ndarray | Tensor, gallery: np.ndarray | Tensor, query_labels: Labels, labels: Labels, nearest: int = 0
+    queries: np.ndarray | Tensor,
+    gallery: np.ndarray | Tensor,
+    query_labels: Labels,
+    labels: Labels,
+    nearest: int = 0,
+    ranks: int = 0,
 ) -> QueryMetrics:
     """`query_metrics` of queries that are no part of the gallery; `nearest` are rows of it."""
     asked, offered = unit_vectors(queries), unit_vectors(gallery)
     names = class_numbers(np.concatenate([query_labels, labels]), len(asked) + len(offered))
-    return metrics_of(asked, names[: len(asked)], offered, names[len(asked) :], nearest, own=False)
+    return metrics_of(asked, names[: len(asked)], offered, names[len(asked) :], nearest, own=False, ranks=ranks)
 
 
 def retrieval_metrics(embeddings: np.ndarray | Tensor, labels: Labels) -> dict[str, float | int]:

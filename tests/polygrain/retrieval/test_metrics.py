@@ -213,3 +213,17 @@ def test_collection_metrics__equal_a_loop_over_queries():
             assert scores.r_precision[query] == pytest.approx(ranked[:relevant].mean())
         else:
             assert np.isnan(scores.r_precision[query])
+
+
+@pytest.mark.parametrize("ranks", [0, 2, 100])
+def test_query_metrics__keeps_as_many_ranks_as_are_relevant(ranks):
+    embeddings, labels = draw(40, 6, 3), np.array([*range(5)] * 7 + [-1] * 5)
+    ranked, place = query_metrics(embeddings, labels, 3, ranks).ranked, 0
+    units = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    for i, length in enumerate(ranked.lengths):
+        cosines = units @ units[i]
+        nearest = [j for j in np.argsort(-cosines, kind="stable") if j != i][: min(ranks, 6 if labels[i] >= 0 else 0)]
+        assert length == len(nearest) and ranked.images[place : place + length].tolist() == nearest
+        np.testing.assert_allclose(ranked.cosines[place : place + length], cosines[nearest], atol=1e-6)
+        place += length
+    assert place == len(ranked.images)
