@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NO_CLAIM = {"__init__", "__main__", "gpu", "measure", "mixture", "toy"}
+NO_CLAIM = {"__init__", "__main__", "external", "gpu", "measure", "mixture", "toy"}
 LONG = {"adaptation", "gain", "grain", "heads", "kill_matrix", "parallel_flow", "passes"}
 
 
