@@ -4,45 +4,41 @@
 
 Each run is the real graph up to `choice`, in a temporary copy of the repository that shares its DVC cache. Its tasks
 need labels, which no stage reads. One line of JSON for each run and row, R-Precision in percent on the test images of
-each task: the encoder; its best form without training, by the criterion; and the chosen model, with the bootstrap
-interval over queries of its difference to the encoder. The last two also with query expansion and with database-side
-augmentation, which train nothing.
+each task: the encoder, as it is and less each task's own mean; its best form without training, by the criterion; and
+the chosen model, with the bootstrap interval over queries of its difference to the encoder. The last two are less the
+own mean, too, and also measured with query expansion and with database-side augmentation, which train nothing.
 """
 
 import argparse
 import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from scipy.stats import spearmanr
 
 from benchmarks.gain import copy_repository, graph_folder, read_values, reproduce, write_values
+from polygrain.comparing.comparison import Comparison, mean_of
+from polygrain.comparing.smoothing import cosines
 from polygrain.compute import device
 from polygrain.compute.vectors import unit_rows
+from polygrain.config.lists import Lists, clusters_of
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import Model, load
+from polygrain.encoder.stored import open_features
 from polygrain.findings.chosen import CandidateRow, read_candidates
 from polygrain.retrieval.metrics import query_metrics
 from polygrain.retrieval.neighbours import nearest
-from polygrain.retrieval.smoothing import cosines
+from polygrain.selection import seen
 from polygrain.selection.candidates.decision import interval
-from polygrain.selection.candidates.forms import Form, add_last_layer, shape
+from polygrain.selection.candidates.forms import Form
 from polygrain.store.collection import Collection, open_pixels, read_tables
+from stages import choice
 
 ADAPTING = (
-    "resolution",
-    "seeds",
-    "pseudo_labels",
-    "adaptor",
-    "knn_graph",
-    "refreshed_graph",
-    "fusion",
-    "distillation",
-    "features",
+    *("resolution", "features", "seeds", "pseudo_labels", "scatter"),
+    *("adaptor", "knn_graph", "refreshed_graph", "fusion", "distillation"),
 )
 NEAREST = 3
 SEARCHES = {"query expansion": False, "database-side augmentation": True}
@@ -54,8 +50,8 @@ def changed(values: dict, seed: int, unseen: str | None, distilled: bool) -> dic
     if unseen is not None:
         values["tasks"] = values["tasks"] | {unseen: values["tasks"][unseen] | {"unseen": True}}
     if distilled:
-        coarsest = min(values["granularities"], key=lambda name: int(name[1:]))
-        values |= {"granularities": {coarsest: f"adaptor/{coarsest}"}}
+        coarsest = min(values["adaptors"], key=lambda name: clusters_of(name, 10**9))
+        values |= {"adaptors": {coarsest: f"adaptor/{coarsest}"}}
         values |= {"fusions": {"average": "adaptor"}, "distillations": {"encoder": "resolution"}}
         models = ("pixels", "encoder", "untrained", coarsest, "average", "distilled_encoder", "chosen")
         known = values["models"] | {"distilled_encoder": "distillation/encoder"}
@@ -66,12 +62,19 @@ def changed(values: dict, seed: int, unseen: str | None, distilled: bool) -> dic
 class Bench:
     """One run's images, and the R-Precision of every query under any embedding."""
 
-    def __init__(self, data: Path, tasks: list[str], models: dict[str, str]) -> None:
-        self.folders = {name: data / folder for name, folder in models.items()}
+    def __init__(self, data: Path, values: dict) -> None:
+        lists = Lists(**{key: values[key] for key in Lists.model_fields})
+        tasks = list(lists.tasks)
+        self.folders = {name: data / folder for name, folder in lists.models.items()}
         self.resolution = data / "resolution"
         self.collection: Collection = read_tables(data / "images", tasks)
         self.pixels = open_pixels(data / "images", tasks)
-        self.train, self.test = self.collection.train, np.flatnonzero(~self.collection.is_train)
+        self.test = np.flatnonzero(~self.collection.is_train)
+        self.params = choice.Params(**values["choice"])
+        seeds, scatter = data / "seeds", data / "scatter"
+        given = choice.read_granularities(data / "pseudo_labels", seeds, self.collection, lists, self.params)
+        stored, views = open_features(data / "features", tasks), seen.read(data / "views")
+        self.world = choice.World(self.collection, self.pixels, stored, views, given, (seeds, scatter))
 
     def folder_of(self, form: Form) -> Path:
         """Where the form's model lies; the encoder in any but its plain form sees at the side of all others."""
@@ -91,6 +94,13 @@ class Bench:
         for task, rows in self.by_task():
             values = query_metrics(embeddings[rows], self.collection.labels[self.test[rows]], 1).r_precision
             result[task] = 100 * values[~np.isnan(values)]
+        return result
+
+    def centred(self, embeddings: np.ndarray) -> np.ndarray:
+        """Embeddings of the test images less the mean of each task's own."""
+        result = embeddings.copy()
+        for _, rows in self.by_task():
+            result[rows] = Comparison(mean_of(embeddings[rows])).query(embeddings[rows])
         return result
 
     def expanded(self, embeddings: np.ndarray, gallery: bool) -> dict[str, np.ndarray]:
@@ -124,15 +134,9 @@ def form_of(row: CandidateRow) -> Form:
 
 
 def embeddings_of(bench: Bench, forms: list[Form]) -> Iterator[tuple[Form, np.ndarray]]:
-    """Test embeddings of each form; its last layer is fitted to the training images, as in the chosen model."""
-    for base in dict.fromkeys(replace(form, layer="none", dim=None) for form in forms):
-        model = load(bench.folder_of(base))
-        shaped = shape(model, base)
-        train, test = (bench.embed(shaped, rows) for rows in (bench.train, bench.test))
-        for form in (f for f in forms if replace(f, layer="none", dim=None) == base):
-            layered = shape(model, base)
-            add_last_layer(layered, model.reduction, form, train)
-            yield form, unit_rows(layered.reduction(torch.from_numpy(test)).numpy())
+    """Test embeddings of each form, its last layer as in the chosen model."""
+    for form in forms:
+        yield form, bench.embed(choice.build(bench.folder_of(form), form, bench.world, bench.params), bench.test)
 
 
 def means(per_query: dict[str, np.ndarray]) -> dict[str, float]:
@@ -149,7 +153,7 @@ def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> 
     values = read_values(folder / "params.yaml")
     adapting = sum(reproduce(folder, stage) for stage in ADAPTING)
     choosing = reproduce(folder, "choice")
-    bench = Bench(folder / "data", list(values["tasks"]), values["models"])
+    bench = Bench(folder / "data", values)
     listed = read_candidates(folder / "data/choice/criterion.csv")  # the best first
 
     def show(row: str, per_query: dict[str, np.ndarray], **more: object) -> None:
@@ -159,14 +163,16 @@ def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> 
     scale = next(row.scale for row in listed if row.name != "encoder")
     free = form_of(next(row for row in listed if (row.model, row.scale) == ("encoder", scale)))
     embeddings = dict(embeddings_of(bench, list(dict.fromkeys([Form("encoder"), free]))))
-    plain, best = bench.per_query(embeddings[Form("encoder")]), bench.per_query(embeddings[free])
+    plain, without = bench.per_query(embeddings[Form("encoder")]), bench.centred(embeddings[free])
+    best = bench.per_query(without)
     show("encoder", plain)
+    show("encoder, own means", bench.per_query(bench.centred(embeddings[Form("encoder")])))
     show("without training", best, form=free.name)
     for search, gallery in SEARCHES.items():
-        show(search, bench.expanded(embeddings[free], gallery), form=free.name)
+        show(search, bench.expanded(without, gallery), form=free.name)
 
     chosen = form_of(next(row for row in listed if row.is_chosen))
-    embedded = bench.embed(load(folder / "data/choice"), bench.test)
+    embedded = bench.centred(bench.embed(load(folder / "data/choice"), bench.test))
     final = bench.per_query(embedded)
     ours = {unseen: final[unseen]} if unseen else final
     more = {"less encoder": difference(ours, plain), "less without training": difference(ours, best)}
@@ -181,7 +187,7 @@ def measure(folder: Path, label: dict, candidates: bool, unseen: str | None) -> 
 def judge_candidates(bench: Bench, listed: list[CandidateRow], chosen: Form, label: dict) -> None:
     """Test every candidate with labels: the regret (best less chosen), and the criterion's rank correlation."""
     criterion = {form_of(row): row.criterion for row in listed}
-    tested = {form: means(bench.per_query(x)) for form, x in embeddings_of(bench, list(criterion))}
+    tested = {form: means(bench.per_query(bench.centred(x))) for form, x in embeddings_of(bench, list(criterion))}
     pairs = np.array([(scores["mean"], criterion[form]) for form, scores in tested.items()])
     draws = np.random.default_rng(0).integers(len(pairs), size=(1000, len(pairs)))
     bounds = np.quantile([spearmanr(*pairs[rows].T)[0] for rows in draws], [0.025, 0.975])

@@ -5,7 +5,7 @@
 The words are those of `polygrain new`. All stages run in this process, in a temporary copy of the repository. A hook on
 the first convolution, a ViT's patch embedding too, counts images, weighed by their pixels: 1 is one image at the side
 that was chosen. One line of JSON for each stage that has passes, and one for the run, beside one bare pass of all its
-images at that side. `again` is what has passes after a change of `choice.dims`.
+images at that side. `again` is what has passes after a change of `choice.layer`.
 """
 
 import json
@@ -78,7 +78,7 @@ def main() -> None:
         start = clocks()
         bare = [clocks() for _ in extract(model, pixels, rows, *device.inference(model.config.size), "bare pass")][-1]
         ratios = taken / (bare - start)
-        write_values(Path("params.yaml"), values | {"choice": values["choice"] | {"dims": [128]}})
+        write_values(Path("params.yaml"), values | {"choice": values["choice"] | {"layer": "flat"}})
         behind = [words for words in stages if words[0] in ("choice", "gallery", "evaluation")]
         behind = [words for words in behind if words[-1] != "encoder"]  # which does not depend on the choice
         again = run(behind)

@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.measure import FULL
 from benchmarks.mixture import hierarchical_mixture
-from polygrain.app.gallery import Gallery
+from polygrain.app.gallery import PLAIN, Gallery
 from polygrain.app.knob import Knob
 from polygrain.app.page.app import Page, Query
 from polygrain.app.page.sides import Side
@@ -28,7 +28,7 @@ def measure(root: Path, rows: int, dim: int) -> None:
     for task_name in {path.partition("/")[0] for path in paths}:
         (root / task_name).mkdir(exist_ok=True)
     gallery = Gallery(root, paths, hierarchical_mixture(rows, dim), "")
-    page = Page([Side(name, "", torch.nn.Module(), Knob(gallery)) for name in ("encoder", "model")], 0.95)
+    page = Page([Side(name, "", torch.nn.Module(), Knob(gallery, PLAIN, [0.0])) for name in ("encoder", "model")], 0.95)
     asked = np.random.default_rng(0).choice(rows, CLICKS, replace=False).tolist()
     for row in asked:
         (root / paths[row]).touch()

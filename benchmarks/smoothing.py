@@ -15,6 +15,8 @@ import torch
 
 from benchmarks.measure import FULL
 from benchmarks.mixture import ROWS, hierarchical_mixture
+from polygrain.comparing.comparison import Comparison, mean_of
+from polygrain.comparing.smoothing import Smoothing, neighbours_of, turned_to_link
 from polygrain.compute.blocks import blocks
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.config import Config
@@ -22,7 +24,6 @@ from polygrain.encoder.model import Model
 from polygrain.encoder.stored import Followed, Stored, facts_of
 from polygrain.retrieval import whitening
 from polygrain.retrieval.metrics import collection_metrics
-from polygrain.retrieval.smoothing import Smoothing, neighbours_of, smooth_by
 from polygrain.store import arrays
 
 CHOSEN = Smoothing(0.9, 20)
@@ -64,10 +65,11 @@ def follow(rows: int, dim: int, file: Path) -> None:
 def measure(rows: int, dim: int) -> None:
     vectors = hierarchical_mixture(rows, dim)
     start = time.perf_counter()
-    neighbours = neighbours_of(vectors, CHOSEN.neighbours)
+    neighbours_of(turned_to_link(vectors), CHOSEN.neighbours)
     report(f"graph of {rows:,} x {dim}", start)
-    smooth_by(vectors, neighbours, CHOSEN)
-    report("graph and smoothed rows", start)
+    start = time.perf_counter()
+    Comparison(mean_of(vectors), CHOSEN).rows(vectors)
+    report("own mean, graph and smoothed rows", start)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from polygrain import embed, load
-from polygrain.retrieval import smooth
+from polygrain.comparing.comparison import choose
 
 folder, query, *named = map(Path, sys.argv[1:])
 model = load(named[0] if named else Path(__file__).parents[1] / "encoders/vit48")
 paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"))
-rows = smooth(embed(model, paths))  # 100 photographs or more are smoothed by each other
-scores = rows @ embed(model, [query])[0]
+vectors = embed(model, paths)
+comparison, _ = choose(vectors, front=model.in_front)  # 100 photographs or more: less their mean, and smoothed
+scores = comparison.rows(vectors, model.in_front) @ comparison.query(embed(model, [query]))[0]
 for place in np.argsort(-scores)[:10]:
     print(f"{scores[place]:.3f}  {paths[place]}")

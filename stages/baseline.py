@@ -135,7 +135,7 @@ def main(
     rows, chosen = read_tables(images, tasks).train, getattr(params, kind)
     values, reads = [chosen, seed], [encoder, *(images / task for task in tasks)]
     if kind in ("one_set", "many_sets"):
-        count, pixels = 1 if kind == "one_set" else len(lists.sizes), open_pixels(images, tasks)
+        count, pixels = 1 if kind == "one_set" else len(lists.trained), open_pixels(images, tasks)
         values += [params.width, params.up_std, count, attention]
         work = checkpoint.work_folder("baseline", kind, values, reads)
         parts = insert_random(model, count, params.width, attention, chosen.start_std, seed, params.up_std)
@@ -145,7 +145,7 @@ def main(
         if kind == "tldr":
             taught, name = knn_graph, "neighbours"
         else:
-            taught, name = pseudo_labels / list(lists.sizes)[-1], "labels"
+            taught, name = pseudo_labels / lists.trained[-1], "labels"
         table = arrays.open(taught / f"{name}.zarr")
         reads += [taught, *(features / task for task in tasks)]
         work = checkpoint.work_folder("baseline", kind, values, reads)

@@ -1,7 +1,9 @@
-"""ONE model, chosen without labels: which adaptors, how strong, and which last layer.
+"""ONE model, chosen without labels: which adaptors, how strong, which last layer, and how collections are compared.
 
-Reads   images, encoder, resolution and what it saw, features, every adaptor set, fusion, distillation and teacher
-Writes  weights.safetensors, config.json   the chosen model: strength folded in, whitening as its last layer
+Reads   images, encoder, resolution and what it saw, features, seeds, pseudo-labels and scatters, every adaptor set,
+        fusion and distillation
+Writes  weights.safetensors, config.json   the chosen model: strength folded in, its last layer in closed form
+        comparisons.json     how each task's images are compared: their mean, how they are smoothed
         README.md            its card
         criterion.csv        every candidate: its criterion on each task, agreement and cost, where it falls
         choice.json          what was chosen and why; criteria of encoder and chosen model with intervals; its images
@@ -12,36 +14,38 @@ The encoder is a candidate: it is handed out where no other candidate is better,
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow.parquet as pq
+import torch
 
+from polygrain.comparing.comparison import Comparison, choose, mean_of
+from polygrain.comparing.known import Known
+from polygrain.comparing.smoothing_choice import SmoothingSettings
 from polygrain.compute import device
-from polygrain.compute.vectors import unit_rows
 from polygrain.config.lists import Lists
 from polygrain.encoder.model import Model, blocks_for, load, save
-from polygrain.encoder.stored import Followed, Stored, embed, open_features
-from polygrain.retrieval import whitening
-from polygrain.retrieval.smoothing import Smoothing
-from polygrain.retrieval.smoothing_choice import SmoothingSettings
+from polygrain.encoder.stored import Stored, embed, open_features
+from polygrain.fisher.closed_form import SIZES, Plan, plan_of
+from polygrain.fisher.granularities import Granularities, read_basis, read_scatters
+from polygrain.retrieval.whitening import Whitening
 from polygrain.runner import command, outputs
-from polygrain.selection import criterion, grain, seen
+from polygrain.selection import seen
 from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import decide
-from polygrain.selection.candidates.forms import Form, add_last_layer, shape
-from polygrain.selection.candidates.judges import Judging, Neighbours, Settings
+from polygrain.selection.candidates.forms import Form, shape
+from polygrain.selection.candidates.judges import Judging, Settings
 from polygrain.selection.candidates.record import candidate_rows, neighbour_table, reasons, summary
 from polygrain.selection.candidates.trial import ENCODER, compare
-from polygrain.selection.criterion import Sample
-from polygrain.selection.grain import Grains, fitted
-from polygrain.selection.teaching import Targets, lessons, read_targets
+from polygrain.selection.criterion import embed_views
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, open_pixels, read_tables
 from polygrain.store.tables import write_csv
+
+# Images of a task whose mean is its own: that of 15 pays already.
+FEWEST = 10
 
 
 class Params(Settings):
@@ -51,61 +55,90 @@ class Params(Settings):
             raise ValueError(f"choice.alike names {min(unknown)!r}; known here: {', '.join(lists.tasks)}")
 
 
-class Built(NamedTuple):
-    """A model to hand out, its form, and the agreement of the grains that were compared for it, if any were."""
+class World(NamedTuple):
+    """The images, and what was stored of them and of the encoder."""
 
-    model: Model
-    form: Form
-    grains: Grains | None = None
+    collection: Collection
+    pixels: arrays.Reader
+    stored: Stored
+    seen: seen.Seen
+    granularities: Granularities
+    folders: tuple[Path, Path]
+    """of seeds and scatters"""
 
 
-def build(
-    folder: Path,
-    form: Form,
-    pixels: arrays.Reader,
-    collection: Collection,
-    params: Params,
-    seed: int,
-    targets: Mapping[str, Targets] = MappingProxyType({}),
-    smoothings: Mapping[str, Smoothing] = MappingProxyType({}),
-    features: Stored | None = None,
-    can_tell: bool = True,
-) -> Built:
-    """The model of a form; its last layer is fitted anew, to all training images, and where it has a grain chosen.
+def plan(params: Params) -> Plan | None:
+    """What makes the last layer: by the middle of what is said of the tasks, where it is not fixed."""
+    if params.layer == "none":
+        return None
+    if params.layer != "auto":
+        return Plan((*SIZES, np.inf), False, params.layer, 0.0)
+    said = sorted(params.alike.values())
+    return plan_of(said[(len(said) - 1) // 2] if said else None)
 
-    Where no task `can_tell` which model is better, the encoder stays as it is.
-    """
-    model, grains = load(folder), None
+
+def read_granularities(
+    pseudo_labels: Path, seeds: Path, collection: Collection, lists: Lists, params: Params
+) -> Granularities:
+    """The clusters of the training images, of those that were clustered."""
+    rows, made = np.arange(len(collection.train)), plan(params)
+    if made is None:
+        return Granularities(rows, collection.tasks[collection.train], {}, None)
+    if (seeds / "sample.zarr").exists():
+        rows = arrays.open(seeds / "sample.zarr")[:]
+    labels = {name: arrays.open(pseudo_labels / name / "labels.zarr")[:][rows] for name in lists.granularities}
+    return Granularities(rows, collection.tasks[collection.train[rows]], labels, made)
+
+
+def build(folder: Path, form: Form, world: World, params: Params) -> Model:
+    """The model of a form, its last layer made of all clusters."""
+    model = load(folder)
     shaped = shape(model, form)
-    has_grain = bool(params.grain.axes) and can_tell and form.layer not in ("own", "taught")
-    rows = collection.train if has_grain or form.layer in (*whitening.POWERS, "taught") else collection.train[:0]
-    where = device.best()
-    if features is not None and form.layer != "taught" and features.holds(shaped):
-        embeddings = Followed(features, shape(model, form).to(where), rows)  # a copy, which stays without a last layer
+    if form.layer == "own":
+        shaped.reduce(model.reduction.weight, model.reduction.bias)
+        return shaped
+    if form.layer == "none":
+        return shaped
+    fitted = last_layer(shaped.to(device.best()), world, params)
+    shaped.cpu().reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))
+    return shaped
+
+
+def last_layer(model: Model, world: World, params: Params) -> Whitening:
+    """The layer in closed form behind a model; behind the encoder itself from the scatters that were stored."""
+    given, sample = world.granularities, world.seen.sample
+    rows, known = world.collection.train[given.rows], None
+    if world.stored.holds(model) and len(model.widths) == blocks_for(model, params.blocks):
+        seeds, scatters = world.folders
+        basis = read_basis(seeds)
+        known = None if basis is None else (basis, read_scatters(scatters, list(given.labels)))
+    if known is not None:
+        vectors = np.empty((0, model.dim), np.float32)
     else:
-        embeddings = embed(shaped.to(where), features, pixels, rows, "last layer")
-    taught = {}
-    if form.lesson:
-        own = {form.lesson.by: targets[form.lesson.by]}
-        taught = dict(lessons(own, collection.tasks[rows], smoothings, [form.lesson.smoothed]))
-    if has_grain and (layers := fitted(embeddings, params.grain)):
-        grains = grain.choose(embeddings, collection.tasks[rows], layers, params.alike, params.grain, seed)
-        form = replace(form, layer=grains.layer, dim=layers[grains.layer].projection.shape[1])
-    add_last_layer(shaped.cpu(), model.reduction, form, embeddings, taught)
-    if grains is not None:
-        shaped.config = shaped.config.model_copy(update={"grains": dict(grains.axes)})
-    return Built(shaped, form, grains)
+        vectors = embed(model, world.stored, world.pixels, rows, "last layer")
+    views, side = world.seen.views, model.config.side
+    if side in views and views[side].holds(model):
+        seen_of = views[side].embed(model, np.arange(len(sample.rows)))
+    else:
+        seen_of = embed_views(model, world.pixels, sample, params.criterion).stacked()
+    return given.fit(vectors, seen_of, known)
 
 
-def neighbours_by(
-    built: Built, sample: Sample, features: Stored | None, pixels: arrays.Reader, params: Params
-) -> Neighbours:
-    """Each sampled image's nearest others under a model with grains, by the grain of its task."""
-    vectors = embed(built.model.to(device.best()), features, pixels, sample.rows, "neighbours")
-    built.model.cpu()
-    for task, places in sample.parts().items():
-        vectors[places, built.grains.axes.get(task, built.model.dim) :] = 0
-    return criterion.neighbours(unit_rows(vectors), sample, params.criterion.neighbours)
+def comparisons(model: Model, world: World, params: Params, smoothing: SmoothingSettings) -> Known:
+    """How each task is compared, by its images that are searched: those that are no query, or train."""
+    collection, where = world.collection, device.best()
+    searched = ~collection.is_query | collection.is_train
+    model.to(where)
+    tasks, means = {}, []
+    for task in dict.fromkeys(collection.tasks):
+        own = collection.tasks == task
+        rows = np.flatnonzero(own & searched) if (own & searched).any() else np.flatnonzero(own)
+        vectors = embed(model, world.stored, world.pixels, rows, "comparisons")
+        means.append(mean_of(vectors, FEWEST))
+        tasks[task], _ = choose(vectors, params.alike.get(task), smoothing, means[-1], model.in_front)
+    model.cpu()
+    known = [mean for mean in means if mean]
+    return Known(tasks, Comparison(tuple(np.mean(known, 0, dtype=np.float64).tolist()) if known else ()))
 
 
 def main(
@@ -114,19 +147,20 @@ def main(
     resolution: Path,
     views: Path,
     features: Path,
+    seeds: Path,
+    pseudo_labels: Path,
+    scatter: Path,
     adaptor: Path,
     fusion: Path,
     distillation: Path,
-    teacher: Path,
     output: Path,
     *,
     params: Params,
     cost: float,
     smoothing: SmoothingSettings,
     lists: Lists,
-    seed: int,
 ) -> str:
-    models = {"encoder": resolution} | {name: adaptor / name for name in lists.sizes}
+    models = {"encoder": resolution} | {name: adaptor / name for name in lists.trained}
     models |= {name: fusion / name for name in lists.fusions if name != "supervised"}
     models |= {f"distilled_{name}": distillation / name for name in lists.distillations}
     tasks = list(lists.tasks)
@@ -135,29 +169,26 @@ def main(
     stored, start = open_features(features, tasks), load(resolution)
     is_one = start.config.reduced or start.config.mirrored
     stored.require(start, 0 if is_one else blocks_for(start, params.blocks))
-    targets = read_targets(teacher, list(lists.teachers))
-    judging = Judging(params, cost, smoothing, targets, seed, seen.read(views), stored)
-    trial = compare(models, encoder, pixels, collection, judging)
+    granularities = read_granularities(pseudo_labels, seeds, collection, lists, params)
+    world = World(collection, pixels, stored, seen.read(views), granularities, (seeds, scatter))
+    trial = compare(models, encoder, pixels, collection, Judging(params, cost, world.seen, granularities, stored))
     judged = {name: one.judged for name, one in trial.candidates.items()}
     decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
-    forms = trial.candidates[decision.chosen].form, trial.best_of("encoder")
-    given = pixels, collection, params, seed, judging.targets, trial.smoothings, stored, len(trial.sample.rows) > 0
-    chosen, untrained = (build(encoder if form == ENCODER else models[form.model], form, *given) for form in forms)
+    taken = trial.candidates[decision.chosen]
+    chosen = build(encoder if taken.form == ENCODER else models[taken.form.model], taken.form, world, params)
+    best = trial.best_of("encoder")
+    untrained = build(encoder if best == ENCODER else resolution, best, world, params)
     content = summary(trial, decision.chosen, reasons(trial, decision, params), collection)
-    neighbours = trial.candidates[decision.chosen].neighbours
-    if chosen.grains is not None:
-        neighbours = neighbours_by(chosen, trial.sample, stored, pixels, params)
-        content |= {"name": chosen.form.name, "form": asdict(chosen.form), "grains": chosen.grains.record()}
-        content["why"].append(chosen.grains.why)
     with outputs.folder(output) as folder:
-        save(chosen.model, folder)
         (folder / "untrained").mkdir()
-        save(untrained.model, folder / "untrained")
-        (folder / "README.md").write_text(card.text(chosen.model.config, content), encoding="utf-8")
+        for model, place in ((chosen, folder), (untrained, folder / "untrained")):
+            save(model, place)
+            comparisons(model, world, params, smoothing).write(place)
+        (folder / "README.md").write_text(card.text(chosen.config, content), encoding="utf-8")
         (folder / "choice.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         write_csv(folder / "criterion.csv", candidate_rows(trial, decision))
-        pq.write_table(neighbour_table(trial, neighbours, collection), folder / "neighbours.parquet")
-    return f"{chosen.form.name}, of {len(trial.candidates)} candidates"
+        pq.write_table(neighbour_table(trial, taken.neighbours, collection), folder / "neighbours.parquet")
+    return f"{taken.form.name}, of {len(trial.candidates)} candidates"
 
 
 if __name__ == "__main__":

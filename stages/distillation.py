@@ -29,7 +29,7 @@ from polygrain.encoder.config import AdaptorConfig
 from polygrain.encoder.model import Model, load, most_blocks, save
 from polygrain.encoder.views import Augmentation, ShareOfDraws, augment
 from polygrain.retrieval import whitening
-from polygrain.retrieval.smoothing import mixed_with_others
+from polygrain.retrieval.mixing import mixed_with_others
 from polygrain.runner import command, outputs
 from polygrain.selection import criterion
 from polygrain.selection.watch import WatchSettings, watcher

@@ -3,16 +3,20 @@
 `classes`: every image of the second half of the classes queries all others of its task, then those of all tasks.
 `collection`: the images that were drawn as queries ask all other images of their task, of all classes.
 
+A model that says how its tasks are compared is compared so; by the protocol `classes` less the mean of the searched
+images, which are others than those that trained. What own means alone give is measured of the other models, too.
+
 Reads   images, the folder of one model (images themselves for `pixels`), features
 Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1, queries}}, as it is and whitened
+        centred.json                  of a model that says nothing of means: less the searched images' own mean
         shared.json, shared_whitened.json   the same of queries in one gallery of all tasks; {} where there is one task
         queries.parquet               one row per test image: its metrics and its nearest images
-        collection.json, smoothed.json   the same of the protocol `collection`, as it is, and with smoothed images
-                                      (retrieval/smoothing_choice.py)
+        collection.json, collection_centred.json, smoothed.json   the same of the protocol `collection`, and with
+                                      smoothed images (comparing/smoothing_choice.py)
         collection_queries.parquet, smoothed_queries.parquet   one row per query of these
         ranked.parquet, collection_ranked.parquet, smoothed_ranked.parquet   their ranked lists, a row per place: as
                                       many images as are relevant, and their cosines
-        smoothing.json                {task: the smoothing, why, and the agreement of all that were compared}
+        smoothing.json                {task: the smoothing}
         attention.parquet             fusions only: mean weight per task, layer and adaptor, and beside it the mean
                                       entropy of the layer's weights, 1 where all are equal
         random.json                   the average fusion only: {draw from 1: metrics.json with random weights}
@@ -21,7 +25,7 @@ Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -33,6 +37,10 @@ import torch
 from pydantic import Field
 from torch.nn.functional import interpolate, normalize
 
+from polygrain.comparing.comparison import Comparison, Front, choose, mean_of
+from polygrain.comparing.known import Known
+from polygrain.comparing.known import read as read_known
+from polygrain.comparing.smoothing_choice import SmoothingSettings
 from polygrain.compute import device
 from polygrain.compute.blocks import blocks_within
 from polygrain.compute.vectors import unit_rows
@@ -43,19 +51,17 @@ from polygrain.encoder.model import Model, load
 from polygrain.encoder.stored import embed as embed_once
 from polygrain.encoder.stored import open_features
 from polygrain.grappa import random_weights
-from polygrain.retrieval import smoothing_choice, whitening
+from polygrain.retrieval import whitening
 from polygrain.retrieval.formulas import NAMES
 from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, Ranked, collection_metrics, query_metrics
-from polygrain.retrieval.smoothing import Smoothing, mixed_with_nearest, smooth_as
-from polygrain.retrieval.smoothing_choice import NONE
 from polygrain.runner import command, outputs
-from polygrain.selection.grain import cut
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, open_pixels, read_tables
 from polygrain.store.mapped_rows import Chosen
 
 NEAREST = 5
 RANKED = 5_000_000  # places of a task's ranked lists, at most: 60 MB
+PLAIN = Comparison(share=0.0)
 WORDS = {
     "smoothed": "new pictures in the smoothed collection",
     "collection": "new pictures in the collection",
@@ -107,10 +113,10 @@ def taken(embeddings: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 class Protocol(NamedTuple):
-    """Files written, metrics as JSON and `queries` as Parquet; and by task who asks and what is searched.
+    """Files written, metrics as JSON and `queries` as Parquet; and by task which images ask and which are searched.
 
-    `parts` are places in the embeddings; where the two are one, each image asks all others. `smoothings` are of what
-    is searched, `grains` the leading numbers of embeddings that a task uses where nothing is smoothed.
+    `parts` are places in the embeddings; where the two are one, each image asks all others. `comparisons` say how a
+    task is compared, the others as they are; `is_own`: by the mean of what is searched in place of theirs.
     """
 
     written: str
@@ -118,8 +124,9 @@ class Protocol(NamedTuple):
     embeddings: np.ndarray
     collection: Collection
     parts: dict[str, tuple[np.ndarray, np.ndarray]]
-    smoothings: Mapping[str, Smoothing] = MappingProxyType({})
-    grains: Mapping[str, int] = MappingProxyType({})
+    comparisons: Mapping[str, Comparison] = MappingProxyType({})
+    front: Front | None = None
+    is_own: bool = False
 
     def measure(self) -> tuple[dict, pa.Table, pa.Table]:
         """Metrics of each task, one row per query, and the ranked lists where there is a file of `queries`.
@@ -129,12 +136,12 @@ class Protocol(NamedTuple):
         metrics, tables, labels = {}, [QUERIES.empty_table()], self.collection.labels
         lists = [RANKS.empty_table()]
         for task, (asked, searched) in self.parts.items():
-            axes = self.grains.get(task)
-            queries = cut(taken(self.embeddings, asked), axes)
-            images = queries if asked is searched else cut(taken(self.embeddings, searched), axes)
-            if (smoothing := self.smoothings.get(task, NONE)).strength:
-                images = smooth_as(images, smoothing)
-                queries = mixed_with_nearest(queries, images, smoothing)
+            comparison = self.comparisons.get(task, PLAIN)
+            queries = taken(self.embeddings, asked)
+            images = queries if asked is searched else taken(self.embeddings, searched)
+            if self.is_own:
+                comparison = replace(comparison, mean=mean_of(images))
+            queries, images = comparison.query(queries), comparison.rows(images, self.front)
             ranks = max(1, RANKED // len(asked)) if self.queries else 0
             if asked is searched:
                 scores = query_metrics(queries, labels[asked], min(NEAREST, len(asked) - 1), ranks)
@@ -251,7 +258,7 @@ def main(
     *,
     model: str,
     params: Params,
-    smoothing: smoothing_choice.SmoothingSettings,
+    smoothing: SmoothingSettings,
     alike: dict[str, int],
     lists: Lists,
 ) -> str:
@@ -260,39 +267,37 @@ def main(
     rows, test = np.arange(len(collection.tasks)), np.flatnonzero(collection.is_test)
     network = None if model == "pixels" else load(folder).to(device.best())
     if network is None:
-        embeddings = raw_pixels(pixels, rows)
+        embeddings, front, known = raw_pixels(pixels, rows), None, Known()
     else:
         embeddings = embed_once(network, open_features(features, tasks), pixels, rows, model)
+        front, known = network.in_front, read_known(folder)
     tested, drawn = collection.some(test), drawn_of(collection)
     whitened = embeddings[test]
     # Images that all look alike have no axes to scale.
     if len(test) and (fitted := whitening.fit_if_varied(Chosen(embeddings, collection.train), params.whitened_dim)):
         whitened = whitening.apply(fitted, whitened)
-    grains = {} if network is None else network.config.grains
+    classes = all_of(collection, collection.is_test)
+    says_means = bool(known.tasks)
+    plain = {task: replace(one, share=0.0) for task, one in known.tasks.items()}
     protocols = [
-        Protocol("metrics", "queries", embeddings, collection, all_of(collection, collection.is_test), grains=grains),
+        Protocol("metrics", "queries", embeddings, collection, classes, is_own=says_means),
         Protocol("whitened", None, whitened, tested, all_of(tested)),
-        Protocol("collection", "collection_queries", embeddings, collection, drawn, grains=grains),
+        Protocol("collection", "collection_queries", embeddings, collection, drawn, plain),
     ]
-    # Tasks of different grains have no gallery in common.
+    if network is not None and not says_means:
+        protocols += [
+            Protocol("centred", None, embeddings, collection, classes, is_own=True),
+            Protocol("collection_centred", None, embeddings, collection, drawn, is_own=True),
+        ]
     together = {"shared": embeddings[test], "shared_whitened": whitened}
-    results = {name: {} if grains else evaluate_together(rows, tested) for name, rows in together.items()}
+    results = {name: evaluate_together(rows, tested) for name, rows in together.items()}
     if model in params.smoothed:
-        is_whitened = network is not None and network.config.reduced is not None and not grains
-        chosen = {
-            task: smoothing_choice.choose(
-                embeddings[searched], smoothing, is_whitened=is_whitened, alike=alike.get(task)
-            )
+        chosen = known.tasks or {
+            task: choose(taken(embeddings, searched), alike.get(task), smoothing, front=front)[0]
             for task, (_, searched) in drawn.items()
         }
-        results["smoothing"] = {task: asdict(one) for task, one in chosen.items()}
-        smoothings = {task: one.smoothing for task, one in chosen.items()}
-        unsmoothed = {
-            task: axes for task, axes in grains.items() if task in smoothings and not smoothings[task].strength
-        }
-        protocols.append(
-            Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, smoothings, unsmoothed)
-        )
+        results["smoothing"] = {task: asdict(chosen[task].smoothing) for task in drawn}
+        protocols.append(Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, chosen, front))
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     if is_fused and model == "average" and params.random_draws:
         results["random"] = measure_random(folder, pixels, test, collection, params)
@@ -313,7 +318,7 @@ def main(
 
 def spoken(results: Mapping[str, dict], trains: bool) -> str:
     """R-Precision by each protocol, named, and the one that the report leads with first; `trains` as there."""
-    is_smoothed = any(one["smoothing"]["strength"] for one in results.get("smoothing", {}).values())
+    is_smoothed = any(one["strength"] for one in results.get("smoothing", {}).values())
     names = [name for name in ("smoothed", "collection") if results.get(name) and (is_smoothed or name != "smoothed")]
     names.sort(key=lambda name: -sum(of["r_precision"] for of in results[name].values()))
     names = [*names, "metrics"] if trains else ["metrics", *names]

@@ -63,7 +63,7 @@ def write(file: Path, width: int, dtype: str, parts: Iterator[np.ndarray]) -> No
     shutil.rmtree(half)
 
 
-def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params, taken: list[int]) -> str:
+def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params, taken: int) -> str:
     model = load(encoder)
     pixels, width = arrays.open(images / "pixels.zarr"), model.dim
     is_one = model.config.reduced or model.config.mirrored

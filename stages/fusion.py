@@ -99,7 +99,7 @@ def moved(start: list[tuple[Tensor, Tensor]], end: list[tuple[Tensor, Tensor]]) 
 def main(
     images: Path, adaptor: Path, partners: Path, output: Path, *, pairs: str, params: Params, lists: Lists, seed: int
 ) -> str:
-    names, tasks = list(lists.sizes), list(lists.tasks)
+    names, tasks = lists.trained, list(lists.tasks)
     sets = [load(adaptor / name) for name in names]
     chosen: Learning | None = getattr(params, pairs)
     generator = torch.Generator().manual_seed(seed)

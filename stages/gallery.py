@@ -1,29 +1,25 @@
-"""One task's images as a collection to search: the chosen model's embeddings, smoothed if that helps.
+"""One task's images as a collection to search: the chosen model's embeddings, compared as the model says.
 
 Reads   images, choice, features
 Writes  embeddings.parquet   what `polygrain embed` writes (store/embeddings.py), for `polygrain search --in`
-        gallery.json         the smoothing that was chosen, without labels, and the agreement of each that was compared
+        gallery.json         how the images are compared
         neighbours.zarr      image x rank: the graph, if the images are smoothed
-
-Few images stay as they are, and so do those without a mutual neighbour. The smoothing is chosen as
-the evaluation chooses it: by the images that are no query.
 """
 
 import json
 import os
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from polygrain.comparing import known
+from polygrain.comparing.smoothing_choice import SmoothingSettings
 from polygrain.compute import device
 from polygrain.config import schema
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 from polygrain.encoder.stored import embed, open_features
-from polygrain.retrieval.smoothing import linked
-from polygrain.retrieval.smoothing_choice import SmoothingSettings, choose
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
 from polygrain.store import arrays, embeddings
@@ -34,43 +30,26 @@ class Params(schema.Section):
     smoothing: SmoothingSettings
 
 
-def main(
-    images: Path,
-    choice: Path,
-    features: Path,
-    output: Path,
-    *,
-    task: str,
-    source: str,
-    params: Params,
-    alike: dict[str, int],
-) -> str:
-    model = load(choice).to(device.best())
-    pixels, table = open_pixels(images.parent, [task]), read_table(images)
-    paths, is_query = table["path"].to_pylist(), np.array(table["is_query"].to_pylist(), bool)
+def main(images: Path, choice: Path, features: Path, output: Path, *, task: str, source: str, params: Params) -> str:
+    model, comparison = load(choice).to(device.best()), known.read(choice).of(task)
+    pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
     stored = open_features(features.parent, [task])
     vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")
-    axes = model.config.grains.get(task)
-    is_whitened = bool(model.config.reduced) and not model.config.grains
-    # By the images that `evaluation` smooths and searches: what it measured is what is served.
-    searched = vectors if is_query.all() else vectors[~is_query]
-    chosen = choose(searched, params.smoothing, is_whitened=is_whitened, alike=alike.get(task))
-    name, smoothing = digest(choice), asdict(chosen.smoothing)
+    name = digest(choice)
     root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared
-    facts = {"model": name, "dim": str(model.dim), "root": root, "images": "", "smoothing": json.dumps(smoothing)}
-    facts |= {"folder": os.path.relpath(choice, output)} | ({"axes": str(axes)} if axes else {})
-    columns = {"path": paths, "embedding": vectors}
-    record = {"model": name, "images": len(paths), "axes": axes, "smoothing": smoothing, "why": chosen.why}
+    facts = {"model": name, "dim": str(model.dim), "root": root, "images": "", "comparison": comparison.to_json()}
+    facts |= {"folder": os.path.relpath(choice, output)}
+    columns = {"path": paths, "embedding": comparison.plain(vectors)}
+    record = {"model": name, "images": len(paths), "comparison": str(comparison), "alike": comparison.alike}
     with outputs.folder(output) as folder:
-        if chosen.smoothing.strength:
+        if comparison.smoothing.strength and len(paths) > 1:
             shown = partial(progress, description="smooth", unit="part")
-            neighbours, columns["smoothed"] = linked(vectors, chosen.smoothing, shown)
+            neighbours, columns["smoothed"] = comparison.smoothed(vectors, model.in_front, shown)
             arrays.write(folder / "neighbours.zarr", neighbours.astype(np.int64))
         embeddings.write(folder / "embeddings.parquet", columns, facts)
-        text = json.dumps(record | {"agreement": chosen.agreement}, indent=1)
-        (folder / "gallery.json").write_text(text + "\n", encoding="utf-8")
-    return f"{len(paths):,} images, {chosen.smoothing}: {chosen.why}"
+        (folder / "gallery.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return f"{len(paths):,} images, {comparison}"
 
 
 if __name__ == "__main__":
-    command.run(main, Params, alike="choice.alike")
+    command.run(main, Params)

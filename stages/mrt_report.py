@@ -122,11 +122,13 @@ def granularity_use(evaluation: Path, model: str, sizes: dict[str, int]) -> list
 
 
 def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists: Lists) -> str:
-    models = scores.in_order(lists.models, list(lists.sizes))
-    table = scores.read(evaluation, models, lists.sizes, lists.tasks)
+    models = scores.in_order(lists.models, lists.trained)
+    table = scores.read(evaluation, models, lists.trained, lists.tasks)
     tables = compare_all(table, lists)
     unsupervised, *_ = tables
     check = published.check(unsupervised)
+    counts = lists.clusters(1)
+    sizes = {name: counts[name] for name in lists.trained}
     seen = [name for name in table.tasks if not lists.tasks[name].unseen]
     content = {
         "check": check,
@@ -136,10 +138,10 @@ def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists:
         "total": TOTAL,
         "tables": tables,
         "gains": {item.number: published.gains(item) for item in tables},
-        "use": granularity_use(evaluation, params.attention_of, lists.sizes),
+        "use": granularity_use(evaluation, params.attention_of, sizes),
         "attention_of": params.attention_of,
-        "sizes": lists.sizes,
-        "curves": charts.granularity_charts(table.over(seen), lists.sizes, published.as_scores(2, seen)),
+        "sizes": sizes,
+        "curves": charts.granularity_charts(table.over(seen), sizes, published.as_scores(2, seen)),
     }
     with outputs.folder(output) as folder:
         page.write(

@@ -8,6 +8,7 @@ Writes  labels.zarr      image: cluster of each training row
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,20 @@ class Params(schema.Section):
     max_iterations: schema.Count = Field(description="Lloyd stops earlier when no label changes")
 
 
+# The vectors by which some of the training rows are clustered.
+Compared = Callable[[slice | np.ndarray], np.ndarray]
+
+
+def compared_by(seeds: Path, train: Chosen) -> Compared:
+    """What `seeds` clustered: teachers' vectors, or the features, as they are or whitened."""
+    if (seeds / "vectors.zarr").exists():
+        return arrays.open(seeds / "vectors.zarr").__getitem__
+    if not (seeds / "mean.zarr").exists():
+        return train.__getitem__
+    whitener = whitening.Whitening(*(arrays.open(seeds / f"{name}.zarr")[:] for name in ("mean", "projection")))
+    return lambda part: whitening.apply(whitener, train[part])
+
+
 def cluster(vectors: np.ndarray, n: int, order: np.ndarray, seeds: Path, k: int, params: Params) -> lloyd.Clusters:
     """Lloyd from the first k of the seeds `order`; `vectors` are this process's share of n rows."""
     x = as_vectors(vectors).to(device.best())
@@ -40,14 +55,15 @@ def cluster(vectors: np.ndarray, n: int, order: np.ndarray, seeds: Path, k: int,
 
 
 def of_all(
-    train: Chosen, whitener: whitening.Whitening | None, order: np.ndarray, seeds: Path, k: int, params: Params
+    train: Chosen, compared: Compared, order: np.ndarray, seeds: Path, k: int, params: Params
 ) -> tuple[np.ndarray, np.ndarray, dict]:
     """Labels, the means of the features, and facts, from all rows; each process holds its share of them."""
-    rows = train[processes.share(len(train))]
-    vectors = rows if whitener is None else whitening.apply(whitener, rows)
+    share = processes.share(len(train))
+    rows = train[share]
+    vectors = compared(share)
     clusters = cluster(vectors, len(train), order, seeds, k, params)
     centroids = clusters.centroids
-    if whitener is not None:
+    if centroids.shape[1] != rows.shape[1] or not np.array_equal(vectors, rows):
         values, labels = (array.to(device.best()) for array in (as_vectors(rows), torch.from_numpy(clusters.labels)))
         centroids = lloyd.means(values, labels, k).cpu().numpy()
     facts = {"inertia": clusters.inertia, "iterations": clusters.iterations}
@@ -55,20 +71,17 @@ def of_all(
 
 
 def of_sample(
-    train: Chosen, whitener: whitening.Whitening | None, order: np.ndarray, seeds: Path, k: int, params: Params
+    train: Chosen, compared: Compared, order: np.ndarray, seeds: Path, k: int, params: Params
 ) -> tuple[np.ndarray, np.ndarray, dict]:
     """The same from a sample, and one pass over all rows in blocks."""
     sample = arrays.open(seeds / "sample.zarr")[:]
     processes.require(len(sample), "drawn training images")
 
-    def compared(rows: np.ndarray) -> np.ndarray:
-        return rows if whitener is None else whitening.apply(whitener, rows)
-
     def read(part: slice) -> tuple[np.ndarray, np.ndarray]:
-        return (rows := train[part]), compared(rows)
+        return train[part], compared(part)
 
     drawn = train.some(sample)
-    vectors = compared(drawn[processes.share(len(sample))])
+    vectors = compared(sample[processes.share(len(sample))])
     clusters = cluster(vectors, len(sample), np.searchsorted(sample, order), seeds, k, params)
     assigned = sampled.assign(read, len(train), clusters.centroids)
     sizes = np.bincount(assigned.labels, minlength=k)
@@ -92,19 +105,19 @@ def of_sample(
 def main(
     images: Path, features: Path, seeds: Path, output: Path, *, granularity: str, params: Params, lists: Lists
 ) -> str:
-    k, order = lists.sizes[granularity], arrays.open(seeds / "order.zarr")[:]
+    order, tasks = arrays.open(seeds / "order.zarr")[:], list(lists.tasks)
+    train = open_train_features(features, tasks, read_tables(images, tasks))
+    sample = seeds / "sample.zarr"
+    k = lists.clusters(len(arrays.open(sample)) if sample.exists() else len(train))[granularity]
+    if granularity.startswith("size"):
+        k = min(k, len(order))  # of images that are there many times there are fewer clusters
     if k > len(order):
         raise ValueError(
             f"granularity {granularity} needs {k} seeds, at most {len(order)} are there: raise seeds.largest"
         )
-    tasks = list(lists.tasks)
-    train = open_train_features(features, tasks, read_tables(images, tasks))
     processes.require(len(train), "training images")
-    whitener = None
-    if (seeds / "mean.zarr").exists():
-        whitener = whitening.Whitening(*(arrays.open(seeds / f"{name}.zarr")[:] for name in ("mean", "projection")))
-    of_rows = of_sample if (seeds / "sample.zarr").exists() else of_all
-    labels, centroids, facts = of_rows(train, whitener, order, seeds, k, params)
+    of_rows = of_sample if sample.exists() else of_all
+    labels, centroids, facts = of_rows(train, compared_by(seeds, train), order, seeds, k, params)
     sizes = np.bincount(labels, minlength=k)
     summary = {
         "k": k,

@@ -30,7 +30,7 @@ class Params(schema.Section):
 
 
 def main(images: Path, adaptor: Path, knn_graph: Path, output: Path, *, params: Params, lists: Lists) -> str:
-    names, tasks = list(lists.sizes), list(lists.tasks)
+    names, tasks = lists.trained, list(lists.tasks)
     model = merge([load(adaptor / name) for name in names], names, "average", torch.Generator(), 0.0)
     before, (index, wanted) = arrays.open(knn_graph / "neighbours.zarr")[:], search_of(knn_graph)
     pixels, rows = open_pixels(images, tasks), read_tables(images, tasks).train

@@ -18,7 +18,7 @@ Writes  index.html    everything, self-contained
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,17 +116,18 @@ def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
     }
 
 
-def cluster_counts(pseudo_labels: Path, granularities: dict[str, int], tasks: Sequence[Task]) -> list[dict]:
+def cluster_counts(pseudo_labels: Path, granularities: Iterable[str], tasks: Sequence[Task]) -> list[dict]:
     """Per granularity the size of its clusters, and how many of them hold images of more than one task."""
     owners = np.repeat(np.arange(len(tasks)), [int(task.is_train.sum()) for task in tasks])
     rows = []
-    for name, k in granularities.items():
+    for name in granularities:
         labels = arrays.open(pseudo_labels / name / "labels.zarr")[:]
         if len(labels) != len(owners):
             raise ValueError(
                 f"{pseudo_labels / name} labels {len(labels)} images, the tables hold {len(owners)}; run again"
             )
-        sizes = np.bincount(labels, minlength=k)
+        sizes = np.bincount(labels)
+        k = len(sizes)
         tasks_of = Counter(cluster for cluster, _ in set(zip(labels.tolist(), owners.tolist(), strict=True)))
         mixed = sum(count > 1 for count in tasks_of.values())
         row = {"name": name, "clusters": k, "mean": len(labels) / k, "median": float(np.median(sizes))}
@@ -167,7 +168,7 @@ def choice_section(made: chosen.Choice, recommended: advice.Advice, table: score
         "choice": made,
         "place": wording.placement([*ends, recommended.before, recommended.after]),
         "place_criterion": wording.placement(criteria),
-        "preferences": chosen.preferences(made, list(lists.sizes), table),
+        "preferences": chosen.preferences(made, lists.trained, table),
     }
 
 
@@ -182,8 +183,8 @@ def paired_with_encoder(evaluation: Path, row: str, leads: bool) -> dict[str, pa
     return paired.compare(*map(queries.read_queries, files)) if all(file.exists() for file in files) else {}
 
 
-def results_section(table: scores.Scores, model: str | None, lists: Lists) -> Content:
-    """The numbers of all models, of which `model` is in the summary."""
+def results_section(table: scores.Scores, model: str | None, ks: dict[str, int], lists: Lists) -> Content:
+    """The numbers of all models, of which `model` is in the summary; `ks` are the clusters of each adaptor."""
     compared = scores.comparisons(table, model) if model else []
     return {
         "scores": table,
@@ -191,7 +192,7 @@ def results_section(table: scores.Scores, model: str | None, lists: Lists) -> Co
         "comparisons": compared,
         "best": wording.best_rows(table, [*lists.supervised_models, "supervised"]),
         "has_encoder": "encoder" in table.rows,
-        "curves": charts.granularity_charts(table, lists.sizes),
+        "curves": charts.granularity_charts(table, ks),
     }
 
 
@@ -259,7 +260,7 @@ def unlabelled_section(
 
 def attention_section(fusion: Path, evaluation: Path, table: scores.Scores, lists: Lists) -> Content:
     """What fusions attend to, what they learnt, and what that is worth."""
-    names = [name for name in scores.in_order(lists.models, list(lists.sizes)) if name in lists.fusions]
+    names = [name for name in scores.in_order(lists.models, lists.trained) if name in lists.fusions]
     return {
         "attention": charts.attention_maps(evaluation, names, lists.tasks),
         "fused": fusions.rows(fusion, evaluation, lists.fusions, table),
@@ -279,7 +280,7 @@ def data_section(tasks: Sequence[Task], table: scores.Scores, pseudo_labels: Pat
     """What the tasks hold, how they were clustered, and which files were left out."""
     return {
         "counts": [task_counts(task, table.queries) for task in tasks],
-        "clusters": cluster_counts(pseudo_labels, lists.sizes, tasks),
+        "clusters": cluster_counts(pseudo_labels, lists.clusters(1), tasks),
         "rejected": [(task.name, *pair) for task in tasks for pair in task.rejected],
     }
 
@@ -309,12 +310,14 @@ def main(
 ) -> str:
     """Draws the report from what the other stages wrote; `lists` names the items in their order."""
     # What the stages wrote.
-    models = scores.in_order(lists.models, list(lists.sizes))
+    models = scores.in_order(lists.models, lists.trained)
     tasks = [read_task(images, name) for name in lists.tasks]
-    histories = {f"adaptor@{name}": read_history(adaptor / name) for name in lists.sizes}
+    counts = lists.clusters(sum(int(task.is_train.sum()) for task in tasks))
+    ks = {name: counts[name] for name in lists.trained}
+    histories = {f"adaptor@{name}": read_history(adaptor / name) for name in lists.trained}
     histories |= {f"fusion@{name}": read_history(fusion / name) for name in lists.fusions}
     made, samples = chosen.read(choice), neighbours.read(choice)
-    measured = scores.read(evaluation, models, lists.sizes, lists.tasks)
+    measured = scores.read(evaluation, models, lists.trained, lists.tasks)
     trains = any((task.is_train & task.is_test).any() for task in tasks)
     searched = collection.read(evaluation, models, list(lists.tasks), trains)
     metrics = scores.as_json(measured) | collection.as_json(searched)
@@ -328,7 +331,7 @@ def main(
     leading = searched.table if leads else table
     places = choice, Path(lists.root)
     recommended = advice.advise(made, leading, searched.table, list(lists.tasks), *places, searched.unsmoothed)
-    model = scores.headliner(table, lists.sizes) if table.tasks else None
+    model = scores.headliner(table, lists.trained) if table.tasks else None
 
     # The page, part by part.
     content: Content = {
@@ -343,7 +346,7 @@ def main(
         "paired": paired_with_encoder(evaluation, recommended.row, leads),
         **wording.WORDS,
         **choice_section(made, recommended, table, lists),
-        **results_section(table, model, lists),
+        **results_section(table, model, ks, lists),
         **unlabelled_section(images, [task for task in tasks if task.name not in table.tasks], samples, params),
         **attention_section(fusion, evaluation, table, lists),
         **training_section(histories),
@@ -358,7 +361,7 @@ def main(
         page.write(folder, "findings/report", content, metrics)
         (folder / "headline.json").write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         runs.write(evaluation, models, {name: read_table(images / name) for name in lists.tasks}, folder / "runs")
-        write_csv(folder / "curves.csv", curve_rows(measured, lists.sizes))
+        write_csv(folder / "curves.csv", curve_rows(measured, ks))
         write_csv(folder / "training.csv", training_rows(histories))
     size = (output / "index.html").stat().st_size
     words = headline.spoken(known) or "nothing was measured"

@@ -55,7 +55,7 @@ def see(
     sample: criterion.Sample,
     tried: list[int],
     settings: criterion.CriterionSettings,
-    taken: list[int],
+    taken: int,
 ) -> dict[int, Stored]:
     """For each side, the outputs of the encoder's last blocks for the views of the sample."""
     seen, unreduced = {}, encoder.without_reduction(blocks_for(encoder, taken))
@@ -96,7 +96,7 @@ def main(
     params: Params,
     settings: criterion.CriterionSettings,
     reference: criterion.Reference,
-    taken: list[int],
+    taken: int,
     lists: Lists,
     seed: int,
 ) -> str:
@@ -117,7 +117,7 @@ def main(
         row = [one, f"{(one / own) ** 2:g}", *("" if np.isnan(share) else f"{share:.6g}" for share in shares)]
         rows.append([*row, int(one == side)])
     chosen, looks = model.at_side(side, model.config.mirrored), None
-    if seen and not lists.teachers:  # whose answers are the reference otherwise
+    if seen:
         settings_of = *device.inference(pixels.shape[1]), "reference"
         looks = criterion.embed_carefully(chosen, pixels, sample.rows, reference, *settings_of)
     with outputs.folder(output) as folder, outputs.folder(output_views) as views:

@@ -1,36 +1,50 @@
 """Exact k-means++ once, to the largest k: the first k seeds are a k-means++ start for every smaller k.
 
-Reads   images (tables), features
+Reads   images (tables), features, teacher
 Writes  order.zarr     seed: training rows in the order they were drawn
         records.zarr   record x 2: training row, position of a seed nearer to it than all before; they give the nearest
                        seed of every row for every k
         sample.zarr    only where clusters are sought in a sample: its training rows, ascending. It alone is seeded and
                        fits the whitening, and the rows of the records are counted within it
         mean.zarr, projection.zarr   only where clusters are sought among whitened features: (x - mean) @ projection
+        vectors.zarr   only where there are teachers: what they give of each training row, by which clusters are sought
+        basis_mean.zarr, basis_axes.zarr, basis_variances.zarr   the axes in which `scatter` has the clusters; none of
+                       images that are all equal
 """
 
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from polygrain.clustering import sampled
 from polygrain.clustering.seeding import seed_order
 from polygrain.compute import device, processes
-from polygrain.compute.vectors import as_vectors
+from polygrain.compute.blocks import Rows
+from polygrain.compute.vectors import as_vectors, unit_rows
 from polygrain.config import schema
 from polygrain.config.lists import Lists
+from polygrain.fisher.closed_form import basis_of
+from polygrain.fisher.granularities import write_basis
 from polygrain.retrieval import whitening
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.collection import open_train_features, read_tables
+from polygrain.store.joined import Joined
 
 
 class Params(schema.Section):
+    drawn: Literal["images", "cells"] = Field(
+        description="what a sample has: images, for training; or whole cells of images that lie together, in which "
+        "clusters are as small as among all"
+    )
     whitening: Literal["none", "half", "full"] = Field(description="of the features before they are clustered")
     whitened_dim: schema.Width = Field(description="dimensions kept by it (fewer where the data allow fewer)")
     largest: int = Field(
-        ge=1, le=100_000_000, description="how many seeds to draw (fewer images: all): no granularity is finer"
+        ge=1,
+        le=100_000_000,
+        description="how many seeds to draw (fewer images: all): no k is larger; more for clusters by their size",
     )
     sample: int | None = Field(
         ge=1,
@@ -41,30 +55,60 @@ class Params(schema.Section):
 
     def fits(self, lists: Lists) -> None:
         """ValueError where a granularity is finer than the seeds that are drawn."""
-        if (largest := max(lists.sizes.values(), default=1)) > self.largest:
+        named = [name for name in lists.granularities if name[0] == "k"]
+        if (largest := max((int(name[1:]) for name in named), default=1)) > self.largest:
             raise ValueError(f"seeds.largest is {self.largest}, and granularities has {largest}: set it to {largest}")
 
 
-def main(images: Path, features: Path, output: Path, *, params: Params, lists: Lists, seed: int) -> str:
+def main(
+    images: Path,
+    features: Path,
+    teacher: Path,
+    output: Path,
+    *,
+    params: Params,
+    blocks: int,
+    axes: int,
+    lists: Lists,
+    seed: int,
+) -> str:
     tasks = list(lists.tasks)
-    train = open_train_features(features, tasks, read_tables(images, tasks))
-    largest, count = max(lists.sizes.values(), default=1), min(len(train), params.sample or len(train))
+    collection = read_tables(images, tasks)
+    train: Rows = open_train_features(features, tasks, collection)
+    eyes = [arrays.open(teacher / name / "embeddings.zarr")[:] for name in lists.teachers]
+    if eyes:
+        # They are half-whitened already.
+        train = unit_rows(np.concatenate(eyes, 1))
+    count = min(train.shape[0], params.sample or train.shape[0])
     processes.require(count, "training images")
-    if largest > min(count, params.largest):
-        drawn = f", seeds.sample {params.sample}" if count < len(train) else ""
+    largest = max(lists.clusters(count).values(), default=1)
+    if largest > count:
+        drawn = f", seeds.sample {params.sample}" if count < train.shape[0] else ""
         raise ValueError(
-            f"granularity k{largest} needs {largest} clusters; at most {min(count, params.largest)} are allowed "
-            f"({len(train)} training images, seeds.largest {params.largest}{drawn}): remove it or raise what limits it"
+            f"granularities need {largest} clusters; at most {count} are allowed ({train.shape[0]} training images"
+            f"{drawn}): remove one or raise what limits it"
         )
-    sample = sampled.draw(len(train), count, seed) if count < len(train) else None
+    sample, whitener = None, None
+    if count < train.shape[0]:
+        sample = (
+            sampled.draw_cells(train, count, seed)
+            if params.drawn == "cells"
+            else sampled.draw(train.shape[0], count, seed)
+        )
     # Each process holds its share of the rows; the whitening is fitted to all of them, block by block.
-    rows, whitener = train if sample is None else train.some(sample), None
-    vectors = rows[processes.share(len(rows))]
-    if params.whitening != "none":
+    rows = train if sample is None else train[sample] if eyes else train.some(sample)
+    vectors = rows[processes.share(rows.shape[0])]
+    if params.whitening != "none" and not eyes:
         whitener = whitening.fit_if_varied(rows, params.whitened_dim, params.whitening)
     if whitener is not None:
         vectors = whitening.apply(whitener, vectors)
-    seeds = seed_order(as_vectors(vectors).to(device.best()), min(params.largest, count), seed)
+    drawn = max(largest, min(params.largest, count))
+    if any(name.startswith("size") for name in lists.granularities):
+        # Of images that are there many times there are fewer clusters.
+        drawn = min(drawn, len(np.unique(vectors, axis=0))) if processes.count() == 1 else drawn
+    seeds = seed_order(as_vectors(vectors).to(device.best()), drawn, seed)
+    clustered = collection.train if sample is None else collection.train[sample]
+    basis = basis_of(Joined(features, tasks, blocks, clustered), collection.tasks[clustered], axes)
     with outputs.folder(output) as folder:
         arrays.write(folder / "order.zarr", seeds.order if sample is None else sample[seeds.order])
         arrays.write(folder / "records.zarr", seeds.records)
@@ -73,9 +117,13 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: L
         if whitener is not None:
             arrays.write(folder / "mean.zarr", whitener.mean)
             arrays.write(folder / "projection.zarr", whitener.projection)
-    among = f"{len(train):,} training images"
+        if eyes:
+            arrays.write(folder / "vectors.zarr", train)
+        if basis is not None:
+            write_basis(basis, folder)
+    among = f"{train.shape[0]:,} training images"
     return f"{len(seeds.order):,} seeds among {among if sample is None else f'{count:,} drawn of {among}'}"
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, blocks="choice.blocks", axes="scatter.axes")

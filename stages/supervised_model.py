@@ -55,11 +55,14 @@ def main(
     rows, labels = collection.train, torch.from_numpy(collection.train_classes())
     if not len(rows):
         raise ValueError(f"supervised_models.{name} trains on {on}, which has no training images (an unseen task?)")
-    values, reads = [params, attention, seed, on, how, len(lists.sizes)], [encoder, *(images / task for task in tasks)]
+    values, reads = (
+        [params, attention, seed, on, how, len(lists.trained)],
+        [encoder, *(images / task for task in tasks)],
+    )
     work = checkpoint.work_folder("supervised_model", name, values, reads)
     embeddings = torch.from_numpy(embed(model, pixels, rows, settings.batch, settings.precision, "class means"))
     start = classification.class_means(embeddings, labels)
-    count = len(lists.sizes) if how == "many" else 1
+    count = len(lists.trained) if how == "many" else 1
     if how == "full":
         parts = restore(model.backbone)
     else:

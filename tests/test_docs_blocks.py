@@ -9,10 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
+from polygrain.comparing.comparison import choose
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.config import AdaptorConfig, Config
 from polygrain.encoder.model import Model, save
-from polygrain.retrieval import smooth
 from polygrain.store import embeddings
 from tests.helpers.docs_text import PAGES, Block, blocks, name
 from tests.helpers.project import copy_project
@@ -48,8 +48,10 @@ def write_vectors(file: Path) -> None:
     if file.suffix == ".npy":
         return np.save(file, rows)
     paths = [f"class{row // 20}/{row}.jpg" for row in range(200)]
-    columns = {"path": paths, "embedding": rows, "state": [""] * 200, "smoothed": smooth(rows, alike=20)}
-    embeddings.write(file, columns, {"model": "0" * 16, "dim": "64", "root": ".", "images": "", "axes": "32"})
+    how, _ = choose(rows, 20)
+    columns = {"path": paths, "embedding": how.plain(rows), "state": [""] * 200, "smoothed": how.rows(rows)}
+    facts = {"model": "0" * 16, "dim": "64", "root": ".", "images": "", "comparison": how.to_json()}
+    embeddings.write(file, columns, facts)
 
 
 RUN = [block for page in PAGES for block in blocks(page) if block.needs is not None]

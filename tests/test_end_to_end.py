@@ -127,12 +127,12 @@ def test_cache__only_what_depends_on_a_change_runs(reproduced, tmp_path):
     project = Path(shutil.copytree(reproduced, tmp_path / "copy", symlinks=True))
 
     def change(values):
-        values["granularities"]["k4"] = "adaptor/k4"
+        values["granularities"]["k4"], values["adaptors"]["k4"] = "pseudo_labels/k4", "adaptor/k4"
         values["tll_adaptation"]["steps"] = 12
 
     edit(project, change)
     gathers = {"fusion@average", "fusion@neighbour", "choice", "evaluation@chosen", "gallery@shapes", "report"}
-    assert set(repro(project)) == {"pseudo_labels@k4", "adaptor@k4", *gathers, *TLL[3:]}
+    assert set(repro(project)) == {"pseudo_labels@k4", "scatter@k4", "adaptor@k4", *gathers, *TLL[3:]}
     (project / "raw/pairs/right/7.webp").unlink()
     message = dvc(project, "repro", TLL[-1], check=False)
     assert "same name: 7" in message and "Traceback" not in message

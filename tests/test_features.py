@@ -25,7 +25,7 @@ def params(unit_length=True, dtype="float32"):
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 1e-3)])
 def test_main__equals_one_image_at_a_time(world, tmp_path, dtype, tolerance):
     images, encoder = world
-    main(*world, tmp_path / "features", task="dots", params=params(dtype=dtype), taken=[1])
+    main(*world, tmp_path / "features", task="dots", params=params(dtype=dtype), taken=1)
     features = arrays.open(tmp_path / "features" / "features.zarr")
     model, pixels = load(encoder), arrays.open(images / "pixels.zarr")[:]
     assert features.dtype == dtype and features.shape == (len(pixels), 24)
@@ -36,7 +36,7 @@ def test_main__equals_one_image_at_a_time(world, tmp_path, dtype, tolerance):
 
 def test_main__the_class_token_as_it_is_keeps_its_length(world, tmp_path):
     images, encoder = world
-    main(*world, tmp_path / "features", task="dots", params=params(unit_length=False), taken=[1])
+    main(*world, tmp_path / "features", task="dots", params=params(unit_length=False), taken=1)
     features = arrays.open(tmp_path / "features" / "features.zarr")[:]
     pixels = torch.from_numpy(arrays.open(images / "pixels.zarr")[:]).permute(0, 3, 1, 2)
     np.testing.assert_allclose(features, load(encoder).features(pixels).numpy(), atol=1e-4)
@@ -45,7 +45,7 @@ def test_main__the_class_token_as_it_is_keeps_its_length(world, tmp_path):
 
 def test_main__several_blocks_the_last_first_and_what_they_are(world, tmp_path):
     images, encoder = world
-    message = main(*world, tmp_path / "features", task="dots", params=params(dtype="float16"), taken=[1, 9])
+    message = main(*world, tmp_path / "features", task="dots", params=params(dtype="float16"), taken=9)
     features, facts = (
         arrays.open(tmp_path / "features" / "features.zarr")[:],
         json.loads((tmp_path / "features" / "features.json").read_text()),
@@ -62,7 +62,7 @@ def test_main__several_blocks_the_last_first_and_what_they_are(world, tmp_path):
 
 def test_main__a_mirrored_encoder_gives_its_embedding_alone(world, tmp_path):
     images, encoder = world[0], write_model(load(world[1]).at_side(32, True), tmp_path / "encoder")
-    main(images, encoder, tmp_path / "features", task="dots", params=params(), taken=[1, 2])
+    main(images, encoder, tmp_path / "features", task="dots", params=params(), taken=2)
     pixels = torch.from_numpy(arrays.open(images / "pixels.zarr")[:]).permute(0, 3, 1, 2)
     expected = load(encoder)(pixels).numpy()
     np.testing.assert_allclose(open_features(tmp_path, ["features"])[:], expected, atol=1e-5)
@@ -98,5 +98,5 @@ def test_main__refuses_an_encoder_that_does_not_fit(world, tmp_path, change, mes
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(ValueError, match=message):
         settings = params(unit_length="resize" in change)
-        main(world[0], tmp_path / "encoder", tmp_path / "out", task="dots", params=settings, taken=[1])
+        main(world[0], tmp_path / "encoder", tmp_path / "out", task="dots", params=settings, taken=1)
     assert not (tmp_path / "out").exists()

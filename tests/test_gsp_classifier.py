@@ -2,7 +2,6 @@ import json
 
 import numpy as np
 import pytest
-from ruamel.yaml import YAML
 from safetensors.numpy import load_file
 
 from polygrain.gsp.classifier import PooledClassifier
@@ -12,11 +11,12 @@ from polygrain.store.collection import read_table
 from stages import gsp_classifier
 from stages.gsp_classifier import Params, beside_printed, main, split
 from tests.helpers.keys import assert_key_follows
-from tests.helpers.project import ROOT, edit, new_project, repro
+from tests.helpers.project import edit, new_project, repro
 from tests.helpers.small import SIZE, lists, set_split, write_images
+from tests.test_profiles import composed
 
 AUGMENTATION = dict.fromkeys(["turn", "flip", "stroke", "jitter", "tint", "grey", "blur"], 0.0)
-VALUES = YAML(typ="safe").load((ROOT / "params.yaml").read_text())["gsp_classifier"] | {
+VALUES = composed("gsp-imagenet")["gsp_classifier"] | {
     "networks": {"small": {"architecture": "test_resnet", "arguments": {}, "side": SIZE}},
     "poolings": {"gap": {}, "gsp": {"prototypes": 4, "mu": 0.5, "epsilon": 5.0}},
     "embedding": 4,
@@ -147,7 +147,12 @@ def test_repro__trains_each_classifier_on_images_laid_out_as_imagenets(tmp_path)
         one = {"images": "images/imagenet", "network": "resnet50v2", "pooling": "gap", "zero_shot": 0}
         values["gsp_classifiers"] = {"gap": one, "gsp": one | {"pooling": "gsp", "zero_shot": 0.1}}
         small = {"resnet50v2": {"architecture": "test_resnet", "arguments": {}, "side": 32}}
-        values["gsp_classifier"] |= {"networks": small, "epochs": 2, "batch": 8, "precision": "float32"}
+        values["gsp_classifier"] = composed("gsp-imagenet")["gsp_classifier"] | {
+            "networks": small,
+            "epochs": 2,
+            "batch": 8,
+            "precision": "float32",
+        }
 
     edit(project, change)
     ran = repro(project, "gsp_classifier")

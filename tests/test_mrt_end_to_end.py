@@ -24,7 +24,7 @@ def values() -> dict:
 
 def test_profile__is_the_paper_and_nothing_is_missing() -> None:
     lists = Lists(**{key: value for key, value in values().items() if key in Lists.model_fields})
-    assert list(lists.sizes.values()) == [256, 1024, 4096, 8192, 16384, 32768, 65536, 131072]
+    assert list(lists.clusters(1).values()) == [256, 1024, 4096, 8192, 16384, 32768, 65536, 131072]
     assert [name for name, task in lists.tasks.items() if not task.unseen] == list(TASKS)
     assert [name for name, task in lists.tasks.items() if task.unseen] == list(UNSEEN)
     on = {f"{task}-{how}" for task in (*TASKS, "all") for how in ("full", "one", "many")}

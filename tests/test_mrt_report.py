@@ -104,8 +104,10 @@ def test_main__a_task_of_other_images_is_compared_with_nothing(world, tmp_path: 
 
 def test_main__figure_4_has_the_published_points_and_the_mean_over_seen_tasks(world, tmp_path: Path) -> None:
     images, evaluation, items = world
-    granularities = {"k256": "adaptor/k256", "k1024": "adaptor/k1024"}
-    changed = {"granularities": granularities, "models": {"encoder": "encoder"} | granularities}
+    adaptors = {name: f"adaptor/{name}" for name in ("k256", "k1024")}
+    granularities = {name: f"pseudo_labels/{name}" for name in adaptors}
+    models = {"encoder": "encoder"} | adaptors
+    changed = {"granularities": granularities, "adaptors": adaptors, "models": models}
     for old, new in (("k4", "k256"), ("k8", "k1024")):
         (evaluation / old).rename(evaluation / new)
     run((images, evaluation, lists(**items.model_dump() | changed)), tmp_path / "out")

@@ -39,8 +39,9 @@ def read(folder, *names):
 
 
 def cluster(folder, images, features, whitening="none", sample=None, granularity="k8", **changes):
-    params = seeds.Params(whitening=whitening, whitened_dim=5, largest=12, sample=sample)
-    seeds.main(images, features, folder / "seeds", params=params, lists=lists(), seed=0)
+    params = seeds.Params(whitening=whitening, whitened_dim=5, largest=12, sample=sample, drawn="images")
+    given = {"params": params, "blocks": 1, "axes": 64, "lists": lists(), "seed": 0}
+    seeds.main(images, features, folder / "teacher", folder / "seeds", **given)
     values = {"granularity": granularity, "params": Params(max_iterations=100), "lists": lists(**changes)}
     main(images, features, folder / "seeds", folder / "k8", **values)
     return read(folder / "k8", "labels", "centroids")
@@ -78,7 +79,7 @@ def test_main__all_is_computed_on_a_gpu(world, tmp_path, monkeypatch, whitening,
 
 
 def test_main__says_when_more_seeds_are_needed(world, tmp_path):
-    more = {"granularities": {"k16": "adaptor/k16"}, "models": {"encoder": "encoder"}}
+    more = {"granularities": {"k16": "pseudo_labels/k16"}, "adaptors": {"k16": "adaptor/k16"}, "models": {}}
     with pytest.raises(ValueError, match="k16 needs 16 seeds"):
         cluster(tmp_path, *world[:2], granularity="k16", **more)
 

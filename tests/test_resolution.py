@@ -17,7 +17,7 @@ def params(**changes):
 
 
 def run(images, encoder, output, settings=None, **changes):
-    values = {"settings": settings or criterion(), "reference": reference(), "taken": [1, 2], "lists": lists()}
+    values = {"settings": settings or criterion(), "reference": reference(), "taken": 2, "lists": lists()}
     folders = images, encoder, output, output.with_name("views")
     message = resolution.main(*folders, params=params(**changes), seed=0, **values)
     return message, list(csv.DictReader((output.with_name("views") / "recall.csv").read_text().splitlines()))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from polygrain.clustering.seeding import seed_order
+from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import whitening
 from polygrain.store import arrays
 from polygrain.store.collection import open_features, read_tables
@@ -20,12 +21,18 @@ def world(tmp_path_factory):
     return images, features, open_features(features, list(TASKS))[read_tables(images, list(TASKS)).train]
 
 
+def only(granularity):
+    """The lists of this granularity alone."""
+    named = {"granularities": {granularity: f"pseudo_labels/{granularity}"}, "models": {"encoder": "encoder"}}
+    return lists(**named | {"adaptors": {granularity: f"adaptor/{granularity}"}})
+
+
 def run(world, output, granularity=None, **changes):
     """The arrays that are written."""
-    values = {"whitening": "none", "whitened_dim": 8, "largest": 20, "sample": None} | changes
-    names = {"granularities": {granularity: f"adaptor/{granularity}"}, "models": {"encoder": "encoder"}}
-    given = lists(**names if granularity else {})
-    main(*world[:2], output, params=Params(**values), lists=given, seed=0)
+    values = {"whitening": "none", "whitened_dim": 8, "largest": 20, "sample": None, "drawn": "images"} | changes
+    given = only(granularity) if granularity else lists()
+    eyes = output.with_name("teacher")
+    main(*world[:2], eyes, output, params=Params(**values), blocks=1, axes=64, lists=given, seed=0)
     return {file.stem: arrays.open(file)[:] for file in output.iterdir()}
 
 
@@ -39,9 +46,8 @@ def test_main__draws_distinct_training_rows_and_prefixes_agree(world, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"granularity": "k64", "largest": 1000}, "k64 needs 64 clusters; at most 48 are allowed .*48 training images"),
-        ({"largest": 6}, "at most 6 are allowed"),
-        ({"granularity": "k12", "sample": 10}, r"at most 10 are allowed .*seeds.largest 20, seeds.sample 10"),
+        ({"granularity": "k64", "largest": 1000}, "need 64 clusters; at most 48 are allowed .*48 training images"),
+        ({"granularity": "k12", "sample": 10}, r"at most 10 are allowed .*seeds.sample 10"),
     ],
 )
 def test_main__names_the_largest_k_allowed(world, tmp_path, changes, message):
@@ -51,11 +57,10 @@ def test_main__names_the_largest_k_allowed(world, tmp_path, changes, message):
 
 
 def test_fits__no_granularity_is_finer_than_the_seeds():
-    values = {"whitening": "none", "whitened_dim": 8, "largest": 20, "sample": None}
-    names = {"granularities": {"k32": "adaptor/k32"}, "models": {"encoder": "encoder"}}
+    values = {"whitening": "none", "whitened_dim": 8, "largest": 20, "sample": None, "drawn": "images"}
     with pytest.raises(ValueError, match=r"seeds\.largest is 20, and granularities has 32: set it to 32"):
-        Params(**values).fits(lists(**names))
-    Params(**values | {"largest": 32}).fits(lists(**names))
+        Params(**values).fits(only("k32"))
+    Params(**values | {"largest": 32}).fits(only("k32"))
 
 
 def test_main__refuses_more_processes_than_training_images(world, tmp_path, monkeypatch):
@@ -84,3 +89,44 @@ def test_main__of_a_sample_draws_among_it_as_if_it_were_all(world, tmp_path):
     expected = seed_order(known, 20, 0)
     np.testing.assert_array_equal(written["order"], sample[expected.order])
     np.testing.assert_array_equal(written["records"], expected.records)
+
+
+@pytest.mark.parametrize("images", [48, 30])
+def test_main__clusters_by_their_size_need_as_many_seeds_as_they_are(world, tmp_path, images):
+    written = run(world, tmp_path / "out", "size3", largest=1, sample=None if images == 48 else images, drawn="cells")
+    assert len(written["order"]) == images // 3
+
+
+def test_main__images_that_are_there_many_times_make_fewer_small_clusters(world, tmp_path):
+    features = shutil.copytree(world[1], tmp_path / "features")
+    for task in TASKS:
+        shutil.rmtree(features / task / "features.zarr")
+        rows = np.eye(8, dtype=np.float32)[np.arange(48) % 5]
+        arrays.write(features / task / "features.zarr", rows)
+    assert len(run((world[0], features), tmp_path / "out", "size2", largest=1)["order"]) == 5
+
+
+def test_main__by_teachers_eyes_their_vectors_are_clustered(world, tmp_path):
+    generator = np.random.default_rng(0)
+    given = [unit_rows(generator.normal(size=(48, 6)).astype(np.float32)) for _ in range(2)]
+    for name, vectors in zip("ab", given, strict=True):
+        (tmp_path / "teacher" / name).mkdir(parents=True)
+        arrays.write(tmp_path / "teacher" / name / "embeddings.zarr", vectors)
+    listed = lists(teachers={name: {"path": "data/resolution"} for name in "ab"})
+    values = Params(whitening="half", whitened_dim=8, largest=20, sample=None, drawn="images")
+    main(*world[:2], tmp_path / "teacher", tmp_path / "out", params=values, blocks=1, axes=64, lists=listed, seed=0)
+    joined = np.concatenate(given, 1) / np.float32(np.sqrt(2))
+    np.testing.assert_allclose(arrays.open(tmp_path / "out/vectors.zarr")[:], joined, atol=1e-6)
+    np.testing.assert_array_equal(arrays.open(tmp_path / "out/order.zarr")[:], seed_order(joined, 20, 0).order)
+
+
+def test_main__the_basis_is_of_all_training_images_less_their_tasks_means(world, tmp_path):
+    written, (images, features, _) = run(world, tmp_path / "out"), world
+    collection = read_tables(images, list(TASKS))
+    rows = unit_rows(open_features(features, list(TASKS))[collection.train].astype(np.float64))
+    tasks = collection.tasks[collection.train]
+    own = np.stack([rows[tasks == task].mean(0) for task in tasks])
+    values, vectors = np.linalg.eigh(np.cov((rows - own).T, bias=True))
+    np.testing.assert_allclose(written["basis_variances"], values[::-1][: len(written["basis_variances"])], rtol=1e-3)
+    np.testing.assert_allclose(np.abs(written["basis_axes"][:, 0]), np.abs(vectors[:, -1]), atol=1e-3)
+    np.testing.assert_allclose(written["basis_mean"], rows.mean(0), atol=1e-6)

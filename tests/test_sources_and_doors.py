@@ -16,9 +16,11 @@ from starlette.testclient import TestClient
 from polygrain.app.export import card
 from polygrain.app.page import server
 from polygrain.app.page.app import build
+from polygrain.comparing import Comparison
+from polygrain.comparing.known import Known
+from polygrain.comparing.smoothing_choice import SETTINGS
 from polygrain.config.folders import Folder, examine
 from polygrain.config.lists import Task
-from polygrain.retrieval.smoothing_choice import SETTINGS
 from polygrain.store import arrays, embeddings
 from polygrain.store.tables import read_csv
 from stages import evaluation, gallery, images
@@ -104,12 +106,13 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         words = {"task": "shoes", "source": found.source, "params": params, "lists": lists}
         images.main(raw, data / "images/shoes", **words)
         write_fused(data / "choice")
+        Known({"shoes": Comparison()}).write(data / "choice")
         (data / "choice/choice.json").write_text('{"name": "k4", "why": []}')
         count = len(arrays.open(data / "images/shoes/pixels.zarr"))
         small.store_features(data / "features/shoes", np.eye(count, dtype=np.float32))
         smoothing = gallery.Params(smoothing=SETTINGS)
         places = [data / place for place in ("images/shoes", "choice", "features/shoes", "gallery/shoes")]
-        gallery.main(*places, task="shoes", source=str(raw), params=smoothing, alike={})
+        gallery.main(*places, task="shoes", source=str(raw), params=smoothing)
         how = evaluation.Params(whitened_dim=8, smoothed=["chosen"], random_draws=0)
         places = [data / place for place in ("images", "choice", "features", "evaluation/chosen")]
         evaluation.main(*places, model="chosen", params=how, smoothing=SETTINGS, alike={}, lists=lists)

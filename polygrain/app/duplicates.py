@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from polygrain.comparing.smoothing import Shown, cosines, links, neighbours_of
 from polygrain.compute.blocks import blocks_within
-from polygrain.retrieval.smoothing import Shown, cosines, links, neighbours_of
 
 NEIGHBOURS = 20
 CELLS = 2**24  # cosines held at once

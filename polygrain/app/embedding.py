@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial as bound
 from itertools import islice
 from pathlib import Path
@@ -18,21 +17,19 @@ import pyarrow.parquet as pq
 import torch
 from jaxtyping import Float32, UInt8
 from PIL import Image
-from pydantic import TypeAdapter
 
 from polygrain.app.listing import fingerprint
 from polygrain.app.squares import Images
+from polygrain.comparing.comparison import FEWEST, Comparison
+from polygrain.comparing.known import Known
+from polygrain.comparing.known import read as read_known
 from polygrain.compute import device
 from polygrain.compute.ahead import ahead
 from polygrain.compute.blocks import blocks
 from polygrain.encoder.extract import in_passes
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
-from polygrain.retrieval import smoothing
-from polygrain.retrieval.smoothing import Smoothing
-from polygrain.retrieval.smoothing_choice import GRAINED, SETTINGS, SmoothingSettings, choose
 from polygrain.runner.progress import progress
-from polygrain.selection.grain import AXES, FEWEST, axes_for
 from polygrain.sources.decode import MOST_PIXELS, Picture, decode
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings
@@ -44,6 +41,8 @@ log = logging.getLogger(__name__)
 BATCH = 64
 # Images of a finished part, which a killed call does not repeat.
 PART = 1024
+# Length of the mean of centred rows from which a mean taken anew may pay.
+MOVED = 0.1
 
 
 def embed(model: Model, images: Sequence[str | Path | Image.Image], batch: int = BATCH) -> Float32[np.ndarray, "n dim"]:
@@ -78,40 +77,37 @@ def embed_squares(model: Model, squares: UInt8[np.ndarray, "n side side 3"]) -> 
 
 
 class Wanted(NamedTuple):
-    """How the images are to be compared; what is None is as in an earlier file, or chosen."""
+    """How the images are to be compared, where that is said."""
 
-    axes: int | None = None
-    """leading numbers of an embedding"""
     alike: int | None = None
-    """about how many images show the same thing"""
+    """about how many images show the same thing; None: as in an earlier file, if that says it"""
     anew: bool = False
     """choose, whatever an earlier file says"""
 
-    def facts(self) -> dict[str, bytes]:
-        return {name: str(value).encode() for name, value in self._asdict().items() if value and name != "anew"}
-
 
 UNSAID = Wanted()
-
-
-def require_ordered(model: Model, folder: Path, axes: int | None) -> None:
-    """ValueError where a model's embeddings cannot be compared by so many leading numbers."""
-    if axes is not None and not model.is_ordered:
-        raise ValueError(
-            f"--grain is {axes}, but the numbers of an embedding of {folder} stand in no order, so that the first are "
-            "any: leave --grain out"
-        )
-    if axes is not None and axes > model.dim:
-        raise ValueError(f"--grain is {axes}, but an embedding of {folder} has {model.dim} numbers: give 1 to these")
 
 
 def is_current(output: Path, digest: str, listing: Images, smooth: bool, wanted: Wanted = UNSAID) -> bool:
     """Whether a file holds these images' embeddings, as they are now, by the model of this digest."""
     facts = embeddings.metadata(output)
     expected = {"model": digest.encode(), "images": listing.fingerprint().encode(), "root": os.fsencode(listing.root)}
-    is_wanted = (expected | wanted.facts()).items() <= facts.items() and not wanted.anew
-    is_wanted = is_wanted and not (wanted.facts() and "setting" in facts)
-    return is_wanted and ("smoothing" in facts) == smooth
+    if wanted.anew or not expected.items() <= facts.items() or "comparison" not in facts:
+        return False
+    before, count = read_comparison(output), pq.read_metadata(output).num_rows
+    is_wanted = wanted.alike in (None, before.alike)
+    return is_wanted and embeddings.has_smoothed(output) == (smooth and is_smoothed(before, count))
+
+
+def is_smoothed(comparison: Comparison, count: int) -> bool:
+    """Whether so many rows are smoothed: of too few, each would be linked to all others."""
+    return bool(comparison.smoothing.strength) and count > comparison.smoothing.neighbours
+
+
+def read_comparison(file: Path) -> Comparison:
+    """How the rows of a file are compared; ValueError where it is damaged or of an earlier version."""
+    with reading(file, embeddings.REMEDY):
+        return Comparison.from_json(embeddings.metadata(file)["comparison"])
 
 
 def rejected_file(output: Path) -> Path:
@@ -133,56 +129,77 @@ def write(
 
     Rows of an earlier output are taken over where the image file is the same, and so is how they are compared, if
     nothing else is wanted. `smooth`: beside the rows smoothed ones, where smoothing is chosen. `folder`: the model's,
-    which a search finds in the file. A folder `<output>.partial` keeps what is finished: a call that was killed goes on
-    where it was, to the same bytes. ValueError where no image can be read.
+    which knows how its tasks are compared, and which a search finds in the file. A folder `<output>.partial` keeps what
+    is finished: a call that was killed goes on where it was, to the same bytes. ValueError where no image can be read.
     """
     made_by = {"folder": os.fsencode(folder.resolve())} if folder else {}
     if is_current(output, digest, listing, smooth, wanted):
         if made_by.items() - embeddings.metadata(output).items():
             embeddings.annotate(output, made_by)
         return
-    partial, states = (
-        output.with_name(output.name + ".partial"),
-        dict(zip(listing.paths, listing.states(), strict=True)),
-    )
+    partial = output.with_name(output.name + ".partial")
+    states = dict(zip(listing.paths, listing.states(), strict=True))
     with locked(partial):
         old = earlier(output, digest, listing, states)
-        new = listing._replace(paths=[path for path in listing.paths if path not in old])
-        begin(partial, {"model": digest, "images": new.fingerprint(), "batch": batch, "part": PART, "hashed": True})
-        parts = {partial / f"{part.start:09d}.parquet": part for part in blocks(len(new.paths), PART)}
-        todo = {file: part for file, part in parts.items() if not file.exists()}
-        if old:
-            log.info("embed: %s of %s images are embedded already", f"{len(old):,}", f"{len(states):,}")
-        if len(todo) < len(parts):
-            log.info("embed: goes on, %d of %d parts are there", len(parts) - len(todo), len(parts))
-        batches = [images for part in todo.values() for images in blocks(part, batch)]
-        count = sum(part.stop - part.start for part in todo.values())
-        results = progress(outcomes(model, new, batches), "embed", count, "image")
-        for file, part in todo.items():
-            write_part(file, model.dim, list(islice(results, part.stop - part.start)))
-        hashes, vectors, left = gather(partial, list(parts), old, output, listing, model.dim)
-        columns = {"path": list(hashes), "embedding": vectors, "state": [states[path] for path in hashes]}
-        columns["sha256"] = list(hashes.values())
+        before = read_comparison(output) if old else None
+        is_few = bool(old) and pq.read_metadata(output).num_rows < FEWEST
+        embed_new(model, digest, listing, partial, old, batch)
+        hashes, vectors, left = gather(partial, old, before, output, listing, model.dim)
+        columns = {"path": list(hashes), "state": [states[path] for path in hashes], "sha256": list(hashes.values())}
         facts = {"model": digest, "dim": str(model.dim), "root": os.fsencode(listing.root)}
         facts |= {"images": fingerprint(states)} | made_by
-        known = compared(output, digest, wanted)
-        alike = wanted.alike or (int(known["alike"]) if "alike" in known else None)
-        axes = wanted.axes or embeddings.axes_of(known) or grain_of(model, vectors, alike)
-        facts |= {name: str(value) for name, value in (("axes", axes), ("alike", alike)) if value}
-        if smooth:
-            before = TypeAdapter(Smoothing).validate_json(known["smoothing"]) if "smoothing" in known else None
-            is_whitened = bool(model.config.reduced) and not model.config.grains
-            settings = GRAINED if model.config.grains else SETTINGS
-            more, chosen = smoothed_columns(vectors, is_whitened, alike, before, settings)
-            columns, facts = columns | more, facts | {"smoothing": json.dumps(asdict(chosen))}
-        # What someone chose on the search page, if the rows are still there.
-        if "setting" in known and not wanted.facts():
-            kept = known["setting"]
-            facts |= {"setting": kept} if "smoothed" in columns or not json.loads(kept)["smoothed"] else {}
-        embeddings.write(partial / "whole.parquet", columns, facts)
+        known = read_known(folder) if folder else Known()
+        alike = wanted.alike or (before.alike if before else None)
+        kept = None if is_few and len(vectors) >= FEWEST else before
+        comparison = compared(known, vectors, listing.root.name, kept, Wanted(alike, wanted.anew), model)
+        rows = {"embedding": comparison.plain(vectors)}
+        if smooth and is_smoothed(comparison, len(vectors)):
+            shown = bound(progress, description="smooth", unit="part")
+            rows["smoothed"] = comparison.smoothed(vectors, model.in_front, shown)[1]
+        embeddings.write(
+            partial / "whole.parquet",
+            {"path": columns.pop("path"), "embedding": rows.pop("embedding")} | columns | rows,
+            facts | {"comparison": comparison.to_json()},
+        )
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(left.items())])
         os.replace(partial / "rejected.csv", rejected_file(output))
         os.replace(partial / "whole.parquet", output)
+
+
+def embed_new(model: Model, digest: str, listing: Images, partial: Path, old: set[str], batch: int) -> None:
+    """Embeds the images of a listing that an earlier file has not, in parts that a killed call leaves behind."""
+    new = listing._replace(paths=[path for path in listing.paths if path not in old])
+    begin(partial, {"model": digest, "images": new.fingerprint(), "batch": batch, "part": PART, "hashed": True})
+    parts = {partial / f"{part.start:09d}.parquet": part for part in blocks(len(new.paths), PART)}
+    todo = {file: part for file, part in parts.items() if not file.exists()}
+    if old:
+        log.info("embed: %s of %s images are embedded already", f"{len(old):,}", f"{len(listing.paths):,}")
+    if len(todo) < len(parts):
+        log.info("embed: goes on, %d of %d parts are there", len(parts) - len(todo), len(parts))
+    batches = [images for part in todo.values() for images in blocks(part, batch)]
+    count = sum(part.stop - part.start for part in todo.values())
+    results = progress(outcomes(model, new, batches), "embed", count, "image")
+    for file, part in todo.items():
+        write_part(file, model.dim, list(islice(results, part.stop - part.start)))
+
+
+def compared(
+    known: Known,
+    vectors: Float32[np.ndarray, "row dim"],
+    name: str,
+    before: Comparison | None,
+    wanted: Wanted,
+    model: Model,
+) -> Comparison:
+    """How images of a folder of this name are compared: as `before`, unless something else is wanted."""
+    if before is not None and not wanted.anew and wanted.alike == before.alike:
+        moved = float(np.linalg.norm(before.plain(vectors).mean(0)))
+        if before.mean and len(vectors) >= FEWEST and moved > MOVED:
+            log.info("the images have moved away from the mean that is kept (%.2f): --choose takes a new one", moved)
+        return before
+    comparison, why = known.choose(name, vectors, wanted.alike, model.in_front)
+    log.info("%s: %s", comparison, why)
+    return comparison
 
 
 def earlier(output: Path, digest: str, listing: Images, states: dict[str, str]) -> set[str]:
@@ -190,7 +207,8 @@ def earlier(output: Path, digest: str, listing: Images, states: dict[str, str]) 
     are the same, too.
     """
     facts = embeddings.metadata(output)
-    if facts.get("model") != digest.encode() or "state" not in pq.read_schema(output).names:
+    is_its = facts.get("model") == digest.encode() and "comparison" in facts
+    if not is_its or "state" not in pq.read_schema(output).names:
         return set()
     is_here, hashes = facts.get("root") == os.fsencode(listing.root), hashes_in(output)
     stored = pq.read_table(output, columns=["path", "state"]).to_pydict()
@@ -203,54 +221,6 @@ def hashes_in(file: Path) -> dict[str, str]:
     names = pq.read_schema(file).names
     table = pq.read_table(file, columns=["path", *(name for name in names if name == "sha256")]).to_pydict()
     return dict(zip(table["path"], table.get("sha256", [""] * len(table["path"])), strict=True))
-
-
-def compared(output: Path, digest: str, wanted: Wanted) -> dict[str, bytes]:
-    """What an earlier file says of how its rows are compared, less what is now wanted otherwise or was of too few."""
-    facts = embeddings.metadata(output)
-    if wanted.anew or facts.get("model") != digest.encode():
-        return {}
-    rows, outdated = pq.read_metadata(output).num_rows, set()
-    if wanted.alike and wanted.facts()["alike"] != facts.get("alike"):
-        outdated = {"axes", "smoothing"}
-    if rows < SETTINGS.fewest:
-        outdated.add("smoothing")
-    if rows <= FEWEST and "alike" in facts:
-        outdated.add("axes")
-    return {name: value for name, value in facts.items() if name not in outdated}
-
-
-def grain_of(model: Model, vectors: Float32[np.ndarray, "row dim"], alike: int | None) -> int | None:
-    """How many leading numbers images are compared by: chosen where it is known how many are alike, else the median of
-    the model's tasks; None for a model without grains.
-    """
-    grains = sorted(model.config.grains.values())
-    if not grains:
-        return None
-    if alike is None or len(vectors) <= FEWEST:
-        return grains[len(grains) // 2]
-    return axes_for(vectors, sorted({axes for axes in AXES if axes < model.dim} | {model.dim}), alike)
-
-
-def smoothed_columns(
-    vectors: Float32[np.ndarray, "row dim"],
-    is_whitened: bool,
-    alike: int | None,
-    before: Smoothing | None,
-    settings: SmoothingSettings = SETTINGS,
-) -> tuple[dict[str, np.ndarray], Smoothing]:
-    """The columns of the smoothed rows, none where smoothing is not chosen; and what is chosen, or was `before`."""
-    if before is not None and before.neighbours < len(vectors):
-        taken = before
-        log.info("%s, as before", taken)
-    else:
-        chosen = choose(vectors, settings, is_whitened=is_whitened, alike=alike)
-        taken = chosen.smoothing
-        log.info("%s: %s", taken, chosen.why)
-    if not taken.strength:
-        return {}, taken
-    shown = bound(progress, description="smooth", unit="part")
-    return {"smoothed": smoothing.linked(vectors, taken, shown)[1]}, taken
 
 
 @contextmanager
@@ -304,13 +274,14 @@ def write_part(file: Path, dim: int, results: list[tuple[str, np.ndarray | str, 
 
 
 def gather(
-    partial: Path, parts: list[Path], old: set[str], output: Path, listing: Images, dim: int
+    partial: Path, old: set[str], before: Comparison | None, output: Path, listing: Images, dim: int
 ) -> tuple[dict[str, str], Float32[np.ndarray, "row dim"], dict[str, str]]:
     """Paths, with their files' SHA-256, and rows of all parts, and of `old` ones from the output, as they are listed;
-    and what is left out.
+    and what is left out. Rows are as the model gave them, `before` the comparison of the output.
 
     The rows are in a mapped file, not in memory. ValueError where there are none.
     """
+    parts = sorted(partial.glob("[0-9]*.parquet"))
     left, remedy = dict(listing.rejected), f"delete {partial} and {output}, and call it again"
     hashes: dict[str, str] = {}
     for source in [output, *parts] if old else parts:
@@ -334,5 +305,6 @@ def gather(
                 named = group.column(0).to_pylist()
                 taken = [row for row, path in enumerate(named) if path in (old if source == output else place)]
                 values = group.column(1).flatten().to_numpy().reshape(-1, dim)
-                rows[[place[named[row]] for row in taken]] = values[taken]
+                values = values[taken] if source != output else before.uncentred(values[taken])
+                rows[[place[named[row]] for row in taken]] = values
     return {path: hashes[path] for path in paths}, np.asarray(rows), left

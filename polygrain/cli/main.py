@@ -33,7 +33,7 @@ EXTRAS = {
     "faiss": "'polygrain[cpu]', or 'polygrain[gpu]' for a GPU",
     "prefect": "'polygrain[flow]'",
     **dict.fromkeys(["configobj", "dvc", "filelock", "google_crc32c", "matplotlib", "omegaconf", "psutil"], RUN),
-    **dict.fromkeys(["pytorch_metric_learning", "ruamel", "sklearn", "torchvision", "zarr"], RUN),
+    **dict.fromkeys(["pytorch_metric_learning", "ruamel", "torchvision", "zarr"], RUN),
 }
 """The extra that brings a module which the light install does without."""
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+EPOCHS = 6  # of the adaptors in config/photographs.yaml
 NUMBERS = "three numbers, or one for all channels"
 
 
@@ -38,7 +39,7 @@ def new(
     teacher: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME|FOLDER|NAME=FILE", help="a larger encoder from which the model learns; it may be given twice"
+            metavar="NAME|FOLDER|NAME=FILE", help="a larger encoder, by whose eyes images are clustered; again for two"
         ),
     ] = None,
     alike: Annotated[
@@ -51,9 +52,6 @@ def new(
             "for each folder",
         ),
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="of adaptors and distillation; fusions take half of them")
-    ] = None,
     protocol: Annotated[
         Literal["collection", "classes"],
         typer.Option(help="what trains, without labels: all images but the queries, or half of the classes"),
@@ -61,10 +59,6 @@ def new(
     train: Annotated[
         bool, typer.Option("--train", help="train adaptors, fusions and distilled models, too; it takes much longer")
     ] = False,
-    granularities: Annotated[
-        str | None,
-        typer.Option(metavar="K,K,...", help="train with these numbers of clusters; auto: all powers of 4 from 256"),
-    ] = None,
 ) -> None:
     """Write a profile for your own images, with an encoder of your choice, and say what was chosen and why.
 
@@ -84,40 +78,35 @@ def new(
     values = {key: value_of(text) for key, text in known.items()}
     request = Request(encoder, architecture, side, channels("--mean", mean), channels("--std", std), values)
     request.require_sense()
-    choice = granularities or ("ladder" if train else "none")
-    if epochs and choice == "none":
-        raise ValueError("--epochs is about training: add --train")
 
-    def suit(images: int, train: int, tasks: int, ks: int) -> Suited:
+    def suit(images: int, trained_on: int, tasks: int, sets: int) -> Suited:
         """Loads torch and timm, which takes longer than all checks before it."""
         from polygrain.app.encoder import better, choose, config_of, smaller, teacher_of
         from polygrain.app.estimate import pass_time, passes, shown
 
-        settings, why = choose(request, epochs)
+        settings, why = choose(request)
         teachers = dict(teacher_of(text, request) for text in teacher or [])
         why += [f"teacher: {name}, {values['path']}" for name, values in teachers.items()]
-        if epochs:
-            why.append(f"epochs: adaptors and distillation {epochs}, fusions {(epochs + 1) // 2}")
         each = pass_time(config_of(settings, root))
         fast, whole = (
-            shown(each * passes(images, train, tasks, k, settings.cost, settings.epochs or 6)) for k in (0, ks or 3)
+            shown(each * passes(images, trained_on, tasks, k, settings.cost, EPOCHS)) for k in (0, sets or 3)
         )
         told = (
             f"{whole} on this machine, {fast} without training"
-            if ks
+            if sets
             else f"{fast} on this machine, {whole} with --train"
         )
         other = better() if encoder is None else smaller(request, settings)
         next_step = ""
         if other:
             option, others, config = other
-            work = passes(images, train, tasks, ks, others.cost, others.epochs or 6)
+            work = passes(images, trained_on, tasks, sets, others.cost, EPOCHS)
             time = shown(pass_time(config) * work)
             told += f", {time} with {option}"
             next_step = f"{option}, {time} on the machine that wrote this profile" if encoder is None else ""
         return Suited(settings, teachers, [*why, f"the run: {told}"], next_step)
 
-    lines = create(root, name, images, choice, unseen or [], protocol, suit, alike or [])
+    lines = create(root, name, images, train, unseen or [], protocol, suit, alike or [])
     keep_site(root)
     typer.echo("\n".join(lines))
 

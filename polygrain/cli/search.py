@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 # What each way to search takes of the options that are not for all.
 TAKEN = {
-    "--page": {"-k", "--smooth", "--grain", "--above", "--beside", "--port"},
+    "--page": {"-k", "--smooth", "--above", "--beside", "--port"},
     "--duplicates": {"--above"},
-    "image files": {"-k", "--smooth", "--grain"},
+    "image files": {"-k", "--smooth"},
 }
 
 
@@ -34,12 +34,6 @@ def search(
     smooth: Annotated[
         bool | None,
         typer.Option("--smooth/--no-smooth", help="search the smoothed rows, where there are any, or the plain ones"),
-    ] = None,
-    grain: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="compare plain rows by so many of their first numbers: few find kinds, many the very same"
-        ),
     ] = None,
     duplicates: Annotated[
         Path | None, typer.Option(metavar="CSV", help="write pairs of near-duplicates, and images like no other")
@@ -73,7 +67,7 @@ def search(
 
     from polygrain.app import duplicates as alike
     from polygrain.app import embedding
-    from polygrain.app.gallery import kept_in, model_of, read_of, require_made
+    from polygrain.app.gallery import model_of, read_of, require_made
     from polygrain.app.page.sides import MOST_SHOWN
     from polygrain.compute import device
     from polygrain.encoder import load
@@ -86,10 +80,8 @@ def search(
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
     if bool(query) + page + bool(duplicates) != 1:
         raise ValueError("give image files to search for, or --page to search in the browser, or --duplicates")
-    if grain and smooth:
-        raise ValueError("--grain compares plain rows: leave out --smooth")
     door = "--page" if page else "--duplicates" if duplicates else "image files"
-    given: dict[str, object] = {"-k": k, "--grain": grain, "--above": above, "--beside": beside, "--port": port}
+    given: dict[str, object] = {"-k": k, "--above": above, "--beside": beside, "--port": port}
     given["--smooth"] = smooth or None  # duplicates are of plain rows anyway
     if wrong := [option for option, value in given.items() if value is not None and option not in TAKEN[door]]:
         raise ValueError(f"{wrong[0]} changes nothing beside {door}: leave it out")
@@ -98,10 +90,9 @@ def search(
     smooth, above = smooth is not False, 0.95 if above is None else above
     query, model = query or [], require_model(model_of(source, model))
     network, name = load(model).to(device.best()), digest(model)
-    embedding.require_ordered(network, model, grain)
     if duplicates:
-        file = file_of(source, network, name)
-        table = stored.read(file, whole=True)
+        file = file_of(source, network, name, model)
+        table = stored.read(file)
         require_made(file, table.model, table.root, name, model)
         graph = alike.graph_of(table.vectors, partial(progress, description="neighbours", unit="part"))
         pairs, odd = alike.duplicates(table.vectors, graph, above), alike.odd(graph)
@@ -114,13 +105,11 @@ def search(
         )
         return
     if not page:
-        vectors, file = embedding.embed(network, query), file_of(source, network, name)
-        gallery = read_of(file, name, model, smooth, grain)
-        if smooth and not grain and (kept := kept_in(file)):
-            typer.echo(f"{len(gallery):,} images, {kept}, as kept on the page (--no-smooth: plain)", err=True)
-        elif gallery.smoothing:
-            typer.echo(f"{len(gallery):,} images, {gallery.smoothing} (--no-smooth: plain)", err=True)
-        for file, scores, rows in zip(query, *gallery.search(gallery.asked(vectors), k or 10), strict=True):
+        vectors, file = embedding.embed(network, query), file_of(source, network, name, model)
+        gallery = read_of(file, name, model, smooth)
+        if gallery.comparison.share:
+            typer.echo(f"{len(gallery):,} images, {gallery.comparison} (--no-smooth: plain)", err=True)
+        for file, scores, rows in zip(query, *gallery.search(gallery.comparison.query(vectors), k or 10), strict=True):
             typer.echo(f"{file}\nrank   score  path" if len(query) > 1 else "rank   score  path")
             for rank, (score, row) in enumerate(zip(scores, rows, strict=True), 1):
                 typer.echo(f"{rank:>4}  {score:6.3f}  {shown(gallery.paths[row])}")
@@ -131,25 +120,23 @@ def search(
     from polygrain.app.squares import images_of
 
     other = load(beside).to(device.best()) if beside else encoder_of(network)
-    if beside and other is not None:
-        embedding.require_ordered(other, beside, grain)
     # Before the work that may take long.
     listening = server.listen(4300 if port is None else port)
-    file = file_of(source, network, name)
-    own = knob.of_file(file, name, model, grain, smooth)
+    file = file_of(source, network, name, model)
+    own = knob.of_file(file, name, model, smooth)
     images = images_of(file, own.plain.root, own.plain.paths)
     sides = [Side("model", str(model), network, own, k or SHOWN, images)]
     if other is not None:
-        # The encoder stands there as it is; another model as it would be used.
+        # The encoder is plain, less its own mean as the model's rows are; another model as it would be used.
         label, what, key = "encoder", "alone, with the model's input", f"{name}-encoder"
         if beside:
             label, what, key = beside.name, str(beside), digest(beside)
-        how = (bool(beside), grain if beside else None, not smooth, images)
+        how = (bool(beside), not smooth, images, beside)
         sides.insert(0, Side(label, what, other, same_images(own.plain, other, key, *how)))
     server.run(listening, sides, above)
 
 
-def file_of(source: Path, network: "Model", name: str) -> Path:
+def file_of(source: Path, network: "Model", name: str, folder: Path) -> Path:
     """A file of embeddings; a folder or CSV is embedded first, into the cache, where it is not there."""
     import pyarrow.parquet as pq
 
@@ -159,7 +146,7 @@ def file_of(source: Path, network: "Model", name: str) -> Path:
     if source.suffix == ".parquet":
         return source
     listing, file = find(source), cache.place(source, name)
-    embedding.write(network, name, listing, file, smooth=True)
+    embedding.write(network, name, listing, file, smooth=True, folder=folder)
     if left := len(listing.paths) + len(listing.rejected) - pq.read_metadata(file).num_rows:
         typer.echo(f"{left:,} entries of {source} are left out: {embedding.rejected_file(file)} lists them", err=True)
     return file

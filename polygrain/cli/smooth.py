@@ -20,10 +20,10 @@ def smooth(
         typer.Option(metavar="NAME", help="of a table: where its vectors are"),
     ] = None,
 ) -> None:
-    """Smooth vectors of your own, of CLIP or DINO, say, by each other: similar images are found more often.
+    """Learn from vectors of your own, of CLIP or DINO, say, how they are compared: similar images are found more often.
 
-    How far is chosen from the vectors alone. A table keeps its columns and gets one more, smoothed. A query is asked as
-    it is.
+    Their mean is taken from them, a layer is learnt from their own clusters, and they are smoothed by each other. A
+    table keeps its columns and gets plain and smoothed. A query goes through the .layer.npz that is written beside.
 
     Example: polygrain smooth clip.npy -o smoothed.npy --alike 6
     """
@@ -33,5 +33,5 @@ def smooth(
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
-    count, smoothing = smooth_file(source, output, alike, column, paths)
-    typer.echo(f"{output}: {count:,} vectors, {smoothing}")
+    count, said = smooth_file(source, output, alike, column, paths)
+    typer.echo("\n".join([*said, f"{output}: {count:,} vectors"]))

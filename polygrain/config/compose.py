@@ -9,7 +9,8 @@ are what differs from the root's params.yaml, or with `from: OTHER` from another
 - `${fusion.augmentation}` stands for another value of the composed file; `vars` holds values for this use alone.
 - A relative `path` is seen from the file it is written in. What stages make (data/, but not data/raw/) is each graph's
   own, so such a path stays as it is.
-- Where DVC needs the folder of each item, a list of names will do: `granularities: [128, 256]`, `fusions: [average]`.
+- Where DVC needs the folder of each item, a list of names will do: `granularities: [128, size4]`, `fusions: [average]`.
+- A profile with granularities of its own trains `adaptors` on all of them, unless it says on which.
 """
 
 import os
@@ -141,6 +142,8 @@ def compose(profile: Path) -> dict[str, Any]:
         for name in (lists.Lists.model_fields.keys() & above.keys()) - {*extended}:
             values.pop(name, None)
         inherited = [] if "models" in above else inherited
+        if "granularities" in above and "adaptors" not in above:
+            values["adaptors"] = lists.ALL
         values |= {key: merge(values.get(key), value) for key, value in moved(above, file.parent, profile).items()}
     values["root"] = "../.."
     try:

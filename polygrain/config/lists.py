@@ -20,6 +20,10 @@ FUSIONS = {
 BASELINES = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph", "linear": "pseudo_labels"}
 
 
+# What a profile with granularities of its own trains, if it does not say so.
+ALL = "all"
+
+
 class Task(Section):
     """One set of images with classes of its own."""
 
@@ -141,6 +145,9 @@ class Detection(Section):
     layout: Literal["coco", "voc"] = Field(description="annotations/ beside train2017/ and val2017/, or VOC2007/ ...")
 
 
+Granularity = Annotated[str, StringConstraints(pattern=r"^(k|size)[1-9][0-9]{0,8}$")]
+
+
 class Lists(Section):
     """What params.yaml says before its sections: the items that stages are repeated for."""
 
@@ -150,8 +157,11 @@ class Lists(Section):
     versions: Text = Field(description="versions.yaml, seen from params.yaml: the libraries that stages depend on")
     seed: int = Field(ge=0, lt=2**31, description="of everything that is drawn, save the embedded images")
     tasks: dict[Name, Task] = Field(min_length=1, description="one retrieval task each")
-    granularities: dict[Annotated[str, StringConstraints(pattern=r"^k[1-9][0-9]{0,8}$")], str] = Field(
-        description="k of k-means, pseudo-labels and one adaptor set each (k64: adaptor/k64)"
+    granularities: dict[Granularity, str] = Field(
+        description="pseudo-labels each: k64 of 64 clusters, size4 of clusters of 4 images (k64: pseudo_labels/k64)"
+    )
+    adaptors: dict[Granularity, str] = Field(
+        description="granularities on which a network trains, one adaptor set each (k64: adaptor/k64)"
     )
     fusions: dict[Literal[tuple(FUSIONS)], str] = Field(  # type: ignore[valid-type]
         description="what one model is made of, each with the folder its pairs come from (neighbour: refreshed_graph)"
@@ -207,10 +217,10 @@ class Lists(Section):
 
     @model_validator(mode="after")
     def baselines_have_clusters(self) -> "Lists":
-        """Two of them need granularities: one learns the clusters, one has as many sets."""
-        lacking = [] if self.granularities else [name for name in self.baselines if name in ("linear", "many_sets")]
+        """Two of them need adaptors: one learns the finest clusters, one has as many sets."""
+        lacking = [] if self.adaptors else [name for name in self.baselines if name in ("linear", "many_sets")]
         if lacking:
-            raise ValueError(f"baselines lists {lacking[0]!r}, which needs granularities: list some, or leave it out")
+            raise ValueError(f"baselines lists {lacking[0]!r}, which needs adaptors: list some, or leave it out")
         return self
 
     @model_validator(mode="after")
@@ -241,25 +251,38 @@ class Lists(Section):
         """The folds and repeats of a run of `gsp_runs`."""
         return sorted((item.fold, item.repeat) for item in self.gsp_trainings.values() if item.run == run)
 
+    def clusters(self, images: int) -> dict[str, int]:
+        """The number of clusters of each granularity, in ascending order, of so many images that are clustered."""
+        known = {name: clusters_of(name, images) for name in self.granularities}
+        return dict(sorted(known.items(), key=lambda item: item[1]))
+
     @property
-    def sizes(self) -> dict[str, int]:
-        """The number of clusters of each granularity, in ascending order."""
-        return dict(sorted(((name, int(name[1:])) for name in self.granularities), key=lambda item: item[1]))
+    def trained(self) -> list[str]:
+        """The granularities on which networks train, the coarsest first."""
+        return sorted(self.adaptors, key=lambda name: clusters_of(name, 10**9))
+
+
+def clusters_of(granularity: str, images: int) -> int:
+    """The number of clusters of a granularity; of one by size those that so many images make, one at least."""
+    number = int(granularity.lstrip("ksize"))
+    return number if granularity.startswith("k") else max(1, images // number)
 
 
 def folders(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """For each list whose items have a folder: every item that it may have here, with that folder."""
     items = {name: names_in(values.get(name)) for name in Lists.model_fields}
     adaptors = {name: f"adaptor/{name}" for name in items["granularities"]}
-    models = {"pixels": "images", "encoder": "encoder", "untrained": "choice/untrained", "chosen": "choice"} | adaptors
+    trained = {name: adaptors[name] for name in items["adaptors"] if name in adaptors}
+    models = {"pixels": "images", "encoder": "encoder", "untrained": "choice/untrained", "chosen": "choice"} | trained
     for stage in ("fusion", "baseline", "supervised_model"):
         models |= {name: f"{stage}/{name}" for name in items[f"{stage}s"]}
     models |= {f"distilled_{name}": f"distillation/{name}" for name in items["distillations"]}
     models |= {f"teacher_{name}": f"teacher/{name}" for name in items["teachers"]}
     fusions = {name: f"fusion/{name}" for name in items["fusions"] if name != "supervised"}
     return {
-        "granularities": adaptors,
-        "fusions": FUSIONS if adaptors else {},
+        "granularities": {name: f"pseudo_labels/{name}" for name in adaptors},
+        "adaptors": adaptors,
+        "fusions": FUSIONS if trained else {},
         "baselines": BASELINES,
         "distillations": {"encoder": "resolution"} | fusions,
         "models": models,
@@ -277,12 +300,15 @@ def with_folders(values: dict[str, Any], inherited: Collection[str] = ()) -> dic
     Of the models that are `inherited`, only those that are made here stay.
     """
     if isinstance(values.get("granularities"), list):
-        values = values | {"granularities": {f"k{k}": f"adaptor/k{k}" for k in values["granularities"]}}
+        names = [f"k{one}" if isinstance(one, int) else str(one) for one in values["granularities"]]
+        values = values | {"granularities": {name: f"pseudo_labels/{name}" for name in names}}
+    if values.get("adaptors") == ALL:
+        values = values | {"adaptors": names_in(values.get("granularities"))}
     if "gsp_trainings" in values:
         values = values | {"gsp_trainings": trainings(values)}
     known = folders(values)
     models = [name for name in names_in(values.get("models")) if name in known["models"] or name not in inherited]
-    values = values | {"models": [*names_in(values.get("granularities")), *models]}
+    values = values | {"models": [*names_in(values.get("adaptors")), *models]}
     for title, items in known.items():
         if isinstance(values.get(title), list):
             values = values | {title: {name: items.get(name, name) for name in values[title]}}

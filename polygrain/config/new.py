@@ -1,6 +1,5 @@
 """A profile for one's own images, which `polygrain new` asks for: its values.yaml, composed and ready to run."""
 
-import math
 import os
 import re
 import shutil
@@ -18,9 +17,11 @@ from polygrain.config.folders import Folder, Protocol, examine, task_names
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
 QUESTION = (
-    "grain: a middle one, a cautious guess. Do you search the same product, of 3 to 10 images each, or the same "
-    "kind, of hundreds? Say it, and the grain fits: --alike 6, or --alike 300"
+    "last layer: the one that harms no collection. Do you search the same product, of 3 to 10 images each, or the same "
+    "kind, of hundreds? Say it, and the layer fits: --alike 6, or --alike 300"
 )
+# Images of a cluster, one granularity each, and those on which networks train if they are to.
+SIZES, TRAINED = (2, 3, 4, 6, 8, 12, 16, 24), ("size2", "size8", "size24")
 
 
 class Settings(NamedTuple):
@@ -34,8 +35,6 @@ class Settings(NamedTuple):
     """side of the stored squares, px"""
     cost: float = 2.25
     """passes that the chosen model may take"""
-    epochs: int | None = None
-    """of the adaptors and of distillation; the fusions take half of them, rounded up. None: 6, and as the root"""
     batches: Mapping[str, int] = {}
     """of `adaptor`, `fusion`, `distillation`, where they are smaller than usual"""
 
@@ -53,7 +52,8 @@ class Suited(NamedTuple):
 def written(
     name: str,
     tasks: Mapping[str, Folder],
-    ks: Sequence[int],
+    granularities: Sequence[str],
+    trained: Sequence[str],
     suited: Suited,
     protocol: Protocol,
     alike: Mapping[str, int],
@@ -65,22 +65,17 @@ def written(
     values, settings = yaml.load(TEMPLATE.read_text(encoding="utf-8").replace("NAME", name)), suited.settings
     values["report"]["better"] = suited.better
     values["tasks"] = {task: task_values(task, folder) for task, folder in tasks.items()}
-    values["granularities"].extend(ks)
-    values["seeds"]["largest"] = max(ks, default=1)
-    if not ks:
+    values["granularities"], values["adaptors"] = list(granularities), list(trained)
+    if not trained:
         values["fusions"], values["distillations"], values["models"] = [], [], ["encoder", "untrained", "chosen"]
     values["images"]["protocol"] = protocol
     values["choice"]["alike"].update(alike)
     if suited.teachers:
-        values["teachers"] = {"own": {"path": "data/resolution"}, **suited.teachers}
+        values["teachers"] = dict(suited.teachers)
     values["images"]["side"] = values["encoder"]["resize"] = values["encoder"]["crop"] = settings.stored
     values["encoder"].update(settings.encoder)
     values["resolution"]["cost"] = settings.cost
     fusions = [values["fusion"]["augmentation"], values["fusion"]["neighbour"]]  # the others are the same
-    if settings.epochs:
-        values["adaptor"]["epochs"] = values["distillation"]["epochs"] = settings.epochs
-        for section in fusions:
-            section["epochs"] = math.ceil(settings.epochs / 2)
     parts = {"adaptor": [values["adaptor"]], "fusion": fusions, "distillation": [values["distillation"]]}
     for part, batch in settings.batches.items():
         for section in parts[part]:
@@ -99,43 +94,16 @@ def task_values(name: str, task: Folder) -> dict[str, Any]:
     return {"source": task.source, "path": path} | files | ({"unseen": True} if task.unseen else {})
 
 
-def ladder(train_images: int, rungs: int = 3) -> list[int]:
-    """Up to `rungs` numbers of clusters, each a quarter of the next, the largest a power of two with 2 images each."""
-    if train_images < 4:
-        raise ValueError(f"{train_images} images to train on are too few: give 4 or more")
-    largest = 1 << ((train_images // 2).bit_length() - 1)
-    return sorted(k for k in (largest >> (2 * rung) for rung in range(rungs)) if k >= 2)
-
-
-def granularities(choice: str, train_images: int) -> list[int]:
-    """The numbers of clusters for `none`, `ladder`, `auto`, or a list such as `1500,1950`.
-
-    ValueError where they do not fit.
-    """
-    if choice == "none":
-        return []
-    if choice == "ladder":
-        return ladder(train_images)
-    if choice == "auto":  # what the paper does at its scale
-        ks = [4**power for power in range(4, 32) if 4**power <= train_images]
-        if not ks:
-            raise ValueError(
-                f"{train_images} images to train on are too few for --granularities auto: give 256 or more"
-            )
-        return ks
-    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", choice):
-        raise ValueError(f"--granularities is {choice!r}: give none, ladder, auto, or numbers such as 256,1024")
-    ks = sorted(set(map(int, choice.split(","))))
-    if not 2 <= ks[0] <= ks[-1] <= train_images:
-        raise ValueError(f"--granularities is {choice}: allowed are 2 to {train_images}, the images to train on")
-    return ks
+def sizes(train_images: int) -> list[str]:
+    """The granularities that so many images allow, by the images of a cluster: two clusters each, at least."""
+    return [f"size{size}" for size in SIZES if train_images // size >= 2]
 
 
 def create(
     root: Path,
     name: str,
     images: Sequence[Path | str],
-    choice: str = "ladder",
+    train: bool = False,
     unseen: Sequence[Path | str] = (),
     protocol: Protocol = "collection",
     suit: Callable[[int, int, int, int], Suited] = lambda *_: Suited(),
@@ -144,8 +112,8 @@ def create(
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
     `images`, and `unseen`, which are only evaluated, are what `folders.examine` takes; `protocol` says which images
-    train (stages/images.py). `suit` is given the numbers of images, of those that train, of tasks and of ks, after all
-    words here were checked. `alike`: about how many images show the same thing, of all tasks or of each.
+    train (stages/images.py). `suit` is given the numbers of images, of those that train, of tasks and of adaptor sets,
+    after all words here were checked. `alike`: about how many images show the same thing, of all tasks or of each.
     ValueError says which word is wrong.
     """
     profile = free(root, name)
@@ -155,17 +123,20 @@ def create(
     given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in (*images, *unseen)]
     tasks = {task: examine(path, path in given[len(images) :]) for task, path in task_names(given).items()}
     train_images = sum(task.train_images(protocol) for task in tasks.values())
-    ks = granularities(choice, train_images)
+    granularities = sizes(train_images)
+    trained = [name for name in TRAINED if name in granularities] if train else []
+    if train and not trained:
+        raise ValueError(f"{train_images} images to train on are too few: give 4 or more")
     if train_images < 2:
         raise ValueError(f"{train_images} images to train on are too few: give 2 or more")
-    suited = suit(sum(sum(task.classes.values()) for task in tasks.values()), train_images, len(tasks), len(ks))
+    suited = suit(sum(sum(task.classes.values()) for task in tasks.values()), train_images, len(tasks), len(trained))
     profile.mkdir(parents=True)
     try:
         for task, folder in tasks.items():
             if folder.listing:
                 (profile / f"{task}.json").write_text(folder.listing, encoding="utf-8")
         known = dict(zip(tasks, [*alike] * len(tasks) if len(alike) == 1 else alike, strict=False))
-        text = written(name, tasks, ks, suited, protocol, known)
+        text = written(name, tasks, granularities, trained, suited, protocol, known)
         (profile / "values.yaml").write_text(text, encoding="utf-8")
         compose.renew(profile)
     except BaseException:
@@ -173,12 +144,13 @@ def create(
         raise
     lines = [f"{task}: {folder.describe(protocol)}" for task, folder in tasks.items()]
     lines += [f"{task}: {line}" for task, folder in tasks.items() for line in folder.unmeasured(protocol)]
-    if ks:
-        lines.append(f"granularities: k = {', '.join(map(str, ks))}, for {train_images} training images")
+    if granularities:
+        counts = ", ".join(name.removeprefix("size") for name in granularities)
+        lines.append(f"granularities: clusters of {counts} images, of about {train_images} training images")
+    if trained:
+        lines.append(f"networks train on {', '.join(trained)}")
     else:
-        lines.append(
-            "no network trains: side, blocks and last layer of the encoder are chosen, and how images are smoothed"
-        )
+        lines.append("no network trains: the clusters give the last layer in closed form")
     if not alike:
         lines.append(QUESTION)
     return [*lines, *suited.why, f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}"]

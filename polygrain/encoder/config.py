@@ -84,9 +84,6 @@ class Config(BaseModel):
     reduced: int | None = Field(
         None, ge=1, description="dimensions of a linear reduction behind the encoder; null: none"
     )
-    grains: dict[str, Annotated[int, Field(ge=1)]] = Field(
-        {}, description="task: how many leading numbers of an embedding its images are compared by; all, of no grain"
-    )
 
     @property
     def side(self) -> int:

@@ -8,16 +8,17 @@ import functools
 import inspect
 import json
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float, Num
+from jaxtyping import Float, Float32, Num
 from PIL import Image
 from torch import Tensor, nn
 
 from polygrain.compute.device import uncast
+from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.adaptors import AdaptedBlock, Adaptors, in_float32
 from polygrain.encoder.config import AdaptorConfig, Config, read_config
 from polygrain.encoder.networks import (
@@ -134,18 +135,15 @@ class Model(nn.Module):
         self.reduction.bias.copy_(bias)
         self.config = self.config.model_copy(update={"reduced": len(weight)})
 
-    @property
-    def is_ordered(self) -> bool:
-        """Whether the numbers of an embedding stand in the order of their variance: its last layer is a whitening.
+    def in_front(self, embeddings: Float[np.ndarray, "row dim"]) -> Float32[np.ndarray, "row axis"]:
+        """What stood in front of the last layer, as directions within the space that the layer sees; else as they are.
 
-        A whitening turns, and scales the less, the more an axis varies; a layer that was taught does more.
+        A layer that tells kinds apart is too sure of the kinds that it was made for: neighbours are sought in front.
         """
         if not isinstance(self.reduction, nn.Linear):
-            return False
-        lengths = self.reduction.weight.double().norm(dim=1)
-        rows = self.reduction.weight.double()[lengths > 0] / lengths[lengths > 0, None]
-        is_turn = torch.allclose(rows @ rows.T, torch.eye(len(rows), dtype=rows.dtype, device=rows.device), atol=1e-3)
-        return bool(is_turn and (lengths[lengths > 0].diff() > -1e-3 * lengths.max()).all())
+            return embeddings
+        triangle = np.linalg.qr(self.reduction.weight.double().cpu().numpy().T, mode="r")
+        return unit_rows(embeddings @ np.linalg.pinv(triangle, rcond=1e-6)).astype(np.float32)
 
     def without_adaptors(self) -> "Model":
         """The encoder without its adaptors, with its own copy of the weights."""
@@ -261,9 +259,9 @@ def most_blocks(model: Model) -> int:
     return 1 + len(lower_of(model.config))
 
 
-def blocks_for(model: Model, wanted: Sequence[int]) -> int:
+def blocks_for(model: Model, wanted: int) -> int:
     """How many blocks must be known for embeddings of so many, or of all there are, and for the model's own."""
-    return max(min(max(wanted), most_blocks(model)), model.config.blocks)
+    return max(min(wanted, most_blocks(model)), model.config.blocks)
 
 
 def lower_of(config: Config) -> tuple[tuple[int, int], ...]:
@@ -310,7 +308,7 @@ def save(model: nn.Module, folder: Path) -> None:
     """Writes `weights.safetensors` and `config.json` of a model, or of another module whose `config` is a `Config`."""
     write_weights(model, folder / "weights.safetensors")
     # Keys that came later are left out with their usual values, so that old models keep their bytes.
-    usual = {"interpolation": "bicubic", "blocks": 1, "grains": {}}
+    usual = {"interpolation": "bicubic", "blocks": 1}
     left_out = {key for key, value in usual.items() if getattr(model.config, key) == value}
     text = json.dumps(model.config.model_dump(mode="json", exclude=left_out), indent=1)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")

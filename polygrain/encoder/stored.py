@@ -22,7 +22,7 @@ ROWS = 16_384
 
 def backbone_digest(model: Model) -> str:
     """16 hex digits for the frozen network and how it sees an image, whatever is made of its blocks' outputs."""
-    config = model.config.model_dump_json(exclude={"adaptors", "blocks", "grains", "mirrored", "reduced", "scaled"})
+    config = model.config.model_dump_json(exclude={"adaptors", "blocks", "mirrored", "reduced", "scaled"})
     sha = hashlib.sha256(f"{config} {model.config.side}".encode())
     for name, tensor in model.backbone.state_dict().items():
         sha.update(name.encode())
@@ -90,13 +90,3 @@ def embed(
     if stored is not None and stored.holds(model):
         return stored.embed(model, rows)
     return extract.embed(model, pixels, rows, *device.inference(model.config.size), description)
-
-
-class Followed:
-    """A model's embeddings of some rows, as they follow from what is stored: computed when they are read, by slices."""
-
-    def __init__(self, stored: Stored, model: Model, rows: np.ndarray) -> None:
-        self.stored, self.model, self.rows, self.shape = stored, model, rows, (len(rows), model.dim)
-
-    def __getitem__(self, part: slice) -> Float32[np.ndarray, "row dim"]:
-        return self.stored.embed(self.model, self.rows[part])

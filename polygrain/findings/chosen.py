@@ -6,7 +6,7 @@ All shares are in percent, and none needs a label.
 import csv
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,13 +66,6 @@ class Choice:
     compared: dict[str, dict[str, Bounded]]
     uncertain: list[str]
     candidates: list[CandidateRow]
-    last_layer: tuple[str, int] | None = None
-    """Kind and dimensions, where it was chosen after the candidates were compared."""
-
-    @property
-    def has_teachers(self) -> bool:
-        """Whether teachers were asked, and not views of images."""
-        return any(candidate.layer == "taught" for candidate in self.candidates)
 
     @property
     def is_encoder(self) -> bool:
@@ -82,14 +75,6 @@ class Choice:
     @property
     def taken(self) -> CandidateRow | None:
         return next((candidate for candidate in self.candidates if candidate.is_chosen), None)
-
-    @property
-    def handed_out(self) -> CandidateRow | None:
-        """The one that was taken, with the last layer that it got."""
-        if self.taken is None or self.last_layer is None:
-            return self.taken
-        layer, dim = self.last_layer
-        return replace(self.taken, layer=layer, dim=dim)
 
     def first(self, count: int) -> list[tuple[int, CandidateRow]]:
         """The best with their ranks, and the chosen one and the encoder at any rank."""
@@ -112,8 +97,7 @@ def read(folder: Path) -> Choice:
         }
         compared = {column: sides for column, sides in compared.items() if not math.isnan(sides["difference"].value)}
         name, why, images, uncertain = (values[key] for key in ("name", "why", "images", "uncertain"))
-        last_layer = (values["form"]["layer"], values["form"]["dim"]) if "grains" in values else None
-    return Choice(name, why, images, compared, uncertain, read_candidates(folder / "criterion.csv"), last_layer)
+    return Choice(name, why, images, compared, uncertain, read_candidates(folder / "criterion.csv"))
 
 
 def read_candidates(file: Path) -> list[CandidateRow]:

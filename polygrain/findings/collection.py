@@ -12,17 +12,19 @@ SMOOTHED = "_smoothed"
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How one task's collection is smoothed for the chosen model, in words of numbers; strength 0: not at all."""
+    """How one task's collection is smoothed for the chosen model; strength 0: not at all."""
 
     task: str
     strength: float
-    mixed: int
-    why: str
+    neighbours: int
 
 
 @dataclass(frozen=True)
 class CollectionReport:
-    """`table` has a row per model, and <model>_smoothed where its collection was smoothed; `trains` on all classes."""
+    """`table` has a row per model, and <model>_smoothed where its collection was smoothed; `trains` on all classes.
+
+    Of the encoder it has <model>_centred, too: less each collection's own mean, which needs no model.
+    """
 
     table: scores.Scores
     smoothings: list[Smoothing]
@@ -51,7 +53,8 @@ class CollectionReport:
     @property
     def steps(self) -> list[tuple[str, str, dict[str, float]]]:
         """What each step adds: (title, row, differences to the row before)."""
-        titles = {"encoder": "The encoder as it is", scores.UNTRAINED: "at its best, without training"}
+        titles = {"encoder": "The encoder as it is", "encoder" + scores.CENTRED: "less each collection's own mean"}
+        titles[scores.UNTRAINED] = "at its best, without training"
         if self.is_trained or scores.UNTRAINED not in self.table.rows:
             titles[scores.CHOSEN] = "the chosen model"
         rows = [(title, row) for row, title in titles.items() if row in self.table.rows]
@@ -75,9 +78,12 @@ def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: 
     exact: dict[str, scores.Numbers] = {}
     queries: dict[str, int] = {}
     for name in models:
-        for form, file in (("", "collection.json"), (SMOOTHED, "smoothed.json")):
+        forms = {"": "collection.json", scores.CENTRED: "collection_centred.json", SMOOTHED: "smoothed.json"}
+        for form, file in forms.items():
+            if form == scores.CENTRED and name != "encoder":
+                continue
             # Strength 0 is no smoothing: what it gave is the row of the plain images.
-            is_one = not form or any(one.strength for one in read_smoothings(evaluation / name))
+            is_one = form != SMOOTHED or any(one.strength for one in read_smoothings(evaluation / name))
             if is_one and (evaluation / name / file).exists():
                 values = scores.read_metrics(evaluation / name / file)
                 queries |= {task: entry["queries"] for task, entry in values.items()}
@@ -93,7 +99,7 @@ def read_smoothings(model: Path) -> list[Smoothing]:
     """How each task was smoothed for a model; [] where that was not asked."""
     file = model / "smoothing.json"
     return [
-        Smoothing(task, entry["smoothing"]["strength"], entry["smoothing"]["mixed"], entry["why"])
+        Smoothing(task, entry["strength"], entry["neighbours"])
         for task, entry in (read_json(file) if file.exists() else {}).items()
     ]
 

@@ -16,7 +16,7 @@ MEAN = "mean"
 # The mean over tasks of queries that search the images of all tasks. No task has this name, for it has a space.
 SHARED = "one gallery"
 ORACLE = "oracle"
-WHITENED = "_whitened"
+WHITENED, CENTRED = "_whitened", "_centred"
 FUSIONS = ("neighbour", "augmentation", "average")
 CHOSEN = "chosen"
 UNTRAINED = "untrained"
@@ -141,6 +141,9 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
             queries |= {task: entry["queries"] for task, entry in values.items()}
             exact[name + form] = {task: percent(entry) for task, entry in values.items()}
             shared[name + form] = read_shared(evaluation / name / f"shared{form}.json")
+        if name == "encoder" and (evaluation / name / "centred.json").exists():
+            values = read_metrics(evaluation / name / "centred.json")
+            exact[name + CENTRED] = {task: percent(entry) for task, entry in values.items()}
     measured = [
         task for task in tasks if any(math.isfinite(row[task]["r_precision"]) for row in exact.values() if task in row)
     ]
@@ -148,7 +151,9 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
     choices: dict[str, dict[str, str]] = {}
     rows: dict[str, Numbers] = {}
     for name in names:
-        rows |= {row: with_mean(exact[row], measured) for row in (name, name + WHITENED) if row in exact}
+        rows |= {
+            row: with_mean(exact[row], measured) for row in (name, name + CENTRED, name + WHITENED) if row in exact
+        }
         if singles and name == singles[-1]:
             for form in ("", WHITENED):
                 candidates = {single: exact[single + form] for single in singles}

@@ -22,7 +22,7 @@ class Title(NamedTuple):
 TITLES = {
     "pixels": ("Raw pixels", "no model"),
     "encoder": ("Frozen encoder", "what you start from"),
-    "untrained": ("Encoder at its best", "without training: input, blocks and whitening by the criterion"),
+    "untrained": ("Encoder at its best", "without training: its input by the criterion, its last layer from clusters"),
     "oracle": ("Oracle", "best adaptor per task, chosen with test labels: not comparable"),
     "average": ("Average fusion", "one model, all adaptors alike"),
     "augmentation": ("Augmentation fusion", "one model, attention from pairs of views"),
@@ -41,14 +41,15 @@ HOW = {"full": "all weights", "one": "one adaptor set", "many": "fused adaptor s
 
 
 def title_of(row: str) -> Title:
-    model = row.removesuffix(scores.WHITENED)
-    form = ", whitened" if row.endswith(scores.WHITENED) else ""
+    model = row.removesuffix(scores.WHITENED).removesuffix(scores.CENTRED)
+    forms = {scores.WHITENED: ", whitened", scores.CENTRED: ", less the collection's own mean"}
+    form = next((words for suffix, words in forms.items() if row.endswith(suffix)), "")
     task, _, how = model.rpartition("-")
     if task and how in HOW:
         return Title(f"Supervised on {task}{form}", f"{HOW[how]}, true labels: not comparable")
     if model in TITLES:
         name, about = TITLES[model]
-    elif re.fullmatch(r"k[0-9]+", model):
+    elif re.fullmatch(r"(k|size)[0-9]+", model):
         name, about = f"Adaptor {model}", "one granularity"
     elif model.startswith(scores.DISTILLED):
         taught = title_of(model.removeprefix(scores.DISTILLED)).name
@@ -57,7 +58,7 @@ def title_of(row: str) -> Title:
             "imitates in one pass what it gives at larger inputs",
         )
     elif model.startswith(scores.TEACHER):
-        name, about = (f"Teacher {model.removeprefix(scores.TEACHER)}", "the last layer may learn from it")
+        name, about = (f"Teacher {model.removeprefix(scores.TEACHER)}", "by its eyes the images are clustered")
     else:
         name, about = f"{model.replace('_', ' ').capitalize()} fusion", "one model"
     return Title(name + form, about)
@@ -73,13 +74,10 @@ def form_of(candidate: CandidateRow) -> str:
         words.append("averaged with the mirror image")
     if candidate.blocks != 1:
         words.append(f"what its last {candidate.blocks} blocks give side by side")
-    whitenings = {"turned": "turned", "quarter": "quarter-whitened", "half": "half-whitened", "full": "whitened"}
-    if candidate.layer in whitenings:
-        words.append(f"{whitenings[candidate.layer]} to {candidate.dim} dimensions")
+    if candidate.layer in ("flat", "weighted"):
+        words.append(f"behind it a {candidate.layer} layer of {candidate.dim} numbers from clusters")
     elif candidate.layer == "own":
         words.append("with the last layer it learnt")
-    elif taught := re.search(r", taught (by .*)", candidate.name):
-        words.append(f"with a last layer taught {taught[1]}")
     return ", ".join(words)
 
 

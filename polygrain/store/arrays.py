@@ -56,6 +56,11 @@ ARRAYS = {
     "neighbours": Declaration(
         ("image", "rank"), ("int64",), 1024, "nearest training rows, nearest first, self left out"
     ),
+    "basis_mean": Declaration(("dim",), ("float32", "float64"), 4096, "the mean of the training embeddings"),
+    "basis_axes": Declaration(("dim", "axis"), ("float32", "float64"), 256, "their principal axes"),
+    "basis_variances": Declaration(("axis",), ("float32", "float64"), 4096, "variance along them"),
+    "vectors": Declaration(("image", "dim"), ("float32",), 256, "by which training images are clustered"),
+    "within": Declaration(("axis", "axis"), ("float32",), 256, "scatter within clusters, for each degree of freedom"),
     "graphs": Declaration(("epoch", "image", "rank"), ("int64",), 1, "`neighbours`, of each epoch"),
 }
 

@@ -1,18 +1,14 @@
 """The file of embeddings: a Parquet table with a row for each image, that any reader of Parquet can open.
 
 path        below the folder `root`
-embedding   fixed-size list of float32, of unit length
+embedding   fixed-size list of float32, of unit length, less the collection's mean
 state       size and modification time of the image file, where it may change
 sha256      of the image file, by which it is known in another folder
-smoothed    the row smoothed by its neighbours (retrieval/smoothing.py), of unit length, if the images are smoothed
-
-Where the metadata name `axes`, plain rows are compared by so many of their leading numbers, of unit length again. Where
-someone chose by hand, `setting` (JSON) says by how many `axes` of which mixture: (1 - smoothed) of a plain row and
-`smoothed` of its smoothed one.
+smoothed    the row smoothed by its neighbours (comparing/smoothing.py), of unit length, if the images are smoothed
 
 The metadata say which model made it (`model`, a digest, and its `folder`), `dim`, the images' folder (`root`), the
-state of all image files (`images`), and where that was asked for how it is smoothed (`smoothing`, JSON). Relative
-folders start at the file's.
+state of all image files (`images`), and how the rows are compared (`comparison`, JSON of comparing/comparison.py).
+Relative folders start at the file's.
 """
 
 import os
@@ -26,7 +22,6 @@ import pyarrow.parquet as pq
 from jaxtyping import Float32
 
 from polygrain.compute.blocks import blocks
-from polygrain.compute.vectors import unit_rows
 from polygrain.store.drafts import drafted
 from polygrain.store.reading import reading
 from polygrain.store.tables import described
@@ -44,8 +39,7 @@ class Embeddings(NamedTuple):
     model: str
     paths: list[str]
     vectors: Float32[np.ndarray, "row dim"]
-    smoothing: bytes | None
-    axes: int | None = None
+    comparison: bytes
 
 
 def schema(names: Sequence[str], dim: int, metadata: Mapping[str, str | bytes] | None = None) -> pa.Schema:
@@ -53,11 +47,6 @@ def schema(names: Sequence[str], dim: int, metadata: Mapping[str, str | bytes] |
     rows = pa.list_(pa.float32(), dim)
     kinds = {"path": pa.string(), "embedding": rows, "state": pa.string(), "sha256": pa.string(), "smoothed": rows}
     return pa.schema([pa.field(name, kinds.get(name, pa.null())) for name in names], dict(metadata or {}))
-
-
-def axes_of(metadata: Mapping[str, str | bytes]) -> int | None:
-    """How many leading numbers of an embedding are compared; None for all."""
-    return int(metadata["axes"]) if "axes" in metadata else None
 
 
 def write(file: Path, columns: Columns, metadata: Mapping[str, str | bytes] | None = None) -> None:
@@ -94,25 +83,22 @@ def metadata(file: Path) -> dict[str, bytes]:
 
 
 def has_smoothed(file: Path) -> bool:
-    """Whether a file holds smoothed rows, and says how."""
-    return "smoothing" in metadata(file) and "smoothed" in pq.read_schema(file).names
+    """Whether a file holds smoothed rows."""
+    return "smoothed" in pq.read_schema(file).names
 
 
-def read(file: Path, smoothed: bool = False, axes: int | None = None, whole: bool = False) -> Embeddings:
+def read(file: Path, smoothed: bool = False) -> Embeddings:
     """The embeddings in a file, which may be anyone's, or their smoothed rows if asked for and there.
-
-    Plain ones are cut to so many `axes`, or to those that the file names, unless they are wanted `whole`.
 
     ValueError where the file is missing, damaged or senseless.
     """
     with reading(file, REMEDY):
         table, facts = pq.ParquetFile(file), metadata(file)
         count, names = table.metadata.num_rows, table.schema_arrow.names
-        if missing := {"model", "dim", "root", "images"} - set(facts):
-            raise ValueError(f"its metadata lack {', '.join(sorted(missing))}")
+        if missing := {"model", "dim", "root", "images", "comparison"} - set(facts):
+            raise ValueError(f"its metadata lack {', '.join(sorted(missing))}, as those of an earlier version do")
         dim, root = int(facts["dim"]), file.parent / os.fsdecode(facts["root"])
-        stored = axes_of(facts)
-        wrong = dim < 1 or not 1 <= (stored or dim) <= dim or not count or names[:2] != ["path", "embedding"]
+        wrong = dim < 1 or not count or names[:2] != ["path", "embedding"]
         if wrong or table.schema_arrow != schema(names, dim):
             raise ValueError(f"it holds {count} rows of {described(table.schema_arrow)}")
         is_smoothed = smoothed and "smoothed" in names
@@ -128,13 +114,7 @@ def read(file: Path, smoothed: bool = False, axes: int | None = None, whole: boo
             raise ValueError("not all of its embeddings have unit length")
         if wrong := [path for path in paths if not path or path.startswith("/") or ".." in path.split("/")]:
             raise ValueError(f"{wrong[0]!r:.200} is no path below its folder")
-    smoothing = facts.get("smoothing") if is_smoothed else None
-    if axes is not None and not 1 <= axes <= dim:
-        raise ValueError(f"{axes} axes, but an embedding in {file} has {dim}: ask for 1 to {dim}")
-    used = None if is_smoothed or whole else axes or stored
-    if used is not None:
-        vectors = unit_rows(np.ascontiguousarray(vectors[:, :used]))
-    return Embeddings(root, facts["model"].decode("utf-8", "replace"), paths, vectors, smoothing, used)
+    return Embeddings(root, facts["model"].decode("utf-8", "replace"), paths, vectors, facts["comparison"])
 
 
 def write_npy(embeddings: Path, column: str, output: Path) -> None:

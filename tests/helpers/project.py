@@ -54,7 +54,8 @@ def draw_images(root: Path) -> None:
 def shrink(values: dict) -> None:
     """The default parameters, made small enough for a test."""
     values["tasks"] = {"shapes": {"source": "folder", "path": "raw/shapes"}}
-    values["granularities"] = {"k3": "adaptor/k3", "k6": "adaptor/k6"}
+    values["granularities"] = {"k3": "pseudo_labels/k3", "k6": "pseudo_labels/k6"}
+    values["adaptors"] = {"k3": "adaptor/k3", "k6": "adaptor/k6"}
     values["models"] = {"encoder": "encoder", "k3": "adaptor/k3", "k6": "adaptor/k6", "neighbour": "fusion/neighbour"}
     values |= {name: {} for name in ("gsp_collages", "gsp_runs", "gsp_trainings", "gsp", "gsp_studies")}
     values["adaptor"] |= {"epochs": 3, "batch": 8}

@@ -20,7 +20,7 @@ CLASSES, IMAGES = 4, 6
 FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "refreshed_graph"}
 
 
-GIVEN = ("root", "versions", "seed", "tasks", "granularities", "fusions", "distillations", "models")
+GIVEN = ("root", "versions", "seed", "tasks", "granularities", "adaptors", "fusions", "distillations", "models")
 
 
 def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], baselines: list[str]) -> Lists:
@@ -31,7 +31,8 @@ def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], bas
         versions="versions.yaml",
         seed=0,
         tasks={task: {"source": "folder", "path": task} for task in tasks},
-        granularities=adaptors,
+        granularities={name: f"pseudo_labels/{name}" for name in granularities},
+        adaptors=adaptors,
         fusions={name: FUSIONS[name] for name in fusions},
         distillations={"encoder": "resolution"},
         **{name: [] if name == "mrt" else {} for name in Lists.model_fields if name not in GIVEN},
@@ -76,7 +77,7 @@ def write_model(folder: Path, metrics: dict, whitened: dict, queries: list[dict]
     for name, change in tried.items():
         values = {task: entry(numbers["r_precision"] + change) for task, numbers in metrics.items()}
         (folder / f"{name}.json").write_text(json.dumps(values))
-    record = {"smoothing": {"strength": 0.9, "neighbours": 20, "mixed": 10, "power": 3.0}, "why": "it agrees most"}
+    record = {"strength": 0.9, "neighbours": 20, "power": 3.0}
     (folder / "smoothing.json").write_text(json.dumps(dict.fromkeys(metrics, record)))
     (folder / "whitened.json").write_text(json.dumps(whitened))
     fields = [("task", pa.string()), ("row", pa.int64()), ("r_precision", pa.float32())]
@@ -104,7 +105,7 @@ def queries_of(task: str, seed: int) -> list[dict]:
 
 # Forms of criterion.csv: what follows the name, then the criterion of any task, and of the second one where it differs.
 CANDIDATES = [
-    ("k4 x 0.75, half-whitened to 8", "k4,0.75,1.0,0,1,half,8,1", 0.7, 0.8),
+    ("k4 x 0.75, flat layer of 8", "k4,0.75,1.0,0,1,flat,8,1", 0.7, 0.8),
     ("k4 x 0.5", "k4,0.5,1.0,0,1,none,,1", 0.9, 0.5),
     ("k2 x 0.75", "k2,0.75,1.0,0,1,none,,1", 0.6, 0.6),
     ("k4 x 0.75", "k4,0.75,1.0,0,1,none,,1", 0.5, 0.5),

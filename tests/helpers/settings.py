@@ -81,16 +81,11 @@ def comparing(**changes: object) -> dict:
         "first_strength": 0.75,
         "strengths": [0.5, 1.0],
         "finalists": 1,
-        "taught": [0.0, 1.0],
-        "searched": ["plain", "smoothed"],
-        "layers": ["half"],
-        "dims": [8, 99],
-        "fitted": 1000,
-        "blocks": [1, 2],
+        "layer": "flat",
+        "blocks": 2,
         "mirrored": True,
         "errors": 1.0,
         "guard": 1.0,
-        "grain": {"layers": ["turned", "half"], "axes": [], "middle": 4, "images": 100},
         "alike": {},
     }
     return values | changes

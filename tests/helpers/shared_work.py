@@ -16,7 +16,8 @@ from tests.helpers.settings import classifier, criterion, pairs, reference
 from tests.helpers.small import TASKS, lists
 
 VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, grey=0.1, blur=0, stroke=0)
-SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12, sample=None)
+SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12, sample=None, drawn="images")
+BASIS = {"blocks": 2, "axes": 64, "seed": 0}
 TRAINING = adaptor.Params(
     width=6, watch="criterion", watched=12, **classifier(epochs=2, batch=13, warmup=0.5, augmentation=VIEWS)
 )
@@ -58,9 +59,9 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     features.ROWS = 256
     settings = features.Params(unit_length=True, dtype="float32")
     for task in TASKS:
-        run(features, images / task, encoder, output / "features" / task, task=task, params=settings, taken=[2])
+        run(features, images / task, encoder, output / "features" / task, task=task, params=settings, taken=2)
     found = images, output / "features"
-    run(seeds, *found, output / "seeds", params=SEEDS, lists=lists(), seed=0)
+    run(seeds, *found, output / "teacher", output / "seeds", params=SEEDS, lists=lists(), **BASIS)
     for name in ("k4", "k8"):
         params = pseudo_labels.Params(max_iterations=50)
         target = output / "pseudo_labels" / name
@@ -73,7 +74,8 @@ def main(images: Path, encoder: Path, output: Path) -> None:
         lists=lists(),
     )
     few = output / "sampled"
-    run(seeds, *found, few / "seeds", params=SEEDS.model_copy(update={"sample": 200}), lists=lists(), seed=0)
+    sampled = SEEDS.model_copy(update={"sample": 200})
+    run(seeds, *found, output / "teacher", few / "seeds", params=sampled, lists=lists(), **BASIS)
     params = pseudo_labels.Params(max_iterations=50)
     run(pseudo_labels, *found, few / "seeds", few / "k8", granularity="k8", params=params, lists=lists())
     indexed = knn_graph.Params(neighbours=4, index="ivf", recall=0.9)

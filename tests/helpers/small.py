@@ -15,7 +15,7 @@ from polygrain.encoder.config import AdaptorConfig, Config, Fusion
 from polygrain.encoder.model import Model, load, save
 from polygrain.store import arrays
 from polygrain.store.collection import TABLE
-from stages import features
+from stages import features, pseudo_labels, scatter, seeds
 
 TASKS = ("dots", "bars")
 SIZE = 32
@@ -35,7 +35,8 @@ def lists(**changes: object) -> Lists:
         "versions": "versions.yaml",
         "seed": 0,
         "tasks": {task: {"source": "folder", "path": task} for task in TASKS},
-        "granularities": {"k4": "adaptor/k4", "k8": "adaptor/k8"},
+        "granularities": {"k4": "pseudo_labels/k4", "k8": "pseudo_labels/k8"},
+        "adaptors": {"k4": "adaptor/k4", "k8": "adaptor/k8"},
         "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "refreshed_graph"},
         "distillations": {"encoder": "resolution"},
         "teachers": {},
@@ -129,7 +130,7 @@ def run_features(folder: Path, images: Path, encoder: Path, blocks: int = 2, **c
     """data/features as the stage writes them."""
     for task in TASKS:
         params = features.Params(**({"unit_length": True, "dtype": "float16"} | changes))
-        features.main(images / task, encoder, folder / task, task=task, params=params, taken=[1, blocks])
+        features.main(images / task, encoder, folder / task, task=task, params=params, taken=blocks)
     return folder
 
 
@@ -147,3 +148,21 @@ def write_model(model: Model, folder: Path) -> Path:
     folder.mkdir(parents=True)
     save(model, folder)
     return folder
+
+
+def cluster(folder: Path, images: Path, features_of: Path, given: Lists, blocks: int = 2) -> list[Path]:
+    """The folders of seeds, pseudo-labels and scatters of all granularities, as their stages leave them."""
+    places = [folder / name for name in ("seeds", "pseudo_labels", "scatter")]
+    values = seeds.Params(whitening="half", whitened_dim=8, largest=1, sample=None, drawn="images")
+    seeds.main(
+        images, features_of, folder / "teacher", places[0], params=values, blocks=blocks, axes=64, lists=given, seed=0
+    )
+    for name in given.granularities:
+        read = images, features_of, places[0]
+        limit = pseudo_labels.Params(max_iterations=20)
+        pseudo_labels.main(*read, places[1] / name, granularity=name, params=limit, lists=given)
+        found = scatter.Params(axes=64)
+        scatter.main(
+            *read, places[1] / name, places[2] / name, granularity=name, params=found, blocks=blocks, lists=given
+        )
+    return places

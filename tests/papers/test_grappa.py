@@ -60,7 +60,7 @@ def test_published__each_row_meets_the_run_of_its_table(lists):
     }
     printed = published.read()
     assert {number: list(row) for number, row in printed.items()} == wanted
-    assert all(name == f"k{size}" for name, size in lists.sizes.items())
+    assert all(name == f"k{size}" for name, size in lists.clusters(1).items())
     for number, row in printed.items():
         unseen = [name for name in lists.tasks if name not in tasks]
         assert all(list(numbers) == (unseen if number == 4 else tasks) for numbers in row.values())

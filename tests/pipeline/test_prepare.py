@@ -46,7 +46,7 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         ("adaptor.learning_rte", 0.1, "adaptor.learning_rte: is not a known key"),
         ("features.dtype", "float64", "features.dtype: .*'float16' or 'float32'"),
         ("tasks.digits.source", "web", "tasks.digits.source: .*'splits', 'tars', 'parquet', 'remote'"),
-        ("granularities.k128", "adaptor/k17", "granularities.k128 is 'adaptor/k17'; known here: k128: adaptor"),
+        ("granularities.k128", "adaptor/k17", "granularities.k128 is 'adaptor/k17'; known here: k128: pseudo_labels"),
         ("granularities.sixteen", "adaptor/x", "granularities.sixteen.*pattern"),
         ("baselines.lda", "images", "baselines.lda.*'one_set', 'many_sets', 'tldr' or 'linear'"),
         ("tasks.digits.path", "no/where", "tasks.digits.path: no/where does not exist"),
@@ -131,7 +131,7 @@ def test_ready__composes_a_profile_before_it_checks(tmp_path, values):
     # What the list no longer names would be part of the folder that fusions depend on.
     assert sorted(path.name for path in (profile / "data/adaptor").iterdir()) == ["k512", "k7.partial"]
     (profile / "values.yaml").write_text("adaptor: {epoch: 5}\n")
-    with pytest.raises(ValueError, match=r"change values.yaml beside it.* 1 wrong .*\n  adaptor.epoch: is not a known"):
+    with pytest.raises(ValueError, match=r"change .*values.yaml.* 1 wrong .*\n  adaptor.epoch: is not a known"):
         ready("mine", tmp_path)
 
 

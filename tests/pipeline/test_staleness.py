@@ -18,9 +18,9 @@ from tests.helpers.project import copy_project
 
 TRAINED = "resolution adaptor distillation choice"  # by the criterion
 DRAWN = "fusion seeds mpcl_encoder mpcl_probe gsp_collage gsp_folds gsp_ensemble gsp_study tll_pca tll_adaptation"
-OF_TASKS = "resolution seeds pseudo_labels adaptor knn_graph refreshed_graph fusion distillation choice evaluation "
-OF_TASKS += "report mpcl_encoder mpcl_probe mpcl_report"
-K64 = {"granularities.k64": "adaptor/k64", "models.k64": "adaptor/k64"}
+OF_TASKS = "resolution seeds pseudo_labels scatter adaptor knn_graph refreshed_graph fusion distillation choice "
+OF_TASKS += "evaluation report mpcl_encoder mpcl_probe mpcl_report"
+K64 = {"granularities.k64": "pseudo_labels/k64", "adaptors.k64": "adaptor/k64", "models.k64": "adaptor/k64"}
 CHANGES = [
     ("requirements.lock", {}, ""),
     ("README.md", {}, ""),
@@ -45,16 +45,20 @@ CHANGES = [
     ("params.yaml", {"fusion.neighbour.epochs": 9}, "fusion@neighbour"),
     ("params.yaml", {"choice.criterion.images": 9}, TRAINED),
     ("params.yaml", {"choice.errors": 1}, "choice"),
-    ("params.yaml", {"choice.dims": [64]}, "choice"),
-    ("params.yaml", {"choice.blocks": [1]}, "resolution features choice"),
+    ("params.yaml", {"choice.layer": "none"}, "choice"),
+    ("params.yaml", {"choice.blocks": 1}, "resolution features seeds scatter choice"),
     ("params.yaml", {"choice.reference.dim": 9}, TRAINED),
-    ("params.yaml", {"teachers.own": {"path": "data/resolution"}}, "resolution teacher@own choice report"),
+    ("params.yaml", {"teachers.own": {"path": "data/resolution"}}, "teacher@own seeds report"),
     ("params.yaml", {"resolution.cost": 4}, "resolution choice"),
     ("params.yaml", {"evaluation.whitened_dim": 9}, "evaluation"),
     ("params.yaml", {"gallery.smoothing.depth": 9}, "choice evaluation gallery"),
     ("params.yaml", {"report.thumbnail": 9}, "report"),
-    ("params.yaml", {"seed": 1}, f"{TRAINED} {DRAWN}"),
-    ("params.yaml", K64, "pseudo_labels@k64 adaptor@k64 evaluation@k64 refreshed_graph fusion choice report"),
+    ("params.yaml", {"seed": 1}, f"resolution adaptor distillation {DRAWN}"),
+    (
+        "params.yaml",
+        K64,
+        "pseudo_labels@k64 scatter@k64 adaptor@k64 evaluation@k64 refreshed_graph fusion choice report",
+    ),
     (
         "params.yaml",
         {"tasks.shoes": {"source": "folder", "path": "x"}},

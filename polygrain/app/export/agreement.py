@@ -10,12 +10,14 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from polygrain.app.export.program import INPUT
+from polygrain.comparing.comparison import Comparison
 from polygrain.encoder import Model
 
 MOST = 1e-4  # of any number of an embedding of unit length
 BATCHES = (1, 2, 7)
 
 Run = Callable[[np.ndarray], np.ndarray]
+PLAIN = Comparison(share=0.0)
 
 
 def samples(side: int) -> UInt8[np.ndarray, "image 3 side side"]:
@@ -30,15 +32,15 @@ def samples(side: int) -> UInt8[np.ndarray, "image 3 side side"]:
     return np.stack([*noise, *flat, ramp, *photos])
 
 
-def difference(model: Model, run: Run, uint8: bool) -> float:
-    """The largest difference between the model's numbers and those of `run`, over all batches."""
+def difference(model: Model, run: Run, uint8: bool, comparison: Comparison = PLAIN) -> float:
+    """The largest difference between the model's numbers, as they ask, and those of `run`, over all batches."""
     images = samples(model.config.size)
     images = images if uint8 else images / np.float32(255)
     differences = []
     for count in BATCHES:
         batch = images[-count:]
         with torch.inference_mode():
-            expected = model(torch.from_numpy(batch)).numpy()
+            expected = comparison.query(model(torch.from_numpy(batch)).numpy())
         result = run(batch)
         if result.shape != expected.shape:
             raise ValueError(f"the program gives {result.shape} for {count} images, the model {expected.shape}")

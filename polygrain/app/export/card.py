@@ -42,14 +42,10 @@ class Choice(BaseModel):
     learnt: Learnt | None = None
 
 
-class Strength(BaseModel):
-    strength: float
-
-
 class Smoothed(BaseModel):
     """The part of a task's entry in smoothing.json that says whether it was smoothed: not at strength 0."""
 
-    smoothing: Strength
+    strength: float
 
 
 Smoothings = Annotated[dict[Line, Smoothed], Field(max_length=1000)]
@@ -74,9 +70,7 @@ def read_about(folder: Path) -> About:
         if after == "smoothed.json":  # without a record of strengths all were smoothed
             plain = read(evaluation / "chosen/smoothing.json", Smoothings) or {}
             chosen = {
-                task: scores
-                for task, scores in (chosen or {}).items()
-                if task not in plain or plain[task].smoothing.strength
+                task: scores for task, scores in (chosen or {}).items() if task not in plain or plain[task].strength
             }
         tables += [(words, encoder or {}, chosen)] if chosen else []
     return About(digest(folder), choice, tables)
@@ -108,7 +102,7 @@ def measured(on_all: bool | None) -> list[tuple[str, str, str]]:
     ]
 
 
-def text(model: Model, about: About, differences: dict[str, float], uint8: bool) -> str:
+def text(model: Model, about: About, differences: dict[str, float], uint8: bool, mean: str = "none is taken") -> str:
     """The card of a model; `differences[file]` is the largest difference of an exported program to the model."""
     config, choice = model.config, about.choice
     learnt = choice.learnt if choice else None
@@ -127,6 +121,7 @@ def text(model: Model, about: About, differences: dict[str, float], uint8: bool)
         cost=f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters"
         + (", two passes: the image and its mirror image" if config.mirrored else ""),
         digest=about.digest,
+        mean=mean,
         torch=torch.__version__,
         batches=", ".join(map(str, BATCHES)),
         torch_difference=f"{differences[TORCH]:.1e}",

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from polygrain.app.export import card
 from polygrain.app.export.agreement import difference, onnx_runner, require_agreement, torch_runner
 from polygrain.app.export.program import ONNX, TORCH, trace, write_onnx, write_torch
+from polygrain.comparing import known
+from polygrain.comparing.comparison import Comparison
 from polygrain.encoder import load
 from polygrain.runner import outputs
 
@@ -22,6 +24,13 @@ class Written(NamedTuple):
     name: str
     size: int
     difference: float
+
+
+def mean_words(comparison: Comparison, task: str | None) -> str:
+    """Which mean a program takes from embeddings, for its card."""
+    if not comparison.mean:
+        return "none is taken"
+    return f"that of the task {card.plain(task)}" if task else "the middle one of the tasks that the model knows"
 
 
 def require_packages() -> None:
@@ -41,23 +50,26 @@ def require_free(output: Path, own: Collection[str] = FILES) -> None:
             raise ValueError(f"{place} holds {others[0]!r}, which no export wrote; choose another folder with -o")
 
 
-def write(folder: Path, output: Path, uint8: bool = False) -> Iterator[Written]:
+def write(folder: Path, output: Path, uint8: bool = False, task: str | None = None) -> Iterator[Written]:
     """Exports the model of `folder` to `output`, which is complete after the last program, and yields each program.
 
+    It takes the mean of a `task` from embeddings; the middle one for None, where the model knows one.
     ValueError where the model cannot be exported, a program differs from it by more than 1e-4, or `output` holds
     other files.
     """
     require_packages()
     require_free(output)
-    model = load(folder)
+    model, comparison = load(folder), known.read(folder).of(task)
     about = card.read_about(folder)
     with outputs.folder(output) as made:
-        program = trace(model, uint8)
+        program = trace(model, uint8, comparison.mean)
         differences = {}
         for name, write_program, runner in ((TORCH, write_torch, torch_runner), (ONNX, write_onnx, onnx_runner)):
             write_program(program, made / name)
-            differences[name] = difference(model, runner(made / name), uint8)
+            differences[name] = difference(model, runner(made / name), uint8, comparison)
             require_agreement(name, differences[name])
             size = sum(file.stat().st_size for file in made.glob(f"{name}*"))
             yield Written(name, size, differences[name])
-        (made / CARD).write_text(card.text(model, about, differences, uint8), encoding="utf-8")
+        (made / CARD).write_text(
+            card.text(model, about, differences, uint8, mean_words(comparison, task)), encoding="utf-8"
+        )

@@ -8,6 +8,9 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from polygrain.comparing import known
+from polygrain.comparing.comparison import Comparison
+from polygrain.comparing.known import Known
 from polygrain.encoder import Model, load
 from polygrain.encoder.model import save
 
@@ -17,23 +20,28 @@ class Images(nn.Module):
 
     modalities = ("image",)
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, comparison: Comparison) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.comparison = model, comparison
 
     @classmethod
     def load(cls, folder: str, subfolder: str = "", **_: Any) -> "Images":
-        return cls(load(Path(folder) / subfolder))
+        place = Path(folder) / subfolder
+        return cls(load(place), known.read(place).default)
 
     def save(self, folder: str, *_: Any, **__: Any) -> None:
         save(self.model, Path(folder))
+        Known(default=self.comparison).write(Path(folder))
 
     def preprocess(self, images: Sequence[str | Path | Image.Image], **_: Any) -> dict[str, Tensor]:
         opened = [image if isinstance(image, Image.Image) else Image.open(image) for image in images]
         return {"images": torch.stack([self.model.transform(image) for image in opened])}
 
     def forward(self, features: dict[str, Tensor], **_: Any) -> dict[str, Tensor]:
-        return features | {"sentence_embedding": self.model(features["images"])}
+        embeddings = self.model(features["images"])
+        if self.comparison.mean:
+            embeddings = nn.functional.normalize(embeddings - embeddings.new_tensor(self.comparison.mean), dim=1)
+        return features | {"sentence_embedding": embeddings}
 
     def get_embedding_dimension(self) -> int:
         return self.model.dim

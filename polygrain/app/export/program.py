@@ -2,6 +2,7 @@
 
 import warnings
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -18,10 +19,12 @@ INPUT, OUTPUT = "images", "embeddings"
 
 
 class Program(nn.Module):
-    """The model's forward with its input scaled by two matrices, since ONNX has no scaling with antialiasing."""
+    """The model's forward, its input scaled by two matrices, since ONNX has no scaling with antialiasing, and the mean
+    of a collection taken from its embeddings."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, mean: Sequence[float] = ()) -> None:
         super().__init__()
+        self.register_buffer("collection", torch.tensor(mean) if mean else None)
         config = model.config
         side = config.side
         self.register_buffer("scaling", scaling(config.size, side, config.interpolation) if config.scaled else None)
@@ -38,7 +41,10 @@ class Program(nn.Module):
         x = images.float() / 255 if images.dtype == torch.uint8 else images
         if self.scaling is not None:
             x = (self.scaling @ x @ self.scaling.T).clamp(0, 1)
-        return self.model(x)
+        embeddings = self.model(x)
+        if self.collection is None:
+            return embeddings
+        return nn.functional.normalize(embeddings - self.collection, dim=1)
 
 
 def scaling(size: int, side: int, mode: Interpolation = "bicubic") -> Float[Tensor, "side size"]:
@@ -47,11 +53,11 @@ def scaling(size: int, side: int, mode: Interpolation = "bicubic") -> Float[Tens
     return nn.functional.interpolate(columns, (side, size), mode=mode, antialias=True, align_corners=False)[0, 0]
 
 
-def trace(model: Model, uint8: bool) -> ExportedProgram:
-    """The program of a model for any number of images: uint8, or float32 in 0..1."""
+def trace(model: Model, uint8: bool, mean: Sequence[float] = ()) -> ExportedProgram:
+    """The program of a model for any number of images: uint8, or float32 in 0..1; `mean` of their collection."""
     example = torch.zeros(2, 3, model.config.size, model.config.size, dtype=torch.uint8 if uint8 else torch.float32)
     try:
-        return torch.export.export(Program(model), (example,), dynamic_shapes=({0: Dim("batch")},))
+        return torch.export.export(Program(model, mean), (example,), dynamic_shapes=({0: Dim("batch")},))
     except Exception as error:  # torch raises a dozen kinds, and all mean that it cannot export this network
         raise ValueError(
             f"torch cannot export {model.config.architecture!r} ({first_line(error)}); `polygrain embed` still works"

@@ -30,7 +30,6 @@ from polygrain.app.listing import outside
 from polygrain.app.page.sides import MOST_SHOWN, Side
 from polygrain.app.squares import Squares
 from polygrain.retrieval.neighbours import without_self
-from polygrain.selection.clicks import DEPTHS, MOST, Clicks
 from polygrain.sources.decode import opened, picture, upright
 from polygrain.store.square import Unreadable, square
 
@@ -39,8 +38,6 @@ FILES = {"": "index.html", "page.js": "page.js", "page.css": "page.css"}
 MOST_BYTES = 32 * 2**20
 # Images whose nearest are compared with their folder, and how many of them.
 MOST_ASKED, JUDGED = 500, 10
-# Images that ask in the clicks, drawn from all.
-MOST_CLICKED = 60
 # More first folders than that are no choice for a person; names can still be filtered.
 MOST_TASKS = 1000
 THUMBNAIL, WHOLE = 224, 1024  # px, the longer side
@@ -71,7 +68,6 @@ class Page:
         self.right = lru_cache(32)(self.judge)
         self.graph = lru_cache(1)(lambda: duplicates.graph_of(self.every()))
         self.alike = lru_cache(16)(self.find_alike)
-        self.clicks = lru_cache(1)(self.rank)
         # A large photograph takes hundreds of megabytes while it is decoded.
         self.decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
 
@@ -90,15 +86,13 @@ class Page:
                     "name": side.name,
                     "what": side.what,
                     "recall": side.gallery.recall,
-                    "smoothing": side.knob.smoothed and str(side.knob.smoothed.smoothing),
-                    "settings": list(map(str, side.knob.settings)),
+                    "settings": side.knob.settings,
                     "start": side.knob.start,
                 }
                 for side in self.sides
             ],
             "shown": self.sides[-1].shown,
             "granularities": self.sides[-1].granularities,
-            "clicks": MOST if self.knob.clickable else 0,
         }
 
     def require_row(self, row: int) -> None:
@@ -157,20 +151,16 @@ class Page:
         others = [side.knob.at(side.knob.start) for side in self.sides[:-1]]
         return [*others, self.knob.at(self.knob.start if place is None else place)]
 
-    def asking(
-        self, rows: Int64[np.ndarray, " query"], galleries: list[Gallery]
-    ) -> list[Float32[np.ndarray, "query _"]]:
+    def asking(self, rows: Int64[np.ndarray, " query"]) -> list[Float32[np.ndarray, "query _"]]:
         """Rows as new images would ask on each side: what smoothing made of them knows its neighbours already."""
-        pairs = zip(self.sides, galleries, strict=True)
-        return [gallery.asked(side.gallery.vectors(rows), rows) for side, gallery in pairs]
+        return [side.gallery.vectors(rows) for side in self.sides]
 
-    def vectors(self, query: Query, galleries: list[Gallery]) -> list[Float32[np.ndarray, "1 _"]]:
+    def vectors(self, query: Query) -> list[Float32[np.ndarray, "1 _"]]:
         """The query's embedding on each side; that of a whole row is there already."""
         if query.row is not None and query.box is None:
-            return self.asking(np.array([query.row]), galleries)
+            return self.asking(np.array([query.row]))
         squares = self.squares(query)
-        embedded = [side.embed(squares[side.model.config.resize]) for side in self.sides]
-        return [gallery.asked(vector) for gallery, vector in zip(galleries, embedded, strict=True)]
+        return [side.embed(squares[side.model.config.resize]) for side in self.sides]
 
     def judge(self, place: int | None) -> dict:
         """For each side the share of an image's nearest that are from its own folder, over all images or drawn ones."""
@@ -180,7 +170,7 @@ class Page:
             asked = np.sort(np.random.default_rng(0).choice(asked, MOST_ASKED, replace=False))
         if folders.max() > 0 and len(asked):
             galleries = self.searched(place)
-            for gallery, queries in zip(galleries, self.asking(asked, galleries), strict=True):
+            for gallery, queries in zip(galleries, self.asking(asked), strict=True):
                 rows = gallery.search(queries, JUDGED + 1)[1]
                 rows = without_self(rows, asked, rows.shape[1] - 1)
                 shares.append(float((folders[rows] == folders[asked, None]).mean()))
@@ -239,7 +229,7 @@ class Page:
             among = np.ones(len(self.gallery), bool) if among is None else among.copy()
             among[query.row] = query.box is not None and among[query.row]
         sides = []
-        for gallery, vector in zip(galleries, self.vectors(query, galleries), strict=True):
+        for gallery, vector in zip(galleries, self.vectors(query), strict=True):
             _, rows = gallery.search(vector, k, among)
             sides.append([self.shown(row) for row in rows[0].tolist()])
         of = len(self.gallery) if among is None else int(among.sum())
@@ -249,26 +239,6 @@ class Page:
             mates[query.row] = False
             reply |= {"asked": self.shown(query.row), "mates": int((mates if among is None else mates & among).sum())}
         return reply
-
-    def rank(self, start: int) -> tuple[list[int], list[int], Clicks]:
-        """The places that clicks decide between, the rows that ask, and the test from a place on."""
-        places = self.knob.clickable
-        asked, ranked = self.knob.asked(MOST_CLICKED, 2 * max(DEPTHS))
-        return places, asked.tolist(), Clicks(ranked, places.index(start))
-
-    def question(self, votes: str) -> dict:
-        """What to ask after these votes, or the place that they decide for."""
-        if not self.knob.clickable:
-            raise HTTPException(404, "there is one way only to compare these images")
-        places, asked, test = self.clicks(self.knob.start)
-        try:
-            state = test.after(votes)
-        except ValueError as error:
-            raise HTTPException(400, f"these are {error}") from error
-        if state.question is None:
-            return {"place": places[state.best], "clicks": len(votes)}
-        groups = [[self.shown(row) for row in group] for group in (state.question.first, state.question.second)]
-        return {"query": self.shown(asked[state.question.query]), "groups": groups, "most": MOST}
 
     def listened(self, query: Query) -> dict:
         """Which granularity each layer of the model listens to."""
@@ -361,9 +331,6 @@ def build(sides: list[Side], above: float) -> Starlette:
         count = number(request, "count", 48, MOST_SHOWN)
         return JSONResponse(page.sample(*filters(request), number(request, "start", 0, 2**31), max(1, count)))
 
-    def question(request: Request) -> Response:
-        return JSONResponse(page.question(request.query_params.get("votes", "")[: MOST + 1]))
-
     async def preview(request: Request) -> Response:
         content = await run_in_threadpool(page.preview, await query_of(request))
         return Response(content, media_type="image/jpeg")
@@ -388,7 +355,6 @@ def build(sides: list[Side], above: float) -> Starlette:
         Route("/right", right),
         Route("/alike", alike),
         Route("/sample", sample),
-        Route("/question", question),
         Route("/image/{row:int}", image),
     ]
     routes += [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (preview, search, listened, keep)]

@@ -2,7 +2,7 @@
 "use strict";
 
 const $ = (id) => document.getElementById(id);
-const state = { about: null, row: null, file: null, box: null, task: null, text: "", place: 0, alike: false, above: null, clicks: false, votes: "", start: 0, asking: 0, picked: new Map() };
+const state = { about: null, row: null, file: null, box: null, task: null, text: "", place: 0, alike: false, above: null, start: 0, asking: 0, picked: new Map() };
 const BROWSED = 60, MOST_CHIPS = 7, LEAST_DRAG = 6, TALLEST = 340;
 
 // Names are text, whatever they hold: nothing here is ever read as HTML.
@@ -140,7 +140,7 @@ function search() {
     // Where there are no folders, or one, an image says nothing by its own.
     const folder = found.asked && !state.box && state.about.folders > 1 ? folderOf(found.asked.path) : "";
     const last = state.about.sides.length - 1;
-    const sides = state.about.sides.map((one, i) => side(one.name, [one.what, one.settings[i === last ? state.place : one.start], one.smoothing].filter(Boolean).join("; "), found.sides[i], true, i ? rows[0] : null, folder, found.mates));
+    const sides = state.about.sides.map((one, i) => side(one.name, [one.what, one.settings[i === last ? state.place : one.start]].filter(Boolean).join("; "), found.sides[i], true, i ? rows[0] : null, folder, found.mates));
     $("sides").replaceChildren(...sides);
     $("more").hidden = true;
     if (found.asked) $("name").textContent = found.asked.path;
@@ -195,48 +195,6 @@ async function keep() {
   } catch (error) { say(error.message, true); }
 }
 
-// Two groups of images, each found by one setting only. The state is a letter for each click; which place it leads to, the
-// server says.
-function question() {
-  return answering(async (isLast) => {
-    say(state.votes ? "" : "Comparing the settings …");
-    const found = await (await ask("question", { votes: state.votes })).json();
-    if (!isLast()) return;
-    say("");
-    if (found.place === undefined) {
-      const picture = (hit) => make("img", { src: `image/${hit.row}`, alt: "" });
-      const groups = found.groups.map((hits, i) => {
-        const button = make("button", { className: "group" }, make("kbd", { textContent: i + 1 }), ...hits.map(picture));
-        button.addEventListener("click", () => vote(i + 1));
-        return button;
-      });
-      $("question").replaceChildren(picture(found.query), ...groups);
-      $("click").textContent = `click ${state.votes.length + 1} of at most ${found.most}`;
-      $("undo").disabled = !state.votes;
-      return;
-    }
-    const moved = found.place !== knob().start;
-    turn(found.place);
-    if (moved) knob().start = (await (await ask("keep", { place: found.place }, "")).json()).start;
-    turn(found.place);
-    state.kept = `After ${found.clicks} clicks: ${moved ? "another place fits better. It is kept in the file, and every search starts there." : "the place where it was fits best."}`;
-    state.votes = "";
-    location.replace("#");  // Back does not lead to clicks that are decided
-    judge();
-  });
-}
-
-function undo() {
-  state.votes = state.votes.slice(0, -1);
-  question();
-}
-
-function vote(letter) {
-  if (document.body.classList.contains("busy")) return;
-  state.votes += letter;
-  question();
-}
-
 // The browser keeps an upload as long as the server runs, so that it survives a reload.
 const shelf = () => caches.open(location.pathname);
 
@@ -257,7 +215,7 @@ function show() {
   const row = /^#\d+$/.test(location.hash) ? Number(location.hash.slice(1)) : null;
   state.file = location.hash === "#upload" ? state.upload : null;
   if (location.hash === "#upload" && !state.file) return go(null);
-  Object.assign(state, { row, box: null, alike: location.hash === "#alike", clicks: location.hash === "#clicks" && state.about.clicks > 0 });
+  Object.assign(state, { row, box: null, alike: location.hash === "#alike" });
   refresh(true);
   scrollTo(0, 0);
 }
@@ -266,19 +224,13 @@ const isQuery = () => state.row !== null || state.file !== null;
 
 function refresh(fresh) {
   for (const id of ["query", "heard"]) $(id).hidden = !isQuery() || (id === "heard" && (fresh || !state.about.granularities.length));
-  for (const id of ["tasks", "text-label"]) $(id).hidden = state.alike || state.clicks;
-  $("clicks").hidden = !state.clicks;
+  for (const id of ["tasks", "text-label"]) $(id).hidden = state.alike;
   $("twins").hidden = !state.alike;
-  $("right").hidden = state.alike || state.clicks;
-  $("knob").hidden = state.alike || state.clicks || knob().settings.length < 2;
+  $("right").hidden = state.alike;
+  $("knob").hidden = state.alike || knob().settings.length < 2;
   $("uncrop").hidden = !state.box;
   $("hint").hidden = Boolean(state.box);
   if (!state.box) $("box").hidden = true;
-  if (state.clicks) {
-    $("sides").replaceChildren();
-    $("more").hidden = true;
-    return question();
-  }
   if (!isQuery()) return state.alike ? alike() : browse();
   if (fresh) preview();
   return search();
@@ -348,7 +300,7 @@ function step(key) {
 function back() {
   if (document.activeElement === $("text")) return $("text").blur();
   if (state.box) { state.box = null; return refresh(false); }
-  if (state.row !== null || state.file || state.alike || state.clicks) return go(null);
+  if (state.row !== null || state.file || state.alike) return go(null);
   if (state.text || state.task !== null) { $("text").value = state.text = ""; choose(null); }
 }
 
@@ -398,10 +350,6 @@ function wire() {
   $("place").addEventListener("input", () => { turn(Number($("place").value)); if (isQuery()) search(); });
   $("place").addEventListener("change", judge);
   $("mark").addEventListener("click", () => { turn(knob().start); judge(); if (isQuery()) search(); });
-  $("decide").addEventListener("click", () => { state.votes = ""; location.hash = "#clicks"; });
-  $("neither").addEventListener("click", () => vote(0));
-  $("undo").addEventListener("click", undo);
-  $("stop").addEventListener("click", () => go(null));
   $("keep").addEventListener("click", keep);
   $("above").addEventListener("input", () => { state.above = Number($("above").value); alike(); });
   $("second").addEventListener("click", () => document.querySelectorAll(".pair .held:nth-child(2)").forEach((holder) => pick(holder, true)));
@@ -431,8 +379,6 @@ function wire() {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const isTyping = document.activeElement === $("text"), isChoosing = document.activeElement.closest("#tasks, [type=range]");
     if (event.key === "Escape") back();
-    else if (state.clicks && "012".includes(event.key)) event.repeat || vote(event.key);
-    else if (state.clicks && event.key === "Backspace") undo();
     else if (event.key === "/" && !isTyping) $("text").focus();
     else if (isTyping && (event.key === "Enter" || event.key === "ArrowDown")) step("ArrowDown");
     else if (event.key.startsWith("Arrow") && !isTyping && !isChoosing) step(event.key);
@@ -447,7 +393,6 @@ async function begin() {
   $("folder").append(make("bdi", { textContent: `${count.toLocaleString("en")} images in ${folder}` }));
   $("folder").title = folder;
   $("details").checked = false;
-  $("decide").hidden = !state.about.clicks;
   $("place").max = knob().settings.length - 1;
   turn(knob().start);
   tasks();

@@ -1,6 +1,7 @@
 """What the page compares: models, each with the embeddings that it gives the same images."""
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -39,8 +40,9 @@ class Side:
         return adaptors.names if adaptors and adaptors.fusion == "attention" and len(adaptors.names) > 1 else []
 
     def embed(self, square: UInt8[np.ndarray, "side side 3"]) -> Float32[np.ndarray, "1 dim"]:
+        """An image as it asks here."""
         with self.passing:
-            return embedding.embed_squares(self.model, np.stack([square]))
+            return self.gallery.comparison.query(embedding.embed_squares(self.model, np.stack([square])))
 
     def listened(self, square: UInt8[np.ndarray, "side side 3"]) -> list[list[float]]:
         """The weight of each granularity in each layer, for one image."""
@@ -54,7 +56,6 @@ def encoder_of(model: Model) -> Model | None:
     if model.config.adaptors is None and model.config.reduced is None and model.config.blocks == 1:
         return None
     encoder = model.without_adaptors().without_reduction()  # what lies behind adapted embeddings was made for them
-    encoder.config = encoder.config.model_copy(update={"grains": {}})  # its numbers stand in no order
     return encoder.to(model.mean.device)
 
 
@@ -63,19 +64,20 @@ def same_images(
     model: Model,
     digest: str,
     smooth: bool,
-    axes: int | None = None,
     is_plain: bool = False,
     images: Images | None = None,
+    folder: Path | None = None,
 ) -> Knob:
-    """The images of a gallery, in its order, by another model, smoothed where that is wanted and helps.
+    """The images of a gallery, as many alike, in its order, by another model, smoothed where that is wanted and helps.
 
-    It begins with plain rows where they are asked for, by so many `axes`. `images`: as of a `Side`.
+    It begins with plain rows where they are asked for. `images`: as of a `Side`; `folder`: the other model's.
     ValueError where the images are not there any more.
     """
     listing = images or Listing(gallery.root, gallery.paths, {})
     file = cache.place(listing.root, digest)
-    embedding.write(model, digest, listing, file, smooth=smooth)
-    embedded = knob.of_file(file, digest, listing.root, axes, not is_plain)
+    alike = embedding.Wanted(gallery.comparison.alike)
+    embedding.write(model, digest, listing, file, smooth=smooth, wanted=alike, folder=folder)
+    embedded = knob.of_file(file, digest, listing.root, not is_plain)
     if embedded.plain.paths != gallery.paths:
         lost = len(gallery.paths) - len(embedded.plain.paths)
         raise ValueError(f"{lost:,} of the images in {listing.root} cannot be read any more: embed them anew")

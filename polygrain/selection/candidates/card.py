@@ -8,7 +8,7 @@ CARD = """\
 # {name}
 
 An embedding model for image retrieval: an image in, {dim} numbers of unit length out. The inner product of two
-embeddings is how alike their images are.
+embeddings is how alike their images are, once the mean of their collection is taken from both.
 
 - Network: {architecture}, input {side} x {side} px (the centre of a square of {resize} px){seen}
 - Taken from: {outputs}
@@ -26,13 +26,15 @@ embeddings is how alike their images are.
 ```python
 import torch
 from PIL import Image
+from polygrain.comparing.known import read
 from polygrain.encoder import load
 
-model = load("this folder")
-embedding = model(torch.stack([model.transform(Image.open("picture.jpg"))]))
+model, known = load("this folder"), read("this folder")
+embedding = model(torch.stack([model.transform(Image.open("picture.jpg"))])).numpy()
+query = known.of({task!r}).query(embedding)  # or known.default, for images of another kind
 ```
 
-`polygrain embed`, `polygrain search` and `polygrain export` take this folder, too.
+`polygrain embed`, `polygrain search` and `polygrain export` take this folder, and do that themselves.
 
 Without labels, the criterion ranks candidates well on the mean and says little about a single task: where you have
 labels, test. The model was not chosen for other kinds of images than those it learnt from.
@@ -43,11 +45,11 @@ def text(config: Config, choice: dict[str, Any]) -> str:
     """The card in Markdown; `choice` is the content of `choice.json`."""
     form, adaptors = choice["form"], config.adaptors
     seen = f", scaled to {config.side} px for the network" if config.scaled else ""
-    layers = {"none": "none", "turned": "turned to principal axes", "quarter": "a quarter of whitening"}
-    layers |= {"half": "half whitening", "full": "whitening", "own": "what it was distilled with"}
-    layers["taught"] = "linear, fitted to what teachers give"
+    layers = {"none": "none", "own": "what it was distilled with"}
+    layers |= {kind: f"{kind}, in closed form from clusters of the training images" for kind in ("flat", "weighted")}
     return CARD.format(
         name=choice["name"],
+        task=choice["learnt"]["tasks"][0] if choice["learnt"]["tasks"] else None,
         dim=config.reduced or "all the network's",
         architecture=config.architecture,
         side=config.size,

@@ -1,22 +1,19 @@
-"""The trial of all candidates on a sample of training images: every model, strength, last layer and lesson, measured.
+"""The trial of all candidates on a sample of training images: every model, strength and last layer, measured.
 
 The encoder is a candidate, too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from torch import nn
 
 from polygrain.compute import device
 from polygrain.encoder.model import Model, blocks_for, load
-from polygrain.retrieval.smoothing import Smoothing
 from polygrain.selection.candidates.decision import Judged
-from polygrain.selection.candidates.forms import Form, shape, with_last_layers, with_lessons
-from polygrain.selection.candidates.judges import Embeddings, Judge, Judging, Neighbours, Settings, appoint
+from polygrain.selection.candidates.forms import Form, shape, with_last_layers
+from polygrain.selection.candidates.judges import Judge, Judging, Neighbours, appoint
 from polygrain.selection.criterion import Sample, mean_over_tasks
 from polygrain.store import arrays
 from polygrain.store.collection import Collection
@@ -38,22 +35,21 @@ class Trial:
     """The sample on which candidates are compared, and the candidates by name.
 
     `uncertain` are the tasks that cannot tell. All but the encoder as it is see the side `scale`, in sides of the
-    encoder's own. `smoothings` are those by which candidates were judged, if any.
+    encoder's own.
     """
 
     sample: Sample
     uncertain: list[str]
     candidates: dict[str, Candidate] = field(default_factory=dict)
     scale: float = 1.0
-    smoothings: Mapping[str, Smoothing] = field(default_factory=dict)
 
     def value(self, name: str) -> float:
         """The criterion of a candidate."""
         return mean_over_tasks(self.candidates[name].judged.score, self.sample)
 
     def best_of(self, model: str) -> Form:
-        """The best form of a model, untaught, at the side that all see."""
-        forms = {name: one.form for name, one in self.candidates.items() if not one.form.lesson}
+        """The best form of a model at the side that all see."""
+        forms = {name: one.form for name, one in self.candidates.items()}
         names = [name for name, form in forms.items() if form.model == model and form.scale == self.scale]
         return forms[max(names, key=self.value)]
 
@@ -61,21 +57,18 @@ class Trial:
         self.candidates.update((one.form.name, one) for one in measured)
 
 
-def measure(judge: Judge, model: Model, form: Form, pixels: arrays.Reader, settings: Settings) -> Iterator[Candidate]:
-    """A model at one strength and side, with each last layer that is tried."""
-    wide = shape(model, replace(form, blocks=blocks_for(model, settings.blocks))).to(device.best())
-    return judge_layers(judge, judge.embed(wide, pixels), model.reduction, form, settings)
-
-
-def judge_layers(
-    judge: Judge, known: Embeddings, learnt: nn.Module, form: Form, settings: Settings
-) -> Iterator[Candidate]:
-    """`form` with each last layer that is tried, from the embeddings of all its blocks; no network runs."""
-    tried = known.widths, settings.dims, settings.layers, settings.blocks
-    forms = with_last_layers(form, learnt, known.judged, known.fitted, *tried)
-    lessons = judge.lessons if settings.taught else []
-    taught = with_lessons(replace(form, blocks=len(known.widths)), known.judged, known.taught, lessons)
-    for one, embedded in chain(forms, taught):
+def measure(judge: Judge, model: Model, form: Form, pixels: arrays.Reader, layers: bool = True) -> Iterator[Candidate]:
+    """A model at one strength and side, with each last layer that is tried; without `layers` as it is."""
+    settings = judge.judging.settings
+    form = replace(form, blocks=blocks_for(model, settings.blocks) if layers else 1)
+    outputs = judge.embed(shape(model, form).to(device.best()), pixels, layers)
+    if not layers:
+        yield Candidate(form, *judge.judge(outputs.judged))
+        return
+    kind, learnt = judge.judging.granularities.kind, model.reduction
+    for one, embedded in with_last_layers(
+        form, learnt, outputs.judged, outputs.width, lambda: judge.fit(outputs), kind
+    ):
         yield Candidate(one, *judge.judge(embedded))
 
 
@@ -93,19 +86,16 @@ def compare(
         nothing = Candidate(ENCODER, Judged(np.empty(0), np.empty(0)), {})
         return Trial(sample, uncertain, {ENCODER.name: nothing})
     judge, encoder, start = appoint(judging, collection), load(plain), load(models["encoder"])
-    for one in (encoder, start) if not judging.targets else ():
+    for one in (encoder, start):
         judging.seen.require(one, blocks_for(one, settings.blocks))
     scale = start.config.side / encoder.config.side
-    trial = Trial(judge.sample, uncertain, scale=scale, smoothings=judge.smoothings)
+    trial = Trial(judge.sample, uncertain, scale=scale)
     if scale != 1:
-        bare = settings.model_copy(update={"layers": [], "taught": []})
-        # Nothing is fitted to it, so of images outside the sample it need see only those that teachers search.
-        alone = judge if judging.targets else replace(judge, fitted=judge.fitted[:0])
-        trial.add(measure(alone, encoder, ENCODER, pixels, bare))
+        trial.add(measure(judge, encoder, ENCODER, pixels, layers=False))
     for name, folder in models.items():
         model = load(folder)
         strength = settings.first_strength if model.adaptors else 1.0
-        trial.add(measure(judge, model, Form(name, strength, scale, cost=scale**2), pixels, settings))
+        trial.add(measure(judge, model, Form(name, strength, scale, cost=scale**2), pixels))
 
     trained = [name for name in models if name != "encoder"]
     trained.sort(key=lambda name: trial.value(trial.best_of(name).name), reverse=True)
@@ -113,8 +103,8 @@ def compare(
         model = load(models[name])
         for strength in settings.strengths if name in trained else ():
             if strength != settings.first_strength:
-                trial.add(measure(judge, model, Form(name, strength, scale, cost=scale**2), pixels, settings))
+                trial.add(measure(judge, model, Form(name, strength, scale, cost=scale**2), pixels))
         if settings.mirrored and 2 * scale**2 <= judging.cost:
             strength = trial.best_of(name).strength
-            trial.add(measure(judge, model, Form(name, strength, scale, True, cost=2 * scale**2), pixels, settings))
+            trial.add(measure(judge, model, Form(name, strength, scale, True, cost=2 * scale**2), pixels))
     return trial

@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -15,10 +16,14 @@ from polygrain.app import embedding
 from polygrain.app.embedding import Wanted, embed, is_current, rejected_file, write
 from polygrain.app.gallery import read
 from polygrain.app.listing import find
+from polygrain.comparing import comparison as comparing
+from polygrain.comparing import known
+from polygrain.comparing.comparison import Comparison
+from polygrain.comparing.known import Known
+from polygrain.comparing.smoothing import Smoothing
+from polygrain.comparing.smoothing_choice import Chosen
+from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import load
-from polygrain.retrieval.neighbours import nearest
-from polygrain.retrieval.smoothing import Smoothing, smooth_by
-from polygrain.retrieval.smoothing_choice import SETTINGS, Chosen
 from polygrain.sources.decode import FORMATS
 from polygrain.store import embeddings
 
@@ -126,69 +131,142 @@ def test_write__a_folder_that_changed_embeds_what_is_new(
     assert sum(len(call.args[1]) for call in counted.call_args_list) == 2 + 24 + 24
 
 
-def test_write__smoothed_beside_the_plain_rows(fused: Path, photos: Path, tmp_path: Path, monkeypatch) -> None:
-    output, model = tmp_path / "e.parquet", load(fused)
-    write(model, "abc", find(photos), output, smooth=True)
-    assert "smoothed" not in pq.read_schema(output).names and is_current(output, "abc", find(photos), True)
-    chosen = Chosen(Smoothing(0.9, 5, 2), "as the test says", [])
-    monkeypatch.setattr(embedding, "choose", lambda *_, **__: chosen)
-    write(model, "abc", find(photos), output)
-    write(model, "abc", find(photos), output, smooth=True)
-    plain, smoothed = read(output, smooth=False), read(output)
-    rows = plain.vectors([*range(24)])
-    neighbours = nearest(rows, rows, 5, exclude_self=True)[1]
-    expected = smooth_by(rows, neighbours, chosen.smoothing)
-    np.testing.assert_allclose(smoothed.vectors([*range(24)]), expected, atol=1e-5)
-    assert smoothed.smoothing == chosen.smoothing
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """24 images are enough for a mean of their own, and are smoothed; what was said when it was chosen how far."""
+    asked: list[int | None] = []
+
+    def choose(*_: object, alike: int | None) -> Chosen:
+        asked.append(alike)
+        return Chosen(Smoothing(0.9, 5, 2.0), "as the test says", [])
+
+    for module in (embedding, comparing, known):
+        monkeypatch.setattr(module, "FEWEST", 24)
+    monkeypatch.setattr(comparing.smoothing_choice, "choose", choose)
+    return asked
 
 
-def test_write__rows_are_compared_as_before_unless_something_else_is_wanted(
-    fused: Path, photos: Path, tmp_path: Path, monkeypatch
+def compared(file: Path) -> Comparison:
+    return Comparison.from_json(embeddings.metadata(file)["comparison"])
+
+
+def test_write__less_the_mean_and_smoothed_beside_it(
+    fused: Path, photos: Path, shared_photos: Path, tmp_path: Path, many: list
 ) -> None:
-    few = SETTINGS.model_copy(update={"fewest": 6, "strengths": [0.9]})
-    monkeypatch.setattr(embedding, "SETTINGS", few), monkeypatch.setattr(embedding, "GRAINED", few)
-    monkeypatch.setattr(embedding, "AXES", (4, 8))
     output, model = tmp_path / "e.parquet", load(fused)
-    model.config = model.config.model_copy(update={"grains": {"a": 5, "b": 11, "c": 7}})
-
-    def facts(*words: object) -> dict[str, str | None]:
-        write(model, "abc", find(photos), output, smooth=True, wanted=Wanted(*words))
-        metadata = pq.read_schema(output).metadata
-        return {name: metadata.get(name.encode()) for name in ("axes", "alike", "smoothing", "setting")}
-
-    first = facts()
-    assert first["axes"] == b"7" and first["alike"] is None
-    assert read(output, smooth=False).vectors([0]).shape == (1, 7)
-    known = facts(None, 8)
-    assert known["alike"] == b"8" and known["axes"] in (b"4", b"8", b"24")
-    monkeypatch.setattr(embedding, "choose", Mock(side_effect=AssertionError("chosen again")))
-    # What someone chose on the page stays, too, until something else is asked for.
-    embeddings.annotate(output, {"setting": '{"axes": 4, "smoothed": 0}'})
-    (photos / "bars/class1/1.png").unlink()
-    assert facts() == known | {"setting": b'{"axes": 4, "smoothed": 0}'}
-    assert facts(None, 8) == known
-    with pytest.raises(AssertionError, match="chosen again"):
-        facts(None, None, True)
+    write(model, "abc", find(photos), output)
+    assert "smoothed" not in pq.read_schema(output).names and not is_current(output, "abc", find(photos), True)
+    write(model, "abc", find(photos), output, smooth=True)
+    given = embed(model, [photos / path for path in find(photos).paths])
+    mean = given.mean(0, dtype=np.float64)
+    plain = np.array([(row - mean) / np.linalg.norm(row - mean) for row in given])
+    np.testing.assert_allclose(vectors(output), plain, atol=1e-5)
+    np.testing.assert_allclose(compared(output).mean, mean, atol=1e-6)
+    np.testing.assert_allclose(read(output).vectors([*range(24)]), compared(output).rows(given), atol=1e-5)
+    assert np.abs(read(output).vectors([*range(24)]) - plain).max() > 0.01
 
 
-def test_write__what_few_images_were_told_stays_as_they_become_many(fused, photos, tmp_path, monkeypatch):
-    """Only the smoothing is chosen, then: of few images none was."""
-    output, model, asked = tmp_path / "e.parquet", load(fused), []
-    monkeypatch.setattr(embedding, "SETTINGS", SETTINGS.model_copy(update={"fewest": 24}))
-    chosen = Chosen(Smoothing(0.9, 5), "as the test says", [])
-    monkeypatch.setattr(embedding, "choose", lambda *_, alike, **__: asked.append(alike) or chosen)
+def test_write__images_that_come_later_take_the_mean_as_it_is(fused, photos, tmp_path, many, caplog) -> None:
+    caplog.set_level("INFO")
+    output, model = tmp_path / "e.parquet", load(fused)
+    write(model, "abc", find(photos), output)
+    mean = np.array(compared(output).mean)
+    for i in range(9):
+        Image.new("RGB", (64, 48), (250, 25 * i, 250)).save(photos / f"{i}.png")
+    write(model, "abc", find(photos), output)
+    np.testing.assert_array_equal(compared(output).mean, mean)
+    given = embed(model, [photos / path for path in find(photos).paths])
+    np.testing.assert_allclose(vectors(output), unit_rows(given - mean), atol=1e-5)
+    assert "moved away" in caplog.text and "--choose" in caplog.text
+    write(model, "abc", find(photos), output, wanted=Wanted(anew=True))
+    np.testing.assert_allclose(compared(output).mean, given.mean(0), atol=1e-5)
+
+
+def test_write__rows_are_compared_as_before_unless_something_else_is_wanted(fused, photos, tmp_path, many) -> None:
+    output, model = tmp_path / "e.parquet", load(fused)
+
+    def written(**words: object) -> Comparison:
+        write(model, "abc", find(photos), output, smooth=True, wanted=Wanted(**words))
+        return compared(output)
+
+    assert written().alike is None and written(alike=8).alike == 8 and many == [None, 8]
+    # What someone chose on the page stays, too, and how many are alike is said once.
+    kept = replace(written(), share=0.5)
+    embeddings.annotate(output, {"comparison": kept.to_json()})
+    Image.new("RGB", (64, 48)).save(photos / "one more.png")
+    assert written() == written(alike=8) == kept and many == [None, 8]
+    chosen = written(anew=True)
+    assert many == [None, 8, 8] and (chosen.alike, chosen.share) == (8, 1.0) and chosen.mean != kept.mean
+
+
+def test_write__few_images_become_many(fused, photos, tmp_path, many) -> None:
+    """They get a mean of their own and are smoothed; how many are alike is still known."""
+    output, model = tmp_path / "e.parquet", load(fused)
     (photos / "bars/class1/1.png").rename(tmp_path / "1.png")
-    write(model, "abc", find(photos), output, wanted=Wanted(axes=4, alike=6))
-    embeddings.annotate(output, {"setting": '{"axes": 4, "smoothed": 0}'})
+    write(model, "abc", find(photos), output, smooth=True, wanted=Wanted(alike=6))
+    assert compared(output).mean == () and compared(output).alike == 6
     (tmp_path / "1.png").rename(photos / "bars/class1/1.png")
     write(model, "abc", find(photos), output, smooth=True)
-    facts = embeddings.metadata(output)
-    assert (facts["axes"], facts["alike"], facts["setting"]) == (b"4", b"6", b'{"axes": 4, "smoothed": 0}')
-    assert asked == [6]
-    # Who asks for another grain does not ask for another smoothing.
-    write(model, "abc", find(photos), output, smooth=True, wanted=Wanted(axes=9))
-    facts = embeddings.metadata(output)
-    assert (facts["axes"], facts["alike"]) == (b"9", b"6") and asked == [6] and "setting" not in facts
+    given = embed(model, [photos / path for path in find(photos).paths])
+    np.testing.assert_allclose(compared(output).mean, given.mean(0), atol=1e-5)
+    assert compared(output).alike == 6 and many == [6, 6]
+
+
+def test_write__so_few_are_not_smoothed_and_are_not_written_again(fused, photos, tmp_path, many) -> None:
+    output, model = tmp_path / "e.parquet", load(fused)
+    write(model, "abc", find(photos), output, smooth=True)
+    for file in sorted(photos.rglob("*.png"))[5:]:
+        file.unlink()
+    write(model, "abc", find(photos), output, smooth=True)
+    assert len(vectors(output)) == 5 and not embeddings.has_smoothed(output)
+    before = output.stat().st_mtime_ns
+    write(model, "abc", find(photos), output, smooth=True)
+    assert output.stat().st_mtime_ns == before
+
+
+def test_write__a_task_of_the_model_is_compared_as_the_model_says(fused, photos, tmp_path, many) -> None:
+    """By its name; a folder of another name by its own mean, or where it has few images by the model's."""
+    model, folder = load(fused), tmp_path / "model"
+    shutil.copytree(fused, folder)
+    one, other = (Comparison(tuple(np.full(24, value).tolist()), Smoothing(0.5, 3)) for value in (0.01, 0.02))
+    Known({"photos": one}, other).write(folder)
+    for name, expected in (("photos", one), ("others", None), ("few", other)):
+        place = photos if name == "photos" else tmp_path / name
+        if name == "others":
+            shutil.copytree(photos, place)
+        if name == "few":
+            shutil.copytree(photos / "bars", place)
+        write(model, "abc", find(place), tmp_path / "e.parquet", folder=folder)
+        found = compared(tmp_path / "e.parquet")
+        given = embed(model, [place / path for path in find(place).paths])
+        np.testing.assert_allclose(found.mean, expected.mean if expected else given.mean(0), atol=1e-5)
+        assert (found == one) == (name == "photos")
+        (tmp_path / "e.parquet").unlink()
+
+
+def test_write__a_file_of_an_earlier_version_is_written_anew(fused: Path, photos: Path, tmp_path: Path) -> None:
+    output, model = tmp_path / "e.parquet", load(fused)
+    write(model, "abc", find(photos), output)
+    rows, table = vectors(output), pq.read_table(output)
+    facts = {name: value for name, value in table.schema.metadata.items() if name != b"comparison"}
+    pq.write_table(table.replace_schema_metadata(facts | {b"axes": b"9"}), output)
+    write(model, "abc", find(photos), output)
+    np.testing.assert_allclose(vectors(output), rows, atol=1e-6)
+    assert read(output).comparison.share == 0
+
+
+@pytest.mark.parametrize("count", [1, 24])
+def test_write__equal_images_have_no_direction_and_lose_nothing(fused, tmp_path, many, count) -> None:
+    (tmp_path / "same").mkdir()
+    for i in range(count):
+        Image.new("RGB", (40, 40), (9, 99, 199)).save(tmp_path / f"same/{i}.png")
+    output, model = tmp_path / "e.parquet", load(fused)
+    write(model, "abc", find(tmp_path / "same"), output, smooth=True)
+    assert np.isfinite(vectors(output)).all() and len(read(output)) == count
+    Image.new("RGB", (40, 40), (199, 99, 9)).save(tmp_path / "same/other.png")
+    write(model, "abc", find(tmp_path / "same"), output, smooth=True)
+    given = embed(model, [tmp_path / "same" / path for path in find(tmp_path / "same").paths])
+    np.testing.assert_allclose(vectors(output)[-1], compared(output).plain(given)[-1], atol=1e-4)
 
 
 def test_write__remembers_where_its_model_is_now(fused: Path, photos: Path, tmp_path: Path) -> None:

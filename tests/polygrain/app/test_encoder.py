@@ -21,7 +21,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_choose__the_shipped_one_is_as_its_folder_says():
-    settings, _ = choose(Request(encoder.SHIPPED), None)
+    settings, _ = choose(Request(encoder.SHIPPED))
     assert (settings.side, settings.stored, settings.batches) == (48, 72, {})
 
 
@@ -29,7 +29,7 @@ def test_choose__the_shipped_one_is_as_its_folder_says():
 def test_choose__lite0_where_it_is_installed_else_the_shipped_one(monkeypatch, is_installed, expected):
     monkeypatch.setattr(encoder.installed, "file_of", lambda name: Path("w.pth") if is_installed else None)
     monkeypatch.setattr(encoder.Origin, "build", lambda *given: None)
-    settings, lines = choose(Request(), None)
+    settings, lines = choose(Request())
     assert (settings.side, settings.stored, settings.cost) == expected
     assert settings.encoder.get("source") == ("installed" if is_installed else None)
     assert is_installed or encoder.SHIPPED in lines[0]
@@ -43,9 +43,9 @@ def test_choose__lite0_where_it_is_installed_else_the_shipped_one(monkeypatch, i
     ],
 )
 def test_choose__published_weights_by_name(name, side, written, values):
-    settings, lines = choose(Request(name, side=side), 3)
+    settings, lines = choose(Request(name, side=side))
     assert settings.encoder["source"] == "timm" and settings.encoder["architecture"] == written
-    assert (settings.side, settings.stored, settings.cost) == values and settings.epochs == 3
+    assert (settings.side, settings.stored, settings.cost) == values
     assert f"{written}, which timm fetches once; " in lines[0] and lines[1].startswith(
         f"input: {values[0]} px; mean 0.485"
     )
@@ -53,7 +53,7 @@ def test_choose__published_weights_by_name(name, side, written, values):
 
 def test_choose__a_checkpoint_with_its_classifier(checkpoint):
     request = Request(str(checkpoint), "mobilenetv2_035", 32, [0.5] * 3, [0.5] * 3, {"pad_type": "same"})
-    settings, lines = choose(request, None)
+    settings, lines = choose(request)
     assert settings.encoder == {
         "source": "file",
         "path": str(checkpoint),
@@ -70,7 +70,7 @@ def test_choose__a_folder_of_timm_s_hub(tmp_path, checkpoint):
     (tmp_path / "model.safetensors").write_bytes(checkpoint.read_bytes())
     trained = {"input_size": [3, 224, 224], "mean": [0.1] * 3, "std": [0.2] * 3, "classifier": "classifier"}
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": trained}))
-    settings, lines = choose(Request(str(tmp_path), side=32), None)
+    settings, lines = choose(Request(str(tmp_path), side=32))
     assert settings.encoder == {"source": "folder", "path": str(tmp_path), "side": 32}
     assert lines[1] == "input: 32 px; mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
 
@@ -81,10 +81,10 @@ def test_choose__a_name_of_the_hub_is_that_of_timm(checkpoint):
     for plain in ("resnet18", "resnet18.a1_in1k"):
         request = Request(name.format(plain))
         request.require_sense()
-        assert choose(request, None)[0].encoder == choose(Request(plain), None)[0].encoder
+        assert choose(request)[0].encoder == choose(Request(plain))[0].encoder
     assert encoder.teacher_of(name.format("resnet18"), Request())[1]["architecture"] == "resnet18.a1_in1k"
     with pytest.raises(ValueError, match="does not fit"):  # its architecture is known
-        choose(Request(str(checkpoint), name.format("mobilenetv2_100.ra_in1k"), 32), None)
+        choose(Request(str(checkpoint), name.format("mobilenetv2_100.ra_in1k"), 32))
 
 
 def test_choose__a_folder_of_timm_s_hub_with_other_weights(tmp_path):
@@ -92,7 +92,7 @@ def test_choose__a_folder_of_timm_s_hub_with_other_weights(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "resnet18", "pretrained_cfg": known}))
     (tmp_path / "pytorch_model.bin").touch()
     with pytest.raises(ValueError, match=r"model.safetensors is missing .*other weights as a file"):
-        choose(Request(str(tmp_path)), None)
+        choose(Request(str(tmp_path)))
 
 
 def test_teacher_of__a_model_folder_says_itself_what_it_sees():
@@ -101,7 +101,7 @@ def test_teacher_of__a_model_folder_says_itself_what_it_sees():
 
 
 def test_choose__fewer_images_where_they_are_large():
-    settings, lines = choose(Request("resnet50", side=448), None)
+    settings, lines = choose(Request("resnet50", side=448))
     assert settings.batches["adaptor"] == 16 and "adaptor 16, " in lines[3]
 
 
@@ -120,19 +120,19 @@ def test_choose__asks_or_says_what_is_wrong(wanted, message, checkpoint):
     if wanted.name == "CHECKPOINT":
         wanted = wanted._replace(name=str(checkpoint))
     with pytest.raises(ValueError, match=message):
-        choose(wanted, None)
+        choose(wanted)
 
 
 def test_choose__not_a_model_that_has_adaptors(tmp_path):
     save(small.adapted(small.write_encoder(tmp_path / "encoder"), ["k2"], 0), tmp_path)
     with pytest.raises(ValueError, match="has adaptors already"):
-        choose(Request(str(tmp_path)), None)
+        choose(Request(str(tmp_path)))
 
 
 def test_choose__runs_no_code_and_follows_no_odd_path(tmp_path):
     torch.save({"a": print}, tmp_path / "evil.pth")
     with pytest.raises(ValueError, match=r"evil.pth .*cannot be read as weights"):
-        choose(Request(str(tmp_path / "evil.pth"), "resnet18.a1_in1k", 32), None)
+        choose(Request(str(tmp_path / "evil.pth"), "resnet18.a1_in1k", 32))
     (tmp_path / "it's.pth").touch()
     with pytest.raises(ValueError, match="has a quote"):
-        choose(Request(str(tmp_path / "it's.pth"), "resnet18.a1_in1k", 32), None)
+        choose(Request(str(tmp_path / "it's.pth"), "resnet18.a1_in1k", 32))

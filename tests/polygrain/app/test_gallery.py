@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,10 @@ from polygrain import app
 from polygrain.app.embedding import write
 from polygrain.app.gallery import Gallery, read, read_of, search
 from polygrain.app.listing import find
+from polygrain.comparing.comparison import Comparison
+from polygrain.comparing.smoothing import Smoothing
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
-from polygrain.retrieval.smoothing import Smoothing
 from polygrain.store import embeddings
 
 
@@ -57,36 +59,50 @@ def test_gallery__many_rows_go_into_lists_whose_recall_is_measured() -> None:
     np.testing.assert_array_equal(many.vectors([7, 5]), unit(3000)[[7, 5]])
 
 
-@pytest.mark.parametrize(("rows", "count"), [(50, 3), (2, 3), (50, 0)])
-def test_mixed__equals_a_loop_over_rows_sorted_by_cosine(rows: int, count: int) -> None:
-    x, queries = unit(rows), unit(4, seed=1)
-    result = gallery(rows, smoothing=Smoothing(0.9, 20, count)).asked(queries)
-    for query, row in zip(queries, result, strict=True):
-        nearest = sorted(range(rows), key=lambda j: -(x[j] @ query))[:count]
-        total = query + sum(max(0, x[j] @ query) ** 3 * x[j] for j in nearest)
-        np.testing.assert_allclose(row, total / np.linalg.norm(total), atol=1e-6)
-    assert gallery().asked(queries) is queries
+UNSMOOTHED = Comparison()
+SMOOTHED = Comparison(tuple(np.full(8, 0.1, np.float32).tolist()), Smoothing(0.9, 3), alike=4)
 
 
-def write_file(file: Path, vectors: np.ndarray, paths: list[str], **metadata: str) -> Path:
-    facts = {"model": "abc", "dim": str(vectors.shape[1]), "root": "/photos", "images": "-"} | metadata
-    embeddings.write(file, {"path": paths, "embedding": vectors}, facts)
+def write_file(file: Path, vectors: np.ndarray, paths: list[str], comparison: Comparison = UNSMOOTHED) -> Path:
+    facts = {"model": "abc", "dim": str(vectors.shape[1]), "root": "/photos", "images": "-"}
+    columns = {"path": paths, "embedding": vectors}
+    if comparison.smoothing.strength:
+        columns["smoothed"] = unit(len(vectors), vectors.shape[1], seed=1)
+    embeddings.write(file, columns, facts | {"comparison": comparison.to_json()})
     return file
 
 
-def test_read__plain_or_smoothed(tmp_path: Path) -> None:
-    file, paths = tmp_path / "e.parquet", [f"{row}.png" for row in range(9)]
-    plain = read(write_file(file, unit(9), paths))
-    assert (plain.root, plain.digest, len(plain), plain.paths[3]) == (Path("/photos"), "abc", 9, "3.png")
-    assert plain.smoothing is None
-    facts = {"model": "abc", "dim": "8", "root": "..", "images": "-", "smoothing": '{"strength": 0.9, "neighbours": 3}'}
-    columns = {"path": paths, "embedding": unit(9), "smoothed": unit(9, seed=1)}
-    embeddings.write(file, columns, facts)
-    plain, smoothed = read(file, smooth=False), read(file)
-    np.testing.assert_array_equal(plain.vectors([*range(9)]), unit(9))
-    np.testing.assert_array_equal(smoothed.vectors([*range(9)]), unit(9, seed=1))
-    assert plain.smoothing is None and smoothed.smoothing == Smoothing(0.9, 3)
-    assert smoothed.root.resolve() == tmp_path.parent.resolve()
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_read__rows_as_the_comparison_says(tmp_path: Path, share: float) -> None:
+    paths, plain, smoothed = [f"{row}.png" for row in range(9)], unit(9), unit(9, seed=1)
+    kept = replace(SMOOTHED, share=share)
+    gallery = read(write_file(tmp_path / "e.parquet", plain, paths, kept))
+    assert (gallery.root, gallery.digest, gallery.paths, gallery.comparison) == (Path("/photos"), "abc", paths, kept)
+    mixed = np.array([(1 - share) * row + share * other for row, other in zip(plain, smoothed, strict=True)])
+    expected = mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
+    np.testing.assert_allclose(gallery.vectors([*range(9)]), expected, atol=1e-6)
+    of_plain = read(tmp_path / "e.parquet", smooth=False)
+    np.testing.assert_array_equal(of_plain.vectors([*range(9)]), plain)
+    assert of_plain.comparison == replace(SMOOTHED, share=0.0)
+
+
+def test_read__a_file_without_smoothed_rows_has_plain_ones(tmp_path: Path) -> None:
+    gallery = read(write_file(tmp_path / "e.parquet", unit(9), [f"{row}.png" for row in range(9)]))
+    np.testing.assert_array_equal(gallery.vectors([*range(9)]), unit(9))
+    assert gallery.comparison.share == 0
+
+
+def test_read__refuses_what_no_call_wrote(tmp_path: Path) -> None:
+    """A file of an earlier version, a mean of another dimension, a share that cannot be."""
+    file = write_file(tmp_path / "e.parquet", unit(2), ["a.png", "b.png"])
+    for wrong in ('{"mean": [0.1, 0.2]}', '{"share": 2}', '{"mean": [NaN]}', "no JSON"):
+        embeddings.annotate(file, {"comparison": wrong})
+        with pytest.raises(ValueError, match=r"e\.parquet.*polygrain embed"):
+            read(file)
+    facts = {"model": "abc", "dim": "8", "root": "/photos", "images": "-", "axes": "4"}
+    embeddings.write(file, {"path": ["a.png"], "embedding": unit(1)}, facts)
+    with pytest.raises(ValueError, match=r"lack comparison.*polygrain embed"):
+        read(file)
 
 
 def test_read_of__refuses_the_embeddings_of_another_model(tmp_path: Path) -> None:

@@ -7,10 +7,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from polygrain.app.vectors import smooth_file
+from polygrain.app.vectors import searched, smooth_file
+from polygrain.comparing.smoothing import linked
+from polygrain.comparing.smoothing_choice import choose
 from polygrain.compute.vectors import unit_rows
-from polygrain.retrieval import smooth
-from tests.polygrain.retrieval.test_smoothing_choice import clusters
+from polygrain.fisher import ClusterWhitening, load
+
+
+def clusters(classes=6, per_class=30, dim=24):
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(classes, dim)) / dim**0.5
+    rows = np.repeat(centres, per_class, 0) + 0.25 * rng.normal(size=(classes * per_class, dim))
+    return unit_rows(rows.astype(np.float32))
+
 
 ROWS = clusters() * np.linspace(1, 30, 180, dtype=np.float32)[:, None]  # of any length, as CLIP gives them
 
@@ -19,22 +28,39 @@ def table(rows=ROWS, **columns):
     return pa.table({"path": [f"{i}.jpg" for i in range(len(rows))], "clip": list(map(list, rows)), **columns})
 
 
-def test_smooth_file__an_array_becomes_what_the_function_gives(tmp_path):
+def expected(rows, alike=None):
+    """Behind their own layer; and smoothed by links of the rows as they were."""
+    plain = ClusterWhitening(alike).fit_transform(unit_rows(rows.astype(np.float32)))
+    units = unit_rows(rows.astype(np.float32))
+    return plain, linked(units, plain, choose(units, alike=alike).smoothing)[1]
+
+
+def test_smooth_file__an_array_becomes_its_smoothed_rows_and_a_query_goes_through_the_layer(tmp_path):
     np.save(tmp_path / "v.npy", ROWS)
-    count, how = smooth_file(tmp_path / "v.npy", tmp_path / "s.npy", alike=30)
-    result = np.load(tmp_path / "s.npy", allow_pickle=False)
-    assert count == 180 and how.strength > 0 and how.mixed == 0
-    np.testing.assert_array_equal(result, smooth(ROWS, alike=30))
-    assert np.abs(result - unit_rows(ROWS)).max() > 0.05
+    count, said = smooth_file(tmp_path / "v.npy", tmp_path / "s.npy", alike=30)
+    plain, smoothed = expected(ROWS, 30)
+    assert count == 180 and len(said) == 3
+    np.testing.assert_allclose(np.load(tmp_path / "s.npy", allow_pickle=False), smoothed, atol=1e-6)
+    query = load(tmp_path / "s.layer.npz").transform(ROWS[:7] * 3)
+    np.testing.assert_allclose(query, plain[:7], atol=1e-5)
 
 
 def test_smooth_file__a_table_keeps_its_columns(tmp_path):
     pq.write_table(table(price=pa.array(range(180)), smoothed=["old"] * 180), tmp_path / "v.parquet")
-    _, how = smooth_file(tmp_path / "v.parquet", tmp_path / "s.parquet", alike=30)
+    smooth_file(tmp_path / "v.parquet", tmp_path / "s.parquet", alike=30)
     result = pq.read_table(tmp_path / "s.parquet")
-    assert result.column_names == ["path", "clip", "price", "smoothed"] and result["price"].to_pylist() == [*range(180)]
-    np.testing.assert_array_equal(np.stack(result["smoothed"].to_numpy()), smooth(ROWS, alike=30))
-    assert json.loads(result.schema.metadata[b"smoothing"])["neighbours"] == how.neighbours
+    assert result.column_names == ["path", "clip", "price", "plain", "smoothed"]
+    assert result["price"].to_pylist() == [*range(180)]
+    for name, rows in zip(("plain", "smoothed"), expected(ROWS, 30), strict=True):
+        np.testing.assert_allclose(np.stack(result[name].to_numpy()), rows, atol=1e-6)
+    assert json.loads(result.schema.metadata[b"smoothing"])["strength"] > 0
+
+
+def test_searched__rows_that_do_not_hang_together_are_not_smoothed():
+    rows = unit_rows(np.random.default_rng(0).normal(size=(120, 200)).astype(np.float32))
+    result = searched(rows)
+    assert result.smoothed is None or result.smoothing.strength
+    np.testing.assert_array_equal(result.best, result.plain if result.smoothed is None else result.smoothed)
 
 
 def test_smooth_file__an_array_with_its_paths_becomes_a_table(tmp_path):
@@ -42,14 +68,17 @@ def test_smooth_file__an_array_with_its_paths_becomes_a_table(tmp_path):
     (tmp_path / "p.txt").write_text("".join(f"a {i}.jpg\n" for i in range(180)))
     smooth_file(tmp_path / "v.npy", tmp_path / "s.parquet", paths=tmp_path / "p.txt")
     result = pq.read_table(tmp_path / "s.parquet")
-    assert result.column_names == ["path", "embedding", "smoothed"] and result["path"][3].as_py() == "a 3.jpg"
+    assert result.column_names == ["path", "embedding", "plain", "smoothed"] and result["path"][3].as_py() == "a 3.jpg"
     np.testing.assert_allclose(np.stack(result["embedding"].to_numpy()), unit_rows(ROWS), atol=1e-3)
 
 
 def test_smooth_file__few_vectors_stay_as_they_are(tmp_path):
     pq.write_table(table(ROWS[:3]), tmp_path / "v.parquet")
-    _, how = smooth_file(tmp_path / "v.parquet", tmp_path / "s.parquet")
-    assert how.strength == 0 and pq.read_table(tmp_path / "s.parquet").column_names == ["path", "clip"]
+    smooth_file(tmp_path / "v.parquet", tmp_path / "s.parquet")
+    result = pq.read_table(tmp_path / "s.parquet")
+    assert result.column_names == ["path", "clip", "plain"]
+    np.testing.assert_allclose(np.stack(result["plain"].to_numpy()), unit_rows(ROWS[:3]), atol=1e-6)
+    np.testing.assert_allclose(load(tmp_path / "s.layer.npz").transform(ROWS), unit_rows(ROWS), atol=1e-6)
 
 
 def test_smooth_file__paths_are_the_lines_that_an_editor_shows(tmp_path):
@@ -65,7 +94,7 @@ def test_smooth_file__numbers_of_any_kind_and_order_of_bytes(tmp_path, kind):
     rows = np.round(100 * unit_rows(ROWS)) + 100  # whole numbers, in every kind the same
     np.save(tmp_path / "v.npy", np.asfortranarray(rows.astype(kind)))
     smooth_file(tmp_path / "v.npy", tmp_path / "s.npy", alike=30)
-    np.testing.assert_array_equal(np.load(tmp_path / "s.npy", allow_pickle=False), smooth(rows, alike=30))
+    np.testing.assert_allclose(np.load(tmp_path / "s.npy", allow_pickle=False), expected(rows, 30)[1], atol=1e-5)
 
 
 def changed(row, value):

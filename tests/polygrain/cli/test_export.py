@@ -17,8 +17,9 @@ def test_export__prints_each_difference(tmp_path, monkeypatch):
         return [Written("model.pt2", 13_200_000, 0.0), Written("model.onnx", 9_000, 1.25e-7)]
 
     monkeypatch.setattr(folder, "write", write)
-    done = CliRunner().invoke(app, ["export", "some/choice", "-o", str(tmp_path / "out"), "--uint8"])
-    assert calls == [(Path("some/choice"), tmp_path / "out", True)]
+    words = ["export", "some/choice", "-o", str(tmp_path / "out"), "--uint8", "--task", "dots"]
+    done = CliRunner().invoke(app, words)
+    assert calls == [(Path("some/choice"), tmp_path / "out", True, "dots")]
     assert done.output.splitlines() == [
         "model.pt2       13.2 MB, differs from the model by at most 0.0e+00",
         "model.onnx       0.0 MB, differs from the model by at most 1.2e-07",

@@ -2,8 +2,8 @@ import shutil
 import socket
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
-import torch
 from starlette.testclient import TestClient
 
 from polygrain.app.embedding import write
@@ -11,12 +11,13 @@ from polygrain.app.listing import find
 from polygrain.app.page import server
 from polygrain.app.page.app import build
 from polygrain.cli.search import shown
+from polygrain.comparing import Comparison
+from polygrain.comparing.smoothing import Smoothing
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 from polygrain.store import embeddings
 from polygrain.store.tables import read_csv
 from tests.helpers.photos import write_fused
-from tests.helpers.small import write_model
 from tests.polygrain.cli.test_embed import run
 
 
@@ -65,7 +66,7 @@ def write_smoothed(file: Path, fused: Path, photos: Path) -> Path:
     write(load(fused), digest(fused), find(photos), file, folder=fused)
     table = embeddings.read(file)
     columns = {"path": table.paths, "embedding": table.vectors, "smoothed": table.vectors[::-1].copy()}
-    facts = embeddings.metadata(file) | {"smoothing": '{"strength": 0.9, "neighbours": 3}'}
+    facts = embeddings.metadata(file) | {"comparison": Comparison(smoothing=Smoothing(0.9, 3)).to_json()}
     embeddings.write(file, columns, facts)
     return file
 
@@ -84,7 +85,7 @@ def test_search__options_mean_the_same_in_the_terminal_and_on_the_page(
         reply = TestClient(build(sides, above)).post("search?k=3", content=query.read_bytes()).json()["sides"]
         assert [hit["path"] for hit in reply[1]] == [line.split()[-1] for line in lines[:3]]
         assert len(lines) == (3 if "-k" in words else 10) and (sides[1].shown == 3) == ("-k" in words)
-        assert sides[0].knob.settings[sides[0].knob.start].smoothed == 0  # so few are not smoothed
+        assert sides[0].knob.shares == [0.0]  # so few are not smoothed
     assert served[0][1][1].knob.start == 2 and served[-1][1][1].knob.start == 0
 
 
@@ -92,15 +93,12 @@ def test_search__options_mean_the_same_in_the_terminal_and_on_the_page(
     "words",
     [
         ("--duplicates", "pairs.csv", "-k", 3),
-        ("--duplicates", "pairs.csv", "--grain", 3),
         ("--duplicates", "pairs.csv", "--smooth"),
         ("--duplicates", "pairs.csv", "--port", 0),
         ("--duplicates", "pairs.csv", "--beside", "model"),
         ("query.png", "--above", 0.9),
         ("query.png", "--port", 0),
         ("query.png", "--beside", "model"),
-        ("query.png", "--smooth", "--grain", 3),
-        ("--page", "--smooth", "--grain", 3),
         ("--page", "-k", 61),
     ],
 )
@@ -108,21 +106,6 @@ def test_search__an_option_that_would_change_nothing_is_refused(words, tmp_path,
     said = run(monkeypatch, "search", *words, "--in", tmp_path)
     assert words[-2] in said or "--smooth" in said
     assert not Path("pairs.csv").exists()
-
-
-def test_search__the_first_numbers_only_where_they_are_first(fused: Path, photos: Path, monkeypatch) -> None:
-    """Of a model whose last layer is a whitening; at every door."""
-    model = load(f"{fused}-encoder")
-    model.reduce(torch.diag(torch.arange(1.0, 25.0)), torch.zeros(24))
-    ordered, query = write_model(model, photos.parent / "ordered"), photos / "dots/class2/1.png"
-    monkeypatch.setattr(server, "run", lambda listening, sides, above: listening.close())
-    doors = [("search", query, "--in", photos), ("search", "--page", "--port", 0, "--in", photos)]
-    doors += [("embed", photos, "-o", photos.parent / "e.parquet")]
-    for door in doors:
-        assert run(monkeypatch, *door, "--grain", 9, "--model", ordered) == 0
-        assert "24 numbers" in run(monkeypatch, *door, "--grain", 25, "--model", ordered)
-        assert "in no order" in run(monkeypatch, *door, "--grain", 9, "--model", fused)
-    assert "in no order" in run(monkeypatch, *doors[1], "--grain", 9, "--model", ordered, "--beside", fused)
 
 
 def test_search__duplicates_of_another_model_are_refused(fused: Path, photos: Path, monkeypatch) -> None:
@@ -165,7 +148,12 @@ def test_search__finds_the_model_that_made_a_file(
     for _ in range(2):
         assert run(monkeypatch, "search", query, "--in", file, "-k", 1) == 0
         assert capsys.readouterr().out.splitlines()[-1] == "   1   1.000  dots/class2/1.png"
-        embeddings.annotate(file, {"setting": '{"axes": 20, "smoothed": 0}'})
+        embeddings.annotate(file, {"comparison": Comparison(share=0.0).to_json()})
+    # A file of an earlier version is named, with what makes it anew.
+    table = pq.read_table(file)
+    facts = {name: value for name, value in table.schema.metadata.items() if name != b"comparison"}
+    pq.write_table(table.replace_schema_metadata(facts), photos.parent / "old.parquet")
+    assert "polygrain embed" in run(monkeypatch, "search", query, "--in", photos.parent / "old.parquet")
     (model / "config.json").write_text((model / "config.json").read_text() + "\n")
     assert f"{model} is another one now: name its folder" in run(monkeypatch, "search", query, "--in", file)
     shutil.rmtree(model)

@@ -16,12 +16,13 @@ tasks:
   digits: {source: digits, path: versions.yaml}
   own: {source: folder, path: data/raw/own}
   far: {source: folder, path: /far/away}
-granularities: &granularities {k2: adaptor/k2}
+granularities: {k2: pseudo_labels/k2}
+adaptors: &adaptors {k2: adaptor/k2}
 fusions: {average: adaptor, neighbour: refreshed_graph}
 distillations: {encoder: resolution}
 models:
   encoder: encoder
-  <<: *granularities
+  <<: *adaptors
   average: fusion/average
   neighbour: fusion/neighbour
   distilled_encoder: distillation/encoder
@@ -58,7 +59,7 @@ def test_compose__a_profile_without_differences_is_the_root_seen_from_there(prof
     }  # fmt: skip
     assert made["tll"] == {}  # the root's runs of the papers are its own
     assert made["encoder"] == root["encoder"] | {"path": "../../encoders/vit48"}
-    for name in ("seed", "granularities", "fusions", "distillations", "models", "gsp_folds"):
+    for name in ("seed", "granularities", "adaptors", "fusions", "distillations", "models", "gsp_folds"):
         assert made[name] == root[name]
 
 
@@ -109,16 +110,25 @@ def test_compose__a_value_may_stand_for_another(profiles):
 
 
 def test_compose__short_lists_get_the_folders_that_dvc_needs(profiles):
-    text = "granularities: [16, 64]\nfusions: [average, static]\ndistillations: [encoder, average]\n"
+    text = "granularities: [16, size4]\nfusions: [average, static]\ndistillations: [encoder, average]\n"
     made = composed(profiles, text)
-    assert made["granularities"] == {"k16": "adaptor/k16", "k64": "adaptor/k64"}
+    assert made["granularities"] == {"k16": "pseudo_labels/k16", "size4": "pseudo_labels/size4"}
+    assert made["adaptors"] == {"k16": "adaptor/k16", "size4": "adaptor/size4"}
     assert made["fusions"] == {"average": "adaptor", "static": "knn_graph"}
     assert made["distillations"] == {"encoder": "resolution", "average": "fusion/average"}
-    # The root's models that are made here, and one for each granularity.
-    assert list(made["models"]) == ["k16", "k64", "encoder", "average", "distilled_encoder"]
+    # The root's models that are made here, and one for each adaptor set.
+    assert list(made["models"]) == ["k16", "size4", "encoder", "average", "distilled_encoder"]
     made = composed(profiles, "fusions: []\ndistillations: []\nmodels: [encoder, avrage]\n")
     assert made["fusions"] == made["distillations"] == {}
     assert made["models"] == {"k2": "adaptor/k2", "encoder": "encoder", "avrage": "avrage"}  # the check names it
+
+
+def test_compose__trains_on_all_of_its_own_granularities_unless_it_says_on_which(profiles):
+    a, b = "granularities: [16, size4]\n", "from: a\nadaptors: [size4]\n"
+    assert list(composed(profiles, "from: a\n", a=a)["adaptors"]) == ["k16", "size4"]
+    assert composed(profiles, "from: b\n", a=a, b=b)["adaptors"] == {"size4": "adaptor/size4"}
+    assert composed(profiles, "from: a\nadaptors: []\nfusions: []\nmodels: [encoder]\n", a=a)["adaptors"] == {}
+    assert composed(profiles, "from: b\ngranularities: [8]\n", a=a, b=b)["adaptors"] == {"k8": "adaptor/k8"}
 
 
 @pytest.mark.parametrize("value", ["5", "null", "average", "[5]"])

@@ -15,9 +15,23 @@ def values():
     return {key: params[key] for key in Lists.model_fields}
 
 
-def test_lists__sizes_are_ascending(values):
-    lists = Lists(**values).model_copy(update={"granularities": {"k256": "", "k16": "", "k64": ""}})
-    assert list(lists.sizes.items()) == [("k16", 16), ("k64", 64), ("k256", 256)]
+def test_clusters__from_few_to_many_by_their_number_or_their_size(values):
+    names = ["k256", "size4", "k16", "size24", "size1000"]
+    lists = Lists(**values).model_copy(update={"granularities": dict.fromkeys(names, "")})
+    found = lists.clusters(500)
+    assert list(found.items()) == [("size1000", 1), ("k16", 16), ("size24", 20), ("size4", 125), ("k256", 256)]
+
+
+def test_trained__the_coarsest_first(values):
+    names = ["size2", "k64", "size24", "k512", "size8"]
+    lists = Lists(**values).model_copy(update={"adaptors": dict.fromkeys(names, "")})
+    assert lists.trained == ["k64", "k512", "size24", "size8", "size2"]
+
+
+@pytest.mark.parametrize("name", ["128", "k0", "size0", "sizes4", "k4.5", "ksize4"])
+def test_lists__a_granularity_is_a_number_or_a_size_of_clusters(values, name):
+    with pytest.raises(ValidationError, match="granularities"):
+        Lists(**values | {"granularities": {name: f"pseudo_labels/{name}"}})
 
 
 @pytest.mark.parametrize(
@@ -54,11 +68,15 @@ def test_lists__all_but_the_tasks_may_be_empty(values):
     ("change", "message"),
     [
         ({"distillations": {"encoder": "fusion/encoder"}}, "distillations.encoder is 'fusion/encoder'; known here"),
-        ({"granularities": {}, "models": {}}, "fusions.average is 'adaptor'; known here: none"),
+        ({"adaptors": {}, "models": {}}, "fusions.average is 'adaptor'; known here: none"),
         (
-            {name: {} for name in ("granularities", "models", "fusions", "distillations")}
-            | {"baselines": {"linear": "x"}},
-            "baselines lists 'linear', which needs granularities",
+            {"granularities": {"k128": "pseudo_labels/k128"}},
+            "adaptors.k256 is .*; known here: k128: adaptor/k128 ",
+        ),
+        ({"granularities": {"k128": "adaptor/k128"}}, "granularities.k128 is"),
+        (
+            {name: {} for name in ("adaptors", "models", "fusions", "distillations")} | {"baselines": {"linear": "x"}},
+            "baselines lists 'linear', which needs adaptors",
         ),
         ({"gsp": {"glyphs": "images/glyphs"}}, "gsp lists 'images/glyphs', on which no run of gsp_runs trains"),
         ({"supervised_models": {"x": {"on": "birds", "how": "full"}}}, "x.on is 'birds'; known here: all, digits"),
@@ -71,4 +89,13 @@ def test_lists__name_an_item_that_has_nothing_to_stand_on(values, change, messag
 
 def test_with_folders__is_what_the_root_says_itself(values):
     short = values | {name: list(values[name]) for name in ("fusions", "distillations", "models")}
-    assert with_folders(short | {"granularities": [128, 256, 512]}) == values
+    for adaptors in ("all", ["k128", "k256", "k512"]):
+        assert with_folders(short | {"granularities": [128, "k256", 512], "adaptors": adaptors}) == values
+
+
+def test_with_folders__a_model_for_each_adaptor_alone(values):
+    short = values | {"granularities": ["size2", "size8", 16], "adaptors": ["size8"], "models": ["encoder"]}
+    made = with_folders(short)
+    assert made["granularities"] == {name: f"pseudo_labels/{name}" for name in ("size2", "size8", "k16")}
+    assert made["adaptors"] == {"size8": "adaptor/size8"}
+    assert made["models"] == {"size8": "adaptor/size8", "encoder": "encoder"}

@@ -37,7 +37,8 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
         "my-cars: 60 images (3 classes), about 48 of them to train on; 0 left out",
         "flat: 40 images (unlabelled, so not evaluated), 40 of them to train on; 0 left out",
         "hats-1: 18 images (2 classes), none of them to train on; 0 left out",
-        "granularities: k = 2, 8, 32, for 88 training images",
+        "granularities: clusters of 2, 3, 4, 6, 8, 12, 16, 24 images, of about 88 training images",
+        "no network trains: the clusters give the last layer in closed form",
         "wrote profiles/mine/values.yaml; next: polygrain run --profile mine",
     ]
     values = read_params(root / "profiles/mine/params.yaml")
@@ -48,16 +49,15 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
         "flat": {"source": "folder", "path": str(flat)},
         "hats-1": {"source": "folder", "path": str(unseen), "unseen": True},
     }
-    assert values["granularities"] == {f"k{k}": f"adaptor/k{k}" for k in (2, 8, 32)}
-    # Each model that is made is measured.
-    models = {"encoder", "untrained", "chosen", *values["granularities"], *values["fusions"]}
-    assert values["models"].keys() == models | {f"distilled_{name}" for name in values["distillations"]}
-    assert values["granularities"].items() <= values["models"].items()
-    assert values["seeds"]["largest"] == 32 and values["mpcl"] == values["gsp_runs"] == {}
+    sizes = (2, 3, 4, 6, 8, 12, 16, 24)
+    assert values["granularities"] == {f"size{size}": f"pseudo_labels/size{size}" for size in sizes}
+    assert values["adaptors"] == values["fusions"] == values["distillations"] == {}
+    assert set(values["models"]) == {"encoder", "untrained", "chosen"}
+    assert values["seeds"]["drawn"] == "cells" and values["mpcl"] == values["gsp_runs"] == {}
     assert values["encoder"]["path"] == "../../encoders/vit48"
     file = root / "profiles/mine/dvc.yaml"
     known, made = (read_params(path)["stages"] for path in (root / "dvc.yaml", file))
-    assert {"images", "seeds", "knn_graph", "report"} <= made.keys() < known.keys() and not file.is_symlink()
+    assert {"images", "seeds", "scatter", "report"} <= made.keys() < known.keys() and not file.is_symlink()
 
 
 def test_create__half_of_the_classes_train_where_that_is_asked_for(root, tmp_path):
@@ -67,20 +67,22 @@ def test_create__half_of_the_classes_train_where_that_is_asked_for(root, tmp_pat
     assert read_params(root / "profiles/mine/params.yaml")["images"]["protocol"] == "classes"
 
 
-def test_create__learns_from_larger_encoders_and_from_itself(root, flat, tmp_path):
+def test_create__networks_train_where_that_is_asked_for(root, flat):
+    lines = new.create(root, "mine", [flat], train=True)
+    values = read_params(root / "profiles/mine/params.yaml")
+    trained = {"size2": "adaptor/size2", "size8": "adaptor/size8"}  # 40 images make one cluster of 24
+    assert values["adaptors"] == trained and "networks train on size2, size8" in lines
+    fused = {"average", "augmentation", "neighbour", "distilled_encoder", "distilled_average"}
+    assert values["models"].keys() == {"encoder", "untrained", "chosen", *trained, *fused}
+    assert trained.items() <= values["models"].items()
+
+
+def test_create__by_larger_encoders_the_images_are_clustered(root, flat, tmp_path):
     large = {"source": "file", "path": str(tmp_path / "large.pt"), "architecture": "resnet18.a1_in1k", "side": 64}
     for name, given in (("mine", {}), ("larger", {"resnet18": large})):
-        new.create(root, name, [flat], "none", suit=lambda *_, given=given: new.Suited(teachers=given))
+        new.create(root, name, [flat], suit=lambda *_, given=given: new.Suited(teachers=given))
         values = read_params(root / f"profiles/{name}/params.yaml")
-        assert values["teachers"] == ({"own": {"path": "data/resolution"}} | given if given else {})
-        assert values["teacher"]["look"] == values["distillation"]["target"]
-
-
-def test_create__without_granularities_nothing_trains(root, flat):
-    new.create(root, "mine", [flat], "none")
-    values = read_params(root / "profiles/mine/params.yaml")
-    assert values["granularities"] == values["fusions"] == values["distillations"] == {}
-    assert set(values["models"]) == {"encoder", "untrained", "chosen"}
+        assert values["teachers"] == given
 
 
 def test_create__suits_photographs(root, flat):
@@ -98,22 +100,22 @@ def test_create__suits_photographs(root, flat):
     assert values["resolution"]["cost"] == 2.25
 
 
-def test_create__an_encoder_its_epochs_and_batches(root, flat, tmp_path):
+def test_create__an_encoder_and_its_batches(root, flat, tmp_path):
     encoder = {"source": "file", "path": str(tmp_path / "my weights # 1.pt")}
     encoder |= {"architecture": "mobilenetv2_100", "side": 64}
     encoder |= {"kwargs": {"pad_type": "same"}, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
     batches = {"adaptor": 16, "fusion": 32, "distillation": 8}
-    settings = new.Settings(encoder, 64, 96, 2.25, 5, batches)
+    settings = new.Settings(encoder, 64, 96, 2.25, batches)
     given = []
     suited = new.Suited(settings, why=["because"], better="a larger one")
-    lines = new.create(root, "mine", [flat], suit=lambda *numbers: given.append(numbers) or suited)
+    lines = new.create(root, "mine", [flat], train=True, suit=lambda *numbers: given.append(numbers) or suited)
     assert given == [(40, 40, 1, 2)] and lines[-2] == "because"
     values = read_params(root / "profiles/mine/params.yaml")
     assert values["report"]["better"] == "a larger one"
     sizes = {"resize": 96, "crop": 96, "interpolation": None}
     assert values["encoder"] == encoder | sizes and values["images"]["side"] == 96
     parts = [values["adaptor"], values["distillation"], values["fusion"]["augmentation"], values["fusion"]["static"]]
-    assert [(part["epochs"], part["batch"]) for part in parts] == [(5, 16), (5, 8), (3, 32), (3, 32)]
+    assert [part["batch"] for part in parts] == [16, 8, 32, 32]
 
 
 def test_create__an_object_store_has_its_listing_beside_it(root, monkeypatch):
@@ -143,14 +145,27 @@ def test_create__raise_and_leave_nothing(root, flat, tmp_path, name, images, mes
 
 
 @pytest.mark.parametrize(
-    ("choice", "images", "expected"),
-    [("ladder", 4, [2]), ("ladder", 5000, [128, 512, 2048]), ("1500,12,12", 1500, [12, 1500])],
+    ("images", "sizes"), [(1, ""), (3, ""), (4, "2"), (11, "2 3 4"), (12, "2 3 4 6"), (48, "2 3 4 6 8 12 16 24")]
 )
-def test_granularities__fit_the_images(choice, images, expected):
-    assert new.granularities(choice, images) == expected
+def test_sizes__of_which_the_images_make_two_clusters(images, sizes):
+    assert new.sizes(images) == [f"size{size}" for size in sizes.split()]
 
 
-@pytest.mark.parametrize(("choice", "images"), [("ladder", 3), ("auto", 255), ("1,8", 9), ("8,99", 98), ("a", 9)])
-def test_granularities__raise_where_they_do_not_fit(choice, images):
-    with pytest.raises(ValueError, match=r"images to train on|give none"):
-        new.granularities(choice, images)
+def test_create__of_three_images_nothing_is_clustered(root, tmp_path):
+    three = paint(tmp_path / "three", *[f"{i}.png" for i in range(3)])
+    new.create(root, "mine", [three])
+    assert read_params(root / "profiles/mine/params.yaml")["granularities"] == {}
+    with pytest.raises(ValueError, match="3 images to train on are too few"):
+        new.create(root, "other", [three], train=True)
+
+
+def test_create__how_many_are_alike_is_said_of_all_or_of_each(root, flat, tmp_path):
+    other = paint(tmp_path / "other", *[f"{i}.png" for i in range(30)])
+    expected = {"": {}, "6": {"flat": 6, "other": 6}, "6 300": {"flat": 6, "other": 300}}
+    for words, alike in expected.items():
+        name = f"mine{words.replace(' ', '-')}"
+        lines = new.create(root, name, [flat, other], alike=[int(word) for word in words.split()])
+        assert read_params(root / "profiles" / name / "params.yaml")["choice"]["alike"] == alike
+        assert (new.QUESTION in lines) == (not alike)
+    with pytest.raises(ValueError, match="--alike is given 3 times"):
+        new.create(root, "none", [flat, other], alike=[2, 3, 4])

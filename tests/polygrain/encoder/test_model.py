@@ -1,4 +1,3 @@
-import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,8 +10,6 @@ from PIL import Image
 from polygrain.encoder.adaptors import Adaptors, fuse
 from polygrain.encoder.config import AdaptorConfig, Config
 from polygrain.encoder.model import Model, load, most_blocks, save
-from polygrain.retrieval import whitening
-from polygrain.selection.teaching import learn
 
 CONFIG = Config(
     architecture="vit_tiny_patch16_224",
@@ -227,15 +224,23 @@ def test_load__takes_the_folder_for_hostile(tmp_path, change, reason):
     assert str(tmp_path) in str(caught.value)
 
 
-def test_is_ordered__behind_a_whitening_and_no_other_layer(encoder):
-    rows = np.random.default_rng(0).normal(size=(99, 24)) * np.arange(1, 25) ** -0.5
-    assert not encoder.is_ordered
-    for kind, dim in itertools.product(whitening.POWERS, (8, 24)):
-        fitted = whitening.fit(rows.astype(np.float32), dim, kind)
-        encoder.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))
-        assert encoder.is_ordered
-    encoder.reduce(torch.from_numpy(fitted.projection.T[::-1].copy()), torch.zeros(24))
-    assert not encoder.is_ordered
-    targets = rows.astype(np.float32) @ np.random.default_rng(1).normal(size=(24, 8)).astype(np.float32)
-    encoder.reduce(*map(torch.from_numpy, learn(rows.astype(np.float32), targets)))
-    assert not encoder.is_ordered
+@pytest.mark.parametrize("dim", [24, 8])
+def test_in_front__has_the_directions_that_the_layer_sees(encoder, images, dim):
+    np.testing.assert_array_equal(encoder.in_front(encoder(images).numpy()), encoder(images))
+    before = encoder(images).double()
+    weight, mean = torch.randn(dim, 24, generator=torch.Generator().manual_seed(0)), before.mean(0).float() / 2
+    encoder.reduce(weight, -weight @ mean)
+    within = (before - mean) @ torch.linalg.pinv(weight.double()) @ weight.double()
+    expected = torch.nn.functional.normalize(within, dim=1)
+    found = torch.from_numpy(encoder.in_front(encoder(images).numpy())).double()
+    assert found.shape == (5, dim)
+    torch.testing.assert_close(found @ found.T, expected @ expected.T, atol=1e-4, rtol=0)
+
+
+def test_in_front__axes_that_the_layer_does_not_see_give_nothing(encoder, images):
+    """A layer of as many numbers as the encoder's, half of them zero."""
+    weight = torch.randn(24, 24, generator=torch.Generator().manual_seed(0))
+    weight[12:] = 0
+    encoder.reduce(weight, torch.zeros(24))
+    found = encoder.in_front(encoder(images).numpy())
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)

@@ -1,6 +1,5 @@
 import json
 import shutil
-from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from polygrain.encoder import stored as module
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
 from polygrain.encoder.stored import open_features
-from polygrain.retrieval import whitening
 from polygrain.store.collection import open_pixels
 from tests.helpers.small import TASKS, adapted, run_features, write_encoder, write_images
 
@@ -49,19 +47,6 @@ def test_embed__equals_a_pass_of_the_network_within_half_precision(world, form, 
     np.testing.assert_allclose(found, expected, atol=2e-3)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
     assert module.embed(model, stored, world[1], ROWS[:0], "").shape == (0, model.dim)
-
-
-def test_followed__whitening_reads_blocks_and_is_that_of_all_rows(world, monkeypatch):
-    monkeypatch.setattr(module, "ROWS", 7)
-    model, stored, rows = (
-        load(world[0]).without_reduction(2),
-        open_features(world[2], list(TASKS)),
-        np.arange(90, 5, -1),
-    )
-    followed, whole = module.Followed(stored, model, rows), stored.embed(model, rows)
-    np.testing.assert_array_equal(followed[3:20], whole[3:20])
-    for found, expected in zip(*(astuple(whitening.fit(x, 9, "half")) for x in (followed, whole)), strict=True):
-        np.testing.assert_allclose(np.abs(found), np.abs(expected), rtol=1e-3, atol=1e-3)
 
 
 OTHERS = {

@@ -51,15 +51,9 @@ def test_first__the_chosen_and_the_encoder_are_always_among_them(choice):
     assert [one.name for _, one in choice.first(1)] == [CANDIDATES[0][0], "encoder", "last"]
 
 
-def test_handed_out__has_the_last_layer_that_was_chosen_afterwards(choice):
-    assert choice.handed_out == choice.taken
-    given = replace(choice, last_layer=("quarter", 256)).handed_out
-    assert (given.layer, given.dim) == ("quarter", 256) and given.name == choice.taken.name
-
-
 def test_common_forms__at_the_strength_at_which_most_models_are(choice):
     forms = chosen.common_forms(choice.candidates, ["k2", "k4"])
-    assert [form.name for form in forms.values()] == ["k2 x 0.75", "k4 x 0.75, half-whitened to 8"]
+    assert [form.name for form in forms.values()] == ["k2 x 0.75", "k4 x 0.75, flat layer of 8"]
     assert chosen.common_forms(choice.candidates, ["k2", "encoder"]) == {}
     assert chosen.common_forms(choice.candidates, []) == {}
 

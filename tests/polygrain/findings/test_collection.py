@@ -24,7 +24,8 @@ def test_read__rows_plain_and_smoothed_and_what_each_step_adds(evaluation):
     steps = [(row, differences["mean"]) for _, row, differences in report.steps]
     assert steps == [("encoder", 0), ("untrained", 5), ("chosen", 5), ("chosen_smoothed", 6)]
     assert report.training_adds() == 5 == report.training_adds("_smoothed")
-    assert [(one.task, one.strength, one.mixed) for one in report.smoothings] == [("one", 0.9, 10), ("two", 0.9, 10)]
+    smoothings = [(one.task, one.strength, one.neighbours) for one in report.smoothings]
+    assert smoothings == [("one", 0.9, 20), ("two", 0.9, 20)]
     assert set(collection.as_json(report)) >= {"collection_encoder", "smoothed_chosen"}
 
 
@@ -32,15 +33,26 @@ def test_read__what_is_not_smoothed_is_not_called_so(evaluation):
     """Strength 0 is how few images, and those that smoothing would not help, are left as they are."""
     file, models = evaluation / "chosen/smoothing.json", ["encoder", "chosen"]
     smoothing = json.loads(file.read_text())
-    smoothing["two"]["smoothing"]["strength"] = 0.0
+    smoothing["two"]["strength"] = 0.0
     file.write_text(json.dumps(smoothing))
     report = collection.read(evaluation, models, ["one", "two"], True)
     assert report.unsmoothed == ["two"] and report.steps[-1][1] == "chosen_smoothed"
-    smoothing["one"]["smoothing"]["strength"] = 0.0
+    smoothing["one"]["strength"] = 0.0
     file.write_text(json.dumps(smoothing))
     report = collection.read(evaluation, models, ["one", "two"], True)
     assert report.unsmoothed == [] and report.steps[-1][1] == "chosen"
     assert "smoothed_chosen" not in collection.as_json(report) and "encoder_smoothed" in report.table.rows
+
+
+def test_steps__the_own_mean_is_a_step_of_the_encoder_alone(evaluation):
+    """What is compared with the encoder is compared with a mere subtraction, too."""
+    for model, values in {"encoder": (0.34, 0.52), "k4": (0.7, 0.7)}.items():
+        text = json.dumps({task: entry_of(value) for task, value in zip(("one", "two"), values, strict=True)})
+        (evaluation / model / "collection_centred.json").write_text(text)
+    report = collection.read(evaluation, ["encoder", "untrained", "k4", "chosen"], ["one", "two"], True)
+    steps = [(row, differences["mean"]) for _, row, differences in report.steps]
+    assert steps == [("encoder", 0), ("encoder_centred", 3), ("untrained", 2), ("chosen", 5), ("chosen_smoothed", 6)]
+    assert "k4_centred" not in report.table.rows and "collection_encoder_centred" in collection.as_json(report)
 
 
 def test_steps__the_chosen_model_counts_even_where_another_is_better(tmp_path):

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 import pytrec_eval
 
+from polygrain.comparing.smoothing_choice import SETTINGS
 from polygrain.findings import runs
-from polygrain.retrieval.smoothing_choice import SETTINGS
 from polygrain.store.collection import read_table
 from stages import evaluation
 from tests.helpers.small import TASKS, lists, write_encoder, write_features, write_images

@@ -52,7 +52,7 @@ def arrayed(file: Path) -> None:
 def annotated(file: Path) -> None:
     if not file.exists():
         embeddings.write(file, COLUMNS)
-    embeddings.annotate(file, {"setting": "{}"})
+    embeddings.annotate(file, {"comparison": "{}"})
 
 
 def listed(file: Path) -> None:

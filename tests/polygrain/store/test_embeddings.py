@@ -9,7 +9,7 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.store import embeddings
 from polygrain.store.embeddings import metadata, read, write, write_npy
 
-FACTS = {"model": "abc", "dim": "8", "root": "/photos", "images": "-"}
+FACTS = {"model": "abc", "dim": "8", "root": "/photos", "images": "-", "comparison": "{}"}
 
 
 def columns(count: int = 30, **changes: object) -> dict:
@@ -25,14 +25,15 @@ def columns(count: int = 30, **changes: object) -> dict:
 def test_write__gives_back_what_was_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embeddings, "GROUP", 7)
     file, values = tmp_path / "e.parquet", columns()
-    write(file, values, FACTS | {"smoothing": "{}"})
+    write(file, values, FACTS)
     plain, smoothed = read(file), read(file, smoothed=True)
-    assert plain[:3] == (Path("/photos"), "abc", values["path"]) and plain.smoothing is None
+    assert plain[:3] == (Path("/photos"), "abc", values["path"])
     np.testing.assert_array_equal(plain.vectors, values["embedding"])
     np.testing.assert_array_equal(smoothed.vectors, values["smoothed"])
-    assert smoothed.smoothing == b"{}" and metadata(file)["dim"] == b"8"
+    assert smoothed.comparison == plain.comparison == b"{}" and metadata(file)["dim"] == b"8"
     assert pq.ParquetFile(file).num_row_groups == 5
     write_npy(file, "smoothed", tmp_path / "e.npy")
+    assert embeddings.has_smoothed(file)
     np.testing.assert_array_equal(np.load(tmp_path / "e.npy", allow_pickle=False), values["smoothed"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.npy", "e.parquet"]
 
@@ -45,6 +46,7 @@ def test_read__a_relative_root_starts_at_the_file(tmp_path: Path) -> None:
 def test_read__plain_columns_alone(tmp_path: Path) -> None:
     values = columns()
     write(tmp_path / "e.parquet", {name: values[name] for name in ("path", "embedding")}, FACTS)
+    assert not embeddings.has_smoothed(tmp_path / "e.parquet")
     np.testing.assert_array_equal(read(tmp_path / "e.parquet", smoothed=True).vectors, values["embedding"])
 
 
@@ -59,6 +61,7 @@ def test_read__an_image_of_which_nothing_is_left(tmp_path: Path) -> None:
     ("changes", "facts", "message"),
     [
         ({}, {"model": None}, "lack model"),
+        ({}, {"comparison": None, "axes": "4"}, "lack comparison, .*earlier version"),
         ({}, {"dim": "9"}, "30 rows"),
         ({"embedding": np.full((30, 8), np.nan, np.float32)}, {}, "unit length"),
         ({"path": ["c/../../b.png"] * 30}, {}, "no path below"),

@@ -62,7 +62,7 @@ def test_read_about__no_table_of_smoothed_images_where_none_is(tmp_path, smoothe
     file = tmp_path / "evaluation/chosen/smoothing.json"
     record = json.loads(file.read_text())
     for task in {"dots", "bars"} - {*smoothed}:
-        record[task]["smoothing"]["strength"] = 0.0
+        record[task]["strength"] = 0.0
     file.write_text(json.dumps(record))
     tables = {words: list(chosen) for words, _, chosen in card.read_about(tmp_path / "choice").tables}
     assert [tasks for words, tasks in tables.items() if "smoothed" in words] == ([smoothed] if smoothed else [])

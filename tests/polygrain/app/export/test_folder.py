@@ -12,6 +12,8 @@ import torch
 from PIL import ExifTags, Image
 
 from polygrain.app.export import folder, program
+from polygrain.comparing import Comparison
+from polygrain.comparing.known import Known
 from polygrain.encoder import load
 from tests.helpers.small import adapted, write_encoder, write_model
 
@@ -20,6 +22,7 @@ import sys
 for name in ("stages", "polygrain", "pipeline", "timm"):
     sys.modules[name] = None
 """
+COMPARISON = Comparison(tuple(np.linspace(0, 0.2, 24, dtype=np.float32).tolist()))
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +31,7 @@ def chosen(tmp_path_factory) -> Path:
     data = tmp_path_factory.mktemp("run") / "data"
     model = adapted(write_encoder(data / "encoder"), ["k4", "k8"], 1, fusion="attention").at_side(48, True)
     write_model(model, data / "choice")
+    Known({"a|b": COMPARISON}).write(data / "choice")
     choice = {"name": "two <sets>", "why": ["It is the best."], "learnt": {"tasks": ["dots", "a|b"], "images": 4800}}
     (data / "choice/choice.json").write_text(json.dumps(choice))
     for name, value in (("encoder", 0.5), ("chosen", 0.625)):
@@ -40,7 +44,7 @@ def chosen(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def exported(chosen, tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("elsewhere") / "exported"
-    written = list(folder.write(chosen, output))
+    written = list(folder.write(chosen, output, task="a|b"))
     assert [one.name for one in written] == [program.TORCH, program.ONNX]
     assert all(one.difference <= 1e-5 and one.size > 10_000 for one in written)
     return output
@@ -61,7 +65,8 @@ def test_write__the_card_runs_without_this_project(chosen, exported, tmp_path):
         Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)).save(exported / file, exif=turned)
     parts = snippets((exported / "README.md").read_text())
     model = load(chosen)
-    expected = model(torch.stack([model.transform(Image.open(exported / file)) for file in files])).numpy()
+    given = model(torch.stack([model.transform(Image.open(exported / file)) for file in files])).numpy()
+    expected = COMPARISON.query(given)
     code = ALONE + parts["Prepare an image"]
     for name in ("torch", "onnxruntime"):
         code += parts[name] + f"np.save({str(tmp_path / name)!r}, embeddings)\n"
@@ -81,6 +86,7 @@ def test_write__the_card_says_what_is_known(exported):
         r"# two \<sets\>",
         "| input | 32 x 32 px, RGB, float32 in 0..1; normalised inside, scaled to 48 px inside |",
         "| adaptors | k4, k8 (attention) |",
+        r"| mean taken | that of the task a\|b; ",
         r"Adapted to 4,800 images of dots, a\|b, without their labels.",
         r"| a\|b | 62.5 (50.0) | 25.0 (25.0) | 100.0 (100.0) | 1,500 |",
         "- It is the best.",
@@ -120,4 +126,11 @@ def test_write__a_damaged_choice_is_named_before_work_starts(chosen, tmp_path, m
     monkeypatch.delattr(folder, "trace")
     with pytest.raises(ValueError, match=r"choice.json is missing or damaged"):
         list(folder.write(damaged, tmp_path / "exported"))
+    assert not (tmp_path / "exported").exists()
+
+
+def test_write__a_task_that_is_gone_is_named_before_work_starts(chosen, tmp_path, monkeypatch):
+    monkeypatch.delattr(folder, "trace")
+    with pytest.raises(ValueError, match=r"no task 'gone'; it knows a\|b"):
+        list(folder.write(chosen, tmp_path / "exported", task="gone"))
     assert not (tmp_path / "exported").exists()

@@ -7,6 +7,7 @@ import torch
 from polygrain.app.export import program
 from polygrain.app.export.agreement import MOST, difference, onnx_runner, torch_runner
 from polygrain.app.export.program import ONNX, TORCH, scaling, trace
+from polygrain.comparing import Comparison
 from polygrain.encoder import Model
 from polygrain.encoder.config import AdaptorConfig, Config
 
@@ -47,11 +48,12 @@ FAMILIES = {
 def test_programs__of_every_family_give_what_the_model_gives(tmp_path, name):
     architecture, size, kwargs, config = FAMILIES[name]
     model, uint8 = drawn(architecture, size, kwargs, **config), name == "uint8 images"
-    graph = trace(model, uint8)
+    comparison = Comparison(tuple((0.3 * model(torch.rand(4, 3, size, size)).mean(0)).tolist()))
+    graph = trace(model, uint8, comparison.mean)
     program.write_torch(graph, tmp_path / TORCH)
     program.write_onnx(graph, tmp_path / ONNX)
-    assert difference(model, torch_runner(tmp_path / TORCH), uint8) <= MOST
-    assert difference(model, onnx_runner(tmp_path / ONNX, 1), uint8) <= MOST
+    assert difference(model, torch_runner(tmp_path / TORCH), uint8, comparison) <= MOST
+    assert difference(model, onnx_runner(tmp_path / ONNX, 1), uint8, comparison) <= MOST
 
 
 @pytest.mark.parametrize("size, side", [(32, 48), (48, 32), (31, 64)])
@@ -67,6 +69,9 @@ def test_program__leaves_the_model_as_it_was():
     model = drawn("vit_tiny_patch16_224", 32, VIT, **ALL, interpolation="bilinear").mask("b")
     images, before = torch.rand(2, 3, 32, 32), model.state_dict()
     torch.testing.assert_close(program.Program(model)(images), model(images), rtol=0, atol=1e-5)
+    mean = torch.full([8], 0.1)
+    less = [(row - mean) / (row - mean).norm() for row in model(images)]
+    torch.testing.assert_close(program.Program(model, mean.tolist())(images), torch.stack(less), rtol=0, atol=1e-5)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert model.attention(images).isfinite().all()
 

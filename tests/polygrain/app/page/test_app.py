@@ -7,13 +7,15 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from polygrain.app.embedding import embed
-from polygrain.app.gallery import Gallery, Setting, read
-from polygrain.app.knob import Knob
+from polygrain.app.gallery import read
+from polygrain.app.knob import of_file
 from polygrain.app.page import app
 from polygrain.app.page.app import Page, build
 from polygrain.app.page.sides import Side
+from polygrain.comparing.comparison import Comparison
+from polygrain.comparing.smoothing import Smoothing
 from polygrain.compute.vectors import unit_rows
-from polygrain.retrieval.smoothing import Smoothing, smooth_as
+from polygrain.store import embeddings
 
 
 @pytest.fixture
@@ -91,39 +93,40 @@ def test_alike__all_pairs_of_the_model(shared_sides: list[Side]) -> None:
     assert none["closest"] == pytest.approx((cosines - 2 * np.eye(24)).max(), abs=1e-6) and none["least"] <= 0.99
 
 
-def by_hand(plain: np.ndarray, rows: np.ndarray, row: int, mixed: int = 0) -> list[int]:
-    """The nearest others of a plain row among rows, which it is mixed with first, as far as these are others."""
-    query = plain[row, : rows.shape[1]] / np.linalg.norm(plain[row, : rows.shape[1]])
-    others = [other for other in np.argsort(-(rows @ query)).tolist() if other != row]
-    query = query + sum(max(0, rows[other] @ query) ** 3 * rows[other] for other in others[:mixed])
-    return [other for other in np.argsort(-(rows @ query)).tolist() if other != row]
+def smoothed_knob(side: Side, comparison: Comparison) -> np.ndarray:
+    """Gives a side's file smoothed rows, which are its plain ones five places on, and returns them."""
+    file, plain = side.knob.file, side.gallery
+    vectors = plain.vectors([*range(len(plain))])
+    smoothed = np.roll(vectors, 5, 0)
+    columns = {"path": plain.paths, "embedding": vectors, "smoothed": smoothed}
+    embeddings.write(file, columns, embeddings.metadata(file) | {"comparison": comparison.to_json()})
+    side.knob = of_file(file, plain.digest, Path())
+    side.gallery = side.knob.plain
+    return smoothed
 
 
 def test_search__at_a_place_of_the_knob(sides: list[Side], photos: Path) -> None:
-    """A row asks with its plain embedding as an upload does, without itself, and with as many axes as are compared."""
-    model, plain = sides[1], sides[1].gallery
-    vectors = plain.vectors([*range(24)])
-    turned = vectors[::-1].copy()
-    smoothed = Gallery(plain.root, plain.paths, turned, "abc", smoothing=Smoothing(0.9, 5, 2))
-    model.knob = Knob(plain, smoothed, [Setting(24), Setting(24, 1.0), Setting(9, 1.0)], Setting(24, 1.0))
+    """A row asks with its plain row, an upload less the mean; neither finds itself smoothed along."""
+    mean = tuple(np.full(24, 0.05, np.float32).tolist())
+    vectors = sides[1].gallery.vectors([*range(24)])
+    smoothed = smoothed_knob(sides[1], Comparison(mean, Smoothing(0.9, 5)))
     client = TestClient(build(sides, 0.95))
     of_row = [client.post(f"/search?row=3&k=5&place={place}").json()["sides"] for place in range(3)]
-    assert (
-        client.post("/search?row=3&k=5").json()["sides"] == of_row[1] and of_row[0][0] == of_row[1][0] == of_row[2][0]
-    )
-    few = turned[:, :9] / np.linalg.norm(turned[:, :9], axis=1, keepdims=True)
-    for rows, hits in zip((turned, few), of_row[1:], strict=True):
-        assert rows_of(hits[1]) == by_hand(vectors, rows, 3, 2)[:5]
+    assert client.post("/search?row=3&k=5").json()["sides"] == of_row[2]
+    assert of_row[0][0] == of_row[1][0] == of_row[2][0]
     with Image.open(photos / "bars/class2/0.png") as image:
-        query = smoothed.asked(embed(model.model, [image.convert("RGB")]))[0]
-        reply = client.post("/search?k=5", content=png(image.convert("RGB"))).json()
-    assert rows_of(reply["sides"][1]) == np.argsort(-(turned @ query)).tolist()[:5]
+        less = embed(sides[1].model, [image.convert("RGB")])[0] - np.array(mean)
+        content = png(image.convert("RGB"))
+    for place, share in enumerate((0, 0.5, 1)):
+        rows = (1 - share) * vectors + share * smoothed
+        rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        others = [row for row in np.argsort(-(rows @ vectors[3]), kind="stable").tolist() if row != 3]
+        assert rows_of(of_row[place][1]) == others[:5]
+        reply = client.post(f"/search?k=5&place={place}", content=content).json()
+        assert rows_of(reply["sides"][1]) == np.argsort(-(rows @ less), kind="stable").tolist()[:5]
     about = client.get("/about").json()["sides"]
-    assert (about[0]["settings"], about[0]["start"]) == (["24 axes, plain"], 0)
-    assert about[1]["smoothing"].startswith("smoothed by 5") and (len(about[1]["settings"]), about[1]["start"]) == (
-        3,
-        1,
-    )
+    assert (len(about[0]["settings"]), about[0]["start"]) == (1, 0)
+    assert (len({*about[1]["settings"]}), about[1]["start"]) == (3, 2)
 
 
 def test_search__counts_the_others_of_the_folder(client: TestClient, shared_sides: list[Side]) -> None:
@@ -134,11 +137,11 @@ def test_search__counts_the_others_of_the_folder(client: TestClient, shared_side
 
 
 def test_keep__into_the_file(sides: list[Side]) -> None:
+    smoothed_knob(sides[1], Comparison(smoothing=Smoothing(0.9, 5)))
     client, knob = TestClient(build(sides, 0.95)), sides[1].knob
-    knob.settings = [Setting(24), Setting(12)]
     assert client.post("/keep?place=1").json() == {"start": 1}
     assert client.get("/about").json()["sides"][1]["start"] == 1
-    assert read(knob.file).vectors([3]).shape == (1, 12)
+    assert read(knob.file).comparison.share == 0.5
     knob.file.unlink()
     reply = client.post("/keep?place=0")
     assert reply.status_code == 409 and str(knob.file) in reply.json()["error"]
@@ -156,23 +159,24 @@ def test_right__the_share_of_nearest_from_the_own_folder(client: TestClient, sha
     assert (reply["asked"], reply["nearest"]) == (24, 10)
 
 
-def test_right__a_place_that_new_images_like_better_is_said_to_be_better(sides: list[Side]) -> None:
+def test_right__a_place_that_new_images_like_better_is_said_to_be_better(sides: list[Side], tmp_path: Path) -> None:
     """Of groups of four within kinds: smoothed rows that ask each other find fewer of their own than plain ones do."""
-    rng, groups, axes = np.random.default_rng(1), np.arange(1200) // 4, np.arange(1, 65) ** -0.35
+    rng, groups = np.random.default_rng(1), np.arange(1200) // 4
     kinds, products = rng.normal(size=(30, 64)), rng.normal(size=(300, 64))
     rows = (1.2 * kinds[rng.integers(30, size=300)] + 0.35 * products)[groups] + 0.5 * rng.normal(size=(1200, 64))
-    rows = unit_rows((rows * axes).astype(np.float32))
-    by, paths = Smoothing(0.95, 20, whitened=True), [f"{group}/{row}.png" for row, group in enumerate(groups)]
-    plain = Gallery(Path(), paths, rows, "abc")
-    knob = Knob(plain, Gallery(Path(), paths, smooth_as(rows, by), "abc", smoothing=by))
-    page = Page([Side("model", "drawn", sides[1].model, knob)], 0.95)
-    said = [page.judge(place)["shares"][0] for place in (0, 1)]
+    rows = unit_rows(rows.astype(np.float32))
+    by, names = Comparison(smoothing=Smoothing(0.95, 20)), [f"{group}/{row}.png" for row, group in enumerate(groups)]
+    file, facts = tmp_path / "e.parquet", {"model": "abc", "dim": "64", "root": "/", "images": "-"}
+    columns = {"path": names, "embedding": rows, "smoothed": by.rows(rows)}
+    embeddings.write(file, columns, facts | {"comparison": by.to_json()})
+    page = Page([Side("model", "drawn", sides[1].model, of_file(file, "abc", Path()))], 0.95)
+    said = [page.judge(place)["shares"][0] for place in (0, 2)]
     asked, others = np.arange(0, 1200, 4), np.flatnonzero(np.arange(1200) % 4)
     true = []
-    for searched in (rows[others], smooth_as(rows[others], by)):
+    for searched in (rows[others], by.rows(rows[others])):
         found = np.argsort(-(rows[asked] @ searched.T), axis=1)[:, :10]
         true.append((groups[others][found] == groups[asked][:, None]).mean())
-    assert true[1] > true[0] + 0.01 and said[1] > said[0] + 0.01
+    assert true[1] > true[0] + 0.005 and said[1] > said[0] + 0.005
     np.testing.assert_allclose(said, true, atol=0.02)
 
 
@@ -195,30 +199,6 @@ def test_sample__spread_and_other_ones(client: TestClient) -> None:
     first, other = [{hit["row"] for hit in client.get(f"/sample?count=8&start={i}").json()["rows"]} for i in (0, 1)]
     assert len(first) == len(other) == 8 and not first & other
     assert len(client.get("/sample?task=dots").json()["rows"]) == 12
-
-
-def test_question__the_clicks_decide_for_a_place(sides: list[Side]) -> None:
-    """Half of the axes find the query's folder, the other half do not; who wants the folder gets the first."""
-    plain = sides[1].gallery
-    folders = np.unique([path.rpartition("/")[0] for path in plain.paths], return_inverse=True)[1]
-    rows = np.random.default_rng(0).normal(size=(24, 200)).astype(np.float32)
-    rows[:, :48] += 6 * np.random.default_rng(1).normal(size=(6, 48))[folders]
-    rows[:, 48:] *= 8
-    gallery = Gallery(plain.root, plain.paths, rows / np.linalg.norm(rows, axis=1, keepdims=True), "abc")
-    sides[1].knob = Knob(gallery, None, [Setting(200), Setting(100), Setting(48)], Setting(200))
-    client, votes = TestClient(build(sides, 0.95)), ""
-    assert client.get("/about").json()["clicks"] == 30
-    while "place" not in (reply := client.get(f"/question?votes={votes}").json()):
-        own = reply["query"]["path"].rpartition("/")[0]
-        first, second = (sum(hit["path"].startswith(own) for hit in hits) for hits in reply["groups"])
-        assert len(reply["groups"][0]) == len(reply["groups"][1]) > 0
-        votes += "0" if first == second else "1" if first > second else "2"
-    assert (reply["place"], reply["clicks"]) == (2, len(votes)) and len(votes) <= 30
-    assert client.get(f"/question?votes={votes}1").status_code == 400 == client.get("/question?votes=x").status_code
-
-
-def test_question__none_where_images_are_compared_in_one_way(client: TestClient) -> None:
-    assert client.get("/about").json()["clicks"] == 0 and client.get("/question").status_code == 404
 
 
 def test_listened__layers_of_the_model(client: TestClient) -> None:

@@ -10,13 +10,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from polygrain.app.embedding import Wanted, write
-from polygrain.app.gallery import Setting, kept_in
-from polygrain.app.listing import find
-from polygrain.encoder.digest import digest
-from polygrain.encoder.model import load
+from polygrain.app.gallery import read
 from tests.helpers.browser import CHROMIUM
 from tests.helpers.driven import Driven, at
+from tests.polygrain.cli.test_search import write_smoothed
 
 ROOT = Path(__file__).parents[4]
 QUERIED = "document.querySelectorAll('.side').length == 2 && document.querySelector('#asked').naturalWidth > 0"
@@ -73,37 +70,21 @@ def slide(browser: Driven, slider: str, value: float) -> None:
     browser.until(IDLE)
 
 
-def test_page__knob_and_clicks(fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page__knob(fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    file = tmp_path / "e.parquet"
-    write(load(fused), digest(fused), find(photos), file, wanted=Wanted(axes=9), folder=fused)
+    file = write_smoothed(tmp_path / "e.parquet", fused, photos)
     with serving("--in", file) as address, at(address) as browser:
         browser.until("document.querySelectorAll('.tile').length == 24")
         browser.click(".tile")
         browser.until(QUERIED)
         start, before = browser.value("document.querySelector('#place').value"), shown(browser, 1)
         slide(browser, "#place", 0)
-        assert start == "1" and shown(browser, 1) != before
+        assert start == "2" and shown(browser, 1) != before
         browser.click("#keep")
         browser.until("document.querySelector('#status').textContent.startsWith('Kept in the file')")
-        assert kept_in(file) == Setting(24)
+        assert read(file).comparison.share == 0
         browser.click("#mark")
-
-        # Every click is about two groups; at the end a place stands there, as many clicks as it may take.
-        browser.click("#decide")
-        clicks = 0
-        while browser.value("location.hash") == "#clicks":
-            browser.until("document.querySelectorAll('.group').length == 2")
-            assert browser.value("document.querySelectorAll('.group img').length") >= 2
-            browser.click(".group:last-child")
-            browser.until(IDLE)
-            clicks += 1
-        browser.until("document.querySelector('#status').textContent.startsWith('After ')")
-        assert status(browser).startswith(f"After {clicks} clicks: ") and browser.complaints() == []
-        # Back leads to what was there before the clicks: they are decided.
-        browser.value("history.back()")
-        browser.until("document.querySelectorAll('.side').length == 2")
-        assert browser.value("location.hash").strip("#").isdigit()
+        assert browser.complaints() == []
 
 
 def test_page__images_of_no_folder_are_one_to_choose(

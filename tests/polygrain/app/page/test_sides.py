@@ -1,11 +1,14 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from polygrain.app.embedding import embed, embed_squares
 from polygrain.app.gallery import Gallery
 from polygrain.app.page.sides import Side, encoder_of, same_images
+from polygrain.comparing import comparison, known
 from polygrain.encoder.model import load
 from tests.helpers.pretended_gpu import pretended_gpu
 
@@ -23,8 +26,6 @@ def test_encoder_of__without_adaptors_and_what_was_made_for_them(fused: Path) ->
     of_several = encoder_of(load(fused).at_side(32, False, 2))
     torch.testing.assert_close(of_several(images), plain(images))
     assert of_several.dim == 24
-    reduced.config = reduced.config.model_copy(update={"grains": {"dots": 4}})
-    assert encoder_of(reduced).config.grains == {}
     with pretended_gpu():
         assert encoder_of(model.to("cuda")).mean.is_cuda
 
@@ -44,3 +45,17 @@ def test_same_images__says_which_are_gone(sides: list[Side], photos: Path) -> No
     moved = Gallery(Path("/nowhere"), gallery.paths, gallery.vectors([*range(24)]), "abc")
     with pytest.raises(ValueError, match="/nowhere"):
         same_images(moved, sides[0].model, "plain", smooth=False)
+
+
+def test_same_images__as_many_are_alike_and_an_upload_asks_less_their_mean(
+    sides: list[Side], photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "FEWEST", 24), monkeypatch.setattr(known, "FEWEST", 24)
+    model, gallery = sides[0].model, sides[1].gallery
+    gallery.comparison = replace(gallery.comparison, alike=7)
+    other = Side("encoder", "", model, same_images(gallery, model, "other", smooth=False))
+    assert other.gallery.comparison.alike == 7 and other.knob.start == 0
+    square = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
+    given = embed(model, [photos / path for path in gallery.paths])
+    less = embed_squares(model, square[None])[0] - given.mean(0)
+    np.testing.assert_allclose(other.embed(square)[0], less / np.linalg.norm(less), atol=1e-5)

@@ -22,7 +22,7 @@ def test_folds__every_class_validates_once_and_never_in_its_own_training():
 
 def test_folds__tuning_runs_the_first_fold_and_conventional_holds_out_none():
     (tuning,) = make_folds("tuning", 3)
-    (conventional,) = make_folds("conventional", 1, 3)
+    (conventional,) = make_folds("conventional", 1)
     assert tuning.validation.tolist() == [12, 20]
     assert len(conventional.train) == 7 and len(conventional.validation) == 0
 

@@ -104,7 +104,7 @@ PARTS = ("gsp-cifar-fig3b",)  # of a table: the page says of its other rows that
 
 def claimed_rows(values):
     """A profile's printed rows."""
-    (folder,) = values["gsp"].values()
+    folder = next(iter(values["gsp"].values()), "")  # studies alone have no page of runs
     claim, losses = values["gsp_report"]["published"], {run["loss"] for run in values["gsp_runs"].values()}
     return published.claimed(Claim(**claim), Path(folder).name, losses) if claim else []
 

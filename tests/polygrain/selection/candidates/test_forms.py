@@ -4,8 +4,8 @@ import torch
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import load, save
-from polygrain.retrieval import whitening
-from polygrain.selection.candidates.forms import Form, add_last_layer, shape, with_last_layers
+from polygrain.retrieval.whitening import Whitening
+from polygrain.selection.candidates.forms import Form, shape, with_last_layers
 from polygrain.selection.criterion import Embedded
 from tests.helpers.small import adapted, write_encoder
 
@@ -37,10 +37,15 @@ def views_of(embedded):
     return [embedded.plain, *(view for pair in embedded.pairs for view in pair)]
 
 
+def layer(width, dim=5):
+    rng = np.random.default_rng(0)
+    return Whitening(rng.normal(size=width).astype(np.float32), rng.normal(size=(width, dim)).astype(np.float32))
+
+
 def test_name__describes_the_form_in_a_few_words():
     assert Form("encoder").name == "encoder"
-    form = Form("k4", 0.7, scale=1.5, mirrored=True, blocks=3, layer="half", dim=8)
-    assert form.name.startswith("k4 x 0.7, ") and form.name.endswith("half-whitened to 8")
+    form = Form("k4", 0.7, scale=1.5, mirrored=True, blocks=3, layer="flat", dim=8)
+    assert form.name.startswith("k4 x 0.7, ") and form.name.endswith("flat layer of 8")
     assert Form("distilled", layer="own", dim=8).name == "distilled, with its own last layer"
 
 
@@ -55,63 +60,55 @@ def test_shape__scales_a_copy_without_the_last_layer(fused):
     assert shaped.config.reduced is None and torch.equal(fused(images(4)), before)
 
 
-def test_with_last_layers__whitens_every_view_by_the_plain_embeddings(fused):
-    wide = shape(fused, Form("x", blocks=2))
-    embedded, alone = embedded_by(wide), embedded_by(shape(fused, Form("x")))
-    fitted = wide(images(60, 9)).numpy()
-    forms = dict(
-        with_last_layers(
-            Form("x"), fused.reduction, embedded, fitted, wide.widths, [5, 24], ["half", "full"], [1, 2, 9]
-        )
-    )
-    whitened = [(layer, dim, blocks) for blocks in (1, 2) for dim in (5, 24) for layer in ("half", "full")]
-    assert [(form.layer, form.dim, form.blocks) for form in forms] == [("none", None, 1), ("own", 6, 1), *whitened]
+def test_with_last_layers__none_of_the_last_block_its_own_and_the_fitted_of_all_blocks(fused):
+    embedded, alone = (embedded_by(shape(fused, Form("x", blocks=count))) for count in (2, 1))
+    fitted, base = layer(48), Form("x", blocks=2)
+    forms = dict(with_last_layers(base, fused.reduction, embedded, 24, lambda: fitted, "flat"))
+    found = [(form.layer, form.dim, form.blocks) for form in forms]
+    assert found == [("none", None, 1), ("own", 6, 1), ("flat", 5, 2)]
     for form, result in forms.items():
         for both, last, changed in zip(views_of(embedded), views_of(alone), views_of(result), strict=True):
-            expected = both if form.blocks == 2 else last
+            expected = last
             if form.layer == "own":
                 expected = unit_rows(last @ fused.reduction.weight.numpy().T + fused.reduction.bias.numpy())
-            elif form.layer != "none":
-                known = fitted if form.blocks == 2 else unit_rows(fitted[:, :24])
-                expected = whitening.apply(whitening.fit(known, form.dim, form.layer), expected)
+            elif form.layer == "flat":
+                expected = unit_rows((both - fitted.mean) @ fitted.projection)
             np.testing.assert_allclose(changed, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("count", [1, 7])
-def test_with_last_layers__no_whitening_of_images_all_alike(count):
-    alike = np.repeat(np.full((1, 4), 0.5, np.float32), count, 0)
-    embedded = Embedded(alike, [(alike, alike)] * 2)
-    settings = [2, 2], [2, 8], ["half", "full"], [1, 2]
-    forms = with_last_layers(Form("x"), torch.nn.Identity(), embedded, alike, *settings)
+@pytest.mark.parametrize(("kind", "fitted"), [(None, layer(24)), ("flat", None)])
+def test_with_last_layers__none_is_fitted_where_none_is_wanted_or_nothing_varies(fused, kind, fitted):
+    embedded = embedded_by(shape(fused, Form("x")))
+    forms = with_last_layers(Form("x"), torch.nn.Identity(), embedded, 24, lambda: fitted, kind)
     assert [form for form, _ in forms] == [Form("x")]
 
 
-@pytest.mark.parametrize("layer", ["none", "own", "half", "full"])
-def test_add_last_layer__the_saved_model_gives_the_embeddings_of_the_comparison(tmp_path, fused, layer):
-    """Where the whitening is fitted to the same images."""
-    base = Form("x", 0.5, 1.5, True)
+@pytest.mark.parametrize("kind", ["none", "own", "weighted"])
+def test_with_last_layers__the_saved_model_gives_the_embeddings_of_the_comparison(tmp_path, fused, kind):
+    base, fitted = Form("x", 0.5, 1.5, True), layer(24)
     embedded = embedded_by(shape(fused, base))
-    forms = with_last_layers(base, fused.reduction, embedded, embedded.plain, [24], [5], ["half", "full"])
-    assert_saved_model_agrees(forms, fused, layer, embedded, tmp_path, {"none": 24, "own": 6}.get(layer, 5))
+    forms = with_last_layers(base, fused.reduction, embedded, 24, lambda: fitted, "weighted")
+    form, result = {form.layer: (form, result) for form, result in forms}[kind]
+    model = shape(fused, form)
+    if kind == "own":
+        model.reduce(fused.reduction.weight, fused.reduction.bias)
+    elif kind == "weighted":
+        model.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))
+    assert_saved_model_agrees(model, result, tmp_path)
 
 
-def test_add_last_layer__what_a_model_learnt_of_two_blocks_is_its_own_layer(encoder, tmp_path):
+def test_with_last_layers__what_a_model_learnt_of_two_blocks_is_its_own_layer(encoder, tmp_path):
     taught, generator = adapted(encoder, ["k4"], 0).at_side(32, False, 2), torch.Generator().manual_seed(3)
     taught.reduce(torch.randn(6, 48, generator=generator), torch.randn(6, generator=generator))
-    wide = shape(taught, Form("x", blocks=2))
-    embedded = embedded_by(wide)
-    forms = with_last_layers(Form("x"), taught.reduction, embedded, embedded.plain, wide.widths, [5], [])
-    model = assert_saved_model_agrees(forms, taught, "own", embedded, tmp_path, 6)
-    torch.testing.assert_close(model(images(4)), taught(images(4)))
+    embedded = embedded_by(shape(taught, Form("x", blocks=2)))
+    forms = with_last_layers(Form("x", blocks=2), taught.reduction, embedded, 24, lambda: None, "flat")
+    form, result = {form.layer: (form, result) for form, result in forms}["own"]
+    assert form.blocks == 2
+    assert_saved_model_agrees(taught, result, tmp_path)
 
 
-def assert_saved_model_agrees(forms, start, layer, embedded, folder, dim):
-    form, result = {form.layer: (form, result) for form, result in forms}[layer]
-    model = shape(start, form)
-    add_last_layer(model, start.reduction, form, embedded.plain, {})
+def assert_saved_model_agrees(model, result, folder):
     save(model, folder)
     again = load(folder)
     for seed, expected in enumerate(views_of(result)):
         np.testing.assert_allclose(again(images(30, seed)).numpy(), expected, atol=2e-5)
-    assert again.dim == dim
-    return again

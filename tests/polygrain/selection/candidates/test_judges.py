@@ -4,38 +4,48 @@ import numpy as np
 import pytest
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.retrieval.smoothing_choice import SETTINGS
-from polygrain.selection.candidates.judges import Judging, Settings, appoint, teachers, thinned
-from polygrain.selection.criterion import Embedded, Sample, neighbours
+from polygrain.fisher.closed_form import Plan
+from polygrain.fisher.granularities import Granularities
+from polygrain.selection.candidates.judges import Judge, Judging, Settings, appoint
+from polygrain.selection.criterion import Embedded, Sample, half_whitened, neighbours
 from polygrain.selection.seen import Seen
 from polygrain.store.collection import read_tables
 from tests.helpers.settings import comparing
 from tests.helpers.small import TASKS, write_images
 
-
-def test_judge__who_gives_what_the_teacher_gives_answers_all(tmp_path: Path) -> None:
-    collection = read_tables(write_images(tmp_path / "images"), list(TASKS))
-    targets = unit_rows(np.random.default_rng(0).normal(size=(len(collection.train), 8)).astype(np.float32))
-    settings = Settings(**comparing(searched=["smoothed"]))
-    sample = Sample(collection.train[::6], collection.tasks[collection.train[::6]])
-    judge = teachers(
-        Judging(settings, 1.0, SETTINGS, {"own": targets}, 0, Seen(sample)), sample, collection.train, collection
-    )
-    given = np.concatenate([targets[::6], targets[np.isin(collection.train, judge.others)]])
-    judged, hits = judge.judge(Embedded(given, []))
-    assert judged.score.tolist() == [1] * len(sample.rows) and list(hits) == list(TASKS)
-    assert judge.judge(Embedded(given[::-1].copy(), []))[0].score.mean() < 0.9
+PLAN = Plan((2.0, np.inf), True, "flat", 0.0)
 
 
-def test_thinned__an_image_of_the_smallest_task_has_a_neighbour(tmp_path: Path) -> None:
-    collection = read_tables(write_images(tmp_path / "images", 2, 4), list(TASKS))
-    first = collection.train[collection.tasks[collection.train] == TASKS[0]][:2]
-    few = thinned(Sample(first, collection.tasks[first]), collection)
-    assert neighbours(np.eye(2, dtype=np.float32), few, 5)[TASKS[0]].tolist() == [[1], [0]]
+def world(folder: Path, plan: Plan | None = PLAN, looks: bool = True) -> tuple[Judging, Judge]:
+    """All but three of the training images are clustered, at random."""
+    collection = read_tables(write_images(folder / "images"), list(TASKS))
+    sample, rng = Sample(collection.train[::4], collection.tasks[collection.train[::4]]), np.random.default_rng(0)
+    rows = np.delete(np.arange(len(collection.train)), [1, 5, 30])
+    labels = {f"size{size}": np.arange(len(rows)) % (len(rows) // size) for size in (2, 5)}
+    given = Granularities(rows, collection.tasks[collection.train[rows]], labels, plan)
+    seen = Seen(sample, {}, unit_rows(rng.normal(size=(len(sample.rows), 9)).astype(np.float32)))
+    judging = Judging(Settings(**comparing()), 1.0, seen if looks else Seen(sample), given)
+    return judging, Judge(sample, collection, judging, neighbours(seen.looks, sample, 3))
 
 
-def test_appoint__without_teachers_and_looks_it_says_what_to_run_again(tmp_path: Path) -> None:
-    collection = read_tables(write_images(tmp_path / "images"), list(TASKS))
-    sample = Sample(collection.train[::6], collection.tasks[collection.train[::6]])
+def test_judge__finds_what_the_reference_has_and_its_own_views(tmp_path: Path) -> None:
+    _, judge = world(tmp_path)
+    looks = judge.judging.seen.looks
+    same, hits = judge.judge(Embedded(looks, [(looks, looks)] * 2))
+    assert same.score.tolist() == same.agreement.tolist() == [1] * len(looks) and list(hits) == list(TASKS)
+    other, _ = judge.judge(Embedded(looks[::-1].copy(), [(looks, looks)] * 2))
+    np.testing.assert_allclose(other.score, 0.8 + 0.2 * other.agreement)
+    assert other.agreement.mean() < 0.9
+
+
+def test_appoint__the_reference_is_the_half_whitened_look(tmp_path: Path) -> None:
+    judging, known = world(tmp_path)
+    found = appoint(judging, known.collection).reference
+    expected = neighbours(half_whitened(judging.seen.looks, judging.settings.reference.dim), judging.seen.sample, 3)
+    assert {task: hits.tolist() for task, hits in found.items()} == {t: hits.tolist() for t, hits in expected.items()}
+
+
+def test_appoint__without_looks_it_says_what_to_run_again(tmp_path: Path) -> None:
+    judging, judge = world(tmp_path, looks=False)
     with pytest.raises(ValueError, match="dvc repro resolution"):
-        appoint(Judging(Settings(**comparing()), 1.0, SETTINGS, {}, 0, Seen(sample)), collection)
+        appoint(judging, judge.collection)

@@ -9,35 +9,29 @@ nearest by the other. Of those as good as the best, the strongest is taken: most
 The depth is the size of the group that is meant. Where it is known how many images are alike, that is the depth, and
 graphs of several sizes are compared. Else it is `depth`, with the graph of `neighbours`, and what loses agreement among
 the nearest `guard` is out: smoothed for broad classes, those of six images are lost.
+
+Of many images whole neighbourhoods are compared: fewer images, drawn at random, would have fewer of a kind.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from pydantic import Field
-from torch import Tensor
 
-from polygrain.compute.principal import largest, principal_components
-from polygrain.compute.vectors import as_vectors, unit_rows
+from polygrain.comparing.smoothing import Smoothing, cosines, links, smoothed
+from polygrain.compute.principal import Principal, largest, principal_components
+from polygrain.compute.vectors import unit_rows
 from polygrain.config.schema import Count, Section
 from polygrain.retrieval.neighbours import nearest
-from polygrain.retrieval.smoothing import (
-    Smoothing,
-    cosines,
-    links,
-    mixed_with_nearest,
-    smooth_as,
-    smoothed,
-)
 
-# Rows that are compared, at most: more cost time and change little.
-ROWS = 10_000
+# Rows that are compared, at most, more cost time and change little; of more, those near so many drawn rows.
+ROWS, CENTRES = 10_000, 5
 # A fifth of the rows, at most, are queries, and a fifth are nearest. Queries are drawn so many times.
 SHARE, DRAWS = 5, 3
-NONE = Smoothing(0.0, 1)
+NONE = Smoothing()
 
 
 class SmoothingSettings(Section):
@@ -47,9 +41,6 @@ class SmoothingSettings(Section):
     strengths: list[Annotated[float, Field(ge=0, lt=1)]] = Field(
         max_length=20, description="compared: how far links reach; 0 leaves the images as they are"
     )
-    mixed: list[Annotated[int, Field(ge=0, le=1000)]] = Field(
-        min_length=1, max_length=20, description="compared: smoothed images that are mixed into a query; 0: none"
-    )
     queries: Count = Field(description="images that are taken out as queries to compare, at most a fifth of them")
     graphs: list[Count] = Field(
         min_length=1, max_length=20, description="the same, compared where it is known how many images are alike"
@@ -58,26 +49,19 @@ class SmoothingSettings(Section):
     guard: Count = Field(description="nearest images among which no smoothing may lose, where nothing is known")
     fewest: int = Field(ge=6, description="with fewer images nothing is smoothed; of 6, one asks and five are searched")
     errors: float = Field(ge=0, le=100, description="standard errors within which smoothings count as equal")
-    whitened: bool = Field(
-        description="rows that no last layer has scaled are linked and smoothed quarter-whitened, and turned back"
-    )
 
 
 # What `polygrain embed` takes; params.yaml has the same.
 SETTINGS = SmoothingSettings(
     neighbours=20,
     strengths=[0.5, 0.8, 0.9, 0.95],
-    mixed=[0, 10],
     queries=400,
     graphs=[5, 10, 20, 40],
     depth=100,
-    guard=100,
+    guard=10,
     fewest=100,
     errors=2.0,
-    whitened=False,
 )
-# Of a model with grains, as new profiles have it.
-GRAINED = SETTINGS.model_copy(update={"mixed": [0], "guard": 10, "whitened": True})
 
 
 @dataclass(frozen=True)
@@ -89,65 +73,37 @@ class Chosen:
     agreement: list[dict[str, float]]
 
 
-def smooth(
-    vectors: np.ndarray | Tensor, alike: int | None = None, smoothing: Smoothing | None = None
-) -> Float32[np.ndarray, "row dim"]:
-    """Vectors of any encoder, a row for each image, smoothed by each other as far as they can tell; of unit length.
-
-    `alike`: about how many rows show the same thing, if known. `smoothing`: as said here, not chosen. ValueError for
-    values that are not finite, and for a row of zeros.
-    """
-    rows = directions(vectors)
-    return smooth_as(rows, smoothing or choose(rows, GRAINED, is_whitened=False, alike=alike).smoothing)
-
-
-def directions(vectors: np.ndarray | Tensor, name: str = "vectors") -> Float32[np.ndarray, "row dim"]:
-    """Anyone's vectors as rows of unit length; ValueError as `smooth`."""
-    rows = as_vectors(vectors, name).cpu().numpy()
-    empty = np.flatnonzero(~rows.any(1))
-    if len(empty):
-        raise ValueError(
-            f"{name} hold zeros alone in row {empty[0]} ({len(empty)} such rows), which have no direction: remove them"
-        )
-    return unit_rows(rows)
-
-
 def choose(
     vectors: Float32[np.ndarray, "row dim"],
     settings: SmoothingSettings = SETTINGS,
     seed: int = 0,
     *,
-    is_whitened: bool = True,
     alike: int | None = None,
 ) -> Chosen:
     """The smoothing whose agreement is highest; none for few rows. Rows are of unit length.
 
-    `is_whitened`: the rows come from a last layer that scales its axes. Others are half-whitened to be compared, since
-    one long axis would make one half a poor witness. `alike`: about how many rows show the same thing, if known.
+    `alike`: about how many rows show the same thing, if known.
     """
     n = len(vectors)
     if n < settings.fewest:
         return Chosen(NONE, f"{n} images are too few to smooth by each other: {settings.fewest} are needed", [])
     generator = np.random.default_rng(seed)
-    drawn = np.sort(generator.permutation(n)[:ROWS])
-    halves = deal(vectors[drawn], is_whitened)
+    axes = axes_of(vectors[generator.permutation(n)[:ROWS]] if n > ROWS else vectors)
     counts = settings.graphs if alike else [settings.neighbours]
-    depths = [round(alike * len(drawn) / n)] if alike else [settings.depth, settings.guard]
-    parts = [compare(halves, generator.permutation(len(drawn)), settings, counts, depths) for _ in range(DRAWS)]
+    depths = [alike] if alike else [settings.depth, settings.guard]
+    parts = []
+    for _ in range(DRAWS):
+        rows = neighbourhoods(vectors, settings.queries, generator)
+        parts.append(compare(deal(vectors[rows], axes), settings, counts, depths))
     shares = {one: np.concatenate([part[one] for part in parts], 1) for one in parts[0]}
     unsmoothed, errors = next(iter(shares.values())), settings.errors
     # At the last depth: the guard's, where one is compared.
     safe = {one: of[0] for one, of in shares.items() if alike or differs(unsmoothed[-1] - of[-1]) <= errors}
     best = max(safe, key=lambda one: safe[one].mean())
     near = [one for one, values in safe.items() if differs(safe[best] - values) <= errors]
-    chosen = max(near, key=lambda one: (one.strength, one.mixed, -one.neighbours))
+    chosen = max(near, key=lambda one: (one.strength, -one.neighbours))
     table = [
-        {
-            "strength": one.strength,
-            "neighbours": one.neighbours,
-            "mixed": one.mixed,
-            "agreement": round(float(values[0].mean()), 4),
-        }
+        {"strength": one.strength, "neighbours": one.neighbours, "agreement": round(float(values[0].mean()), 4)}
         for one, values in shares.items()
     ]
     plain, reached = (100 * shares[one][0].mean() for one in (next(iter(shares)), chosen))
@@ -155,9 +111,23 @@ def choose(
         f"of {len(shares)} compared, the strongest whose agreement is within {settings.errors:g} standard errors of "
         f"the best ({reached:.1f} %; unsmoothed {plain:.1f} %)"
     )
-    return Chosen(
-        replace(chosen, whitened=settings.whitened and not is_whitened) if chosen.strength else NONE, why, table
-    )
+    return Chosen(chosen if chosen.strength else NONE, why, table)
+
+
+def neighbourhoods(
+    vectors: Float32[np.ndarray, "row dim"], queries: int, generator: np.random.Generator
+) -> Int64[np.ndarray, " part"]:
+    """All rows in a drawn order, or of very many the nearest of a few drawn rows; the first rows are the queries.
+
+    Queries are drawn among the nearer half of each, so that their own neighbours are there.
+    """
+    n = len(vectors)
+    if n <= ROWS:
+        return generator.permutation(n)
+    centres = generator.choice(n, CENTRES, replace=False)
+    found = nearest(vectors[centres], vectors, ROWS // CENTRES)[1]
+    inner = generator.permutation(np.unique(found[:, : found.shape[1] // 2]))[:queries]
+    return np.concatenate([inner, generator.permutation(np.setdiff1d(found, inner))])
 
 
 def differs(difference: Float64[np.ndarray, " query"]) -> float:
@@ -168,27 +138,21 @@ def differs(difference: Float64[np.ndarray, " query"]) -> float:
 
 def compare(
     halves: list[Float32[np.ndarray, "row _"]],
-    order: Int64[np.ndarray, " row"],
     settings: SmoothingSettings,
     counts: Sequence[int],
     depths: Sequence[int],
 ) -> dict[Smoothing, Float64[np.ndarray, "depth query"]]:
-    """The agreement of each smoothing at each depth for each query; the first rows of the order are the queries.
+    """The agreement of each smoothing at each depth for each query; the first rows are the queries.
 
     `counts`: neighbours in the graphs that are compared. Unsmoothed comes first.
     """
-    asked, searched = np.split(order, [min(settings.queries, len(order) // SHARE)])
-    counts = sorted({min(count, len(searched) - 1) for count in counts})
-    depths = [max(1, min(depth, settings.depth, len(searched) // SHARE)) for depth in depths]
+    asked = min(settings.queries, len(halves[0]) // SHARE)
+    searched = len(halves[0]) - asked
+    counts = sorted({min(count, searched - 1) for count in counts})
+    depths = [max(1, min(depth, settings.depth, searched // SHARE)) for depth in depths]
     tried = [Smoothing(0.0, counts[0])]
-    tried += [
-        Smoothing(strength, count, min(mixed, len(searched)))
-        for count in counts
-        for strength in dict.fromkeys(settings.strengths)
-        for mixed in dict.fromkeys(settings.mixed)
-        if strength
-    ]
-    answers = [answered(half[asked], half[searched], tried, max(depths)) for half in halves]
+    tried += [Smoothing(one, count) for count in counts for one in dict.fromkeys(settings.strengths) if one]
+    answers = [answered(half[:asked], half[asked:], tried, max(depths)) for half in halves]
     return {
         one: np.array(
             [[np.isin(*pair).mean() for pair in zip(*(a[one][:, :d] for a in answers), strict=True)] for d in depths]
@@ -203,25 +167,30 @@ def answered(
     tried: Sequence[Smoothing],
     depth: int,
 ) -> dict[Smoothing, Int64[np.ndarray, "query rank"]]:
-    """The nearest rows by each smoothing; each graph is made once, and each result, whatever is mixed into a query."""
-    answers, known, graphs = {}, {}, {}
+    """The nearest rows by each smoothing; each graph is made once."""
+    answers, graphs = {}, {}
     ranked = nearest(rows, rows, max(one.neighbours for one in tried), exclude_self=True)[1]
     for one in tried:
-        key = one.strength, one.neighbours
-        if one.strength and key not in known:
+        result = rows
+        if one.strength:
             if one.neighbours not in graphs:
                 own = ranked[:, : one.neighbours]
                 graphs[one.neighbours] = links(own, cosines(rows, own))
-            known[key] = unit_rows(smoothed(rows, graphs[one.neighbours], one.strength))
-        result = known[key] if one.strength else rows
-        answers[one] = nearest(mixed_with_nearest(queries, result, one), result, depth)[1]
+            result = unit_rows(smoothed(rows, graphs[one.neighbours], one.strength))
+        answers[one] = nearest(queries, result, depth)[1]
     return answers
 
 
-def deal(vectors: Float32[np.ndarray, "row dim"], is_whitened: bool) -> list[Float32[np.ndarray, "row half"]]:
-    """The coordinates on every other principal axis, and on the rest; rows of unit length."""
-    axes = principal_components(vectors, max(2, min(largest(vectors), vectors.shape[1])))
-    power = 0.0 if is_whitened else 0.25
-    scales = np.where(axes.energies > 0, axes.energies, np.inf) ** -power
+def axes_of(vectors: Float32[np.ndarray, "row dim"]) -> Principal:
+    """The principal axes that are dealt, all there are."""
+    return principal_components(vectors, max(2, min(largest(vectors), vectors.shape[1])))
+
+
+def deal(vectors: Float32[np.ndarray, "row dim"], axes: Principal) -> list[Float32[np.ndarray, "row half"]]:
+    """The coordinates on every other principal axis, and on the rest; rows of unit length.
+
+    They are half-whitened: otherwise one long axis would make the other half a poor witness.
+    """
+    scales = np.where(axes.energies > 0, axes.energies, np.inf) ** -0.25
     turned = ((vectors - axes.mean) @ (axes.axes * scales)).astype(np.float32)
     return [unit_rows(np.ascontiguousarray(turned[:, start::2])) for start in (0, 1)]

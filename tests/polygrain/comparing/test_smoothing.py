@@ -5,22 +5,19 @@ import pytest
 import torch
 from sklearn.semi_supervised import LabelSpreading
 
-from polygrain.compute.vectors import unit_rows
-from polygrain.retrieval import smoothing
-from polygrain.retrieval.neighbours import nearest
-from polygrain.retrieval.smoothing import (
+from polygrain.comparing import smoothing
+from polygrain.comparing.smoothing import (
     Smoothing,
     cosines,
+    linked,
     links,
-    mixed,
-    mixed_with_others,
-    neighbours_of,
     normalised,
-    smooth_by,
     smoothed,
     solve,
     solve_by_torch,
 )
+from polygrain.compute.vectors import unit_rows
+from polygrain.retrieval.neighbours import nearest
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
 
@@ -111,25 +108,6 @@ def test_smoothed__a_strength_without_a_solution_is_refused(strength):
         smoothed(rows(), graph(rows()), strength)
 
 
-def test_mixed__adds_neighbours_by_their_cosines():
-    queries, near = rows(4), rows(12, seed=1).reshape(4, 3, 5)
-    result = mixed(queries, near, 3.0)
-    for query, neighbours, row in zip(queries, near, result, strict=True):
-        total = query + sum(max(0, float(query @ one)) ** 3 * one for one in neighbours)
-        np.testing.assert_allclose(row, total / np.linalg.norm(total), atol=1e-6)
-
-
-def test_mixed_with_others__adds_the_nearest_of_all_rows(monkeypatch):
-    monkeypatch.setattr(smoothing, "FETCHED", 7)
-    vectors = rows(40)
-    for vector, row in zip(vectors, mixed_with_others(vectors, 4), strict=True):
-        others = np.argsort(-(vectors @ vector))[1:5]
-        np.testing.assert_allclose(row, mixed(vector[None], vectors[others][None])[0], atol=1e-6)
-    np.testing.assert_allclose(mixed_with_others(vectors[:2], 10), mixed(vectors[:2], vectors[1::-1, None]), atol=1e-6)
-    np.testing.assert_array_equal(mixed_with_others(vectors[:1], 10), vectors[:1])
-    np.testing.assert_array_equal(mixed_with_others(vectors, 0), vectors)
-
-
 def clustered(n=600, dim=32, groups=20):
     generator = np.random.default_rng(0)
     centres = generator.normal(size=(groups, dim))
@@ -139,30 +117,37 @@ def clustered(n=600, dim=32, groups=20):
 CHOSEN = Smoothing(0.9, 20)
 
 
-def test_smooth_by__rows_of_unit_length():
-    vectors = clustered()
-    neighbours = neighbours_of(vectors, 20)
-    weights = links(neighbours, cosines(vectors, neighbours))
-    expected = unit_rows(smoothed(vectors, weights, 0.9))
-    np.testing.assert_allclose(smooth_by(vectors, neighbours, CHOSEN), expected, atol=1e-5)
+def turned(rows, power=0.125):
+    """Quarter-whitened on all axes, in float64."""
+    centred = rows.astype(float) - rows.mean(0, dtype=float)
+    energies, axes = np.linalg.eigh(np.cov(centred.T))
+    return unit_rows(centred @ (axes * energies**-power))
 
 
-def test_smooth_by__a_zero_row_stays_and_harms_no_other():
-    vectors = rows()
+def test_linked__rows_are_linked_quarter_whitened_and_smoothed_as_they_are():
+    by, vectors = clustered() + 0.5, rows(600, seed=4)
+    neighbours, result = linked(by, vectors, CHOSEN)
+    similar = turned(by) @ turned(by).T
+    np.fill_diagonal(similar, -np.inf)
+    expected = np.argsort(-similar, 1)[:, :20]
+    assert np.mean([np.isin(*pair).mean() for pair in zip(neighbours, expected, strict=True)]) > 0.999
+    weights = plain_weights(turned(by), 20, 3.0)
+    np.testing.assert_allclose(result, unit_rows(plain_smoothed(vectors, weights, 0.9)), atol=5e-3)
+
+
+def test_linked__a_zero_row_stays_and_harms_no_other():
+    vectors = clustered(60)
     vectors[3] = 0
-    result = smooth_by(vectors, neighbours_of(vectors, 5), Smoothing(0.9, 5))
+    _, result = linked(vectors, vectors, Smoothing(0.9, 5))
     assert not result[3].any()
     np.testing.assert_allclose(np.linalg.norm(np.delete(result, 3, 0), axis=1), 1, atol=1e-5)
 
 
-def test_smooth__is_the_whole_way_and_mixes_queries():
-    vectors, queries = rows(), rows(4, seed=3)
-    one = smoothing.Smoothing(0.9, 6, 2)
-    result = smoothing.smooth_as(vectors, one)
-    expected = unit_rows(plain_smoothed(vectors, plain_weights(vectors, 6, 3.0), 0.9))
-    np.testing.assert_allclose(result, expected, atol=2e-3)
-    near = np.argsort(-(queries @ result.T), 1)[:, :2]
-    np.testing.assert_allclose(
-        smoothing.mixed_with_nearest(queries, result, one), mixed(queries, result[near]), atol=1e-5
-    )
-    assert np.array_equal(smoothing.smooth_as(vectors[:1], one), vectors[:1])
+def test_linked__of_few_rows_all_others_are_neighbours():
+    neighbours, result = linked(rows(3), rows(3), CHOSEN)
+    assert [sorted(row) for row in neighbours.tolist()] == [[1, 2], [0, 2], [0, 1]] and np.isfinite(result).all()
+
+
+def test_linked__rows_whose_mean_is_nothing():
+    both = np.concatenate([np.eye(64, dtype=np.float32), -np.eye(64, dtype=np.float32)])
+    assert np.isfinite(linked(both, both, Smoothing(0.8, 4))[1]).all()

@@ -3,16 +3,17 @@
 Two rows are linked where each is among the other's nearest; a link weighs their cosine^power. With S the weights,
 normalised by degrees on both sides, the smoothed rows are T = (I - strength S)^-1 Z = Z + strength S T: random walks
 that go on with probability `strength` (Zhou et al., "Learning with local and global consistency"; Iscen et al.,
-"Efficient diffusion on region manifolds"). A row without a link stays. Queries stay, too, or are mixed with their
-nearest smoothed rows.
+"Efficient diffusion on region manifolds"). A row without a link stays, and so do queries.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 from jaxtyping import Float32, Int64
+from pydantic import Field, FiniteFloat
 from scipy.sparse import csr_array, diags_array
 
 from polygrain.compute import device
@@ -20,7 +21,6 @@ from polygrain.compute.blocks import Rows, blocks
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import whitening
 from polygrain.retrieval.approximate import nearest_others
-from polygrain.retrieval.neighbours import nearest
 
 POWER = 3.0
 # Share of the nearest rows that an index finds, where there are too many to compare all.
@@ -30,49 +30,25 @@ TOLERANCE, ROUNDS = 1e-4, 100
 # Columns solved at once, and rows whose neighbours are fetched at once.
 COLUMNS, FETCHED = 64, 4096
 Shown = Callable[[list[slice]], Iterable[slice]]
-# Axes, at most, by which rows are linked that no last layer has scaled.
+# Axes, at most, by which rows are linked.
 AXES = 256
-TINY = float(np.finfo(np.float32).tiny)
-Back = Callable[[Float32[np.ndarray, "row axis"]], Float32[np.ndarray, "row dim"]]
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How a collection is smoothed (strength 0: not), and how many smoothed rows are mixed into a query.
+    """How a collection is smoothed; strength 0: not."""
 
-    `whitened`: its rows are linked and smoothed quarter-whitened, and turned back.
-    """
-
-    strength: float
-    neighbours: int
-    mixed: int = 0
-    power: float = POWER
-    whitened: bool = False
+    strength: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    neighbours: Annotated[int, Field(ge=1)] = 1
+    power: FiniteFloat = POWER
 
     def __str__(self) -> str:
-        if not self.strength:
-            return "not smoothed"
-        query = f"mixed with {self.mixed} of them" if self.mixed else "as they are"
-        return f"smoothed by {self.neighbours} neighbours, strength {self.strength:g}; queries {query}"
+        return f"smoothed by {self.neighbours} neighbours, strength {self.strength:g}" if self.strength else "plain"
 
 
 def neighbours_of(vectors: Rows, count: int, shown: Shown = iter) -> Int64[np.ndarray, "row rank"]:
     """So many nearest others of each row; ValueError where there are not so many."""
     return nearest_others(vectors, count, "auto", RECALL, shown=shown).neighbours
-
-
-def smooth_by(
-    vectors: Float32[np.ndarray, "row dim"],
-    neighbours: Int64[np.ndarray, "row rank"],
-    smoothing: Smoothing,
-    shown: Shown = iter,
-) -> Float32[np.ndarray, "row dim"]:
-    """The rows, of unit length, smoothed by the graph of their neighbours; `shown` shows progress over columns.
-
-    A zero row stays.
-    """
-    weights = links(neighbours, cosines(vectors, neighbours), smoothing.power)
-    return unit_rows(smoothed(vectors, weights, smoothing.strength, shown))
 
 
 def cosines(vectors: Rows, neighbours: Int64[np.ndarray, "row rank"]) -> Float32[np.ndarray, "row rank"]:
@@ -117,55 +93,30 @@ def smoothed(
     return result
 
 
-def smooth_as(vectors: Float32[np.ndarray, "row dim"], smoothing: Smoothing) -> Float32[np.ndarray, "row dim"]:
-    """The rows of a collection, smoothed and of unit length; as they are, where they are fewer than two."""
-    return linked(vectors, smoothing)[1] if smoothing.strength and len(vectors) > 1 else vectors
-
-
 def linked(
-    vectors: Float32[np.ndarray, "row dim"], smoothing: Smoothing, shown: Shown = iter
+    by: Float32[np.ndarray, "row link"],
+    rows: Float32[np.ndarray, "row dim"],
+    smoothing: Smoothing,
+    shown: Shown = iter,
 ) -> tuple[Int64[np.ndarray, "row rank"], Float32[np.ndarray, "row dim"]]:
-    """The neighbours by which rows of unit length are linked, and the smoothed rows."""
-    turned, back = quarter_whitened(vectors) if smoothing.whitened else (vectors, lambda smoothed: smoothed)
-    neighbours = neighbours_of(turned, min(smoothing.neighbours, len(vectors) - 1), shown)
-    return neighbours, back(smooth_by(turned, neighbours, smoothing, shown))
+    """The neighbours by which rows of unit length are linked, those nearest in `by`, and the smoothed rows."""
+    turned = turned_to_link(by)
+    neighbours = neighbours_of(turned, min(smoothing.neighbours, len(rows) - 1), shown)
+    weights = links(neighbours, cosines(turned, neighbours), smoothing.power)
+    return neighbours, unit_rows(smoothed(rows, weights, smoothing.strength, shown))
 
 
-def quarter_whitened(rows: Float32[np.ndarray, "row dim"]) -> tuple[Float32[np.ndarray, "row axis"], Back]:
-    """The rows as they are linked and smoothed, and the way back to rows that a plain query asks.
+def turned_to_link(rows: Float32[np.ndarray, "row dim"]) -> Float32[np.ndarray, "row axis"]:
+    """The rows as they are linked, quarter-whitened: otherwise a few long axes decide which rows are near.
 
-    Else a few long axes decide who is near, and what all rows share. With W the quarter whitening, a plain query q asks
-    a smoothed row t by W q . t = q . W' t. What q shares with the mean of all rows must not count. So that direction is
-    taken out of W' t, as far as it is the mean: by the mean's share of what the rows have along it.
+    A row of zeros is like nothing and stays one.
     """
     fitted = whitening.fit_if_varied(rows, AXES, "quarter")
     if fitted is None:
-        return rows, lambda smoothed: smoothed
-    middle = rows.mean(0, dtype=np.float64)
-    length = max(float(np.linalg.norm(middle)), TINY)
-    direction = (middle / length).astype(np.float32)
-    along = max(float(np.square(rows @ direction).mean()), TINY)
-    shared = np.float32(length**2 / along)
-
-    def back(smoothed: Float32[np.ndarray, "row axis"]) -> Float32[np.ndarray, "row dim"]:
-        result = np.empty_like(rows)
-        for part in blocks(len(rows), FETCHED):
-            longer = smoothed[part] @ fitted.projection.T
-            longer = unit_rows(longer - shared * np.outer(longer @ direction, direction))
-            result[part] = np.where(longer.any(1, keepdims=True), longer, rows[part])  # nothing is left of the mean
-        return result
-
+        return rows
     turned = whitening.apply(fitted, rows)
-    turned[~rows.any(1)] = 0  # a row of zeros is like nothing, and would become a direction
-    return turned, back
-
-
-def mixed_with_nearest(
-    queries: Float32[np.ndarray, "query dim"], rows: Float32[np.ndarray, "row dim"], smoothing: Smoothing
-) -> Float32[np.ndarray, "query dim"]:
-    """The queries as a smoothed collection is searched with them: each mixed with its nearest rows, if so chosen."""
-    count = min(smoothing.mixed, len(rows))
-    return mixed(queries, rows[nearest(queries, rows, count)[1]], smoothing.power) if count else queries
+    turned[~rows.any(1)] = 0
+    return turned
 
 
 def solve(matrix: csr_array, right: Float32[np.ndarray, "row column"]) -> Float32[np.ndarray, "row column"]:
@@ -207,20 +158,3 @@ def solve_by_torch(
         before, size = size, rest.square().sum(0)
         direction = rest + size / before.clamp_min(tiny) * direction
     return result.cpu().numpy()
-
-
-def mixed(
-    queries: Float32[np.ndarray, "query dim"], nearest: Float32[np.ndarray, "query rank dim"], power: float = POWER
-) -> Float32[np.ndarray, "query dim"]:
-    """Each query with its nearest rows added, each weighted by its cosine^power; all are of unit length."""
-    shares = np.maximum(np.einsum("nd,nrd->nr", queries, nearest), 0) ** np.float32(power)
-    return unit_rows(queries + np.einsum("nr,nrd->nd", shares, nearest))
-
-
-def mixed_with_others(rows: Float32[np.ndarray, "row dim"], count: int) -> Float32[np.ndarray, "row dim"]:
-    """The rows, of unit length, each mixed with its `count` nearest others (or as many as there are)."""
-    count = min(count, len(rows) - 1)
-    if count < 1:
-        return rows
-    neighbours = neighbours_of(rows, count)
-    return np.concatenate([mixed(rows[part], rows[neighbours[part]]) for part in blocks(len(rows), FETCHED)])

@@ -1,0 +1,121 @@
+"""What each way to compare gives in collections with few and with many images of a kind, measured with labels.
+
+python -m benchmarks.regimes profiles/NAME [profiles/OTHER ...]
+
+NAME is a profile of labelled tasks, with the protocol `collection`, whose `features` and `resolution` are there. Its
+collection is thinned to 3, 6, 12 and 30 images of a kind, three draws of them; the queries stay the same. A cell is
+R-Precision in percent, the mean over tasks and draws, and in brackets the worst task's difference to the encoder as it
+is. `said` takes the layer by the images of a kind, `unsaid` the one that harms no collection; views are those that
+`resolution` saw, of all its sampled images. This table decides which setting is worth its place.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from polygrain.clustering.lloyd import lloyd
+from polygrain.clustering.seeding import nearest_seeds, seed_order
+from polygrain.comparing.comparison import Comparison, choose, mean_of
+from polygrain.compute.vectors import as_vectors, unit_rows
+from polygrain.encoder.stored import open_features
+from polygrain.fisher.closed_form import Plan, basis_of, closed_form, counts, of_views, plan_of
+from polygrain.fisher.scatter import Scatter, within_clusters
+from polygrain.retrieval import whitening
+from polygrain.retrieval.metrics import collection_metrics
+from polygrain.selection import seen
+from polygrain.store.collection import Collection, read_tables
+from polygrain.store.reading import read_json
+
+KINDS, DRAWS = (3, 6, 12, 30, None), 3
+FEWEST = 10  # as in stages/choice.py
+ROWS = ["as it is", "own means", "unsaid", "said"]
+
+
+def thinned(collection: Collection, most: int | None, draw: int) -> np.ndarray:
+    """The training rows, at most so many of each class of each task."""
+    rows = np.random.default_rng(draw).permutation(collection.train)
+    kept: dict[tuple, list[int]] = {}
+    for row in rows:
+        kept.setdefault((collection.tasks[row], collection.labels[row]), []).append(row)
+    return np.sort(np.concatenate([own[:most] for own in kept.values()]))
+
+
+def scatters(vectors: np.ndarray, turned: np.ndarray, sizes: tuple[float, ...]) -> dict[float, Scatter]:
+    """The scatter within clusters of each size, of half-whitened vectors, as the pipeline makes them."""
+    white = whitening.apply(whitening.fit(vectors, 256, "half"), vectors)
+    found, wanted = {}, counts([int(size) for size in sizes], len(vectors))
+    if wanted:
+        x = as_vectors(white)
+        seeds = seed_order(x, max(wanted.values()), 0)
+        for size, k in wanted.items():
+            clusters = lloyd(x, x[seeds.order[:k].copy()], nearest_seeds(seeds.records, k, len(x)), 100)
+            found[size] = within_clusters(turned, clusters.labels)
+    return found
+
+
+def measure(
+    outputs: np.ndarray, views: np.ndarray, collection: Collection, rows: np.ndarray, alike: dict[str, int]
+) -> Iterator[tuple[str, list[float], list[float]]]:
+    """Each way with its R-Precision on each task, plain and smoothed."""
+    vectors, tasks = outputs[rows], collection.tasks[rows]
+    basis = basis_of(vectors, tasks)
+    assert basis is not None
+    middle = sorted(alike.values())[(len(alike) - 1) // 2]
+    plans: dict[str, Plan | None] = {"as it is": None, "own means": None}
+    plans |= {"unsaid": plan_of(None), "said": plan_of(middle)}
+    sizes = tuple({size for plan in plans.values() if plan for size in plan.sizes})
+    turned, of_images = basis.turn(vectors), of_views(basis, views)
+    known = scatters(vectors, turned, sizes)
+    for name, plan in plans.items():
+        layer = closed_form(basis, known, of_images, plan) if plan else None
+        plain, smoothed = [], []
+        for task in alike:
+            own, asked = rows[tasks == task], np.flatnonzero((collection.tasks == task) & collection.is_query)
+            images, queries = (
+                outputs[of] if layer is None else whitening.apply(layer, outputs[of]) for of in (own, asked)
+            )
+            said = alike[task] if name == "said" else None
+            features = outputs[own]
+            mean = () if name == "as it is" else mean_of(images, FEWEST)
+            by, _ = choose(images, said, mean=mean, front=lambda _, of=features: of)
+            for values, one in ((plain, Comparison(by.mean, share=0.0)), (smoothed, by)):
+                searched = one.rows(images, lambda _, of=features: of)
+                scores = collection_metrics(
+                    one.query(queries), searched, collection.labels[asked], collection.labels[own], 1
+                )
+                values.append(100 * float(np.nanmean(scores.r_precision)))
+        yield name, plain, smoothed
+
+
+def main() -> None:
+    for folder in map(Path, sys.argv[1:]):
+        facts = read_json(folder / "data/resolution/config.json")
+        names = [path.name for path in sorted((folder / "data/images").iterdir()) if path.is_dir()]
+        collection, stored = read_tables(folder / "data/images", names), open_features(folder / "data/features", names)
+        width = stored.facts["widths"][0]
+        outputs = unit_rows(stored.rows[:].astype(np.float32)[:, :width])
+        views = seen.read(folder / "data/views").views[stored.facts["side"]].rows[:]
+        views = unit_rows(views[..., :width].astype(np.float32).reshape(-1, width)).reshape(*views.shape[:2], width)
+        print(f"{facts['architecture']}, {stored.facts['side']} px")
+        print("| of a kind | " + " | ".join(ROWS) + " | said, smoothed |")
+        print("|---|" + "---:|" * (len(ROWS) + 1))
+        for most in KINDS:
+            found: dict[str, list] = {}
+            for draw in range(DRAWS if most else 1):
+                rows = thinned(collection, most, draw)
+                sizes = {task: collection.labels[rows[collection.tasks[rows] == task]] for task in names}
+                each = {task: np.unique(of, return_counts=True)[1].mean() for task, of in sizes.items()}
+                alike = {task: max(2, round(count)) for task, count in each.items()}
+                for name, plain, smoothed in measure(outputs, views, collection, rows, alike):
+                    found.setdefault(name, []).append(plain)
+                    found.setdefault(f"{name}, smoothed", []).append(smoothed)
+            tables = {name: np.mean(values, 0) for name, values in found.items()}
+            base = tables["as it is"]
+            cells = [f"{of.mean():.1f} ({(of - base).min():+.1f})" for of in map(tables.get, (*ROWS, "said, smoothed"))]
+            print(f"| {most or 'all'} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

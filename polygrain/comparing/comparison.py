@@ -1,0 +1,147 @@
+"""How one collection is compared: its own mean, how far it is smoothed, and which mixture of both is searched.
+
+What all images of a collection have in common tells none from another. So a collection's own mean is taken from its
+vectors of unit length, which get unit length again, and so is it from a query. Images that come later take the mean as
+it is.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from pydantic import Field, FiniteFloat, TypeAdapter
+from torch import Tensor
+
+from polygrain.comparing import smoothing_choice
+from polygrain.comparing.smoothing import Shown, Smoothing, linked
+from polygrain.comparing.smoothing_choice import NONE, SETTINGS, SmoothingSettings
+from polygrain.compute.vectors import as_vectors, unit_rows
+
+# Of fewer images the mean is of these images, not of their kind.
+FEWEST = 100
+# The variance of rows of unit length, below which they are equal and nothing but rounding is left without the mean.
+VARIED = 1e-6
+Rows = Float32[np.ndarray, "row dim"]
+Neighbours = Int64[np.ndarray, "row rank"]
+# What rows are linked by, from the vectors of a model: what stood in front of its last layer.
+Front = Callable[[Rows], Float32[np.ndarray, "row axis"]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`mean` is taken from vectors, () for none; `share` of a smoothed row is mixed with a plain one to be searched.
+
+    `alike`: about how many images show the same thing, if that was said.
+    """
+
+    mean: tuple[FiniteFloat, ...] = ()
+    smoothing: Smoothing = NONE
+    share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    alike: Annotated[int, Field(ge=2)] | None = None
+
+    def __str__(self) -> str:
+        if not self.smoothing.strength or not self.share:
+            return "plain"
+        return str(self.smoothing) if self.share == 1 else f"{self.smoothing}, to {self.share:g}"
+
+    def query(self, vectors: Rows) -> Rows:
+        """Vectors of a model, of unit length, as they ask: less the mean, of unit length again.
+
+        ValueError for vectors of another dimension than the mean.
+        """
+        if not self.mean:
+            return vectors
+        if len(self.mean) != vectors.shape[1]:
+            raise ValueError(
+                f"the collection's mean has {len(self.mean)} numbers, the vectors have {vectors.shape[1]}: "
+                "they are of two models"
+            )
+        return unit_rows(vectors - np.array(self.mean, np.float32))
+
+    plain = query
+
+    def uncentred(self, rows: Rows) -> Rows:
+        """Vectors of a model from what `query` made of them."""
+        if not self.mean:
+            return rows
+        mean = np.array(self.mean)
+        along = rows @ mean
+        lengths = np.sqrt(np.maximum(along**2 + 1 - mean @ mean, 0)) - along
+        return (mean + lengths[:, None] * rows).astype(np.float32)
+
+    def smoothed(self, vectors: Rows, front: Front | None = None, shown: Shown = iter) -> tuple[Neighbours, Rows]:
+        """The neighbours by which rows are linked, and the rows wholly smoothed, of vectors of a model."""
+        by = vectors if front is None else front(vectors)
+        return linked(by, self.query(vectors), self.smoothing, shown)
+
+    def rows(self, vectors: Rows, front: Front | None = None) -> Rows:
+        """Vectors of a model as they are searched."""
+        if not self.smoothing.strength or not self.share or len(vectors) < 2:
+            return self.query(vectors)
+        return self.mixed(self.query(vectors), self.smoothed(vectors, front)[1])
+
+    def mixed(self, plain: Any, smoothed: Rows | None) -> Rows:
+        """What is searched, of plain and of smoothed rows; of what has no share, None will do."""
+        share = np.float32(self.share if self.smoothing.strength else 0)
+        if smoothed is None or share == 0:
+            return plain
+        return smoothed if plain is None or share == 1 else unit_rows((1 - share) * plain + share * smoothed)
+
+    def to_json(self) -> str:
+        return ADAPTER.dump_json(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Comparison":
+        """ValueError for anything else than what `to_json` gave."""
+        return ADAPTER.validate_json(text)
+
+
+ADAPTER = TypeAdapter(Comparison)
+
+
+def smooth(
+    vectors: np.ndarray | Tensor, alike: int | None = None, smoothing: Smoothing | None = None
+) -> Float32[np.ndarray, "row dim"]:
+    """Vectors of any encoder, a row for each image, less their mean and smoothed by each other as far as they can tell.
+
+    `alike`: about how many rows show the same thing, if known. `smoothing`: as said here, not chosen. Rows are of unit
+    length. ValueError for values that are not finite, and for a row of zeros.
+    """
+    rows = directions(vectors)
+    comparison = Comparison(mean_of(rows), smoothing) if smoothing else choose(rows, alike)[0]
+    return comparison.rows(rows)
+
+
+def directions(vectors: np.ndarray | Tensor, name: str = "vectors") -> Float32[np.ndarray, "row dim"]:
+    """Anyone's vectors as rows of unit length; ValueError as `smooth`."""
+    rows = as_vectors(vectors, name).cpu().numpy()
+    empty = np.flatnonzero(~rows.any(1))
+    if len(empty):
+        raise ValueError(
+            f"{name} hold zeros alone in row {empty[0]} ({len(empty)} such rows), which have no direction: remove them"
+        )
+    return unit_rows(rows)
+
+
+def mean_of(vectors: Rows, fewest: int | None = None) -> tuple[float, ...]:
+    """The mean of vectors, as a comparison keeps it; () of fewer than `fewest` (`FEWEST`), and of equal ones."""
+    if len(vectors) < (FEWEST if fewest is None else fewest):
+        return ()
+    mean = vectors.mean(0, dtype=np.float64)
+    return tuple(mean.astype(np.float32).tolist()) if 1 - mean @ mean > VARIED else ()
+
+
+def choose(
+    vectors: Rows,
+    alike: int | None = None,
+    settings: SmoothingSettings = SETTINGS,
+    mean: tuple[float, ...] | None = None,
+    front: Front | None = None,
+) -> tuple[Comparison, smoothing_choice.Chosen]:
+    """How these vectors of a model are to be compared, and what was compared for that; `mean`: None for their own."""
+    mean = mean_of(vectors) if mean is None else mean
+    by = vectors if front is None else front(vectors)
+    chosen = smoothing_choice.choose(by, settings, alike=alike)
+    return Comparison(mean, chosen.smoothing, alike=alike), chosen

@@ -1,0 +1,87 @@
+"""The clusters of the training images at all granularities, and the last layer that they give behind a model."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Int
+
+from polygrain.fisher.closed_form import Basis, Plan, basis_of, closed_form, of_views
+from polygrain.fisher.layer import Kind
+from polygrain.fisher.scatter import Scatter, within_clusters
+from polygrain.retrieval.whitening import Whitening
+from polygrain.store import arrays
+from polygrain.store.reading import read_json
+
+
+@dataclass(frozen=True)
+class Granularities:
+    """Of the training images those that were clustered (`rows`), their tasks, and by granularity their cluster.
+
+    `plan`: what makes the layer; None for no layer.
+    """
+
+    rows: Int[np.ndarray, " row"]
+    tasks: np.ndarray
+    labels: Mapping[str, Int[np.ndarray, " row"]]
+    plan: Plan | None
+
+    @property
+    def kind(self) -> Kind | None:
+        return self.plan.kind if self.plan else None
+
+    @property
+    def sizes(self) -> dict[str, float]:
+        """Images of a cluster, on average, of each granularity."""
+        return {name: len(labels) / (labels.max() + 1) for name, labels in self.labels.items()}
+
+    def fit(
+        self,
+        vectors: Float32[np.ndarray, "row dim"],
+        views: Float32[np.ndarray, "image view dim"] | None,
+        known: tuple[Basis, Mapping[str, Scatter]] | None = None,
+    ) -> Whitening | None:
+        """The layer behind a model, of its vectors of the `rows`; None where none is wanted or the vectors are equal.
+
+        `views`: its vectors of images and of their views. `known`: basis and scatters, where they were stored.
+        """
+        basis = known[0] if known else basis_of(vectors, self.tasks) if self.plan else None
+        if basis is None or self.plan is None:
+            return None
+        if known:
+            scatters = known[1]
+        else:
+            turned = basis.turn(vectors)
+            scatters = {name: within_clusters(turned, labels) for name, labels in self.labels.items()}
+        clusters = {self.sizes[name]: scatter for name, scatter in scatters.items()}
+        seen = of_views(basis, views) if views is not None and len(views) else None
+        return closed_form(basis, clusters, seen, self.plan)
+
+
+def write_basis(basis: Basis, folder: Path) -> None:
+    for name, values in basis._asdict().items():
+        arrays.write(folder / f"basis_{name}.zarr", values)
+
+
+def read_basis(folder: Path) -> Basis | None:
+    """The basis that was written; None where the images are all equal."""
+    if not (folder / "basis_mean.zarr").exists():
+        return None
+    return Basis(*(arrays.open(folder / f"basis_{name}.zarr")[:] for name in Basis._fields))
+
+
+def write_scatter(scatter: Scatter, folder: Path) -> None:
+    arrays.write(folder / "within.zarr", scatter.within.astype(np.float32))
+    facts = {"shrinkage": scatter.shrinkage, "degrees": scatter.degrees}
+    (folder / "scatter.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def read_scatters(folder: Path, names: Sequence[str]) -> dict[str, Scatter]:
+    """The scatter of each granularity."""
+    return {name: read_scatter(folder / name) for name in names}
+
+
+def read_scatter(folder: Path) -> Scatter:
+    return Scatter(arrays.open(folder / "within.zarr")[:].astype(np.float64), **read_json(folder / "scatter.json"))

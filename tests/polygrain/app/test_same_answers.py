@@ -1,0 +1,151 @@
+"""One model gives the same answers at every door: gallery, embed, page, exported programs, Python and the report."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from polygrain.app.embedding import write
+from polygrain.app.export.images import Images
+from polygrain.app.export.program import trace
+from polygrain.app.gallery import read, search
+from polygrain.app.knob import of_file
+from polygrain.app.listing import find
+from polygrain.app.page.app import Page, Query
+from polygrain.app.page.sides import Side
+from polygrain.comparing.comparison import Comparison
+from polygrain.comparing.known import Known
+from polygrain.comparing.known import read as read_known
+from polygrain.comparing.smoothing import Smoothing
+from polygrain.comparing.smoothing_choice import SETTINGS
+from polygrain.encoder.digest import digest
+from polygrain.encoder.model import Model, load
+from polygrain.store import arrays
+from stages import evaluation, gallery
+from tests.helpers import small
+from tests.helpers.photos import write_fused
+
+TASK, MOST = "dots", 1e-5
+
+
+class World(NamedTuple):
+    """A run's data, its images as files, and other images that ask."""
+
+    data: Path
+    model: Model
+    comparison: Comparison
+    photos: Path
+    queries: list[Path]
+
+    @property
+    def choice(self) -> Path:
+        return self.data / "choice"
+
+    def expected(self, paths: list[str]) -> np.ndarray:
+        """The cosine of each query with each image, of single forward passes."""
+        given, asked = (
+            np.concatenate([self.model(self.model.transform(Image.open(file))[None]).numpy() for file in files])
+            for files in ([self.photos / path for path in paths], self.queries)
+        )
+        less = asked - np.array(self.comparison.mean)
+        rows = self.comparison.rows(given, self.model.in_front)
+        return less / np.linalg.norm(less, axis=1, keepdims=True) @ rows.T
+
+
+@pytest.fixture(scope="module", params=[1.0, 0.5])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A model with a last layer, behind which rows are linked by what stood in front; half and wholly smoothed."""
+    data = tmp_path_factory.mktemp("run") / "data"
+    images, choice = small.write_images(data / "images"), write_fused(data / "fused")
+    model, generator = load(choice), torch.Generator().manual_seed(0)
+    model.reduce(torch.randn(12, 24, generator=generator), torch.randn(12, generator=generator) / 9)
+    small.write_model(model, data / "choice")
+    small.write_features(data / "features", images)
+    photos, rng = data.parent / TASK, np.random.default_rng(5)
+    pixels = arrays.open(images / TASK / "pixels.zarr")[:]
+    paths = pq.read_table(images / TASK / "table.parquet")["path"].to_pylist()
+    for path, image in zip(paths, pixels, strict=True):
+        (photos / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(photos / path)
+    queries = [data.parent / f"{label}.png" for label in range(3)]
+    for label, file in enumerate(queries):
+        Image.fromarray(small.draw(0, label, rng)).save(file)
+    mean = tuple((0.4 * model(torch.from_numpy(pixels).movedim(3, 1)).mean(0)).tolist())
+    comparison = Comparison(mean, Smoothing(0.9, 5), request.param)
+    Known({TASK: comparison, "bars": Comparison()}, Comparison(mean)).write(data / "choice")
+    return World(data, load(data / "choice"), comparison, photos, queries)
+
+
+@pytest.fixture(scope="module")
+def made(world: World) -> dict[str, Path]:
+    """The file of the stage `gallery`, and that of `embed` of a folder of the task's name."""
+    places = [world.data / place for place in (f"images/{TASK}", "choice", f"features/{TASK}", f"gallery/{TASK}")]
+    gallery.main(*places, task=TASK, source=str(world.photos), params=gallery.Params(smoothing=SETTINGS))
+    own = world.data.parent / "e.parquet"
+    write(world.model, digest(world.choice), find(world.photos), own, smooth=True, folder=world.choice)
+    return {"gallery": places[-1] / "embeddings.parquet", "embed": own}
+
+
+@pytest.mark.parametrize("door", ["gallery", "embed"])
+def test_search__of_python(world: World, made: dict[str, Path], door: str) -> None:
+    collection = read(made[door])
+    assert collection.comparison == world.comparison
+    expected = world.expected(collection.paths)
+    for file, cosines in zip(world.queries, expected, strict=True):
+        found = {hit.path: hit.score for hit in search(file, made[door], k=len(collection))}
+        np.testing.assert_allclose([found[path] for path in collection.paths], cosines, atol=MOST)
+
+
+@pytest.mark.parametrize("door", ["gallery", "embed"])
+def test_page(world: World, made: dict[str, Path], door: str) -> None:
+    knob = of_file(made[door], digest(world.choice), world.choice)
+    page = Page([Side("model", "", world.model, knob)], 0.95)
+    (searched,), every = page.searched(None), np.arange(len(page.gallery))
+    asked = np.concatenate([page.vectors(Query(None, file.read_bytes(), None))[0] for file in world.queries])
+    scores = asked @ searched.vectors(every).T
+    np.testing.assert_allclose(scores, world.expected(searched.paths), atol=MOST)
+    for file, cosines in zip(world.queries, scores, strict=True):
+        hits = page.search(Query(None, file.read_bytes(), None), None, "", 5)["sides"][0]
+        np.testing.assert_allclose([cosines[hit["row"]] for hit in hits], np.sort(cosines)[:-6:-1], atol=MOST)
+
+
+@pytest.mark.parametrize("uint8", [True, False])
+def test_exported_programs__search_the_rows_of_the_gallery(world: World, made: dict[str, Path], uint8: bool) -> None:
+    collection = read(made["gallery"])
+    rows, expected = collection.vectors([*range(len(collection))]), world.expected(collection.paths)
+    images = torch.stack([world.model.transform(Image.open(file)) for file in world.queries])
+    program = trace(world.model, uint8, read_known(world.choice).of(TASK).mean).module()
+    with torch.inference_mode():
+        asked = program(images if uint8 else images / 255).numpy()
+        module = Images(world.model, world.comparison)
+        of_module = module(module.preprocess(world.queries))["sentence_embedding"].numpy()
+    np.testing.assert_allclose(asked @ rows.T, expected, atol=MOST)
+    np.testing.assert_allclose(of_module @ rows.T, expected, atol=MOST)
+
+
+def test_report__the_nearest_of_its_queries_are_those_of_a_search(world: World, tmp_path: Path) -> None:
+    """Of the images that are no queries `embed` makes a collection; the queries ask it as files."""
+    places = [world.data / place for place in ("images", "choice", "features")]
+    how = evaluation.Params(whitened_dim=8, smoothed=["chosen"], random_draws=0)
+    words = {"model": "chosen", "params": how, "smoothing": SETTINGS, "alike": {}, "lists": small.lists()}
+    evaluation.main(*places, tmp_path / "evaluation", **words)
+    table = pq.read_table(world.data / f"images/{TASK}/table.parquet").to_pydict()
+    searched = tmp_path / TASK
+    for path, is_query in zip(table["path"], table["is_query"], strict=True):
+        if not is_query:
+            (searched / path).parent.mkdir(parents=True, exist_ok=True)
+            (searched / path).write_bytes((world.photos / path).read_bytes())
+    count = len(find(searched).paths)
+    file = tmp_path / "e.parquet"
+    write(world.model, digest(world.choice), find(searched), file, smooth=True, folder=world.choice)
+    rows = pq.read_table(tmp_path / "evaluation/smoothed_queries.parquet", filters=[("task", "=", TASK)]).to_pylist()
+    assert len(rows) == sum(table["is_query"]) > 9
+    for row in rows:
+        query = world.photos / table["path"][row["row"]]
+        hits = {hit.path: hit.score for hit in search(query, file, k=count)}
+        named = [hits[table["path"][near]] for near in row["nearest"]]
+        np.testing.assert_allclose(named, sorted(hits.values())[::-1][: len(named)], atol=MOST)

@@ -1,0 +1,147 @@
+"""How a collection is compared, against loops over its rows."""
+
+import numpy as np
+import pytest
+import torch
+
+from polygrain.comparing import comparison
+from polygrain.comparing.comparison import Comparison, choose, mean_of, smooth
+from polygrain.comparing.smoothing import Smoothing
+from polygrain.compute.vectors import unit_rows
+from tests.polygrain.comparing.test_smoothing import plain_smoothed, plain_weights, turned
+
+ONE = Smoothing(0.8, 4)
+
+
+def shared(n=120, dim=5, seed=0):
+    """Rows that all have a direction in common."""
+    return unit_rows(np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32) + 1)
+
+
+def less(mean, row):
+    rest = [value - common for value, common in zip(row.tolist(), mean, strict=True)]
+    return np.array(rest) / sum(value**2 for value in rest) ** 0.5
+
+
+def smoothed_by_hand(rows, mean, by):
+    weights = plain_weights(turned(by), ONE.neighbours, ONE.power)
+    return unit_rows(plain_smoothed(np.array([less(mean, row) for row in rows]), weights, ONE.strength))
+
+
+def test_query__is_less_the_mean_and_of_unit_length():
+    rows = shared()
+    mean = tuple(np.mean(rows, 0).tolist())
+    expected = [less(mean, row) for row in rows]
+    np.testing.assert_allclose(Comparison(mean).query(rows), expected, atol=1e-5)
+    np.testing.assert_allclose(Comparison(mean).plain(rows), expected, atol=1e-5)
+    assert Comparison().query(rows) is rows
+
+
+def test_uncentred__gives_back_what_was_centred():
+    rows = shared()
+    for mean in (mean_of(rows), tuple((-0.9 * rows[0]).tolist()), ()):
+        one = Comparison(mean)
+        np.testing.assert_allclose(one.uncentred(one.query(rows)), rows, atol=1e-5)
+
+
+def test_query__refuses_vectors_of_another_dimension():
+    for dim in (1, 4):
+        with pytest.raises(ValueError, match="mean"):
+            Comparison((0.5,) * dim).query(shared())
+
+
+def test_rows__are_centred_and_smoothed_and_mixed():
+    rows = shared()
+    mean = mean_of(rows)
+    plain, wholly = [less(mean, row) for row in rows], smoothed_by_hand(rows, mean, rows)
+    for share in (0.25, 0.5, 1.0):
+        expected = [(1 - share) * a + share * b for a, b in zip(plain, wholly, strict=True)]
+        expected = [row / np.linalg.norm(row) for row in expected]
+        np.testing.assert_allclose(Comparison(mean, ONE, share).rows(rows), expected, atol=5e-3)
+    for one in (Comparison(mean, ONE, 0.0), Comparison(mean)):
+        np.testing.assert_array_equal(one.rows(rows), one.plain(rows))
+    np.testing.assert_array_equal(Comparison((), ONE).rows(rows[:1]), rows[:1])
+
+
+def test_rows__are_linked_by_what_stood_in_front():
+    rows, before = shared(), shared(seed=1)
+    mean = mean_of(rows)
+    expected = smoothed_by_hand(rows, mean, before)
+    neighbours, result = Comparison(mean, ONE).smoothed(rows, lambda _: before)
+    np.testing.assert_allclose(result, expected, atol=5e-3)
+    np.testing.assert_array_equal(Comparison(mean, ONE).rows(rows, lambda _: before), result)
+    similar = turned(before) @ turned(before).T
+    np.fill_diagonal(similar, -np.inf)
+    assert (np.sort(neighbours) == np.sort(np.argsort(-similar, 1)[:, :4])).mean() > 0.99
+
+
+def test_mixed__what_has_no_share_is_not_needed():
+    rows, wholly = shared(), shared(seed=1)
+    assert Comparison((), ONE, 0.0).mixed(rows, None) is rows
+    assert Comparison((), ONE).mixed(None, wholly) is wholly
+    assert Comparison((), Smoothing()).mixed(rows, wholly) is rows
+
+
+@pytest.mark.parametrize("one", [Comparison(), Comparison((0.25, -1e-7), Smoothing(0.95, 40), 0.5, 6)])
+def test_json__gives_the_same_value(one):
+    assert Comparison.from_json(one.to_json()) == one
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"mean": [NaN]}', '{"mean": null}', '{"share": 2}', '{"alike": 1}', '{"smoothing": {"strength": 1}}',
+     '{"smoothing": {"neighbours": 0}}'],
+)  # fmt: skip
+def test_json__refuses_what_no_comparison_is(text):
+    with pytest.raises(ValueError, match="Comparison"):
+        Comparison.from_json(text)
+
+
+def test_mean_of__few_and_equal_vectors_have_none(monkeypatch):
+    rows = shared(comparison.FEWEST)
+    np.testing.assert_allclose(mean_of(rows), [np.mean(column) for column in rows.T], atol=1e-6)
+    assert mean_of(rows[1:]) == mean_of(np.repeat(rows[:1], 200, 0)) == ()
+
+
+def test_choose__the_smoothing_is_by_what_stood_in_front():
+    rng = np.random.default_rng(0)
+    centres = np.repeat(rng.normal(size=(6, 24)), 30, 0)
+    kinds = unit_rows((centres + 1.2 * rng.normal(size=(180, 24))).astype(np.float32))
+    noise = unit_rows(rng.normal(size=(180, 24)).astype(np.float32))
+    found, _ = choose(noise, 30, front=lambda _: kinds)
+    expected, chosen = choose(kinds, 30)
+    assert found.smoothing == expected.smoothing == chosen.smoothing and found.smoothing.strength
+    assert found.alike == 30 and found.mean == mean_of(noise) and expected.mean == mean_of(kinds)
+    assert choose(kinds, mean=(0.5,) * 24)[0].mean == (0.5,) * 24
+
+
+def test_smooth__takes_the_mean_of_vectors_of_any_length():
+    rows = shared()
+    expected = smoothed_by_hand(rows, mean_of(rows), rows)
+    np.testing.assert_allclose(smooth(3 * rows, smoothing=ONE), expected, atol=5e-3)
+    np.testing.assert_allclose(smooth(torch.from_numpy(rows), smoothing=ONE), expected, atol=5e-3)
+
+
+def test_smooth__more_of_what_shares_much_is_found():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(60), 6)
+    rows = rng.normal(size=(60, 40))[labels] + 1.1 * rng.normal(size=(360, 40))
+    rows = unit_rows(rows.astype(np.float32)) + 0.5
+
+    def precision(searched):
+        return (labels[np.argsort(-(searched @ searched.T), 1)[:, 1:6]] == labels[:, None]).mean()
+
+    assert precision(smooth(rows, alike=6)) > precision(unit_rows(rows)) + 0.02
+
+
+@pytest.mark.parametrize("rows", [np.ones((120, 3)), np.eye(3)[:1], np.eye(3)])
+def test_smooth__equal_and_few_vectors_stay(rows):
+    np.testing.assert_allclose(smooth(rows.astype(np.float32)), unit_rows(rows), atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [0, np.nan, np.inf])
+def test_smooth__names_a_row_that_says_nothing(value):
+    rows = shared()
+    rows[7] = value
+    with pytest.raises(ValueError, match="row 7"):
+        smooth(rows)

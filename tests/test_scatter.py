@@ -1,0 +1,39 @@
+import shutil
+
+import numpy as np
+import pytest
+
+from polygrain.fisher.granularities import read_basis, read_scatters
+from polygrain.store import arrays
+from polygrain.store.collection import read_tables
+from polygrain.store.joined import Joined
+from tests.helpers.small import TASKS, cluster, lists, run_features, write_encoder, write_images
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_main__is_the_scatter_within_clusters_in_the_axes_of_seeds(tmp_path, blocks):
+    images, given = write_images(tmp_path / "images"), lists()
+    features = run_features(tmp_path / "features", images, write_encoder(tmp_path / "encoder"))
+    seeds, pseudo_labels, scatter = cluster(tmp_path, images, features, given, blocks)
+    found, basis = read_scatters(scatter, ["k4", "k8"]), read_basis(seeds)
+    rows = Joined(features, list(TASKS), blocks, read_tables(images, list(TASKS)).train)[:]
+    for k in (4, 8):
+        labels, expected = arrays.open(pseudo_labels / f"k{k}/labels.zarr")[:], 0.0
+        turned = rows.astype(float) @ basis.axes
+        for cluster_of in range(k):
+            own = turned[labels == cluster_of]
+            expected = expected + (own - own.mean(0)).T @ (own - own.mean(0))
+        np.testing.assert_allclose(found[f"k{k}"].within, expected / (48 - k), atol=1e-6)
+        assert found[f"k{k}"].degrees == 48 - k and 0 <= found[f"k{k}"].shrinkage <= 1
+
+
+def test_main__of_images_that_are_all_equal_there_is_none(tmp_path):
+    nothing = {name: {} for name in ("adaptors", "fusions", "distillations", "models")}
+    images, given = write_images(tmp_path / "images"), lists(granularities={"size4": "pseudo_labels/size4"}, **nothing)
+    features = run_features(tmp_path / "features", images, write_encoder(tmp_path / "encoder"))
+    for task in TASKS:
+        shape = arrays.open(features / task / "features.zarr").shape
+        shutil.rmtree(features / task / "features.zarr")
+        arrays.write(features / task / "features.zarr", np.ones(shape, np.float32))
+    seeds, _, scatter = cluster(tmp_path, images, features, given)
+    assert read_basis(seeds) is None and read_scatters(scatter, ["size4"])["size4"].degrees == 0
