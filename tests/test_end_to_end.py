@@ -131,7 +131,8 @@ def test_cache__only_what_depends_on_a_change_runs(reproduced, tmp_path):
         values["tll_adaptation"]["steps"] = 12
 
     edit(project, change)
-    gathers = {"fusion@average", "fusion@neighbour", "choice", "evaluation@chosen", "gallery@shapes", "report"}
+    gathers = {"refreshed_graph", "fusion@average", "fusion@neighbour", "choice", "evaluation@chosen"}
+    gathers |= {"gallery@shapes", "report"}
     assert set(repro(project)) == {"pseudo_labels@k4", "scatter@k4", "adaptor@k4", *gathers, *TLL[3:]}
     (project / "raw/pairs/right/7.webp").unlink()
     message = dvc(project, "repro", TLL[-1], check=False)
