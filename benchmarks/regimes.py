@@ -15,21 +15,19 @@ from pathlib import Path
 
 import numpy as np
 
-from polygrain.clustering.lloyd import lloyd
-from polygrain.clustering.seeding import nearest_seeds, seed_order
 from polygrain.comparing.comparison import Comparison, choose, mean_of
-from polygrain.compute.vectors import as_vectors, unit_rows
+from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.stored import open_features
-from polygrain.fisher.closed_form import Plan, basis_of, closed_form, counts, of_views, plan_of
-from polygrain.fisher.scatter import Scatter, within_clusters
+from polygrain.fisher.closed_form import Plan, basis_of, closed_form, of_views, plan_of
+from polygrain.fisher.estimator import scatters
 from polygrain.retrieval import whitening
 from polygrain.retrieval.metrics import collection_metrics
 from polygrain.selection import seen
 from polygrain.store.collection import Collection, read_tables
 from polygrain.store.reading import read_json
+from stages.choice import FEWEST
 
 KINDS, DRAWS = (3, 6, 12, 30, None), 3
-FEWEST = 10  # as in stages/choice.py
 ROWS = ["as it is", "own means", "unsaid", "said"]
 
 
@@ -42,19 +40,6 @@ def thinned(collection: Collection, most: int | None, draw: int) -> np.ndarray:
     return np.sort(np.concatenate([own[:most] for own in kept.values()]))
 
 
-def scatters(vectors: np.ndarray, turned: np.ndarray, sizes: tuple[float, ...]) -> dict[float, Scatter]:
-    """The scatter within clusters of each size, of half-whitened vectors, as the pipeline makes them."""
-    white = whitening.apply(whitening.fit(vectors, 256, "half"), vectors)
-    found, wanted = {}, counts([int(size) for size in sizes], len(vectors))
-    if wanted:
-        x = as_vectors(white)
-        seeds = seed_order(x, max(wanted.values()), 0)
-        for size, k in wanted.items():
-            clusters = lloyd(x, x[seeds.order[:k].copy()], nearest_seeds(seeds.records, k, len(x)), 100)
-            found[size] = within_clusters(turned, clusters.labels)
-    return found
-
-
 def measure(
     outputs: np.ndarray, views: np.ndarray, collection: Collection, rows: np.ndarray, alike: dict[str, int]
 ) -> Iterator[tuple[str, list[float], list[float]]]:
@@ -65,9 +50,9 @@ def measure(
     middle = sorted(alike.values())[(len(alike) - 1) // 2]
     plans: dict[str, Plan | None] = {"as it is": None, "own means": None}
     plans |= {"unsaid": plan_of(None), "said": plan_of(middle)}
-    sizes = tuple({size for plan in plans.values() if plan for size in plan.sizes})
-    turned, of_images = basis.turn(vectors), of_views(basis, views)
-    known = scatters(vectors, turned, sizes)
+    sizes = sorted({int(size) for plan in plans.values() if plan for size in plan.sizes})
+    of_images = of_views(basis, views)
+    known = scatters(basis, vectors, sizes, 0)
     for name, plan in plans.items():
         layer = closed_form(basis, known, of_images, plan) if plan else None
         plain, smoothed = [], []

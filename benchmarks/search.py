@@ -13,10 +13,11 @@ import torch
 
 from benchmarks.measure import FULL
 from benchmarks.mixture import hierarchical_mixture
-from polygrain.app.gallery import PLAIN, Gallery
+from polygrain.app.gallery import Gallery
 from polygrain.app.knob import Knob
 from polygrain.app.page.app import Page, Query
 from polygrain.app.page.sides import Side
+from polygrain.comparing.comparison import PLAIN
 
 SIZE, LARGE, SHOWN, CLICKS = (100_000, 384), (1_100_000, 128), 24, 100
 BAR_MS = 100

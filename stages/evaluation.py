@@ -37,7 +37,7 @@ import torch
 from pydantic import Field
 from torch.nn.functional import interpolate, normalize
 
-from polygrain.comparing.comparison import Comparison, Front, choose, mean_of
+from polygrain.comparing.comparison import PLAIN, Comparison, Front, choose, mean_of
 from polygrain.comparing.known import Known
 from polygrain.comparing.known import read as read_known
 from polygrain.comparing.smoothing_choice import SmoothingSettings
@@ -61,7 +61,6 @@ from polygrain.store.mapped_rows import Chosen
 
 NEAREST = 5
 RANKED = 5_000_000  # places of a task's ranked lists, at most: 60 MB
-PLAIN = Comparison(share=0.0)
 WORDS = {
     "smoothed": "new pictures in the smoothed collection",
     "collection": "new pictures in the collection",

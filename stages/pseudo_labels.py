@@ -32,18 +32,19 @@ class Params(schema.Section):
     max_iterations: schema.Count = Field(description="Lloyd stops earlier when no label changes")
 
 
-# The vectors by which some of the training rows are clustered.
-Compared = Callable[[slice | np.ndarray], np.ndarray]
+# The vectors by which some of the training rows are clustered, of their numbers and their features.
+Compared = Callable[[slice | np.ndarray, np.ndarray], np.ndarray]
 
 
-def compared_by(seeds: Path, train: Chosen) -> Compared:
+def compared_by(seeds: Path) -> Compared:
     """What `seeds` clustered: teachers' vectors, or the features, as they are or whitened."""
     if (seeds / "vectors.zarr").exists():
-        return arrays.open(seeds / "vectors.zarr").__getitem__
+        stored = arrays.open(seeds / "vectors.zarr")
+        return lambda part, features: stored[part]
     if not (seeds / "mean.zarr").exists():
-        return train.__getitem__
+        return lambda part, features: features
     whitener = whitening.Whitening(*(arrays.open(seeds / f"{name}.zarr")[:] for name in ("mean", "projection")))
-    return lambda part: whitening.apply(whitener, train[part])
+    return lambda part, features: whitening.apply(whitener, features)
 
 
 def cluster(vectors: np.ndarray, n: int, order: np.ndarray, seeds: Path, k: int, params: Params) -> lloyd.Clusters:
@@ -60,10 +61,10 @@ def of_all(
     """Labels, the means of the features, and facts, from all rows; each process holds its share of them."""
     share = processes.share(len(train))
     rows = train[share]
-    vectors = compared(share)
+    vectors = compared(share, rows)
     clusters = cluster(vectors, len(train), order, seeds, k, params)
     centroids = clusters.centroids
-    if centroids.shape[1] != rows.shape[1] or not np.array_equal(vectors, rows):
+    if vectors is not rows:
         values, labels = (array.to(device.best()) for array in (as_vectors(rows), torch.from_numpy(clusters.labels)))
         centroids = lloyd.means(values, labels, k).cpu().numpy()
     facts = {"inertia": clusters.inertia, "iterations": clusters.iterations}
@@ -78,10 +79,10 @@ def of_sample(
     processes.require(len(sample), "drawn training images")
 
     def read(part: slice) -> tuple[np.ndarray, np.ndarray]:
-        return train[part], compared(part)
+        return (features := train[part]), compared(part, features)
 
-    drawn = train.some(sample)
-    vectors = compared(sample[processes.share(len(sample))])
+    drawn, own = train.some(sample), processes.share(len(sample))
+    vectors = compared(sample[own], drawn[own])
     clusters = cluster(vectors, len(sample), np.searchsorted(sample, order), seeds, k, params)
     assigned = sampled.assign(read, len(train), clusters.centroids)
     sizes = np.bincount(assigned.labels, minlength=k)
@@ -117,7 +118,7 @@ def main(
         )
     processes.require(len(train), "training images")
     of_rows = of_sample if sample.exists() else of_all
-    labels, centroids, facts = of_rows(train, compared_by(seeds, train), order, seeds, k, params)
+    labels, centroids, facts = of_rows(train, compared_by(seeds), order, seeds, k, params)
     sizes = np.bincount(labels, minlength=k)
     summary = {
         "k": k,

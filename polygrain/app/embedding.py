@@ -194,7 +194,7 @@ def compared(
     """How images of a folder of this name are compared: as `before`, unless something else is wanted."""
     if before is not None and not wanted.anew and wanted.alike == before.alike:
         moved = float(np.linalg.norm(before.plain(vectors).mean(0)))
-        if before.mean and len(vectors) >= FEWEST and moved > MOVED:
+        if name not in known.tasks and before.mean and len(vectors) >= FEWEST and moved > MOVED:
             log.info("the images have moved away from the mean that is kept (%.2f): --choose takes a new one", moved)
         return before
     comparison, why = known.choose(name, vectors, wanted.alike, model.in_front)

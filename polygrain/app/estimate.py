@@ -13,7 +13,7 @@ LARGE = 0.1  # seconds for an image
 SAMPLE = 240  # images of a task on which sides and candidates are compared: two samples
 VIEWS = 5  # of each, at its own side and at the chosen one
 LOOKS = 6.5  # passes for what the reference sees of each: the chosen side and 1.5 times it, with the mirror images
-FITTED = 6000  # images to which a trained candidate's last layer is fitted
+CLUSTERED = 20_000  # training images, at most, that each trained candidate embeds for its last layer
 GAIN = 0.8  # share of a thread that is of use
 TRAINING = 3  # passes of a training step: one forward, and one backward that costs two
 
@@ -54,7 +54,7 @@ def passes(images: int, train: int, tasks: int, ks: int, cost: float, epochs: in
     if not ks:
         return compared + embedded
     # Each trained model is compared and evaluated; the one that is chosen is fitted, evaluated and searched, too.
-    trained = (ks + 5) * (sample * VIEWS + min(train, FITTED) + images) * cost + (train + 2 * images) * cost
+    trained = (ks + 5) * (sample * VIEWS + min(train, CLUSTERED) + images) * cost + (train + 2 * images) * cost
     adaptors = ks * epochs * train * TRAINING * cost
     fusions = 2 * (epochs / 2) * 2 * train * TRAINING * cost * (1 + ks / 4)
     distillations = 2 * train * (epochs * TRAINING * cost + 2 * 3.25 * cost)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from polygrain.app.embedding import embed
 from polygrain.app.listing import STREAMED, absent
-from polygrain.comparing.comparison import Comparison
+from polygrain.comparing.comparison import PLAIN, Comparison
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 from polygrain.retrieval.approximate import calibrate
@@ -24,7 +24,6 @@ from polygrain.store.reading import reading
 EXACT_ROWS = 1_000_000
 DEFAULT = "data/choice"
 RECALL, SAMPLE, DEPTH = 0.99, 200, 10
-PLAIN = Comparison(share=0.0)
 
 
 class Hit(NamedTuple):

@@ -99,6 +99,8 @@ class Comparison:
 
 
 ADAPTER = TypeAdapter(Comparison)
+# Vectors as a model gives them.
+PLAIN = Comparison(share=0.0)
 
 
 def smooth(

@@ -38,7 +38,7 @@ class Task(Section):
 
 
 class Teacher(Section):
-    """What a last layer learns from. The encoder itself needs a path alone; another one says what `encoder` would."""
+    """An encoder by whose eyes images are clustered; it says what `encoder` would."""
 
     source: Literal["folder", "timm", "file", "installed"] = Field("folder", description="as encoder.source")
     path: Text = Field(description="data/resolution: the encoder itself; else as encoder.path")
@@ -173,7 +173,7 @@ class Lists(Section):
         description="what learns to give in one pass what its careful look gives: encoder, or a fusion"
     )
     teachers: dict[Name, Teacher] = Field(
-        description="what the last layer of the chosen model may learn from; {}: the layer is a whitening"
+        description="encoders by whose eyes images are clustered; {}: by the encoder's own"
     )
     supervised_models: dict[Name, SupervisedModel] = Field(description="what true labels would give")
     models: dict[Name, str] = Field(description="the rows of the results table: the folder of each model")

@@ -20,8 +20,8 @@ QUESTION = (
     "last layer: the one that harms no collection. Do you search the same product, of 3 to 10 images each, or the same "
     "kind, of hundreds? Say it, and the layer fits: --alike 6, or --alike 300"
 )
-# Images of a cluster, one granularity each, and those on which networks train if they are to.
-SIZES, TRAINED = (2, 3, 4, 6, 8, 12, 16, 24), ("size2", "size8", "size24")
+# Granularities on which networks train, if they are to.
+TRAINED = ("size2", "size8", "size24")
 
 
 class Settings(NamedTuple):
@@ -95,8 +95,9 @@ def task_values(name: str, task: Folder) -> dict[str, Any]:
 
 
 def sizes(train_images: int) -> list[str]:
-    """The granularities that so many images allow, by the images of a cluster: two clusters each, at least."""
-    return [f"size{size}" for size in SIZES if train_images // size >= 2]
+    """The granularities of the template that so many images allow: two clusters each, at least."""
+    known = YAML(typ="safe").load(TEMPLATE.read_text(encoding="utf-8"))["granularities"]
+    return [name for name in known if train_images // int(name.removeprefix("size")) >= 2]
 
 
 def create(

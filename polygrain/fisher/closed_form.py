@@ -4,8 +4,8 @@ An adaptor of a granularity has a closed form: the scatter within its clusters (
 matter there. The mean of these scatters is the average fusion, and Fisher's discriminant of total against within
 scatter is the layer (layer.py). The finest granularity has an image and its views as a cluster.
 
-`PLANS` says which clusters count, by about how many images are alike: found with labels on twelve tasks of photographs
-whose collections were thinned to 3, 6, 12 and 30 of a kind (benchmarks/regimes.py).
+`PLANS` says which clusters count, by about how many images are alike: found with labels on five tasks of photographs
+and one encoder, in collections thinned to 3, 6, 12 and 30 of a kind (benchmarks/regimes.py).
 """
 
 from collections.abc import Mapping, Sequence

@@ -10,14 +10,13 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from polygrain.app.export.program import INPUT
-from polygrain.comparing.comparison import Comparison
+from polygrain.comparing.comparison import PLAIN, Comparison
 from polygrain.encoder import Model
 
 MOST = 1e-4  # of any number of an embedding of unit length
 BATCHES = (1, 2, 7)
 
 Run = Callable[[np.ndarray], np.ndarray]
-PLAIN = Comparison(share=0.0)
 
 
 def samples(side: int) -> UInt8[np.ndarray, "image 3 side side"]:
