@@ -1,4 +1,4 @@
-"""What one GPU does, within 40 minutes and without a network: the table of docs/results.md, section `gpu`.
+"""What one GPU does, within 40 minutes and without a network: the table of docs/results/gpu.md.
 
     python -m benchmarks --gpu            # on a GPU: measures, and writes the table
     python -m benchmarks --gpu --dry      # anywhere, in a minute: all parts at small sizes
@@ -37,7 +37,7 @@ from polygrain.store import arrays
 
 MINUTES = 40
 PRECISIONS = ("float32", "tf32", "bfloat16")
-RESULTS = Path(__file__).parent.parent / "docs/results.md"
+RESULTS = Path(__file__).parent.parent / "docs/results/gpu.md"
 BEGIN, END = "<!-- gpu: begin -->\n", "<!-- gpu: end -->\n"
 Row = dict[str, str | float]
 
@@ -171,7 +171,7 @@ PARTS = {part.__name__: part for part in (agreement, encoder, vectors, graph)}
 
 
 def table(rows: list[Row], name: str, left_out: list[str]) -> str:
-    """The section of docs/results.md between its two marks."""
+    """The part of docs/results/gpu.md between its two marks."""
 
     def shown(row: Row, key: str, form: str) -> str:
         value = row.get(key)

@@ -91,7 +91,7 @@ def test_published__the_oracle_takes_the_set_that_is_printed():
         assert "-".join(chosen) == text, task
 
 
-# The differences in docs/results.md: the table, what is taken, from what.
+# The differences in docs/results/grappa.md: the table, what is taken, from what.
 DIFFERENCES = {
     "one random set less encoder": (2, "one_set", "encoder"),
     "random sets, fused, less encoder": (2, "many_sets", "encoder"),
@@ -108,7 +108,7 @@ DIFFERENCES = {
 
 def test_results__differences_of_the_printed_means_are_rounded_last():
     printed = published.read()
-    lines = [line.split("|") for line in (ROOT / "docs/results.md").read_text(encoding="utf-8").splitlines()]
+    lines = [line.split("|") for line in (ROOT / "docs/results/grappa.md").read_text(encoding="utf-8").splitlines()]
     shown = {
         cells[1].strip(): cells[2].strip() for cells in lines if len(cells) == 6 and cells[1].strip() in DIFFERENCES
     }
