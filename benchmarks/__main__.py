@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 NO_CLAIM = {"__init__", "__main__", "external", "gpu", "measure", "mixture", "toy"}
-LONG = {"adaptation", "gain", "grain", "heads", "kill_matrix", "parallel_flow", "passes"}
+LONG = {"gain", "kill_matrix", "passes", "regimes"}
 
 
 def run(module: str, words: list[str]) -> int:

@@ -4,8 +4,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Float32, UInt8
 
-from polygrain.gsp.poolings.generalized_sum import GeneralizedSumPooling
-from polygrain.gsp.poolings.prototypes import costs
+from polygrain.gsp.poolings.prototypes import Selection, costs
 
 SIDE = 10
 RED, GREEN, BLUE = np.eye(3)
@@ -38,11 +37,11 @@ def weigh(mus: list[float], epsilon: float) -> tuple[UInt8[np.ndarray, "y x 3"],
     cost = costs(maps.flatten(2), PROTOTYPES)[0].amin(0).numpy()
     weights = {}
     for mu in mus:
-        layer = GeneralizedSumPooling(3, len(PROTOTYPES), mu, epsilon)
-        layer.pool.selection.prototypes.data = PROTOTYPES
+        selection = Selection(3, len(PROTOTYPES), mu, epsilon)
+        selection.prototypes.data = PROTOTYPES
         weights[f"mu {mu:g}, P1"] = fill(cost, mu).reshape(SIDE, SIDE).astype(np.float32)
         with torch.no_grad():
-            weights[f"mu {mu:g}, P2"] = layer.weigh(maps)[0].numpy()
+            weights[f"mu {mu:g}, P2"] = selection(maps)[0][0].numpy()
     return np.round(255 * features).astype(np.uint8), weights
 
 

@@ -79,6 +79,10 @@ def test_build__costs_are_measured_in_the_space_given():
     assert torch.allclose(pooled.vector, (MAPS * weights[:, None]).sum((2, 3)), atol=1e-6)
 
 
+def test_build__gsp_is_the_average_for_mu_1():
+    assert torch.equal(build("gsp", 6, **TRANSPORT | {"mu": 1.0})(MAPS).vector, MAPS.mean((2, 3)))
+
+
 def test_build__a_generalised_mean_reaches_the_maximum_without_overflow():
     positive = MAPS.abs() + 0.1
     assert torch.allclose(build("gemean", 6, p=500.0)(positive).vector, positive.amax((2, 3)), rtol=0.01)

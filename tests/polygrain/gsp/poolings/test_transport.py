@@ -210,10 +210,10 @@ def test_choose__equals_the_plain_version_with_its_gradients(length, mu, epsilon
 
 COMPILED = """
 import torch
-from polygrain.gsp.poolings.generalized_sum import GeneralizedSumPooling
-layer, maps = GeneralizedSumPooling(8, 4, 0.3, 5.0), torch.randn(2, 8, 7, 7).requires_grad_()
+from polygrain.gsp.poolings.selected import SelectedSum
+layer, maps = SelectedSum(8, 4, 0.3, 5.0), torch.randn(2, 8, 7, 7).requires_grad_()
 results = [function(maps) for function in (layer, torch.compile(layer, backend="aot_eager", fullgraph=True))]
-gradients = [torch.autograd.grad(pooled.square().sum() + z.square().sum(), maps)[0] for pooled, z in results]
+gradients = [torch.autograd.grad(pooled.square().sum() + z.square().sum(), maps)[0] for pooled, z, _ in results]
 assert torch.allclose(results[0][0], results[1][0], atol=1e-6)
 assert torch.allclose(gradients[0], gradients[1], rtol=1e-3, atol=1e-6)
 """
