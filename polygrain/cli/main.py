@@ -54,7 +54,7 @@ for command in (
 
 @app.callback()
 def about() -> None:
-    """Images from several domains, no labels, one frozen encoder: one embedding model that retrieves better."""
+    """Find, from your images alone and without labels, which directions of an encoder's numbers tell them apart."""
 
 
 def is_project(folder: Path) -> bool:
