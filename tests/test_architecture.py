@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -38,6 +39,7 @@ SHARED = {
 }
 PAPERS = ("grappa", "gsp", "mpcl", "tll")  # they may import the shared rooms
 USE = ("app", "cli")  # they may import every room
+TABLES = [*LIBRARY.rglob("*.j2"), *LIBRARY.rglob("*.csv")]
 # How a stage is run, not what it computes: no dependency of a stage.
 RUNNER = (LIBRARY / "runner", LIBRARY / "config")
 
@@ -50,6 +52,7 @@ def room_of(file: Path) -> str:
     return file.relative_to(LIBRARY).parts[0]
 
 
+@cache
 def source(name: str) -> Path | None:
     """The file of a dotted name of ours, if it is a module or a package."""
     path = ROOT.joinpath(*name.split("."))
@@ -57,10 +60,16 @@ def source(name: str) -> Path | None:
     return files[0] if files and name.split(".")[0] in ("stages", "pipeline", "polygrain") else None
 
 
+@cache
+def nodes(file: Path) -> list[ast.AST]:
+    return [*ast.walk(ast.parse(file.read_text()))]
+
+
+@cache
 def imports(file: Path) -> set[str]:
     """Dotted names of what a file imports; `from a import b` is a.b where that is a module, else a."""
     names = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -70,6 +79,7 @@ def imports(file: Path) -> set[str]:
     return names
 
 
+@cache
 def own_files(file: Path) -> set[Path]:
     return {path for name in imports(file) if (path := source(name))}
 
@@ -89,8 +99,8 @@ def read_files(files: set[Path]) -> set[Path]:
     """Tables and templates that modules name, by their path below polygrain or by their name in the same folder."""
     found = set()
     for file in files:
-        words = {node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)}
-        for path in [*LIBRARY.rglob("*.j2"), *LIBRARY.rglob("*.csv")]:
+        words = {node.value for node in nodes(file) if isinstance(node, ast.Constant)}
+        for path in TABLES:
             below = path.relative_to(LIBRARY).as_posix()
             is_named = {below, below.removesuffix(".html.j2"), below.removesuffix(".md.j2")} & words
             if is_named or (path.name in words and path.parent == file.parent):
@@ -226,7 +236,7 @@ def test_imports__point_one_way():
 def test_imports__dvc_stands_behind_one_module():
     """It promises to keep its commands only. Of DVC and Prefect, nothing else uses what they call private."""
     for file in {*(ROOT / "pipeline").glob("*.py")} - {ROOT / "pipeline/dvc_api.py"}:
-        named = {node.attr for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)}
+        named = {node.attr for node in nodes(file) if isinstance(node, ast.Attribute)}
         named |= {name.rpartition(".")[2] for name in imports(file)}
         assert not {name for name in named if name.startswith("_") and not name.startswith("__")} - {"_exit"}, file
         assert not [name for name in imports(file) if name.split(".")[0] == "dvc"], file
@@ -247,7 +257,7 @@ def test_tests__mirror_the_sources():
 def test_sources__no_pickle():
     for path in [path for name in ("stages", "pipeline", "polygrain") for path in (ROOT / name).rglob("*.py")]:
         assert not {name for name in imports(path) if name.split(".")[0] in {"pickle", "joblib", "dill"}}, path
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {"torch.load", "np.load"}:
                 arguments = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
                 assert arguments.get("weights_only") is True or arguments.get("allow_pickle") is False, path
