@@ -37,7 +37,7 @@ from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import decide
 from polygrain.selection.candidates.forms import Form, shape
 from polygrain.selection.candidates.judges import Judging, Settings
-from polygrain.selection.candidates.record import candidate_rows, neighbour_table, reasons, summary
+from polygrain.selection.candidates.record import about_layer, candidate_rows, neighbour_table, reasons, summary
 from polygrain.selection.candidates.trial import ENCODER, compare
 from polygrain.selection.criterion import embed_views
 from polygrain.store import arrays
@@ -73,8 +73,13 @@ def plan(params: Params) -> Plan | None:
         return None
     if params.layer != "auto":
         return Plan((*SIZES, np.inf), False, params.layer, 0.0)
+    return plan_of(middle(params))
+
+
+def middle(params: Params) -> int | None:
+    """About how many images of a middle task show the same thing, as far as that is said."""
     said = sorted(params.alike.values())
-    return plan_of(said[(len(said) - 1) // 2] if said else None)
+    return said[(len(said) - 1) // 2] if said else None
 
 
 def read_granularities(
@@ -178,7 +183,10 @@ def main(
     chosen = build(encoder if taken.form == ENCODER else models[taken.form.model], taken.form, world, params)
     best = trial.best_of("encoder")
     untrained = build(encoder if best == ENCODER else resolution, best, world, params)
-    content = summary(trial, decision.chosen, reasons(trial, decision, params), collection)
+    why, made = reasons(trial, decision, params), None
+    if taken.form.layer in ("flat", "weighted") and (made := granularities.plan):
+        why.insert(0, about_layer(made, middle(params), params.layer))
+    content = summary(trial, decision.chosen, why, collection, made, middle(params))
     with outputs.folder(output) as folder:
         (folder / "untrained").mkdir()
         for model, place in ((chosen, folder), (untrained, folder / "untrained")):

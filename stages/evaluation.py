@@ -60,6 +60,8 @@ from polygrain.store.collection import Collection, open_pixels, read_tables
 from polygrain.store.mapped_rows import Chosen
 
 NEAREST = 5
+# Models whose collections are smoothed, too: the encoder in all its forms, and the one to use.
+SMOOTHED = ("encoder", "resolution", "untrained", "chosen")
 RANKED = 5_000_000  # places of a task's ranked lists, at most: 60 MB
 WORDS = {
     "smoothed": "new pictures in the smoothed collection",
@@ -74,7 +76,6 @@ class Params(schema.Section):
     whitened_dim: schema.Width = Field(
         description="dimensions kept by PCA-whitening (fewer where the data allow fewer)"
     )
-    smoothed: list[schema.Name] = Field(description="models whose collections are smoothed, too")
     random_draws: int = Field(
         ge=0, le=100, description="times that the average fusion is measured with weights drawn at random in its place"
     )
@@ -290,7 +291,7 @@ def main(
         ]
     together = {"shared": embeddings[test], "shared_whitened": whitened}
     results = {name: evaluate_together(rows, tested) for name, rows in together.items()}
-    if model in params.smoothed:
+    if model in SMOOTHED:
         chosen = known.tasks or {
             task: choose(taken(embeddings, searched), alike.get(task), smoothing, front=front)[0]
             for task, (_, searched) in drawn.items()

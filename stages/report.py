@@ -324,6 +324,8 @@ def main(
 
     # The table that leads: new pictures search the collection where its images trained, else test images each other.
     table = measured
+    if table.rows.get(scores.SIDE) == table.rows.get(chosen.ENCODER):
+        table, searched = table.without(scores.SIDE), searched.without(scores.SIDE)
     if scores.UNTRAINED in models and not searched.is_trained and made.taken and made.taken.model == chosen.ENCODER:
         # The chosen one is the encoder at its best: one row for both.
         table, searched = table.without(scores.UNTRAINED), searched.without(scores.UNTRAINED)
@@ -336,6 +338,8 @@ def main(
     # The page, part by part.
     content: Content = {
         "collection": searched,
+        "leading": leading,
+        "steps": collection.steps(leading),
         "params": params,
         "trains": trains,
         "leads": leads,

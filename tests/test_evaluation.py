@@ -20,7 +20,7 @@ from stages import evaluation
 from stages.evaluation import Params, evaluate_together, main, measure_attention, raw_pixels
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_features, write_images, write_model
 
-PARAMS = Params(whitened_dim=8, smoothed=["encoder"], random_draws=2)
+PARAMS = Params(whitened_dim=8, random_draws=2)
 SMOOTHING = SETTINGS.model_copy(update={"fewest": 20, "neighbours": 4, "depth": 5})
 NAMES = ["k4", "k8"]
 

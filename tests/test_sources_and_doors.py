@@ -113,7 +113,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         smoothing = gallery.Params(smoothing=SETTINGS)
         places = [data / place for place in ("images/shoes", "choice", "features/shoes", "gallery/shoes")]
         gallery.main(*places, task="shoes", source=str(raw), params=smoothing)
-        how = evaluation.Params(whitened_dim=8, smoothed=["chosen"], random_draws=0)
+        how = evaluation.Params(whitened_dim=8, random_draws=0)
         places = [data / place for place in ("images", "choice", "features", "evaluation/chosen")]
         evaluation.main(*places, model="chosen", params=how, smoothing=SETTINGS, alike={}, lists=lists)
         yield World(source, given, found, data)

@@ -273,7 +273,8 @@ def folders(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     items = {name: names_in(values.get(name)) for name in Lists.model_fields}
     adaptors = {name: f"adaptor/{name}" for name in items["granularities"]}
     trained = {name: adaptors[name] for name in items["adaptors"] if name in adaptors}
-    models = {"pixels": "images", "encoder": "encoder", "untrained": "choice/untrained", "chosen": "choice"} | trained
+    models = {"pixels": "images", "encoder": "encoder", "resolution": "resolution"}
+    models |= {"untrained": "choice/untrained", "chosen": "choice"} | trained
     for stage in ("fusion", "baseline", "supervised_model"):
         models |= {name: f"{stage}/{name}" for name in items[f"{stage}s"]}
     models |= {f"distilled_{name}": f"distillation/{name}" for name in items["distillations"]}

@@ -67,7 +67,8 @@ def written(
     values["tasks"] = {task: task_values(task, folder) for task, folder in tasks.items()}
     values["granularities"], values["adaptors"] = list(granularities), list(trained)
     if not trained:
-        values["fusions"], values["distillations"], values["models"] = [], [], ["encoder", "untrained", "chosen"]
+        values["fusions"], values["distillations"] = [], []
+        values["models"] = ["encoder", "resolution", "untrained", "chosen"]
     values["images"]["protocol"] = protocol
     values["choice"]["alike"].update(alike)
     if suited.teachers:

@@ -78,15 +78,14 @@ def advise(
     means = {row: table.get(row, scores.MEAN) for row in (scores.CHOSEN, scores.UNTRAINED, ENCODER)}
     is_measured = not math.isnan(means[scores.CHOSEN]) and not math.isnan(means[ENCODER])
     best = ENCODER if choice.is_encoder else scores.CHOSEN
-    if is_measured and not choice.is_encoder:
-        best = max(means, key=lambda row: scores.rank(round(means[row], 1)))
     if choice.is_encoder:
         why = [NOTHING_BETTER if choice.compared else CANNOT_TELL]
+    elif is_measured:
+        best = max(means, key=lambda row: scores.rank(round(means[row], 1)))
+        why = by_labels(choice, searched, best)
     else:
-        why = by_labels(choice, table, best) if is_measured else by_criterion(choice)
+        why = by_criterion(choice)
     smooths, words = about_smoothing(best, searched, unsmoothed)
-    if smooths is None:
-        why[-1] += " This is of images that are not smoothed, so the commands do not smooth, either."
     why += words
     row = best + SMOOTHED if smooths and best + SMOOTHED in table.rows else best
     use, place = {
@@ -101,17 +100,14 @@ def advise(
         gains = {task: found[task] for task in table.tasks if task in found}
         before, after = (table.get(name, scores.MEAN) for name in (ENCODER, row))
     typed = shlex.quote(os.path.relpath(place, root))
-    return Advice(use, why, typed, rows, row, bool(smooths), before, after, gains, table.queries)
+    return Advice(use, why, typed, rows, row, smooths, before, after, gains, table.queries)
 
 
-def about_smoothing(best: str, searched: scores.Scores, unsmoothed: Sequence[str]) -> tuple[bool | None, list[str]]:
-    """Whether the commands smooth, and what to say of it: they do unless labels show a loss on the mean.
-
-    None where the row was measured, and no smoothed one.
-    """
+def about_smoothing(best: str, searched: scores.Scores, unsmoothed: Sequence[str]) -> tuple[bool, list[str]]:
+    """Whether the commands smooth, and what to say of it: they do unless labels show a loss on the mean."""
     smoothed, gains = best + SMOOTHED, searched.differences(best + SMOOTHED, best)
     if smoothed not in searched.rows and not math.isnan(searched.get(best, scores.MEAN)):
-        return None, []
+        return False, ["The commands do not smooth: no smoothed images were measured."]
     if page.trend(gains.get(scores.MEAN, math.nan)) < 0:
         lost = page.signed(gains[scores.MEAN])
         return False, [f"Smoothing is left out of the commands: by the labels it adds {lost}."]
@@ -149,17 +145,16 @@ def by_criterion(choice: Choice) -> list[str]:
     return sentences
 
 
-def by_labels(choice: Choice, table: scores.Scores, best: str) -> list[str]:
-    """What each step gives on the mean, the tasks that fall, and whether the labels disagree with the choice."""
-    where = f"over {len(table.tasks)} tasks" if len(table.tasks) > 1 else f"on {table.tasks[0]}"
-    names = {
-        ENCODER: "the encoder as it is",
-        scores.UNTRAINED: "at its best without training",
-        scores.CHOSEN: "the model" if use_of_chosen(choice) == MODEL else "in its chosen form",
-        best + SMOOTHED: "with images smoothed by their neighbours",
-    }
-    parts = [f"{name} {table.get(row, scores.MEAN):.1f} %" for row, name in names.items() if row in table.rows]
-    sentences = [f"R-Precision {where}: {', '.join(parts)}."]
+def by_labels(choice: Choice, searched: scores.Scores, best: str) -> list[str]:
+    """Whether the labels disagree with the choice, and whether its last layer pays behind smoothing."""
+    sentences = []
     if best != scores.CHOSEN:
         sentences.append("The choice was made without labels; these test labels disagree with it.")
+    side = scores.SIDE if scores.SIDE in searched.rows else ENCODER
+    lost = searched.differences(scores.CHOSEN + SMOOTHED, side + SMOOTHED)[scores.MEAN]
+    if page.trend(lost) < 0 and choice.taken and choice.taken.layer in ("flat", "weighted"):
+        sentences.append(
+            f"The last layer does not pay on these images: without it, smoothed images have {page.signed(-lost)}. "
+            "`choice: {layer: none}` in the profile leaves it out."
+        )
     return sentences

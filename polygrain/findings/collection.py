@@ -23,7 +23,7 @@ class Smoothing:
 class CollectionReport:
     """`table` has a row per model, and <model>_smoothed where its collection was smoothed; `trains` on all classes.
 
-    Of the encoder it has <model>_centred, too: less each collection's own mean, which needs no model.
+    Of the encoder, at its own side and at the chosen one, it has <model>_centred, too: less each collection's own mean.
     """
 
     table: scores.Scores
@@ -50,19 +50,6 @@ class CollectionReport:
         chosen, untrained = (self.table.rows.get(row) for row in (scores.CHOSEN, scores.UNTRAINED))
         return None not in (chosen, untrained) and chosen != untrained
 
-    @property
-    def steps(self) -> list[tuple[str, str, dict[str, float]]]:
-        """What each step adds: (title, row, differences to the row before)."""
-        titles = {"encoder": "The encoder as it is", "encoder" + scores.CENTRED: "less each collection's own mean"}
-        titles[scores.UNTRAINED] = "at its best, without training"
-        if self.is_trained or scores.UNTRAINED not in self.table.rows:
-            titles[scores.CHOSEN] = "the chosen model"
-        rows = [(title, row) for row, title in titles.items() if row in self.table.rows]
-        if scores.CHOSEN + SMOOTHED in self.table.rows:
-            rows.append(("that, with smoothed images", scores.CHOSEN + SMOOTHED))
-        pairs = zip(rows, [*rows[:1], *rows], strict=False)
-        return [(title, row, self.table.differences(row, before)) for (title, row), (_, before) in pairs]
-
     def without(self, model: str) -> "CollectionReport":
         return replace(self, table=self.table.without(model))
 
@@ -73,6 +60,18 @@ class CollectionReport:
         return self.table.differences(*rows)[scores.MEAN] if is_known else None
 
 
+def steps(table: scores.Scores) -> list[tuple[str, str]]:
+    """The rows that tell what each step gives, with a title: first what needs no choice, then the choice."""
+    side = scores.SIDE if scores.SIDE in table.rows else "encoder"
+    titles = {"encoder": "encoder as it is", "encoder" + scores.CENTRED: "less each collection's own mean"}
+    titles |= {scores.SIDE + scores.CENTRED: "that, at the chosen side", side + SMOOTHED: "that, smoothed"}
+    titles |= {scores.UNTRAINED: "encoder at its best, without training"}
+    if table.rows.get(scores.CHOSEN) != table.rows.get(scores.UNTRAINED):
+        titles[scores.CHOSEN] = "chosen model"
+    titles[scores.CHOSEN + SMOOTHED] = "that, smoothed"
+    return [(title, row) for row, title in titles.items() if row in table.rows]
+
+
 def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: bool) -> CollectionReport:
     """The numbers of all models in their order; tasks without a labelled query are left out."""
     exact: dict[str, scores.Numbers] = {}
@@ -80,7 +79,7 @@ def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: 
     for name in models:
         forms = {"": "collection.json", scores.CENTRED: "collection_centred.json", SMOOTHED: "smoothed.json"}
         for form, file in forms.items():
-            if form == scores.CENTRED and name != "encoder":
+            if form == scores.CENTRED and name not in ("encoder", scores.SIDE):
                 continue
             # Strength 0 is no smoothing: what it gave is the row of the plain images.
             is_one = form != SMOOTHED or any(one.strength for one in read_smoothings(evaluation / name))

@@ -20,6 +20,7 @@ WHITENED, CENTRED = "_whitened", "_centred"
 FUSIONS = ("neighbour", "augmentation", "average")
 CHOSEN = "chosen"
 UNTRAINED = "untrained"
+SIDE = "resolution"  # the encoder at the side that was chosen, and nothing else
 DISTILLED = "distilled_"
 TEACHER = "teacher_"
 NOTHING = dict.fromkeys(METRICS, math.nan)
@@ -82,7 +83,7 @@ def percent(entry: dict[str, Any]) -> dict[str, float]:
 def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
     """The models in the order of the table: baselines, adaptors from coarse to fine, fusions, distilled and supervised
     ones, and last the one to use."""
-    order = ["pixels", "encoder", UNTRAINED, "tldr", "linear", "one_set", "many_sets"]
+    order = ["pixels", "encoder", SIDE, UNTRAINED, "tldr", "linear", "one_set", "many_sets"]
     order += [*granularities, *reversed(FUSIONS), "static"]
 
     def place(name: str) -> int:
@@ -141,7 +142,7 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
             queries |= {task: entry["queries"] for task, entry in values.items()}
             exact[name + form] = {task: percent(entry) for task, entry in values.items()}
             shared[name + form] = read_shared(evaluation / name / f"shared{form}.json")
-        if name == "encoder" and (evaluation / name / "centred.json").exists():
+        if name in ("encoder", SIDE) and (evaluation / name / "centred.json").exists():
             values = read_metrics(evaluation / name / "centred.json")
             exact[name + CENTRED] = {task: percent(entry) for task, entry in values.items()}
     measured = [

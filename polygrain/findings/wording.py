@@ -22,6 +22,7 @@ class Title(NamedTuple):
 TITLES = {
     "pixels": ("Raw pixels", "no model"),
     "encoder": ("Frozen encoder", "what you start from"),
+    "resolution": ("Encoder at the chosen side", "its input by the criterion, and nothing else"),
     "untrained": ("Encoder at its best", "without training: its input by the criterion, its last layer from clusters"),
     "oracle": ("Oracle", "best adaptor per task, chosen with test labels: not comparable"),
     "average": ("Average fusion", "one model, all adaptors alike"),

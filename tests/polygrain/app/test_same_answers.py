@@ -130,7 +130,7 @@ def test_exported_programs__search_the_rows_of_the_gallery(world: World, made: d
 def test_report__the_nearest_of_its_queries_are_those_of_a_search(world: World, tmp_path: Path) -> None:
     """Of the images that are no queries `embed` makes a collection; the queries ask it as files."""
     places = [world.data / place for place in ("images", "choice", "features")]
-    how = evaluation.Params(whitened_dim=8, smoothed=["chosen"], random_draws=0)
+    how = evaluation.Params(whitened_dim=8, random_draws=0)
     words = {"model": "chosen", "params": how, "smoothing": SETTINGS, "alike": {}, "lists": small.lists()}
     evaluation.main(*places, tmp_path / "evaluation", **words)
     table = pq.read_table(world.data / f"images/{TASK}/table.parquet").to_pydict()

@@ -17,12 +17,15 @@ def evaluation(tmp_path):
     return tmp_path
 
 
-def test_read__rows_plain_and_smoothed_and_what_each_step_adds(evaluation):
+def rows_of(report: collection.CollectionReport) -> list[str]:
+    return [row for _, row in collection.steps(report.table)]
+
+
+def test_read__rows_plain_and_smoothed_and_what_training_adds(evaluation):
     report = collection.read(evaluation, ["encoder", "untrained", "k4", "chosen"], ["one", "two", "flat"], True)
     assert report.columns == ["mean", "one", "two"] and report.table.queries == {"one": 12, "two": 12}
     assert "k4_smoothed" not in report.table.rows and report.table.get("k4", "mean") == 40.0
-    steps = [(row, differences["mean"]) for _, row, differences in report.steps]
-    assert steps == [("encoder", 0), ("untrained", 5), ("chosen", 5), ("chosen_smoothed", 6)]
+    assert rows_of(report) == ["encoder", "encoder_smoothed", "untrained", "chosen", "chosen_smoothed"]
     assert report.training_adds() == 5 == report.training_adds("_smoothed")
     smoothings = [(one.task, one.strength, one.neighbours) for one in report.smoothings]
     assert smoothings == [("one", 0.9, 20), ("two", 0.9, 20)]
@@ -36,22 +39,23 @@ def test_read__what_is_not_smoothed_is_not_called_so(evaluation):
     smoothing["two"]["strength"] = 0.0
     file.write_text(json.dumps(smoothing))
     report = collection.read(evaluation, models, ["one", "two"], True)
-    assert report.unsmoothed == ["two"] and report.steps[-1][1] == "chosen_smoothed"
+    assert report.unsmoothed == ["two"] and rows_of(report)[-1] == "chosen_smoothed"
     smoothing["one"]["strength"] = 0.0
     file.write_text(json.dumps(smoothing))
     report = collection.read(evaluation, models, ["one", "two"], True)
-    assert report.unsmoothed == [] and report.steps[-1][1] == "chosen"
+    assert report.unsmoothed == [] and rows_of(report)[-1] == "chosen"
     assert "smoothed_chosen" not in collection.as_json(report) and "encoder_smoothed" in report.table.rows
 
 
-def test_steps__the_own_mean_is_a_step_of_the_encoder_alone(evaluation):
-    """What is compared with the encoder is compared with a mere subtraction, too."""
-    for model, values in {"encoder": (0.34, 0.52), "k4": (0.7, 0.7)}.items():
+def test_steps__what_needs_no_choice_comes_first(evaluation):
+    """The choice is compared with a mere subtraction, and with the encoder at the same side, smoothed, too."""
+    write_model(evaluation / "resolution", {"one": entry_of(0.45), "two": entry_of(0.6)}, {}, [])
+    for model, values in {"encoder": (0.34, 0.52), "resolution": (0.4, 0.5), "k4": (0.7, 0.7)}.items():
         text = json.dumps({task: entry_of(value) for task, value in zip(("one", "two"), values, strict=True)})
         (evaluation / model / "collection_centred.json").write_text(text)
-    report = collection.read(evaluation, ["encoder", "untrained", "k4", "chosen"], ["one", "two"], True)
-    steps = [(row, differences["mean"]) for _, row, differences in report.steps]
-    assert steps == [("encoder", 0), ("encoder_centred", 3), ("untrained", 2), ("chosen", 5), ("chosen_smoothed", 6)]
+    report = collection.read(evaluation, ["encoder", "resolution", "untrained", "k4", "chosen"], ["one", "two"], True)
+    plain = ["encoder", "encoder_centred", "resolution_centred", "resolution_smoothed"]
+    assert rows_of(report) == [*plain, "untrained", "chosen", "chosen_smoothed"]
     assert "k4_centred" not in report.table.rows and "collection_encoder_centred" in collection.as_json(report)
 
 
@@ -59,14 +63,14 @@ def test_steps__the_chosen_model_counts_even_where_another_is_better(tmp_path):
     for model, value in {"encoder": 0.4, "untrained": 0.6, "chosen": 0.5}.items():
         write_model(tmp_path / model, {"one": entry_of(value)}, {}, [])
     report = collection.read(tmp_path, ["encoder", "untrained", "chosen"], ["one"], True)
-    assert report.steps[-1][1] == "chosen_smoothed" and report.training_adds() == -10
+    assert rows_of(report)[-1] == "chosen_smoothed" and report.training_adds() == -10
 
 
 def test_steps__the_encoder_at_its_best_is_no_training(tmp_path):
     for model, value in {"encoder": 0.4, "untrained": 0.6, "chosen": 0.6}.items():
         write_model(tmp_path / model, {"one": entry_of(value)}, {}, [])
     report = collection.read(tmp_path, ["encoder", "untrained", "chosen"], ["one"], True)
-    assert [row for _, row, _ in report.steps] == ["encoder", "untrained", "chosen_smoothed"]
+    assert rows_of(report) == ["encoder", "encoder_smoothed", "untrained", "chosen_smoothed"]
     assert report.training_adds() is None
 
 
