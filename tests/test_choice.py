@@ -46,7 +46,7 @@ def params(**changes):
     return choice.Params(**comparing(**changes))
 
 
-EVALUATION = evaluation.Params(whitened_dim=8, smoothed=[], random_draws=0)
+EVALUATION = evaluation.Params(whitened_dim=8, random_draws=0)
 QUICK = {"strengths": [], "layer": "none", "blocks": 1, "mirrored": False}
 
 
