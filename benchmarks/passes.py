@@ -78,7 +78,7 @@ def main() -> None:
         start = clocks()
         bare = [clocks() for _ in extract(model, pixels, rows, *device.inference(model.config.size), "bare pass")][-1]
         ratios = taken / (bare - start)
-        write_values(Path("params.yaml"), values | {"choice": values["choice"] | {"layer": "flat"}})
+        write_values(Path("params.yaml"), values | {"choice": values["choice"] | {"layer": "none"}})
         behind = [words for words in stages if words[0] in ("choice", "gallery", "evaluation")]
         behind = [words for words in behind if words[-1] != "encoder"]  # which does not depend on the choice
         again = run(behind)

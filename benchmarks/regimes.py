@@ -5,8 +5,8 @@ python -m benchmarks.regimes profiles/NAME [profiles/OTHER ...]
 NAME is a profile of labelled tasks, with the protocol `collection`, whose `features` and `resolution` are there. Its
 collection is thinned to 3, 6, 12 and 30 images of a kind, three draws of them; the queries stay the same. A cell is
 R-Precision in percent, the mean over tasks and draws, and in brackets the worst task's difference to the encoder as it
-is. `said` takes the layer by the images of a kind, `unsaid` the one that harms no collection; views are those that
-`resolution` saw, of all its sampled images. This table decides which setting is worth its place.
+is. Views are those that `resolution` saw. `said` smooths by the number of images of a kind. This table decides which
+setting is worth its place.
 """
 
 import sys
@@ -18,7 +18,7 @@ import numpy as np
 from polygrain.comparing.comparison import Comparison, choose, mean_of
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.stored import open_features
-from polygrain.fisher.closed_form import Plan, basis_of, closed_form, of_views, plan_of
+from polygrain.fisher.closed_form import basis_of, closed_form, of_views
 from polygrain.fisher.estimator import scatters
 from polygrain.retrieval import whitening
 from polygrain.retrieval.metrics import collection_metrics
@@ -28,7 +28,7 @@ from polygrain.store.reading import read_json
 from stages.choice import FEWEST
 
 KINDS, DRAWS = (3, 6, 12, 30, None), 3
-ROWS = ["as it is", "own means", "unsaid", "said"]
+ROWS = ["as it is", "own means", "layer", "smoothed", "smoothed, said"]
 
 
 def thinned(collection: Collection, most: int | None, draw: int) -> np.ndarray:
@@ -42,36 +42,25 @@ def thinned(collection: Collection, most: int | None, draw: int) -> np.ndarray:
 
 def measure(
     outputs: np.ndarray, views: np.ndarray, collection: Collection, rows: np.ndarray, alike: dict[str, int]
-) -> Iterator[tuple[str, list[float], list[float]]]:
-    """Each way with its R-Precision on each task, plain and smoothed."""
+) -> Iterator[tuple[str, list[float]]]:
+    """Each way with its R-Precision on each task."""
     vectors, tasks = outputs[rows], collection.tasks[rows]
     basis = basis_of(vectors, tasks)
     assert basis is not None
-    middle = sorted(alike.values())[(len(alike) - 1) // 2]
-    plans: dict[str, Plan | None] = {"as it is": None, "own means": None}
-    plans |= {"unsaid": plan_of(None), "said": plan_of(middle)}
-    sizes = sorted({int(size) for plan in plans.values() if plan for size in plan.sizes})
-    of_images = of_views(basis, views)
-    known = scatters(basis, vectors, sizes, 0)
-    for name, plan in plans.items():
-        layer = closed_form(basis, known, of_images, plan) if plan else None
-        plain, smoothed = [], []
+    layer = closed_form(basis, scatters(basis, vectors, 0), of_views(basis, views))
+    behind = whitening.apply(layer, outputs)
+    for name in ROWS:
+        values, ends = [], outputs if name in ROWS[:2] else behind
         for task in alike:
             own, asked = rows[tasks == task], np.flatnonzero((collection.tasks == task) & collection.is_query)
-            images, queries = (
-                outputs[of] if layer is None else whitening.apply(layer, outputs[of]) for of in (own, asked)
-            )
-            said = alike[task] if name == "said" else None
-            features = outputs[own]
-            mean = () if name == "as it is" else mean_of(images, FEWEST)
-            by, _ = choose(images, said, mean=mean, front=lambda _, of=features: of)
-            for values, one in ((plain, Comparison(by.mean, share=0.0)), (smoothed, by)):
-                searched = one.rows(images, lambda _, of=features: of)
-                scores = collection_metrics(
-                    one.query(queries), searched, collection.labels[asked], collection.labels[own], 1
-                )
-                values.append(100 * float(np.nanmean(scores.r_precision)))
-        yield name, plain, smoothed
+            mean, front = () if name == "as it is" else mean_of(ends[own], FEWEST), lambda _, of=outputs[own]: of
+            by = Comparison(mean, share=0.0)
+            if "smoothed" in name:
+                by, _ = choose(ends[own], alike[task] if "said" in name else None, mean=mean, front=front)
+            labels = collection.labels[asked], collection.labels[own]
+            scores = collection_metrics(by.query(ends[asked]), by.rows(ends[own], front), *labels, 1)
+            values.append(100 * float(np.nanmean(scores.r_precision)))
+        yield name, values
 
 
 def main() -> None:
@@ -84,8 +73,8 @@ def main() -> None:
         views = seen.read(folder / "data/views").views[stored.facts["side"]].rows[:]
         views = unit_rows(views[..., :width].astype(np.float32).reshape(-1, width)).reshape(*views.shape[:2], width)
         print(f"{facts['architecture']}, {stored.facts['side']} px")
-        print("| of a kind | " + " | ".join(ROWS) + " | said, smoothed |")
-        print("|---|" + "---:|" * (len(ROWS) + 1))
+        print("| of a kind | " + " | ".join(ROWS) + " |")
+        print("|---|" + "---:|" * len(ROWS))
         for most in KINDS:
             found: dict[str, list] = {}
             for draw in range(DRAWS if most else 1):
@@ -93,12 +82,10 @@ def main() -> None:
                 sizes = {task: collection.labels[rows[collection.tasks[rows] == task]] for task in names}
                 each = {task: np.unique(of, return_counts=True)[1].mean() for task, of in sizes.items()}
                 alike = {task: max(2, round(count)) for task, count in each.items()}
-                for name, plain, smoothed in measure(outputs, views, collection, rows, alike):
-                    found.setdefault(name, []).append(plain)
-                    found.setdefault(f"{name}, smoothed", []).append(smoothed)
-            tables = {name: np.mean(values, 0) for name, values in found.items()}
-            base = tables["as it is"]
-            cells = [f"{of.mean():.1f} ({(of - base).min():+.1f})" for of in map(tables.get, (*ROWS, "said, smoothed"))]
+                for name, values in measure(outputs, views, collection, rows, alike):
+                    found.setdefault(name, []).append(values)
+            base, *_ = tables = [np.mean(values, 0) for values in found.values()]
+            cells = [f"{of.mean():.1f} ({(of - base).min():+.1f})" for of in tables]
             print(f"| {most or 'all'} | " + " | ".join(cells) + " |", flush=True)
 
 

@@ -28,7 +28,6 @@ from polygrain.compute import device
 from polygrain.config.lists import Lists
 from polygrain.encoder.model import Model, blocks_for, load, save
 from polygrain.encoder.stored import Stored, embed, open_features
-from polygrain.fisher.closed_form import SIZES, Plan, plan_of
 from polygrain.fisher.granularities import Granularities, read_basis, read_scatters
 from polygrain.retrieval.whitening import Whitening
 from polygrain.runner import command, outputs
@@ -67,32 +66,17 @@ class World(NamedTuple):
     """of seeds and scatters"""
 
 
-def plan(params: Params) -> Plan | None:
-    """What makes the last layer: by the middle of what is said of the tasks, where it is not fixed."""
-    if params.layer == "none":
-        return None
-    if params.layer != "auto":
-        return Plan((*SIZES, np.inf), False, params.layer, 0.0)
-    return plan_of(middle(params))
-
-
-def middle(params: Params) -> int | None:
-    """About how many images of a middle task show the same thing, as far as that is said."""
-    said = sorted(params.alike.values())
-    return said[(len(said) - 1) // 2] if said else None
-
-
 def read_granularities(
     pseudo_labels: Path, seeds: Path, collection: Collection, lists: Lists, params: Params
 ) -> Granularities:
     """The clusters of the training images, of those that were clustered."""
-    rows, made = np.arange(len(collection.train)), plan(params)
-    if made is None:
-        return Granularities(rows, collection.tasks[collection.train], {}, None)
+    rows = np.arange(len(collection.train))
+    if params.layer == "none":
+        return Granularities(rows, collection.tasks[collection.train], {})
     if (seeds / "sample.zarr").exists():
         rows = arrays.open(seeds / "sample.zarr")[:]
     labels = {name: arrays.open(pseudo_labels / name / "labels.zarr")[:][rows] for name in lists.granularities}
-    return Granularities(rows, collection.tasks[collection.train[rows]], labels, made)
+    return Granularities(rows, collection.tasks[collection.train[rows]], labels)
 
 
 def build(folder: Path, form: Form, world: World, params: Params) -> Model:
@@ -183,10 +167,10 @@ def main(
     chosen = build(encoder if taken.form == ENCODER else models[taken.form.model], taken.form, world, params)
     best = trial.best_of("encoder")
     untrained = build(encoder if best == ENCODER else resolution, best, world, params)
-    why, made = reasons(trial, decision, params), None
-    if taken.form.layer in ("flat", "weighted") and (made := granularities.plan):
-        why.insert(0, about_layer(made, middle(params), params.layer))
-    content = summary(trial, decision.chosen, why, collection, made, middle(params))
+    why = reasons(trial, decision, params)
+    if taken.form.layer == "clusters":
+        why.insert(0, about_layer(list(granularities.labels)))
+    content = summary(trial, decision.chosen, why, collection)
     with outputs.folder(output) as folder:
         (folder / "untrained").mkdir()
         for model, place in ((chosen, folder), (untrained, folder / "untrained")):

@@ -16,10 +16,10 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
 from polygrain.encoder.stored import open_features
-from polygrain.fisher.closed_form import Plan, basis_of, closed_form, plan_of
+from polygrain.fisher.closed_form import basis_of, closed_form, of_views
 from polygrain.fisher.scatter import within_clusters
 from polygrain.retrieval.whitening import apply
-from polygrain.selection.criterion import draw_clear, embed_carefully
+from polygrain.selection.criterion import draw_clear, embed_carefully, embed_views
 from polygrain.selection.seen import Seen, read
 from polygrain.store.collection import open_pixels, read_table, read_tables
 from stages import choice, evaluation, gallery, resolution
@@ -121,8 +121,8 @@ def test_main__lists_all_candidates_the_best_first(chosen):
     assert len({row["model"] for row in rows if row["strength"] == "0.5"}) == 1
     looks = {(row["scale"], row["mirrored"]) for row in rows if row["model"] == "encoder"}
     assert looks == {("1.0", "0"), ("1.5", "0"), ("1.5", "1")}
-    assert {row["model"] for row in rows if row["layer"] == "flat"} == {row["model"] for row in rows}
-    assert {(row["blocks"], int(row["dim"]) < 48) for row in rows if row["layer"] == "flat"} == {("2", True)}
+    assert {row["model"] for row in rows if row["layer"] == "clusters"} == {row["model"] for row in rows}
+    assert {(row["blocks"], int(row["dim"]) < 48) for row in rows if row["layer"] == "clusters"} == {("2", True)}
     assert {row["model"] for row in rows if row["layer"] == "own"} == {"distilled_encoder"}
 
 
@@ -197,13 +197,13 @@ def world_of(images, folders, settings):
     return choice.World(collection, pixels, open_features(features, list(TASKS)), read(views), given, (seeds, scatters))
 
 
-@pytest.mark.parametrize("layer", ["none", "own", "flat", "weighted"])
+@pytest.mark.parametrize("layer", ["none", "own", "clusters"])
 @pytest.mark.parametrize("name", ["resolution", "fusion/neighbour"])
 def test_build__scales_the_adaptors_and_makes_the_layer_of_all_clusters(chosen, models, tmp_path, layer, name):
     folder = models[0].parent / ("distillation/encoder" if layer == "own" else name)
-    settings = params(layer=layer if layer in ("flat", "weighted") else "none")
+    settings = params(layer=layer if layer == "clusters" else "none")
     world = world_of(chosen[0], see(chosen[0], models, tmp_path, settings), settings)
-    blocks = 2 if layer in ("flat", "weighted") else 1
+    blocks = 2 if layer == "clusters" else 1
     form = choice.Form("x", 0.5, layer=layer, blocks=blocks)
     model = choice.build(folder, form, world, settings)
     by_hand, learnt = load(folder), load(folder).reduction
@@ -215,15 +215,17 @@ def test_build__scales_the_adaptors_and_makes_the_layer_of_all_clusters(chosen, 
     by_hand.reduction, by_hand.config = torch.nn.Identity(), by_hand.config.model_copy(update={"reduced": None})
     rows = world.collection.train
     images = torch.from_numpy(world.pixels[rows]).permute(0, 3, 1, 2)
-    expected = by_hand.at_side(by_hand.config.side, False, blocks)(images)
+    wide = by_hand.at_side(by_hand.config.side, False, blocks)
+    expected = wide(images)
     if layer == "own":
         expected = torch.nn.functional.normalize(learnt(expected), dim=1)
     elif layer != "none":
         vectors = expected.numpy()
         basis = basis_of(vectors, world.collection.tasks[rows], 64)
         turned = basis.turn(vectors)
-        sizes = {len(rows) / k: within_clusters(turned, world.granularities.labels[f"k{k}"]) for k in (4, 8)}
-        fitted = closed_form(basis, sizes, None, Plan((np.inf,), False, layer, 0.0))
+        scatters = [within_clusters(turned, labels) for labels in world.granularities.labels.values()]
+        views = embed_views(wide, world.pixels, world.seen.sample, settings.criterion).stacked()
+        fitted = closed_form(basis, scatters, of_views(basis, views))
         expected = torch.from_numpy(apply(fitted, vectors))
     torch.testing.assert_close(model(images), expected, atol=5e-3, rtol=5e-3)
 
@@ -270,13 +272,6 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
         assert values["r_precision"] == pytest.approx(plain_r_precision(part, collection.labels[own]).mean(), abs=0.02)
 
 
-def test_plan__follows_the_middle_of_what_is_said_of_the_tasks():
-    assert choice.plan(params(layer="none")) is None
-    assert choice.plan(params(layer="auto")) == plan_of(None)
-    assert choice.plan(params(layer="auto", alike={"dots": 6, "bars": 300})) == plan_of(6)
-    assert choice.plan(params(layer="auto", alike={"dots": 30})).kind == "weighted"
-
-
 def test_main__a_task_that_cannot_tell_leaves_the_choice_to_the_others(models, tmp_path):
     images = write_images(tmp_path / "images")
     repeat(images, "dots", 48)
@@ -320,7 +315,7 @@ def counted():
 
 @pytest.mark.parametrize("side", [32, 48])
 def test_main__without_training_no_network_runs_once_features_exist(tmp_path, side):
-    """The row `encoder` alone passes it, where its side is another; scores are those of embeddings by the network."""
+    """The row `encoder` alone passes it, where its side is another; scores are the network's, up to a rank."""
     images, encoder, settings = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder"), params()
     settings = settings.model_copy(update={"mirrored": False, "errors": 0.0})
     seen = {"settings": settings.criterion, "reference": settings.reference, "taken": settings.blocks}
@@ -357,7 +352,7 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path, si
         unknown, output = write_features(tmp_path / f"unknown/{name}", images), tmp_path / "passed" / name
         evaluation.main(images, tmp_path / name, unknown, output, model=name, params=EVALUATION, alike={}, **given)
         for task, values in json.loads((output / "metrics.json").read_text()).items():
-            assert of_known[task]["r_precision"] == pytest.approx(values["r_precision"], abs=5e-4)
+            assert of_known[task]["r_precision"] == pytest.approx(values["r_precision"], abs=0.01)
 
 
 FOREIGN = {

@@ -17,8 +17,8 @@ from polygrain.config.folders import Folder, Protocol, examine, task_names
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
 QUESTION = (
-    "last layer: the one that harms no collection. Do you search the same product, of 3 to 10 images each, or the same "
-    "kind, of hundreds? Say it, and the layer fits: --alike 6, or --alike 300"
+    "smoothing: with care. Do you search the same product, of 3 to 10 images each, or the same kind, of hundreds? Say "
+    "it, and it fits: --alike 6, or --alike 300"
 )
 # Granularities on which networks train, if they are to.
 TRAINED = ("size2", "size8", "size24")

@@ -152,7 +152,7 @@ def by_labels(choice: Choice, searched: scores.Scores, best: str) -> list[str]:
         sentences.append("The choice was made without labels; these test labels disagree with it.")
     side = scores.SIDE if scores.SIDE in searched.rows else ENCODER
     lost = searched.differences(scores.CHOSEN + SMOOTHED, side + SMOOTHED)[scores.MEAN]
-    if page.trend(lost) < 0 and choice.taken and choice.taken.layer in ("flat", "weighted"):
+    if page.trend(lost) < 0 and choice.taken and choice.taken.layer == "clusters":
         sentences.append(
             f"The last layer does not pay on these images: without it, smoothed images have {page.signed(-lost)}. "
             "`choice: {layer: none}` in the profile leaves it out."

@@ -75,8 +75,8 @@ def form_of(candidate: CandidateRow) -> str:
         words.append("averaged with the mirror image")
     if candidate.blocks != 1:
         words.append(f"what its last {candidate.blocks} blocks give side by side")
-    if candidate.layer in ("flat", "weighted"):
-        words.append(f"behind it a {candidate.layer} layer of {candidate.dim} numbers from clusters")
+    if candidate.layer == "clusters":
+        words.append(f"behind it a layer of {candidate.dim} numbers from clusters")
     elif candidate.layer == "own":
         words.append("with the last layer it learnt")
     return ", ".join(words)

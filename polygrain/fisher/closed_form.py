@@ -1,14 +1,12 @@
 """The last layer from clusters of many granularities, without labels, epochs or step sizes.
 
 An adaptor of a granularity has a closed form: the scatter within its clusters (scatter.py) says which directions do not
-matter there. The mean of these scatters is the average fusion, and Fisher's discriminant of total against within
-scatter is the layer (layer.py). The finest granularity has an image and its views as a cluster.
-
-`PLANS` says which clusters count, by about how many images are alike: found with labels on five tasks of photographs
-and one encoder, in collections thinned to 3, 6, 12 and 30 of a kind (benchmarks/regimes.py).
+matter there. The mean of these scatters over granularities is the average fusion, and Fisher's discriminant of total
+against within scatter is the layer (layer.py). The finest granularity has an image and its views as a cluster, and
+counts as much as all others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,26 +15,12 @@ from jaxtyping import Float, Float32
 
 from polygrain.compute.blocks import Rows, blocks_within
 from polygrain.compute.principal import largest, principal_components
-from polygrain.fisher.layer import Kind, axes
+from polygrain.fisher.layer import axes
 from polygrain.fisher.scatter import CELLS, Scatter, average, of_equal_size, within_clusters
 from polygrain.retrieval.whitening import Whitening
 
-# Images of a cluster, one granularity each.
-SIZES = (2, 3, 4, 6, 8, 12, 16, 24)
 # Principal axes in which scatters are taken, at most.
 AXES = 512
-# n images in n // size clusters have a little more than `size` each.
-ROUNDED = 1.1
-
-
-class Plan(NamedTuple):
-    """Which clusters make the layer: their sizes (up to the largest), whether views of an image count, the form, the
-    least shrinkage."""
-
-    sizes: tuple[float, ...]
-    views: bool
-    kind: Kind
-    least: float
 
 
 class Basis(NamedTuple):
@@ -49,26 +33,6 @@ class Basis(NamedTuple):
     def turn(self, rows: Float32[np.ndarray, "row dim"]) -> Float[np.ndarray, "row axis"]:
         """Rows along these axes, not centred."""
         return rows.astype(np.float64) @ self.axes
-
-
-# From so many images that are alike on.
-PLANS = {
-    0: Plan((2, 3, 4), True, "flat", 0.0),
-    5: Plan((2, 3, 4), True, "weighted", 0.0),
-    20: Plan(SIZES, True, "weighted", 0.0),
-}
-# The same where there are vectors alone: each of five tasks as a collection of its own, and all as one.
-WITHOUT_VIEWS = {
-    0: Plan(SIZES, False, "weighted", 0.5),
-    2: Plan((2, 3, 4), False, "weighted", 0.8),
-    10: Plan(SIZES, False, "weighted", 0.5),
-    20: Plan(SIZES, False, "weighted", 0.0),
-}
-
-
-def plan_of(alike: int | None, plans: Mapping[int, Plan] = PLANS) -> Plan:
-    """The plan for about so many images alike; for None the one that harms no collection."""
-    return plans[max(least for least in plans if least <= (alike or 0))]
 
 
 class Centred:
@@ -99,22 +63,17 @@ def basis_of(rows: Rows, tasks: np.ndarray, most: int = AXES) -> Basis | None:
     return Basis(centred.share @ centred.means, found.axes[:, varied], found.energies[varied] / rows.shape[0])
 
 
-def closed_form(
-    basis: Basis, clusters: Mapping[float, Scatter] | Mapping[int, Scatter], views: Scatter | None, plan: Plan
-) -> Whitening:
-    """The layer by a plan, from the scatter of clusters of each size, and that of views, in the axes of the basis.
+def closed_form(basis: Basis, granularities: Sequence[Scatter], views: Scatter | None, least: float = 0.0) -> Whitening:
+    """The layer from the scatter of each granularity and that of views, in the axes of the basis; `least` as in `axes`.
 
-    What the plan asks for and is not there is left out; without any scatter the layer half-whitens.
+    Without any scatter the layer half-whitens.
     """
-    largest_size = max(plan.sizes, default=0) * ROUNDED
-    known = [scatter for size, scatter in clusters.items() if size <= largest_size and scatter.degrees]
-    scatters = [average(known)] if known else []
-    if plan.views and views is not None and views.degrees:
-        scatters.append(of_equal_size(scatters[0], views) if known else views)
+    scatters = [average(granularities)] if any(one.degrees for one in granularities) else []
+    if views is not None and views.degrees:
+        scatters.append(of_equal_size(scatters[0], views) if scatters else views)
     if not scatters:
         return Whitening(basis.mean.astype(np.float32), (basis.axes * basis.variances**-0.25).astype(np.float32))
-    scatter = average(scatters)
-    projection = basis.axes @ axes(np.diag(basis.variances), scatter, plan.kind, plan.least)
+    projection = basis.axes @ axes(np.diag(basis.variances), average(scatters), least)
     return Whitening(basis.mean.astype(np.float32), projection.astype(np.float32))
 
 
@@ -122,8 +81,3 @@ def of_views(basis: Basis, views: Float32[np.ndarray, "image view dim"]) -> Scat
     """The scatter of images within their views."""
     images, count, _ = views.shape
     return within_clusters(basis.turn(views.reshape(images * count, -1)), np.repeat(np.arange(images), count))
-
-
-def counts(sizes: Sequence[int], images: int) -> dict[int, int]:
-    """The number of clusters of each size that so many images allow: two clusters at least."""
-    return {size: images // size for size in sizes if images // size >= 2}

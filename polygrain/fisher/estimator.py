@@ -5,7 +5,6 @@ rows: one k-means++ order for all, and Lloyd's iterations for each. Of very many
 together are clustered (clustering/sampled.py); mean and total scatter are of all.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,16 @@ from polygrain.clustering.sampled import draw_cells
 from polygrain.clustering.seeding import nearest_seeds, seed_order
 from polygrain.compute.blocks import Rows, blocks_within
 from polygrain.compute.vectors import unit_rows
-from polygrain.fisher.closed_form import WITHOUT_VIEWS, Basis, Plan, basis_of, closed_form, counts, plan_of
+from polygrain.fisher.closed_form import Basis, basis_of, closed_form
 from polygrain.fisher.scatter import CELLS, Scatter, within_clusters
 from polygrain.retrieval.whitening import Whitening
 from polygrain.store.drafts import drafted
 from polygrain.store.reading import reading
 
+# Rows of a cluster, one granularity each.
+SIZES = (2, 4, 8, 24)
+# The scatter is shrunk by so much at least: no views steady it. More where it was said that fewer than `FEW` are alike.
+LEAST, MORE, FEW = 0.5, 0.8, 10
 # Half-whitened axes in which clusters are sought, and Lloyd's iterations, at most.
 CLUSTERED, ITERATIONS = 256, 20
 
@@ -125,18 +128,16 @@ def learnt(rows: Rows, alike: int | None, labels: np.ndarray | None, sample: int
     if basis is None:
         return Whitening(np.zeros(dim, np.float32), np.eye(dim, dtype=np.float32))
     if labels is not None:
-        known = {1: within_clusters(Turned(rows, basis), labels)}
-        return closed_form(basis, known, None, Plan((1,), False, "weighted", 0.0))
-    plan = plan_of(alike, WITHOUT_VIEWS)
+        return closed_form(basis, [within_clusters(Turned(rows, basis), labels)], None)
     drawn = np.asarray(rows[draw_cells(rows, sample, seed)] if n > sample else rows[:])
-    return closed_form(basis, scatters(basis, drawn, [int(size) for size in plan.sizes], seed), None, plan)
+    least = MORE if alike is not None and alike < FEW else LEAST
+    return closed_form(basis, scatters(basis, drawn, seed), None, least)
 
 
-def scatters(basis: Basis, rows: Float32[np.ndarray, "row dim"], sizes: Sequence[int], seed: int) -> dict[int, Scatter]:
+def scatters(basis: Basis, rows: Float32[np.ndarray, "row dim"], seed: int) -> list[Scatter]:
     """The scatter of the rows within clusters of each size that so many rows allow."""
     turned = basis.turn(rows)
-    clusters = clusters_of_sizes(half_whitened(basis, turned), sizes, seed)
-    return {size: within_clusters(turned, labels) for size, labels in clusters.items()}
+    return [within_clusters(turned, labels) for labels in clusters_of(half_whitened(basis, turned), seed)]
 
 
 def half_whitened(basis: Basis, turned: Float[np.ndarray, "row axis"]) -> Float32[np.ndarray, "row clustered"]:
@@ -145,16 +146,11 @@ def half_whitened(basis: Basis, turned: Float[np.ndarray, "row axis"]) -> Float3
     return unit_rows(centred * basis.variances[:CLUSTERED] ** -0.25).astype(np.float32)
 
 
-def clusters_of_sizes(
-    rows: Float32[np.ndarray, "row axis"], sizes: Sequence[int], seed: int
-) -> dict[int, Int64[np.ndarray, " row"]]:
-    """The clusters of each size; fewer where rows are equal, none where there are too few rows."""
+def clusters_of(rows: Float32[np.ndarray, "row axis"], seed: int) -> list[Int64[np.ndarray, " row"]]:
+    """The clusters of each size, two at least; fewer where rows are equal, none where there are too few rows."""
     n, distinct = len(rows), len(np.unique(rows, axis=0))
-    wanted = {size: min(count, distinct) for size, count in counts(sizes, n).items()}
+    wanted = [min(n // size, distinct) for size in SIZES if n // size >= 2]
     if not wanted:
-        return {}
-    seeds = seed_order(rows, max(wanted.values()), seed)
-    return {
-        size: lloyd(rows, rows[seeds.order[:k]], nearest_seeds(seeds.records, k, n), ITERATIONS).labels
-        for size, k in wanted.items()
-    }
+        return []
+    seeds = seed_order(rows, wanted[0], seed)
+    return [lloyd(rows, rows[seeds.order[:k]], nearest_seeds(seeds.records, k, n), ITERATIONS).labels for k in wanted]

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32, Int
 
-from polygrain.fisher.closed_form import Basis, Plan, basis_of, closed_form, of_views
-from polygrain.fisher.layer import Kind
+from polygrain.fisher.closed_form import Basis, basis_of, closed_form, of_views
 from polygrain.fisher.scatter import Scatter, within_clusters
 from polygrain.retrieval.whitening import Whitening
 from polygrain.store import arrays
@@ -20,44 +19,33 @@ from polygrain.store.reading import read_json
 class Granularities:
     """Of the training images those that were clustered (`rows`), their tasks, and by granularity their cluster.
 
-    `plan`: what makes the layer; None for no layer.
+    Without a granularity there is no layer.
     """
 
     rows: Int[np.ndarray, " row"]
     tasks: np.ndarray
     labels: Mapping[str, Int[np.ndarray, " row"]]
-    plan: Plan | None
-
-    @property
-    def kind(self) -> Kind | None:
-        return self.plan.kind if self.plan else None
-
-    @property
-    def sizes(self) -> dict[str, float]:
-        """Images of a cluster, on average, of each granularity."""
-        return {name: len(labels) / (labels.max() + 1) for name, labels in self.labels.items()}
 
     def fit(
         self,
         vectors: Float32[np.ndarray, "row dim"],
         views: Float32[np.ndarray, "image view dim"] | None,
-        known: tuple[Basis, Mapping[str, Scatter]] | None = None,
+        known: tuple[Basis, Sequence[Scatter]] | None = None,
     ) -> Whitening | None:
-        """The layer behind a model, of its vectors of the `rows`; None where none is wanted or the vectors are equal.
+        """The layer behind a model, of its vectors of the `rows`; None without a granularity, or of equal vectors.
 
         `views`: its vectors of images and of their views. `known`: basis and scatters, where they were stored.
         """
-        basis = known[0] if known else basis_of(vectors, self.tasks) if self.plan else None
-        if basis is None or self.plan is None:
+        basis = known[0] if known else basis_of(vectors, self.tasks) if self.labels else None
+        if basis is None:
             return None
         if known:
             scatters = known[1]
         else:
             turned = basis.turn(vectors)
-            scatters = {name: within_clusters(turned, labels) for name, labels in self.labels.items()}
-        clusters = {self.sizes[name]: scatter for name, scatter in scatters.items()}
+            scatters = [within_clusters(turned, labels) for labels in self.labels.values()]
         seen = of_views(basis, views) if views is not None and len(views) else None
-        return closed_form(basis, clusters, seen, self.plan)
+        return closed_form(basis, scatters, seen)
 
 
 def write_basis(basis: Basis, folder: Path) -> None:
@@ -78,9 +66,9 @@ def write_scatter(scatter: Scatter, folder: Path) -> None:
     (folder / "scatter.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
-def read_scatters(folder: Path, names: Sequence[str]) -> dict[str, Scatter]:
+def read_scatters(folder: Path, names: Sequence[str]) -> list[Scatter]:
     """The scatter of each granularity."""
-    return {name: read_scatter(folder / name) for name in names}
+    return [read_scatter(folder / name) for name in names]
 
 
 def read_scatter(folder: Path) -> Scatter:

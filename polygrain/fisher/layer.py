@@ -2,12 +2,10 @@
 
 S_t u = lambda R u with R = (1 - rho) W + rho mean(diag W) I, where W is the scatter within clusters and rho its
 shrinkage (Fisher, "The use of multiple measurements in taxonomic problems", 1936). psi = lambda - 1 is the scatter
-between over that within. Clusters understate the scatter within, so psi' = psi / (1 + c psi). The layer is u ("flat"),
-or u sqrt(psi' / (1 + psi')) ("weighted"), with which the inner product is that of probabilistic linear discriminant
-analysis (Ioffe, 2006).
+between over that within. Clusters understate the scatter within, so psi' = psi / (1 + c psi). The layer is
+u sqrt(psi' / (1 + psi')), with which the inner product is that of probabilistic linear discriminant analysis (Ioffe,
+2006).
 """
-
-from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -15,14 +13,13 @@ from jaxtyping import Float, Float32
 
 from polygrain.fisher.scatter import Scatter
 
-Kind = Literal["flat", "weighted"]
 # What between adds to within; and the axes that are kept at most.
 ADDED, MOST = 0.05, 256
 LEAST = 1e-6  # of psi: axes below tell nothing apart
 
 
 def axes(
-    total: Float[np.ndarray, "axis axis"], scatter: Scatter, kind: Kind, least: float = 0.0, most: int = MOST
+    total: Float[np.ndarray, "axis axis"], scatter: Scatter, least: float = 0.0, most: int = MOST
 ) -> Float32[np.ndarray, "axis component"]:
     """The layer, the axes that tell most apart first; the scatter is shrunk by its own share, or by the `least`.
 
@@ -40,11 +37,11 @@ def axes(
     ratios, directions = (part[..., ::-1] for part in scipy.linalg.eigh(total, shrunk))
     between = np.maximum(ratios - 1, 0)
     grown = 1 + ADDED * between
-    scales, between = 1 / np.sqrt(grown), between / grown
-    # Where no axis tells anything apart, no axis is less than another.
-    kept = between > LEAST if (between > LEAST).any() else ratios > LEAST
-    if kind == "weighted" and (between > LEAST).any():
-        scales = scales * np.sqrt(between / (1 + between))
-    result = (directions * scales)[:, kept][:, :most]
+    between /= grown
+    weights, told = np.sqrt(between / (1 + between) / grown), between > LEAST
+    if not told.any():
+        # Where no axis tells anything apart, no axis is less than another.
+        weights, told = np.ones(len(ratios)), ratios > LEAST
+    result = (directions * weights)[:, told][:, :most]
     # An axis has no sign of its own: its largest entry is made positive.
     return (result * np.sign(np.take_along_axis(result, np.abs(result).argmax(0)[None], 0))).astype(np.float32)

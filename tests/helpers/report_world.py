@@ -107,7 +107,7 @@ def queries_of(task: str, seed: int) -> list[dict]:
 
 # Forms of criterion.csv: what follows the name, then the criterion of any task, and of the second one where it differs.
 CANDIDATES = [
-    ("k4 x 0.75, flat layer of 8", "k4,0.75,1.0,0,1,flat,8,1", 0.7, 0.8),
+    ("k4 x 0.75, layer of 8 from clusters", "k4,0.75,1.0,0,1,clusters,8,1", 0.7, 0.8),
     ("k4 x 0.5", "k4,0.5,1.0,0,1,none,,1", 0.9, 0.5),
     ("k2 x 0.75", "k2,0.75,1.0,0,1,none,,1", 0.6, 0.6),
     ("k4 x 0.75", "k4,0.75,1.0,0,1,none,,1", 0.5, 0.5),

@@ -81,7 +81,7 @@ def comparing(**changes: object) -> dict:
         "first_strength": 0.75,
         "strengths": [0.5, 1.0],
         "finalists": 1,
-        "layer": "flat",
+        "layer": "clusters",
         "blocks": 2,
         "mirrored": True,
         "errors": 1.0,

@@ -45,8 +45,11 @@ def text(config: Config, choice: dict[str, Any]) -> str:
     """The card in Markdown; `choice` is the content of `choice.json`."""
     form, adaptors = choice["form"], config.adaptors
     seen = f", scaled to {config.side} px for the network" if config.scaled else ""
-    layers = {"none": "none", "own": "what it was distilled with"}
-    layers |= {kind: f"{kind}, in closed form from clusters of the training images" for kind in ("flat", "weighted")}
+    layers = {
+        "none": "none",
+        "own": "what it was distilled with",
+        "clusters": "in closed form from clusters of the training images",
+    }
     return CARD.format(
         name=choice["name"],
         task=choice["learnt"]["tasks"][0] if choice["learnt"]["tasks"] else None,

@@ -11,11 +11,10 @@ from torch import nn
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import Model
-from polygrain.fisher.layer import Kind
 from polygrain.retrieval.whitening import Whitening, apply
 from polygrain.selection.criterion import Embedded
 
-Layer = Kind | Literal["none", "own"]
+Layer = Literal["none", "own", "clusters"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Form:
 
     @property
     def name(self) -> str:
-        """In a few words, such as `k256 x 0.7, a flat layer of 128`."""
+        """In a few words, such as `k256 x 0.7, layer of 128 from clusters`."""
         words = self.model if self.strength == 1 else f"{self.model} x {self.strength:g}"
         if self.scale != 1:
             words += f", at {self.scale:g} times the side"
@@ -49,9 +48,9 @@ class Form:
             words += f", its last {self.blocks} blocks"
         if self.layer == "none":
             return words
-        return (
-            f"{words}, with its own last layer" if self.layer == "own" else f"{words}, {self.layer} layer of {self.dim}"
-        )
+        if self.layer == "own":
+            return f"{words}, with its own last layer"
+        return f"{words}, layer of {self.dim} from clusters"
 
 
 def shape(model: Model, form: Form) -> Model:
@@ -68,7 +67,6 @@ def with_last_layers(
     embedded: Embedded,
     width: int,
     fit: Callable[[], Whitening | None],
-    kind: Kind | None,
 ) -> Iterator[tuple[Form, Embedded]]:
     """`base` with each last layer that is tried, and its embeddings.
 
@@ -82,8 +80,8 @@ def with_last_layers(
         count = base.blocks if learnt.in_features > width else 1
         own = replace(base, layer="own", dim=len(weight), blocks=count)
         yield own, inputs.through(partial(through, weight, bias))
-    if kind is not None and (fitted := fit()) is not None:
-        form = replace(base, layer=kind, dim=fitted.projection.shape[1])
+    if (fitted := fit()) is not None:
+        form = replace(base, layer="clusters", dim=fitted.projection.shape[1])
         yield form, embedded.through(partial(apply, fitted))
 
 

@@ -34,9 +34,7 @@ class Settings(schema.Section):
         max_length=20, description="at which the finalists are measured, too"
     )
     finalists: schema.Count = Field(description="models, the best by the criterion, that are looked at further")
-    layer: Literal["auto", "flat", "weighted", "none"] = Field(
-        description="the last layer in closed form: auto by `alike`; of all granularities, flat or weighted; or none"
-    )
+    layer: Literal["clusters", "none"] = Field(description="the last layer: in closed form from clusters, or none")
     blocks: int = Field(ge=1, le=1000, description="outputs side by side in front of it: the last block's, and before")
     mirrored: bool = Field(
         description="try the mean with the mirror image's embedding, where resolution.cost allows it"
@@ -83,7 +81,7 @@ class Judge:
     def embed(self, model: Model, pixels: arrays.Reader, layers: bool) -> Outputs:
         """By one model: what is judged, and for `layers` what they are fitted to."""
         features, granularities = self.judging.features, self.judging.granularities
-        rows = self.collection.train[granularities.rows if granularities.kind and layers else slice(0)]
+        rows = self.collection.train[granularities.rows if granularities.labels and layers else slice(0)]
         train = embed(model, features, pixels, rows, "training images")
         stored = self.judging.seen.views.get(model.config.side)
         if stored is not None and stored.holds(model):
@@ -93,7 +91,7 @@ class Judge:
         return Outputs(judged, train, model.widths[0])
 
     def fit(self, outputs: Outputs) -> Whitening | None:
-        """The last layer of a model in closed form; None where none is wanted, or nothing varies."""
+        """The last layer of a model in closed form; None without a granularity, or where nothing varies."""
         return self.judging.granularities.fit(outputs.train, outputs.judged.stacked())
 
     def judge(self, embedded: Embedded) -> tuple[Judged, Neighbours]:

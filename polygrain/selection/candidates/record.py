@@ -1,12 +1,11 @@
 """What the choice writes about itself: its reasons, every candidate, and the nearest of the sampled images."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from polygrain.fisher.closed_form import Plan
 from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import Decision, interval
 from polygrain.selection.candidates.judges import Neighbours, Settings
@@ -27,20 +26,11 @@ def reasons(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
     return lines
 
 
-def about_layer(plan: Plan, alike: int | None, layer: str) -> str:
-    """Which clusters make the last layer, how it weighs its directions, and what decided that."""
-    made_of = f"clusters of {', '.join(f'{size:g}' for size in plan.sizes)} images"
-    if np.inf in plan.sizes:
-        made_of = "the clusters of all granularities"
-    made_of += ", and from the views of single images" if plan.views else ""
-    how = {
-        "flat": "flat: all its directions count alike",
-        "weighted": "weighted: a direction counts by how well it tells clusters apart",
-    }
-    by = f"`choice.layer: {layer}` decided that"
-    if layer == "auto":
-        by = f"it fits about {alike} images of a thing" if alike else "it is the one that harms no collection"
-    return f"The last layer is from {made_of}; {how[plan.kind]}; {by}."
+def about_layer(granularities: Sequence[str]) -> str:
+    """Which clusters make the last layer."""
+    return (
+        f"The last layer is from clusters of {len(granularities)} granularities ({', '.join(granularities)}) and views."
+    )
 
 
 def comparison(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
@@ -91,15 +81,8 @@ def neighbour_table(trial: Trial, chosen: Neighbours, collection: Collection) ->
     return pa.table(records, pa.schema(fields))
 
 
-def summary(
-    trial: Trial,
-    chosen: str,
-    why: list[str],
-    collection: Collection,
-    plan: Plan | None,
-    alike: int | None,
-) -> dict[str, Any]:
-    """`choice.json`; criteria with the bounds of their 95 % interval over images; `plan` of the last layer, if any."""
+def summary(trial: Trial, chosen: str, why: list[str], collection: Collection) -> dict[str, Any]:
+    """`choice.json`; criteria with the bounds of their 95 % interval over images."""
     parts = trial.sample.parts()
     compared = {}
     for column, of in [("mean", [*parts.values()]), *((task, [places]) for task, places in parts.items())]:
@@ -109,7 +92,6 @@ def summary(
     return {
         "name": chosen,
         "form": asdict(trial.candidates[chosen].form),
-        "layer": plan and plan._asdict() | {"sizes": "all" if np.inf in plan.sizes else plan.sizes, "alike": alike},
         "why": why,
         "images": len(trial.sample.rows),
         "criterion": compared if parts else {},

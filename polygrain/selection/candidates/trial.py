@@ -5,6 +5,7 @@ The encoder is a candidate, too.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -65,10 +66,8 @@ def measure(judge: Judge, model: Model, form: Form, pixels: arrays.Reader, layer
     if not layers:
         yield Candidate(form, *judge.judge(outputs.judged))
         return
-    kind, learnt = judge.judging.granularities.kind, model.reduction
-    for one, embedded in with_last_layers(
-        form, learnt, outputs.judged, outputs.width, lambda: judge.fit(outputs), kind
-    ):
+    fit = partial(judge.fit, outputs)
+    for one, embedded in with_last_layers(form, model.reduction, outputs.judged, outputs.width, fit):
         yield Candidate(one, *judge.judge(embedded))
 
 

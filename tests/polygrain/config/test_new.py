@@ -37,7 +37,7 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
         "my-cars: 60 images (3 classes), about 48 of them to train on; 0 left out",
         "flat: 40 images (unlabelled, so not evaluated), 40 of them to train on; 0 left out",
         "hats-1: 18 images (2 classes), none of them to train on; 0 left out",
-        "granularities: clusters of 2, 3, 4, 6, 8, 12, 16, 24 images, of about 88 training images",
+        "granularities: clusters of 2, 4, 8, 24 images, of about 88 training images",
         "no network trains: the clusters give the last layer in closed form",
         "wrote profiles/mine/values.yaml; next: polygrain run --profile mine",
     ]
@@ -49,8 +49,7 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
         "flat": {"source": "folder", "path": str(flat)},
         "hats-1": {"source": "folder", "path": str(unseen), "unseen": True},
     }
-    sizes = (2, 3, 4, 6, 8, 12, 16, 24)
-    assert values["granularities"] == {f"size{size}": f"pseudo_labels/size{size}" for size in sizes}
+    assert values["granularities"] == {f"size{size}": f"pseudo_labels/size{size}" for size in (2, 4, 8, 24)}
     assert values["adaptors"] == values["fusions"] == values["distillations"] == {}
     assert set(values["models"]) == {"encoder", "resolution", "untrained", "chosen"}
     assert values["seeds"]["drawn"] == "cells" and values["mpcl"] == values["gsp_runs"] == {}
@@ -145,7 +144,7 @@ def test_create__raise_and_leave_nothing(root, flat, tmp_path, name, images, mes
 
 
 @pytest.mark.parametrize(
-    ("images", "sizes"), [(1, ""), (3, ""), (4, "2"), (11, "2 3 4"), (12, "2 3 4 6"), (48, "2 3 4 6 8 12 16 24")]
+    ("images", "sizes"), [(1, ""), (3, ""), (4, "2"), (15, "2 4"), (16, "2 4 8"), (48, "2 4 8 24")]
 )
 def test_sizes__of_which_the_images_make_two_clusters(images, sizes):
     assert new.sizes(images) == [f"size{size}" for size in sizes.split()]

@@ -53,7 +53,7 @@ def test_first__the_chosen_and_the_encoder_are_always_among_them(choice):
 
 def test_common_forms__at_the_strength_at_which_most_models_are(choice):
     forms = chosen.common_forms(choice.candidates, ["k2", "k4"])
-    assert [form.name for form in forms.values()] == ["k2 x 0.75", "k4 x 0.75, flat layer of 8"]
+    assert [form.name for form in forms.values()] == ["k2 x 0.75", "k4 x 0.75, layer of 8 from clusters"]
     assert chosen.common_forms(choice.candidates, ["k2", "encoder"]) == {}
     assert chosen.common_forms(choice.candidates, []) == {}
 

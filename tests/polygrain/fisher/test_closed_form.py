@@ -3,21 +3,9 @@ import pytest
 from sklearn.decomposition import PCA
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.fisher.closed_form import (
-    PLANS,
-    SIZES,
-    WITHOUT_VIEWS,
-    Plan,
-    basis_of,
-    closed_form,
-    counts,
-    of_views,
-    plan_of,
-)
+from polygrain.fisher.closed_form import basis_of, closed_form, of_views
 from polygrain.fisher.layer import axes
 from polygrain.fisher.scatter import average, of_equal_size, within_clusters
-
-ALL = Plan((2, 3), True, "flat", 0.0)
 
 
 def rows_of(n=80, dim=12, seed=0):
@@ -49,46 +37,34 @@ def test_basis_of__fewer_rows_than_axes_span_fewer():
     assert basis_of(ROWS[:4], TASKS[:4]).axes.shape == (12, 3)
 
 
-def test_closed_form__averages_the_sizes_of_the_plan_and_views_of_equal_size():
+@pytest.mark.parametrize("least", [0.0, 0.7])
+def test_closed_form__averages_granularities_and_views_of_equal_size(least):
     basis, rng = basis_of(ROWS, TASKS), np.random.default_rng(1)
-    known = {size: within_clusters(basis.turn(ROWS), rng.integers(0, 80 // size, 80)) for size in (2, 3, 4)}
+    known = [within_clusters(basis.turn(ROWS), rng.integers(0, 80 // size, 80)) for size in (2, 3)]
     views = of_views(basis, unit_rows(ROWS[:, None] + rng.normal(size=(80, 4, 12)).astype(np.float32) * 0.1))
-    clusters = average([known[2], known[3]])
-    expected = axes(np.diag(basis.variances), average([clusters, of_equal_size(clusters, views)]), "flat")
-    found = closed_form(basis, known, views, ALL)
-    np.testing.assert_allclose(found.projection, basis.axes @ expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.mean, ROWS.mean(0), atol=1e-6)
-    # What is asked for and is not there is left out.
-    alone = axes(np.diag(basis.variances), views, "flat")
-    np.testing.assert_allclose(closed_form(basis, {}, views, ALL).projection, basis.axes @ alone, rtol=1e-5, atol=1e-6)
-    without = axes(np.diag(basis.variances), clusters, "flat")
-    for unseen in (closed_form(basis, known, None, ALL), closed_form(basis, known, views, ALL._replace(views=False))):
-        np.testing.assert_allclose(unseen.projection, basis.axes @ without, rtol=1e-5, atol=1e-6)
+    clusters = average(known)
+    single = within_clusters(basis.turn(ROWS), np.arange(80))  # clusters of one image say nothing
+    cases = [
+        (known, views, average([clusters, of_equal_size(clusters, views)])),
+        ([*known, single], None, clusters),
+        ([single], views, views),
+    ]
+    for scatters, seen, scatter in cases:
+        expected = basis.axes @ axes(np.diag(basis.variances), scatter, least)
+        found = closed_form(basis, scatters, seen, least)
+        np.testing.assert_allclose(found.projection, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found.mean, ROWS.mean(0), atol=1e-6)
 
 
 def test_closed_form__without_a_scatter_half_whitens():
     basis = basis_of(ROWS, np.zeros(80, int))
-    ones = {2: within_clusters(basis.turn(ROWS), np.arange(80))}
-    turned = (ROWS - ROWS.mean(0)) @ closed_form(basis, ones, None, ALL).projection
-    np.testing.assert_allclose(np.cov(turned.T, bias=True), np.diag(basis.variances**0.5), atol=1e-5)
+    ones = within_clusters(basis.turn(ROWS), np.arange(80))
+    for views in (None, ones):
+        turned = (ROWS - ROWS.mean(0)) @ closed_form(basis, [ones], views).projection
+        np.testing.assert_allclose(np.cov(turned.T, bias=True), np.diag(basis.variances**0.5), atol=1e-5)
 
 
 def test_of_views__is_the_scatter_of_an_image_and_its_views():
     basis, views = basis_of(ROWS, TASKS), ROWS.reshape(20, 4, 12)
     expected = within_clusters(basis.turn(ROWS), np.arange(20).repeat(4))
     np.testing.assert_allclose(of_views(basis, views).within, expected.within)
-
-
-@pytest.mark.parametrize("plans", [PLANS, WITHOUT_VIEWS])
-def test_plan_of__is_the_last_that_so_many_alike_reach(plans):
-    for alike in (0, 1, 4, 5, 9, 10, 23, 24, 10**9):
-        reached = [plan for least, plan in sorted(plans.items()) if least <= alike]
-        assert plan_of(alike, plans) == reached[-1]
-    assert plan_of(None, plans) == plans[0]
-
-
-@pytest.mark.parametrize("images", [0, 1, 3, 4, 5, 47, 48, 1000])
-def test_counts__are_two_clusters_at_least(images):
-    for size in SIZES:
-        wanted = images // size
-        assert counts(SIZES, images).get(size) == (wanted if wanted >= 2 else None)

@@ -8,8 +8,8 @@ from polygrain.clustering.lloyd import kmeans
 from polygrain.clustering.sampled import draw_cells
 from polygrain.compute.vectors import unit_rows
 from polygrain.fisher import estimator
-from polygrain.fisher.closed_form import SIZES, WITHOUT_VIEWS, Plan, basis_of, closed_form
-from polygrain.fisher.estimator import ClusterWhitening, Units, clusters_of_sizes, half_whitened, load, save
+from polygrain.fisher.closed_form import basis_of, closed_form
+from polygrain.fisher.estimator import ClusterWhitening, Units, clusters_of, half_whitened, load, save
 from polygrain.fisher.scatter import within_clusters
 
 
@@ -48,17 +48,16 @@ def test_fit__by_its_own_clusters_finds_more_of_a_kind(alike):
 
 def test_fit__by_given_clusters_is_the_closed_form_of_these():
     basis = basis_of(unit_rows(ROWS), np.zeros(600, int))
-    known = {1: within_clusters(basis.turn(unit_rows(ROWS)), LABELS)}
+    known = [within_clusters(basis.turn(unit_rows(ROWS)), LABELS)]
     found = ClusterWhitening().fit(ROWS, np.array([f"kind {label}" for label in LABELS]))
-    expected = closed_form(basis, known, None, Plan((1,), False, "weighted", 0.0))
+    expected = closed_form(basis, known, None)
     np.testing.assert_allclose(found.projection_, expected.projection, atol=1e-4)
     assert same_kind(found.transform(ROWS), LABELS) > 0.9
 
 
 def test_fit__uses_the_clusters_that_k_means_finds_at_each_size():
     rows = unit_rows(ROWS)
-    found = clusters_of_sizes(rows, (2, 4), 3)
-    for size, labels in found.items():
+    for size, labels in zip(estimator.SIZES, clusters_of(rows, 3), strict=True):
         expected = kmeans(rows, 600 // size, 3, estimator.ITERATIONS)
         np.testing.assert_array_equal(labels, expected.labels)
 
@@ -70,13 +69,13 @@ def test_half_whitened__has_the_square_root_of_the_variance():
     np.testing.assert_allclose(found, unit_rows(centred / np.sqrt(centred.std(0))), atol=1e-4)
 
 
-def test_fit__of_many_rows_clusters_whole_cells():
-    found = ClusterWhitening(10, sample=200).fit(ROWS)
+@pytest.mark.parametrize(("alike", "least"), [(9, 0.8), (10, 0.5), (None, 0.5)])
+def test_fit__of_many_rows_clusters_whole_cells(alike, least):
+    found = ClusterWhitening(alike, sample=200).fit(ROWS)
     rows, basis = unit_rows(ROWS), basis_of(unit_rows(ROWS), np.zeros(600, int))
     drawn = rows[draw_cells(rows, 200, 0)]
-    clusters = clusters_of_sizes(half_whitened(basis, basis.turn(drawn)), SIZES, 0)
-    scatters = {size: within_clusters(basis.turn(drawn), labels) for size, labels in clusters.items()}
-    expected = closed_form(basis, scatters, None, WITHOUT_VIEWS[10])
+    clusters = clusters_of(half_whitened(basis, basis.turn(drawn)), 0)
+    expected = closed_form(basis, [within_clusters(basis.turn(drawn), labels) for labels in clusters], None, least)
     np.testing.assert_allclose(found.projection_, expected.projection, rtol=1e-3, atol=1e-3)
 
 

@@ -26,15 +26,14 @@ def test_axes__are_the_directions_of_scikit_learns_discriminant():
     rows, labels = drawn(200, 6, 4)
     rows += np.random.default_rng(1).normal(size=(4, 6))[labels] * 3
     total, within = parts(rows, labels)
-    found = axes(total, Scatter(within, 0.0, 196), "flat")
+    found = axes(total, Scatter(within, 0.0, 196))
     expected = LinearDiscriminantAnalysis(solver="eigen").fit(rows, labels).scalings_[:, :3]
     assert found.shape == (6, 3)  # four clusters differ along three axes
     np.testing.assert_allclose(directions(found), directions(expected), atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["flat", "weighted"])
 @pytest.mark.parametrize(("shrinkage", "least"), [(0.3, 0.0), (0.1, 0.8)])
-def test_axes__equal_the_plain_eigenvectors_scaled_axis_by_axis(kind, shrinkage, least):
+def test_axes__equal_the_plain_eigenvectors_scaled_axis_by_axis(shrinkage, least):
     rows, labels = drawn(100, 6, 30)
     total, within = parts(rows, labels)
     share = max(shrinkage, least)
@@ -48,33 +47,32 @@ def test_axes__equal_the_plain_eigenvectors_scaled_axis_by_axis(kind, shrinkage,
         u = vectors[:, i] / np.sqrt(vectors[:, i] @ shrunk @ vectors[:, i])
         shorter = u / np.sqrt(1 + 0.05 * psi)
         psi = psi / (1 + 0.05 * psi)
-        expected.append(shorter * np.sqrt(psi / (1 + psi)) if kind == "weighted" else shorter)
-    found = axes(total, Scatter(within, shrinkage, 70), kind, least)
+        expected.append(shorter * np.sqrt(psi / (1 + psi)))
+    found = axes(total, Scatter(within, shrinkage, 70), least)
     expected = np.stack(expected, 1)
     np.testing.assert_allclose(np.abs(found), np.abs(expected), rtol=1e-4)
     np.testing.assert_allclose(directions(found), directions(expected), atol=1e-4)
-    np.testing.assert_array_equal(axes(total, Scatter(within, shrinkage, 70), kind, least, 2), found[:, :2])
+    np.testing.assert_array_equal(axes(total, Scatter(within, shrinkage, 70), least, 2), found[:, :2])
 
 
 def test_axes__weigh_by_the_share_of_the_scatter_that_is_between():
     psi = np.array([3.0, 0.5])
-    found = axes(np.diag(1 + psi), Scatter(np.eye(2), 0.0, 50), "weighted")
+    found = axes(np.diag(1 + psi), Scatter(np.eye(2), 0.0, 50))
     shorter = psi / (1 + 0.05 * psi)
     np.testing.assert_allclose((found @ found.T).diagonal(), shorter / (1 + shorter) / (1 + 0.05 * psi), rtol=1e-6)
 
 
 def test_axes__without_a_cluster_of_two_no_direction_matters_less():
     total = np.diag([4.0, 2.0, 0.1])
-    found = axes(total, Scatter(np.zeros((3, 3)), 1.0, 0), "flat")
+    found = axes(total, Scatter(np.zeros((3, 3)), 1.0, 0))
     np.testing.assert_allclose(np.abs(directions(found)), np.eye(3)[:, : found.shape[1]], atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["flat", "weighted"])
-def test_axes__where_nothing_is_told_apart_all_axes_stay(kind):
+def test_axes__where_nothing_is_told_apart_all_axes_stay():
     total = np.diag([4.0, 2.0])
-    assert axes(total, Scatter(2 * total, 0.0, 10), kind).shape == (2, 2)
+    assert axes(total, Scatter(2 * total, 0.0, 10)).shape == (2, 2)
 
 
 def test_axes__of_equal_rows_are_refused():
     with pytest.raises(ValueError, match="all rows are equal"):
-        axes(np.zeros((2, 2)), Scatter(np.eye(2), 0.0, 10), "flat")
+        axes(np.zeros((2, 2)), Scatter(np.eye(2), 0.0, 10))

@@ -21,8 +21,15 @@ ADAPTED = CONFIG.model_copy(
     [
         (
             ADAPTED,
-            {"strength": 0.5, "layer": "flat", "cost": 4.5},
-            ["scaled to 48 px", "mirror image", "k4, k8, at 0.5", "flat, in closed form", "4.5 pass", "16 numbers"],
+            {"strength": 0.5, "layer": "clusters", "cost": 4.5},
+            [
+                "scaled to 48 px",
+                "mirror image",
+                "k4, k8, at 0.5",
+                "in closed form from clusters",
+                "4.5 pass",
+                "16 numbers",
+            ],
         ),
         (CONFIG, {"strength": 1.0, "layer": "none", "cost": 1.0}, ["Adaptors: none", "Last layer: none", "1 pass"]),
     ],

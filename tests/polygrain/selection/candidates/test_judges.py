@@ -1,10 +1,10 @@
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.fisher.closed_form import Plan
 from polygrain.fisher.granularities import Granularities
 from polygrain.selection.candidates.judges import Judge, Judging, Settings, appoint
 from polygrain.selection.criterion import Embedded, Sample, half_whitened, neighbours
@@ -13,16 +13,14 @@ from polygrain.store.collection import read_tables
 from tests.helpers.settings import comparing
 from tests.helpers.small import TASKS, write_images
 
-PLAN = Plan((2.0, np.inf), True, "flat", 0.0)
 
-
-def world(folder: Path, plan: Plan | None = PLAN, looks: bool = True) -> tuple[Judging, Judge]:
+def world(folder: Path, looks: bool = True, sizes: Sequence[int] = (2, 5)) -> tuple[Judging, Judge]:
     """All but three of the training images are clustered, at random."""
     collection = read_tables(write_images(folder / "images"), list(TASKS))
     sample, rng = Sample(collection.train[::4], collection.tasks[collection.train[::4]]), np.random.default_rng(0)
     rows = np.delete(np.arange(len(collection.train)), [1, 5, 30])
-    labels = {f"size{size}": np.arange(len(rows)) % (len(rows) // size) for size in (2, 5)}
-    given = Granularities(rows, collection.tasks[collection.train[rows]], labels, plan)
+    labels = {f"size{size}": np.arange(len(rows)) % (len(rows) // size) for size in sizes}
+    given = Granularities(rows, collection.tasks[collection.train[rows]], labels)
     seen = Seen(sample, {}, unit_rows(rng.normal(size=(len(sample.rows), 9)).astype(np.float32)))
     judging = Judging(Settings(**comparing()), 1.0, seen if looks else Seen(sample), given)
     return judging, Judge(sample, collection, judging, neighbours(seen.looks, sample, 3))

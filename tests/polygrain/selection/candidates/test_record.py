@@ -1,10 +1,8 @@
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from polygrain.fisher.closed_form import Plan
 from polygrain.selection.candidates.decision import Decision, Judged
 from polygrain.selection.candidates.forms import Form
 from polygrain.selection.candidates.record import about_layer, candidate_rows, neighbour_table, summary
@@ -35,29 +33,8 @@ def test_candidate_rows__the_best_first_with_a_column_for_each_task(trial: Trial
     assert (second["name"], second["dots"], second["bars"], second["chosen"]) == ("encoder", "0.3", "0.6", 1)
 
 
-@pytest.mark.parametrize(
-    ("plan", "alike", "layer", "words"),
-    [
-        (Plan((2, 3), True, "flat", 0.0), None, "auto", ["2, 3 images", "views", "flat", "harms no collection"]),
-        (Plan((16, 24), False, "weighted", 0.0), 300, "auto", ["16, 24 images", "weighted", "about 300 images"]),
-        (
-            Plan((2, np.inf), False, "weighted", 0.0),
-            None,
-            "weighted",
-            ["all granularities", "layer: weighted"],
-        ),
-    ],
-)
-def test_about_layer__says_clusters_form_and_what_decided(plan, alike, layer, words):
-    sentence = about_layer(plan, alike, layer)
-    assert all(word in sentence for word in words)
-
-
-def test_summary__the_layer_is_json(trial: Trial, tmp_path: Path) -> None:
-    collection = read_tables(write_images(tmp_path / "images"), list(TASKS))
-    content = summary(trial, "k4", [], collection, Plan((2, np.inf), False, "flat", 0.0), 6)
-    layer = {"sizes": "all", "views": False, "kind": "flat", "least": 0.0, "alike": 6}
-    assert json.loads(json.dumps(content["layer"], allow_nan=False)) == layer
+def test_about_layer__names_the_granularities() -> None:
+    assert "2 granularities (size4, k64)" in about_layer(["size4", "k64"])
 
 
 def test_neighbour_table__rows_within_their_task(trial: Trial, tmp_path: Path) -> None:
@@ -68,7 +45,7 @@ def test_neighbour_table__rows_within_their_task(trial: Trial, tmp_path: Path) -
 
 
 def test_summary__means_over_tasks_of_both_and_their_difference(trial: Trial, tmp_path: Path) -> None:
-    content = summary(trial, "k4", ["why"], read_tables(write_images(tmp_path / "images"), list(TASKS)), None, None)
+    content = summary(trial, "k4", ["why"], read_tables(write_images(tmp_path / "images"), list(TASKS)))
     assert content["criterion"]["mean"]["encoder"][0] == pytest.approx(0.45)
     assert content["criterion"]["mean"]["difference"][0] == pytest.approx(0.2)
     assert content["criterion"]["bars"]["chosen"][0] == pytest.approx(0.4)
