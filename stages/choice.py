@@ -35,7 +35,7 @@ from polygrain.selection import seen
 from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import decide
 from polygrain.selection.candidates.forms import Form, shape
-from polygrain.selection.candidates.judges import Judging, Settings
+from polygrain.selection.candidates.judges import Judge, Settings
 from polygrain.selection.candidates.record import about_layer, candidate_rows, neighbour_table, reasons, summary
 from polygrain.selection.candidates.trial import ENCODER, compare
 from polygrain.selection.criterion import embed_views
@@ -160,7 +160,7 @@ def main(
     stored.require(start, 0 if is_one else blocks_for(start, params.blocks))
     granularities = read_granularities(pseudo_labels, seeds, collection, lists, params)
     world = World(collection, pixels, stored, seen.read(views), granularities, (seeds, scatter))
-    trial = compare(models, encoder, pixels, collection, Judging(params, cost, world.seen, granularities, stored))
+    trial = compare(models, encoder, pixels, Judge(params, cost, collection, world.seen, granularities, stored))
     judged = {name: one.judged for name, one in trial.candidates.items()}
     decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
     taken = trial.candidates[decision.chosen]

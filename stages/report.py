@@ -135,6 +135,17 @@ def cluster_counts(pseudo_labels: Path, granularities: Iterable[str], tasks: Seq
     return rows
 
 
+def distinct(
+    table: scores.Scores, searched: collection.CollectionReport, made: chosen.Choice
+) -> tuple[scores.Scores, collection.CollectionReport]:
+    """Both tables without the rows that repeat another: the encoder's side may be kept, its best form be chosen."""
+    is_best = made.taken is not None and made.taken.model == chosen.ENCODER and not searched.is_trained
+    is_kept = table.rows.get(scores.SIDE) == table.rows.get(chosen.ENCODER)
+    for model in [scores.SIDE] * is_kept + [scores.UNTRAINED] * is_best:
+        table, searched = table.without(model), searched.without(model)
+    return table, searched
+
+
 def curve_rows(table: scores.Scores, granularities: dict[str, int]) -> list[list]:
     """One row per task (and mean) and model, oracle left out; `k` is empty for what has no granularity."""
     models = [row for row in table.rows if not row.endswith(scores.WHITENED) and row != scores.ORACLE]
@@ -172,14 +183,15 @@ def choice_section(made: chosen.Choice, recommended: advice.Advice, table: score
     }
 
 
+def sides_of(row: str, leads: bool) -> list[tuple[str, str]]:
+    """The encoder and the model of a row, each with the file that holds its queries by the protocol that leads."""
+    model, plain = row.removesuffix(collection.SMOOTHED), "collection_queries.parquet" if leads else "queries.parquet"
+    return [(chosen.ENCODER, plain), (model, plain if model == row else "smoothed_queries.parquet")]
+
+
 def paired_with_encoder(evaluation: Path, row: str, leads: bool) -> dict[str, paired.Paired]:
-    """The test of the advised row against the encoder, by the protocol that leads."""
-    name = row.removesuffix(collection.SMOOTHED)
-    plain = "collection_queries.parquet" if leads else "queries.parquet"
-    files = (
-        evaluation / chosen.ENCODER / plain,
-        evaluation / name / ("smoothed_queries.parquet" if name != row else plain),
-    )
+    """The test of the advised row against the encoder."""
+    files = [evaluation / model / file for model, file in sides_of(row, leads)]
     return paired.compare(*map(queries.read_queries, files)) if all(file.exists() for file in files) else {}
 
 
@@ -232,14 +244,6 @@ def queries_section(
             typical = [(f"{task.name}: {reason}", row) for reason, row in queries.typical(before, after, task.labels)]
             examples += queries.show(*given, typical, params.thumbnail)
     return {"galleries": shown, "examples": examples}
-
-
-def sides_of(model: str, leads: bool, recommended: advice.Advice) -> list[tuple[str, str]]:
-    """The encoder and the model whose queries are shown side by side, each with the file that holds them."""
-    if not leads:
-        return [("encoder", "queries.parquet"), (model, "queries.parquet")]
-    kind = "smoothed" if recommended.row == scores.CHOSEN + collection.SMOOTHED else "collection"
-    return [("encoder", "collection_queries.parquet"), (model, f"{kind}_queries.parquet")]
 
 
 def unlabelled_section(
@@ -323,12 +327,7 @@ def main(
     metrics = scores.as_json(measured) | collection.as_json(searched)
 
     # The table that leads: new pictures search the collection where its images trained, else test images each other.
-    table = measured
-    if table.rows.get(scores.SIDE) == table.rows.get(chosen.ENCODER):
-        table, searched = table.without(scores.SIDE), searched.without(scores.SIDE)
-    if scores.UNTRAINED in models and not searched.is_trained and made.taken and made.taken.model == chosen.ENCODER:
-        # The chosen one is the encoder at its best: one row for both.
-        table, searched = table.without(scores.UNTRAINED), searched.without(scores.UNTRAINED)
+    table, searched = distinct(measured, searched, made)
     leads = trains and searched.is_measured
     leading = searched.table if leads else table
     places = choice, Path(lists.root)
@@ -358,7 +357,8 @@ def main(
         **branches_section(lists),
     }
     if content["comparisons"]:
-        sides = sides_of(model, leads, recommended)
+        shown = recommended.row if recommended.row == scores.CHOSEN + collection.SMOOTHED else model
+        sides = sides_of(shown, leads)
         content |= queries_section(images, evaluation, tasks, sides, searched.unsmoothed, params)
     known = headline.numbers(leading if leads else measured, made, searched.table, recommended)
     with outputs.folder(output) as folder:

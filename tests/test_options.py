@@ -10,7 +10,7 @@ from polygrain.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 KEYS = 592  # written in params.yaml, names of items and merge keys included
-OPTIONS = 14  # of `polygrain new`
+OPTIONS = 11  # of `polygrain new`
 
 
 def test_params__has_no_more_keys_than_were_decided() -> None:

@@ -142,25 +142,18 @@ def write(
     with locked(partial):
         old = earlier(output, digest, listing, states)
         before = read_comparison(output) if old else None
-        is_few = bool(old) and pq.read_metadata(output).num_rows < FEWEST
         embed_new(model, digest, listing, partial, old, batch)
         hashes, vectors, left = gather(partial, old, before, output, listing, model.dim)
-        columns = {"path": list(hashes), "state": [states[path] for path in hashes], "sha256": list(hashes.values())}
-        facts = {"model": digest, "dim": str(model.dim), "root": os.fsencode(listing.root)}
-        facts |= {"images": fingerprint(states)} | made_by
         known = read_known(folder) if folder else Known()
-        alike = wanted.alike or (before.alike if before else None)
-        kept = None if is_few and len(vectors) >= FEWEST else before
-        comparison = compared(known, vectors, listing.root.name, kept, Wanted(alike, wanted.anew), model)
-        rows = {"embedding": comparison.plain(vectors)}
+        comparison = compared(known, vectors, listing.root.name, before, wanted, model)
+        columns = {"path": list(hashes), "embedding": comparison.plain(vectors)}
+        columns |= {"state": [states[path] for path in hashes], "sha256": list(hashes.values())}
         if smooth and is_smoothed(comparison, len(vectors)):
             shown = bound(progress, description="smooth", unit="part")
-            rows["smoothed"] = comparison.smoothed(vectors, model.in_front, shown)[1]
-        embeddings.write(
-            partial / "whole.parquet",
-            {"path": columns.pop("path"), "embedding": rows.pop("embedding")} | columns | rows,
-            facts | {"comparison": comparison.to_json()},
-        )
+            columns["smoothed"] = comparison.smoothed(vectors, model.in_front, shown)[1]
+        facts = {"model": digest, "dim": str(model.dim), "root": os.fsencode(listing.root)}
+        facts |= {"images": fingerprint(states), "comparison": comparison.to_json()} | made_by
+        embeddings.write(partial / "whole.parquet", columns, facts)
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(left.items())])
         os.replace(partial / "rejected.csv", rejected_file(output))
         os.replace(partial / "whole.parquet", output)
@@ -191,13 +184,18 @@ def compared(
     wanted: Wanted,
     model: Model,
 ) -> Comparison:
-    """How images of a folder of this name are compared: as `before`, unless something else is wanted."""
-    if before is not None and not wanted.anew and wanted.alike == before.alike:
+    """How images of a folder of this name are compared: as `before`, unless something else is wanted.
+
+    What was compared without a mean gets one as soon as there are enough images.
+    """
+    alike = wanted.alike or (before.alike if before else None)
+    is_fit = before is not None and (before.mean or len(vectors) < FEWEST) and alike == before.alike
+    if before is not None and is_fit and not wanted.anew:
         moved = float(np.linalg.norm(before.plain(vectors).mean(0)))
         if name not in known.tasks and before.mean and len(vectors) >= FEWEST and moved > MOVED:
             log.info("the images have moved away from the mean that is kept (%.2f): --choose takes a new one", moved)
         return before
-    comparison, why = known.choose(name, vectors, wanted.alike, model.in_front)
+    comparison, why = known.choose(name, vectors, alike, model.in_front)
     log.info("%s: %s", comparison, why)
     return comparison
 
@@ -217,10 +215,9 @@ def earlier(output: Path, digest: str, listing: Images, states: dict[str, str]) 
 
 
 def hashes_in(file: Path) -> dict[str, str]:
-    """The SHA-256 of each image of a file; "" in one of an earlier version."""
-    names = pq.read_schema(file).names
-    table = pq.read_table(file, columns=["path", *(name for name in names if name == "sha256")]).to_pydict()
-    return dict(zip(table["path"], table.get("sha256", [""] * len(table["path"])), strict=True))
+    """The SHA-256 of each image of a file."""
+    table = pq.read_table(file, columns=["path", "sha256"])
+    return dict(zip(*table.to_pydict().values(), strict=True))
 
 
 @contextmanager

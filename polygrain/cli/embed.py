@@ -12,7 +12,6 @@ def embed(
     source: Annotated[Path, typer.Argument(metavar="DIR|CSV", help="a folder of images, or a CSV with a column path")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="the .parquet to write")],
     model: Annotated[Path, typer.Option(metavar="FOLDER", help="a model folder")] = Path(MODEL),
-    npy: Annotated[bool, typer.Option("--npy", help="write NumPy arrays beside it, too")] = False,
     smooth: Annotated[
         bool,
         typer.Option("--smooth/--no-smooth", help="write rows smoothed by their neighbours, too, where that helps"),
@@ -43,7 +42,6 @@ def embed(
     from polygrain.compute import device
     from polygrain.encoder import load
     from polygrain.encoder.digest import digest
-    from polygrain.store.embeddings import write_npy
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
@@ -54,13 +52,7 @@ def embed(
     network, name = load(require_model(model)), digest(model)
     listing = find(source)
     write(network.to(device.best()), name, listing, output, batch, smooth, Wanted(alike, anew), model)
-    table = pq.ParquetFile(output)
-    rows, columns = table.metadata.num_rows, {"embedding": ".npy", "smoothed": ".smoothed.npy"}
-    for column, suffix in columns.items() if npy else ():
-        if column in table.schema_arrow.names:
-            write_npy(output, column, output.with_suffix(suffix))
-        else:
-            output.with_suffix(suffix).unlink(missing_ok=True)  # of an earlier call, with other rows
+    rows = pq.read_metadata(output).num_rows
     left = len(listing.paths) + len(listing.rejected) - rows
     typer.echo(f"{output}: {rows:,} embeddings of {network.dim} numbers, by model {name}")
     if left:

@@ -1,7 +1,7 @@
 """`polygrain new`: a profile for one's own images, and for any encoder."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -52,10 +52,6 @@ def new(
             "for each folder",
         ),
     ] = None,
-    protocol: Annotated[
-        Literal["collection", "classes"],
-        typer.Option(help="what trains, without labels: all images but the queries, or half of the classes"),
-    ] = "collection",
     train: Annotated[
         bool, typer.Option("--train", help="train adaptors, fusions and distilled models, too; it takes much longer")
     ] = False,
@@ -106,7 +102,7 @@ def new(
             next_step = f"{option}, {time} on the machine that wrote this profile" if encoder is None else ""
         return Suited(settings, teachers, [*why, f"the run: {told}"], next_step)
 
-    lines = create(root, name, images, train, unseen or [], protocol, suit, alike or [])
+    lines = create(root, name, images, train, unseen or [], suit, alike or [])
     keep_site(root)
     typer.echo("\n".join(lines))
 

@@ -10,13 +10,6 @@ from polygrain.cli.options import MODEL, require_model
 if TYPE_CHECKING:
     from polygrain.encoder.model import Model
 
-# What each way to search takes of the options that are not for all.
-TAKEN = {
-    "--page": {"-k", "--smooth", "--above", "--beside", "--port"},
-    "--duplicates": {"--above"},
-    "image files": {"-k", "--smooth"},
-}
-
 
 def search(
     query: Annotated[list[Path] | None, typer.Argument(metavar="QUERY", help="image files")] = None,
@@ -32,23 +25,21 @@ def search(
         int | None, typer.Option("-k", min=1, max=1000, help="images shown for each query: 10, on the page 24")
     ] = None,
     smooth: Annotated[
-        bool | None,
+        bool,
         typer.Option("--smooth/--no-smooth", help="search the smoothed rows, where there are any, or the plain ones"),
-    ] = None,
+    ] = True,
     duplicates: Annotated[
         Path | None, typer.Option(metavar="CSV", help="write pairs of near-duplicates, and images like no other")
     ] = None,
-    above: Annotated[
-        float | None, typer.Option(min=-1, max=1, help="cosine from which a pair is a near-duplicate: 0.95")
-    ] = None,
+    above: Annotated[float, typer.Option(min=-1, max=1, help="cosine from which a pair is a near-duplicate")] = 0.95,
     page: Annotated[bool, typer.Option("--page", help="search in the browser")] = False,
     beside: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="another model folder, such as data/encoder, shown beside it on the page"),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="of the page, on this machine: 4300; 0 takes a free one")
-    ] = None,
+        int, typer.Option(min=0, max=65535, help="of the page, on this machine; 0 takes a free one")
+    ] = 4300,
 ) -> None:
     """Show the images that are most like each query, with the cosines of their embeddings.
 
@@ -63,69 +54,87 @@ def search(
     Example: polygrain search --page --in embeddings.parquet
     """
     import logging
-    from functools import partial
 
-    from polygrain.app import duplicates as alike
-    from polygrain.app import embedding
-    from polygrain.app.gallery import model_of, read_of, require_made
-    from polygrain.app.page.sides import MOST_SHOWN
+    from polygrain.app.gallery import model_of
     from polygrain.compute import device
     from polygrain.encoder import load
-    from polygrain.encoder.digest import digest
-    from polygrain.runner.progress import progress
-    from polygrain.store import embeddings as stored
-    from polygrain.store.tables import write_csv
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
     if bool(query) + page + bool(duplicates) != 1:
         raise ValueError("give image files to search for, or --page to search in the browser, or --duplicates")
-    door = "--page" if page else "--duplicates" if duplicates else "image files"
-    given: dict[str, object] = {"-k": k, "--above": above, "--beside": beside, "--port": port}
-    given["--smooth"] = smooth or None  # duplicates are of plain rows anyway
-    if wrong := [option for option, value in given.items() if value is not None and option not in TAKEN[door]]:
-        raise ValueError(f"{wrong[0]} changes nothing beside {door}: leave it out")
-    if page and (k or 0) > MOST_SHOWN:
-        raise ValueError(f"-k is {k}, but the page shows {MOST_SHOWN} images at most")
-    smooth, above = smooth is not False, 0.95 if above is None else above
-    query, model = query or [], require_model(model_of(source, model))
-    network, name = load(model).to(device.best()), digest(model)
+    model = require_model(model_of(source, model))
+    network = load(model).to(device.best())
     if duplicates:
-        file = file_of(source, network, name, model)
-        table = stored.read(file)
-        require_made(file, table.model, table.root, name, model)
-        graph = alike.graph_of(table.vectors, partial(progress, description="neighbours", unit="part"))
-        pairs, odd = alike.duplicates(table.vectors, graph, above), alike.odd(graph)
-        named = [(row.kind, row.cosine, table.paths[row.image], table.paths[row.other]) for row in pairs + odd]
-        write_csv(duplicates, [("kind", "cosine", "path", "other"), *named])
-        more = " and more" if len(pairs) >= alike.MOST else ""
-        closest = f" (the closest two have {graph.closest:.3f})" if graph.closest is not None and not pairs else ""
-        typer.echo(
-            f"{duplicates}: {len(pairs):,} pairs{more} from a cosine of {above:g}{closest}, {len(odd):,} odd images"
-        )
-        return
-    if not page:
-        vectors, file = embedding.embed(network, query), file_of(source, network, name, model)
-        gallery = read_of(file, name, model, smooth)
-        if gallery.comparison.share:
-            typer.echo(f"{len(gallery):,} images, {gallery.comparison} (--no-smooth: plain)", err=True)
-        for file, scores, rows in zip(query, *gallery.search(gallery.comparison.query(vectors), k or 10), strict=True):
-            typer.echo(f"{file}\nrank   score  path" if len(query) > 1 else "rank   score  path")
-            for rank, (score, row) in enumerate(zip(scores, rows, strict=True), 1):
-                typer.echo(f"{rank:>4}  {score:6.3f}  {shown(gallery.paths[row])}")
-        return
+        write_duplicates(duplicates, above, source, network, model)
+    elif page:
+        serve_page(source, network, model, k, smooth, above, beside, port)
+    else:
+        print_nearest(query or [], source, network, model, k or 10, smooth)
+
+
+def write_duplicates(output: Path, above: float, source: Path, network: "Model", model: Path) -> None:
+    from functools import partial
+
+    from polygrain.app import duplicates
+    from polygrain.app.gallery import require_made
+    from polygrain.encoder.digest import digest
+    from polygrain.runner.progress import progress
+    from polygrain.store import embeddings
+    from polygrain.store.tables import write_csv
+
+    name = digest(model)
+    table = embeddings.read(file_of(source, network, name, model))
+    require_made(source, table.model, table.root, name, model)
+    graph = duplicates.graph_of(table.vectors, partial(progress, description="neighbours", unit="part"))
+    pairs, odd = duplicates.duplicates(table.vectors, graph, above), duplicates.odd(graph)
+    named = [(row.kind, row.cosine, table.paths[row.image], table.paths[row.other]) for row in pairs + odd]
+    write_csv(output, [("kind", "cosine", "path", "other"), *named])
+    more = " and more" if len(pairs) >= duplicates.MOST else ""
+    closest = f" (the closest two have {graph.closest:.3f})" if graph.closest is not None and not pairs else ""
+    typer.echo(f"{output}: {len(pairs):,} pairs{more} from a cosine of {above:g}{closest}, {len(odd):,} odd images")
+
+
+def print_nearest(queries: list[Path], source: Path, network: "Model", model: Path, k: int, smooth: bool) -> None:
+    from polygrain.app import embedding
+    from polygrain.app.gallery import read_of
+    from polygrain.encoder.digest import digest
+
+    name, vectors = digest(model), embedding.embed(network, queries)
+    gallery = read_of(file_of(source, network, name, model), name, model, smooth)
+    if gallery.comparison.share:
+        typer.echo(f"{len(gallery):,} images, {gallery.comparison} (--no-smooth: plain)", err=True)
+    for file, scores, rows in zip(queries, *gallery.search(gallery.comparison.query(vectors), k), strict=True):
+        typer.echo(f"{file}\nrank   score  path" if len(queries) > 1 else "rank   score  path")
+        for rank, (score, row) in enumerate(zip(scores, rows, strict=True), 1):
+            typer.echo(f"{rank:>4}  {score:6.3f}  {shown(gallery.paths[row])}")
+
+
+def serve_page(
+    source: Path,
+    network: "Model",
+    model: Path,
+    k: int | None,
+    smooth: bool,
+    above: float,
+    beside: Path | None,
+    port: int,
+) -> None:
     from polygrain.app import knob
     from polygrain.app.page import server
-    from polygrain.app.page.sides import SHOWN, Side, encoder_of, same_images
+    from polygrain.app.page.sides import MOST_SHOWN, SHOWN, Side, encoder_of, same_images
     from polygrain.app.squares import images_of
+    from polygrain.compute import device
+    from polygrain.encoder import load
+    from polygrain.encoder.digest import digest
 
-    other = load(beside).to(device.best()) if beside else encoder_of(network)
+    name, other = digest(model), load(beside).to(device.best()) if beside else encoder_of(network)
     # Before the work that may take long.
-    listening = server.listen(4300 if port is None else port)
+    listening = server.listen(port)
     file = file_of(source, network, name, model)
     own = knob.of_file(file, name, model, smooth)
     images = images_of(file, own.plain.root, own.plain.paths)
-    sides = [Side("model", str(model), network, own, k or SHOWN, images)]
+    sides = [Side("model", str(model), network, own, min(k or SHOWN, MOST_SHOWN), images)]
     if other is not None:
         # The encoder is plain, less its own mean as the model's rows are; another model as it would be used.
         label, what, key = "encoder", "alone, with the model's input", f"{name}-encoder"

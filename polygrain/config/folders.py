@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from polygrain.sources import archive, folder
 from polygrain.sources.decode import MOST_PIXELS, check_header, opened
@@ -16,7 +16,6 @@ STREAMS = {".tar": "tars", ".parquet": "parquet"}
 UNSAFE = re.compile(r"['\n]|\$\{")  # it would end a path in a command, or be read as another value
 
 
-Protocol = Literal["classes", "collection"]
 QUERIES = 0.2  # images.queries of a new profile
 FEWEST = 50  # choice.criterion.fewest
 
@@ -41,19 +40,15 @@ class Folder(NamedTuple):
     unseen: bool = False
     """evaluated and never trained on"""
 
-    def train_images(self, protocol: Protocol) -> int:
-        """Images that train: of the first half of the classes, rounded up; or about all but the queries.
+    @property
+    def train_images(self) -> int:
+        """Images that train, about: all but the queries; all unlabelled ones, and none of an unseen task."""
+        share = 0 if self.unseen else 1 if "" in self.classes else 1 - QUERIES
+        return round(share * sum(self.classes.values()))
 
-        All unlabelled ones train, and none of an unseen task.
-        """
-        names = [] if self.unseen else sorted(self.classes)
-        if protocol == "collection" and "" not in self.classes:
-            return round((1 - QUERIES) * sum(self.classes[name] for name in names))
-        return sum(self.classes[name] for name in names[: (len(names) + 1) // 2])
-
-    def unmeasured(self, protocol: Protocol) -> list[str]:
+    def unmeasured(self) -> list[str]:
         """What a run cannot measure of so few images, a sentence each."""
-        lines, train = [], self.train_images(protocol)
+        lines, train = [], self.train_images
         if "" not in self.classes and max(self.classes.values()) < 2:
             lines.append("no class has two images, so nothing can be found: the report cannot measure this task")
         if 0 < train < FEWEST:
@@ -62,12 +57,12 @@ class Folder(NamedTuple):
             )
         return lines
 
-    def describe(self, protocol: Protocol) -> str:
+    def describe(self) -> str:
         kind = "unlabelled, so not evaluated" if "" in self.classes else f"{len(self.classes)} classes"
         images = f"{'about ' * self.is_estimate}{sum(self.classes.values())} images ({kind})"
         # A fifth of each class is drawn, in whole images, and some files may be duplicates.
-        about = "about " if protocol == "collection" and "" not in self.classes and not self.unseen else ""
-        parts = [f"{images}, {about}{self.train_images(protocol) or 'none'} of them to train on", self.labels]
+        about = "about " if "" not in self.classes and not self.unseen else ""
+        parts = [f"{images}, {about}{self.train_images or 'none'} of them to train on", self.labels]
         return "; ".join(filter(None, [*parts, folder.reasons(Counter(self.left_out))]))
 
 

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import SingleQuotedScalarString
 
 from polygrain.config import compose
-from polygrain.config.folders import Folder, Protocol, examine, task_names
+from polygrain.config.folders import Folder, examine, task_names
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
 QUESTION = (
@@ -55,7 +55,6 @@ def written(
     granularities: Sequence[str],
     trained: Sequence[str],
     suited: Suited,
-    protocol: Protocol,
     alike: Mapping[str, int],
 ) -> str:
     """The text of values.yaml, with the comments of the template."""
@@ -69,7 +68,6 @@ def written(
     if not trained:
         values["fusions"], values["distillations"] = [], []
         values["models"] = ["encoder", "resolution", "untrained", "chosen"]
-    values["images"]["protocol"] = protocol
     values["choice"]["alike"].update(alike)
     if suited.teachers:
         values["teachers"] = dict(suited.teachers)
@@ -107,16 +105,14 @@ def create(
     images: Sequence[Path | str],
     train: bool = False,
     unseen: Sequence[Path | str] = (),
-    protocol: Protocol = "collection",
     suit: Callable[[int, int, int, int], Suited] = lambda *_: Suited(),
     alike: Sequence[int] = (),
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
-    `images`, and `unseen`, which are only evaluated, are what `folders.examine` takes; `protocol` says which images
-    train (stages/images.py). `suit` is given the numbers of images, of those that train, of tasks and of adaptor sets,
-    after all words here were checked. `alike`: about how many images show the same thing, of all tasks or of each.
-    ValueError says which word is wrong.
+    `images`, and `unseen`, which are only evaluated, are what `folders.examine` takes. `suit` is given the numbers of
+    images, of those that train, of tasks and of adaptor sets, after all words here were checked. `alike`: about how
+    many images show the same thing, of all tasks or of each. ValueError says which word is wrong.
     """
     profile = free(root, name)
     folders = len(images) + len(unseen)
@@ -124,7 +120,7 @@ def create(
         raise ValueError(f"--alike is given {len(alike)} times: once for all, or once for each of {folders} folders")
     given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in (*images, *unseen)]
     tasks = {task: examine(path, path in given[len(images) :]) for task, path in task_names(given).items()}
-    train_images = sum(task.train_images(protocol) for task in tasks.values())
+    train_images = sum(task.train_images for task in tasks.values())
     granularities = sizes(train_images)
     trained = [name for name in TRAINED if name in granularities] if train else []
     if train and not trained:
@@ -138,14 +134,14 @@ def create(
             if folder.listing:
                 (profile / f"{task}.json").write_text(folder.listing, encoding="utf-8")
         known = dict(zip(tasks, [*alike] * len(tasks) if len(alike) == 1 else alike, strict=False))
-        text = written(name, tasks, granularities, trained, suited, protocol, known)
+        text = written(name, tasks, granularities, trained, suited, known)
         (profile / "values.yaml").write_text(text, encoding="utf-8")
         compose.renew(profile)
     except BaseException:
         shutil.rmtree(profile)
         raise
-    lines = [f"{task}: {folder.describe(protocol)}" for task, folder in tasks.items()]
-    lines += [f"{task}: {line}" for task, folder in tasks.items() for line in folder.unmeasured(protocol)]
+    lines = [f"{task}: {folder.describe()}" for task, folder in tasks.items()]
+    lines += [f"{task}: {line}" for task, folder in tasks.items() for line in folder.unmeasured()]
     if granularities:
         counts = ", ".join(name.removeprefix("size") for name in granularities)
         lines.append(f"granularities: clusters of {counts} images, of about {train_images} training images")

@@ -115,14 +115,3 @@ def read(file: Path, smoothed: bool = False) -> Embeddings:
         if wrong := [path for path in paths if not path or path.startswith("/") or ".." in path.split("/")]:
             raise ValueError(f"{wrong[0]!r:.200} is no path below its folder")
     return Embeddings(root, facts["model"].decode("utf-8", "replace"), paths, vectors, facts["comparison"])
-
-
-def write_npy(embeddings: Path, column: str, output: Path) -> None:
-    """The vectors of a file as a NumPy array `image dim`, a row group in memory at a time."""
-    file = pq.ParquetFile(embeddings)
-    shape = (file.metadata.num_rows, file.schema_arrow.field(column).type.list_size)
-    # Not mapped: where the disk is full, a mapped file ends the process.
-    with drafted(output) as draft, draft.open("wb") as stream:
-        np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
-        for group in file.iter_batches(GROUP, columns=[column]):
-            stream.write(group.column(0).flatten().to_numpy())

@@ -92,7 +92,6 @@ class Page:
                 for side in self.sides
             ],
             "shown": self.sides[-1].shown,
-            "granularities": self.sides[-1].granularities,
         }
 
     def require_row(self, row: int) -> None:
@@ -240,13 +239,6 @@ class Page:
             reply |= {"asked": self.shown(query.row), "mates": int((mates if among is None else mates & among).sum())}
         return reply
 
-    def listened(self, query: Query) -> dict:
-        """Which granularity each layer of the model listens to."""
-        side = self.sides[-1]
-        if not side.granularities:
-            return {"layers": []}
-        return {"layers": side.listened(self.squares(query)[side.model.config.resize])}
-
     def shown(self, row: int) -> dict:
         return {"row": row, "path": self.gallery.paths[row]}
 
@@ -346,9 +338,6 @@ def build(sides: list[Side], above: float) -> Starlette:
             raise HTTPException(409, f"{page.knob.file} cannot be written: {error.strerror}") from error
         return JSONResponse({"start": page.knob.start})
 
-    async def listened(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(page.listened, await query_of(request)))
-
     routes = [Route(f"/{name}", file) for name in FILES]
     routes += [
         Route("/about", about),
@@ -357,7 +346,7 @@ def build(sides: list[Side], above: float) -> Starlette:
         Route("/sample", sample),
         Route("/image/{row:int}", image),
     ]
-    routes += [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (preview, search, listened, keep)]
+    routes += [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (preview, search, keep)]
     errors = {
         Unreadable: lambda _, error: JSONResponse({"error": f"the image is left out: {error}"}, 422),
         HTTPException: lambda _, error: JSONResponse({"error": error.detail}, error.status_code),

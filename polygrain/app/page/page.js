@@ -139,16 +139,27 @@ function search() {
     const rows = found.sides.map((hits) => new Set(hits.map((hit) => hit.row)));
     // Where there are no folders, or one, an image says nothing by its own.
     const folder = found.asked && !state.box && state.about.folders > 1 ? folderOf(found.asked.path) : "";
-    const last = state.about.sides.length - 1;
-    const sides = state.about.sides.map((one, i) => side(one.name, [one.what, one.settings[i === last ? state.place : one.start]].filter(Boolean).join("; "), found.sides[i], true, i ? rows[0] : null, folder, found.mates));
-    $("sides").replaceChildren(...sides);
+    const last = state.about.sides.length - 1, isBlind = $("blind").checked && last > 0;
+    const sides = state.about.sides.map((one, i) => side(one.name, [one.what, one.settings[i === last ? state.place : one.start]].filter(Boolean).join("; "), found.sides[i], true, i && !isBlind ? rows[0] : null, folder, found.mates));
+    $("sides").replaceChildren(...(isBlind ? unnamed(sides) : sides));
     $("more").hidden = true;
     if (found.asked) $("name").textContent = found.asked.path;
     const recall = state.about.sides.filter((one) => one.recall !== null).map((one) => `; ${one.name}: ${(100 * one.recall).toFixed(1)} % of the ten nearest are found`);
     say(`The nearest of ${found.of.toLocaleString("en")} images`);
     $("status").append(make("span", { className: "detail", textContent: `, in ${Math.round(found.ms)} ms${recall.join("")}` }));
-    await listen(isLast);
   });
+}
+
+// The sides in a random order, without their names until a click: an eye that knows them would see what it hopes for.
+function unnamed(sides) {
+  const order = Math.random() < 0.5 ? sides : [...sides].reverse();
+  const named = order.map((one) => [one.querySelector("h3"), ...one.querySelector("h3").childNodes]);
+  for (const [title] of named) {
+    const button = make("button", { className: "reveal", textContent: "Which one is it?" });
+    button.addEventListener("click", () => named.forEach(([head, ...words]) => head.replaceChildren(...words)));
+    title.replaceChildren(button);
+  }
+  return order;
 }
 
 // Where folders are classes: which side is right more often, over all images.
@@ -158,22 +169,6 @@ async function judge() {
   const all = state.about.count, whose = asked < all ? `${asked.toLocaleString("en")} drawn images` : "all images";
   const sides = shares.map((share, i) => `${state.about.sides[i].name} ${(100 * share).toFixed(1)} %`);
   $("right").textContent = sides.length ? `Of the ${nearest} nearest to each of ${whose}, from its own folder: ${sides.join(", ")}` : "";
-}
-
-async function listen(isLast) {
-  const names = state.about.granularities;
-  if (!names.length) return;
-  const { layers } = await (await ask("listened", asked(), body())).json();
-  if (!isLast()) return;
-  const row = (head, cells) => make("tr", {}, make("th", { textContent: head }), ...cells);
-  const head = row("layer", names.map((name) => make("th", { textContent: name, title: name })));
-  const lines = layers.map((weights, i) => row(i + 1, weights.map((weight) => {
-    const shade = make("i");
-    shade.style.opacity = weight;
-    return make("td", { className: weight > 0.55 ? "strong" : "" }, shade, make("b", { textContent: Math.round(100 * weight) + " %" }));
-  })));
-  $("weights").replaceChildren(head, ...lines);
-  $("heard").hidden = false;
 }
 
 // The knob: what is left of it is more alike. The mark is at the place that every search begins with.
@@ -223,7 +218,8 @@ function show() {
 const isQuery = () => state.row !== null || state.file !== null;
 
 function refresh(fresh) {
-  for (const id of ["query", "heard"]) $(id).hidden = !isQuery() || (id === "heard" && (fresh || !state.about.granularities.length));
+  $("query").hidden = !isQuery();
+  $("blind-label").hidden = !isQuery() || state.about.sides.length < 2;
   for (const id of ["tasks", "text-label"]) $(id).hidden = state.alike;
   $("twins").hidden = !state.alike;
   $("right").hidden = state.alike;
@@ -346,6 +342,7 @@ function wire() {
   $("stage").addEventListener("pointerdown", drag);
   $("upload").addEventListener("change", () => { take($("upload").files[0]); $("upload").value = ""; });
   $("drop").addEventListener("keydown", (event) => { if (event.key === "Enter") $("upload").click(); });
+  $("blind").addEventListener("change", () => search());
   $("details").addEventListener("change", () => document.body.classList.toggle("details", $("details").checked));
   $("place").addEventListener("input", () => { turn(Number($("place").value)); if (isQuery()) search(); });
   $("place").addEventListener("change", judge);
@@ -392,7 +389,7 @@ async function begin() {
   const { folder, count } = state.about;
   $("folder").append(make("bdi", { textContent: `${count.toLocaleString("en")} images in ${folder}` }));
   $("folder").title = folder;
-  $("details").checked = false;
+  $("details").checked = $("blind").checked = false;
   $("place").max = knob().settings.length - 1;
   turn(knob().start);
   tasks();

@@ -1,10 +1,8 @@
 """What the page compares: models, each with the embeddings that it gives the same images."""
 
-import threading
 from pathlib import Path
 
 import numpy as np
-import torch
 from jaxtyping import Float32, UInt8
 
 from polygrain.app import cache, embedding, knob
@@ -13,7 +11,6 @@ from polygrain.app.knob import Knob
 from polygrain.app.listing import Listing
 from polygrain.app.squares import Images
 from polygrain.encoder.model import Model
-from polygrain.encoder.views import centre_crop
 
 # Images that a search begins with, and at most.
 SHOWN, MOST_SHOWN = 24, 60
@@ -30,25 +27,10 @@ class Side:
     ) -> None:
         self.name, self.what, self.model, self.knob, self.gallery = name, what, model, knob, knob.plain
         self.shown, self.images = shown, images
-        # The adaptors keep the weights of the last pass.
-        self.passing = threading.Lock()
-
-    @property
-    def granularities(self) -> list[str]:
-        """The names of the adaptor sets between which an attention chooses; none where it does not."""
-        adaptors = self.model.config.adaptors
-        return adaptors.names if adaptors and adaptors.fusion == "attention" and len(adaptors.names) > 1 else []
 
     def embed(self, square: UInt8[np.ndarray, "side side 3"]) -> Float32[np.ndarray, "1 dim"]:
         """An image as it asks here."""
-        with self.passing:
-            return self.gallery.comparison.query(embedding.embed_squares(self.model, np.stack([square])))
-
-    def listened(self, square: UInt8[np.ndarray, "side side 3"]) -> list[list[float]]:
-        """The weight of each granularity in each layer, for one image."""
-        images = torch.from_numpy(np.stack([square])).to(next(self.model.parameters()).device)
-        with self.passing:
-            return self.model.attention(centre_crop(images, self.model.config.size))[0].tolist()
+        return self.gallery.comparison.query(embedding.embed_squares(self.model, np.stack([square])))
 
 
 def encoder_of(model: Model) -> Model | None:

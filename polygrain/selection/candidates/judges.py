@@ -1,10 +1,10 @@
-"""What judges candidates: views of the sampled images, and the neighbours of a careful look.
+"""The judge of candidates: does a form find the views of the sampled images, and the neighbours of a careful look?
 
-One model embeds its images once. Then every form of these embeddings is judged, for which no network runs: stored
-embeddings will do.
+A model embeds the images once. Each form of it is judged by these outputs.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
@@ -49,62 +49,59 @@ class Settings(schema.Section):
 
 
 @dataclass(frozen=True)
-class Judging:
-    """By what candidates are judged: the settings, the most passes, what was `seen` of the sample, the clusters of the
-    training images, and the stored `features`."""
-
-    settings: Settings
-    cost: float
-    seen: Seen
-    granularities: Granularities
-    features: Stored | None = None
-
-
-@dataclass(frozen=True)
 class Outputs:
-    """One model's outputs of several blocks, the last of this width: of what is judged, and of what trains."""
+    """What one model gives: of the sampled images and their views, and of the images to which its last layer is fitted.
 
-    judged: Embedded
+    The last block's numbers come first, `width` of them; those of blocks before it follow.
+    """
+
+    sample: Embedded
     train: Float32[np.ndarray, "row dim"]
     width: int
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Knows the sampled images, what was seen of them, the `reference`'s neighbours, and the training images."""
+    """Judges forms of models on the sample that was `seen`.
 
-    sample: Sample
+    `cost`: passes that a form may take. `granularities`: clusters that make last layers. `features`: stored outputs.
+    """
+
+    settings: Settings
+    cost: float
     collection: Collection
-    judging: Judging
-    reference: Neighbours
+    seen: Seen
+    granularities: Granularities
+    features: Stored | None = None
+
+    @property
+    def sample(self) -> Sample:
+        return self.seen.sample
+
+    @cached_property
+    def reference(self) -> Neighbours:
+        """The neighbours of each sampled image under the careful look."""
+        if self.seen.looks is None:
+            raise ValueError("`resolution` wrote no careful looks: run `dvc repro resolution`")
+        looks = criterion.half_whitened(self.seen.looks, self.settings.reference.dim)
+        return criterion.neighbours(looks, self.sample, self.settings.criterion.neighbours)
 
     def embed(self, model: Model, pixels: arrays.Reader, layers: bool) -> Outputs:
-        """By one model: what is judged, and for `layers` what they are fitted to."""
-        features, granularities = self.judging.features, self.judging.granularities
-        rows = self.collection.train[granularities.rows if granularities.labels and layers else slice(0)]
-        train = embed(model, features, pixels, rows, "training images")
-        stored = self.judging.seen.views.get(model.config.side)
+        """A model's outputs, stored ones where there are any; without `layers` no image trains."""
+        clustered = self.granularities.rows if self.granularities.labels and layers else slice(0)
+        train = embed(model, self.features, pixels, self.collection.train[clustered], "training images")
+        stored = self.seen.views.get(model.config.side)
         if stored is not None and stored.holds(model):
-            judged = Embedded.of(stored.embed(model, np.arange(len(self.sample.rows))))
+            sample = Embedded.of(stored.embed(model, np.arange(len(self.sample.rows))))
         else:
-            judged = criterion.embed_views(model, pixels, self.sample, self.judging.settings.criterion)
-        return Outputs(judged, train, model.widths[0])
+            sample = criterion.embed_views(model, pixels, self.sample, self.settings.criterion)
+        return Outputs(sample, train, model.widths[0])
 
     def fit(self, outputs: Outputs) -> Whitening | None:
         """The last layer of a model in closed form; None without a granularity, or where nothing varies."""
-        return self.judging.granularities.fit(outputs.train, outputs.judged.stacked())
+        return self.granularities.fit(outputs.train, outputs.sample.stacked())
 
     def judge(self, embedded: Embedded) -> tuple[Judged, Neighbours]:
         """Criterion and agreement of each sampled image, and its nearest others in the sample, by task."""
-        neighbours = criterion.neighbours(embedded.plain, self.sample, self.judging.settings.criterion.neighbours)
+        neighbours = criterion.neighbours(embedded.plain, self.sample, self.settings.criterion.neighbours)
         return Judged(*criterion.score(embedded, neighbours, self.reference, self.sample)), neighbours
-
-
-def appoint(judging: Judging, collection: Collection) -> Judge:
-    """The judge, with the neighbours of the careful look that was taken."""
-    settings, seen = judging.settings, judging.seen
-    if seen.looks is None:
-        raise ValueError("`resolution` wrote no careful looks: run `dvc repro resolution`")
-    looks = criterion.half_whitened(seen.looks, settings.reference.dim)
-    reference = criterion.neighbours(looks, seen.sample, settings.criterion.neighbours)
-    return Judge(seen.sample, collection, judging, reference)

@@ -14,10 +14,9 @@ from polygrain.compute import device
 from polygrain.encoder.model import Model, blocks_for, load
 from polygrain.selection.candidates.decision import Judged
 from polygrain.selection.candidates.forms import Form, shape, with_last_layers
-from polygrain.selection.candidates.judges import Judge, Judging, Neighbours, appoint
+from polygrain.selection.candidates.judges import Judge, Neighbours
 from polygrain.selection.criterion import Sample, mean_over_tasks
 from polygrain.store import arrays
-from polygrain.store.collection import Collection
 
 ENCODER = Form("encoder")
 
@@ -60,35 +59,33 @@ class Trial:
 
 def measure(judge: Judge, model: Model, form: Form, pixels: arrays.Reader, layers: bool = True) -> Iterator[Candidate]:
     """A model at one strength and side, with each last layer that is tried; without `layers` as it is."""
-    settings = judge.judging.settings
+    settings = judge.settings
     form = replace(form, blocks=blocks_for(model, settings.blocks) if layers else 1)
     outputs = judge.embed(shape(model, form).to(device.best()), pixels, layers)
     if not layers:
-        yield Candidate(form, *judge.judge(outputs.judged))
+        yield Candidate(form, *judge.judge(outputs.sample))
         return
     fit = partial(judge.fit, outputs)
-    for one, embedded in with_last_layers(form, model.reduction, outputs.judged, outputs.width, fit):
+    for one, embedded in with_last_layers(form, model.reduction, outputs.sample, outputs.width, fit):
         yield Candidate(one, *judge.judge(embedded))
 
 
-def compare(
-    models: dict[str, Path], plain: Path, pixels: arrays.Reader, collection: Collection, judging: Judging
-) -> Trial:
+def compare(models: dict[str, Path], plain: Path, pixels: arrays.Reader, judge: Judge) -> Trial:
     """Measures every model at one strength, then the best of them at others, and with the mirror image.
 
     `plain` is the encoder as it is. `models`, the encoder among them, see the side that was chosen before. Where no
     task can tell, the encoder as it is becomes the one candidate, unmeasured.
     """
-    settings, sample = judging.settings, judging.seen.sample
-    uncertain = [task for task in dict.fromkeys(collection.tasks[collection.train]) if task not in sample.parts()]
+    settings, sample, tasks = judge.settings, judge.sample, judge.collection.tasks[judge.collection.train]
+    uncertain = [task for task in dict.fromkeys(tasks) if task not in sample.parts()]
     if not len(sample.rows):
         nothing = Candidate(ENCODER, Judged(np.empty(0), np.empty(0)), {})
         return Trial(sample, uncertain, {ENCODER.name: nothing})
-    judge, encoder, start = appoint(judging, collection), load(plain), load(models["encoder"])
+    encoder, start = load(plain), load(models["encoder"])
     for one in (encoder, start):
-        judging.seen.require(one, blocks_for(one, settings.blocks))
+        judge.seen.require(one, blocks_for(one, settings.blocks))
     scale = start.config.side / encoder.config.side
-    trial = Trial(judge.sample, uncertain, scale=scale)
+    trial = Trial(sample, uncertain, scale=scale)
     if scale != 1:
         trial.add(measure(judge, encoder, ENCODER, pixels, layers=False))
     for name, folder in models.items():
@@ -103,7 +100,7 @@ def compare(
         for strength in settings.strengths if name in trained else ():
             if strength != settings.first_strength:
                 trial.add(measure(judge, model, Form(name, strength, scale, cost=scale**2), pixels))
-        if settings.mirrored and 2 * scale**2 <= judging.cost:
+        if settings.mirrored and 2 * scale**2 <= judge.cost:
             strength = trial.best_of(name).strength
             trial.add(measure(judge, model, Form(name, strength, scale, True, cost=2 * scale**2), pixels))
     return trial

@@ -1,7 +1,6 @@
 import sys
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,19 +16,17 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> str | int | None:
     return ended.value.code
 
 
-def test_embed__writes_both_files_and_says_so(
+def test_embed__writes_the_file_and_says_so(
     fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "e.parquet"
     (photos / "a.png").write_bytes(b"no image")
-    np.save(tmp_path / "e.smoothed.npy", np.ones((99, 24)))  # of more images, which were smoothed
-    assert run(monkeypatch, "embed", photos, "-o", output, "--model", fused, "--npy") == 0
-    assert not (tmp_path / "e.smoothed.npy").exists()
+    assert run(monkeypatch, "embed", photos, "-o", output, "--model", fused) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{output}: 24 embeddings of 24 numbers, by model {digest(fused)}",
         f"{tmp_path / 'e.rejected.csv'}: 1 entries that were left out, with the reasons",
     ]
-    assert len(pq.read_table(output)) == len(np.load(tmp_path / "e.npy", allow_pickle=False)) == 24
+    assert len(pq.read_table(output)) == 24
 
 
 @pytest.mark.parametrize(

@@ -89,25 +89,6 @@ def test_search__options_mean_the_same_in_the_terminal_and_on_the_page(
     assert served[0][1][1].knob.start == 2 and served[-1][1][1].knob.start == 0
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--duplicates", "pairs.csv", "-k", 3),
-        ("--duplicates", "pairs.csv", "--smooth"),
-        ("--duplicates", "pairs.csv", "--port", 0),
-        ("--duplicates", "pairs.csv", "--beside", "model"),
-        ("query.png", "--above", 0.9),
-        ("query.png", "--port", 0),
-        ("query.png", "--beside", "model"),
-        ("--page", "-k", 61),
-    ],
-)
-def test_search__an_option_that_would_change_nothing_is_refused(words, tmp_path, monkeypatch) -> None:
-    said = run(monkeypatch, "search", *words, "--in", tmp_path)
-    assert words[-2] in said or "--smooth" in said
-    assert not Path("pairs.csv").exists()
-
-
 def test_search__duplicates_of_another_model_are_refused(fused: Path, photos: Path, monkeypatch) -> None:
     file, other = (
         write_smoothed(photos.parent / "e.parquet", fused, photos),

@@ -24,18 +24,17 @@ def test_examine__counts_what_has_the_header_of_an_image(tmp_path):
     for name in ("a/broken.jpg", "a/notes.txt"):
         (raw / name).write_text("x")
     found = examine(str(raw))
-    assert (found.classes, found.train_images("classes")) == ({"a": 2, "b": 1}, 2)
-    assert found.describe("classes").startswith("3 images (2 classes), 2 of them to train on; 4 left out: ")
+    assert (found.classes, found.train_images) == ({"a": 2, "b": 1}, 2)
+    assert found.describe().startswith("3 images (2 classes), about 2 of them to train on; 4 left out: ")
     assert found.left_out.keys() >= {"not an image", "hidden", "image beside the class folders"}
     flat = examine(str(paint(tmp_path / "flat", "1.png", "2.png")))
-    assert found.train_images("collection") == 2
-    assert flat.describe("collection") == "2 images (unlabelled, so not evaluated), 2 of them to train on; 0 left out"
-    assert examine(str(raw), unseen=True).train_images("collection") == 0
+    assert flat.describe() == "2 images (unlabelled, so not evaluated), 2 of them to train on; 0 left out"
+    assert examine(str(raw), unseen=True).train_images == 0
 
 
 def test_unmeasured__says_what_too_few_images_leave_open():
     def words(**classes):
-        return [line.split(",")[0] for line in Folder("folder", Path("x"), classes).unmeasured("collection")]
+        return [line.split(",")[0] for line in Folder("folder", Path("x"), classes).unmeasured()]
 
     assert words(a=40, b=40) == [] and words(a=40, b=9) == ["39 images train"]
     assert words(a=1, b=1) == ["no class has two images", "2 images train"]

@@ -59,13 +59,6 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
     assert {"images", "seeds", "scatter", "report"} <= made.keys() < known.keys() and not file.is_symlink()
 
 
-def test_create__half_of_the_classes_train_where_that_is_asked_for(root, tmp_path):
-    seen = paint(tmp_path / "cars", *[f"{name}/{i}.png" for name in "abc" for i in range(20)])
-    lines = new.create(root, "mine", [seen], protocol="classes")
-    assert "40 of them to train on" in lines[0]
-    assert read_params(root / "profiles/mine/params.yaml")["images"]["protocol"] == "classes"
-
-
 def test_create__networks_train_where_that_is_asked_for(root, flat):
     lines = new.create(root, "mine", [flat], train=True)
     values = read_params(root / "profiles/mine/params.yaml")

@@ -42,13 +42,6 @@ def smoothed(file: Path) -> None:
     smooth_file(source, file)
 
 
-def arrayed(file: Path) -> None:
-    source = file.parent / "in.parquet"
-    if not source.exists():
-        embeddings.write(source, COLUMNS)
-    embeddings.write_npy(source, "embedding", file)
-
-
 def annotated(file: Path) -> None:
     if not file.exists():
         embeddings.write(file, COLUMNS)
@@ -81,7 +74,6 @@ def composed(file: Path) -> None:
         ("pairs.csv", lambda file: write_csv(file, [("path", "other")] * 1000)),
         ("e.parquet", lambda file: embeddings.write(file, COLUMNS)),
         ("e.parquet", annotated),
-        ("e.npy", arrayed),
         ("s.npy", smoothed),
         ("s.parquet", smoothed),
         ("best.safetensors", lambda file: checkpoint.write(file, {"weight": torch.ones(5000)})),

@@ -7,7 +7,7 @@ import pytest
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.store import embeddings
-from polygrain.store.embeddings import metadata, read, write, write_npy
+from polygrain.store.embeddings import metadata, read, write
 
 FACTS = {"model": "abc", "dim": "8", "root": "/photos", "images": "-", "comparison": "{}"}
 
@@ -32,10 +32,7 @@ def test_write__gives_back_what_was_written_in_groups(tmp_path: Path, monkeypatc
     np.testing.assert_array_equal(smoothed.vectors, values["smoothed"])
     assert smoothed.comparison == plain.comparison == b"{}" and metadata(file)["dim"] == b"8"
     assert pq.ParquetFile(file).num_row_groups == 5
-    write_npy(file, "smoothed", tmp_path / "e.npy")
-    assert embeddings.has_smoothed(file)
-    np.testing.assert_array_equal(np.load(tmp_path / "e.npy", allow_pickle=False), values["smoothed"])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.npy", "e.parquet"]
+    assert embeddings.has_smoothed(file) and [path.name for path in tmp_path.iterdir()] == ["e.parquet"]
 
 
 def test_read__a_relative_root_starts_at_the_file(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_about__folder_tasks_and_sides(client: TestClient, shared_photos: Path) 
     reply = client.get("/about").json()
     assert (reply["folder"], reply["count"], reply["folders"]) == (str(shared_photos), 24, 6)
     assert reply["tasks"] == [{"name": "bars", "count": 12}, {"name": "dots", "count": 12}]
-    assert [side["name"] for side in reply["sides"]] == ["encoder", "model"] and reply["granularities"] == ["k4", "k8"]
+    assert [side["name"] for side in reply["sides"]] == ["encoder", "model"]
 
 
 def test_search__a_row_by_both_models(client: TestClient, shared_sides: list[Side], shared_photos: Path) -> None:
@@ -188,22 +188,10 @@ def test_search__filters_by_task_and_name(client: TestClient) -> None:
     assert client.post("/search?row=0&text=nothing").json()["sides"] == [[], []]
 
 
-def test_search__a_folder_without_tasks(sides: list[Side]) -> None:
-    for side in sides:
-        side.gallery.paths = [path.replace("/", "-") for path in side.gallery.paths]
-    client = TestClient(build(sides, 0.95))
-    assert client.get("/sample?count=5").json()["of"] == 24
-
-
 def test_sample__spread_and_other_ones(client: TestClient) -> None:
     first, other = [{hit["row"] for hit in client.get(f"/sample?count=8&start={i}").json()["rows"]} for i in (0, 1)]
     assert len(first) == len(other) == 8 and not first & other
     assert len(client.get("/sample?task=dots").json()["rows"]) == 12
-
-
-def test_listened__layers_of_the_model(client: TestClient) -> None:
-    layers = client.post("/listened?row=3").json()["layers"]
-    assert np.shape(layers) == (2, 2) and np.allclose(np.sum(layers, 1), 1)
 
 
 def test_pictures__bounded_and_upright(client: TestClient) -> None:
@@ -237,7 +225,7 @@ def test_queries__uploads_are_limited_and_may_be_anything(client: TestClient, mo
     assert client.post("/search?row=1", content=b"no image").status_code == 400
     monkeypatch.setattr(app, "MOST_PIXELS", 10_000)
     bomb = png(Image.new("1", (101, 100)))
-    for path in ("/search", "/preview", "/search?box=0,0,1,1", "/listened"):
+    for path in ("/search", "/preview", "/search?box=0,0,1,1"):
         reply = client.post(path, content=bomb)
         assert reply.status_code == 422 and "at most 10000 are decoded" in reply.json()["error"]
     monkeypatch.setattr(app, "MOST_BYTES", 1000)

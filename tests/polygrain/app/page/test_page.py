@@ -126,7 +126,7 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         browser.click("#home")
         browser.until("document.querySelectorAll('.tile').length == 24")
 
-        # A click: both sides, ranks, what the layers listened to, ticks for the query's folder.
+        # A click: both sides, ranks, ticks for the query's folder.
         browser.click(".tile[title='dots/class1/1.png']")
         browser.until(QUERIED)
         assert status(browser).startswith("The nearest of 23 images, in ")
@@ -139,7 +139,16 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         assert browser.value("document.querySelector('#knob').hidden")  # one way only to compare so few
         assert browser.value("document.querySelector('.side h3').textContent").startswith("encoder")
         assert "3 of its 3" in browser.value("document.querySelector('.side h3').innerText")
-        browser.until("document.querySelectorAll('#weights td').length == 4")
+
+        # Without the names nothing tells the sides apart, until a click.
+        browser.click("#blind")
+        browser.until("document.querySelectorAll('.reveal').length == 2")
+        assert not browser.value("document.querySelectorAll('.side h3 span, .side .only').length")
+        browser.click(".side:last-child .reveal")
+        titles = browser.value("[...document.querySelectorAll('.side h3')].map(h => h.textContent)")
+        assert sorted(title[:5] for title in titles) == ["encod", "model"]
+        browser.click("#blind")
+        browser.until("document.querySelector('.side h3').textContent.startsWith('encoder')")
 
         # The filters, by mouse and by keyboard.
         browser.click("#tasks label:nth-child(2)")

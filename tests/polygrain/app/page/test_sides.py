@@ -30,13 +30,6 @@ def test_encoder_of__without_adaptors_and_what_was_made_for_them(fused: Path) ->
         assert encoder_of(model.to("cuda")).mean.is_cuda
 
 
-def test_listened__the_weights_of_one_image(sides: list[Side]) -> None:
-    square = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
-    expected = sides[1].model.attention(torch.from_numpy(square).permute(2, 0, 1)[None])[0]
-    np.testing.assert_allclose(sides[1].listened(square), expected, atol=1e-6)
-    assert sides[1].granularities == ["k4", "k8"] and sides[0].granularities == []
-
-
 def test_same_images__says_which_are_gone(sides: list[Side], photos: Path) -> None:
     gallery = sides[1].gallery
     (photos / "dots/class1/0.png").write_bytes(b"no image")

@@ -6,15 +6,15 @@ import pytest
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.fisher.granularities import Granularities
-from polygrain.selection.candidates.judges import Judge, Judging, Settings, appoint
-from polygrain.selection.criterion import Embedded, Sample, half_whitened, neighbours
+from polygrain.selection.candidates.judges import Judge, Settings
+from polygrain.selection.criterion import Embedded, Sample, half_whitened
 from polygrain.selection.seen import Seen
 from polygrain.store.collection import read_tables
 from tests.helpers.settings import comparing
 from tests.helpers.small import TASKS, write_images
 
 
-def world(folder: Path, looks: bool = True, sizes: Sequence[int] = (2, 5)) -> tuple[Judging, Judge]:
+def world(folder: Path, looks: bool = True, sizes: Sequence[int] = (2, 5)) -> Judge:
     """All but three of the training images are clustered, at random."""
     collection = read_tables(write_images(folder / "images"), list(TASKS))
     sample, rng = Sample(collection.train[::4], collection.tasks[collection.train[::4]]), np.random.default_rng(0)
@@ -22,13 +22,12 @@ def world(folder: Path, looks: bool = True, sizes: Sequence[int] = (2, 5)) -> tu
     labels = {f"size{size}": np.arange(len(rows)) % (len(rows) // size) for size in sizes}
     given = Granularities(rows, collection.tasks[collection.train[rows]], labels)
     seen = Seen(sample, {}, unit_rows(rng.normal(size=(len(sample.rows), 9)).astype(np.float32)))
-    judging = Judging(Settings(**comparing()), 1.0, seen if looks else Seen(sample), given)
-    return judging, Judge(sample, collection, judging, neighbours(seen.looks, sample, 3))
+    return Judge(Settings(**comparing()), 1.0, collection, seen if looks else Seen(sample), given)
 
 
 def test_judge__finds_what_the_reference_has_and_its_own_views(tmp_path: Path) -> None:
-    _, judge = world(tmp_path)
-    looks = judge.judging.seen.looks
+    judge = world(tmp_path)
+    looks = half_whitened(judge.seen.looks, judge.settings.reference.dim)
     same, hits = judge.judge(Embedded(looks, [(looks, looks)] * 2))
     assert same.score.tolist() == same.agreement.tolist() == [1] * len(looks) and list(hits) == list(TASKS)
     other, _ = judge.judge(Embedded(looks[::-1].copy(), [(looks, looks)] * 2))
@@ -36,14 +35,6 @@ def test_judge__finds_what_the_reference_has_and_its_own_views(tmp_path: Path) -
     assert other.agreement.mean() < 0.9
 
 
-def test_appoint__the_reference_is_the_half_whitened_look(tmp_path: Path) -> None:
-    judging, known = world(tmp_path)
-    found = appoint(judging, known.collection).reference
-    expected = neighbours(half_whitened(judging.seen.looks, judging.settings.reference.dim), judging.seen.sample, 3)
-    assert {task: hits.tolist() for task, hits in found.items()} == {t: hits.tolist() for t, hits in expected.items()}
-
-
-def test_appoint__without_looks_it_says_what_to_run_again(tmp_path: Path) -> None:
-    judging, judge = world(tmp_path, looks=False)
+def test_reference__without_looks_it_says_what_to_run_again(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="dvc repro resolution"):
-        appoint(judging, judge.collection)
+        _ = world(tmp_path, looks=False).reference

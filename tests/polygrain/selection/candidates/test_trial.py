@@ -18,13 +18,13 @@ from tests.polygrain.selection.candidates.test_judges import world
 
 
 def test_measure__the_layer_is_of_the_clustered_images_and_of_the_views_of_the_sample(tmp_path: Path) -> None:
-    judging, judge = world(tmp_path)
+    judge = world(tmp_path)
     encoder, pixels = load(write_encoder(tmp_path / "encoder")), open_pixels(tmp_path / "images", list(TASKS))
     measured = {one.form.layer: one for one in measure(judge, encoder, Form("encoder"), pixels)}
     assert list(measured) == ["none", "clusters"] and measured["clusters"].form.blocks == 2
-    wide, given = encoder.without_reduction(2), judging.granularities
+    wide, given = encoder.without_reduction(2), judge.granularities
     vectors = embed(wide, pixels, judge.collection.train[given.rows], 10, "float32", "")
-    views = criterion.embed_views(wide, pixels, judge.sample, judging.settings.criterion).stacked()
+    views = criterion.embed_views(wide, pixels, judge.sample, judge.settings.criterion).stacked()
     basis = basis_of(vectors, given.tasks)
     scatters = [within_clusters(basis.turn(vectors), labels) for labels in given.labels.values()]
     layer = closed_form(basis, scatters, of_views(basis, views))
@@ -35,6 +35,6 @@ def test_measure__the_layer_is_of_the_clustered_images_and_of_the_views_of_the_s
 
 @pytest.mark.parametrize(("sizes", "layers"), [((), True), ((2, 5), False)])
 def test_measure__as_it_is_where_no_layer_is_wanted(tmp_path: Path, sizes: tuple[int, ...], layers: bool) -> None:
-    _, judge = world(tmp_path, sizes=sizes)
+    judge = world(tmp_path, sizes=sizes)
     encoder, pixels = load(write_encoder(tmp_path / "encoder")), open_pixels(tmp_path / "images", list(TASKS))
     assert [one.form for one in measure(judge, encoder, Form("encoder"), pixels, layers)] == [Form("encoder")]
