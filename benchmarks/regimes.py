@@ -19,13 +19,15 @@ from polygrain.comparing.comparison import Comparison, choose, mean_of
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.stored import open_features
 from polygrain.fisher.closed_form import basis_of, closed_form, of_views
-from polygrain.fisher.estimator import scatters
+from polygrain.fisher.estimator import CLUSTERED, clusters_of
+from polygrain.fisher.scatter import within_clusters
 from polygrain.retrieval import whitening
 from polygrain.retrieval.metrics import collection_metrics
 from polygrain.selection import seen
 from polygrain.store.collection import Collection, read_tables
 from polygrain.store.reading import read_json
 from stages.choice import FEWEST
+from stages.seeds import smoothed
 
 KINDS, DRAWS = (3, 6, 12, 30, None), 3
 ROWS = ["as it is", "own means", "layer", "smoothed", "smoothed, said"]
@@ -47,7 +49,8 @@ def measure(
     vectors, tasks = outputs[rows], collection.tasks[rows]
     basis = basis_of(vectors, tasks)
     assert basis is not None
-    layer = closed_form(basis, scatters(basis, vectors, 0), of_views(basis, views))
+    turned, clusters = basis.turn(vectors), clusters_of(smoothed(vectors, tasks, CLUSTERED), 0)
+    layer = closed_form(basis, [within_clusters(turned, labels) for labels in clusters], of_views(basis, views))
     behind = whitening.apply(layer, outputs)
     for name in ROWS:
         values, ends = [], outputs if name in ROWS[:2] else behind

@@ -7,7 +7,7 @@ Writes  order.zarr     seed: training rows in the order they were drawn
         sample.zarr    only where clusters are sought in a sample: its training rows, ascending. It alone is seeded and
                        fits the whitening, and the rows of the records are counted within it
         mean.zarr, projection.zarr   only where clusters are sought among whitened features: (x - mean) @ projection
-        vectors.zarr   only where there are teachers: what they give of each training row, by which clusters are sought
+        vectors.zarr   only where clusters are sought by what teachers give of each training row, or by smoothed rows
         basis_mean.zarr, basis_axes.zarr, basis_variances.zarr   the axes in which `scatter` has the clusters; none of
                        images that are all equal
 """
@@ -16,10 +16,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float32
 from pydantic import Field
 
 from polygrain.clustering import sampled
 from polygrain.clustering.seeding import seed_order
+from polygrain.comparing.comparison import Comparison, mean_of
+from polygrain.comparing.smoothing import Smoothing
+from polygrain.comparing.smoothing_choice import NONE
 from polygrain.compute import device, processes
 from polygrain.compute.blocks import Rows
 from polygrain.compute.vectors import as_vectors, unit_rows
@@ -33,13 +37,19 @@ from polygrain.store import arrays
 from polygrain.store.collection import open_train_features, read_tables
 from polygrain.store.joined import Joined
 
+# By which features are smoothed before they are clustered.
+STRENGTH, NEIGHBOURS = 0.9, 20
+
 
 class Params(schema.Section):
     drawn: Literal["images", "cells"] = Field(
         description="what a sample has: images, for training; or whole cells of images that lie together, in which "
         "clusters are as small as among all"
     )
-    whitening: Literal["none", "half", "full"] = Field(description="of the features before they are clustered")
+    whitening: Literal["none", "half", "full", "smoothed"] = Field(
+        description="of the features before they are clustered; smoothed: half, those of a task smoothed by each "
+        "other before, which a sample is not"
+    )
     whitened_dim: schema.Width = Field(description="dimensions kept by it (fewer where the data allow fewer)")
     largest: int = Field(
         ge=1,
@@ -60,6 +70,16 @@ class Params(schema.Section):
             raise ValueError(f"seeds.largest is {self.largest}, and granularities has {largest}: set it to {largest}")
 
 
+def smoothed(rows: Float32[np.ndarray, "row dim"], tasks: np.ndarray, dim: int) -> Float32[np.ndarray, "row axis"]:
+    """Rows of unit length less the mean of their task, smoothed within it, and half-whitened."""
+    result = rows.copy()
+    for own in (np.flatnonzero(tasks == task) for task in np.unique(tasks)):
+        by = Smoothing(STRENGTH, min(NEIGHBOURS, len(own) - 1)) if len(own) > 1 else NONE
+        result[own] = Comparison(mean_of(rows[own], 2), by).rows(rows[own])
+    whitener = whitening.fit_if_varied(result, dim, "half")
+    return result if whitener is None else whitening.apply(whitener, result)
+
+
 def main(
     images: Path,
     features: Path,
@@ -75,11 +95,14 @@ def main(
     tasks = list(lists.tasks)
     collection = read_tables(images, tasks)
     train: Rows = open_train_features(features, tasks, collection)
-    eyes = [arrays.open(teacher / name / "embeddings.zarr")[:] for name in lists.teachers]
-    if eyes:
+    teachers = [arrays.open(teacher / name / "embeddings.zarr")[:] for name in lists.teachers]
+    count, by = min(train.shape[0], params.sample or train.shape[0]), None
+    if teachers:
         # They are half-whitened already.
-        train = unit_rows(np.concatenate(eyes, 1))
-    count = min(train.shape[0], params.sample or train.shape[0])
+        by = unit_rows(np.concatenate(teachers, 1))
+    elif params.whitening == "smoothed" and count == train.shape[0]:
+        by = smoothed(train[:], collection.tasks[collection.train], params.whitened_dim)
+    train = train if by is None else by
     processes.require(count, "training images")
     largest = max(lists.clusters(count).values(), default=1)
     if largest > count:
@@ -96,10 +119,10 @@ def main(
             else sampled.draw(train.shape[0], count, seed)
         )
     # Each process holds its share of the rows; the whitening is fitted to all of them, block by block.
-    rows = train if sample is None else train[sample] if eyes else train.some(sample)
+    rows = train if sample is None else train.some(sample) if by is None else by[sample]
     vectors = rows[processes.share(rows.shape[0])]
-    if params.whitening != "none" and not eyes:
-        whitener = whitening.fit_if_varied(rows, params.whitened_dim, params.whitening)
+    if params.whitening != "none" and by is None:
+        whitener = whitening.fit_if_varied(rows, params.whitened_dim, "full" if params.whitening == "full" else "half")
     if whitener is not None:
         vectors = whitening.apply(whitener, vectors)
     drawn = max(largest, min(params.largest, count))
@@ -117,8 +140,8 @@ def main(
         if whitener is not None:
             arrays.write(folder / "mean.zarr", whitener.mean)
             arrays.write(folder / "projection.zarr", whitener.projection)
-        if eyes:
-            arrays.write(folder / "vectors.zarr", train)
+        if by is not None:
+            arrays.write(folder / "vectors.zarr", by)
         if basis is not None:
             write_basis(basis, folder)
     among = f"{train.shape[0]:,} training images"

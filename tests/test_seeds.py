@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from polygrain.clustering.seeding import seed_order
+from polygrain.comparing.smoothing import Smoothing, linked
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import whitening
 from polygrain.store import arrays
@@ -104,6 +105,20 @@ def test_main__images_that_are_there_many_times_make_fewer_small_clusters(world,
         rows = np.eye(8, dtype=np.float32)[np.arange(48) % 5]
         arrays.write(features / task / "features.zarr", rows)
     assert len(run((world[0], features), tmp_path / "out", "size2", largest=1)["order"]) == 5
+
+
+def test_main__smoothed_within_tasks_they_are_clustered(world, tmp_path):
+    written = run(world, tmp_path / "out", "size3", largest=1, whitening="smoothed")
+    rows, tasks = world[2], read_tables(world[0], list(TASKS)).tasks[read_tables(world[0], list(TASKS)).train]
+    expected = np.empty_like(rows)
+    for task in TASKS:
+        own = rows[tasks == task]
+        near = linked(own, unit_rows(own - own.mean(0)), Smoothing(0.9, 20))[1]
+        expected[tasks == task] = near
+    expected = whitening.apply(whitening.fit(expected, 8, "half"), expected)
+    np.testing.assert_allclose(written["vectors"], expected, atol=1e-4)
+    np.testing.assert_array_equal(written["order"], seed_order(written["vectors"], 16, 0).order)
+    assert "vectors" not in run(world, tmp_path / "few", "size3", largest=1, whitening="smoothed", sample=30)
 
 
 def test_main__by_teachers_eyes_their_vectors_are_clustered(world, tmp_path):
