@@ -9,7 +9,6 @@ images, which are others than those that trained. What own means alone give is m
 Reads   images, the folder of one model (images themselves for `pixels`), features
 Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1, queries}}, as it is and whitened
         centred.json                  of a model that says nothing of means: less the searched images' own mean
-        shared.json, shared_whitened.json   the same of queries in one gallery of all tasks; {} where there is one task
         queries.parquet               one row per test image: its metrics and its nearest images
         collection.json, collection_centred.json, smoothed.json   the same of the protocol `collection`, and with
                                       smoothed images (comparing/smoothing_choice.py)
@@ -53,7 +52,7 @@ from polygrain.encoder.stored import open_features
 from polygrain.grappa import random_weights
 from polygrain.retrieval import whitening
 from polygrain.retrieval.formulas import NAMES
-from polygrain.retrieval.metrics import UNLABELLED, QueryMetrics, Ranked, collection_metrics, query_metrics
+from polygrain.retrieval.metrics import QueryMetrics, Ranked, collection_metrics, query_metrics
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.collection import Collection, open_pixels, read_tables
@@ -95,9 +94,9 @@ def raw_pixels(pixels: arrays.Reader, rows: np.ndarray) -> np.ndarray:
     return vectors
 
 
-def means(scores: QueryMetrics, chosen: np.ndarray | None = None) -> dict[str, float | int]:
-    """The mean metrics of the (chosen) queries that have a relevant image, and their number; {} where none has."""
-    counted = ~np.isnan(scores.r_precision) & (True if chosen is None else chosen)
+def means(scores: QueryMetrics) -> dict[str, float | int]:
+    """The mean metrics of the queries that have a relevant image, and their number; {} where none has."""
+    counted = ~np.isnan(scores.r_precision)
     if not counted.any():
         return {}
     values = {name: float(getattr(scores, name)[counted].mean(dtype=np.float64)) for name in NAMES}
@@ -192,21 +191,6 @@ def ranked_table(task: str, own: np.ndarray, ranked: Ranked, gallery: np.ndarray
     return pa.Table.from_arrays([tasks, *arrays], schema=RANKS)
 
 
-def evaluate_together(embeddings: np.ndarray, collection: Collection) -> dict:
-    """Metrics of each task's queries in one gallery with the images of all tasks; {} where there is one task.
-
-    Classes of two tasks are never the same, so no query scores higher here than within its task.
-    """
-    tasks, labels = collection.tasks, collection.labels
-    numbers = {task: i for i, task in enumerate(dict.fromkeys(tasks))}
-    if len(numbers) < 2:
-        return {}
-    owners = np.array([numbers[task] for task in tasks])
-    classes = np.where(labels < 0, UNLABELLED, owners * (labels.max() + 1) + labels)
-    scores = query_metrics(embeddings, classes, 0)
-    return {task: values for task, i in numbers.items() if (values := means(scores, owners == i))}
-
-
 def measure_attention(
     model: Model, pixels: arrays.Reader, rows: np.ndarray, tasks: np.ndarray, params: Params
 ) -> list[dict]:
@@ -289,8 +273,7 @@ def main(
             Protocol("centred", None, embeddings, collection, classes, is_own=True),
             Protocol("collection_centred", None, embeddings, collection, drawn, is_own=True),
         ]
-    together = {"shared": embeddings[test], "shared_whitened": whitened}
-    results = {name: evaluate_together(rows, tested) for name, rows in together.items()}
+    results: dict[str, dict] = {}
     if model in SMOOTHED:
         chosen = known.tasks or {
             task: choose(taken(embeddings, searched), alike.get(task), smoothing, front=front)[0]

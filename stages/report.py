@@ -1,13 +1,13 @@
 """The report: one HTML page that opens offline, and the same numbers for `dvc metrics` and `dvc plots`.
 
 Reads   images/<task>/{pixels.zarr, table.parquet, rejected.csv}, pseudo_labels/<k>/labels.zarr, history.csv of every
-        adaptor and fusion, evaluation/<model>/{metrics.json, whitened.json, shared.json, shared_whitened.json,
+        adaptor and fusion, evaluation/<model>/{metrics.json, whitened.json,
         queries.parquet, ranked.parquet, attention.parquet, random.json; collection.json, smoothed.json, and the
         queries and ranked lists of both},
         choice/{choice.json, criterion.csv, neighbours.parquet}; exactly the items that params.yaml lists.
 Writes  index.html    everything, self-contained
         table.md      the results table
-        metrics.json  {model: {task, "mean" or "one gallery": {r_precision, map_at_r, recall_at_1}}} in percent, and
+        metrics.json  {model: {task or "mean": {r_precision, map_at_r, recall_at_1}}} in percent, and
                       <model>_whitened
         curves.csv    task,model,k,item,r_precision,map_at_r,recall_at_1,r_precision_whitened, a row per task and model
         training.csv  stage,epoch,loss,accuracy,criterion,turnover
@@ -170,8 +170,8 @@ def training_rows(histories: dict[str, History]) -> list[list]:
     return [["stage", "epoch", "loss", *measured], *epochs]
 
 
-def choice_section(made: chosen.Choice, recommended: advice.Advice, table: scores.Scores, lists: Lists) -> Content:
-    """What to use, why it was chosen, and which granularity each task prefers."""
+def choice_section(made: chosen.Choice, recommended: advice.Advice) -> Content:
+    """What to use, and why it was chosen."""
     criteria = [end for sides in made.compared.values() for side in ("encoder", "chosen") for end in sides[side]]
     ends = [value for row in recommended.rows for value in (row.encoder, row.advised)]
     return {
@@ -179,7 +179,6 @@ def choice_section(made: chosen.Choice, recommended: advice.Advice, table: score
         "choice": made,
         "place": wording.placement([*ends, recommended.before, recommended.after]),
         "place_criterion": wording.placement(criteria),
-        "preferences": chosen.preferences(made, lists.trained, table),
     }
 
 
@@ -197,13 +196,11 @@ def paired_with_encoder(evaluation: Path, row: str, leads: bool) -> dict[str, pa
 
 def results_section(table: scores.Scores, model: str | None, ks: dict[str, int], lists: Lists) -> Content:
     """The numbers of all models, of which `model` is in the summary; `ks` are the clusters of each adaptor."""
-    compared = scores.comparisons(table, model) if model else []
     return {
         "scores": table,
         "model": model,
-        "comparisons": compared,
         "best": wording.best_rows(table, [*lists.supervised_models, "supervised"]),
-        "has_encoder": "encoder" in table.rows,
+        "has_encoder": chosen.ENCODER in table.rows,
         "curves": charts.granularity_charts(table, ks),
     }
 
@@ -348,7 +345,7 @@ def main(
         "examples": [],
         "paired": paired_with_encoder(evaluation, recommended.row, leads),
         **wording.WORDS,
-        **choice_section(made, recommended, table, lists),
+        **choice_section(made, recommended),
         **results_section(table, model, ks, lists),
         **unlabelled_section(images, [task for task in tasks if task.name not in table.tasks], samples, params),
         **attention_section(fusion, evaluation, table, lists),
@@ -356,7 +353,7 @@ def main(
         **data_section(tasks, table, pseudo_labels, lists),
         **branches_section(lists),
     }
-    if content["comparisons"]:
+    if model and chosen.ENCODER in table.rows:
         shown = recommended.row if recommended.row == scores.CHOSEN + collection.SMOOTHED else model
         sides = sides_of(shown, leads)
         content |= queries_section(images, evaluation, tasks, sides, searched.unsmoothed, params)

@@ -14,10 +14,10 @@ from polygrain.comparing.smoothing_choice import SETTINGS
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import load
 from polygrain.store import arrays
-from polygrain.store.collection import Collection, read_tables
+from polygrain.store.collection import read_tables
 from polygrain.store.mapped_rows import Reader
 from stages import evaluation
-from stages.evaluation import Params, evaluate_together, main, measure_attention, raw_pixels
+from stages.evaluation import Params, main, measure_attention, raw_pixels
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_features, write_images, write_model
 
 PARAMS = Params(whitened_dim=8, random_draws=2)
@@ -111,31 +111,6 @@ def test_main__equals_the_plain_metric_per_task(world):
         assert all(query["row"] not in query["nearest"] for query in of_task)
         assert {row for query in of_task for row in query["nearest"]} <= set(collection.rows[rows].tolist())
     assert not (folder / "attention.parquet").exists() and not (folder / "random.json").exists()
-
-
-def test_main__one_gallery_equals_the_plain_metric_over_all_tasks(world):
-    alone, shared = (read(world / "encoder_out", name) for name in ("metrics", "shared"))
-    collection = read_tables(world / "images", list(TASKS))
-    rows = np.flatnonzero(~collection.is_train)
-    # The labels of both tasks are the same numbers; a class is a pair of task and number.
-    classes = [*zip(collection.tasks[rows], collection.labels[rows], strict=True)]
-    expected = plain_r_precision(embed_test(world, collection, rows), classes)
-    assert list(shared) == list(TASKS) == list(read(world / "encoder_out", "shared_whitened"))
-    for task in TASKS:
-        mean = expected[collection.tasks[rows] == task].mean()
-        assert shared[task]["r_precision"] == pytest.approx(mean, abs=1e-6)
-        assert all(shared[task][name] <= alone[task][name] for name in ("r_precision", "map_at_r", "recall_at_1"))
-    assert sum(shared[task]["r_precision"] for task in TASKS) < sum(alone[task]["r_precision"] for task in TASKS)
-
-
-def test_evaluate_together__unlabelled_images_are_in_the_way_and_no_query():
-    """Nearest to each image of `a` is an unlabelled one of `b`, whose -1 is no class."""
-    embeddings = np.array([[1, 0], [0, 1], [1, 0.1], [0.1, 1]], np.float32)
-    tasks = np.array(["a", "a", "b", "b"], dtype=object)
-    collection = Collection(tasks, np.array([0, 0, -1, -1]), *[np.zeros(4, dtype=bool)] * 3, np.array([0, 1, 0, 1]))
-    expected = {"r_precision": 0.0, "map_at_r": 0.0, "recall_at_1": 0.0, "queries": 2}
-    assert evaluate_together(embeddings, collection) == {"a": expected}
-    assert evaluate_together(embeddings[:2], collection.some(np.arange(2))) == {}
 
 
 def test_main__the_average_has_equal_weights_and_is_measured_with_random_ones(world, tmp_path):

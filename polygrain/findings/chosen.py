@@ -5,12 +5,10 @@ All shares are in percent, and none needs a label.
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from polygrain.findings import scores
 from polygrain.store.reading import read_json, reading, remedy_for
 
 ENCODER = "encoder"
@@ -115,49 +113,3 @@ def candidate(row: list[str], tasks: list[str]) -> CandidateRow:
         *(int(dim) if dim else None, float(cost), percent(criterion), percent(agreement), falls, chosen == "1"),
         {task: percent(share) for task, share in zip(tasks, shares, strict=True)},
     )
-
-
-def common_forms(candidates: Iterable[CandidateRow], models: Sequence[str]) -> dict[str, CandidateRow]:
-    """The best form of each model, all at the one strength at which the most models were compared.
-
-    A finalist was tried in more forms than the others, which alone would make it look better.
-    """
-    plain = [one for one in candidates if not one.is_mirrored]
-    strengths = [{one.strength for one in plain if one.model == model} for model in models]
-    common = set.intersection(*strengths) if strengths else set()
-    if not common:
-        return {}
-    strength = max(common, key=lambda value: (len({one.model for one in plain if one.strength == value}), value))
-    forms = {}
-    for model in models:
-        rivals = [one for one in plain if (one.model, one.strength) == (model, strength)]
-        forms[model] = max(rivals, key=lambda one: scores.rank(one.criterion))
-    return forms
-
-
-def highest(values: dict[str, float]) -> str | None:
-    """The name of the largest value, the first of equals; None where all are NaN."""
-    finite = [name for name, value in values.items() if not math.isnan(value)]
-    return max(finite, key=lambda name: values[name], default=None)
-
-
-def preferences(choice: Choice, granularities: Sequence[str], table: scores.Scores) -> dict[str, Any] | None:
-    """Per task the granularity it prefers by the criterion, and by R-Precision where all have one; None without two.
-
-    `unused` are granularities that no task prefers by the criterion.
-    """
-    models = {one.model for one in choice.candidates}
-    forms = common_forms(choice.candidates, [name for name in granularities if name in models])
-    if len(forms) < 2 or not choice.compared:
-        return None
-    first, *_ = forms.values()
-    rows = []
-    for task in first.tasks:
-        criterion = {name: form.tasks[task] for name, form in forms.items()}
-        r_precision = {name: table.get(name, task) for name in forms}
-        best = None if any(map(math.isnan, r_precision.values())) else highest(r_precision)
-        row = {"task": task, "criterion": criterion, "preferred": highest(criterion)}
-        rows.append(row | {"r_precision": r_precision, "best": best})
-    preferred = {row["preferred"] for row in rows}
-    unused = [name for name in forms if name not in preferred]
-    return {"names": list(forms), "rows": rows, "unused": unused, "strength": first.strength}

@@ -13,8 +13,6 @@ from polygrain.store.reading import read_json, reading, remedy_for
 
 METRICS = ("r_precision", "map_at_r", "recall_at_1")
 MEAN = "mean"
-# The mean over tasks of queries that search the images of all tasks. No task has this name, for it has a space.
-SHARED = "one gallery"
 ORACLE = "oracle"
 WHITENED, CENTRED = "_whitened", "_centred"
 FUSIONS = ("neighbour", "augmentation", "average")
@@ -32,7 +30,7 @@ Numbers = dict[str, dict[str, float]]
 class Scores:
     """`rows[model][task or "mean"][metric]`, beside each model a row `<model>_whitened`; NaN where there is no query.
 
-    A model that `is_finished` has no such row. `SHARED` is a column beside the mean where it was measured.
+    A model that `is_finished` has no such row.
     `choices[oracle row][task]` names the oracle's adaptor; `queries[task]` is the number of queries.
     """
 
@@ -43,8 +41,8 @@ class Scores:
 
     @property
     def columns(self) -> list[str]:
-        """The tasks, their mean, and the shared gallery of all of them where some row has it."""
-        return [*self.tasks, MEAN, *([SHARED] if any(SHARED in numbers for numbers in self.rows.values()) else [])]
+        """The tasks, and their mean."""
+        return [*self.tasks, MEAN]
 
     def get(self, row: str, column: str, metric: str = "r_precision") -> float:
         return self.rows.get(row, {}).get(column, NOTHING)[metric]
@@ -65,10 +63,6 @@ class Scores:
         """The same without the rows of a model."""
         rows = {row: of for row, of in self.rows.items() if row != model and not row.startswith(f"{model}_")}
         return replace(self, rows=rows)
-
-    def best_form(self, model: str) -> str:
-        """The model's row with the higher mean R-Precision: as it is, or whitened."""
-        return max((model, model + WHITENED), key=lambda row: rank(self.get(row, MEAN)))
 
 
 def rank(value: float) -> float:
@@ -107,11 +101,6 @@ def read_metrics(file: Path) -> dict[str, dict[str, Any]]:
     return values
 
 
-def read_shared(file: Path) -> Numbers:
-    """In percent, by task; {} where there is one task only, or nothing of the kind was measured."""
-    return {task: percent(entry) for task, entry in read_metrics(file).items()} if file.exists() else {}
-
-
 def average(numbers: Numbers, tasks: Sequence[str]) -> dict[str, float]:
     """The plain mean over tasks; NaN where the model lacks one of them, for means over other tasks do not compare."""
     return {
@@ -134,14 +123,12 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
     if MEAN in tasks:
         raise ValueError(f"a task is named {MEAN!r}, like the mean over tasks; rename it in params.yaml")
     exact: dict[str, Numbers] = {}
-    shared: dict[str, Numbers] = {}
     queries: dict[str, int] = {}
     for name in names:
         for form in ("",) if is_finished(name) else ("", WHITENED):
             values = read_metrics(evaluation / name / ("whitened.json" if form else "metrics.json"))
             queries |= {task: entry["queries"] for task, entry in values.items()}
             exact[name + form] = {task: percent(entry) for task, entry in values.items()}
-            shared[name + form] = read_shared(evaluation / name / f"shared{form}.json")
         if name in ("encoder", SIDE) and (evaluation / name / "centred.json").exists():
             values = read_metrics(evaluation / name / "centred.json")
             exact[name + CENTRED] = {task: percent(entry) for task, entry in values.items()}
@@ -161,9 +148,6 @@ def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], 
                 choices[ORACLE + form] = best = choose(candidates, measured)
                 oracle = {task: candidates[single][task] for task, single in best.items()}
                 rows[ORACLE + form] = with_mean(oracle, measured)
-    for row, numbers in shared.items():
-        if numbers:
-            rows[row][SHARED] = with_mean(numbers, measured)[MEAN]
     return Scores(measured, rows, choices, queries)
 
 
@@ -179,33 +163,6 @@ def headliner(scores: Scores, granularities: Iterable[str]) -> str | None:
             return name
     singles = [name for name in granularities if name in scores.rows]
     return max(singles, key=lambda name: rank(scores.get(name, MEAN)), default=None)
-
-
-def comparisons(scores: Scores, model: str, base: str = "encoder") -> list[dict[str, Any]]:
-    """Like against like: {title, row, base, differences}; empty without a baseline.
-
-    A model that `is_finished` is compared with the whitened encoder, the encoder in its best form, and the best fusion
-    by test labels.
-    """
-    if model not in scores.rows or base not in scores.rows:
-        return []
-    title = "Against the encoder" if is_finished(model) else "As it is"
-    pairs = [(title, model, base), ("Whitening alone", base + WHITENED, base)]
-    if is_finished(model):
-        pairs.append(("Against whitening alone", model, base + WHITENED))
-        if UNTRAINED in scores.rows:
-            pairs.append(("Against the encoder at its best", model, UNTRAINED))
-        fusions = [row for name in FUSIONS if name in scores.rows for row in (name, name + WHITENED)]
-        if fusions:
-            best = max(fusions, key=lambda row: rank(scores.get(row, MEAN)))
-            pairs.append(("Against the best fusion", model, best))
-    else:
-        pairs.append(("Both whitened", model + WHITENED, base + WHITENED))
-        pairs.append(("Best form of each", scores.best_form(model), scores.best_form(base)))
-    return [
-        {"title": title, "row": row, "base": against, "differences": scores.differences(row, against)}
-        for title, row, against in pairs
-    ]
 
 
 def as_json(scores: Scores) -> dict[str, Numbers]:

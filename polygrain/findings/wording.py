@@ -86,10 +86,8 @@ def form_of(candidate: CandidateRow) -> str:
 WORDS = {
     "title_of": title_of,
     "form_of": form_of,
-    "is_finished": scores.is_finished,
     "whitened": scores.WHITENED,
     "mean": scores.MEAN,
-    "shared": scores.SHARED,
     "oracle": scores.ORACLE,
     "chosen": scores.CHOSEN,
     "at_best": scores.UNTRAINED,

@@ -3,10 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from polygrain.findings import chosen, scores
+from polygrain.findings import chosen
 from tests.helpers.report_world import CANDIDATES, write_choice
-
-NO_LABELS = scores.Scores([], {}, {}, {})
 
 
 @pytest.fixture
@@ -49,26 +47,3 @@ def test_first__the_chosen_and_the_encoder_are_always_among_them(choice):
     assert [rank for rank, _ in choice.first(2)] == [1, 2, 6]
     choice.candidates.append(replace(choice.candidates[0], name="last"))
     assert [one.name for _, one in choice.first(1)] == [CANDIDATES[0][0], "encoder", "last"]
-
-
-def test_common_forms__at_the_strength_at_which_most_models_are(choice):
-    forms = chosen.common_forms(choice.candidates, ["k2", "k4"])
-    assert [form.name for form in forms.values()] == ["k2 x 0.75", "k4 x 0.75, layer of 8 from clusters"]
-    assert chosen.common_forms(choice.candidates, ["k2", "encoder"]) == {}
-    assert chosen.common_forms(choice.candidates, []) == {}
-
-
-def test_preferences__by_the_criterion_and_by_labels(choice):
-    values = {"k2": 60.0, "k4": 50.0}
-    rows = {name: {"one": dict.fromkeys(scores.METRICS, value)} for name, value in values.items()}
-    result = chosen.preferences(choice, ["k2", "k4"], scores.Scores(["one"], rows, {}, {}))
-    preferred = [(row["task"], row["preferred"], row["best"]) for row in result["rows"]]
-    assert preferred == [("one", "k4", "k2"), ("two", "k4", None)]
-    assert result["unused"] == ["k2"] and result["strength"] == 0.75
-
-
-def test_preferences__one_granularity_has_no_rival(choice, tmp_path):
-    assert chosen.preferences(choice, ["k4"], NO_LABELS) is None
-    assert chosen.preferences(choice, ["k4", "k512"], NO_LABELS) is None
-    write_choice(tmp_path / "none", [], "encoder")
-    assert chosen.preferences(chosen.read(tmp_path / "none"), ["k2", "k4"], NO_LABELS) is None
