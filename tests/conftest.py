@@ -6,6 +6,7 @@ from collections.abc import Iterator
 os.environ.setdefault("DVC_NO_ANALYTICS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("POLYGRAIN_PRECISION", "float32")  # also on a GPU: many tests compare with other code
+os.environ.setdefault("POLYGRAIN_ENGINE", "torch")  # a program of onnxruntime takes a second to make
 
 from polygrain.runner import threads
 

@@ -12,6 +12,7 @@ PACKAGES = {
     "PIL": "pillow",
     "faiss": "faiss-cpu",
     "numpy": "numpy",
+    "onnxruntime": "onnxruntime",
     "pytorch_metric_learning": "pytorch-metric-learning",
     "scipy": "scipy",
     "sklearn": "scikit-learn",

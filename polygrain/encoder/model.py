@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from polygrain.compute.device import uncast
 from polygrain.compute.vectors import unit_rows
+from polygrain.encoder import engine
 from polygrain.encoder.adaptors import AdaptedBlock, Adaptors, in_float32
 from polygrain.encoder.config import AdaptorConfig, Config, read_config
 from polygrain.encoder.networks import (
@@ -64,6 +65,7 @@ class Model(nn.Module):
         names = foldable(*traced_by(self.config))
         folded = [(self.part(convolution), self.part(norm)) for convolution, norm in names]
         prepare(self.backbone, folded, self.is_convolutional)
+        engine.programs.pop(self, None)  # it has the weights of before
 
     def part(self, name: str) -> nn.Module:
         """A part of the backbone by its name in the plain network."""
@@ -169,6 +171,10 @@ class Model(nn.Module):
 
         A network without a class token pools its last map or tokens: by their mean, SigLIP by attention.
         """
+        return self.last_output(self.network_input(images))
+
+    def network_input(self, images: Num[Tensor, "batch 3 y x"]) -> Num[Tensor, "batch 3 side side"]:
+        """The images at the network's side, normalised."""
         x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
         if self.config.scaled:
             side = [self.config.side] * 2
@@ -176,7 +182,10 @@ class Model(nn.Module):
             x = nn.functional.interpolate(x, side, mode=mode, antialias=True, align_corners=False).clamp(0, 1)
         # Images are prepared in float32, whatever the type of the network.
         kind = next(self.backbone.parameters()).dtype
-        x = ((x - self.mean) / self.std).to(kind)
+        return ((x - self.mean) / self.std).to(kind)
+
+    def last_output(self, x: Num[Tensor, "batch 3 side side"]) -> Float[Tensor, "batch dim"]:
+        """`features` of an input as the network takes it."""
         if self.is_convolutional:
             # Convolutions, and the adaptors between them, are faster with a pixel's channels side by side.
             x = x.contiguous(memory_format=torch.channels_last)
@@ -187,10 +196,16 @@ class Model(nn.Module):
 
     def raw_outputs(self, images: Num[Tensor, "batch 3 y x"]) -> list[Float[Tensor, "batch _"]]:
         """The outputs of the last block and those before it, the last first."""
+        x = self.network_input(images)
+        program = engine.program_of(self, x)
+        return program(x) if program else self.outputs(x)
+
+    def outputs(self, x: Num[Tensor, "batch 3 side side"]) -> list[Float[Tensor, "batch _"]]:
+        """`raw_outputs` of an input as the network takes it, by torch."""
         places = residual_blocks(self.backbone)
         blocks = [parent._modules[key] for parent, key in (places[place] for place, _ in self.lower)]
         with outputs_of(blocks) as outputs:
-            last = self.features(images)
+            last = self.last_output(x)
         return [last.float(), *(pooled(self.backbone, outputs[block]).float() for block in blocks)]
 
     def block_outputs(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:

@@ -1,0 +1,111 @@
+"""onnxruntime in torch's place where a network of convolutions is only looked through, on a CPU: there it is faster.
+
+The kind of network decides, and never a clock, so that the same images have the same embeddings twice.
+"""
+
+import functools
+import importlib.util
+import io
+import logging
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from polygrain.encoder.prepare import Convolution
+
+if TYPE_CHECKING:
+    from polygrain.encoder.model import Model
+
+log = logging.getLogger(__name__)
+ENGINES = ("onnx", "torch")
+MOST = 32  # images of a pass: onnxruntime keeps the memory of the largest
+AGREES = 1e-4  # of the largest output; a program that differs by more is not taken
+
+Program = Callable[[Tensor], list[Tensor]]
+building = threading.Lock()
+# Of each model, made at its first pass; None where torch computes. Beside the models, for a program cannot be copied.
+programs: "weakref.WeakKeyDictionary[Model, Program | None]" = weakref.WeakKeyDictionary()
+
+
+class Outputs(nn.Module):
+    """A model from its normalised input to the outputs of its blocks, as an exporter wants it."""
+
+    def __init__(self, model: "Model") -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.model.outputs(x))
+
+
+def engine() -> str:
+    """POLYGRAIN_ENGINE, or onnx where onnxruntime is installed; ValueError for an unknown one."""
+    name = os.environ.get("POLYGRAIN_ENGINE") or "onnx"
+    if name not in ENGINES:
+        raise ValueError(f"POLYGRAIN_ENGINE is {name!r}; known: {', '.join(ENGINES)}")
+    return name if importlib.util.find_spec("onnxruntime") else "torch"
+
+
+def suits(model: "Model", x: Tensor) -> bool:
+    """Whether onnxruntime may compute this: nothing trains, norms are folded, and there are no adaptors."""
+    if not torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu"):
+        return False
+    if x.is_cuda or x.dtype != torch.float32 or model.config.adaptors or engine() != "onnx":
+        return False
+    return any(isinstance(part, Convolution) for part in model.backbone.modules())
+
+
+def program_of(model: "Model", x: Tensor) -> Program | None:
+    """What computes the outputs of a model's blocks in its place; None where torch does."""
+    if not suits(model, x):
+        return None
+    with building:
+        if model not in programs:
+            programs[model] = build(model, x.shape[1:])
+        return programs[model]
+
+
+def build(model: "Model", shape: torch.Size) -> Program | None:
+    """The program of a model for images of this shape; None, said in the log, where there is none that agrees."""
+    images = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
+    try:
+        program = functools.partial(run, session(model, images[:2]))
+        for expected, found in zip(model.outputs(images), program(images), strict=True):
+            if not (found - expected).abs().max() <= AGREES * expected.abs().max():
+                raise ValueError("its outputs differ")
+    except Exception as error:  # whatever a network's own code, the exporter or onnxruntime raises
+        say_once(f"{model.config.architecture} runs in torch, not in onnxruntime ({str(error).splitlines()[0]})")
+        return None
+    return program
+
+
+def session(model: "Model", images: Tensor) -> "onnxruntime.InferenceSession":  # type: ignore[name-defined]  # noqa: F821
+    """The model in onnxruntime, on as many threads as torch has."""
+    import onnxruntime
+
+    file, options = io.BytesIO(), onnxruntime.SessionOptions()
+    with torch.inference_mode(False), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracer names each size that it takes for a constant
+        axes = {"input_names": ["images"], "dynamic_axes": {"images": {0: "batch"}}}
+        # The older exporter takes a second, where the newer one takes 13.
+        torch.onnx.export(Outputs(model), (images.clone(),), file, dynamo=False, **axes)
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+
+
+def run(session: "onnxruntime.InferenceSession", x: Tensor) -> list[Tensor]:  # type: ignore[name-defined]  # noqa: F821
+    """The outputs of a program, few images at a time."""
+    passes = [session.run(None, {"images": part.contiguous().numpy()}) for part in x.split(MOST)]
+    return [torch.cat(list(map(torch.from_numpy, parts))) for parts in zip(*passes, strict=True)]
+
+
+@functools.cache
+def say_once(message: str) -> None:
+    log.info(message)
