@@ -197,12 +197,19 @@ def world_of(images, folders, settings):
     return choice.World(collection, pixels, open_features(features, list(TASKS)), read(views), given, (seeds, scatters))
 
 
-@pytest.mark.parametrize("layer", ["none", "own", "clusters"])
-@pytest.mark.parametrize("name", ["resolution", "fusion/neighbour"])
-def test_build__scales_the_adaptors_and_makes_the_layer_of_all_clusters(chosen, models, tmp_path, layer, name):
-    folder = models[0].parent / ("distillation/encoder" if layer == "own" else name)
+@pytest.fixture(scope="module")
+def read_by_all(chosen, models, tmp_path_factory):
+    return see(chosen[0], models, tmp_path_factory.mktemp("seen"), params())
+
+
+BUILT = [(name, layer) for name in ("resolution", "fusion/neighbour") for layer in ("none", "clusters")]
+
+
+@pytest.mark.parametrize(("name", "layer"), [*BUILT, ("distillation/encoder", "own")])
+def test_build__scales_the_adaptors_and_makes_the_layer_of_all_clusters(chosen, models, read_by_all, name, layer):
+    folder = models[0].parent / name
     settings = params(layer=layer if layer == "clusters" else "none")
-    world = world_of(chosen[0], see(chosen[0], models, tmp_path, settings), settings)
+    world = world_of(chosen[0], read_by_all, settings)
     blocks = 2 if layer == "clusters" else 1
     form = choice.Form("x", 0.5, layer=layer, blocks=blocks)
     model = choice.build(folder, form, world, settings)
@@ -238,8 +245,9 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
     smoothing = SETTINGS.model_copy(
         update={"fewest": 12, "neighbours": 4, "depth": 5, "strengths": [0.9], "errors": 99}
     )
-    folders = see(images, models, tmp_path / "seen", params())
-    given = {"params": params(), "cost": 4.5, "smoothing": smoothing, "lists": lists()}
+    settings = params(strengths=[], mirrored=False)
+    folders = see(images, models, tmp_path / "seen", settings)
+    given = {"params": settings, "cost": 4.5, "smoothing": smoothing, "lists": lists()}
     choice.main(images, *folders, tmp_path / "choice", **given)
     model, says = load(tmp_path / "choice"), known.read(tmp_path / "choice")
     collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
