@@ -1,6 +1,7 @@
 """The scripts of examples/, run as they stand."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -16,22 +17,30 @@ from tests.test_docs_blocks import draw, write_vectors
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def run(*words: str | Path) -> list[str]:
-    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs a script with these words; the lines that it prints."""
+
+    def run(script: str, *words: str | Path) -> list[str]:
+        monkeypatch.setattr(sys, "argv", [script, *map(str, words)])
+        runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    return run
 
 
-def test_search_photographs__the_query_itself_is_first(tmp_path):
+def test_search_photographs__the_query_itself_is_first(run, tmp_path):
     draw(tmp_path)
     query = tmp_path / "class1/3.jpg"
-    found = run(EXAMPLES / "search_photographs.py", tmp_path, query)
+    found = run("search_photographs.py", tmp_path, query)
     assert len(found) == 10 and found[0].endswith(str(query))
 
 
-def test_smooth_vectors__rows_of_a_group_find_each_other(tmp_path):
+def test_smooth_vectors__rows_of_a_group_find_each_other(run, tmp_path):
     write_vectors(tmp_path / "clip.npy")
-    for line in run(EXAMPLES / "smooth_vectors.py", tmp_path / "clip.npy", "20"):
+    lines = run("smooth_vectors.py", tmp_path / "clip.npy", "20")
+    assert len(lines) == 5
+    for line in lines:
         others = [int(word) for word in line.partition("rows ")[2].split(", ")]
         assert all(other < 20 for other in others), line
 
