@@ -1,13 +1,13 @@
-"""What one would try before Grappa on the same frozen encoder: random adaptors that learn from views, or a reduction.
+"""What one would try before Grappa on the same frozen encoder: random adaptors that learn from views, or a linear layer.
 
-Reads   images, encoder, features, knn_graph (for `tldr`), pseudo_labels (for `linear`)
+Reads   images, encoder, features, knn_graph (for `tldr`), pseudo_labels (for `closed_form`)
 Writes  weights.safetensors, config.json   one model
-        history.csv                        epoch, loss
+        history.csv                        epoch, loss (no row for `closed_form`, which has no epochs)
 
 - `one_set`: one adaptor set, drawn at random, trained on pairs of views (M+A_1 of Table 2);
 - `many_sets`: as many random sets as there are granularities, trained together with their fusion (M*(random));
 - `tldr`: a linear reduction of the encoder's features, trained on pairs of neighbours (as TLDR does);
-- `linear`: a linear map of them, trained to tell the finest pseudo-labels apart, as the adaptors are.
+- `closed_form`: a linear layer of them by the pseudo-labels of all granularities, in closed form (polygrain/fisher).
 """
 
 from pathlib import Path
@@ -17,22 +17,23 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from polygrain.compute import device, processes
+from polygrain.compute import device
 from polygrain.compute.vectors import unit_rows
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.config import Attention
 from polygrain.encoder.model import Model, load, save
 from polygrain.encoder.views import ShareOfDraws
-from polygrain.grappa import classification, twins
+from polygrain.fisher.closed_form import Plan
+from polygrain.fisher.granularities import Granularities
+from polygrain.fisher.layer import Kind
+from polygrain.grappa import twins
 from polygrain.grappa.random_sets import insert_random
-from polygrain.losses.norm_softmax import norm_softmax
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.collection import open_features, open_pixels, read_tables
 from polygrain.training import checkpoint
 from polygrain.training.history import write_history
-from polygrain.training.loop import AdamSettings, Batch, Loader, Schedule, fit
 
 
 class Tldr(twins.TwinSettings):
@@ -40,12 +41,6 @@ class Tldr(twins.TwinSettings):
 
     dim: schema.Width = Field(description="dimensions kept")
     neighbours: schema.Count = Field(description="the partner is drawn from this many nearest ones")
-
-
-class Linear(AdamSettings):
-    """A linear map of the encoder's features, learnt from the finest pseudo-labels with the norm-softmax loss."""
-
-    gamma: schema.Factor = Field(description="scale of the cosines in the softmax")
 
 
 class Params(schema.Section):
@@ -56,7 +51,7 @@ class Params(schema.Section):
     one_set: twins.Pairs = Field(description="one random adaptor set")
     many_sets: twins.Pairs = Field(description="a random adaptor set for each granularity, with their fusion")
     tldr: Tldr
-    linear: Linear
+    closed_form: Kind = Field(description="how its axes are scaled: flat, or weighted by what they tell apart")
 
 
 def reduce(
@@ -91,30 +86,13 @@ def reduce(
     return reduced, history
 
 
-def project(
-    model: Model, features: np.ndarray, labels: np.ndarray, params: Linear, seed: int, work: Path
-) -> tuple[Model, list[dict[str, int | float]]]:
-    """The model with a linear map behind it, which begins as the identity; `labels` are of the rows of `features`."""
-    where = device.best()
-    # A cluster of a sample may have got no image of all: it is no class.
-    vectors, targets = torch.from_numpy(features), torch.from_numpy(np.unique(labels, return_inverse=True)[1])
-    linear = nn.Linear(model.dim, model.dim, bias=False)
-    nn.init.eye_(linear.weight)
-    classifier = nn.ParameterList([nn.Parameter(classification.class_means(vectors, targets))])
-    trained = nn.ModuleDict({"linear": linear, "classifier": classifier}).to(where)
-    optimizer = classification.build_optimizer(trained, params)
-
-    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        mapped = linear(device.sent(vectors[batch.rows], where))
-        classes = device.sent(targets[batch.rows], where)
-        loss, accuracy = norm_softmax(mapped, classifier[0], classes, params.gamma)
-        # Every process computes the whole batch.
-        return {"loss": loss / processes.count(), "accuracy": accuracy / processes.count()}
-
-    loader = Loader(len(vectors), params.batch, lambda epoch: lambda rows: None)
-    history = fit(trained, optimizer, Schedule(params.epochs, params.warmup, 0.0), loader, step, seed, work)
-    model.reduce(linear.weight.detach().cpu(), torch.zeros(model.dim))
-    return model, history
+def project(model: Model, features: np.ndarray, labels: dict[str, np.ndarray], kind: Kind) -> None:
+    """Puts the layer of these clusters behind the model; as in the paper, nobody says which task an image is of."""
+    plan = Plan(sizes=(np.inf,), views=False, kind=kind, least=0.0)
+    fitted = Granularities(np.arange(len(features)), np.zeros(len(features)), labels, plan).fit(features, None)
+    if fitted is None:
+        raise ValueError("all training images have the same features: there is nothing to tell apart")
+    model.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))
 
 
 def main(
@@ -134,6 +112,7 @@ def main(
     model, tasks = load(encoder), list(lists.tasks)
     rows, chosen = read_tables(images, tasks).train, getattr(params, kind)
     values, reads = [chosen, seed], [encoder, *(images / task for task in tasks)]
+    history, work = [], None
     if kind in ("one_set", "many_sets"):
         count, pixels = 1 if kind == "one_set" else len(lists.trained), open_pixels(images, tasks)
         values += [params.width, params.up_std, count, attention]
@@ -141,19 +120,20 @@ def main(
         parts = insert_random(model, count, params.width, attention, chosen.start_std, seed, params.up_std)
         history = twins.train(model, parts, pixels, rows, None, chosen, seed, work)
     else:
-        vectors = open_features(features, tasks)
-        if kind == "tldr":
-            taught, name = knn_graph, "neighbours"
+        vectors = unit_rows(open_features(features, tasks)[rows].astype(np.float32))
+        if kind == "closed_form":
+            labels = {name: arrays.open(pseudo_labels / name / "labels.zarr")[:] for name in lists.granularities}
+            project(model, vectors, labels, chosen)
         else:
-            taught, name = pseudo_labels / lists.trained[-1], "labels"
-        table = arrays.open(taught / f"{name}.zarr")
-        reads += [taught, *(features / task for task in tasks)]
-        work = checkpoint.work_folder("baseline", kind, values, reads)
-        given = unit_rows(vectors[rows].astype(np.float32)), table[:], chosen, seed, work
-        model, history = reduce(model, *given) if kind == "tldr" else project(model, *given)
+            reads += [knn_graph, *(features / task for task in tasks)]
+            work = checkpoint.work_folder("baseline", kind, values, reads)
+            graph = arrays.open(knn_graph / "neighbours.zarr")[:]
+            model, history = reduce(model, vectors, graph, chosen, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)
         write_history(history, folder, ["epoch", "loss"])
+    if work is None:
+        return f"{model.dim} axes by {len(lists.granularities)} granularities"
     checkpoint.clear(work)
     return f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}, {len(history)} epochs"
 

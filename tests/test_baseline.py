@@ -1,17 +1,19 @@
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 
-from polygrain.compute.vectors import as_vectors
+from polygrain.compute.vectors import as_vectors, unit_rows
 from polygrain.encoder.config import Attention
 from polygrain.encoder.model import load
+from polygrain.fisher.scatter import within_clusters
 from polygrain.grappa import twins
 from polygrain.store import arrays
 from polygrain.store.collection import open_features, read_tables
 from polygrain.store.tables import read_csv
 from stages import baseline
 from tests.helpers.keys import assert_key_follows
-from tests.helpers.settings import classifier, pairs
+from tests.helpers.settings import pairs
 from tests.helpers.small import TASKS, lists, write_encoder, write_features, write_images
 
 FILES = ("weights.safetensors", "config.json", "history.csv")
@@ -20,9 +22,8 @@ FILES = ("weights.safetensors", "config.json", "history.csv")
 def params(up_std=0.02, scale=0.1, **changes):
     settings = {key: value for key, value in pairs().items() if key in baseline.Tldr.model_fields}
     tldr = baseline.Tldr(**settings | {"dim": 5, "neighbours": 3} | changes)
-    linear = {key: value for key, value in classifier(epochs=15).items() if key in baseline.Linear.model_fields}
     one = twins.Pairs(**pairs(scale=scale))
-    return baseline.Params(width=4, up_std=up_std, one_set=one, many_sets=pairs(), tldr=tldr, linear=linear)
+    return baseline.Params(width=4, up_std=up_std, one_set=one, many_sets=pairs(), tldr=tldr, closed_form="flat")
 
 
 @pytest.fixture(scope="module")
@@ -120,25 +121,44 @@ def test_main__tldr_refuses_what_cannot_work(world, tmp_path, changes, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_main__linear_learns_the_finest_pseudo_labels_and_is_a_map_of_the_encoder(world, tmp_path):
-    model, encoder = run(world, tmp_path / "out", "linear"), load(world[1])
+def test_main__closed_form_is_linear_on_the_encoder_and_has_no_epochs(world, tmp_path):
+    model, encoder = run(world, tmp_path / "out", "closed_form"), load(world[1])
     images = torch.rand(3, 3, 32, 32)
-    expected = encoder(images) @ model.reduction.weight.T
+    expected = encoder(images) @ model.reduction.weight.T + model.reduction.bias
     torch.testing.assert_close(model(images), torch.nn.functional.normalize(expected, dim=1))
-    assert len(losses(tmp_path / "out")) == 15 and losses(tmp_path / "out")[-1] < 0.5 * losses(tmp_path / "out")[0]
-    run(world, tmp_path / "again", "linear")
+    assert losses(tmp_path / "out") == []
+    run(world, tmp_path / "again", "closed_form")
     assert_same_bytes(tmp_path / "out", tmp_path / "again")
 
 
-def test_project__a_cluster_without_images_is_no_class(world, tmp_path):
-    features = np.random.default_rng(0).normal(size=(48, 24)).astype(np.float32)
-    labels = np.arange(48) % 4
-    (full, history), (gap, other) = (
-        baseline.project(load(world[1]), features, given, params().linear, 0, tmp_path / name)
-        for given, name in [(labels, "full"), (labels + (labels > 1), "gap")]
-    )
-    assert other == history and np.isfinite(history[-1]["loss"])
-    assert torch.equal(gap.reduction.weight, full.reduction.weight)
+def test_project__is_fishers_discriminant_of_the_mean_scatter(world):
+    """The twin has its matrices from loops, and shrinks as far as the layer did: the axes must be the same."""
+    rng = np.random.default_rng(0)
+    features = unit_rows((rng.normal(size=(60, 24)) + 1).astype(np.float32))
+    labels = {"k5": np.arange(60) % 5, "k20": np.arange(60) % 20}
+    centred = features.astype(np.float64) - features.mean(0, dtype=np.float64)
+    within, shares = np.zeros((24, 24)), []
+    for of_one in labels.values():
+        scatter = np.zeros((24, 24))
+        for label in set(of_one):
+            own = centred[of_one == label]
+            scatter += (own - own.mean(0)).T @ (own - own.mean(0))
+        within += scatter / (60 - len(set(of_one))) / 2
+        shares.append(within_clusters(centred, of_one).shrinkage)
+    share, trace = np.mean(shares), np.trace(within) / 24
+    ratios, axes = scipy.linalg.eigh(centred.T @ centred / 60, (1 - share) * within + share * trace * np.eye(24))
+    kept = ratios > 1 + 1e-6
+    expected = axes[:, kept] / np.sqrt(1 + 0.05 * (ratios[kept] - 1))
+    model = load(world[1])
+    baseline.project(model, features, labels, "flat")
+    found = model.reduction.weight.numpy()[::-1]
+    np.testing.assert_allclose(np.abs(found), np.abs(expected.T), atol=2e-3 * np.abs(expected).max())
+    np.testing.assert_allclose(features.mean(0) @ found.T, -model.reduction.bias.numpy()[::-1], rtol=1e-3, atol=1e-4)
+
+
+def test_project__refuses_images_that_are_all_equal(world):
+    with pytest.raises(ValueError, match="the same features"):
+        baseline.project(load(world[1]), np.ones((6, 24), np.float32) / 24**0.5, {"k2": np.arange(6) % 2}, "flat")
 
 
 def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):

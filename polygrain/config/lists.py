@@ -17,7 +17,7 @@ FUSIONS = {
     "static": "knn_graph",
     "supervised": "images",
 }
-BASELINES = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph", "linear": "pseudo_labels"}
+BASELINES = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph", "closed_form": "pseudo_labels"}
 
 
 # What a profile with granularities of its own trains, if it does not say so.
@@ -217,10 +217,10 @@ class Lists(Section):
 
     @model_validator(mode="after")
     def baselines_have_clusters(self) -> "Lists":
-        """Two of them need adaptors: one learns the finest clusters, one has as many sets."""
-        lacking = [] if self.adaptors else [name for name in self.baselines if name in ("linear", "many_sets")]
-        if lacking:
-            raise ValueError(f"baselines lists {lacking[0]!r}, which needs adaptors: list some, or leave it out")
+        """`closed_form` needs granularities, and `many_sets` has as many sets as there are adaptors."""
+        for name, kind in (("closed_form", "granularities"), ("many_sets", "adaptors")):
+            if name in self.baselines and not getattr(self, kind):
+                raise ValueError(f"baselines lists {name!r}, which needs {kind}: list some, or leave it out")
         return self
 
     @model_validator(mode="after")
