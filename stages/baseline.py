@@ -1,4 +1,4 @@
-"""What one would try before Grappa on the same frozen encoder: random adaptors that learn from views, or a linear layer.
+"""What one would try before Grappa on the same frozen encoder: random adaptors that learn from views, or one layer.
 
 Reads   images, encoder, features, knn_graph (for `tldr`), pseudo_labels (for `closed_form`)
 Writes  weights.safetensors, config.json   one model
@@ -87,7 +87,7 @@ def reduce(
 
 
 def project(model: Model, features: np.ndarray, labels: dict[str, np.ndarray], kind: Kind) -> None:
-    """Puts the layer of these clusters behind the model; as in the paper, nobody says which task an image is of."""
+    """Puts the layer of these clusters behind the model, which know no tasks, as in the paper."""
     plan = Plan(sizes=(np.inf,), views=False, kind=kind, least=0.0)
     fitted = Granularities(np.arange(len(features)), np.zeros(len(features)), labels, plan).fit(features, None)
     if fitted is None:

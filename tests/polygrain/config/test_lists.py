@@ -75,7 +75,8 @@ def test_lists__all_but_the_tasks_may_be_empty(values):
         ),
         ({"granularities": {"k128": "adaptor/k128"}}, "granularities.k128 is"),
         (
-            {name: {} for name in ("adaptors", "models", "fusions", "distillations")} | {"baselines": {"many_sets": "x"}},
+            {name: {} for name in ("adaptors", "models", "fusions", "distillations")}
+            | {"baselines": {"many_sets": "x"}},
             "baselines lists 'many_sets', which needs adaptors",
         ),
         ({"gsp": {"glyphs": "images/glyphs"}}, "gsp lists 'images/glyphs', on which no run of gsp_runs trains"),
