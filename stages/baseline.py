@@ -24,9 +24,7 @@ from polygrain.config.lists import Lists
 from polygrain.encoder.config import Attention
 from polygrain.encoder.model import Model, load, save
 from polygrain.encoder.views import ShareOfDraws
-from polygrain.fisher.closed_form import Plan
 from polygrain.fisher.granularities import Granularities
-from polygrain.fisher.layer import Kind
 from polygrain.grappa import twins
 from polygrain.grappa.random_sets import insert_random
 from polygrain.runner import command, outputs
@@ -51,7 +49,7 @@ class Params(schema.Section):
     one_set: twins.Pairs = Field(description="one random adaptor set")
     many_sets: twins.Pairs = Field(description="a random adaptor set for each granularity, with their fusion")
     tldr: Tldr
-    closed_form: Kind = Field(description="how its axes are scaled: flat, or weighted by what they tell apart")
+    closed_form: None = Field(description="nothing to set")
 
 
 def reduce(
@@ -86,10 +84,9 @@ def reduce(
     return reduced, history
 
 
-def project(model: Model, features: np.ndarray, labels: dict[str, np.ndarray], kind: Kind) -> None:
+def project(model: Model, features: np.ndarray, labels: dict[str, np.ndarray]) -> None:
     """Puts the layer of these clusters behind the model, which know no tasks, as in the paper."""
-    plan = Plan(sizes=(np.inf,), views=False, kind=kind, least=0.0)
-    fitted = Granularities(np.arange(len(features)), np.zeros(len(features)), labels, plan).fit(features, None)
+    fitted = Granularities(np.arange(len(features)), np.zeros(len(features)), labels).fit(features, None)
     if fitted is None:
         raise ValueError("all training images have the same features: there is nothing to tell apart")
     model.reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))
@@ -123,7 +120,7 @@ def main(
         vectors = unit_rows(open_features(features, tasks)[rows].astype(np.float32))
         if kind == "closed_form":
             labels = {name: arrays.open(pseudo_labels / name / "labels.zarr")[:] for name in lists.granularities}
-            project(model, vectors, labels, chosen)
+            project(model, vectors, labels)
         else:
             reads += [knn_graph, *(features / task for task in tasks)]
             work = checkpoint.work_folder("baseline", kind, values, reads)
