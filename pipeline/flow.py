@@ -138,10 +138,9 @@ def reproduce(
     targets: list[str] | None = None,
     jobs: int | None = None,
     workers: bool = False,
-    keep_listings: bool = False,
 ) -> State:
-    """Brings the graph up to date: the stages that are stale and all that follow from them, several at once."""
-    folder = ready(profile, keep_listings=keep_listings)
+    """Brings a graph that is `ready` up to date: the stale stages and all that follow from them, several at once."""
+    folder = graph.folder_of(profile)
     stages = graph.load(folder, targets or ())
     todo = graph.to_do(stages)
     # Few, since each uses several cores itself, but one for each GPU.
@@ -234,7 +233,6 @@ def main(
     running.use()
     Thread(target=server.end_without, args=[running, patience], daemon=True).start()
     parameters = {"profile": profile, "targets": targets, "jobs": jobs, "workers": workers}
-    parameters["keep_listings"] = True  # they are new by now
     # The pages can cancel only runs of a deployment.
     with get_client(sync_client=True) as client:
         deployment = client.create_deployment(client.create_flow(reproduce), "terminal")

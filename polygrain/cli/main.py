@@ -21,7 +21,6 @@ from polygrain.cli.new import new
 from polygrain.cli.papers import papers
 from polygrain.cli.run import run
 from polygrain.cli.search import search
-from polygrain.cli.serve import serve
 from polygrain.cli.share import share
 from polygrain.cli.smooth import smooth
 from polygrain.cli.ui import ui
@@ -30,7 +29,7 @@ from polygrain.runner import threads
 
 RUN = "'polygrain[run]'"
 EXTRAS = {
-    "faiss": "'polygrain[cpu]', or 'polygrain[gpu]' for a GPU",
+    "faiss": "'polygrain[cpu]'",
     "prefect": "'polygrain[flow]'",
     **dict.fromkeys(["configobj", "dvc", "filelock", "google_crc32c", "matplotlib", "omegaconf", "psutil"], RUN),
     **dict.fromkeys(["pytorch_metric_learning", "ruamel", "torchvision", "zarr"], RUN),
@@ -46,7 +45,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(init, new, run, flow, ui, serve, share, fetch, worker),
+    *(init, new, run, flow, ui, share, fetch, worker),
     *(embed, search, smooth, export, model, papers, docs),
 ):
     app.command()(command)

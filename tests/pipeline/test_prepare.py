@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -137,7 +136,7 @@ def test_ready__composes_a_profile_before_it_checks(tmp_path, values):
 
 def test_ready__wrong_places_are_named(tmp_path, refusal):
     folder = toy.make(tmp_path / "toy", first=1, second=1)
-    for command in ("run", "flow", "serve", "fetch", "share"):
+    for command in ("run", "flow", "fetch", "share"):
         assert "unknown profile 'large'" in refusal(folder, command, "--profile", "large")
     (folder / "pipeline").mkdir()
     assert "has a polygrain of its own" in refusal(folder, "worker")
@@ -299,14 +298,6 @@ def test_run__a_store_out_of_reach(stored):
     assert said.startswith("error: shoes: ") and "--keep-listings" in said and not (folder / "data").exists()
     toy.polygrain(folder, "run", "--keep-listings", **variables)
     assert (folder / "data/images/shoes.json").read_text() == (folder / "shoes.json").read_text() == before
-
-
-@pytest.mark.slow
-def test_reproduce__a_run_that_the_server_starts_lists_stores_anew(stored, pages):
-    folder, variables = stored
-    program = "from pipeline.flow import reproduce; reproduce()"
-    toy.run(folder, sys.executable, "-c", program, **variables, **toy.at(pages))
-    assert '"files": 2' in (folder / "data/images/shoes.json").read_text()
 
 
 @pytest.mark.slow
