@@ -5,7 +5,6 @@ Importing any module of this package sets what Prefect and DVC read at their own
 """
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 
 from polygrain.config.site import site_of
@@ -35,14 +34,8 @@ if root := project():
     SETTINGS["PREFECT_UI_STATIC_DIRECTORY"] = str(root / ".prefect/ui")
 for name, value in SETTINGS.items():
     os.environ.setdefault(name, value)
-# Libraries read the hosts that need no proxy in either name; this machine is one of them. A * counts only alone.
-HOSTS = [host.strip() for host in (os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")).split(",")]
-HOSTS = [host for host in HOSTS if not (":" in host and set("/[") & set(host))]  # Prefect's client fails on fd00::/8
-for name in ("no_proxy", "NO_PROXY"):
-    os.environ[name] = "*" if "*" in HOSTS else ",".join(dict.fromkeys(filter(None, [*HOSTS, "127.0.0.1"])))
-# It also fails on a proxy of a kind that it does not know, even where it needs none.
-KINDS = {"http", "https", *(("socks5", "socks5h") if find_spec("socksio") else ())}
-for name, value in list(os.environ.items()):
-    kind, is_address, _ = value.strip().lower().partition("://")
-    if name.lower() in ("http_proxy", "https_proxy", "all_proxy") and is_address and kind not in KINDS:
-        del os.environ[name]
+# This machine needs no proxy, whichever of the two names a library reads; a * counts only alone.
+HOSTS = os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")
+if HOSTS != "*" and "127.0.0.1" not in HOSTS:
+    HOSTS = f"{HOSTS},127.0.0.1".lstrip(",")
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = HOSTS

@@ -1,6 +1,6 @@
 """All that we take from DVC beyond its commands: it promises to keep only those, and they tell too little.
 
-So DVC is pinned to a minor release, and tests/pipeline/test_dvc_api.py names what another one has changed.
+So DVC is pinned to a minor release, and the tests of pipeline/ fail where another one has changed it.
 """
 
 import json
@@ -89,13 +89,6 @@ def drop_dead_list(root: Path) -> None:
             is_in_use = False
         if not is_in_use:
             file.unlink()
-
-
-def drop_empty_runs(repo: Repo) -> None:
-    """Deletes folders of runs that hold none, at which DVC fails; earlier versions made them."""
-    for folder in Path(repo.stage_cache.cache_dir).glob("*/*"):
-        with suppress(OSError):  # it holds a run
-            folder.rmdir()
 
 
 def at_work(repo: Repo, folder: Path) -> str:

@@ -16,11 +16,9 @@ from polygrain.config.lists import Lists
 from polygrain.config.site import keep_site
 from polygrain.runner import command
 from polygrain.runner.inputs import digest
-from polygrain.sources.datasets.addresses import SOURCES
 from polygrain.sources.folder import require_followed
 
 STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("[a-z]*.py"))
-ABSENT = " does not exist"
 
 
 def ready(
@@ -51,8 +49,6 @@ def ready(
         compose.renew(folder)
         # DVC reads every graph below the root, and one without values stops all of them.
         compose.renew_missing(root)
-        if write:
-            dvc_api.drop_empty_runs(repo)
     if (root / "stages").is_dir():
         check(folder / "params.yaml", inputs, keep=write)  # not under the lock: to load all stages takes seconds
     if write and not running and (folder / "params.yaml").exists():
@@ -69,7 +65,7 @@ def check(file: Path, inputs: bool = True, keep: bool = False) -> None:
 
     Without `inputs`, files and folders that the values name need not be here. With `keep` it is kept that the values
     are right, since to load all stages takes seconds; then only those files and folders are looked for. Where some are
-    missing, that alone is said, and how to get public data.
+    missing, that alone is said.
     """
     values, kept, checked = read_params(file), file.parent / ".work/checked", ""
     wrong = list(wrong_paths(file, values, inputs))  # first: to load all stages takes seconds
@@ -79,8 +75,7 @@ def check(file: Path, inputs: bool = True, keep: bool = False) -> None:
     if wrong:
         source = compose.source(file.parent)
         beside = f" (composed: change {source})" if source else ""
-        ways = ways_to_data(file.parent, values) if any(line.endswith(ABSENT) for line in wrong) else ()
-        raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong, *ways]))
+        raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong]))
     if keep:
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(checked)
@@ -94,27 +89,15 @@ def fingerprint(file: Path, values: dict[str, Any]) -> str:
 
 def wrong_paths(file: Path, values: dict[str, Any], inputs: bool) -> Iterator[str]:
     """A line for each named file or folder that cannot be read."""
+    is_of_paper = file.parent.name in compose.listed(file.parent.parent)
+    hint = ": docs/howto/papers.md says how to get it" if is_of_paper else ""
     for key, path in lists.paths(values):
         if "'" in path:
             yield f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder"
         elif inputs and not compose.MADE.match(path):
             if not (file.parent / path).exists():
-                yield f"{key}: {path}{ABSENT}"
+                yield f"{key}: {path} does not exist{hint}"
             yield from errors(require_followed, file.parent / path)
-
-
-def ways_to_data(folder: Path, values: dict[str, Any]) -> Iterator[str]:
-    """How to get missing data: the command that fetches public data sets, and the page on those of the papers."""
-    tasks, roots = values.get("tasks"), dict[Path, list[str]]()
-    for task in tasks.values() if isinstance(tasks, dict) else ():
-        given = task if isinstance(task, dict) else {}  # nothing is validated yet
-        path, source = (folder / str(given.get("path"))).resolve(), SOURCES.get(str(given.get("source")))
-        if source and source.archives and path.name in SOURCES and not path.exists():
-            roots.setdefault(path.parent, []).append(path.name)
-    for root, names in roots.items():
-        yield f"fetch: python -m polygrain.sources.datasets {root} {' '.join(names)}"
-    if folder.name in compose.listed(folder.parent):
-        yield "the data of the papers: docs/howto/papers.md says how to get them"
 
 
 def errors(call: Callable[..., Any], *given: Any) -> list[str]:

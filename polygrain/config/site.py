@@ -2,10 +2,6 @@
 
 import hashlib
 import os
-import shutil
-import sqlite3
-import sys
-from contextlib import closing
 from pathlib import Path
 
 from configobj import ConfigObj, ConfigObjError
@@ -25,9 +21,8 @@ def site_of(root: Path) -> Path:
 def keep_site(root: Path) -> None:
     """Names a folder of this clone, which only its user may enter, as DVC's site cache; the clone may have moved.
 
-    DVC's own place is one folder for all users of the machine, and it unpickles what it finds there. Notes that are
-    torn, which would stop DVC, are dropped. ValueError: the clone's configuration cannot be read, or the folder is
-    another user's.
+    DVC's own place is one folder for all users of the machine, and it unpickles what it finds there. ValueError:
+    the clone's configuration cannot be read, or the folder is another user's.
     """
     site, file = site_of(root), root / ".dvc/config.local"
     site.mkdir(exist_ok=True)
@@ -42,21 +37,6 @@ def keep_site(root: Path) -> None:
     if config.setdefault("core", {}).get("site_cache_dir") != str(site):
         config["core"]["site_cache_dir"] = str(site)
         config.write()
-    for folder in site.glob("repo/*"):
-        if any(map(is_torn, folder.rglob("*.db"))):
-            shutil.rmtree(folder)
-            sys.stderr.write(f"{folder}: DVC's notes about files were torn, as by a full disk; they are made anew\n")
-
-
-def is_torn(file: Path) -> bool:
-    """Whether a database of SQLite is damaged."""
-    try:
-        with closing(sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True)) as database:
-            return database.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]
-    except sqlite3.OperationalError:  # another process has it open
-        return False
-    except sqlite3.DatabaseError:
-        return True
 
 
 if __name__ == "__main__":

@@ -156,28 +156,15 @@ def test_settings__nothing_is_reported_and_nothing_listens_outside():
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"NO_PROXY": "store.house"}, "store.house,127.0.0.1"),
-        ({"no_proxy": "a, b", "NO_PROXY": "c"}, "a,b,127.0.0.1"),
-        ({"no_proxy": "a,127.0.0.1"}, "a,127.0.0.1"),
-        ({"NO_PROXY": "a,*"}, "*"),
-        ({"NO_PROXY": "[::1],fd00::/8,::1,10.0.0.0/8"}, "::1,10.0.0.0/8,127.0.0.1"),
+        ({"NO_PROXY": "a"}, "a,127.0.0.1"),
+        ({"no_proxy": "a,127.0.0.1", "NO_PROXY": "c"}, "a,127.0.0.1"),
+        ({}, "127.0.0.1"),
     ],
 )
 def test_settings__hosts_that_need_no_proxy_are_the_same_in_both_names(given, expected):
     program = "import os, pipeline; print(os.environ['no_proxy'], os.environ['NO_PROXY'])"
     environment = {"no_proxy": "", "NO_PROXY": ""} | given
     assert toy.run(toy.ROOT, sys.executable, "-c", program, **environment).split() == [expected, expected]
-
-
-def test_settings__prefect_speaks_with_this_machine_whatever_the_kind_of_proxy():
-    """The proxies that it can use stay."""
-    program = (
-        "import pipeline, httpx; httpx.Client().close(); import urllib.request as r; print(r.getproxies()['https'])"
-    )
-    kinds = {"ALL_PROXY": "socks", "all_proxy": "socks5", "http_proxy": " SOCKS5h", "HTTP_PROXY": "socks4"}
-    proxies = {name: f"{kind}://192.0.2.1:1" for name, kind in kinds.items()} | {"https_proxy": "http://192.0.2.1:1"}
-    output = toy.run(toy.ROOT, sys.executable, "-c", program, no_proxy="[::1],fd00::/8", **proxies)
-    assert output.split() == ["http://192.0.2.1:1"]
 
 
 @pytest.mark.parametrize(("name", "value"), [("SSL_CERT_FILE", "/nowhere"), ("http_proxy", "http://a:port")])

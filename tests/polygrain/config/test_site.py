@@ -63,19 +63,3 @@ def test_keep_site__refuses_a_folder_of_others_and_a_configuration_that_is_torn(
         (torn / ".dvc/config.local").write_bytes(text)
         with pytest.raises(ValueError, match=r"config\.local cannot be read"):
             keep_site(torn)
-
-
-def test_keep_site__drops_torn_notes_about_files_and_no_others(tmp_path, capsys):
-    clone = toy.make(tmp_path / "toy", first=1, second=1)
-    environment = {"DVC_SITE_CACHE_DIR": str(site_of(clone))}
-    toy.polygrain(clone, "run", **environment)
-    (file,) = (clone / ".dvc/site").rglob("hashes/local/cache.db")
-    before = file.read_bytes()
-    keep_site(clone)
-    assert file.read_bytes() == before and capsys.readouterr().err == ""
-    file.write_bytes(before[:4096] + bytes(8192) + before[12288:])
-    keep_site(clone)
-    assert "DVC's notes about files were torn" in capsys.readouterr().err and not file.exists()
-    file.parent.mkdir(parents=True)
-    file.write_bytes(before[:5000])
-    assert "0 of 4 stages to do\n" in toy.polygrain(clone, "run", **environment)
