@@ -17,10 +17,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
 from benchmarks.gain import copy_repository, read_values, write_values
 from pipeline import dvc_api, graph
@@ -29,10 +32,26 @@ from polygrain.config.schema import Section
 from polygrain.encoder.extract import extract
 from polygrain.encoder.model import load
 from polygrain.runner import command
-from polygrain.runner.costs import pixels_seen
 from polygrain.store.collection import open_pixels
 
 NAME = "passes"
+
+
+@contextmanager
+def pixels_seen() -> Iterator[list[int]]:
+    """A list of one number: the pixels of images that went into a network's first convolution, a ViT's patches too."""
+    seen = [0]
+
+    def count(module: Any, inputs: tuple[Any, ...]) -> None:
+        if isinstance(module, torch.nn.Conv2d) and module.in_channels == 3:
+            images, _, height, width = inputs[0].shape
+            seen[0] += images * height * width
+
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(count)
+    try:
+        yield seen
+    finally:
+        hook.remove()
 
 
 def in_process(main: Callable[..., str], params: type[Section] | None, **borrowed: str) -> None:

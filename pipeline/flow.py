@@ -29,9 +29,9 @@ from pipeline import gpus, graph, project, server, share, stage_server
 from pipeline.graph import Stage
 from pipeline.prepare import ready
 from pipeline.progress import StageProgress, reported, slug
-from pipeline.run import Outcome, result, run_stage, side_of
+from pipeline.run import Outcome, result, run_stage
 from pipeline.workers import dispatcher, git, register
-from polygrain.runner import costs, threads
+from polygrain.runner import threads
 
 SECONDS_BETWEEN_LOOKS = 3.0
 """How often a run looks whether it was cancelled."""
@@ -51,7 +51,6 @@ class Run:
     """Has a worker run the stage; without it stages run here."""
     environment: dict[str, str] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    last_lines: list[str] = field(default_factory=list)
     stopping: Event = field(default_factory=Event)
 
     def __post_init__(self) -> None:
@@ -79,8 +78,6 @@ class Run:
         def on_line(line: str) -> None:
             log.info("%s", line)
             progress.add(line)
-            if costs.LINE.fullmatch(line):
-                self.last_lines.append(line)
 
         log.info("why: %s", stage.why)
         show(Pending(name="Waiting", message=f"until one of {self.jobs} jobs is free, and the GPUs that it asks for"))
@@ -181,11 +178,9 @@ def wait(futures: list[concurrent.futures.Future]) -> None:
 
 
 def publish(run: Run, stages: list[Stage]) -> None:
-    """Logs what the run took; the table of stages, and that of every report of the graph, as artifacts of this run."""
+    """The table of stages, and that of every report of the graph, as artifacts of this run."""
     results = {stage.name: run.outcomes.get(stage.name, Outcome("up to date")) for stage in stages}
     rows = [{"stage": name, "result": one.result, "seconds": round(one.seconds, 1)} for name, one in results.items()]
-    if known := costs.read(run.last_lines):
-        get_run_logger().info("%s", "\n".join(["what it took:", *costs.table(known, side_of(run.folder))]))
     create_table_artifact(table=rows, key="stages", description="What became of each stage, in the graph's order")
     for file in sorted(run.folder.glob("data/**/table.md")):
         text = f"{file.read_text(encoding='utf-8')}\n\nReport: `{file.with_name('index.html')}`"

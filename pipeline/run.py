@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,6 @@ from threading import Event
 from pipeline import dvc_api, graph, process_group, project, stage_server
 from pipeline.prepare import ready
 from polygrain.findings.headline import spoken
-from polygrain.runner import command, costs
 
 
 @dataclass(frozen=True)
@@ -54,19 +52,13 @@ def main(
 
 
 def repro(folder: Path, stages: Sequence[str]) -> int:
-    """Runs these stages and what they read, and says what each took; the exit code."""
+    """Runs these stages and what they read; the exit code."""
     stopping = Event()
     process_group.stop_on_signals(stopping)
     # With the file before it, no stage is taken for an option or an output.
     targets = [f"dvc.yaml:{stage}" for stage in stages]
-    with stage_server.serving(project(folder)) as environment, tempfile.NamedTemporaryFile() as own:
-        log = Path(os.environ.get(command.LOG) or own.name).absolute()
-        log.touch()
-        before = log.stat().st_size
-        environment |= {command.LOG: str(log)}
+    with stage_server.serving(project(folder)) as environment:
         code = process_group.run([*dvc_api.DVC, "repro", *targets], folder, environment=environment, stopping=stopping)
-        if known := costs.read(log.read_bytes()[before:].decode(errors="replace").splitlines()):
-            sys.stdout.write("\n".join(["", *costs.table(known, side_of(folder))]) + "\n")
     return code if stopping.is_set() else min(code, 1)  # DVC's own code for a failed stage is 255
 
 
@@ -77,13 +69,6 @@ def result(folder: Path) -> str | None:
         return None
     sentence = spoken(json.loads(file.read_text(encoding="utf-8")))
     return f"{sentence or 'the report is drawn'}: open {os.path.relpath(page)}"
-
-
-def side_of(folder: Path) -> int | None:
-    """The side that the graph's encoder sees, px; None where none was chosen."""
-    file = folder / "data/resolution/config.json"
-    config = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return config.get("scaled") or config.get("size")
 
 
 def run_stage(

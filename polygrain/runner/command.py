@@ -18,11 +18,9 @@ from polygrain.compute import processes
 from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
-from polygrain.runner import costs, inputs
+from polygrain.runner import inputs
 
 log = logging.getLogger("stages")
-LOG = "POLYGRAIN_LOG"
-"""Names a file that gets a stage's lines, too."""
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before any thread forks
 
 
@@ -55,10 +53,7 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     out, with counts.
     """
     end_with_parent()
-    handlers: list[logging.Handler] = [logging.StreamHandler()]
-    if file := os.environ.get(LOG):
-        handlers.append(logging.FileHandler(file, encoding="utf-8"))
-    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     stage = Path(inspect.getfile(main)).stem
     arguments, keywords = parse(main, borrowed)
     start = time.monotonic()
@@ -71,10 +66,9 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
         sources = [str(path) for name, path in arguments.items() if not name.startswith("output")]
         name = "@".join([stage, *list(keywords.values())[:1]])
         log.info("%s: from %s", name, ", ".join(sources))
-        with costs.pixels_seen() as seen:
-            result = main(**arguments, **keywords, **values)
+        result = main(**arguments, **keywords, **values)
         inputs.require_same(before, inputs.state(Path(), reads))
-        log.info("%s: %s (%s)", name, result, costs.Cost(time.monotonic() - start, seen[0]))
+        log.info("%s: %s (%.1f s)", name, result, time.monotonic() - start)
     except (ValueError, OSError) as error:
         if os.environ.get("POLYGRAIN_TRACEBACK"):
             raise

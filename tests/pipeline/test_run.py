@@ -54,20 +54,6 @@ def test_main__some_stages_and_the_exit_code(tmp_path):
     assert "first@f0" not in output and "second" not in output
 
 
-@pytest.mark.parametrize("named", [{}, {"POLYGRAIN_LOG": "lines"}])
-def test_main__ends_with_what_the_stages_took(tmp_path, named):
-    """Also where one of them fails; at a side that was chosen earlier."""
-    line = "first@f0: done (2.0 s, 4,096 pixels)"
-    folder = toy.make(tmp_path / "toy", 1, 1, {"first": f"echo '{line}' >> $POLYGRAIN_LOG", "second": "exit 3"})
-    (folder / "data/resolution").mkdir(parents=True)
-    (folder / "data/resolution/config.json").write_text('{"size": 96, "scaled": 32}')
-    (folder / "lines").write_text("other@f0: done (7.0 s, 4,096 pixels)\n")
-    output = toy.polygrain(folder, "run", check=False, **named)
-    assert ["first@f0", "2.0", "4", "2"] in [line.split() for line in output.splitlines()] and "other" not in output
-    # Who names a file finds the lines in it, behind what it had.
-    assert (folder / "lines").read_text().splitlines()[1:] == [line] * len(named)
-
-
 def test_main__ends_with_the_result_and_its_report(tmp_path):
     """Without what dvc tells people at a terminal; a second run, which does nothing, ends with it, too."""
     numbers = '{"result": {"advised": 26.7, "encoder": 22.6}}'

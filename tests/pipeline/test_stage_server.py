@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -17,37 +19,29 @@ from pipeline import stage_server
 from polygrain.runner import threads
 
 CORES = len(os.sched_getaffinity(0))
-STAGE = """\
-import os, sys, time
+VARIABLES = ("GOMP_SPINCOUNT", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_THREAD_TIMEOUT")
+STAGE = f"""\
+import json, os, sys, time
 if __name__ == "__main__":
-    parent = open(f"/proc/{os.getppid()}/cmdline").read()
-    kind = "forked" if "pipeline.stage_server" in parent else "fresh"
-    print(kind, os.getcwd(), sys.argv[1:], os.environ.get("WORD"), flush=True)
+    kind = "forked" if "pipeline.stage_server" in open(f"/proc/{{os.getppid()}}/cmdline").read() else "fresh"
+    threads = {{name: os.environ[name] for name in {VARIABLES} if name in os.environ}}
+    print(json.dumps([kind, os.getcwd(), sys.argv[1:], os.environ.get("WORD"), threads]), flush=True)
     if sys.argv[1] == "sleep":
         open("pid", "w").write(str(os.getpid()))
         time.sleep(60)
     sys.exit(int(sys.argv[1]))
 """
 
-VARIABLES = ("GOMP_SPINCOUNT", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_THREAD_TIMEOUT")
-TOLD = f"""\
-import json, os
-if __name__ == "__main__":
-    kind = "forked" if "pipeline.stage_server" in open(f"/proc/{{os.getppid()}}/cmdline").read() else "fresh"
-    print(kind, json.dumps({{name: os.environ[name] for name in {VARIABLES} if name in os.environ}}))
-"""
-
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory) -> Path:
-    """A project with a stage, and one that tells its variables of threads."""
+    """A project with a stage that tells how it was started."""
     root = tmp_path_factory.mktemp("project")
     for name in ("pipeline", "polygrain"):
         shutil.copytree(toy.ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "stages").mkdir()
     (root / "stages/__init__.py").touch()
     (root / "stages/one.py").write_text(STAGE)
-    (root / "stages/told.py").write_text(TOLD)
     shutil.copy(toy.ROOT / "stages/run", root / "stages")
     return root
 
@@ -65,28 +59,25 @@ def call(root: Path, folder: Path, environment: dict[str, str], *arguments: str)
     return subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("code", ["0", "7"])
-def test_ask__a_fork_has_the_callers_folder_arguments_variables_and_exit_code(root, served, tmp_path, code):
-    process = call(root, tmp_path, served | {"WORD": "said", "CUDA_VISIBLE_DEVICES": "1"}, code, "a b")
-    assert process.communicate()[0] == f"forked {tmp_path} ['{code}', 'a b'] said\n"
-    assert process.returncode == int(code)
+def told(root: Path, folder: Path, environment: dict[str, str], *arguments: str) -> list:
+    """What the stage says of its start, and its exit code."""
+    process = call(root, folder, environment, *arguments)
+    return [*json.loads(process.communicate(timeout=60)[0]), process.returncode]
+
+
+def test_ask__a_fork_has_the_callers_folder_arguments_variables_and_exit_code(root, served, tmp_path):
+    for code in (0, 7):
+        given = served | {"WORD": "said", "CUDA_VISIBLE_DEVICES": "1"}
+        kind, folder, words, word, _, ended = told(root, tmp_path, given, str(code), "a b")
+        assert (kind, folder, words, word, ended) == ("forked", str(tmp_path), [str(code), "a b"], "said", code)
 
 
 @pytest.mark.parametrize(
     "environment", [{"OMP_NUM_THREADS": "3"}, {"GOMP_SPINCOUNT": "3"}, {stage_server.SOCKET: "/nowhere"}]
 )
 def test_ask__a_fresh_start_where_a_fork_would_differ(root, served, tmp_path, environment):
-    with call(root, tmp_path, served | environment, "3") as process:
-        assert process.stdout.read().startswith("fresh ")
-    assert process.returncode == 3
-
-
-def told(root: Path, environment: dict[str, str]) -> tuple[str, dict[str, str]]:
-    variables = os.environ | {"PATH": toy.ENVIRONMENT["PATH"]} | environment
-    command, options = [root / "stages/run", "told"], {"check": True, "capture_output": True, "text": True}
-    done = subprocess.run(command, cwd=root, env=variables, **options)
-    kind, variables = done.stdout.split(" ", 1)
-    return kind, json.loads(variables)
+    kind, *_, ended = told(root, tmp_path, served | environment, "3")
+    assert (kind, ended) == ("fresh", 3)
 
 
 @pytest.mark.parametrize("own", [{}, {"OMP_WAIT_POLICY": "passive"}, {"GOMP_SPINCOUNT": "7"}])
@@ -95,14 +86,18 @@ def test_stages_run__threads_wait_as_those_of_commands(root, own, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     for name, value in own.items():
         monkeypatch.setenv(name, value)
-    assert told(root, {}) == ("fresh", threads.variables() | own)
+    kind, *_, variables, _ = told(root, root, {}, "0")
+    assert (kind, variables) == ("fresh", threads.variables() | own)
 
 
-def test_serving__jobs_share_the_cores(root, monkeypatch):
+def test_serving__jobs_share_the_cores_and_only_a_project_has_a_server(root, tmp_path, monkeypatch):
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     with stage_server.serving(root, CORES) as environment:
-        assert told(root, environment) == ("forked", threads.WAITS | {"OMP_NUM_THREADS": "1"})
+        kind, *_, variables, _ = told(root, root, environment, "0")
+    assert (kind, variables) == ("forked", threads.WAITS | {"OMP_NUM_THREADS": "1"})
+    with stage_server.serving(tmp_path) as environment:
+        assert stage_server.SOCKET not in environment
 
 
 @pytest.mark.slow
@@ -139,43 +134,40 @@ def test_stages_run__processes_share_the_cores_and_a_lost_one_is_logged(tmp_path
     assert done.stdout == f"{threads} {level}\n"
 
 
-def servers() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "pipeline.stage_server" in child.cmdline()]
+@contextmanager
+def killable(root: Path) -> Iterator[tuple[dict[str, str], psutil.Process]]:
+    """A server of its own, as a process too."""
+    before = {*psutil.Process().children()}
+    with stage_server.serving(root) as environment:
+        (server,) = {*psutil.Process().children()} - before
+        yield environment, server
 
 
 def test_ask__a_fresh_start_after_the_server_has_died(root, tmp_path):
-    others = servers()
-    with stage_server.serving(root) as environment:
-        for server in set(servers()) - set(others):
-            server.kill()
-            server.wait()
-        with call(root, tmp_path, environment, "3") as process:
-            assert process.communicate(timeout=30)[0].startswith("fresh ")
-        assert process.returncode == 3
+    with killable(root) as (environment, server):
+        server.kill()
+        server.wait()
+        assert told(root, tmp_path, environment, "3")[0] == "fresh"
 
 
 def test_ask__a_server_that_dies_during_a_stage_ends_it(root, tmp_path):
-    others = servers()
-    with stage_server.serving(root) as environment, call(root, tmp_path, environment, "sleep") as process:
-        assert process.stdout.readline().startswith("forked ")
-        for server in set(servers()) - set(others):
-            server.kill()
+    with killable(root) as (environment, server), call(root, tmp_path, environment, "sleep") as process:
+        assert process.stdout.readline().startswith('["forked"')
+        server.kill()
         assert process.wait(10) != 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_ask__the_stage_ends_with_who_asked_for_it(root, served, tmp_path, number):
     process = call(root, tmp_path, served, "sleep")
-    assert process.stdout.readline().startswith("forked ")
+    assert process.stdout.readline().startswith('["forked"')
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         time.sleep(0.01)
     process.send_signal(number)
     with process:
         assert process.wait(10) == -number
-    deadline = time.monotonic() + 10
-    while Path("/proc", (tmp_path / "pid").read_text()).exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    psutil.wait_procs([one for one in psutil.process_iter() if str(one.pid) == (tmp_path / "pid").read_text()], 10)
+    assert not Path("/proc", (tmp_path / "pid").read_text()).exists()
 
 
 def test_serving__ends_with_its_starter_and_leaves_nothing(root, tmp_path):
@@ -192,12 +184,6 @@ def test_serving__ends_with_its_starter_and_leaves_nothing(root, tmp_path):
 
 
 def test_ask__sources_that_have_changed_are_loaded_afresh(root, served, tmp_path):
-    call(root, tmp_path, served, "0").communicate()  # the server loads its sources when it is first asked
+    told(root, tmp_path, served, "0")  # the server loads its sources when it is first asked
     (root / "polygrain/more.py").touch()
-    process = call(root, tmp_path, served, "0")
-    assert process.communicate()[0].startswith("fresh ")
-
-
-def test_serving__no_server_where_there_are_no_stages(tmp_path):
-    with stage_server.serving(tmp_path) as environment:
-        assert stage_server.SOCKET not in environment
+    assert told(root, tmp_path, served, "0")[0] == "fresh"
