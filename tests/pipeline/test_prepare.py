@@ -10,12 +10,11 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from benchmarks import toy
-from pipeline import graph, run, workers
+from pipeline import graph, run
 from pipeline.prepare import check, ready
 from polygrain.cli.main import app
 from polygrain.config.compose import read_params
 from polygrain.sources.streams import place
-from tests.helpers.project import new_project
 
 ROOT = Path(__file__).parents[2]
 
@@ -108,11 +107,6 @@ def test_check__names_what_dvc_would_stop_at(tmp_path, values):
     values["tasks"]["digits"] = {"source": "folder", "path": "shoes"}
     with pytest.raises(ValueError, match=r"shoes/x\.jpg: link leads nowhere"):
         check(write(tmp_path, values))
-
-
-def test_check__what_a_stage_makes_need_not_be_there(tmp_path, values):
-    values["encoder"]["path"] = "data/mpcl_encoder/heads4"
-    check(write(tmp_path, values))
 
 
 def test_ready__composes_a_profile_before_it_checks(tmp_path, values):
@@ -219,29 +213,6 @@ def test_run__a_branch_that_is_turned_off_leaves_no_results(listed):
     assert not (listed / "profiles/mine/data/teacher").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("way", [["--temp"], ["--queue"]])
-def test_exp_run__of_a_profile_with_an_empty_list_in_a_copy_that_dvc_makes(listed, way):
-    ready("mine", listed)
-    toy.commit(listed)
-    profile = listed / "profiles/mine"
-    toy.run(profile, "dvc", "exp", "run", *way, "-S", "errors=2", "dvc.yaml")
-    if way == ["--queue"]:
-        toy.run(profile, "dvc", "exp", "run", "--run-all")
-    assert len(toy.run(listed, "dvc", "exp", "list", "--name-only").split()) == 1  # one that failed is not listed
-
-
-def test_check_out__a_clone_keeps_no_items_that_the_commit_does_not_list(listed):
-    """What a worker computed for an older commit would be part of the folder that its next stage reads."""
-    clone = toy.clone(listed, "clone")
-    for folder in ("profiles/mine/data/teacher/large", "data/teacher/large", "data/teacher/small"):
-        (clone / folder).mkdir(parents=True)
-    revision = workers.revision_of(listed)
-    workers.check_out(clone, "mine", revision, {})
-    workers.check_out(clone, None, revision, {})
-    assert [str(path.relative_to(clone)) for path in clone.glob("**/teacher/*")] == ["data/teacher/large"]
-
-
 def test_run__dry_leaves_every_file_as_it_was(listed, monkeypatch):
     monkeypatch.chdir(listed)
     (listed / "data/teacher/unlisted").mkdir(parents=True)
@@ -298,21 +269,3 @@ def test_run__a_store_out_of_reach(stored):
     assert said.startswith("error: shoes: ") and "--keep-listings" in said and not (folder / "data").exists()
     toy.polygrain(folder, "run", "--keep-listings", **variables)
     assert (folder / "data/images/shoes.json").read_text() == (folder / "shoes.json").read_text() == before
-
-
-@pytest.mark.slow
-def test_fetch__a_graph_that_ran_with_all_of_its_branches_off(tmp_path):
-    """The project's own graph, as a profile, in a colleague's clone."""
-    owner, remote = new_project(tmp_path / "owner"), str(tmp_path / "remote")
-    profile = owner / "profiles/mine"
-    profile.mkdir(parents=True)
-    off = "granularities: []\nfusions: []\ndistillations: []\nmodels: {encoder: encoder, chosen: choice}\n"
-    (profile / "values.yaml").write_text(off)
-    toy.commit(owner)
-    words = ["--profile", "mine", "report"]
-    ran = toy.polygrain(owner, "run", *words, PYTHONPATH=str(owner))
-    assert "Running stage 'choice'" in ran and "Running stage 'report'" in ran and "@average" not in ran
-    toy.polygrain(owner, "share", *words[:2], "--remote", remote, PYTHONPATH=str(owner))
-    clone = toy.clone(owner, "clone")
-    said = toy.polygrain(clone, "fetch", *words, "--remote", remote, PYTHONPATH=str(clone))
-    assert "nothing to run" in said and (clone / "profiles/mine/data/report/index.html").exists()
