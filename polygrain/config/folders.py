@@ -1,14 +1,12 @@
-"""What folders, zips and streams of images hold, counted by names, labels and headers."""
+"""What folders, zips and streams of images hold, counted by names and labels."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from polygrain.sources import archive, folder
-from polygrain.sources.decode import MOST_PIXELS, check_header, opened
 from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.parquet import holds_embeddings
 
@@ -81,7 +79,7 @@ def examine(given: str, unseen: bool = False) -> Folder:
             folder.require_followed(path, every=True)
         result = find_stream(path) or found(path)
     if not result.classes:
-        raise ValueError(f"{given} holds no readable image; {folder.reasons(Counter(result.left_out))}")
+        raise ValueError(f"{given} holds no image; {folder.reasons(Counter(result.left_out))}")
     if len(result.classes) == 1 and "" not in result.classes and not result.is_estimate:
         raise ValueError(f"{given} holds one class only ({next(iter(result.classes))}): give two, or images without")
     if unseen and "" in result.classes:
@@ -90,29 +88,9 @@ def examine(given: str, unseen: bool = False) -> Folder:
 
 
 def found(path: Path) -> Folder:
-    """What a folder or a zip of images holds; each image is opened as far as its header."""
+    """What a folder or a zip of images holds, by names alone: of damaged files the stage `images` says so."""
     images, rejected = archive.find(path)
-    left_out, classes = Counter(rejected.values()), Counter[str]()
-    for image, reason in zip(images, headers(path, list(images)), strict=True):
-        if reason:
-            left_out[reason] += 1
-        else:
-            classes[images[image]] += 1
-    return Folder("folder", path, dict(sorted(classes.items())), left_out)
-
-
-def headers(path: Path, images: Sequence[str]) -> Iterator[str | None]:
-    """For each image why it cannot be read, as far as its header says; a damaged body the stage `images` finds."""
-    if path.is_dir():
-        for image in images:
-            with opened(path / image) as file:
-                yield check_header(file, MOST_PIXELS)
-        return
-    named = {PurePosixPath(entry.filename).as_posix(): entry for entry in archive.entries(path)[0]}
-    with archive.reading(path) as packed:
-        for image in images:
-            with packed.open(named[image]) as file:
-                yield check_header(BytesIO(file.read()), MOST_PIXELS)  # to seek in a compressed entry is slow
+    return Folder("folder", path, dict(sorted(Counter(images.values()).items())), Counter(rejected.values()))
 
 
 def find_stream(path: Path) -> Folder | None:

@@ -118,15 +118,6 @@ def upright(stream: BufferedIOBase, max_pixels: int) -> Image.Image:
         return on_white(ImageOps.exif_transpose(image))
 
 
-def check_header(stream: BufferedIOBase, max_pixels: int) -> str | None:
-    """Why an image cannot be read, as far as its header says; None where nothing speaks against it."""
-    try:
-        with decoding(), bounded(stream, max_pixels):
-            return None
-    except Unreadable as reason:
-        return str(reason)
-
-
 @contextmanager
 def bounded(stream: BufferedIOBase, max_pixels: int) -> Iterator[Image.Image]:
     """An image opened by its header, which is within the bounds on pixels and scans."""

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import select
+import shutil
 import subprocess
 import tempfile
 import time
@@ -12,8 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from tests.helpers.browser import CHROMIUM
-
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
 OPTIONS = (
     "--headless",
     "--no-sandbox",

@@ -17,7 +17,6 @@ from pipeline import flow
 from pipeline.graph import Stage
 from pipeline.run import Outcome
 from tests.helpers import driven
-from tests.helpers.browser import CHROMIUM
 
 
 @pytest.mark.parametrize(
@@ -149,7 +148,7 @@ def test_flow__a_stage_that_fails(pages, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
+@pytest.mark.skipif(driven.CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
 def test_flow__cancelled_on_the_pages(pages, tmp_path):
     """By the link that the run prints. What waits for a job is not said to run, and what did not run is no error."""
     folder = toy.make_training(tmp_path / "toy", seconds=15)

@@ -114,11 +114,6 @@ def test_kmeans__of_one_cluster_is_the_mean():
     assert (clusters.labels == 0).all()
 
 
-def test_kmeans__raises_on_more_clusters_than_distinct_points():
-    with pytest.raises(ValueError, match="only 1 of the 9 points"):
-        kmeans(np.zeros((9, 4), np.float32), 2, 0)
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_kmeans__is_the_same_on_a_gpu():
     points = torch.from_numpy(draw(2000, 32, 0))

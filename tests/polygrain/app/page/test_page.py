@@ -11,8 +11,7 @@ import pytest
 from PIL import Image
 
 from polygrain.app.gallery import read
-from tests.helpers.browser import CHROMIUM
-from tests.helpers.driven import Driven, at
+from tests.helpers.driven import CHROMIUM, Driven, at
 from tests.polygrain.cli.test_search import write_smoothed
 
 ROOT = Path(__file__).parents[4]
