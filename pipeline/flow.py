@@ -207,13 +207,12 @@ def main(
     targets: list[str] | None = None,
     jobs: int | None = None,
     workers: bool = False,
-    keep_listings: bool = False,
 ) -> None:
     """Runs the flow and ends the process: 0 all is up to date, 1 a stage failed, 130 or 143 it was stopped.
 
     ValueError, before anything runs, names an unknown profile or stage and each wrong value of params.yaml.
     """
-    folder = ready(profile, keep_listings=keep_listings)
+    folder = ready(profile)
     todo = graph.to_do(graph.load(folder, targets or ()))
     if workers:
         dispatcher(profile, folder)  # names what is not committed, and a missing remote

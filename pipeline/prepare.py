@@ -27,7 +27,6 @@ def ready(
     *,
     write: bool = True,
     inputs: bool = True,
-    keep_listings: bool = False,
 ) -> Path:
     """The folder of the graph: its values composed and checked, its folders tidy, its object stores listed anew.
 
@@ -52,8 +51,8 @@ def ready(
     if (root / "stages").is_dir():
         check(folder / "params.yaml", inputs, keep=write)  # not under the lock: to load all stages takes seconds
     if write and not running and (folder / "params.yaml").exists():
-        if inputs and not keep_listings:
-            renew_listings(folder)
+        for line in remotes.renew(folder) if inputs else ():
+            sys.stderr.write(f"{line}\n")
         with dvc_api.opened(root) as repo:
             if not dvc_api.at_work(repo, folder):
                 tidy(folder)
@@ -149,12 +148,3 @@ def tidy(folder: Path) -> None:
             if not items and folder != root:
                 with suppress(OSError):  # what is unfinished stays
                     data.rmdir()
-
-
-def renew_listings(folder: Path) -> None:
-    """Lists the object stores of the graph anew, and says which have changed; ValueError where one cannot be read."""
-    try:
-        for line in remotes.renew(folder):
-            sys.stderr.write(f"{line}\n")
-    except ValueError as error:
-        raise ValueError(f"{error}; --keep-listings runs with its last listing") from error

@@ -28,15 +28,13 @@ class Outcome:
         return self.result in ("ran", "cached")
 
 
-def main(
-    profile: str | None = None, stages: list[str] | None = None, dry: bool = False, keep_listings: bool = False
-) -> int:
+def main(profile: str | None = None, stages: list[str] | None = None, dry: bool = False) -> int:
     """Says what is stale of the graph, or of these stages and what they read, and runs it; 0, 1 where a stage failed.
 
     With `dry` nothing runs and nothing is written; 143: it was stopped. ValueError, before anything runs, names an
     unknown profile or stage and each wrong value of params.yaml.
     """
-    folder = ready(profile, write=not dry, keep_listings=keep_listings)
+    folder = ready(profile, write=not dry)
     loaded = graph.load(folder, stages or ())
     todo = graph.to_do(loaded)
     lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {stage.name}: {stage.why}" for stage in todo)]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from polygrain.cli.options import Jobs, KeepListings, Profile, Stages
+from polygrain.cli.options import Jobs, Profile, Stages
 
 
 def flow(
@@ -12,7 +12,6 @@ def flow(
     profile: Profile = None,
     jobs: Jobs = None,
     workers: Annotated[bool, typer.Option("--workers", help="on the machines that run `polygrain worker`")] = False,
-    keep_listings: KeepListings = False,
 ) -> None:
     """Run what is stale, branches side by side, and watch it in a browser.
 
@@ -20,4 +19,4 @@ def flow(
     """
     from pipeline import flow as graph
 
-    graph.main(profile, stages, jobs, workers, keep_listings)
+    graph.main(profile, stages, jobs, workers)

@@ -42,7 +42,4 @@ Remote = Annotated[
     str | None,
     typer.Option(metavar="URL", help="a folder, ssh://user@host/path or s3://bucket/prefix; kept once it is given"),
 ]
-KeepListings = Annotated[
-    bool, typer.Option("--keep-listings", help="ask no object store, and run with the last listing of each")
-]
 Jobs = Annotated[int | None, typer.Option(min=1, metavar="N", help="stages at once; without it, as many as fit here")]

@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
-from polygrain.cli.options import KeepListings, Profile, Stages
+from polygrain.cli.options import Profile, Stages
 
 
 def run(
     stages: Stages = None,
     profile: Profile = None,
     dry: Annotated[bool, typer.Option("--dry", help="say what would run, and why")] = False,
-    keep_listings: KeepListings = False,
 ) -> None:
     """Run what is stale: the whole graph, or some stages with all they read.
 
@@ -22,4 +21,4 @@ def run(
     """
     from pipeline import run as graph
 
-    sys.exit(graph.main(profile, stages, dry, keep_listings))
+    sys.exit(graph.main(profile, stages, dry))

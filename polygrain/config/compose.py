@@ -1,4 +1,4 @@
-"""A profile's params.yaml, which DVC reads, from its values.yaml: `python -m polygrain.config.compose profiles/NAME`.
+"""A profile's params.yaml, which DVC reads, from its values.yaml.
 
 The papers' profiles are listed by name in profiles/<paper>/<family>.yaml; profiles/NAME is made when one runs. Values
 are what differs from the root's params.yaml, or with `from: OTHER` from another profile:
@@ -15,7 +15,6 @@ are what differs from the root's params.yaml, or with `from: OTHER` from another
 
 import os
 import re
-import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any, cast
@@ -207,11 +206,3 @@ def renew_missing(root: Path) -> None:
     for graph in root.glob("profiles/*/dvc.yaml"):
         if not (graph.parent / "params.yaml").exists():
             renew(graph.parent)
-
-
-if __name__ == "__main__":
-    try:
-        for name in sys.argv[1:]:
-            renew(Path(name))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")

@@ -11,9 +11,9 @@ from polygrain.store.drafts import drafted
 
 
 def renew(folder: Path) -> list[str]:
-    """Lists anew what the tasks with `source: remote` read; returns a line for each that changed.
+    """Lists anew what the tasks with `source: remote` read; a line for each that changed, or whose listing stays.
 
-    ValueError names the task whose store is out of reach; its listing stays.
+    It stays where a store is out of reach: `images` asks again if it has to read.
     """
     lines = []
     for name, task in read_params(folder / "params.yaml").get("tasks", {}).items():
@@ -24,7 +24,8 @@ def renew(folder: Path) -> list[str]:
         try:
             text = place.text_of(place.remote(url))
         except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+            lines.append(f"{name}: its last listing stays: {error}")
+            continue
         if text != file.read_text(encoding="utf-8"):
             with drafted(file) as draft:
                 draft.write_text(text, encoding="utf-8")

@@ -1,7 +1,5 @@
 """What a profile's params.yaml is made of, and where its paths lead."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -178,9 +176,3 @@ def test_renew_missing__only_of_profiles_in_use(profiles):
     (profiles / "a/dvc.yaml").touch()
     compose.renew_missing(profiles.parent)
     assert [(profiles / name / "params.yaml").exists() for name in "ab"] == [True, False]
-
-
-def test_main__composes_the_folders_it_is_given(profiles):
-    write(profiles, "a", "seed: 1\n")
-    subprocess.run([sys.executable, "-m", "polygrain.config.compose", str(profiles / "a")], check=True)
-    assert (profiles / "a/params.yaml").exists()

@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from polygrain.config import folders, new
 from polygrain.config.compose import read_params
 from tests.helpers.project import ROOT
+from tests.polygrain.config.test_folders import paint
 
 
 @pytest.fixture
@@ -20,13 +20,6 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def flat(tmp_path: Path) -> Path:
     return paint(tmp_path / "flat", *[f"{i}.png" for i in range(40)])
-
-
-def paint(folder: Path, *names: str) -> Path:
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (8, 8)).save(folder / name)
-    return folder
 
 
 def test_create__a_task_for_each_folder(root, flat, tmp_path):

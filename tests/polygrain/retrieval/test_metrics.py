@@ -6,10 +6,7 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from polygrain.retrieval import metrics
 from polygrain.retrieval.metrics import collection_metrics, query_metrics, retrieval_metrics, score
 from tests.helpers.pretended_gpu import pretended_gpu
-
-
-def draw(n, d, seed):
-    return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+from tests.polygrain.compute.test_vectors import draw
 
 
 def circle(degrees):

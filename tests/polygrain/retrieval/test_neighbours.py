@@ -6,10 +6,7 @@ import torch
 from polygrain.retrieval import neighbours as module
 from polygrain.retrieval.neighbours import nearest, search_by_torch
 from tests.helpers.pretended_gpu import pretended_gpu
-
-
-def draw(n, d, seed):
-    return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+from tests.polygrain.compute.test_vectors import draw
 
 
 def plain(queries, gallery, k, metric, exclude_self):

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from polygrain.config.compose import read_params
+from tests.pipeline.test_prepare import write
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -15,15 +15,6 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 @pytest.fixture
 def values():
     return read_params(ROOT / "params.yaml")
-
-
-def write(tmp_path, values):
-    for name in ("versions.yaml", "encoders", "dvc.yaml"):
-        if not (tmp_path / name).exists():
-            (tmp_path / name).symlink_to(ROOT / name)
-    with (tmp_path / "params.yaml").open("w") as stream:
-        YAML().dump(values, stream)
-    return tmp_path / "params.yaml"
 
 
 def test_params__have_no_key_that_the_run_cache_ignores(values):
