@@ -1,7 +1,7 @@
 """`polygrain export`: a model as files that need nothing of this project."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -9,9 +9,6 @@ from polygrain.cli.options import MODEL, Folder, require_model
 
 Output = typer.Option("--output", "-o", metavar="FOLDER", help="where the files go; an earlier export is replaced")
 Uint8 = typer.Option("--uint8", help="take images as uint8, 0 to 255, instead of float32 in 0..1")
-Layout = Literal["programs", "sentence-transformers"]
-Kind = typer.Option("--format", help="programs of torch and ONNX, or the folder of sentence-transformers")
-
 Task = typer.Option("--task", metavar="NAME", help="whose mean is taken from embeddings; the middle one without it")
 
 
@@ -19,25 +16,15 @@ def export(
     folder: Annotated[Path, Folder] = Path(MODEL),
     output: Annotated[Path, Output] = Path("exported"),
     uint8: Annotated[bool, Uint8] = False,
-    layout: Annotated[Layout, Kind] = "programs",
     task: Annotated[str | None, Task] = None,
 ) -> None:
     """Write a model for torch.export and ONNX, each compared with the model, and a card that says how to load them.
 
     Example: polygrain export profiles/shoes/data/choice -o exported
     """
-    folder = require_model(folder)
-    if layout != "programs":
-        if uint8:
-            raise ValueError("--uint8 is for programs: sentence-transformers prepares its input itself")
-        from polygrain.app.export import sentence_transformers
-
-        one = sentence_transformers.write(folder, output, task)
-        typer.echo(f"{output}: {one.size / 1e6:,.1f} MB, differs from the model by at most {one.difference:.1e}")
-        return
     from polygrain.app.export.folder import write
 
-    for written in write(folder, output, uint8, task):
+    for written in write(require_model(folder), output, uint8, task):
         size = f"{written.size / 1e6:,.1f} MB"
         typer.echo(f"{written.name:<11}{size:>12}, differs from the model by at most {written.difference:.1e}")
     typer.echo(f"{output / 'README.md'} says how to load them")

@@ -47,11 +47,11 @@ def difference(model: Model, run: Run, uint8: bool, comparison: Comparison = PLA
     return float(np.max(differences))
 
 
-def require_agreement(name: str, largest: float, most: float = MOST) -> None:
-    """ValueError where a program differs by more than `most`, or by NaN."""
-    if not largest <= most:
+def require_agreement(name: str, largest: float) -> None:
+    """ValueError where a program differs by more than `MOST`, or by NaN."""
+    if not largest <= MOST:
         raise ValueError(
-            f"{name} differs from the model by {largest:.1e}, at most {most:.0e} is allowed; export stopped"
+            f"{name} differs from the model by {largest:.1e}, at most {MOST:.0e} is allowed; export stopped"
         )
 
 

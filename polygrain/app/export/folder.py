@@ -1,7 +1,7 @@
 """A folder with a model's programs and its card: complete and checked, or absent."""
 
 import importlib.util
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,12 +40,12 @@ def require_packages() -> None:
         raise ValueError(f"{', '.join(missing)} not installed: pip install 'polygrain[export]'")
 
 
-def require_free(output: Path, own: Collection[str] = FILES) -> None:
-    """ValueError where the folder holds anything but an earlier export of the same kind, which is replaced."""
+def require_free(output: Path) -> None:
+    """ValueError where the folder holds anything but an earlier export, which is replaced."""
     for place in (output, output.with_name(f"{output.name}.partial")):
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             raise ValueError(f"{place} is not a plain folder; choose another with -o")
-        others = sorted({path.name for path in place.iterdir()} - set(own)) if place.exists() else []
+        others = sorted({path.name for path in place.iterdir()} - FILES) if place.exists() else []
         if others:
             raise ValueError(f"{place} holds {others[0]!r}, which no export wrote; choose another folder with -o")
 

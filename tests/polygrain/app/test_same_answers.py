@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 
 from polygrain.app.embedding import write
-from polygrain.app.export.images import Images
 from polygrain.app.export.program import trace
 from polygrain.app.gallery import read, search
 from polygrain.app.knob import of_file
@@ -121,10 +120,7 @@ def test_exported_programs__search_the_rows_of_the_gallery(world: World, made: d
     program = trace(world.model, uint8, read_known(world.choice).of(TASK).mean).module()
     with torch.inference_mode():
         asked = program(images if uint8 else images / 255).numpy()
-        module = Images(world.model, world.comparison)
-        of_module = module(module.preprocess(world.queries))["sentence_embedding"].numpy()
     np.testing.assert_allclose(asked @ rows.T, expected, atol=MOST)
-    np.testing.assert_allclose(of_module @ rows.T, expected, atol=MOST)
 
 
 def test_report__the_nearest_of_its_queries_are_those_of_a_search(world: World, tmp_path: Path) -> None:
