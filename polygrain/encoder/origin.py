@@ -29,8 +29,6 @@ HUB = (
     "model folder of this project"
 )
 NAMES = 3
-LARGE = 2**26  # parameters, a quarter of a GiB
-TENSORFLOW = 1001  # ImageNet's classes and one for none of them
 
 
 class Origin(schema.Section):
@@ -140,16 +138,9 @@ class Origin(schema.Section):
             return model
         hub = self.source == "folder"
         file, known = (path / WEIGHTS, read_hub(path)[2]) if hub else (path, published(config.architecture))
-        require_held(config, file)
         model = Model(config)
         heads = (known.classifier,) if isinstance(known.classifier, str) else known.classifier or ()
-        dropped = fill(model.backbone, file, heads)
-        if TENSORFLOW in {len(tensor) for tensor in dropped.values()} and "pad_type" not in config.kwargs:
-            log.warning(
-                "%s: its classifier has 1,001 classes, as weights of TensorFlow have; they may want kwargs "
-                "{pad_type: same}, and mean and std of 0.5",
-                path,
-            )
+        fill(model.backbone, file, heads)
         return model
 
 
@@ -191,13 +182,3 @@ def require_fit(config: Config) -> None:
     network = networks.build_on_meta(config.architecture, config.kwargs)
     networks.require_blocks(network, config.architecture)
     networks.require_side(network, config.architecture, config.side)
-
-
-def require_held(config: Config, file: Path) -> None:
-    """ValueError for a large network with more parameters than the file has bytes: its config asks for too much."""
-    network = networks.build_on_meta(config.architecture, config.kwargs)
-    with reading(file, HUB):
-        size = file.stat().st_size
-    count = sum(parameter.numel() for parameter in network.parameters())
-    if count > max(size, LARGE):
-        raise ValueError(f"{file} has {size:,} bytes, too few for {count:,} parameters of {config.architecture}")

@@ -46,14 +46,8 @@ def load_module(make: Callable[[], Built], folder: Path) -> Built:
         raise ValueError(f"{folder / 'config.json'} describes no model ({error}); {WHOLE_FOLDER}") from error
     require_same(expected, held, str(file))
     module = make()
-    load_weights(module, file)
+    fit_tensors(module, read_tensors(file, WHOLE_FOLDER), str(file))
     return module
-
-
-def load_weights(module: nn.Module, file: Path, prefix: str = "") -> None:
-    """Fills the module from a safetensors file, strictly."""
-    tensors = read_tensors(file, WHOLE_FOLDER)
-    fit_tensors(module, {prefix + name: tensor for name, tensor in tensors.items()}, str(file))
 
 
 def fit_tensors(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
@@ -109,8 +103,8 @@ def is_table(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(name, str) for name in value)
 
 
-def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[str, Tensor]:
-    """Loads another trainer's checkpoint, under its own names, but for the classifiers, which are returned.
+def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> None:
+    """Loads another trainer's checkpoint, under its own names, but for the classifiers.
 
     `classifiers` are names of modules. ValueError for tensors that are missing, left over, not finite or of another
     shape.
@@ -125,7 +119,7 @@ def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[st
         raise ValueError(f"{file} holds no weights of this network ({type(error).__name__}: {error})") from error
     heads = tuple(f"{name}." for name in (*HEADS, *classifiers))
     # The network may have such a module itself: ConvNeXt's `head.norm`.
-    dropped = {name: tensor for name, tensor in tensors.items() if name.startswith(heads) and name not in own}
+    dropped = [name for name in tensors if name.startswith(heads) and name not in own]
     selected = {name: tensor for name, tensor in tensors.items() if name not in dropped}
     # Batches that a norm has seen: only its training asks for them, and many savers leave them out.
     counters = {name: tensor for name, tensor in own.items() if name.endswith(COUNTER)}
@@ -135,7 +129,6 @@ def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> dict[st
     fit_tensors(backbone, selected, str(file))
     if dropped:
         log.info("%s: left out its classifier, %s", file, ", ".join(sorted(dropped)))
-    return dropped
 
 
 def without_wrapper(tensors: dict[str, Tensor], own: Collection[str]) -> dict[str, Tensor]:

@@ -22,13 +22,6 @@ def test_read_config__names_a_missing_or_damaged_file(tmp_path, content):
         read_config(tmp_path)
 
 
-def test_config__refuses_sizes_below_one_and_changes():
-    with pytest.raises(ValidationError, match="size"):
-        Config(**CONFIG.model_dump() | {"size": 0})
-    with pytest.raises(ValidationError, match="frozen"):
-        CONFIG.size = 3
-
-
 @pytest.mark.parametrize("name", sorted(NOT_FOR_CONSTRUCTORS))
 def test_config__refuses_arguments_that_open_files_or_fetch(name):
     assert name in inspect.signature(timm.create_model).parameters or name == "features_only"

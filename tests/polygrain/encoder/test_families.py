@@ -103,8 +103,10 @@ def test_families__go_the_whole_way(architecture, tmp_path):
     assert len(model.adaptors) == blocks
     torch.testing.assert_close(model(images), plain)
     for layer in model.requires_grad_(False).adaptors:
-        layer.up.data.normal_(0, 0.01)
-    model.prepare()  # as `load` does
+        layer.requires_grad_(True).up.data.normal_(0, 0.01)
+    model(images)[:, 0].sum().backward()
+    assert all(layer.down.weight.grad.abs().sum() > 0 for layer in model.adaptors)
+    model.requires_grad_(False).prepare()  # as `load` does
     adapted = model(images)
     assert not torch.equal(adapted, plain) and (adapted * plain).sum(1).min() > 0.9
     save(model, tmp_path)

@@ -185,13 +185,6 @@ def test_parts__other_threads_are_left_out(fused, images):
         torch.testing.assert_close(embeddings, wide(batch))
 
 
-def test_scale__the_first_layer_attends_as_before(fused, images):
-    before, embeddings = fused.attention(images)[:, 0], fused(images)
-    fused.scale(0.5)
-    torch.testing.assert_close(fused.attention(images)[:, 0], before)
-    assert not torch.allclose(fused(images), embeddings)
-
-
 def test_reduce__puts_a_linear_map_behind_in_place_of_the_one_before(encoder, images):
     embeddings, generator = encoder(images), torch.Generator().manual_seed(0)
     for dim in (7, 3):

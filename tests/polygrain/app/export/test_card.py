@@ -48,6 +48,7 @@ def test_read_about__the_collection_stands_first_and_what_was_learnt_from_is_sai
     table = pq.read_table(tmp_path / "images/dots/table.parquet").to_pydict()
     table["trains"] = [on_all or split == "train" for split in table["split"]]
     pq.write_table(pa.table(table, TABLE), tmp_path / "images/dots/table.parquet")
+    assert card.read_about(write_encoder(tmp_path / "bare")).tables == []
     tables = card.read_about(tmp_path / "choice").tables
     assert [round(chosen["dots"]["r_precision"], 2) for _, _, chosen in tables] == [0.4, 0.46, 0.5]
     assert [round(encoder["dots"]["r_precision"], 2) for _, encoder, _ in tables] == [0.3, 0.3, 0.4]
@@ -69,13 +70,5 @@ def test_read_about__no_table_of_smoothed_images_where_none_is(tmp_path, smoothe
     assert next(iter(tables.values())) == ["dots", "bars"]
 
 
-def test_read_about__finds_the_evaluation_beside_a_chosen_model_only(tmp_path):
-    for name in ("choice", "bare"):
-        write_encoder(tmp_path / name)
-    (tmp_path / "evaluation/chosen").mkdir(parents=True)
-    (tmp_path / "evaluation/chosen/metrics.json").write_text('{"dots": {"r_precision": 0.5}}')
-    (tmp_path / "choice/choice.json").write_text(json.dumps({"name": "k4", "why": []}))
-    assert card.read_about(tmp_path / "bare").tables == []
-    ((words, encoder, chosen),) = card.read_about(tmp_path / "choice").tables
-    assert chosen == {"dots": {"r_precision": 0.5}} and encoder == {} and "learnt" not in words
-    assert "| dots | 50.0 | – | – | 0 |" in card.table(words, encoder, chosen)
+def test_table__what_was_not_measured_is_a_dash():
+    assert "| dots | 50.0 | – | – | 0 |" in card.table("", {}, {"dots": {"r_precision": 0.5}})

@@ -120,17 +120,14 @@ def test_write__leaves_nothing_where_a_program_differs(chosen, tmp_path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
-def test_write__a_damaged_choice_is_named_before_work_starts(chosen, tmp_path, monkeypatch):
-    damaged = write_model(load(chosen), tmp_path / "choice")
-    (damaged / "choice.json").write_text('{"name": 5}')
+@pytest.mark.parametrize(
+    ("task", "message"), [(None, r"choice.json is missing or damaged"), ("gone", r"no task 'gone'; it knows a\|b")]
+)
+def test_write__what_is_wrong_is_named_before_work_starts(chosen, tmp_path, monkeypatch, task, message):
+    damaged = chosen if task else write_model(load(chosen), tmp_path / "choice")
+    if not task:
+        (damaged / "choice.json").write_text('{"name": 5}')
     monkeypatch.delattr(folder, "trace")
-    with pytest.raises(ValueError, match=r"choice.json is missing or damaged"):
-        list(folder.write(damaged, tmp_path / "exported"))
-    assert not (tmp_path / "exported").exists()
-
-
-def test_write__a_task_that_is_gone_is_named_before_work_starts(chosen, tmp_path, monkeypatch):
-    monkeypatch.delattr(folder, "trace")
-    with pytest.raises(ValueError, match=r"no task 'gone'; it knows a\|b"):
-        list(folder.write(chosen, tmp_path / "exported", task="gone"))
+    with pytest.raises(ValueError, match=message):
+        list(folder.write(damaged, tmp_path / "exported", task=task))
     assert not (tmp_path / "exported").exists()
