@@ -7,8 +7,8 @@ answers part. The **agreement** of a smoothing is the share of the `depth` neare
 nearest by the other. Of those as good as the best, the strongest is taken: most gain by more.
 
 The depth is the size of the group that is meant. Where it is known how many images are alike, that is the depth, and
-graphs of several sizes are compared. Else it is `depth`, with the graph of `neighbours`, and what loses agreement among
-the nearest `guard` is out: smoothed for broad classes, those of six images are lost.
+graphs of several sizes up to it are compared. Else it is `depth`, with the graph of `neighbours`, and what loses
+agreement among the nearest `guard` is out: smoothed for broad classes, those of six images are lost.
 
 Of many images whole neighbourhoods are compared: fewer images, drawn at random, would have fewer of a kind.
 """
@@ -89,7 +89,10 @@ def choose(
         return Chosen(NONE, f"{n} images are too few to smooth by each other: {settings.fewest} are needed", [])
     generator = np.random.default_rng(seed)
     axes = axes_of(vectors[generator.permutation(n)[:ROWS]] if n > ROWS else vectors)
-    counts = settings.graphs if alike else [settings.neighbours]
+    counts = [settings.neighbours]
+    if alike:
+        # More neighbours than are alike are of other kinds.
+        counts = [count for count in settings.graphs if count <= alike] or [min(settings.graphs)]
     depths = [alike] if alike else [settings.depth, settings.guard]
     parts = []
     for _ in range(DRAWS):
