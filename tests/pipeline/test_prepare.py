@@ -51,7 +51,7 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         ("tasks.digits.path", "it's", "tasks.digits.path: it's has a quote"),
         ("encoder", 3, "encoder: Input should be a valid dict"),
         ("encoder.resize", 64, "images.side is 48 and encoder.resize is 64: .*same value"),
-        ("gsp_runs.c2-gap.images", "images/cub", "gsp_runs.c2-gap.images is 'images/cub'; known here: gsp_coll"),
+        ("gsp_runs.pnca-gap.images", "images/cub", "gsp_runs.pnca-gap.images is 'images/cub'; known here: gsp_coll"),
         ("gsp_folds.protocol.folds", 1, "gsp_folds.protocol: .*folds is 1 for fair"),
     ],
 )

@@ -35,7 +35,7 @@ CHANGES = [
         "versions.yaml",
         {"faiss-cpu": "2"},
         # Items whose path is the file of versions are among them.
-        "images mpcl_encoder tll_pairs gsp_folds knn_graph refreshed_graph fusion mpcl_probe gallery evaluation "
+        "images mpcl_encoder tll_pairs gsp_folds seeds knn_graph refreshed_graph fusion mpcl_probe gallery evaluation "
         + TRAINED,
     ),
     ("params.yaml", {"features.dtype": "float32"}, "features"),
@@ -67,14 +67,14 @@ CHANGES = [
     ("params.yaml", {"mpcl.heads4.heads": 8}, "mpcl_encoder@heads4 mpcl_report report"),
     (
         "params.yaml",
-        {"gsp_runs.c2-gap.zero_shot": 0.5},
-        "gsp_folds@c2-gap-0-0 gsp_folds@c2-gap-1-0 gsp_ensemble gsp_report",
+        {"gsp_runs.pnca-gap.zero_shot": 0.5},
+        "gsp_folds@pnca-gap-0-0 gsp_folds@pnca-gap-1-0 gsp_ensemble gsp_report",
     ),
     # Another repeat trains alone.
     (
         "params.yaml",
-        {"gsp_trainings.c2-gap-0-1": {"run": "c2-gap", "images": "gsp_collage/collage", "fold": 0, "repeat": 1}},
-        "gsp_folds@c2-gap-0-1 gsp_ensemble",
+        {"gsp_trainings.pnca-gap-0-1": {"run": "pnca-gap", "images": "gsp_collage/collage", "fold": 0, "repeat": 1}},
+        "gsp_folds@pnca-gap-0-1 gsp_ensemble",
     ),
 ]
 
