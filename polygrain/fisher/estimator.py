@@ -59,7 +59,7 @@ class Turned:
 class ClusterWhitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A linear layer behind any encoder, learnt from clusters of the vectors themselves; rows come out of unit length.
 
-    `alike`: about how many rows show the same thing, if known; None learns what harms no collection. `sample`: rows
+    `alike`: about how many rows show the same thing, if known; of few it learns less. `sample`: rows
     that are clustered, at most. Learnt: `mean_`, what is subtracted from a row of unit length, and `projection_`
     `dim component`, its layer, the axes that tell most apart first. Rows that do not vary have no layer, and are only
     brought to unit length.
