@@ -24,7 +24,6 @@ from polygrain.compute.blocks import blocks
 from polygrain.config import schema
 from polygrain.config.lists import Classifier, Lists, Run
 from polygrain.encoder import networks
-from polygrain.encoder.config import Arguments
 from polygrain.encoder.views import Augmentation, Ratio, augment, centre_square
 from polygrain.gsp.classifier import PooledClassifier
 from polygrain.gsp.discriminant import Scatter
@@ -50,7 +49,6 @@ class Convolutional(schema.Section):
     """A convolutional network that starts at random."""
 
     architecture: networks.Architecture = Field(description="a timm name")
-    arguments: Arguments = Field(description="further arguments of its constructor")
     side: schema.Side = Field(description="side of the input, px")
 
 
@@ -187,7 +185,7 @@ def build_model(spec: Classifier, params: Params, classes: int, seed: int) -> Po
     """The classifier at its start, on the CPU."""
     network = params.networks[spec.network]
     torch.manual_seed(seed)  # all layers draw their start from the global generator
-    whole = networks.build_network(network.architecture, network.arguments)
+    whole = networks.build_network(network.architecture, {})
     values = params.poolings[spec.pooling]
     return PooledClassifier(whole, spec.pooling, values, classes, spec.zero_shot, params.embedding, params.precision)
 

@@ -4,15 +4,13 @@ Reads   the images' folder, gsp_folds/<run>-<fold>-<repeat> of all runs on it
 Writes  metrics.json   fractions: {run: {form: {metric: {mean, std, min, max, best}}}}; `best` is of the row best
                        by the metric that chose the state. Forms: `single` over folds and repeats; the others over all
                        choices of one repeat per fold: `separate` averages the folds' metrics (the paper's 128-D),
-                       `concat` joins their vectors (its 512-D), `mean_vector` averages their vectors
+                       `concat` joins their vectors (its 512-D)
         settings.json  {run: {protocol, chosen_by, network, embedding, folds, values}}
         combinations.csv   run, form, combination (the repeat of each fold), metrics
         history.csv        run, fold, repeat, and the columns of gsp_folds' history
-        transfer.json      {run: {distance, cosine, map_by_distance, map_by_cosine, nearest_by_distance,
-                       nearest_by_cosine, spread_by_distance, spread_by_cosine, chance}}: how well attributes predict
-                       unseen classes
-        pictures.safetensors, pictures.json   images with every run's weights and nearest prototypes; mean attributes of
-                       the shown classes
+        transfer.json      {run: {distance, cosine, map_by_distance, map_by_cosine, spread_by_distance,
+                       spread_by_cosine}}: how well attributes predict unseen classes
+        pictures.safetensors, pictures.json   images with every run's weights and nearest prototypes
 """
 
 import csv
@@ -36,7 +34,9 @@ from polygrain.store.tensors import read_tensors, write_tensors
 
 Rows = list[dict[str, str | float]]
 Trainings = list[tuple[int, int]]  # fold, repeat
-FORMS = ("single", "separate", "concat", "mean_vector")
+FORMS = ("single", "separate", "concat")
+RIDGE = 0.05  # of the predictor that is tried on attributes
+THUMBNAIL = 96  # largest side of a picture, px
 
 
 class Params(schema.Section):
@@ -44,8 +44,6 @@ class Params(schema.Section):
     splits: int = Field(
         ge=0, le=1_000_000, description="random halves of the classes to try the attributes on; 0: none"
     )
-    ridge: schema.Factor = Field(description="ridge regularisation of the predictor that is tried there")
-    thumbnail: int = Field(ge=16, le=512, description="side of the report's pictures, px")
 
 
 def first_of(folds: Path, run: str) -> Path:
@@ -66,8 +64,7 @@ def score_run(folds: Path, run: str, trainings: Trainings, table: Images, recall
     for choice in progress(choices, f"combinations of {run}", unit="combination"):
         parts = [f"{fold}-{repeat}" for fold, repeat in enumerate(choice)]
         forms = {"separate": ensemble.average([alone[part] for part in parts])}
-        for form, joined in ensemble.combine([vectors[part] for part in parts]).items():
-            forms[form] = score(joined, labels, splits, recall_at)
+        forms["concat"] = score(ensemble.side_by_side([vectors[part] for part in parts]), labels, splits, recall_at)
         combination = "-".join(map(str, choice))
         scored += [{"run": run, "form": form, "combination": combination} | forms[form] for form in forms]
     return scored
@@ -94,25 +91,18 @@ def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, 
         labels = table.labels[np.array(read_json(first / "config.json")["rows"])]
         if params.splits and (first / "attributes.zarr").exists() and len(np.unique(labels)) >= 4:
             given = [arrays.open(first / f"{name}.zarr")[:] for name in ("attributes", "embeddings")]
-            transfers[run] = ensemble.transfer(*given, labels, params.splits, params.ridge, seed)
+            transfers[run] = ensemble.transfer(*given, labels, params.splits, RIDGE, seed)
     return transfers
 
 
-def gather_pictures(
-    folds: Path, runs: list[str], table: Images, size: int
-) -> tuple[dict[str, torch.Tensor], list[str]]:
-    """Tensors by name (`pixels`, `weights/<run>`, `nearest/<run>`, `attributes/<run>`), and the shown classes."""
+def gather_pictures(folds: Path, runs: list[str], table: Images) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """Tensors by name (`pixels`, `weights/<run>`, `nearest/<run>`), and the shown classes."""
     shown = {run: read_tensors(first_of(folds, run) / "pictures.safetensors") for run in runs}
     rows = shown[runs[0]]["rows"].numpy()
     pixels = shown[runs[0]]["pixels"].numpy()
-    tensors = {"pixels": torch.from_numpy(collage.resize(pixels, size) if pixels.shape[1] > size else pixels)}
+    tensors = {"pixels": torch.from_numpy(collage.resize(pixels, THUMBNAIL) if pixels.shape[1] > THUMBNAIL else pixels)}
     for run, pictures in shown.items():
         tensors |= {f"{key}/{run}": tensor for key, tensor in pictures.items() if key not in ("rows", "pixels")}
-        first = first_of(folds, run)
-        if (file := first / "attributes.zarr").exists():
-            attributes, evaluated = arrays.open(file)[:], np.array(read_json(first / "config.json")["rows"])
-            means = [attributes[table.labels[evaluated] == table.labels[row]].mean(0) for row in rows]
-            tensors[f"attributes/{run}"] = torch.from_numpy(np.stack(means))
     return tensors, [table.names[table.labels[row]] for row in rows]
 
 
@@ -133,7 +123,7 @@ def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, 
     settings = {run: read_json(first_of(folds, run) / "config.json")["setting"] for run in runs}
     rows = {run: score_run(folds, run, trainings[run], table, params.recall_at) for run in runs}
     summary = {run: summarise(rows[run], settings[run]["chosen_by"]) for run in runs}
-    tensors, classes = gather_pictures(folds, runs, table, params.thumbnail)
+    tensors, classes = gather_pictures(folds, runs, table)
     with outputs.folder(output) as folder:
         (folder / "metrics.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
         (folder / "settings.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")

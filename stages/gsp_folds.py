@@ -51,6 +51,7 @@ from polygrain.training import checkpoint
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "radam": partial(torch.optim.RAdam, decoupled_weight_decay=True)}
 BETA1 = 0.9
+PICTURES = 6  # test classes to show weights of
 
 
 class Params(schema.Section):
@@ -76,7 +77,6 @@ class Params(schema.Section):
     precision: device.Precision
     augmentation: Augmentation | None = Field(description="of training images; null: the images as they are")
     crop_ratio: Ratio
-    pictures: schema.Count = Field(description="test classes to show weights of")
 
     @model_validator(mode="after")
     def values_fit(self) -> "Params":
@@ -195,7 +195,7 @@ def main(
     with outputs.folder(output) as folder:
         write(folder, embedder, maps, rows)
         if item.fold == item.repeat == 0:
-            write_pictures(folder, embedder, maps, rows, table.labels, params.pictures)
+            write_pictures(folder, embedder, maps, rows, table.labels, PICTURES)
         header = f"step,loss,{params.protocol.chosen_by},rate"
         (folder / "history.csv").write_text("\n".join([header, *lines]) + "\n")
         (folder / "config.json").write_text(json.dumps(config) + "\n")

@@ -7,9 +7,8 @@ Writes  index.html     everything, self-contained
 """
 
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from polygrain.config import schema
 from polygrain.config.lists import Lists, Run
@@ -25,18 +24,15 @@ from polygrain.store.tensors import read_tensors
 NOTE = (
     "In percent on {images}, mean ± standard deviation over all choices of one repeat per fold. Folds apart: the "
     "average of their metrics, {one}-D here, the paper's 128-D. Folds side by side: {all}-D here, the paper's 512-D. "
-    "Mean vector: {one}-D; the paper does not report it. Best of a column in bold. {network}"
+    "Best of a column in bold. {network}"
 )
 SHOWN = {"tuning": "held-out training classes (validation)"}
-FORMS = (("separate", "folds apart"), ("concat", "folds side by side"), ("mean_vector", "mean vector"))
-Metric = Annotated[str, StringConstraints(pattern=r"^(map_at_r|r_precision|recall_at_[1-9][0-9]{0,5})$")]
+FORMS = (("separate", "folds apart"), ("concat", "folds side by side"))
+METRICS = ("map_at_r", "recall_at_1")
+THUMBNAIL = 96  # largest side of a picture, px
 
 
 class Params(schema.Section):
-    thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, px")
-    metrics: list[Metric] = Field(
-        min_length=1, max_length=100, description="shown for each form: map_at_r, r_precision, recall_at_<k>"
-    )
     published: Claim | None = Field(description="the paper's numbers to stand beside ours; null: none")
 
 
@@ -71,12 +67,7 @@ def pairs(runs: dict[str, Run]) -> list[tuple[str, str]]:
 def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: Lists) -> str:
     runs = {run: spec for run, spec in lists.gsp_runs.items() if spec.images == lists.gsp[name]}
     metrics, settings = read_json(ensemble / "metrics.json"), read_json(ensemble / "settings.json")
-    measured = sorted(next(iter(metrics.values()))["single"])
-    if unknown := set(params.metrics) - set(measured):
-        raise ValueError(f"gsp_report.metrics names {min(unknown)!r}; known: {', '.join(measured)}")
-    shown = [
-        (form, metric, f"{contents.title_of(metric)}, {title}") for metric in params.metrics for form, title in FORMS
-    ]
+    shown = [(form, metric, f"{contents.title_of(metric)}, {title}") for metric in METRICS for form, title in FORMS]
     columns, rows = contents.table(metrics, shown)
     setting = next(iter(settings.values()))
     losses, images = {spec.loss for spec in runs.values()}, Path(lists.gsp[name]).name
@@ -84,7 +75,6 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
     transfer = read_json(ensemble / "transfer.json")
     tensors = {name: tensor.numpy() for name, tensor in read_tensors(ensemble / "pictures.safetensors").items()}
     classes = [visible(name) for name in read_json(ensemble / "pictures.json")["classes"]]
-    attributes = {run: tensors[f"attributes/{run}"] for run in runs if f"attributes/{run}" in tensors}
     content = {
         "title": name,
         "heading": f"{len(runs)} runs on {name}",
@@ -98,8 +88,7 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
         "sweeps": contents.sweeps(runs, settings, metrics, "separate"),
         "transfer": transfer,
         "spreads": contents.spreads(transfer),
-        "looks": contents.pictures(tensors, list(runs), classes, params.thumbnail),
-        "attributes": contents.attribute_maps(attributes, classes),
+        "looks": contents.pictures(tensors, list(runs), classes, THUMBNAIL),
     }
     percent = {
         run: {

@@ -1,10 +1,10 @@
 """How well a pretrained ResNet serves detection (MPCL's Table VI, boxes): Faster R-CNN over it, trained and evaluated.
 
-Reads   mpcl_encoder/<run>, a folder of images with boxes (COCO's layout or VOC's)
+Reads   mpcl_encoder/<run>, a folder of images with boxes in COCO's layout
 Writes  weights.safetensors   the detector
         history.csv           epoch, loss
         metrics.json          {AP, AP50, AP75}, fractions
-        table.md              the same in percent; for COCO's layout beside what the paper prints for such a run
+        table.md              the same in percent, for COCO itself beside what the paper prints for such a run
 """
 
 import json
@@ -96,7 +96,7 @@ def train(model: FasterRCNN, found: list[scenes.Scene], params: Params, seed: in
 
 
 @torch.no_grad()
-def evaluate(model: FasterRCNN, found: list[scenes.Scene], precision: device.Precision, crowds: bool) -> dict:
+def evaluate(model: FasterRCNN, found: list[scenes.Scene], precision: device.Precision) -> dict:
     """Average precision on the scenes; a class that was not trained on can only be missed."""
     where, guesses = next(model.parameters()).device, []
     model.eval()
@@ -104,7 +104,7 @@ def evaluate(model: FasterRCNN, found: list[scenes.Scene], precision: device.Pre
         with device.autocast(where, precision):
             (guess,) = model([pixels.to(where)])
         guesses.append({key: tensor.float().cpu().numpy() for key, tensor in guess.items()})
-    return average_precision(guesses, [scene.rows for scene in found], crowds)
+    return average_precision(guesses, [scene.rows for scene in found])
 
 
 def printed(run: Pretraining, setting: Setting) -> dict[str, float]:
@@ -137,16 +137,15 @@ def main(
     batch: int,
 ) -> str:
     item = lists.mpcl_detections[name]
-    taught, tested, classes = scenes.read(path, item.layout)
+    taught, tested, classes = scenes.read(path)
     torch.manual_seed(seed)
     sizes = {"min_size": tuple(params.sides), "max_size": params.longest, "box_batch_size_per_image": params.boxes}
     model = build(encoder, classes + 1, params.proposals, **sizes).to(device.best())
     work = checkpoint.work_folder("mpcl_detection", name, [item, params, seed], [encoder, path])
     history = train(model, taught, params, seed, work)
-    metrics = evaluate(model, tested, params.precision, item.layout == "coco")
+    metrics = evaluate(model, tested, params.precision)
     setting = Setting(list(lists.tasks), network["architecture"], epochs, batch)
-    is_coco = item.layout == "coco" and len(tested) == COCO_TESTED
-    paper = printed(lists.mpcl[item.run], setting) if is_coco else {}
+    paper = printed(lists.mpcl[item.run], setting) if len(tested) == COCO_TESTED else {}
     with outputs.folder(output) as folder:
         write_weights(model, folder / "weights.safetensors")
         write_history(history, folder, ["epoch", "loss"])

@@ -11,7 +11,6 @@ Several devices: POLYGRAIN_PROCESSES=N (stages/run)
 
 import copy
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
@@ -23,13 +22,12 @@ from polygrain.config.lists import Lists, Part, Pretraining
 from polygrain.encoder import networks
 from polygrain.encoder.config import Arguments, Config
 from polygrain.encoder.model import save
-from polygrain.encoder.views import Augmentation, Ratio
 from polygrain.mpcl import trainable
 from polygrain.mpcl.pretraining.barlow_twins import BarlowTwinsParams
 from polygrain.mpcl.pretraining.moco_v2 import MocoV2Params
 from polygrain.mpcl.pretraining.moco_v3 import MocoV3Params
 from polygrain.mpcl.pretraining.objective import columns
-from polygrain.mpcl.pretraining.run import FrameworkParams, HeadSettings, Plan, pretrain
+from polygrain.mpcl.pretraining.run import FrameworkParams, Plan, pretrain
 from polygrain.runner import command, outputs
 from polygrain.store.collection import Collection, open_pixels, read_tables
 from polygrain.training import checkpoint
@@ -51,23 +49,10 @@ class Network(schema.Section):
         return self
 
 
-class Params(schema.Section):
+class Params(Plan):
     images: dict[schema.Name, Part] | None = Field(description="tasks and their part; null: train of all")
     network: Network = Field(description="of runs that start at random; the others bring their own")
-    epochs: schema.Epochs = Field(description="epochs over the chosen images")
-    batch: int = Field(ge=2, description="images, each in two views, over all devices together")
-    warmup: schema.Warmup = Field(description="epochs in which the rate rises to its full value")
     precision: device.Precision
-    views: list[Annotated[Augmentation, Field(description="what is drawn for that view")]] = Field(
-        min_length=2, max_length=2, description="the first view of an image, and the second"
-    )
-    crop_ratio: Ratio
-    epsilon: schema.Factor = Field(
-        description="temperature of the balance between heads; small ones follow the accuracies closely"
-    )
-    dropout: float = Field(ge=0, lt=1, description="in the projectors, for the variant dropout")
-    orthogonal: schema.Weight = Field(description="weight of the heads' overlap, for the variant orthogonal")
-    least_spread: float = Field(ge=0, le=1, description="features less spread than this have collapsed: training stops")
     moco_v2: MocoV2Params | None = Field(description="MoCo v2; null where no run takes it")
     moco_v3: MocoV3Params | None = Field(description="MoCo v3; null where no run takes it")
     barlow_twins: BarlowTwinsParams | None = Field(description="Barlow Twins; null where no run takes it")
@@ -128,21 +113,10 @@ def main(images: Path, start: Path, output: Path, *, run: str, params: Params, l
                 "at random"
             )
         trainable.fix_patches(encoder)  # before the copy that is kept as the start
-    heads = HeadSettings(
-        count=chosen.heads,
-        reading=chosen.projectors,
-        variant=chosen.variant,
-        contrast=chosen.contrast,
-        balance=chosen.balance,
-        epsilon=params.epsilon,
-        dropout=params.dropout,
-        orthogonal=params.orthogonal,
-    )
-    plan = Plan(params.epochs, params.batch, params.warmup, params.least_spread, tuple(params.views), params.crop_ratio)
     reads = [*(images / task for task in tasks), *([start] if chosen.start == "folder" else [])]
     work = checkpoint.work_folder("mpcl_encoder", run, [chosen, params, seed], reads)
     untrained = copy.deepcopy(encoder)
-    history = pretrain(encoder, pixels, rows, heads, framework, plan, seed, work)
+    history = pretrain(encoder, pixels, rows, chosen, framework, params, seed, work)
     with outputs.folder(output) as folder:
         (folder / "start").mkdir()
         save(untrained, folder / "start")

@@ -1,7 +1,7 @@
 """What one pretraining run has taught the encoder: every measure before and after, for each task with test labels.
 
 Reads   images, mpcl_encoder/<run> (the trained encoder and its start)
-Writes  metrics.json   {start | trained: {task: {r_precision, knn, linear, fine_<share>..., alignment, uniformity,
+Writes  metrics.json   {start | trained: {task: {r_precision, linear, fine_<share>..., alignment, uniformity,
                        effective_rank, images}}}; fractions, but the last four
 
 R-Precision needs no fitting: test images query each other. Classifiers are fitted on one part of the labelled images
@@ -32,28 +32,18 @@ from polygrain.store.collection import Collection, open_pixels, read_share, read
 from polygrain.training import checkpoint
 
 PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
+BATCH = 256  # images per forward pass
 TOP = 5  # the second accuracy of few labels, where there are more classes
 
 
 class Params(schema.Section):
-    tasks: list[schema.Name] | None = Field(description="null: every task that has labels")
     precision: device.Precision
-    batch: schema.BatchSize = Field(description="images per forward pass")
-    neighbours: schema.Count = Field(description="nearest images that vote in k-NN")
-    temperature: schema.Temperature = Field(description="of their votes, exp(cosine / temperature)")
     view: Augmentation = Field(description="alignment compares two such views of an image")
     linear: Recipe = Field(description="a classifier on the frozen encoder")
     fine_tuning: Recipe | None = Field(description="the encoder trains with its classifier; null leaves it out")
     shares: list[schema.Share] = Field(
         max_length=100, description="of the labelled images of each class, one fine-tuning each"
     )
-
-    def fits(self, lists: Lists) -> None:
-        """ValueError for a task that params.yaml does not list."""
-        if unknown := set(self.tasks or []) - set(lists.tasks):
-            raise ValueError(
-                f"mpcl_probe.tasks names {', '.join(sorted(unknown))}; known tasks: {', '.join(lists.tasks)}"
-            )
 
     @field_validator("linear")
     @classmethod
@@ -76,7 +66,7 @@ def spread_of_views(
     # Rows are in the order of their classes, so these are of all of them.
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), PAIRS)).round().astype(int)]
     generator = torch.Generator().manual_seed(0)
-    first, second = (probe.embed(network, pixels, rows, params.batch, (params.view, generator)) for _ in range(2))
+    first, second = (probe.embed(network, pixels, rows, BATCH, (params.view, generator)) for _ in range(2))
     values = {"alignment": alignment(first, second), "uniformity": uniformity(first)}
     values["effective_rank"] = effective_rank(first)
     return {name: float(value) for name, value in values.items()}
@@ -122,15 +112,9 @@ def probe_task(
     train, test = probe.probe_split(labels, is_train)
     classes = np.unique(labels, return_inverse=True)[1]
     count = int(classes.max()) + 1
-    features = probe.embed(network, pixels, rows, params.batch)
-    vectors = features.cpu().numpy()
-    measures: dict[str, float | int] = {
-        "images": len(test),
-        "r_precision": zero_shot(vectors[queries], labels[queries]),
-    }
-    measures["knn"] = probe.knn_accuracy(
-        vectors[train], classes[train], vectors[test], classes[test], params.neighbours, params.temperature
-    )
+    features = probe.embed(network, pixels, rows, BATCH)
+    shot = zero_shot(features[queries].cpu().numpy(), labels[queries])
+    measures: dict[str, float | int] = {"images": len(test), "r_precision": shot}
     if params.linear.augmentation is None:
         targets = torch.from_numpy(classes[train]).to(where)
         classifier = probe.fit_linear(features[train], targets, count, params.linear, seed)
@@ -143,7 +127,7 @@ def probe_task(
         tuned = trainable.load(folder, params.precision).to(where)
         given = rows[few], classes[few], count, params.fine_tuning, seed
         classifier = probe.fine_tune(tuned, pixels, *given, work / f"fine_{share:g}")
-        tuned_features = probe.embed(tuned, pixels, rows[test], params.batch)
+        tuned_features = probe.embed(tuned, pixels, rows[test], BATCH)
         measures[f"fine_{share:g}"] = probe.accuracy(classifier, tuned_features, classes[test])
         if len(np.unique(classes[train])) > TOP:
             measures[f"fine_{share:g}_top{TOP}"] = probe.accuracy(classifier, tuned_features, classes[test], TOP)
@@ -154,9 +138,8 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
     # A line for each epoch of dozens of small fits would bury the rest.
     logging.getLogger("polygrain.training.loop").setLevel(logging.WARNING)
     tasks = list(lists.tasks)
-    params.fits(lists)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    labelled = [task for task in params.tasks or tasks if len(probe.probe_split(*labels_of(collection, task))[1])]
+    labelled = [task for task in tasks if len(probe.probe_split(*labels_of(collection, task))[1])]
     listed = {task: read_shares(images / task, params) for task in labelled}
     metrics: dict[str, dict] = {"start": {}, "trained": {}}
     reads = [encoder, *(images / task for task in tasks)]

@@ -7,9 +7,6 @@ Writes  index.html, table.md   this run's measures before and after; the untrain
 
 from pathlib import Path
 
-from pydantic import Field
-
-from polygrain.config import schema
 from polygrain.config.lists import Lists, Pretraining
 from polygrain.mpcl.report import charts
 from polygrain.mpcl.report.published import Network, Setting, matches, published_rows
@@ -21,7 +18,6 @@ from polygrain.training.history import read_history
 PLAIN = ("alignment", "uniformity", "effective_rank", "images")
 TITLES = {
     "r_precision": "R-Precision, zero-shot",
-    "knn": "k-NN accuracy",
     "linear": "linear probe accuracy",
     "alignment": "alignment (lower is closer)",
     "uniformity": "uniformity (lower is more even)",
@@ -37,10 +33,6 @@ COLUMNS = {
     "1 - alignment": lambda measures: 1 - measures["alignment"] if "alignment" in measures else None,
     "-uniformity": lambda measures: -measures["uniformity"] if "uniformity" in measures else None,
 }
-
-
-class Params(schema.Section):
-    published: bool = Field(description="show the paper's tables beside these runs")
 
 
 Measures = dict[str, dict[str, dict[str, float | int]]]
@@ -100,7 +92,6 @@ def main(
     output: Path,
     *,
     run: str,
-    params: Params,
     lists: Lists,
     network: Network,
     epochs: int,
@@ -122,7 +113,7 @@ def main(
         "measures": {name: title_of(name) for name in names},
         "plain": PLAIN,
         "charts": charts.charts(history, lists.mpcl[run].heads),
-        "tables": read_published(lists.mpcl, measured, setting) if params.published else [],
+        "tables": read_published(lists.mpcl, measured, setting),
     }
     with outputs.folder(output) as folder:
         page.write(folder, "mpcl/report/mpcl", content, own)
@@ -130,4 +121,4 @@ def main(
 
 
 if __name__ == "__main__":
-    command.run(main, Params, network="mpcl_encoder.network", epochs="mpcl_encoder.epochs", batch="mpcl_encoder.batch")
+    command.run(main, None, network="mpcl_encoder.network", epochs="mpcl_encoder.epochs", batch="mpcl_encoder.batch")

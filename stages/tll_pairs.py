@@ -2,12 +2,11 @@
 
 Writes  {left,right}/pixels.zarr   pair size size 3, uint8, rows in the order of pairs.parquet
         pairs.parquet              name, left, right, group: a row per pair, sorted by name
-        rejected.csv               name, reason: pairs with an image that cannot be decoded, or left out by `faces`
+        rejected.csv               name, reason: pairs with an image that cannot be decoded
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +17,14 @@ from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
-from polygrain.sources.decode import Picture, decode_all
+from polygrain.sources.decode import MOST_PIXELS, decode_all
 from polygrain.store import arrays
 from polygrain.store.square import Shape
 from polygrain.store.tables import write_csv
-from polygrain.tll.pairs import faces, installed, pairing
+from polygrain.tll.pairs import installed, pairing
 from polygrain.tll.pairs.pairing import PathPair
 
-FACE_SIZE = 256
+PER_CHARACTER, PLACES = 4, 60  # embedded pairs of each character; places in each photograph, a pair a rendition
 TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right", "group")])
 
 
@@ -34,58 +33,30 @@ class Params(schema.Section):
     shape: Shape = Field(
         description="what becomes the square: crop: the centre one; squash: the whole image, its proportions lost"
     )
-    max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
-    faces: Literal["keep", "drop", "only"] = Field(
-        description="what to do with a folder's pairs that have a face on both sides; drop and only need OpenCV"
-    )
-    per_character: schema.Count = Field(description="embedded pairs of each character, in fonts of two families")
-    places: int = Field(ge=1, le=70, description="places in each embedded photograph, one pair a rendition")
 
 
 Pixels = tuple[np.ndarray, np.ndarray]  # of the left side and of the right one
 
 
-def drawn_pairs(params: Params) -> dict[PathPair, Pixels]:
+def drawn_pairs(side: int) -> dict[PathPair, Pixels]:
     """The embedded pairs."""
-    pairs = installed.draw(params.side, params.per_character, params.places)
+    pairs = installed.draw(side, PER_CHARACTER, PLACES)
     return {PathPair(name, name, name, pair.group): (pair.left, pair.right) for name, pair in sorted(pairs.items())}
-
-
-def decoded(
-    root: Path, pairs: list[PathPair], size: int, max_pixels: int, shape: Shape, what: str
-) -> Iterator[tuple[PathPair, tuple[Picture | str, Picture | str]]]:
-    """Each pair with both pictures; in place of one that cannot be decoded, the reason."""
-    sides = ([getattr(pair, side) for pair in pairs] for side in ("left", "right"))
-    pictures = zip(*(decode_all(root, paths, size, max_pixels, shape) for paths in sides), strict=True)
-    return progress(zip(pairs, pictures, strict=True), what, len(pairs), "pair")
-
-
-def with_faces(root: Path, pairs: list[PathPair], max_pixels: int) -> set[PathPair]:
-    """The pairs with a face on both sides, as in the published subset of faces."""
-    has_face = faces.detector()
-    return {
-        pair
-        for pair, pictures in decoded(root, pairs, FACE_SIZE, max_pixels, "crop", "faces")
-        if all(isinstance(picture, Picture) and has_face(picture.pixels) for picture in pictures)
-    }
 
 
 def folder_pairs(
     root: Path, listed: str | None, params: Params, rejected: dict[str, str]
 ) -> Iterator[tuple[PathPair, Pixels]]:
-    """The pairs of a folder. Those that `faces` or a damaged image leaves out go into `rejected` with the reason."""
-    pairs, max_pixels = pairing.find(root, listed), params.max_megapixels * 10**6
-    if params.faces != "keep":
-        faced = with_faces(root, pairs, max_pixels)
-        left_out = [pair for pair in pairs if (pair in faced) == (params.faces == "drop")]
-        rejected |= {pair.name: f"faces: {params.faces}" for pair in left_out}
-        pairs = [pair for pair in pairs if pair.name not in rejected]
-    for pair, pictures in decoded(root, pairs, params.side, max_pixels, params.shape, "pairs"):
-        paths = zip((pair.left, pair.right), pictures, strict=True)
-        if reasons := [f"{path}: {picture}" for path, picture in paths if isinstance(picture, str)]:
+    """The pairs of a folder. Those that a damaged image leaves out go into `rejected` with the reason."""
+    pairs = pairing.find(root, listed)
+    sides = ([getattr(pair, side) for pair in pairs] for side in ("left", "right"))
+    pictures = zip(*(decode_all(root, paths, params.side, MOST_PIXELS, params.shape) for paths in sides), strict=True)
+    for pair, (left, right) in progress(zip(pairs, pictures, strict=True), "pairs", len(pairs), "pair"):
+        sides_of = ((pair.left, left), (pair.right, right))
+        if reasons := [f"{path}: {picture}" for path, picture in sides_of if isinstance(picture, str)]:
             rejected[pair.name] = "; ".join(reasons)
         else:
-            yield pair, (pictures[0].pixels, pictures[1].pixels)
+            yield pair, (left.pixels, right.pixels)
 
 
 def main(path: Path, output: Path, *, study: str, params: Params, lists: Lists) -> str:
@@ -93,7 +64,7 @@ def main(path: Path, output: Path, *, study: str, params: Params, lists: Lists) 
     if source.source == "folder":
         pairs = folder_pairs(path, source.listed, params, rejected)
     else:
-        pairs = drawn_pairs(params).items()
+        pairs = drawn_pairs(params.side).items()
     shape = (params.side, params.side, 3)
     with outputs.folder(output) as folder:
         for side in ("left", "right"):

@@ -9,9 +9,7 @@ Writes  index.html    curves, tables, training, queries before and after, extrac
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
 
-from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.report import page, pictures
 from polygrain.report.visible import visible
@@ -23,10 +21,8 @@ from polygrain.tll.adaptation import results
 from polygrain.tll.extractors import published
 from polygrain.tll.report import contents
 
-
-class Params(schema.Section):
-    queries: int = Field(ge=0, le=20, description="gains, and losses, in the gallery")
-    thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, in pixels")
+QUERIES = 4  # gains in the gallery, and as many losses
+THUMBNAIL = 96  # largest side of a picture, px
 
 
 def read_pairs(folder: Path) -> dict[str, list]:
@@ -35,9 +31,7 @@ def read_pairs(folder: Path) -> dict[str, list]:
     return {name: [visible(entry) for entry in columns[name]] for name in ("left", "right", "group")}
 
 
-def query_entries(
-    folder: Path, adaptation: Path, study: results.Comparison, before: str, after: str, params: Params
-) -> list[dict]:
+def query_entries(folder: Path, adaptation: Path, study: results.Comparison, before: str, after: str) -> list[dict]:
     """Left images with the right images that two rows find for them, beside the right answer."""
     pixels = {side: arrays.open(folder / side / "pixels.zarr") for side in ("left", "right")}
     pairs = read_pairs(folder)
@@ -45,7 +39,7 @@ def query_entries(
     nearest = {(entry["row"], entry["pair"]): entry["nearest"] for entry in table}
 
     def picture(side: str, pair: int) -> str:
-        return pictures.pictured(pixels[side][np.array([pair])][0], params.thumbnail)
+        return pictures.pictured(pixels[side][np.array([pair])][0], THUMBNAIL)
 
     def hits(row: str, pair: int) -> list[dict]:
         return [
@@ -65,7 +59,7 @@ def query_entries(
                 for row in (before, after)
             ],
         }
-        for reason, pair in contents.queries(study, before, after, params.queries)
+        for reason, pair in contents.queries(study, before, after, QUERIES)
     ]
 
 
@@ -89,7 +83,7 @@ def metrics(study: results.Comparison) -> dict[str, dict[str, float]]:
     return content
 
 
-def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Params, lists: Lists) -> str:
+def main(pairs: Path, adaptation: Path, output: Path, *, study: str, lists: Lists) -> str:
     comparison = results.read(adaptation / study)
     after = comparison.rows[-1]
     lines = [study_line(name, adaptation / name, item.extractor) for name, item in lists.tll.items()]
@@ -106,7 +100,7 @@ def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Par
         "titles": {row: contents.title_of(row) for row in comparison.rows},
         "charts": contents.charts(comparison),
         "groups": contents.groups(comparison, read_pairs(pairs)["group"]),
-        "queries": query_entries(pairs, adaptation / study, comparison, "pca", after, params),
+        "queries": query_entries(pairs, adaptation / study, comparison, "pca", after),
         "studies": lines,
         "published": {row["name"]: row for row in published.rows()},
         "published_pairs": published.PAIRS,
@@ -121,4 +115,4 @@ def main(pairs: Path, adaptation: Path, output: Path, *, study: str, params: Par
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, None)

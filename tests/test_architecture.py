@@ -181,15 +181,20 @@ def test_stages__command_output_and_params_bear_the_stage_name(stage):
     outs = body(stage)["outs"]
     assert words[:3] == ["exec", "${root}/stages/run", stage]
     assert outs[0].split("/")[:2] == ["data", stage] and set(outs) <= set(words)
-    assert any(str(param).split(".")[0] == stage for param in body(stage)["params"])
+    assert any(str(param).split(".")[0] == stage for param in body(stage)["params"]) == (stage not in unset())
     assert body(stage)["desc"]
 
 
+def unset():
+    """The stages without values of their own."""
+    return {stage for stage in STAGES if "command.run(main, None" in (ROOT / f"stages/{stage}.py").read_text()}
+
+
 def test_stages__files_sections_and_graph_name_the_same():
-    """A branch that is off needs no section."""
+    """A branch that is off needs no section, nor does a stage without values."""
     sections = set(PARAMS) - set(Lists.model_fields)
     off = {stage for stage in STAGES if items_of(GRAPH[stage], PARAMS) in ({}, [])}
-    assert sorted(GRAPH) == STAGES == sorted(sections | off)
+    assert sorted(GRAPH) == STAGES == sorted(sections | off | unset())
 
 
 def test_stages__those_that_processes_share_ask_for_a_gpu_each():

@@ -17,7 +17,7 @@ from tests.test_profiles import composed
 
 AUGMENTATION = dict.fromkeys(["turn", "flip", "stroke", "jitter", "tint", "grey", "blur"], 0.0)
 VALUES = composed("gsp-imagenet")["gsp_classifier"] | {
-    "networks": {"small": {"architecture": "test_resnet", "arguments": {}, "side": SIZE}},
+    "networks": {"small": {"architecture": "test_resnet", "side": SIZE}},
     "poolings": {"gap": {}, "gsp": {"prototypes": 4, "mu": 0.5, "epsilon": 5.0}},
     "embedding": 4,
     "epochs": 6,
@@ -59,14 +59,13 @@ def run(images, output, **values):
 
 
 def test_main__its_network_alone_is_a_backbone_of_the_folds(images, tmp_path):
-    network = {"small": {"architecture": "resnet20", "arguments": {}, "side": 32}}
+    network = {"small": {"architecture": "resnet20", "side": 32}}
     run(images, tmp_path / "out", networks=network, epochs=1)
     whole, file = load_file(tmp_path / "out/weights.safetensors"), tmp_path / "out/network.safetensors"
     values = {
         "weights": "file",
         "path": str(file),
         "architecture": "resnet20",
-        "arguments": {},
         "mean": None,
         "std": None,
     }
@@ -146,7 +145,7 @@ def test_repro__trains_each_classifier_on_images_laid_out_as_imagenets(tmp_path)
         values["tasks"] = {"imagenet": {"source": "splits", "path": "raw/imagenet"}}
         one = {"images": "images/imagenet", "network": "resnet50v2", "pooling": "gap", "zero_shot": 0}
         values["gsp_classifiers"] = {"gap": one, "gsp": one | {"pooling": "gsp", "zero_shot": 0.1}}
-        small = {"resnet50v2": {"architecture": "test_resnet", "arguments": {}, "side": 32}}
+        small = {"resnet50v2": {"architecture": "test_resnet", "side": 32}}
         values["gsp_classifier"] = composed("gsp-imagenet")["gsp_classifier"] | {
             "networks": small,
             "epochs": 2,

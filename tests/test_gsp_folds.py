@@ -1,4 +1,3 @@
-import itertools
 import json
 
 import numpy as np
@@ -6,13 +5,10 @@ import pytest
 from ruamel.yaml import YAML
 from safetensors.numpy import load_file
 
-from polygrain.config.lists import Run
-from polygrain.gsp.folds import classes, embedder, trunk
-from polygrain.gsp.folds.images import read_images
-from polygrain.gsp.folds.maps import Maps
+from polygrain.gsp.folds import embedder
 from polygrain.retrieval.metrics import score
 from polygrain.store import arrays
-from stages.gsp_folds import Params, main, train
+from stages.gsp_folds import Params, main
 from tests.helpers.keys import assert_key_follows
 from tests.helpers.project import ROOT
 from tests.helpers.small import SIZE, lists, write_encoder, write_images
@@ -34,7 +30,6 @@ VALUES = ROOT_VALUES["gsp_folds"] | {
     "losses": {"c2": C2, "proxy_nca_pp": PROXY},
     "poolings": {"gap": {}, "gsp": {"prototypes": 4, "mu": 0.5, "epsilon": 5.0}},
     "learning_rate": 0.01,
-    "pictures": 2,
 }
 SHAKE = dict.fromkeys(["turn", "stroke", "jitter", "tint", "grey", "blur"], 0.0) | {"smallest_crop": 0.8, "flip": 0.5}
 RESNET = VALUES["backbone"] | {"weights": "random", "architecture": "test_resnet", "depth": 3, "is_trained": True}
@@ -117,26 +112,6 @@ def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, m
     assert not (tmp_path / "second").exists()
     left[0] = 2  # the second half of its steps: the first is not trained again
     assert bytes_of(run(world, tmp_path / "second")) == expected
-
-
-def test_main__a_training_gives_what_it_gives_after_all_others_in_one_process(world, tmp_path):
-    """Folds and repeats one after the other, on the maps that they share: what each gives alone."""
-    spec = Run(images="images/dots", loss="c2", pooling="gsp", zero_shot=0.0, values={})
-    table, params = read_images(world[0]), Params(**VALUES)
-    pixels, backbone = arrays.open(world[0] / "pixels.zarr"), trunk.load(params.backbone, world[1], 0)
-    maps = Maps(backbone, pixels, SIZE, None, 1.0, "float32", 16)
-    folds = classes.folds(table.labels[table.splits == "train"], params.protocol)
-    for fold, repeat in itertools.product(range(2), range(2)):
-        name = f"{fold}-{repeat}"
-        model, history = train(maps, folds[fold], table, spec, params, 101 * fold + repeat, tmp_path / f"work/{name}")
-        output = run(world, tmp_path / name, at=(fold, repeat))
-        vectors, attributes = embedder.embed(model, maps, np.arange(32, 64))
-        assert np.array_equal(arrays.open(output / "embeddings.zarr")[:], vectors)
-        assert np.array_equal(arrays.open(output / "attributes.zarr")[:], attributes)
-        rows = [
-            [float(value) for value in line.split(",")] for line in (output / "history.csv").read_text().split()[1:]
-        ]
-        assert rows == [pytest.approx(list(row.values()), rel=1e-5) for row in history]
 
 
 def test_main__a_backbone_that_trains_is_saved(world, tmp_path):

@@ -9,9 +9,8 @@ from stages.gsp_report import Params, main, pairs
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.project import edit, new_project, outputs, repro
 from tests.helpers.small import lists
-from tests.test_architecture import STAGES, body
 
-PARAMS = Params(thumbnail=32, metrics=["map_at_r", "recall_at_2"], published=None)
+PARAMS = Params(published=None)
 
 
 def spec(loss, pooling, zero_shot=0.0):
@@ -34,13 +33,11 @@ def ensemble(tmp_path):
     metrics = {
         run: {
             form: {name: {"mean": 0.1 * (i + 1), "std": 0.01, "min": 0.0, "max": 0.5, "best": 0.5} for name in names}
-            for form in (*forms, "mean_vector")
+            for form in forms
         }
         for i, run in enumerate(LISTS.gsp_runs)
     }
-    shares = {f"{kind}_by_{measure}": 0.5 for kind in ("map", "nearest") for measure in ("distance", "cosine")} | {
-        "chance": 0.1
-    }
+    shares = {f"map_by_{measure}": 0.5 for measure in ("distance", "cosine")}
     spreads = {f"spread_by_{measure}": {"0.4": 0.5, "0.6": 0.5} for measure in ("distance", "cosine")}
     transfer = {"c2-gsp": {"distance": 1.234, "cosine": 0.25} | shares | spreads}
     files = {"metrics": metrics, "settings": dict.fromkeys(LISTS.gsp_runs, SETTING), "transfer": transfer}
@@ -50,7 +47,7 @@ def ensemble(tmp_path):
     (folder / "history.csv").write_text("\n".join(["run,fold,repeat,step,loss,map_at_r,rate", *lines]) + "\n")
     tensors = {f"weights/{run}": np.full((1, 2, 2), 0.25, np.float32) for run in LISTS.gsp_runs}
     tensors |= {"pixels": np.zeros((1, 16, 16, 3), np.uint8), "nearest/c2-gsp": np.zeros((1, 2, 2), np.int16)}
-    save_file(tensors | {"attributes/c2-gsp": np.full((1, 3), 1 / 3, np.float32)}, folder / "pictures.safetensors")
+    save_file(tensors, folder / "pictures.safetensors")
     return folder
 
 
@@ -60,9 +57,9 @@ def test_main__one_page_that_loads_nothing(ensemble, tmp_path):
     page, table = ((tmp_path / "out" / name).read_text() for name in ("index.html", "table.md"))
     assert_loads_nothing(page)
     assert "a&amp;b" in page and "20.00 % and 10.00 %" in page and "+10.0 points" in page
-    assert page.count("<svg") == 5  # a training chart per loss, one attribute map, two of how attributes predict
+    assert page.count("<svg") == 4  # a training chart per loss, two of how attributes predict
     assert "c2-gap 20.0, c2-gsp 20.0" in page and "ms-gsp 20.0" in page  # the best of each history
-    assert "33.3" in page and "<td>1.23</td>" in page  # an attribute, and what attributes predict
+    assert "<td>1.23</td>" in page  # what attributes predict
     assert page.count("MAP of unmet classes by") == 4  # a title and a label each
     for text in (page, table):
         assert "512-D here" in text and "resnet50.tv_in1k" in text and "Published beside ours" not in text
@@ -87,23 +84,8 @@ def test_main__each_printed_number_beside_the_run_of_its_kind(ensemble, tmp_path
     assert "<td>c2-gsp</td><td>fair" not in page and "held-out training classes (validation)" in page
 
 
-def test_main__names_the_metrics_that_are_known(ensemble, tmp_path):
-    params = PARAMS.model_copy(update={"metrics": ["recall_at_9"]})
-    with pytest.raises(ValueError, match="recall_at_9"):
-        main(ensemble, tmp_path / "out", name="dots", params=params, lists=LISTS)
-
-
 def test_pairs__compare_with_the_mean_of_the_same_loss():
     assert pairs(dict(LISTS.gsp_runs)) == [("c2-gsp", "c2-gap")]
-
-
-def test_graph__a_gsp_value_reaches_gsp_stages_alone():
-    for stage in STAGES:
-        read = [str(name) for name in [*body(stage)["params"], *body(stage)["deps"]]]
-        if stage == "report":
-            read.remove("gsp")  # the list of pages, to lead to each
-        if not stage.startswith("gsp_"):
-            assert not [name for name in read if name.startswith(("gsp", "data/gsp", "${root}/stages/gsp"))], stage
 
 
 def shrink(values):

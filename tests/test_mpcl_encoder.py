@@ -85,12 +85,6 @@ def test_choose_rows__training_images_of_all_or_parts_of_some(images):
     assert len(mpcl_encoder.choose_rows(collection, {"dots": "train", "bars": "all"})) == 24 + 48
 
 
-def test_params__a_batch_that_does_not_divide_the_queue_is_refused():
-    with pytest.raises(ValueError, match="does not divide: 12 would fit"):
-        params(batch=6).framework("moco_v2")
-    assert params(batch=6).framework("moco_v3").temperature == 0.2  # which has no queue
-
-
 CNN = {"architecture": "resnet10t", "kwargs": {}, "side": 32}
 LARGE = {"architecture": CONFIG.architecture, "kwargs": CONFIG.kwargs | {"img_size": 64}, "side": 64}
 

@@ -8,9 +8,9 @@ import torch
 from torch.nn.functional import normalize
 
 from polygrain.store import arrays
-from polygrain.tll.adaptation import descriptors, model, reduction
-from stages import tll_adaptation, tll_pca
-from tests.helpers.pairs import ADAPTATION, FEATURES, PCA, paint, plain_recall, run
+from polygrain.tll.adaptation import descriptors, reduction
+from stages import tll_adaptation
+from tests.helpers.pairs import ADAPTATION, FEATURES, paint, plain_recall, run
 
 
 @pytest.fixture(scope="module")
@@ -60,17 +60,6 @@ def test_main__tables_agree(data):
     assert json.loads((folder / "summary.json").read_text())["layers"] == ["blocks.0", "blocks.1"]
 
 
-def test_main__the_model_embeds_images(data):
-    loaded = model.load(data / "tll_adaptation/own/model")
-    pixels = torch.from_numpy(arrays.open(data / "tll_pairs/own/left/pixels.zarr")[:]).permute(0, 3, 1, 2)
-    embeddings = loaded(pixels)
-    known = descriptors.read(data / "tll_features/own").values[0][0]
-    reduced = reduction.load(data / "tll_pca/own/pca.safetensors")[-1].apply(known)
-    expected = normalize(torch.relu(torch.from_numpy(reduced) @ loaded.weights.T), dim=1)
-    torch.testing.assert_close(embeddings, expected, rtol=1e-3, atol=1e-4)
-    assert embeddings.shape == (24, 12) and loaded.config.sigma == 15.0
-
-
 @pytest.mark.parametrize("resident", [2 * 2**30, 1], ids=["all at once", "one run at a time"])
 def test_main__same_numbers_whatever_fits_into_memory(data, tmp_path, monkeypatch, resident):
     monkeypatch.setattr(tll_adaptation, "RESIDENT_BYTES", resident)
@@ -81,13 +70,3 @@ def test_main__same_numbers_whatever_fits_into_memory(data, tmp_path, monkeypatc
         np.testing.assert_allclose(recalls(tmp_path / "again", row), recalls(first, row))
     for file in (file for file in first.rglob("*") if file.is_file() and resident > 1):
         assert file.read_bytes() == (tmp_path / "again" / file.relative_to(first)).read_bytes(), file
-
-
-def test_main__the_published_fit_serves_all_runs(data, tmp_path):
-    params = PCA.model_copy(update={"fit": "all", "runs": 2})
-    tll_pca.main(data / "tll_features/own", tmp_path / "pca", study="own", params=params, seed=0)
-    folders = (data / "tll_features/own", tmp_path / "pca", tmp_path / "out")
-    tll_adaptation.main(
-        *folders, study="own", params=ADAPTATION.model_copy(update={"sigmas": [15.0]}), seed=0, shape="crop"
-    )
-    assert len(recalls(tmp_path / "out", "sigma_15")) == 2

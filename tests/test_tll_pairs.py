@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from polygrain.store import arrays
-from polygrain.tll.pairs import faces
+from stages import tll_pairs
 from stages.tll_pairs import main
 from tests.helpers.pairs import PAIRS, SIZE, paint, study
 
@@ -49,17 +49,6 @@ def test_main__squash_keeps_what_a_crop_cuts_off(tmp_path):
         assert left[0].min() == darkest and left[0].max() == 255
 
 
-@pytest.mark.parametrize(("how", "kept"), [("keep", "0123"), ("drop", "013"), ("only", "2")])
-def test_main__faces_count_on_both_sides(tmp_path, monkeypatch, how, kept):
-    raw = paint(tmp_path / "raw", 4)
-    for name in ("left/2.png", "right/2.webp", "left/1.png"):
-        Image.new("RGB", (SIZE, SIZE), "white").save(raw / name)
-    monkeypatch.setattr(faces, "detector", lambda: lambda pixels: bool((pixels == 255).all()))
-    table, _, _, rejected = run(tmp_path, raw, PAIRS.model_copy(update={"faces": how}))
-    assert "".join(row["name"] for row in table) == kept
-    assert rejected == {name: f"faces: {how}" for name in "0123" if name not in kept}
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -75,7 +64,9 @@ def test_main__raise_and_leave_nothing(tmp_path, spoil, message):
     assert not list((tmp_path).glob("pairs*"))
 
 
-def test_main__embedded_pairs(tmp_path):
+def test_main__embedded_pairs(tmp_path, monkeypatch):
+    monkeypatch.setattr(tll_pairs, "PER_CHARACTER", 1)
+    monkeypatch.setattr(tll_pairs, "PLACES", 2)
     table, left, right, _ = run(tmp_path, tmp_path, source="analogies")
     assert len(table) == len(left) == len(right) == 52 + 2 * 2 * 3
     assert {row["group"] for row in table} == {"letters", "edges", "poster", "recoloured"}

@@ -25,7 +25,8 @@ def models() -> dict[str, type[BaseModel]]:
     """The pydantic model of each section of params.yaml; `lists` is what stands above the sections."""
     stages = [file.stem for file in sorted((ROOT / "stages").glob("*.py")) if file.stem != "__init__"]
     result = {"lists": importlib.import_module("polygrain.config.lists").Lists}
-    return result | {stage: importlib.import_module(f"stages.{stage}").Params for stage in stages}
+    modules = {stage: importlib.import_module(f"stages.{stage}") for stage in stages}
+    return result | {stage: module.Params for stage, module in modules.items() if hasattr(module, "Params")}
 
 
 def held_class(schema: dict) -> tuple[str, str]:

@@ -141,8 +141,7 @@ class Detection(Section):
     """A detector over the encoder of one pretraining run (MPCL, Table VI)."""
 
     run: Name = Field(description="a run of `mpcl` whose encoder is a ResNet")
-    path: Text = Field(description="a folder of images with boxes")
-    layout: Literal["coco", "voc"] = Field(description="annotations/ beside train2017/ and val2017/, or VOC2007/ ...")
+    path: Text = Field(description="a folder of images with boxes: annotations/ beside train2017/ and val2017/")
 
 
 Granularity = Annotated[str, StringConstraints(pattern=r"^(k|size)[1-9][0-9]{0,8}$")]

@@ -30,8 +30,7 @@ def transfer(
     """How well a ridge regression from mean attributes to mean embeddings predicts classes that it was not fitted to.
 
     Means over `splits` random halves of the classes: `distance` and `cosine` of the predicted and the true embedding;
-    `map_by_distance` and `map_by_cosine`, MAP where a prediction ranks the unseen classes; `nearest_by_distance` and
-    `nearest_by_cosine`, the shares of predictions nearest to their own class; `chance`, that of a guess.
+    `map_by_distance` and `map_by_cosine`, MAP where a prediction ranks the unseen classes.
     `spread_by_distance` and `spread_by_cosine`: {MAP to the nearest .05: part of the splits}. ValueError for fewer than
     four classes.
     """
@@ -49,15 +48,15 @@ def transfer(
         cosines = torch.cosine_similarity(predicted[:, None], targets[unseen], dim=2)
         # One class is right, so the average precision of a prediction is one over the rank of its class.
         ranks = [(values <= values.diagonal()[:, None]).sum(1) for values in (distances, -cosines)]
-        rows = [distances.diagonal(), cosines.diagonal(), *(1 / rank for rank in ranks), *(rank == 1 for rank in ranks)]
+        rows = [distances.diagonal(), cosines.diagonal(), *(1 / rank for rank in ranks)]
         results.append(torch.stack([row.double().mean() for row in rows]))
-    names = ("distance", "cosine", "map_by_distance", "map_by_cosine", "nearest_by_distance", "nearest_by_cosine")
+    names = ("distance", "cosine", "map_by_distance", "map_by_cosine")
     columns = torch.stack(results)
     spreads = {
         name.replace("map", "spread"): {step / 20: n / splits for step, n in sorted(Counter(column.tolist()).items())}
-        for name, column in zip(names[2:4], (20 * columns.T[2:4]).round().long(), strict=True)
+        for name, column in zip(names[2:], (20 * columns.T[2:]).round().long(), strict=True)
     }
-    return dict(zip(names, columns.mean(0).tolist(), strict=True)) | spreads | {"chance": 1 / (count // 2)}
+    return dict(zip(names, columns.mean(0).tolist(), strict=True)) | spreads
 
 
 def combinations(folds: int, repeats: int) -> list[tuple[int, ...]]:
@@ -65,13 +64,9 @@ def combinations(folds: int, repeats: int) -> list[tuple[int, ...]]:
     return list(product(range(repeats), repeat=folds))
 
 
-def combine(vectors: list[Float32[np.ndarray, "image dim"]]) -> dict[str, Float32[np.ndarray, "image any"]]:
-    """Unit vectors of an ensemble: `concat`, all folds' side by side (the paper's 512-D), and `mean_vector`.
-
-    The paper's 128-D is no vector's score: it averages the metrics of the single folds (1.6.5).
-    """
-    joined = {"concat": np.concatenate(vectors, 1), "mean_vector": np.mean(vectors, 0)}
-    return {form: unit_rows(x).astype(np.float32) for form, x in joined.items()}
+def side_by_side(vectors: list[Float32[np.ndarray, "image dim"]]) -> Float32[np.ndarray, "image all"]:
+    """Unit vectors of all folds together (the paper's 512-D)."""
+    return unit_rows(np.concatenate(vectors, 1)).astype(np.float32)
 
 
 def average(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:

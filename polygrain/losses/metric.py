@@ -14,7 +14,7 @@ from typing import Annotated
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field
-from pytorch_metric_learning import distances, losses, miners
+from pytorch_metric_learning import distances, losses
 from torch import Tensor, nn
 
 from polygrain.config.schema import Factor, Temperature, check_values
@@ -24,15 +24,14 @@ SAME = 1 - 1e-5  # a cosine above it is of an image with itself
 
 
 class Library(nn.Module):
-    """A loss of the library, with its miner where it has one."""
+    """A loss of the library."""
 
-    def __init__(self, loss: nn.Module, miner: nn.Module | None = None) -> None:
+    def __init__(self, loss: nn.Module) -> None:
         super().__init__()
-        self.loss, self.miner = loss, miner
+        self.loss = loss
 
     def forward(self, embeddings: Float[Tensor, "batch dim"], labels: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
-        pairs = None if self.miner is None else self.miner(embeddings, labels)
-        return self.loss(embeddings.float(), labels, pairs)
+        return self.loss(embeddings.float(), labels)
 
 
 def pair_sums(
@@ -113,17 +112,14 @@ def c2(embedding_size: int, classes: int, positive_margin: float, negative_margi
     return Library(losses.ContrastiveLoss(positive_margin, negative_margin, distance=distance(normalise)))
 
 
-def triplet(embedding_size: int, classes: int, margin: float, normalise: bool) -> nn.Module:
+def triplet(embedding_size: int, classes: int, margin: float) -> nn.Module:
     """All triplets of the batch; mean of those above 0."""
-    return Library(losses.TripletMarginLoss(margin, distance=distance(normalise)))
+    return Library(losses.TripletMarginLoss(margin, distance=distance(True)))
 
 
-def multi_similarity(
-    embedding_size: int, classes: int, alpha: float, beta: float, base: float, epsilon: float | None
-) -> nn.Module:
-    """`epsilon` is the tolerance of its own pair miner; None: no mining, as in GSP's study."""
-    loss = losses.MultiSimilarityLoss(alpha, beta, base)
-    return Library(loss, None if epsilon is None else miners.MultiSimilarityMiner(epsilon))
+def multi_similarity(embedding_size: int, classes: int, alpha: float, beta: float, base: float) -> nn.Module:
+    """Without its own pair miner, as in GSP's study."""
+    return Library(losses.MultiSimilarityLoss(alpha, beta, base))
 
 
 def proxy_nca_pp(embedding_size: int, classes: int, temperature: float) -> nn.Module:
@@ -165,7 +161,6 @@ VALUES = {
     **dict.fromkeys(["smoothing", "dropout"], Part),
     **dict.fromkeys(["steps", "heads"], Few),
     "base": Annotated[float, Field(ge=-1, le=1)],  # a cosine
-    "epsilon": Margin | None,
     "memory": Annotated[int, Field(ge=1, le=100_000_000)],
     "normalise": bool,
     "start": Annotated[int, Field(ge=0)],

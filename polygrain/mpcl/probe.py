@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int64
+from jaxtyping import Bool, Float, Int64
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
@@ -15,7 +15,6 @@ from polygrain.compute.blocks import blocks
 from polygrain.config.schema import BatchSize, Decay, Epochs, Rate, Section
 from polygrain.encoder.views import Augmentation, Ratio, augment, centre_crop
 from polygrain.mpcl.trainable import TrainableEncoder
-from polygrain.retrieval.neighbours import nearest
 from polygrain.store import arrays
 from polygrain.training.loop import Batch, Loader, Schedule, batches, fit
 
@@ -68,22 +67,6 @@ def find_listed(paths: Sequence[str], listed: Collection[str]) -> Int64[np.ndarr
     if len(rows) != len(names) or not len(rows):
         raise ValueError(f"of {len(names)} listed images {len(rows)} are stored: run the stage `images` again")
     return rows
-
-
-def knn_accuracy(
-    gallery: Float32[np.ndarray, "image dim"],
-    gallery_labels: Labels,
-    queries: Float32[np.ndarray, "query dim"],
-    query_labels: Int64[np.ndarray, " query"],
-    neighbours: int,
-    temperature: float,
-) -> float:
-    """The share of queries whose class wins among the nearest, each voting with exp(cosine / temperature)."""
-    cosines, hits = nearest(queries, gallery, min(neighbours, len(gallery)), metric="cosine")
-    votes = np.zeros((len(queries), int(gallery_labels.max()) + 1))
-    rows = np.arange(len(queries))[:, None]
-    np.add.at(votes, (rows, gallery_labels[hits]), np.exp(cosines.astype(np.float64) / temperature))
-    return float((votes.argmax(1) == query_labels).mean())
 
 
 def build_classifier(dim: int, classes: int, seed: int) -> nn.Linear:

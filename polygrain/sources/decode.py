@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
-from polygrain.sources.png import without_bad_text
 from polygrain.store.square import Shape, Unreadable, on_white, scale_key, square
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "JPEG2000", "PPM")
@@ -121,7 +120,8 @@ def upright(stream: BufferedIOBase, max_pixels: int) -> Image.Image:
 @contextmanager
 def bounded(stream: BufferedIOBase, max_pixels: int) -> Iterator[Image.Image]:
     """An image opened by its header, which is within the bounds on pixels and scans."""
-    with Image.open(without_bad_text(stream), formats=FORMATS) as image:  # type: ignore[arg-type]
+    stream.seek(0)
+    with Image.open(stream, formats=FORMATS) as image:  # type: ignore[arg-type]
         width, height = image.size
         if width * height > max_pixels:
             raise Unreadable(f"{width} x {height} pixels, at most {max_pixels} are decoded")

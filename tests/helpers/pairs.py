@@ -15,7 +15,7 @@ from tests.helpers.small import SIZE, lists, write_encoder
 EXTRACTOR = Extractor(
     library="encoder", network=None, kwargs={}, side=None, mean=None, std=None, layers=["blocks.0", "blocks.1"]
 )
-PAIRS = tll_pairs.Params(side=SIZE, shape="crop", max_megapixels=1, faces="keep", per_character=1, places=2)
+PAIRS = tll_pairs.Params(side=SIZE, shape="crop")
 FEATURES = tll_features.Params(flips=False, extractors={"small": EXTRACTOR})
 PCA = tll_pca.Params(components=8, fit="train", runs=3, test_share=0.25)
 ADAPTATION = tll_adaptation.Params(

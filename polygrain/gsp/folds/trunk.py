@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from polygrain.compute.device import for_convolutions
 from polygrain.config.schema import Deviation, Mean, Section, Text
 from polygrain.encoder import model, networks, prepare, weights
-from polygrain.encoder.config import Arguments
 from polygrain.gsp.folds import bn_inception, resnet20  # noqa: F401  timm knows them from here on
 
 
@@ -25,7 +24,6 @@ class Backbone(Section):
     )
     path: Text = Field(description="the weights for `file`; else any file that exists")
     architecture: networks.Architecture | None = Field(description="a timm name; null for `encoder`")
-    arguments: Arguments = Field(description="more arguments for timm")
     mean: list[Mean] | None = Field(min_length=3, max_length=3, description="of the input, in 0..1; null: timm's own")
     std: list[Deviation] | None = Field(
         min_length=3, max_length=3, description="of the input, in 0..1; null: timm's own"
@@ -41,7 +39,7 @@ class Backbone(Section):
         if (self.architecture is None) != (self.weights == "encoder"):
             raise ValueError("architecture must be null for weights: encoder, and a timm name for all others")
         if self.architecture is not None:
-            networks.build_on_meta(self.architecture, self.arguments)
+            networks.build_on_meta(self.architecture, {})
         return self
 
     @property
@@ -125,6 +123,6 @@ def load(params: Backbone, encoder: Path, seed: int) -> Trunk:
 
 def create(params: Backbone) -> nn.Module:
     try:
-        return timm.create_model(params.architecture, pretrained=params.weights == "pretrained", **params.arguments)
+        return timm.create_model(params.architecture, pretrained=params.weights == "pretrained")
     except (RuntimeError, TypeError, AssertionError) as error:
-        raise ValueError(f"timm cannot build {params.architecture!r} with {params.arguments}: {error}") from error
+        raise ValueError(f"timm cannot build {params.architecture!r}: {error}") from error

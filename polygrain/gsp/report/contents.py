@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
 
 from polygrain.config.lists import Run
 from polygrain.gsp.report import looks
@@ -113,22 +112,6 @@ def pictures(tensors: Mapping[str, np.ndarray], runs: Sequence[str], classes: Se
         "plain mean."
     )
     return {"columns": columns, "rows": rows, "note": note}
-
-
-def attribute_maps(
-    attributes: Mapping[str, Float[np.ndarray, "class prototype"]], classes: Sequence[str]
-) -> list[dict]:
-    """One heat map per run: classes by prototypes, against an even share."""
-    maps = []
-    for run, values in attributes.items():
-        even = 1 / values.shape[1]
-        limit = max(float(np.abs(values - even).max()), 0.25 * even)
-        numbers = [str(i + 1) for i in range(values.shape[1])]
-        label = f"Attributes of {run}: classes by prototypes"
-        names = [name[:8] for name in classes]
-        drawn = figures.heat_map(label, names, numbers, values.tolist(), centre=even, limit=limit, unit="prototype")
-        maps.append({"title": run, "drawing": drawn})
-    return maps
 
 
 def gains(metrics: Mapping[str, Mapping], pairs: Sequence[tuple[str, str]], form: str) -> list[dict]:

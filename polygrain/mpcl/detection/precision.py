@@ -35,15 +35,15 @@ def interpolated(right: Bool[np.ndarray, " found"], true: int) -> float:
     return float(np.append(precisions, 0.0)[np.searchsorted(hits / true, RECALLS)].mean())
 
 
-def average_precision(found: list[Rows], true: list[Rows], crowds: bool) -> dict[str, float]:
-    """AP, AP50 and AP75 over the classes that are there; `crowds`: ignored boxes are crowds."""
+def average_precision(found: list[Rows], true: list[Rows]) -> dict[str, float]:
+    """AP, AP50 and AP75 over the classes that are there; ignored boxes are crowds."""
     values = []
     for label in np.unique(np.concatenate([rows["labels"][~rows["ignored"]] for rows in true])):
         scores, results, count = [], [], 0
         for guess, rows in zip(found, true, strict=True):
             order, own = np.argsort(-guess["scores"], kind="stable"), rows["labels"] == label
             order, ignored = order[guess["labels"][order] == label], rows["ignored"][own]
-            overlap = overlaps(guess["boxes"][order], rows["boxes"][own], ignored & crowds)
+            overlap = overlaps(guess["boxes"][order], rows["boxes"][own], ignored)
             scores.append(guess["scores"][order])
             results.append(np.stack([matched(overlap, ignored, level) for level in LEVELS]))
             count += int((~ignored).sum())

@@ -1,19 +1,22 @@
 """One pretraining run: a framework, its projectors and its objective, trained on the views of images."""
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from polygrain.compute import device, processes
-from polygrain.encoder.views import Augmentation, augment
+from polygrain.config.lists import Pretraining
+from polygrain.config.schema import Epochs, Factor, Section, Warmup, Weight
+from polygrain.encoder.views import Augmentation, Ratio, augment
 from polygrain.mpcl.pretraining.barlow_twins import BarlowTwins, BarlowTwinsParams
-from polygrain.mpcl.pretraining.heads import Reading, Variant, build_projectors
+from polygrain.mpcl.pretraining.heads import build_projectors
 from polygrain.mpcl.pretraining.moco_v2 import MocoV2, MocoV2Params
 from polygrain.mpcl.pretraining.moco_v3 import MocoV3, MocoV3Params
-from polygrain.mpcl.pretraining.objective import Balance, HeadBalance, combine
+from polygrain.mpcl.pretraining.objective import HeadBalance, combine
 from polygrain.mpcl.pretraining.optimizer import build_optimizer
 from polygrain.mpcl.trainable import TrainableEncoder
 from polygrain.store import arrays
@@ -22,41 +25,31 @@ from polygrain.training.loop import Batch, Loader, Read, Schedule, fit
 FrameworkParams = MocoV2Params | MocoV3Params | BarlowTwinsParams
 
 
-@dataclass(frozen=True)
-class HeadSettings:
-    """How many projectors, how they are built, and what sets them apart."""
+class Plan(Section):
+    """The length of a run, its batches and views, and what all variants of its heads have in common."""
 
-    count: int
-    reading: Reading
-    variant: Variant
-    contrast: float
-    balance: Balance
-    epsilon: float
-    dropout: float
-    orthogonal: float
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The length of a run, its batches, and the augmentation of the two views."""
-
-    epochs: int
-    batch: int
-    warmup: float
-    least_spread: float
-    views: tuple[Augmentation, Augmentation]
-    crop_ratio: float = 1.0
+    epochs: Epochs = Field(description="epochs over the chosen images")
+    batch: int = Field(ge=2, description="images, each in two views, over all devices together")
+    warmup: Warmup = Field(description="epochs in which the rate rises to its full value")
+    views: list[Annotated[Augmentation, Field(description="what is drawn for that view")]] = Field(
+        min_length=2, max_length=2, description="the first view of an image, and the second"
+    )
+    crop_ratio: Ratio
+    epsilon: Factor = Field(
+        description="temperature of the balance between heads; small ones follow the accuracies closely"
+    )
+    dropout: float = Field(ge=0, lt=1, description="in the projectors, for the variant dropout")
+    orthogonal: Weight = Field(description="weight of the heads' overlap, for the variant orthogonal")
+    least_spread: float = Field(ge=0, le=1, description="features less spread than this have collapsed: training stops")
 
 
 def build_framework(
-    encoder: TrainableEncoder, heads: HeadSettings, params: FrameworkParams, batch: int, generator: torch.Generator
+    encoder: TrainableEncoder, run: Pretraining, params: FrameworkParams, plan: Plan, generator: torch.Generator
 ) -> MocoV2 | MocoV3 | BarlowTwins:
     """The framework of these parameters around the encoder; ValueError for a pair that cannot work."""
-    projectors = build_projectors(
-        encoder.dim, heads.count, heads.reading, heads.variant, params.projector, heads.dropout
-    )
+    projectors = build_projectors(encoder.dim, run.heads, run.projectors, run.variant, params.projector, plan.dropout)
     if isinstance(params, MocoV2Params):
-        return MocoV2(encoder, projectors, params, batch, generator)
+        return MocoV2(encoder, projectors, params, plan.batch, generator)
     if isinstance(params, MocoV3Params):
         return MocoV3(encoder, projectors, params)
     return BarlowTwins(encoder, projectors, params)
@@ -73,7 +66,7 @@ def pretrain(
     encoder: TrainableEncoder,
     pixels: arrays.Reader,
     rows: np.ndarray,
-    heads: HeadSettings,
+    run: Pretraining,
     params: FrameworkParams,
     plan: Plan,
     seed: int,
@@ -93,8 +86,8 @@ def pretrain(
         )
     where = device.best()
     torch.manual_seed(seed)  # of the projectors' start
-    framework = build_framework(encoder, heads, params, plan.batch, torch.Generator().manual_seed(seed))
-    balance = HeadBalance(heads.count, heads.balance, heads.epsilon)
+    framework = build_framework(encoder, run, params, plan, torch.Generator().manual_seed(seed))
+    balance = HeadBalance(run.heads, run.balance, plan.epsilon)
     trained = nn.ModuleDict({"framework": framework, "balance": balance}).to(where).train()
     optimizer = build_optimizer(trained, params.optimizer, plan.batch)
     steps = plan.epochs * count // plan.batch
@@ -109,8 +102,8 @@ def pretrain(
         images = batch.content.to(where, non_blocking=True)
         first, second = (augment(images, encoder.config.size, view, draws, plan.crop_ratio) for view in plan.views)
         measured = framework(first, second, batch.number / steps, draws)
-        extra = heads.orthogonal * framework.projectors.overlap() if heads.variant == "orthogonal" else 0.0
-        values = combine(measured, balance.weights.clone(), heads.contrast, extra)
+        extra = plan.orthogonal * framework.projectors.overlap() if run.variant == "orthogonal" else 0.0
+        values = combine(measured, balance.weights.clone(), run.contrast, extra)
         balance.record(measured.accuracies, values["spread"])
         return {name: value / processes.count() for name, value in values.items()}
 

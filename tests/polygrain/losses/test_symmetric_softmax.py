@@ -45,10 +45,3 @@ def test_symmetric_softmax__gradient_equals_autograd(sigma, pairs, block_bytes, 
         loss = (cross_entropy(similarity, target) + cross_entropy(similarity.T, target)) / 2
         for result, expected in zip(gradients, torch.autograd.grad(loss, (x, y)), strict=True):
             torch.testing.assert_close(result[run], expected, rtol=1e-4, atol=1e-6)
-
-
-def test_symmetric_softmax__large_sigma_stays_finite():
-    left = torch.eye(1, 4).repeat(1, 300, 1)
-    losses, *gradients = symmetric_softmax(left, left.clone(), 50.0)
-    assert losses.item() == pytest.approx(math.log(300), rel=1e-5)
-    assert all(part.isfinite().all() for part in gradients)

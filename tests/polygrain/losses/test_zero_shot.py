@@ -31,14 +31,3 @@ def slow(attributes, labels, classes, ridge, scale):
 def test_zero_shot_loss__equals_a_loop_over_images():
     loss = zero_shot_loss(ATTRIBUTES, LABELS, CLASSES, ridge=0.05, scale=2.0)
     assert loss.item() == pytest.approx(slow(ATTRIBUTES, LABELS, CLASSES, 0.05, 2.0), rel=1e-4)
-
-
-def test_zero_shot_loss__gradients_equal_finite_differences():
-    attributes, classes = ATTRIBUTES.double().requires_grad_(), CLASSES.double().requires_grad_()
-    assert torch.autograd.gradcheck(lambda z, y: zero_shot_loss(z, LABELS, y, 0.05, 2.0), (attributes, classes))
-
-
-def test_zero_shot_loss__computes_half_precision_in_float32():
-    loss = zero_shot_loss(ATTRIBUTES.half(), LABELS, CLASSES, 0.05, 2.0)
-    assert loss.dtype == torch.float32
-    assert torch.isclose(loss, zero_shot_loss(ATTRIBUTES, LABELS, CLASSES, 0.05, 2.0), rtol=1e-2)

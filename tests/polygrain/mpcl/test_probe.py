@@ -55,20 +55,6 @@ def test_accuracy__the_right_class_among_the_first():
     assert found == pytest.approx([1 / 3, 2 / 3, 1])
 
 
-def test_knn_accuracy__is_the_plain_weighted_vote():
-    rng = np.random.default_rng(0)
-    gallery, queries = rng.normal(size=(30, 4)).astype(np.float32), rng.normal(size=(9, 4)).astype(np.float32)
-    labels, expected = rng.integers(0, 3, 30), rng.integers(0, 3, 9)
-    right = 0
-    for query, label in zip(queries, expected, strict=True):
-        cosines = gallery @ query / np.linalg.norm(gallery, axis=1) / np.linalg.norm(query)
-        votes = np.zeros(3)
-        for i in np.argsort(-cosines)[:5]:
-            votes[labels[i]] += np.exp(cosines[i] / 0.1)
-        right += votes.argmax() == label
-    assert probe.knn_accuracy(gallery, labels, queries, expected, 5, 0.1) == pytest.approx(right / 9)
-
-
 @pytest.mark.parametrize(
     ("changes", "least"),
     [({"augmentation": VIEW}, 0.5), ({"encoder_rate": 0.05, "classifier_rate": 0.1}, 0.9)],

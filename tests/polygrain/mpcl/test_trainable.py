@@ -40,10 +40,3 @@ def test_fix_patches__patch_embedding_and_positions_stay():
     positions = vit.pos_embed[0]
     assert (positions[0] == 0).all()  # the class token has no place
     assert len({tuple(row.tolist()) for row in positions[1:]}) == 4 and positions.abs().max() <= 1
-
-
-def test_refusals():
-    with pytest.raises(ValueError, match="no patch embedding"):
-        trainable.fix_patches(trainable.TrainableEncoder(RESNET))
-    with pytest.raises(ValueError, match="resnet_fifty"):
-        trainable.TrainableEncoder(RESNET.model_copy(update={"architecture": "resnet_fifty"}))

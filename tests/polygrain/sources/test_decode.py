@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from polygrain.sources import decode as module
 from polygrain.sources.decode import FORMATS, decode, decode_all, upright
@@ -105,6 +105,8 @@ def content_of(image: Image.Image, kind: str, **options) -> bytes:
 
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
 PROGRESSIVE = content_of(NOISE, "JPEG", progressive=True)
+LARGE_TEXT = PngImagePlugin.PngInfo()
+LARGE_TEXT.add_text("a", "x" * (PngImagePlugin.MAX_TEXT_CHUNK + 1), zip=True)
 LAST_SCAN = PROGRESSIVE[PROGRESSIVE.rindex(b"\xff\xda") : -2]
 
 
@@ -117,6 +119,7 @@ LAST_SCAN = PROGRESSIVE[PROGRESSIVE.rindex(b"\xff\xda") : -2]
         (content_of(NOISE, "JPEG")[:2000], "cannot be decoded"),
         (content_of(NOISE, "PNG")[:2000], "cannot be decoded"),
         (content_of(NOISE, "WEBP")[:2000], "cannot be decoded|not readable"),
+        (content_of(NOISE, "PNG", pnginfo=LARGE_TEXT), "too large"),
         (b"hello", "not readable as JPEG"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not readable as JPEG"),
         (b"", "empty file"),

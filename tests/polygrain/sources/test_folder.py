@@ -54,12 +54,6 @@ def test_find__follows_no_link_out_and_takes_no_undecodable_name(tmp_path: Path)
     }
 
 
-def test_find__the_one_folder_that_holds_class_folders_is_entered(tmp_path: Path) -> None:
-    plant(tmp_path, "shoes/a/1.jpg", "shoes/b/2.jpg", "shoes/cover.jpg", "notes.txt")
-    images, rejected = folder.find(tmp_path)
-    assert images == {"shoes/a/1.jpg": "a", "shoes/b/2.jpg": "b"} and len(rejected) == 2
-
-
 def test_require_followed__names_what_dvc_would_stop_at(tmp_path: Path) -> None:
     plant(tmp_path, "a/1.jpg", "b/2.jpg")
     (tmp_path / "a/inside.jpg").symlink_to("1.jpg")
@@ -98,12 +92,6 @@ def test_require_followed__asks_no_plain_file(tmp_path: Path, monkeypatch: pytes
     assert not [path for path in asked if path.endswith(".jpg")]
     folder.require_followed(tmp_path, every=True)
     assert len({path for path in asked if path.endswith(".jpg")}) == 2
-
-
-def test_find__a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    plant(tmp_path, "1.jpg")
-    os.mkfifo(tmp_path / "2.jpg")
-    assert folder.find(tmp_path) == ({"1.jpg": ""}, {"2.jpg": "not a regular file"})
 
 
 @pytest.mark.parametrize(

@@ -46,26 +46,9 @@ def test_text_fonts__have_every_character() -> None:
         assert font.getbbox("h", anchor="ls")[1] < font.getbbox("x", anchor="ls")[1] < 0
 
 
-def test_glyphs__use_each_font_before_one_twice() -> None:
-    count = len(installed.text_fonts(4 * SIZE))
-    fonts = [path.split("/")[1] for class_name, path in installed.glyphs(SIZE, count + 1) if class_name == "A"]
-    assert len({font.rpartition("-")[0] for font in fonts}) == count
-    assert fonts[-1].endswith("-1")
-
-
 def test_patches__show_their_place() -> None:
     photo = Image.fromarray(load_sample_images().images[0])
     still = np.random.default_rng(0)
     where = np.array([200.0, 150.0])
     plain = np.asarray(installed.around(photo, where, 40.0, 40, still, 0), int)
     np.testing.assert_allclose(plain, np.asarray(photo.crop((180, 130, 220, 170)), int), atol=2)
-
-
-def test_patches__never_leave_the_photograph() -> None:
-    white = Image.new("RGB", (640, 427), "white")
-    for x, y in installed.detailed(np.full((427, 640, 3), 128, np.uint8), 70).values():
-        for seed in range(5):
-            random = np.random.default_rng(seed)
-            where = np.array([x, y]) + random.choice([-0.15, 0.15], 2) * installed.WINDOW
-            view = installed.around(white, where, installed.WINDOW * 1.15, SIZE, random, 15)
-            assert np.asarray(view).min() == 255

@@ -45,7 +45,7 @@ def test_load__a_file_with_the_ports_names_gives_its_map(oracle, side, tmp_path)
     tensors = {name: t[None] if "_bn." in name else t for name, t in tensors.items() if "num_batches" not in name}
     save_file(tensors, tmp_path / "weights.safetensors")
     values = {"weights": "file", "path": str(tmp_path / "weights.safetensors"), "architecture": "bn_inception"}
-    values |= {"arguments": {}, "mean": None, "std": None, "depth": None, "is_trained": True, "freezes_norm": True}
+    values |= {"mean": None, "std": None, "depth": None, "is_trained": True, "freezes_norm": True}
     images = torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(side))
     with torch.no_grad():
         maps = load(Backbone(**values), tmp_path, 0)(images)

@@ -10,7 +10,7 @@ from polygrain.gsp.folds.trunk import Backbone, load
 from polygrain.store import arrays
 
 SHAKE = Augmentation(smallest_crop=0.5, turn=0, flip=0.5, stroke=0, jitter=0.2, tint=0, grey=0, blur=0)
-RANDOM = {"weights": "random", "path": "x", "architecture": "test_resnet", "arguments": {}, "mean": None, "std": None}
+RANDOM = {"weights": "random", "path": "x", "architecture": "test_resnet", "mean": None, "std": None}
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from polygrain.gsp.folds.resnet20 import ResNet20
 from polygrain.gsp.folds.trunk import Backbone, load
 from polygrain.store.tensors import write_weights
 
-VALUES = {"path": "x", "architecture": "resnet20", "arguments": {}, "mean": [0.5] * 3, "std": [1.0] * 3, "depth": None}
+VALUES = {"path": "x", "architecture": "resnet20", "mean": [0.5] * 3, "std": [1.0] * 3, "depth": None}
 VALUES |= {"freezes_norm": True}
 
 

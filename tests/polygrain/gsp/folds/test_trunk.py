@@ -7,7 +7,7 @@ from polygrain.encoder import model
 from polygrain.gsp.folds.trunk import Backbone, load
 from tests.helpers.small import SIZE, write_encoder
 
-VALUES = {"weights": "random", "path": "x", "architecture": "test_resnet", "arguments": {}, "depth": None}
+VALUES = {"weights": "random", "path": "x", "architecture": "test_resnet", "depth": None}
 VALUES |= {"mean": [0.5] * 3, "std": [0.25] * 3, "is_trained": True, "freezes_norm": True}
 
 

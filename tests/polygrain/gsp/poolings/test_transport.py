@@ -49,17 +49,6 @@ def bisected(cost: Tensor, mu: float, epsilon: float) -> tuple[Tensor, Tensor]:
     return (1 - share) / a.shape[-1], scores.softmax(-2) * share[..., None, :] / a.shape[-1]
 
 
-def iterated(cost: Tensor, mu: float, epsilon: float, iterations: int) -> tuple[Tensor, Tensor]:
-    """(rho, pi) by the paper's fixed point from t = e^u = 1 (Prop. 4.2), differentiable through all iterations."""
-    scores = -epsilon * cost
-    a = scores.logsumexp(-2)
-    u = torch.zeros_like(a[..., :1])
-    for _ in range(iterations):
-        u = u + (mu / torch.sigmoid(u + a).mean(-1, keepdim=True)).log()
-    share = torch.sigmoid(u + a)
-    return (1 - share) / a.shape[-1], scores.softmax(-2) * share[..., None, :] / a.shape[-1]
-
-
 @pytest.mark.parametrize("epsilon", [0.5, 5.0, 300.0, 3000.0])
 @pytest.mark.parametrize(("dtype", "bar"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
 def test_weight_transport__equals_bisection_for_any_sharpness(epsilon, dtype, bar):
@@ -90,21 +79,6 @@ def test_weight_transport__equals_the_linear_program(mu, epsilon=3000.0):
         assert torch.allclose(torch.cat([rho, pi.flatten()]), torch.from_numpy(solved.x), atol=1e-9)
 
 
-def test_weight_transport__minimises_the_entropic_problem():
-    """The result meets both constraints of P2, and no small step that keeps them lowers the objective."""
-    cost, epsilon, mu = cost_maps("random", 4, 6)[0], 5.0, 0.3
-    rho, pi = weight_transport(cost, mu, epsilon)
-    assert torch.allclose(rho + pi.sum(0), torch.full_like(rho, 1 / 6)) and pi.sum().item() == pytest.approx(mu)
-
-    def objective(rho: Tensor, pi: Tensor) -> Tensor:
-        return (cost * pi).sum() + ((rho * rho.log()).sum() + (pi * pi.log()).sum()) / epsilon
-
-    for seed in range(50):
-        step = 1e-4 * draw(4, 6, seed=seed)
-        step -= step.mean()
-        assert objective(rho - step.sum(0), pi + step) > objective(rho, pi)
-
-
 HARD = {
     "steps": lambda n: 3.0 * torch.arange(n, dtype=torch.float64).expand(20, n),
     "ties": lambda n: (5 * draw(20, n).abs()).floor(),
@@ -122,20 +96,6 @@ def test_newton_root__keeps_the_sum_where_whole_features_almost_fill_it(family, 
         for mu in (1e-6, 0.3, 24 / 49, 24 / 49 + 1e-12, 24 / 49 - 1e-9, 0.999, 1 - 1e-12):
             share = torch.sigmoid(newton_root(a, mu, can_stop) + a)
             assert (n * (share.mean(1) - mu)).abs().max() <= 1e-9
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(
-    ("mu", "epsilon", "steps"), [(0.1, 0.5, 100), (0.1, 5.0, 200), (0.3, 0.5, 200), (0.7, 0.5, 800)]
-)
-def test_weight_transport__gradient_equals_autodiff_through_the_iteration(family, mu, epsilon, steps):
-    cost = cost_maps(family, 8, 49, count=1).requires_grad_()
-    to_rho, to_pi = draw(1, 49, seed=1), draw(1, 8, 49, seed=2)
-    ours, theirs = (
-        torch.autograd.grad((rho * to_rho).sum() + (pi * to_pi).sum(), cost)[0]
-        for rho, pi in (weight_transport(cost, mu, epsilon), iterated(cost, mu, epsilon, steps))
-    )
-    assert (ours - theirs).abs().max() <= 1e-10 * theirs.abs().max()
 
 
 @pytest.mark.parametrize("epsilon", [5.0, 300.0, 3000.0])
@@ -178,16 +138,6 @@ def test_weight_transport__keeps_all_for_mu_1():
     to_pi = torch.randn_like(pi)
     ours, theirs = (torch.autograd.grad((plan * to_pi).sum(), cost)[0] for plan in (pi, expected))
     assert torch.allclose(ours, theirs, rtol=1e-10, atol=1e-15)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_weight_transport__computes_half_precision_in_float32(dtype):
-    cost = cost_maps("random", 64, 196).to(dtype).requires_grad_()
-    for result, exact in zip(weight_transport(cost, 0.3, 5.0), weight_transport(cost.double(), 0.3, 5.0), strict=True):
-        assert result.dtype == torch.float32
-        assert (196 / 0.3 * (result - exact)).abs().max() <= 1e-5
-    weight_transport(cost, 0.3, 5.0)[0].square().sum().backward()
-    assert cost.grad.dtype == dtype and torch.isfinite(cost.grad).all()
 
 
 @pytest.mark.parametrize("length", [0.02, 0.09, 1.0])  # all features inside the ball, some, none

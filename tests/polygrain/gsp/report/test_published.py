@@ -92,13 +92,6 @@ def test_compare__the_mean_of_fair_runs_and_the_best_of_conventional_ones():
     assert line["run"] is None and np.isnan(line["ours"])
 
 
-def test_compare__within_a_printed_deviation():
-    for ours, within in ((0.2735, "yes"), (0.2688, "yes"), (0.2740, "no")):
-        metrics = {"a": {"concat": {"map_at_r": {"mean": ours}}}}
-        (line,) = published.compare([row_of(dim="512")], {"a": make_run()}, {"a": SETTING}, metrics)
-        assert line["within"] == within
-
-
 PARTS = ("gsp-cifar-fig3b",)  # of a table: the page says of its other rows that no run stands beside them
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from polygrain.mpcl.detection.precision import average_precision, interpolated, matched, overlaps
+from polygrain.mpcl.detection.precision import average_precision
 
 
 def plain_overlap(a, b, is_crowd):
@@ -13,7 +13,7 @@ def plain_overlap(a, b, is_crowd):
     return width * height / (area[0] if is_crowd else area[0] + area[1] - width * height)
 
 
-def plain_precision(found, true, label, level, crowds):
+def plain_precision(found, true, label, level):
     """One box after another, the highest score first over all images; then each recall by looking at every cut."""
     rows = [(score, i, j) for i, one in enumerate(found) for j, score in enumerate(one["scores"])]
     rows = sorted((row for row in rows if found[row[1]]["labels"][row[2]] == label), key=lambda row: -row[0])
@@ -26,7 +26,7 @@ def plain_precision(found, true, label, level, crowds):
             if true[i]["labels"][k] != label:
                 continue
             ignored = bool(true[i]["ignored"][k])
-            value = plain_overlap(found[i]["boxes"][j], box, ignored and crowds)
+            value = plain_overlap(found[i]["boxes"][j], box, ignored)
             if ignored:
                 is_near_ignored |= value >= level
             elif (i, k) not in taken and value >= level and value > best:
@@ -47,8 +47,7 @@ def draw(rng, count, labels=2):
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("crowds", [False, True])
-def test_average_precision__is_the_slow_one(seed, crowds):
+def test_average_precision__is_the_slow_one(seed):
     rng, found, true = np.random.default_rng(seed), [], []
     for _ in range(6):
         boxes, labels = draw(rng, int(rng.integers(0, 6)))
@@ -59,28 +58,9 @@ def test_average_precision__is_the_slow_one(seed, crowds):
         found[-1]["scores"] = rng.random(len(near))
     classes = sorted({label for one in true for label in one["labels"][~one["ignored"]]})
     slow = [
-        np.mean([plain_precision(found, true, label, level, crowds) for label in classes])
+        np.mean([plain_precision(found, true, label, level) for label in classes])
         for level in np.linspace(0.5, 0.95, 10)
     ]
-    ours = average_precision(found, true, crowds)
+    ours = average_precision(found, true)
     assert ours == pytest.approx({"AP": np.mean(slow), "AP50": slow[0], "AP75": slow[5]}, abs=1e-9)
     assert 0 < ours["AP50"] < 1
-
-
-def test_interpolated__the_best_precision_to_the_right():
-    assert interpolated(np.array([True, True]), 2) == 1
-    # Precision 1/2 at recall 1 alone.
-    assert interpolated(np.array([False, True]), 1) == 0.5
-    assert interpolated(np.array([True, False]), 2) == pytest.approx(51 / 101)
-    assert interpolated(np.array([], bool), 3) == 0
-
-
-def test_matched__a_second_box_on_one_object_is_wrong_and_on_an_ignored_one_neither():
-    overlap = np.array([[0.8, 0.0], [0.7, 0.0], [0.1, 0.9], [0.1, 0.9]])
-    assert matched(overlap, np.array([False, True]), 0.5).tolist() == [1, 0, -1, -1]
-    assert matched(np.zeros((2, 0)), np.zeros(0, bool), 0.5).tolist() == [0, 0]
-
-
-def test_overlaps__of_a_crowd_the_part_that_lies_in_it():
-    found, true = np.array([[0.0, 0, 2, 2]]), np.array([[1.0, 0, 9, 9]] * 2)
-    assert overlaps(found, true, np.array([True, False])) == pytest.approx(np.array([[0.5, 2 / (4 + 72 - 2)]]))

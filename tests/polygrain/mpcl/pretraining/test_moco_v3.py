@@ -1,10 +1,9 @@
-import pytest
 import torch
 from torch.nn.functional import cross_entropy, normalize
 
 from polygrain.mpcl.pretraining.heads import build_projectors
 from polygrain.mpcl.pretraining.moco_v3 import MocoV3
-from tests.helpers.pretraining_world import RESNET, moco_v3, network, views
+from tests.helpers.pretraining_world import moco_v3, network, views
 from tests.helpers.small import CONFIG
 
 
@@ -51,9 +50,3 @@ def test_moco_v3__a_head_has_its_own_predictor_and_the_patches_stay():
     first, second = moco.predictors
     assert first[0].weight.grad.abs().sum() > 0 and second[0].weight.grad.abs().sum() == 0
     assert moco.encoder.backbone.patch_embed.proj.weight.grad is None
-
-
-def test_moco_v3__fixed_patches_on_a_cnn_are_refused():
-    with pytest.raises(ValueError, match="no patch embedding"):
-        build(RESNET)
-    assert build(RESNET, fixed_patches=False)(*views(), 0.0, torch.Generator()).losses.shape == (2,)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from polygrain.config.lists import Pretraining
 from polygrain.mpcl.pretraining import run
 from polygrain.mpcl.pretraining.objective import columns
 from polygrain.store import arrays
@@ -10,25 +11,12 @@ from tests.helpers.pretraining_world import SGD, VIEW, barlow, moco_v2, moco_v3,
 from tests.helpers.settings import VIEWS
 from tests.helpers.small import CONFIG
 from tests.helpers.torchrun import torchrun
-
-
-def heads(**changes):
-    values = {
-        "count": 2,
-        "reading": "shared",
-        "variant": "plain",
-        "contrast": 0.01,
-        "balance": "literal",
-        "epsilon": 0.5,
-        "dropout": 0.1,
-        "orthogonal": 1.0,
-    }
-    return run.HeadSettings(**(values | changes))
+from tests.test_mpcl_encoder import pretraining
 
 
 def plan(**changes):
-    values = {"epochs": 2, "batch": 8, "warmup": 0.0, "least_spread": 0.0, "views": (VIEW, VIEW), "crop_ratio": 1.0}
-    return run.Plan(**(values | changes))
+    values = {"epochs": 2, "batch": 8, "warmup": 0.0, "least_spread": 0.0, "views": [VIEW, VIEW], "crop_ratio": 1.0}
+    return run.Plan(**values | {"epsilon": 0.5, "dropout": 0.1, "orthogonal": 1.0} | changes)
 
 
 @pytest.fixture
@@ -38,10 +26,9 @@ def pixels(tmp_path):
 
 
 def pretrain(pixels, work, params, config=CONFIG, seed=0, **changes):
-    known = {key: changes.pop(key) for key in list(changes) if key in run.Plan.__dataclass_fields__}
-    encoder = network(config)
-    rows = np.arange(20)
-    return encoder, run.pretrain(encoder, pixels, rows, heads(**changes), params, plan(**known), seed, work)
+    known = {key: changes.pop(key) for key in list(changes) if key in run.Plan.model_fields}
+    encoder, chosen = network(config), Pretraining(**pretraining(**changes))
+    return encoder, run.pretrain(encoder, pixels, np.arange(20), chosen, params, plan(**known), seed, work)
 
 
 def test_pretrain__the_alternatives_change_the_run(pixels, tmp_path):
@@ -55,7 +42,7 @@ def test_pretrain__the_alternatives_change_the_run(pixels, tmp_path):
 @pytest.mark.parametrize("params", [moco_v2(), moco_v3(), barlow()])
 def test_pretrain__no_step_waits_for_a_gpu(pixels, tmp_path, params):
     with steps_counted() as waits:
-        pretrain(pixels, tmp_path / "work", params, epochs=1, batch=4, views=(VIEWS, VIEWS))
+        pretrain(pixels, tmp_path / "work", params, epochs=1, batch=4, views=[VIEWS, VIEWS])
     assert len(waits) == 5 and len(set(waits)) == 1
 
 

@@ -39,13 +39,3 @@ def test_write__tables_hold_what_was_added(tmp_path):
     nearest = {row["pair"]: row["nearest"] for row in pq.read_table(tmp_path / "nearest.parquet").to_pylist()}
     order = (left @ right.T).argsort(1, descending=True)
     assert nearest == {pair: TESTED[order[i]].tolist() for i, pair in enumerate(TESTED.tolist())}
-
-
-def test_add_history__best_is_the_step_of_the_highest_mean(tmp_path):
-    tables, _, _ = filled()
-    best = [row for row in tables.rows["recall"] if row[1] == "best"]
-    # Means over the three runs: 0.5 at step 2, (0.5 + 0.5 + 0.25) / 3 at step 4.
-    assert {row[2] for row in best} == {0, 1, 2} and all(row[4] == 0.5 for row in best)
-    assert [(row, step) for row, step, _, _ in tables.history] == [("sigma_1", 2), ("sigma_1", 4)]
-    assert tables.history[0][2:] == pytest.approx((1 + 5 / 3, 0.5))
-    assert tables.history[1][3] == pytest.approx(1.25 / 3)

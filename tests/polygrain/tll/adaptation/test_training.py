@@ -8,7 +8,6 @@ from torch.nn.functional import cross_entropy, normalize
 from polygrain.tll.adaptation import training
 from polygrain.tll.adaptation.descriptors import Sides
 from polygrain.tll.adaptation.training import Lanes, Training, gradient, ranks, starts, train
-from tests.helpers.pairs import plain_recall
 
 CPU = torch.device("cpu")
 
@@ -94,34 +93,6 @@ def problem(runs: int = 3) -> tuple[Sides, Sides]:
     left, right = (latents @ noise[0] + 4 * part for part in nuisance)
     split = (slice(None), slice(None), slice(0, 120)), (slice(None), slice(None), slice(120, None))
     return tuple(Sides(left[part], right[part]) for part in split)
-
-
-def one_by_one(weights: torch.Tensor, left: torch.Tensor, right: torch.Tensor, steps: int) -> torch.Tensor:
-    """One run after another, as one would write it."""
-    weights = weights.clone()
-    optimizer = torch.optim.Adam([weights], lr=1e-2)
-    for _ in range(steps):
-        weights.grad = plain(weights, left, right, 15.0)[1]
-        optimizer.step()
-    return weights
-
-
-@pytest.mark.parametrize(("double", "steps", "atol"), [(False, 25, 1e-4), (True, 60, 1e-6)])
-def test_train__equals_one_run_after_another(tmp_path, double, steps, atol):
-    """In single precision, Adam soon turns the last bit of a gradient near zero into a step."""
-    sides, test = problem(2)
-    start = starts([1, 2], 16, 24)
-    if double:
-        start, (sides, test) = start.double(), (Sides(*(side.double() for side in part)) for part in (sides, test))
-    state = Training(start.clone(), steps, 10, 5)
-    train(state, sides, test, 15.0, 1e-2, tmp_path)
-    assert state.evaluated[-2:] == [steps // 10 * 10 - 10 * (steps % 10 == 0), steps]
-    for run in range(2):
-        expected = one_by_one(start[run], sides.left[run], sides.right[run], steps)
-        torch.testing.assert_close(state.weights[run].detach(), expected, rtol=10 * atol, atol=atol)
-        x, y = (normalize(torch.relu(side[run, 0] @ expected.T)) for side in test)
-        assert state.recalls[-1, run].tolist() == pytest.approx(plain_recall(x @ y.T, range(1, 6)))
-    assert (state.losses[-1] < state.losses[0]).all()
 
 
 def test_train__continues_after_a_kill_with_the_same_bytes(tmp_path, monkeypatch):
