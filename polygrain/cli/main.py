@@ -29,7 +29,7 @@ from polygrain.runner import threads
 
 RUN = "'polygrain[run]'"
 EXTRAS = {
-    "faiss": "'polygrain[cpu]'",
+    "faiss": "'polygrain[cpu]', or 'polygrain[gpu]' for a GPU",
     "prefect": "'polygrain[flow]'",
     **dict.fromkeys(["configobj", "dvc", "filelock", "google_crc32c", "matplotlib", "omegaconf", "psutil"], RUN),
     **dict.fromkeys(["pytorch_metric_learning", "ruamel", "torchvision", "zarr"], RUN),

@@ -14,13 +14,13 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from pydantic import Field
 
-from polygrain.compute import processes
+from polygrain.compute import device, processes
 from polygrain.compute.blocks import Rows, blocks
 from polygrain.retrieval.neighbours import ROWS, Metric, nearest, read, without_self
 
 log = logging.getLogger(__name__)
 
-InvertedFile = Any  # faiss.IndexIVF
+InvertedFile = Any  # faiss.IndexIVF, or its like on a GPU
 Method = Literal["exact", "ivf"]
 Index = Annotated[
     Literal["auto", "exact", "ivf"],
@@ -36,6 +36,8 @@ EXACT_ROWS = 200_000
 SAMPLE = 1_000
 # Rows that a cell's centre is trained on: faiss calls fewer than 39 too few.
 TRAINED = 39
+# Cells and neighbours of one search that faiss allows on a GPU.
+GPU_MOST = 2048
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def nearest_others(
         return Graph(nearest(rows, rows, k, metric=metric, exclude_self=True)[1], "exact")
     if not 1 <= k < n:
         raise ValueError(f"k = {k} neighbours among {n - 1} other rows; allowed is 1 to {n - 1}: ask for fewer")
-    ivf = inverted_file(rows, metric)
+    ivf = inverted_file(rows, metric, on_gpu=k < GPU_MOST and faiss.get_num_gpus() > 0)
     sample = np.sort(np.random.default_rng(0).choice(n, min(asked, n), replace=False))
     queries = read(rows[sample], slice(0, len(sample)), metric)
     exact = without_self(nearest(queries, rows, k + 1, metric=metric)[1], sample, k)
@@ -108,10 +110,12 @@ def nearest_others(
     return Graph(neighbours, "ivf", float(shares.mean()), error, len(sample), ivf.nprobe)
 
 
-def inverted_file(rows: Rows, metric: Metric) -> InvertedFile:
+def inverted_file(rows: Rows, metric: Metric, on_gpu: bool = False) -> InvertedFile:
     """The rows in cells, in half precision."""
     (n, dim), count = rows.shape, cells(rows.shape[0])
     ivf: InvertedFile = faiss.index_factory(dim, f"IVF{count},SQfp16", faiss.METRIC_INNER_PRODUCT)
+    if on_gpu:
+        ivf = faiss.index_cpu_to_gpus_list(ivf, gpus=[device.best().index or 0])
     ivf.cp.min_points_per_centroid = 1
     drawn = np.sort(np.random.default_rng(0).choice(n, min(n, TRAINED * count), replace=False))
     ivf.train(read(rows[drawn], slice(0, len(drawn)), metric))
@@ -120,13 +124,18 @@ def inverted_file(rows: Rows, metric: Metric) -> InvertedFile:
     return ivf
 
 
+def most_cells(ivf: InvertedFile) -> int:
+    """How many cells a search may look into."""
+    return min(ivf.nlist, GPU_MOST if isinstance(ivf, getattr(faiss, "GpuIndexIVF", ())) else ivf.nlist)
+
+
 def search(ivf: InvertedFile, queries: Float32[np.ndarray, "query dim"], k: int) -> Int64[np.ndarray, "query rank"]:
     """The k best rows of each query, ties by index; queries that get too few ask again, in more cells."""
     scores, indices = ivf.search(queries, k)
     indices = np.take_along_axis(indices, np.lexsort((indices, -scores), axis=1), 1)
     short, effort = np.flatnonzero((indices < 0).any(1)), ivf.nprobe
-    if len(short) and effort < ivf.nlist:
-        ivf.nprobe = min(2 * effort, ivf.nlist)
+    if len(short) and effort < most_cells(ivf):
+        ivf.nprobe = min(2 * effort, most_cells(ivf))
         indices[short] = search(ivf, queries[short], k)
         ivf.nprobe = effort
     return indices
@@ -152,8 +161,8 @@ def calibrate(
         return bool(values.mean() - 2 * values.std() / len(values) ** 0.5 >= recall)
 
     low, high = 0, 1
-    while high < ivf.nlist and not reaches(high):
-        low, high = high, min(2 * high, ivf.nlist)
+    while high < most_cells(ivf) and not reaches(high):
+        low, high = high, min(2 * high, most_cells(ivf))
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if reaches(middle) else (middle, high)

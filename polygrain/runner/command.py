@@ -18,6 +18,7 @@ from polygrain.compute import processes
 from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
+from polygrain.config.versions import require_one_faiss
 from polygrain.runner import inputs
 
 log = logging.getLogger("stages")
@@ -58,6 +59,7 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     arguments, keywords = parse(main, borrowed)
     start = time.monotonic()
     try:
+        require_one_faiss()
         # Names the stage where DVC runs it, in the folder of its dvc.yaml.
         reads = inputs.read_by(Path(), address) if (address := os.environ.get("DVC_STAGE")) else inputs.Reads([], {})
         before = inputs.state(Path(), reads)

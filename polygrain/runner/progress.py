@@ -1,17 +1,25 @@
-"""Progress as a plain line now and then: how far, the rate, the time left of all rounds, what was measured last.
+"""Progress that suits its reader: a bar on a terminal, a plain line now and then in a log.
 
-The pages of a run are drawn from these lines (pipeline/progress.py), wherever the stage runs:
+Both say how far the stage is, the rate, the time that is left of all rounds, and what was measured last. The lines are
+also what the pages of a run are drawn from (pipeline/progress.py), wherever the stage runs:
 
     epoch 3/7: 120 of 400, 4 min left, 12.3 batch/s, loss 0.5012, accuracy 0.8125
 """
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import TypeVar
 
+from tqdm import tqdm
+
+from polygrain.runner import gpu
+
 log = logging.getLogger(__name__)
 SECONDS_BETWEEN_LINES = 10
+SECONDS_BETWEEN_VALUES = 1
+"""On a bar: to read a number makes the accelerator wait."""
 Item = TypeVar("Item")
 Measure = Callable[[int], Mapping[str, int | float]]
 """Named numbers after so many items of a round."""
@@ -24,7 +32,7 @@ def nothing(done: int) -> dict[str, float]:
 def progress(
     items: Iterable[Item], description: str, total: int | None = None, unit: str = "it", measure: Measure = nothing
 ) -> Iterator[Item]:
-    """The items, while rate, time left and what `measure` returns are logged."""
+    """The items, while rate, time left and what `measure` returns are shown on stderr."""
     if total is None and isinstance(items, Sized):
         total = len(items)
     return Rounds(description, total, unit).over(items, 0, measure)
@@ -43,6 +51,9 @@ class Rounds:
 
     def over(self, items: Iterable[Item], number: int, measure: Measure = nothing) -> Iterator[Item]:
         """The items of round `number`, from 0."""
+        if sys.stderr.isatty():
+            yield from self._with_bar(items, number, measure)
+            return
         start = shown = time.monotonic()
         for done, item in enumerate(items, 1):
             yield item
@@ -50,7 +61,27 @@ class Rounds:
             self._rate = done / max(now - start, 1e-9)
             if now - shown >= SECONDS_BETWEEN_LINES:
                 shown = now
-                log.info("%s", self.line(number, done, measure(done)))
+                log.info("%s", self.line(number, done, {**measure(done), **gpu.use()}))
+
+    def _with_bar(self, items: Iterable[Item], number: int, measure: Measure) -> Iterator[Item]:
+        """The same with a bar over all rounds, which is gone between them: lines are logged there."""
+        total = self._count and self._count * (self._rounds or 1)
+        # No smoothing: between two rounds, too, time passes.
+        looks = {"unit": self._unit, "leave": False, "dynamic_ncols": True, "smoothing": 0}
+        count, shown = self._count or 0, 0.0
+        with tqdm(total=total, initial=count * number, desc=self._title(number), **looks) as bar:
+            # Rate and time left are of all that this process did.
+            bar.initial = count * self._before
+            bar.start_t -= time.monotonic() - self._start
+            start = time.monotonic()
+            for done, item in enumerate(items, 1):
+                yield item
+                bar.update()
+                now = time.monotonic()
+                self._rate = done / max(now - start, 1e-9)
+                if now - shown >= SECONDS_BETWEEN_VALUES:
+                    shown = now
+                    bar.set_postfix_str(", ".join(spoken({**measure(done), **gpu.use()})), refresh=False)
 
     def line(self, number: int, done: int | None = None, values: Mapping[str, int | float] | None = None) -> str:
         """What is known after `done` items of round `number`, after all of them without it."""

@@ -13,7 +13,7 @@ from polygrain.runner import progress as logged
     ("line", "point"),
     [
         (
-            "epoch 3/4: 50 of 100, 30 s left, 12.3 batch/s, loss 0.5",
+            "epoch 3/4: 50 of 100, 30 s left, 12.3 batch/s, loss 0.5, gpu_percent 87",
             Point(True, 0.625),
         ),
         ("epoch 3/4: loss 1.5e-05, accuracy 0.5", Point(True, 0.75)),
@@ -30,6 +30,7 @@ def test_read__the_share(line, point):
 
 def test_read__understands_what_stages_log(monkeypatch, caplog):
     monkeypatch.setattr(logged, "SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr(logged.gpu, "use", lambda: {"gpu_gib": 12.5})
     rounds = logged.Rounds("epoch", 8, "batch", 2, before=1)
     with caplog.at_level(logging.INFO):
         list(rounds.over(range(8), 1, lambda done: {"loss": 2.0**-done, "criterion": -1 / 3}))

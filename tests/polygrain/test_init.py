@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 FILES = [file for file in sorted((ROOT / "polygrain").rglob("__init__.py")) if "__all__" in file.read_text()]
 ROOMS = [".".join(file.parent.relative_to(ROOT).parts) for file in FILES]
 
-LINE = "error: faiss is not installed: pip install 'polygrain[cpu]'\n"
+LINE = "error: faiss is not installed: pip install 'polygrain[cpu]', or 'polygrain[gpu]' for a GPU\n"
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -97,6 +97,25 @@ def test_calibrate__warns_where_the_recall_is_out_of_reach(caplog):
     assert ivf.nprobe == ivf.nlist and "recall" in caplog.text
 
 
+def test_calibrate__no_more_cells_than_a_gpu_allows(monkeypatch):
+    class OnGPU(faiss.IndexIVFFlat):
+        def search(self, queries, k):
+            assert 1 <= self.nprobe <= 2048
+            return np.zeros((len(queries), k), np.float32), np.full((len(queries), k), -1)
+
+    monkeypatch.setattr(faiss, "GpuIndexIVF", OnGPU, raising=False)
+    ivf, exact = OnGPU(faiss.IndexFlatIP(3), 3, 4_000), np.arange(30).reshape(10, 3)
+    assert not calibrate(ivf, lambda: approximate.search(ivf, exact.astype(np.float32), 3), exact, 0.9).any()
+    assert ivf.nprobe == 2048
+
+
+def test_nearest_others__more_neighbours_than_a_gpu_allows_are_sought_on_the_cpu(monkeypatch):
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpus_list", lambda ivf, gpus: pytest.fail("on the GPU"), raising=False)
+    monkeypatch.setattr(approximate, "GPU_MOST", 5)
+    assert nearest_others(draw(300), 5, "ivf", 0.5).neighbours.shape == (300, 5)
+
+
 def test_choose__by_size(monkeypatch):
     monkeypatch.setattr(approximate, "EXACT_ROWS", 100)
     chosen = [choose(*given) for given in (("auto", 100), ("auto", 101), ("ivf", 16), ("exact", 10**9))]

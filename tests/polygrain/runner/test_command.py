@@ -60,6 +60,14 @@ def test_run__a_stage_gets_its_own_values_and_those_it_borrows(tmp_path, values)
     assert (tmp_path / "out").read_text() == "one 0 3 mean"
 
 
+def test_run__two_builds_of_faiss(tmp_path, values, monkeypatch):
+    (tmp_path / "faiss_gpu-9.dist-info").mkdir()
+    (tmp_path / "faiss_gpu-9.dist-info/METADATA").write_text("Name: faiss-gpu\nVersion: 9\n")
+    write(tmp_path, values | {"toy": {"epochs": 3}})
+    done = run(tmp_path, "--name", "one")
+    assert done.returncode == 1 and "uninstall -y faiss-cpu faiss-gpu" in done.stderr
+
+
 def test_run__a_full_gpu_gets_a_sentence(tmp_path, values):
     write(tmp_path, values | {"toy": {"epochs": 3}})
     full = 'import torch; raise torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB.\\nMore")'

@@ -30,13 +30,18 @@ def test_progress__passes_items_on_and_logs_plain_lines(caplog, monkeypatch):
 
 def test_progress__what_is_measured(caplog, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr(module.gpu, "use", lambda: {"gpu_percent": 87.0})
     with caplog.at_level(logging.INFO):
         list(progress(range(2), "fitting", measure=lambda done: {"loss": 1 / (3 * done)}))
-    assert [record.getMessage().split("it/s, ")[1] for record in caplog.records] == ["loss 0.3333", "loss 0.1667"]
+    assert [record.getMessage().split("it/s, ")[1] for record in caplog.records] == [
+        "loss 0.3333, gpu_percent 87",
+        "loss 0.1667, gpu_percent 87",
+    ]
 
 
-def test_rounds__time_left_is_that_of_all_rounds(clock, caplog):
+def test_rounds__time_left_is_that_of_all_rounds(clock, caplog, monkeypatch):
     """Two of four rounds were done before; each item takes 10 s, and 40 s pass between two rounds."""
+    monkeypatch.setattr(module.gpu, "use", dict)
     rounds, said = Rounds("epoch", 4, "batch", 4, before=2), []
     with caplog.at_level(logging.INFO):
         for number in (2, 3):
