@@ -17,14 +17,14 @@ def test_main__is_the_scatter_within_clusters_in_the_axes_of_seeds(tmp_path, blo
     seeds, pseudo_labels, scatter = cluster(tmp_path, images, features, given, blocks)
     found, basis = read_scatters(scatter, ["k4", "k8"]), read_basis(seeds)
     rows = Joined(features, list(TASKS), blocks, read_tables(images, list(TASKS)).train)[:]
-    for k in (4, 8):
+    for k, scatter_of in zip((4, 8), found, strict=True):
         labels, expected = arrays.open(pseudo_labels / f"k{k}/labels.zarr")[:], 0.0
         turned = rows.astype(float) @ basis.axes
         for cluster_of in range(k):
             own = turned[labels == cluster_of]
             expected = expected + (own - own.mean(0)).T @ (own - own.mean(0))
-        np.testing.assert_allclose(found[f"k{k}"].within, expected / (48 - k), atol=1e-6)
-        assert found[f"k{k}"].degrees == 48 - k and 0 <= found[f"k{k}"].shrinkage <= 1
+        np.testing.assert_allclose(scatter_of.within, expected / (48 - k), atol=1e-6)
+        assert scatter_of.degrees == 48 - k and 0 <= scatter_of.shrinkage <= 1
 
 
 def test_main__of_images_that_are_all_equal_there_is_none(tmp_path):
@@ -36,4 +36,4 @@ def test_main__of_images_that_are_all_equal_there_is_none(tmp_path):
         shutil.rmtree(features / task / "features.zarr")
         arrays.write(features / task / "features.zarr", np.ones(shape, np.float32))
     seeds, _, scatter = cluster(tmp_path, images, features, given)
-    assert read_basis(seeds) is None and read_scatters(scatter, ["size4"])["size4"].degrees == 0
+    assert read_basis(seeds) is None and read_scatters(scatter, ["size4"])[0].degrees == 0

@@ -35,8 +35,7 @@ CHANGES = [
         "versions.yaml",
         {"faiss-cpu": "2"},
         # Items whose path is the file of versions are among them.
-        "images mpcl_encoder tll_pairs gsp_folds seeds knn_graph refreshed_graph fusion mpcl_probe gallery evaluation "
-        + TRAINED,
+        "images mpcl_encoder tll_pairs gsp_folds seeds knn_graph refreshed_graph fusion gallery evaluation " + TRAINED,
     ),
     ("params.yaml", {"features.dtype": "float32"}, "features"),
     ("params.yaml", {"images.stored": "jpeg-90"}, "images"),
