@@ -97,7 +97,6 @@ def small_cifar(made: dict, root: Path) -> None:
     made["images"]["published_counts"] = False
     made["gsp_folds"]["stopping"] |= {"every": 2, "patience": 1, "longest": 2}
     made["gsp_trainings"] = {name: item for name, item in made["gsp_trainings"].items() if not item["repeat"]}
-    made["gsp_folds"]["pictures"] = 1
     made.get("gsp_classifier", {}).update({"epochs": 1, "warmup": 0})
     made["gsp_ensemble"]["splits"] = 5
 
