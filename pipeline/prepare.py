@@ -16,6 +16,7 @@ from polygrain.config.lists import Lists
 from polygrain.config.site import keep_site
 from polygrain.runner import command
 from polygrain.runner.inputs import digest
+from polygrain.sources.datasets.addresses import SOURCES
 from polygrain.sources.folder import require_followed
 
 STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("[a-z]*.py"))
@@ -88,15 +89,22 @@ def fingerprint(file: Path, values: dict[str, Any]) -> str:
 
 def wrong_paths(file: Path, values: dict[str, Any], inputs: bool) -> Iterator[str]:
     """A line for each named file or folder that cannot be read."""
-    is_of_paper = file.parent.name in compose.listed(file.parent.parent)
-    hint = ": docs/howto/papers.md says how to get it" if is_of_paper else ""
     for key, path in lists.paths(values):
         if "'" in path:
             yield f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder"
         elif inputs and not compose.MADE.match(path):
             if not (file.parent / path).exists():
-                yield f"{key}: {path} does not exist{hint}"
+                source = value_of(f"{key.removesuffix('path')}source", values)
+                yield f"{key}: {path} does not exist{way_to((file.parent / path).resolve(), source, file.parent)}"
             yield from errors(require_followed, file.parent / path)
+
+
+def way_to(data: Path, source: object, folder: Path) -> str:
+    """How to get missing data: by the command that fetches a public data set, or as the page on the papers says."""
+    known = SOURCES.get(str(source))
+    if known and known.archives and data.name in SOURCES:
+        return f": python -m polygrain.sources.datasets {data.parent} {data.name}"
+    return ": docs/howto/papers.md says how to get it" if folder.name in compose.listed(folder.parent) else ""
 
 
 def errors(call: Callable[..., Any], *given: Any) -> list[str]:

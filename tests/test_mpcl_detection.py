@@ -34,7 +34,7 @@ def write_coco(root, train=8, test=4, side=64):
             pixels[y : y + size, x : x + size, kind] = 240
             Image.fromarray(pixels).save(root / part / f"{number}.jpg", quality=95)
             images.append({"id": number, "file_name": f"{number}.jpg"})
-            items.append({"image_id": number, "bbox": [x, y, size, size], "category_id": kind, "iscrowd": 0})
+            items.append({"image_id": number, "bbox": [x, y, size, size], "category_id": 1 - kind, "iscrowd": 0})
         content = json.dumps({"images": images, "annotations": items})
         (root / f"annotations/instances_{part}.json").write_text(content)
     return root
@@ -56,6 +56,11 @@ def run(world, output, **changes):
     params = Params(**(SMALL | changes))
     common = {"network": {"architecture": "resnet50"}, "epochs": 1, "batch": 8}
     return main(encoder, path, output, name="m1", params=params, lists=listed(path), seed=0, **common)
+
+
+def test_lists__a_detector_is_of_a_run_that_is_there():
+    with pytest.raises(ValueError, match=r"mpcl_detections\.a\.run is 'gone'; known here: m1"):
+        lists(mpcl={"m1": RUN}, mpcl_detections={"a": {"run": "gone", "path": "x"}})
 
 
 def test_factor__rises_stays_and_falls_to_a_tenth_twice():
@@ -98,8 +103,7 @@ def test_main__writes_the_detector_its_history_and_its_precision(world, tmp_path
 def test_main__learns_to_find_drawn_squares(world, tmp_path):
     run((world[0], write_coco(tmp_path / "more", 32, 8)), tmp_path / "out", epochs=8, drops=[6], learning_rate=0.08)
     metrics = json.loads((tmp_path / "out/metrics.json").read_text())
-    # On so few images it hangs on chance: with the classes in two orders it was .73 and .66.
-    assert metrics["AP50"] > 0.5, metrics
+    assert metrics["AP50"] > 0.75, metrics
 
 
 @pytest.mark.slow

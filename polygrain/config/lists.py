@@ -223,6 +223,14 @@ class Lists(Section):
         return self
 
     @model_validator(mode="after")
+    def detections_match(self) -> "Lists":
+        for name, item in self.mpcl_detections.items():
+            if item.run not in self.mpcl:
+                known = ", ".join(self.mpcl) or "none"
+                raise ValueError(f"mpcl_detections.{name}.run is {item.run!r}; known here: {known}")
+        return self
+
+    @model_validator(mode="after")
     def folders_match(self) -> "Lists":
         """Each item has the folder that DVC must follow for it, and what it is about is there."""
         for title, known in folders(self.model_dump()).items():

@@ -94,7 +94,7 @@ def test_check__missing_data_are_named_before_any_stage_is_loaded(tmp_path, valu
     for folder in ("profiles/mrt", "profiles/grappa"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "profiles/grappa/mrt.yaml").write_text("mrt: {}\n")
-    with pytest.raises(ValueError, match=r"tasks.cub.path: raw/cub does not exist: docs/howto/papers\.md"):
+    with pytest.raises(ValueError, match=rf"datasets {tmp_path}/profiles/mrt/raw cub\n.*docs/howto/papers\.md"):
         check(write(tmp_path / "profiles/mrt", values))
     values["tasks"] = {"cub": {"source": "folder", "path": "raw/cub"}}
     with pytest.raises(ValueError, match=r"raw/cub does not exist$"):
