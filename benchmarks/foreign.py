@@ -22,18 +22,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.regimes import layer_of
 from polygrain import embed, load
 from polygrain.comparing.comparison import Comparison, choose, mean_of
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.stored import open_features
 from polygrain.fisher.closed_form import basis_of, closed_form, of_views
-from polygrain.fisher.estimator import CLUSTERED, clusters_of
 from polygrain.fisher.scatter import within_clusters
 from polygrain.retrieval import whitening
 from polygrain.retrieval.metrics import UNLABELLED, collection_metrics
 from polygrain.selection import seen
 from polygrain.store.collection import read_tables
-from stages.seeds import smoothed
 
 AXES = 256  # of the whitenings
 
@@ -68,10 +67,9 @@ def layers(images: Images, fitted: np.ndarray) -> dict[str, whitening.Whitening 
     rows, (seen_of, views) = np.ascontiguousarray(images.outputs[fitted]), images.views
     basis = basis_of(rows, images.tasks[fitted])
     assert basis is not None
-    turned, clusters = basis.turn(rows), clusters_of(smoothed(rows, images.tasks[fitted], CLUSTERED), 0)
     of_images = of_views(basis, views[np.isin(seen_of, fitted)]) if len(views) else None
-    found = closed_form(basis, [within_clusters(turned, labels) for labels in clusters], of_images)
-    pairs = within_clusters(turned, images.kinds[fitted])
+    found = layer_of(rows, images.tasks[fitted], basis, of_images)
+    pairs = within_clusters(basis.turn(rows), images.kinds[fitted])
     return {
         **dict.fromkeys(("as it is", "own mean")),
         "PCA-whitened": whitening.fit(rows, AXES),

@@ -18,9 +18,9 @@ import numpy as np
 from polygrain.comparing.comparison import Comparison, choose, mean_of
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.stored import open_features
-from polygrain.fisher.closed_form import basis_of, closed_form, of_views
+from polygrain.fisher.closed_form import Basis, basis_of, closed_form, of_views
 from polygrain.fisher.estimator import CLUSTERED, clusters_of
-from polygrain.fisher.scatter import within_clusters
+from polygrain.fisher.scatter import Scatter, within_clusters
 from polygrain.retrieval import whitening
 from polygrain.retrieval.metrics import collection_metrics
 from polygrain.selection import seen
@@ -42,6 +42,12 @@ def thinned(collection: Collection, most: int | None, draw: int) -> np.ndarray:
     return np.sort(np.concatenate([own[:most] for own in kept.values()]))
 
 
+def layer_of(vectors: np.ndarray, tasks: np.ndarray, basis: Basis, views: Scatter | None) -> whitening.Whitening:
+    """The last layer as a new profile makes it: of clusters of smoothed features, and of views."""
+    turned, clusters = basis.turn(vectors), clusters_of(smoothed(vectors, tasks, CLUSTERED), 0)
+    return closed_form(basis, [within_clusters(turned, labels) for labels in clusters], views)
+
+
 def measure(
     outputs: np.ndarray, views: np.ndarray, collection: Collection, rows: np.ndarray, alike: dict[str, int]
 ) -> Iterator[tuple[str, list[float]]]:
@@ -49,9 +55,7 @@ def measure(
     vectors, tasks = outputs[rows], collection.tasks[rows]
     basis = basis_of(vectors, tasks)
     assert basis is not None
-    turned, clusters = basis.turn(vectors), clusters_of(smoothed(vectors, tasks, CLUSTERED), 0)
-    layer = closed_form(basis, [within_clusters(turned, labels) for labels in clusters], of_views(basis, views))
-    behind = whitening.apply(layer, outputs)
+    behind = whitening.apply(layer_of(vectors, tasks, basis, of_views(basis, views)), outputs)
     for name in ROWS:
         values, ends = [], outputs if name in ROWS[:2] else behind
         for task in alike:
