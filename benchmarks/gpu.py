@@ -32,7 +32,8 @@ from polygrain.clustering.seeding import nearest_seeds, seed_order
 from polygrain.compute import device
 from polygrain.encoder.extract import extract
 from polygrain.encoder.model import load
-from polygrain.retrieval.neighbours import nearest
+from polygrain.retrieval.approximate import nearest_others
+from polygrain.retrieval.neighbours import nearest, search_by_torch
 from polygrain.store import arrays
 
 MINUTES = 40
@@ -105,14 +106,15 @@ def bare_lloyd(x: torch.Tensor, centroids: torch.Tensor, iterations: int) -> tor
 
 
 def vectors(where: torch.device, dry: bool) -> Iterator[Row]:
-    """Seeds, k-means for the paper's eight k beside bare torch and faiss, and the neighbour graph."""
+    """Seeds, k-means for the paper's eight k beside bare torch and faiss, and neighbour graphs beside faiss's."""
     n = 2_000 if dry else PAPER
     x, sizes = hierarchical_mixture(n), scaled(n)
+    gpus = faiss.get_num_gpus()
     there = torch.from_numpy(x).to(where)
     start = time.perf_counter()
     seeds = seed_order(there, max(sizes), 0)
-    spent = time.perf_counter() - start
-    yield {"what": f"seeds of {max(sizes):,} clusters, n = {n:,}", "rate": spent, "unit": "s"}
+    yield {"what": f"seeds of {max(sizes):,} clusters, n = {n:,}", "rate": time.perf_counter() - start, "unit": "s"}
+    spent = by_faiss = 0.0
     for k in sizes:
         chosen = there[torch.from_numpy(seeds.order[:k]).to(where)]
         begin = time.perf_counter()
@@ -122,16 +124,28 @@ def vectors(where: torch.device, dry: bool) -> Iterator[Row]:
         peer = seconds(lambda: bare_lloyd(there, chosen, clusters.iterations), 1)  # noqa: B023
         row = {"what": f"Lloyd, k = {k:,}, {clusters.iterations} iterations", "rate": ours, "unit": "s"}
         yield row | {"peer": "bare torch, as many", "ratio": peer / ours}
-    row = {"what": f"pseudo-labels, {len(sizes)} k, n = {n:,}, seeds included", "rate": spent, "unit": "s"}
-    gpus = faiss.get_num_gpus() if hasattr(faiss, "get_num_gpus") else 0
+        every = {"max_points_per_centroid": n, "min_points_per_centroid": 1}
+        kmeans_of_faiss = faiss.Kmeans(x.shape[1], k, niter=clusters.iterations, gpu=bool(gpus), **every)
+        begin = time.perf_counter()
+        kmeans_of_faiss.train(x, init_centroids=chosen.cpu().numpy())
+        by_faiss += time.perf_counter() - begin
+    row = {"what": f"Lloyd, all {len(sizes)} k", "rate": spent, "unit": "s"}
     if gpus or dry:
-        start = time.perf_counter()
-        for k in sizes:
-            faiss.Kmeans(x.shape[1], k, max_points_per_centroid=n, min_points_per_centroid=1, gpu=bool(gpus)).train(x)
-        row |= {"peer": "faiss.Kmeans, no seeds drawn", "ratio": (time.perf_counter() - start) / spent}
+        row |= {"peer": "faiss.Kmeans, same seeds, as many", "ratio": by_faiss / spent}
     yield row
-    graph = seconds(lambda: nearest(x, x, 5, exclude_self=True), 1)
-    yield {"what": f"neighbour graph, n = {n:,}, exact", "rate": graph, "unit": "s"}
+    for count in (n,) if dry else (n, 1_000_000):
+        rows = hierarchical_mixture(count)
+        spent = seconds(lambda: nearest(rows, rows, 5, exclude_self=True), 1)  # noqa: B023
+        row = {"what": f"neighbour graph, n = {count:,}, exact", "rate": spent, "unit": "s"}
+        if gpus or dry:
+            peer = seconds(lambda: search_by_torch(rows, rows, 6, where), 1)  # noqa: B023
+            row |= {"peer": "torch in place of faiss", "ratio": peer / spent}
+        yield row
+    start = time.perf_counter()
+    found = nearest_others(rows, 5, "ivf", 0.95, metric="inner_product")
+    what = f"neighbour graph, n = {count:,}, ivf, recall {found.recall:.3f}"
+    spent, exact = time.perf_counter() - start, spent
+    yield {"what": what, "rate": spent, "unit": "s", "peer": "exact", "ratio": exact / spent}
 
 
 def agreement(where: torch.device, dry: bool) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from polygrain.compute import device, processes
 from polygrain.compute.blocks import Rows, blocks
-from polygrain.retrieval.neighbours import ROWS, Metric, nearest, read, without_self
+from polygrain.retrieval.neighbours import GPU_MOST, ROWS, Metric, nearest, read, without_self
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,6 @@ EXACT_ROWS = 200_000
 SAMPLE = 1_000
 # Rows that a cell's centre is trained on: faiss calls fewer than 39 too few.
 TRAINED = 39
-# Cells and neighbours of one search that faiss allows on a GPU.
-GPU_MOST = 2048
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Exact nearest neighbours, in blocks of the gallery, which may be larger than memory."""
 
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import faiss
 import numpy as np
@@ -15,6 +16,8 @@ from polygrain.compute.vectors import unit_rows
 ROWS = 65536
 # Inner products held at once on a GPU.
 PRODUCTS = 2**26
+# Cells and neighbours of one search that faiss allows on a GPU.
+GPU_MOST = 2048
 
 Metric = Literal["inner_product", "cosine"]
 
@@ -37,10 +40,20 @@ def read(rows: Rows, part: slice, metric: Metric, name: str = "features") -> Flo
 def search(
     queries: Float32[np.ndarray, "query dim"], block: Float32[np.ndarray, "row dim"], k: int
 ) -> tuple[Float32[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
-    """Inner products and positions of the k nearest rows of a block, by faiss, or by torch where there is a GPU."""
+    """Inner products and positions of the k nearest rows of a block, by faiss; on a GPU without faiss-gpu by torch."""
     if not torch.cuda.is_available():
         return faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
-    return search_by_torch(queries, block, k, device.best())
+    where = device.best()
+    if k > GPU_MOST or not faiss.get_num_gpus():
+        return search_by_torch(queries, block, k, where)
+    number = where.index or 0
+    return faiss.knn_gpu(gpu_resources(number), queries, block, k, metric=faiss.METRIC_INNER_PRODUCT, device=number)
+
+
+@cache
+def gpu_resources(number: int) -> Any:
+    """faiss's memory on a GPU, of 1.5 GiB, held for all searches of a process."""
+    return faiss.StandardGpuResources()
 
 
 def search_by_torch(
