@@ -7,8 +7,9 @@ answers part. The **agreement** of a smoothing is the share of the `depth` neare
 nearest by the other. Of those as good as the best, the strongest is taken: most gain by more.
 
 The depth is the size of the group that is meant. Where it is known how many images are alike, that is the depth, and
-graphs of several sizes up to it are compared. Else it is `depth`, with the graph of `neighbours`, and what loses
-agreement among the nearest `guard` is out: smoothed for broad classes, those of six images are lost.
+graphs of several sizes up to it are compared. If very few are, nothing is smoothed. Else it is `depth`, with the graph
+of `neighbours`, and what loses agreement among the nearest `guard` is out: smoothed for broad classes, those of six
+images are lost.
 
 Of many images whole neighbourhoods are compared: fewer images, drawn at random, would have fewer of a kind.
 """
@@ -31,6 +32,8 @@ from polygrain.retrieval.neighbours import nearest
 ROWS, CENTRES = 10_000, 5
 # A fifth of the rows, at most, are queries, and a fifth are nearest. Queries are drawn so many times.
 SHARE, DRAWS = 5, 3
+# Of fewer alike most neighbours are of other kinds. Of 3 smoothing lost a point, with two encoders (docs/results.md).
+FEWEST_ALIKE = 6
 NONE = Smoothing()
 
 
@@ -80,13 +83,15 @@ def choose(
     *,
     alike: int | None = None,
 ) -> Chosen:
-    """The smoothing whose agreement is highest; none for few rows. Rows are of unit length.
+    """The smoothing whose agreement is highest; none for few rows, or few alike. Rows are of unit length.
 
     `alike`: about how many rows show the same thing, if known.
     """
     n = len(vectors)
     if n < settings.fewest:
         return Chosen(NONE, f"{n} images are too few to smooth by each other: {settings.fewest} are needed", [])
+    if alike and alike < FEWEST_ALIKE:
+        return Chosen(NONE, f"{alike} alike are too few to smooth by each other: {FEWEST_ALIKE} are needed", [])
     generator = np.random.default_rng(seed)
     axes = axes_of(vectors[generator.permutation(n)[:ROWS]] if n > ROWS else vectors)
     counts = [settings.neighbours]
