@@ -15,9 +15,10 @@ sys.path.insert(0, str(ROOT))
 project = "polygrain"
 author = "the authors of polygrain"
 project_copyright = ""
-extensions = ["myst_parser", "docs.extensions.mathml", "sphinx.ext.autodoc", "docs.extensions.reference"]
+extensions = ["myst_parser", "docs.extensions.mathml", "sphinx.ext.autodoc"]
+extensions += ["docs.extensions.reference", "docs.extensions.state"]
 exclude_patterns = ["_build"]
-myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "attrs_block"]
+myst_enable_extensions = ["dollarmath", "amsmath", "attrs_block"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 suppress_warnings = ["myst.strikethrough"]

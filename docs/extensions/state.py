@@ -1,43 +1,18 @@
-"""docs/faithful/index.md: the state of every table and figure, of docs/faithful/state.csv and the printed numbers.
-
-python -m docs.extensions.state
-"""
+"""`state-of-the-papers`: the state of every table and figure, of docs/faithful/state.csv and the printed numbers."""
 
 import csv
 from collections import Counter
 from pathlib import Path
 
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
 from docs.extensions.reference import table
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/faithful/index.md"
 STATES = ("run", "runnable", "differs", "missing")
-HEAD = """# True to the papers
-
-Every table and figure of the papers. *Run*: computed here, by the command. *Runnable*: the command makes it by the
-printed values, once the data are there. *Differs*: the command makes something near it. *Missing*: it is not here.
-Nothing has been run at full size: beside a printed number stands none of ours, unless the column says so. Of the
-{printed:,} printed numbers that are kept here, {with_run:,} have a run of a profile by the printed values.
-
-What the papers conclude, and whether it holds here: [Which claims hold](claims.md).
-
-What each paper says and what the code does, item by item: [Grappa](grappa.md), [GSP](gsp.md), [MPCL](mpcl.md) and
-[TLL](tll.md). Values that profiles take from a paper are compared with the printed ones by `tests/papers/`. Numbers
-that the authors' public code computed once stand in `tests/oracles/`.
-
-"""
-TAIL = """This page is made by `python -m docs.extensions.state`.
-
-```{toctree}
-:hidden:
-
-claims
-grappa
-gsp
-mpcl
-tll
-```
-"""
+HEAD = "Of the {printed:,} printed numbers kept here, {with_run:,} have a run of a profile by the printed values.\n\n"
 
 
 def read(file: Path | str) -> list[dict[str, str]]:
@@ -89,8 +64,16 @@ def text() -> str:
             "\n".join(table("| | what | numbers | ours | state | command | note |", rows)),
             "\n",
         ]
-    return "".join(lines) + TAIL
+    return "".join(lines)
 
 
-if __name__ == "__main__":
-    PAGE.write_text(text(), encoding="utf-8")
+class State(SphinxDirective):
+    """The table of each paper."""
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes(text(), allow_section_headings=True)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("state-of-the-papers", State)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
