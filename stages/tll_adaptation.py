@@ -13,7 +13,6 @@ Writes  recall.parquet    row, at, run, k, recall: aR@k; rows are `concatenated`
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -21,9 +20,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from polygrain.compute import device
-from polygrain.compute.blocks import blocks
 from polygrain.config import schema
-from polygrain.losses.symmetric_softmax import LARGEST_SIGMA
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.reading import read_json
@@ -36,12 +33,10 @@ from polygrain.tll.adaptation.training import Training
 from polygrain.tll.extractors import layers
 from polygrain.training import checkpoint
 
-RESIDENT_BYTES = 2 * 2**30
-
 
 class Params(schema.Section):
     hidden: schema.Width = Field(description="rows of W: dimensions of the embedding")
-    sigmas: list[Annotated[float, Field(gt=0, le=LARGEST_SIGMA)]] = Field(
+    sigmas: list[schema.Factor] = Field(
         min_length=1,
         max_length=100,
         description="factors of the loss, a training each; the last is that of the model handed out",
@@ -68,33 +63,25 @@ def fit(
 def compare(
     described: Descriptors, fits: list[Reduction], splits: np.ndarray, params: Params, seed: int, work: Path
 ) -> Tables:
-    """Baselines and adaptations of all runs, as many runs at a time as fit into memory."""
-    runs, pairs = splits.shape
+    """Baselines and adaptations of all runs."""
+    runs = range(len(splits))
     tested, trained = (np.stack([np.flatnonzero(one) for one in part]) for part in (splits, ~splits))
     tables = Tables(min(params.largest_k, tested.shape[1]))
-    fit_of = [fits[min(run, len(fits) - 1)] for run in range(runs)]
-    bytes_per_run = 8 * len(described.values) * pairs * len(fits[0].components)
-    states: dict[float, list[Training]] = {sigma: [] for sigma in params.sigmas}
-    for part in blocks(runs, max(1, RESIDENT_BYTES // bytes_per_run)):
-        numbers = range(runs)[part]
-        train_sides = reduced(described, fit_of[part], trained[part], len(described.values))
-        test = reduced(described, fit_of[part], tested[part], 1)
-        for i, run in enumerate(numbers):
-            for row, sides in (
-                ("concatenated", originals(described, tested[run])),
-                ("pca", [side[i, 0] for side in test]),
-            ):
-                tables.add_run(row, run, tested[run], *(normalize(side, dim=-1) for side in sides))
-        for sigma in params.sigmas:
-            seeds = [seed * 100_003 + run for run in numbers]
-            state = fit("runs", train_sides, test, seeds, sigma, params, work)
-            states[sigma].append(state)
-            for i, run in enumerate(numbers):
-                weights = state.weights[i : i + 1].detach()
-                units = (training.activate(side[i : i + 1, 0], weights)[0][0] for side in test)
-                tables.add_run(f"sigma_{sigma:g}", run, tested[run], *units)
+    fit_of = [fits[min(run, len(fits) - 1)] for run in runs]
+    train_sides = reduced(described, fit_of, trained, len(described.values))
+    test = reduced(described, fit_of, tested, 1)
+    for run in runs:
+        for row, sides in (
+            ("concatenated", originals(described, tested[run])),
+            ("pca", [side[run, 0] for side in test]),
+        ):
+            tables.add_run(row, run, tested[run], *(normalize(side, dim=-1) for side in sides))
     for sigma in params.sigmas:
-        tables.add_history(f"sigma_{sigma:g}", states[sigma])
+        state = fit("runs", train_sides, test, [seed * 100_003 + run for run in runs], sigma, params, work)
+        for run in runs:
+            units = (training.activate(side[run, 0], state.weights[run].detach()) for side in test)
+            tables.add_run(f"sigma_{sigma:g}", run, tested[run], *units)
+        tables.add_history(f"sigma_{sigma:g}", state)
     return tables
 
 

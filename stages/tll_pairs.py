@@ -1,7 +1,7 @@
 """The pairs of one study of visual analogies, decoded once: embedded ones, or a folder's, matched by name or by a CSV.
 
 Writes  {left,right}/pixels.zarr   pair size size 3, uint8, rows in the order of pairs.parquet
-        pairs.parquet              name, left, right, group: a row per pair, sorted by name
+        pairs.parquet              name, left, right: a row per pair, sorted by name
         rejected.csv               name, reason: pairs with an image that cannot be decoded
 """
 
@@ -25,7 +25,7 @@ from polygrain.tll.pairs import installed, pairing
 from polygrain.tll.pairs.pairing import PathPair
 
 PER_CHARACTER, PLACES = 4, 60  # embedded pairs of each character; places in each photograph, a pair a rendition
-TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right", "group")])
+TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right")])
 
 
 class Params(schema.Section):
@@ -41,7 +41,7 @@ Pixels = tuple[np.ndarray, np.ndarray]  # of the left side and of the right one
 def drawn_pairs(side: int) -> dict[PathPair, Pixels]:
     """The embedded pairs."""
     pairs = installed.draw(side, PER_CHARACTER, PLACES)
-    return {PathPair(name, name, name, pair.group): (pair.left, pair.right) for name, pair in sorted(pairs.items())}
+    return {PathPair(name, name, name): (pair.left, pair.right) for name, pair in sorted(pairs.items())}
 
 
 def folder_pairs(
@@ -82,7 +82,7 @@ def main(path: Path, output: Path, *, study: str, params: Params, lists: Lists) 
         columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
         pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), folder / "pairs.parquet")
         write_csv(folder / "rejected.csv", [("name", "reason"), *sorted(rejected.items())])
-    return f"{len(rows):,} pairs in {len({pair.group for pair in rows})} group(s), {len(rejected)} left out"
+    return f"{len(rows):,} pairs, {len(rejected)} left out"
 
 
 if __name__ == "__main__":

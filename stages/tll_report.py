@@ -28,7 +28,7 @@ THUMBNAIL = 96  # largest side of a picture, px
 def read_pairs(folder: Path) -> dict[str, list]:
     """The columns of the table of pairs, in a form that can be shown."""
     columns = read_parquet(folder / "pairs.parquet").to_pydict()
-    return {name: [visible(entry) for entry in columns[name]] for name in ("left", "right", "group")}
+    return {name: [visible(entry) for entry in columns[name]] for name in ("left", "right")}
 
 
 def query_entries(folder: Path, adaptation: Path, study: results.Comparison, before: str, after: str) -> list[dict]:
@@ -51,7 +51,6 @@ def query_entries(folder: Path, adaptation: Path, study: results.Comparison, bef
         {
             "reason": reason,
             "name": pairs["left"][pair],
-            "group": pairs["group"][pair],
             "left": picture("left", pair),
             "right": picture("right", pair),
             "lists": [
@@ -99,7 +98,6 @@ def main(pairs: Path, adaptation: Path, output: Path, *, study: str, lists: List
         "gains": {row: comparison.gain(row, after) for row in comparison.rows[:-1]},
         "titles": {row: contents.title_of(row) for row in comparison.rows},
         "charts": contents.charts(comparison),
-        "groups": contents.groups(comparison, read_pairs(pairs)["group"]),
         "queries": query_entries(pairs, adaptation / study, comparison, "pca", after),
         "studies": lines,
         "published": {row["name"]: row for row in published.rows()},

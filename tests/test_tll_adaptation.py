@@ -60,13 +60,9 @@ def test_main__tables_agree(data):
     assert json.loads((folder / "summary.json").read_text())["layers"] == ["blocks.0", "blocks.1"]
 
 
-@pytest.mark.parametrize("resident", [2 * 2**30, 1], ids=["all at once", "one run at a time"])
-def test_main__same_numbers_whatever_fits_into_memory(data, tmp_path, monkeypatch, resident):
-    monkeypatch.setattr(tll_adaptation, "RESIDENT_BYTES", resident)
+def test_main__twice_the_same_bytes(data, tmp_path):
     folders = (data / "tll_features/own", data / "tll_pca/own", tmp_path / "again")
     tll_adaptation.main(*folders, study="own", params=ADAPTATION, seed=0, shape="crop")
     first = data / "tll_adaptation/own"
-    for row in ("sigma_1", "sigma_15"):
-        np.testing.assert_allclose(recalls(tmp_path / "again", row), recalls(first, row))
-    for file in (file for file in first.rglob("*") if file.is_file() and resident > 1):
+    for file in (file for file in first.rglob("*") if file.is_file()):
         assert file.read_bytes() == (tmp_path / "again" / file.relative_to(first)).read_bytes(), file

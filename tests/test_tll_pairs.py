@@ -30,13 +30,12 @@ def test_main__rows_of_both_sides_belong_together(tmp_path):
             assert np.array_equal(pixels[i], np.asarray(Image.open(raw / row[side]))), (row, side)
 
 
-def test_main__a_listed_pair_that_cannot_be_decoded_is_left_out(tmp_path):
+def test_main__a_pair_that_cannot_be_decoded_is_left_out(tmp_path):
     raw = paint(tmp_path / "raw", 4)
     (raw / "right/2.webp").write_bytes(b"no image")
-    (raw / "p.csv").write_text("left,right,group\n" + "".join(f"left/{i}.png,right/{i}.webp,g{i}\n" for i in (3, 2, 0)))
-    table, left, right, rejected = run(tmp_path, raw, listed="p.csv")
-    assert [row["group"] for row in table] == ["g0", "g3"] and len(left) == len(right) == 2
-    assert list(rejected) == ["left/2.png"] and rejected["left/2.png"].startswith("right/2.webp: not readable")
+    table, left, right, rejected = run(tmp_path, raw)
+    assert [row["name"] for row in table] == ["0", "1", "3"] and len(left) == len(right) == 3
+    assert list(rejected) == ["2"] and rejected["2"].startswith("right/2.webp: not readable")
 
 
 def test_main__squash_keeps_what_a_crop_cuts_off(tmp_path):
@@ -69,4 +68,3 @@ def test_main__embedded_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(tll_pairs, "PLACES", 2)
     table, left, right, _ = run(tmp_path, tmp_path, source="analogies")
     assert len(table) == len(left) == len(right) == 52 + 2 * 2 * 3
-    assert {row["group"] for row in table} == {"letters", "edges", "poster", "recoloured"}

@@ -4,34 +4,25 @@
 both as JSON. Where they differ, `why` gives the reason, and nowhere else.
 """
 
-import csv
-import functools
 import json
+from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from polygrain.config import compose
 from polygrain.tll.extractors import published
+from tests.helpers.printed import rows, value_of
 from tests.helpers.project import ROOT
+from tests.test_profiles import composed
 
-with (ROOT / "tests/papers/tll.csv").open(newline="", encoding="utf-8") as lines:
-    ROWS = list(csv.DictReader(lines))
+ROWS = rows(Path(__file__).with_name("tll.csv"))
 PROFILES = sorted(name for name in compose.listed(ROOT / "profiles") if name.startswith("tll-"))
-
-
-@functools.cache
-def values(profile: str) -> dict:
-    if profile:
-        return compose.compose(ROOT / "profiles" / profile)
-    return YAML(typ="safe").load((ROOT / "params.yaml").read_text())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['profile'] or 'root'} {row['key']}")
 def test_value__is_the_printed_one_or_says_why(row):
-    section, key = row["key"].split(".")
     value, printed = json.loads(row["value"]), json.loads(row["printed"])
-    assert values(row["profile"])[section][key] == value
+    assert value_of(row["profile"] or "-", row["key"]) == value
     assert bool(row["why"]) == (value != printed)
 
 
@@ -44,7 +35,7 @@ def test_profiles__cover_each_extractor_once_with_the_preparation_of_its_network
     """Table 1 less the row that no library has; CLIP's networks are prepared as CLIP does, the others squashed."""
     covered = {}
     for profile in [*(f"tll-obj{part}{suffix}" for part in ("", "-clip", "-clip-288")), "tll-obj-files"]:
-        found = values(profile)
+        found = composed(profile)
         for study in found["tll"].values():
             assert study["extractor"] not in covered and study["listed"] == "TLL_obj.csv"
             covered[study["extractor"]] = (found["tll_pairs"]["side"], found["tll_pairs"]["shape"])

@@ -5,15 +5,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from torch import Tensor
 
-from polygrain.compute.blocks import blocks_within
 from polygrain.tll.adaptation.recall import better_ranks, recall_of
 from polygrain.tll.adaptation.training import Training
 
 NEAREST = 5
-BLOCK_BYTES = 8 * 2**20
 COLUMNS = {
     "recall": ("row", "at", "run", "k", "recall"),
     "ranks": ("row", "run", "pair", "rank"),
@@ -34,24 +31,21 @@ class Tables:
 
     def add_run(self, row: str, run: int, tested: np.ndarray, left: Tensor, right: Tensor) -> None:
         """A run's embeddings of its test pairs (unit length): ranks, recall, and for run 0 the nearest images."""
-        (ranks,) = better_ranks(left[None], right[None])
+        ranks = better_ranks(left, right)
         self.add_recall(row, "last", run, recall_of(ranks, self.ks))
         pairs = tested.tolist()
         self.rows["ranks"] += [(row, run, *entry) for entry in zip(pairs, ranks.tolist(), strict=True)]
         if run == 0:
-            count, blocks = min(NEAREST, len(right)), blocks_within(len(left), 4 * len(right), BLOCK_BYTES)
-            nearest = torch.cat([(left[block] @ right.T).topk(count).indices for block in blocks]).cpu().numpy()
+            nearest = (left @ right.T).topk(min(NEAREST, len(right))).indices.cpu().numpy()
             self.rows["nearest"] += [(row, *entry) for entry in zip(pairs, tested[nearest].tolist(), strict=True)]
 
-    def add_history(self, row: str, states: list[Training]) -> None:
+    def add_history(self, row: str, state: Training) -> None:
         """The course of all runs; the best step is that of the highest mean aR@1 on the test pairs."""
-        recalls = torch.cat([state.recalls for state in states], 1)
-        means = recalls[:, :, 0].mean(1)
-        for run, values in enumerate(recalls[int(means.argmax())]):
+        means = state.recalls[:, :, 0].mean(1)
+        for run, values in enumerate(state.recalls[int(means.argmax())]):
             self.add_recall(row, "best", run, values)
-        losses = torch.cat([state.losses for state in states], 1).mean(1)
-        steps = states[0].evaluated
-        self.history += [(row, s, float(losses[s - 1]), float(m)) for s, m in zip(steps, means, strict=True)]
+        losses = state.losses.mean(1)
+        self.history += [(row, s, float(losses[s - 1]), float(m)) for s, m in zip(state.evaluated, means, strict=True)]
 
     def recall_at_1(self) -> dict[str, float]:
         """The mean aR@1 of each row at its last step."""

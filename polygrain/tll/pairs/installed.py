@@ -28,7 +28,6 @@ Pixels = UInt8[np.ndarray, "size size 3"]
 class PicturePair(NamedTuple):
     left: Pixels
     right: Pixels
-    group: str
 
 
 def edges(pixels: Pixels) -> Pixels:
@@ -72,7 +71,7 @@ def letters(size: int, per_character: int) -> dict[str, PicturePair]:
             families = random.permutation(sorted(FAMILIES))[:2]
             left, right = (fonts[random.choice(FAMILIES[family])] for family in families)
             pictures = [written(font, character, size, random) for font in (left, right)]
-            pairs[name] = PicturePair(*pictures, "letters")
+            pairs[name] = PicturePair(*pictures)
     return pairs
 
 
@@ -92,9 +91,9 @@ def photographs(size: int, places: int) -> dict[str, PicturePair]:
     for file, pixels in zip(bunch.filenames, bunch.images, strict=True):
         photo, stem = Image.fromarray(pixels), Path(file).stem
         for (row, column), centre in detailed(pixels, places).items():
-            for group, rendition in RENDITIONS.items():
-                name = f"{stem}-{row}-{column}-{group}"
+            for kind, rendition in RENDITIONS.items():
+                name = f"{stem}-{row}-{column}-{kind}"
                 random = generator(name)
                 left, right = (seen(photo, centre, size, random) for _ in range(2))
-                pairs[name] = PicturePair(left, rendition(right), group)
+                pairs[name] = PicturePair(left, rendition(right))
     return pairs

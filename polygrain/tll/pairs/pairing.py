@@ -1,4 +1,4 @@
-"""Which left image belongs to which right one: by equal names in two folders, or by a CSV. Never by order.
+"""Which left image belongs to which right one: by equal names in two folders, or by the published list. Never by order.
 
 A wrong pair would teach nonsense in silence, so a missing, double or unclear name is an error.
 """
@@ -16,16 +16,15 @@ PUBLISHED = "TLL_obj"
 
 
 class PathPair(NamedTuple):
-    """Paths below the root; `name` tells pairs apart, `group` is free ("" where none is given)."""
+    """Paths below the root; `name` tells pairs apart."""
 
     name: str
     left: str
     right: str
-    group: str
 
 
 def find(root: Path, listed: str | None) -> list[PathPair]:
-    """The pairs of a folder, sorted by name: of `left/` and `right/`, or of the CSV named `listed` in it."""
+    """The pairs of a folder, sorted by name: of `left/` and `right/`, or those that the CSV `listed` in it names."""
     if not root.is_dir():
         raise ValueError(f"{root} {'is not a folder' if root.exists() else 'does not exist'}: give a folder of pairs")
     pairs = by_name(root) if listed is None else by_list(root, listed)
@@ -39,46 +38,28 @@ def by_name(root: Path) -> list[PathPair]:
     sides = []
     for side in ("left", "right"):
         if not (root / side).is_dir():
-            raise ValueError(f"{root} has no folder {side}/: give left/ and right/, or name a CSV of pairs as `listed`")
+            raise ValueError(f"{root} has no folder {side}/: give left/ and right/")
         paths = folder.scan(root, root / side)[0]
         refuse_twice(map(stem, paths), f"names twice in {root / side}")
         sides.append({stem(path): path for path in paths})
     left, right = sides
     refuse(sorted(left.keys() - right.keys()), f"left images of {root} have no right one of the same name")
     refuse(sorted(right.keys() - left.keys()), f"right images of {root} have no left one of the same name")
-    return [PathPair(name, left[name], right[name], "") for name in left]
+    return [PathPair(name, left[name], right[name]) for name in left]
 
 
 def by_list(root: Path, listed: str) -> list[PathPair]:
-    """The rows of `left,right[,group]`, or of the published list of names: left/<name> and right/<name>."""
+    """left/<name> and right/<name> of each name in the published CSV, which lists it again for the flipped images."""
     file = root / listed
     try:
         with file.open(newline="", encoding="utf-8-sig") as lines:
-            rows = list(csv.DictReader(lines, strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{file} cannot be read as CSV in UTF-8 ({error})") from error
-    header = set(rows[0]) if rows else set()
-    if {"left", "right"} <= header:
-        pairs = [PathPair(row["left"], row["left"], row["right"], row.get("group") or "") for row in rows]
-    elif PUBLISHED in header:
-        # The published file lists every name again, for the flipped images.
-        names = dict.fromkeys(row[PUBLISHED] for row in rows)
-        pairs = [PathPair(name, f"left/{name}", f"right/{name}", "") for name in names]
-    else:
-        raise ValueError(
-            f"{file} has the columns {sorted(map(str, header))}; it needs left,right[,group] or {PUBLISHED}"
-        )
-    for side in ("left", "right"):
-        paths = [getattr(pair, side) or "(empty)" for pair in pairs]
-        refuse_twice(paths, f"{side} images listed twice in {file}")
-        outside = [path for path in paths if not is_inside(root, path)]
-        refuse(outside, f"{side} images of {file} do not exist below {root}")
+            names = dict.fromkeys(row[PUBLISHED] for row in csv.DictReader(lines, strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError) as error:
+        raise ValueError(f"{file} cannot be read as CSV with the column {PUBLISHED} ({error})") from error
+    pairs = [PathPair(name, f"left/{name}", f"right/{name}") for name in names]
+    absent = [path for pair in pairs for path in (pair.left, pair.right) if not (root / path).is_file()]
+    refuse(absent, f"images of {file} do not exist below {root}")
     return pairs
-
-
-def is_inside(root: Path, path: str) -> bool:
-    """Whether the path leads to a file below the root, links followed."""
-    return (root / path).is_file() and (root / path).resolve().is_relative_to(root.resolve())
 
 
 def stem(path: str) -> str:

@@ -1,7 +1,5 @@
 """The numbers of a study of visual analogies, in percent, as its page shows them."""
 
-import numpy as np
-
 from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.tll.adaptation import results
@@ -64,18 +62,6 @@ def factors(study: Comparison) -> list[dict]:
         for k, (before, after) in pairs.items()
         if before and before.mean
     ]
-
-
-def groups(study: Comparison, names: list[str]) -> list[dict]:
-    """aR@1 of each group of pairs, over all runs; empty where there is one group."""
-    lines = []
-    for group in sorted(set(names)) if len(set(names)) > 1 else []:
-        line = {"group": group or "(none)", "tests": 0}
-        for name, runs in study.ranks.items():
-            ranks = [rank for run in runs.values() for pair, rank in run.items() if names[pair] == group]
-            line |= {"tests": len(ranks), name: 100 * float(np.mean([rank == 1 for rank in ranks])) if ranks else None}
-        lines.append(line)
-    return lines
 
 
 def queries(study: Comparison, before: str, after: str, count: int) -> list[tuple[str, int]]:

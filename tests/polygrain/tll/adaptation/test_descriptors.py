@@ -36,9 +36,3 @@ def test_reduced__each_run_by_its_own_fit(features):
                 expected = used[run].apply(known.values[view][side][rows[run]])
                 np.testing.assert_allclose(found[run, view].cpu(), expected, rtol=1e-5, atol=1e-6)
     assert descriptors.reduced(known, used, rows, 1).left.shape[1] == 1
-
-
-def test_originals__are_the_rows(features):
-    known, rows = descriptors.read(features), np.array([4, 1])
-    for found, side in zip(descriptors.originals(known, rows), known.values[0], strict=True):
-        assert np.array_equal(found.cpu(), side[rows])

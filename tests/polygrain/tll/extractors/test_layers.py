@@ -70,30 +70,6 @@ def test_load__a_file_with_a_classifier(tmp_path):
             layers.load(Extractor(**CONVOLUTIONS), tmp_path / f"{name}.safetensors")
 
 
-@pytest.mark.parametrize("library", ["timm", "torchvision"])
-def test_load__published_weights_come_from_the_library(tmp_path, monkeypatch, library):
-    """Without a network: the library's own constructor, asked for its published weights, is replaced."""
-    torch.manual_seed(2)
-    network = {"timm": "resnet10t", "torchvision": "resnet18"}[library]
-    config = Extractor(**CONVOLUTIONS | {"library": library, "network": network})
-    trained, asked = layers.build(config), []
-    for module, name in ((layers.timm, "create_model"), (layers.torchvision.models, "get_model")):
-        real = getattr(module, name)
-
-        def fetch(name, real=real, **arguments):
-            wanted = arguments.get("pretrained") or arguments.get("weights")
-            asked.append(wanted)
-            return trained if wanted else real(name, **arguments)
-
-        monkeypatch.setattr(module, name, fetch)
-    made = layers.load(config, tmp_path / "versions.yaml")
-    assert asked[-1] in (True, "IMAGENET1K_V1")
-    assert torch.equal(
-        made.network.conv1[0].weight if library == "timm" else made.network.conv1.weight,
-        trained.conv1[0].weight if library == "timm" else trained.conv1.weight,
-    )
-
-
 def test_save__restores_the_same_numbers(tmp_path):
     torch.manual_seed(3)
     made = Layers(Extractor(**CONVOLUTIONS))

@@ -10,9 +10,9 @@ def pairs() -> dict[str, installed.PicturePair]:
 
 
 def test_draw__kinds_and_counts(pairs):
-    groups = [pair.group for pair in pairs.values()]
-    counts = {group: groups.count(group) for group in set(groups)}
-    assert counts == {"letters": 2 * len(installed.CHARACTERS), "edges": 6, "poster": 6, "recoloured": 6}
+    kinds = [name.rpartition("-")[2] for name in pairs]
+    assert {kind: kinds.count(kind) for kind in installed.RENDITIONS} == {"edges": 6, "poster": 6, "recoloured": 6}
+    assert len(pairs) == 18 + 2 * len(installed.CHARACTERS)
 
 
 def test_draw__pixels_are_distinct_and_do_not_depend_on_other_pairs(pairs):

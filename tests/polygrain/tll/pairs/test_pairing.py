@@ -16,20 +16,9 @@ def touch(root: Path, *names: str) -> Path:
 def test_find__pairs_by_name_whatever_the_order_and_extension(tmp_path):
     root = touch(tmp_path, "left/b.png", "left/a.jpg", "right/a.webp", "right/b.jpg", "left/.hidden", "left/notes.txt")
     assert pairing.find(root, None) == [
-        PathPair("a", "left/a.jpg", "right/a.webp", ""),
-        PathPair("b", "left/b.png", "right/b.jpg", ""),
+        PathPair("a", "left/a.jpg", "right/a.webp"),
+        PathPair("b", "left/b.png", "right/b.jpg"),
     ]
-
-
-def test_find__pairs_by_list(tmp_path):
-    root = touch(tmp_path, "x/1.jpg", "x/2.jpg", "y/3.jpg", "y/4.jpg")
-    (root / "p.csv").write_text("\ufeffleft,right,group\nx/2.jpg,y/3.jpg,shoes\nx/1.jpg,y/4.jpg,\n")
-    assert pairing.find(root, "p.csv") == [
-        PathPair("x/1.jpg", "x/1.jpg", "y/4.jpg", ""),
-        PathPair("x/2.jpg", "x/2.jpg", "y/3.jpg", "shoes"),
-    ]
-    (root / "p.csv").write_text("left,right\nx/2.jpg,y/3.jpg\n")
-    assert [pair.group for pair in pairing.find(root, "p.csv")] == [""]
 
 
 def test_find__the_published_list_names_every_pair_twice(tmp_path):
@@ -56,17 +45,9 @@ def test_find__raise_on_names_that_do_not_pair(tmp_path, names, message):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("left,right\nx.jpg,gone.jpg\n", "right images .*: gone.jpg"),
-        ("left,right\nx.jpg,y.jpg\nx.jpg,z.jpg\n", "left images listed twice .*: x.jpg"),
-        ("left,right\n../secret.jpg,y.jpg\n", "left images .* do not exist below"),
-        ("a,b\n1,2\n", "columns .*TLL_obj"),
-    ],
+    ("text", "message"), [("TLL_obj\ngone.jpg\n", "left/gone.jpg, right/gone.jpg"), ("a,b\n1,2\n", "column TLL_obj")]
 )
 def test_find__raise_on_a_wrong_list(tmp_path, text, message):
-    root = touch(tmp_path / "root", "x.jpg", "y.jpg", "z.jpg")
-    touch(tmp_path, "secret.jpg")
-    (root / "p.csv").write_text(text)
+    (tmp_path / "p.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
-        pairing.find(root, "p.csv")
+        pairing.find(tmp_path, "p.csv")

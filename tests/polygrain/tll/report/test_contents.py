@@ -41,15 +41,6 @@ def test_factors__are_over_the_concatenated_layers_where_both_have_a_recall():
     assert found == {"k": 1, "ours": pytest.approx(1), "printed": 2.25}
 
 
-def test_groups__of_more_than_one():
-    names = ["", "", "", "", "a", "b", "b", "a"]
-    found = {row["group"]: row for row in contents.groups(study(), names)}
-    assert found["a"]["tests"] == 3 and found["a"]["sigma_15"] == pytest.approx(100)
-    assert found["b"]["pca"] == pytest.approx(100 * 2 / 3)
-    assert found["(none)"]["pca"] is None
-    assert contents.groups(study(), ["a"] * 8) == []
-
-
 def test_queries__show_losses_as_well_as_gains():
     assert contents.queries(study(), "pca", "sigma_15", 2) == [("Large gain", 4), ("Large gain", 6), ("Large loss", 5)]
     assert contents.queries(study(), "pca", "sigma_15", 0) == []
