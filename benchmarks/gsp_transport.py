@@ -1,7 +1,7 @@
 """GSP's transport against the paper's: speed, how near the solution, sign of the gradient.
 
 The peer is written as the paper's algorithm has it: K = exp(-epsilon c), 100 iterations on rho and t, differentiated by
-autodiff, or by its closed form with kappa. `transport` goes from costs to (rho, pi), `layer` from maps to (pooled, z).
+autodiff, or by its closed form with kappa.
 """
 
 import json
@@ -56,20 +56,14 @@ def near(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> str:
 
 
 def speed(side: int) -> None:
+    """From costs to (rho, pi) and back."""
     generator = torch.Generator().manual_seed(0)
-    maps = torch.randn(BATCH, CHANNELS, side, side, generator=generator).requires_grad_()
-    layer = SelectedSum(CHANNELS, PROTOTYPES, MU, EPSILON)
-    prototypes = layer.selection.prototypes
-    features = into_ball(maps.detach().flatten(2).mT)
-    cost = torch.cdist(into_ball(prototypes.detach()).expand(BATCH, -1, -1), features).requires_grad_()
-    pairs = {
-        "transport": (lambda: weight_transport(cost, MU, EPSILON), lambda: paper_transport(cost), [cost]),
-        "layer": (lambda: layer(maps)[:2], lambda: paper_layer(maps, prototypes), [maps, prototypes]),
-    }
-    for name, (ours, peer, leaves) in pairs.items():
-        run, other = step(ours, leaves), step(peer, leaves)
-        facts = {"peer": f"{ITERATIONS} iterations, autodiff", "equality": near(run(), other()), "bar": 5}
-        compare(f"{name} forward + backward, B={BATCH} m={PROTOTYPES} n={side**2}", run, other, 60, **facts)
+    features = into_ball(torch.randn(BATCH, side**2, CHANNELS, generator=generator))
+    prototypes = into_ball(SelectedSum(CHANNELS, PROTOTYPES, MU, EPSILON).selection.prototypes.detach())
+    cost = torch.cdist(prototypes.expand(BATCH, -1, -1), features).requires_grad_()
+    run, other = step(lambda: weight_transport(cost, MU, EPSILON), [cost]), step(lambda: paper_transport(cost), [cost])
+    facts = {"peer": f"{ITERATIONS} iterations, autodiff", "equality": near(run(), other()), "bar": 5}
+    compare(f"transport forward + backward, B={BATCH} m={PROTOTYPES} n={side**2}", run, other, 60, **facts)
 
 
 def solutions() -> None:

@@ -38,10 +38,8 @@ def zero_shot_loss(
     """The mean cross entropy of scale <prediction, class embedding> over ALL training classes.
 
     Each half of the batch's classes is predicted from the other half. Printed Eq. 4.4 counts the true class twice; this
-    is the softmax of the paper's Alg. 4. ValueError for ridge <= 0 and for a batch of one class.
+    is the softmax of the paper's Alg. 4. ValueError for a batch of one class.
     """
-    if not ridge > 0:
-        raise ValueError(f"ridge is {ridge}; it must be above 0 (the paper: 0.05)")
     half = halves(labels)
     dtype = torch.promote_types(attributes.dtype, torch.float32)
     attributes, embeddings = attributes.to(dtype), class_embeddings.to(dtype)

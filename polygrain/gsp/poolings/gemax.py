@@ -12,8 +12,6 @@ class GeneralisedMax(nn.Module):
 
     def __init__(self, channels: int, ridge: float) -> None:
         super().__init__()
-        if not ridge > 0:
-            raise ValueError(f"ridge is {ridge}; it must be above 0 (GSP's study: 1)")
         self.size, self.ridge = channels, ridge
 
     def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:

@@ -4,7 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from polygrain.gsp.poolings.transport import SMALLEST_SQUARE, check, choose
+from polygrain.gsp.poolings.transport import check, weight_transport
+
+SMALLEST_SQUARE = 1e-8  # float32 holds no digit of a smaller squared distance
 
 
 def into_ball(vectors: Float[Tensor, "*vector channel"]) -> Float[Tensor, "*vector channel"]:
@@ -50,11 +52,11 @@ class Selection(nn.Module):
         """
         with torch.autocast(space.device.type, enabled=False):
             features = space.flatten(2).to(torch.promote_types(space.dtype, torch.float32))
-            centres = into_ball(self.prototypes.to(features))
-            share, mass, total = choose(features, centres, self.mu, self.epsilon)
-            weights = (share / (share.shape[1] * self.mu)).unflatten(1, space.shape[2:])
-            total = features.mean(2) if self.mu == 1 else total / self.mu  # for mu = 1 the average, to the last bit
-            return weights, mass / self.mu, total
+            rho, pi = weight_transport(costs(features, self.prototypes.to(features)), self.mu, self.epsilon)
+            weights = (1 / rho.shape[1] - rho) / self.mu
+            # For mu = 1 the average, to the last bit.
+            total = features.mean(2) if self.mu == 1 else torch.bmm(features, weights.unsqueeze(2)).squeeze(2)
+            return weights.unflatten(1, space.shape[2:]), pi.sum(2) / self.mu, total
 
     def forward(
         self, space: Float[Tensor, "batch channel y x"]

@@ -9,8 +9,7 @@ epsilon. The paper's fixed point u <- u + log mu - log mean s(u + a) converges n
 steps to more than a thousand. The paper's gradient contains kappa = 1 - mu - n rho'rho, which cancels to the wrong sign
 when a selection is hard; the gradient here has no kappa.
 
-rho, pi = weight_transport(cost, mu, epsilon)                   # plain; weights p_j = (1/n - rho_j) / mu, Eq. 4.1
-share, mass, total = choose(features, centres, mu, epsilon)     # fast: from features, without the plan pi
+rho, pi = weight_transport(cost, mu, epsilon)       # weights p_j = (1/n - rho_j) / mu, Eq. 4.1
 """
 
 import torch
@@ -22,7 +21,6 @@ from torch.nn.functional import logsigmoid
 MOST_STEPS = 60  # the hardest problem tried takes 23
 BLIND_STEPS = 16  # without a look at the error; then it is below 1e-9 in every problem of the tests
 BEYOND = 750.0  # s(-x) is 0 in float64 from here on
-SMALLEST_SQUARE = 1e-8  # float32 holds no digit of a smaller squared distance
 
 
 def weight_transport(
@@ -38,20 +36,6 @@ def weight_transport(
     share = Share.apply(a, mu).to(total.dtype)
     n = share.shape[-1]
     return (1 - share) / n, attraction * (share / (n * total)).unsqueeze(-2)
-
-
-def choose(
-    features: Float[Tensor, "batch channel feature"],
-    centres: Float[Tensor, "prototype channel"],
-    mu: float,
-    epsilon: float,
-) -> tuple[Float[Tensor, "batch feature"], Float[Tensor, "batch prototype"], Float[Tensor, "batch channel"]]:
-    """The share of every feature (mean mu), the mass each centre receives, and the mean of share times feature.
-
-    Costs are distances between the centres, which lie in the unit ball, and the features brought into it.
-    """
-    check(mu, epsilon)
-    return Choice.apply(features, centres, mu, epsilon)
 
 
 def check(mu: float, epsilon: float) -> None:
@@ -80,8 +64,8 @@ def attract(
 
 
 def can_look(values: Tensor) -> bool:
-    """Whether Python may read the values: on a GPU it would wait for them, and compiled code cannot."""
-    return values.device.type == "cpu" and not torch.compiler.is_compiling()
+    """Whether Python may read the values: on a GPU it would wait for them."""
+    return values.device.type == "cpu"
 
 
 def bracket(
@@ -149,63 +133,3 @@ class Share(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
         return share_gradient(*ctx.saved_tensors, gradient), None
-
-
-class Choice(torch.autograd.Function):
-    """`choose` with one backward for distances, softmax and root.
-
-    Its plain version is `weight_transport` of the distances. Much of the time there goes into maps of `batch prototype
-    feature`; here each is written once and changed in place.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: FunctionCtx, features: Tensor, centres: Tensor, mu: float, epsilon: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        norms = torch.linalg.vector_norm(features, dim=1, keepdim=True)
-        scale = norms.clamp_min(1).reciprocal()
-        # A matmul of 2 and 3 axes would copy the features into one long matrix.
-        cost = torch.bmm(centres.expand(len(features), -1, -1), features).mul_(-2 * scale)
-        cost.add_((norms * scale).square()).add_(centres.square().sum(1)[:, None])
-        cost.clamp_min_(SMALLEST_SQUARE).sqrt_()
-        attraction, total, a = attract(cost, epsilon)
-        x = newton_root(a, mu, can_look(a)) + a
-        share = torch.sigmoid(x).to(total.dtype)
-        ctx.save_for_backward(features, centres, cost, attraction, total, scale, x.to(total.dtype), share)
-        ctx.epsilon = epsilon
-        ctx.set_materialize_grads(False)
-        part = (share / share.shape[1]).unsqueeze(2)
-        mass = torch.bmm(attraction, part / total.unsqueeze(2))
-        return share, mass.squeeze(2), torch.bmm(features, part).squeeze(2)
-
-    @staticmethod
-    @once_differentiable
-    def backward(
-        ctx: FunctionCtx, to_share: Tensor | None, to_mass: Tensor | None, to_total: Tensor | None
-    ) -> tuple[Tensor, Tensor, None, None]:
-        features, centres, cost, attraction, total, scale, x, share = ctx.saved_tensors
-        n = share.shape[1]
-        to_mass = attraction.new_zeros(attraction.shape[:2]) if to_mass is None else to_mass / n
-        through = torch.bmm(to_mass.unsqueeze(1), attraction).squeeze(1) / total
-        to_a = through if to_share is None else through + to_share
-        if to_total is not None:
-            to_total = to_total / n
-            to_a = to_a + torch.bmm(to_total.unsqueeze(1), features).squeeze(1)
-        to_a = share_gradient(x, to_a)
-        # The gradient in the cost, divided by the cost: a pull along the line from each prototype.
-        factor = -ctx.epsilon / total
-        rest = (factor * (to_a - share * through)).unsqueeze(1)
-        pull = torch.addcmul(rest, to_mass.unsqueeze(2), (factor * share).unsqueeze(1)).mul_(attraction).mul_(cost)
-        times_cost = pull.sum(1, keepdim=True)
-        pull.div_(cost).div_(cost)
-        pulls = pull.sum(1, keepdim=True)
-        squares = centres.square().sum(1)
-        # The length of a feature outside the ball has no effect, so the pull along the feature is taken off:
-        # sum_i pull_ij <w_i, f_j>, where <w, f> is (|w|^2 + 1 - c^2) / 2.
-        outside = (torch.bmm(squares.expand(len(pull), 1, -1), pull) + pulls - times_cost) / 2
-        along = torch.where(scale < 1, scale * outside, pulls) * scale
-        to_features = torch.bmm(centres.T.expand(len(pull), -1, -1), pull).mul_(-scale).addcmul_(features, along)
-        if to_total is not None:
-            to_features.baddbmm_(to_total.unsqueeze(2), share.unsqueeze(1))
-        to_centres = pull.sum((0, 2))[:, None] * centres - torch.bmm(pull.mul_(scale), features.mT).sum(0)
-        return to_features, to_centres, None, None

@@ -11,8 +11,6 @@ class WELDON(nn.Module):
 
     def __init__(self, channels: int, highest: int, lowest: int) -> None:
         super().__init__()
-        if highest < 1 or lowest < 0:
-            raise ValueError(f"highest is {highest} and lowest {lowest}; at least 1 and 0 are needed")
         self.size, self.highest, self.lowest = channels, highest, lowest
 
     def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:

@@ -71,14 +71,6 @@ def test_build__each_image_alone_and_with_weights_of_its_places(name):
         assert torch.allclose(torch.cosine_similarity(total, vector), torch.ones(2), atol=1e-6)
 
 
-def test_build__costs_are_measured_in_the_space_given():
-    pool, space = build("gsp", 6, **TRANSPORT, space=3), torch.randn(2, 3, 3, 4)
-    weights, attributes = pool.selection(space)
-    pooled = pool(MAPS, space)
-    assert torch.equal(pooled.weights, weights) and torch.equal(pooled.attributes, attributes)
-    assert torch.allclose(pooled.vector, (MAPS * weights[:, None]).sum((2, 3)), atol=1e-6)
-
-
 def test_build__gsp_is_the_average_for_mu_1():
     assert torch.equal(build("gsp", 6, **TRANSPORT | {"mu": 1.0})(MAPS).vector, MAPS.mean((2, 3)))
 
