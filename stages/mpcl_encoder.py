@@ -1,6 +1,6 @@
 """An encoder pretrained without labels by MPCL: several projectors over it learn to recognise two views of an image.
 
-Reads   images; for a run that starts from a folder, its weights
+Reads   images
 Writes  weights.safetensors, config.json         the trained encoder: for a ViT a model folder like any other
         start/{weights.safetensors, config.json} the same before training, to compare with
         history.csv                              epoch, loss, contrast, spread; loss, accuracy and weight of each head;
@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from polygrain.compute import device
 from polygrain.config import schema
-from polygrain.config.lists import Lists, Part, Pretraining
+from polygrain.config.lists import Lists
 from polygrain.encoder import networks
 from polygrain.encoder.config import Arguments, Config
 from polygrain.encoder.model import save
@@ -29,7 +29,7 @@ from polygrain.mpcl.pretraining.moco_v3 import MocoV3Params
 from polygrain.mpcl.pretraining.objective import columns
 from polygrain.mpcl.pretraining.run import FrameworkParams, Plan, pretrain
 from polygrain.runner import command, outputs
-from polygrain.store.collection import Collection, open_pixels, read_tables
+from polygrain.store.collection import open_pixels, read_tables
 from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 
@@ -50,19 +50,14 @@ class Network(schema.Section):
 
 
 class Params(Plan):
-    images: dict[schema.Name, Part] | None = Field(description="tasks and their part; null: train of all")
-    network: Network = Field(description="of runs that start at random; the others bring their own")
+    network: Network
     precision: device.Precision
     moco_v2: MocoV2Params | None = Field(description="MoCo v2; null where no run takes it")
     moco_v3: MocoV3Params | None = Field(description="MoCo v3; null where no run takes it")
     barlow_twins: BarlowTwinsParams | None = Field(description="Barlow Twins; null where no run takes it")
 
     def fits(self, lists: Lists) -> None:
-        """ValueError for a task that params.yaml does not list, and for a run whose framework is null here."""
-        if unknown := set(self.images or {}) - set(lists.tasks):
-            raise ValueError(
-                f"mpcl_encoder.images names {', '.join(sorted(unknown))}; known tasks: {', '.join(lists.tasks)}"
-            )
+        """ValueError for a run whose framework is null here."""
         for run in lists.mpcl.values():
             self.framework(run.framework)
 
@@ -76,45 +71,26 @@ class Params(Plan):
         return section
 
 
-def choose_rows(collection: Collection, parts: dict[str, str] | None) -> np.ndarray:
-    """The rows to train on: the training images of every task, or the parts named for some."""
-    if parts is None:
-        return collection.train
-    complete = [task for task, part in parts.items() if part == "all"]
-    is_chosen = np.isin(collection.tasks, list(parts))
-    return np.flatnonzero(is_chosen & (collection.is_train | np.isin(collection.tasks, complete)))
-
-
-def build_encoder(start: Path, run: Pretraining, params: Params, stored: int, seed: int) -> trainable.TrainableEncoder:
-    """The encoder at its start: at random from the seed, or with a folder's weights."""
+def build_encoder(params: Params, stored: int, seed: int) -> trainable.TrainableEncoder:
+    """The encoder at its random start, which follows from the seed alone."""
+    network = params.network
+    if network.side > stored:
+        raise ValueError(f"images are stored at {stored} px, the encoder wants {network.side}: set images.side")
     torch.manual_seed(seed)  # timm draws a network's start from the global generator
-    if run.start == "folder":
-        encoder = trainable.load(start, params.precision)
-    else:
-        named = {"architecture": params.network.architecture, "kwargs": params.network.kwargs}
-        config = Config(**named, size=params.network.side, resize=stored, mean=PIXEL_MEAN, std=PIXEL_STD)
-        encoder = trainable.TrainableEncoder(config, params.precision)
-    if encoder.config.size > stored:
-        raise ValueError(f"images are stored at {stored} px, the encoder wants {encoder.config.size}: set images.side")
-    encoder.config = encoder.config.model_copy(update={"resize": stored})
-    return encoder
+    named = {"architecture": network.architecture, "kwargs": network.kwargs}
+    config = Config(**named, size=network.side, resize=stored, mean=PIXEL_MEAN, std=PIXEL_STD)
+    return trainable.TrainableEncoder(config, params.precision)
 
 
-def main(images: Path, start: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int) -> str:
+def main(images: Path, output: Path, *, run: str, params: Params, lists: Lists, seed: int) -> str:
     params.fits(lists)
     tasks, chosen = list(lists.tasks), lists.mpcl[run]
     framework, pixels = params.framework(chosen.framework), open_pixels(images, tasks)
-    rows = choose_rows(read_tables(images, tasks), params.images)
-    encoder = build_encoder(start, chosen, params, pixels.shape[1], seed)
+    rows = read_tables(images, tasks).train
+    encoder = build_encoder(params, pixels.shape[1], seed)
     if isinstance(framework, MocoV3Params) and framework.fixed_patches:
-        if chosen.start == "folder":
-            raise ValueError(
-                f"moco_v3.fixed_patches would replace the positions that {start} has learnt: set it to false, or start "
-                "at random"
-            )
         trainable.fix_patches(encoder)  # before the copy that is kept as the start
-    reads = [*(images / task for task in tasks), *([start] if chosen.start == "folder" else [])]
-    work = checkpoint.work_folder("mpcl_encoder", run, [chosen, params, seed], reads)
+    work = checkpoint.work_folder("mpcl_encoder", run, [chosen, params, seed], [images / task for task in tasks])
     untrained = copy.deepcopy(encoder)
     history = pretrain(encoder, pixels, rows, chosen, framework, params, seed, work)
     with outputs.folder(output) as folder:

@@ -1,6 +1,6 @@
-"""One pretraining run on a page that opens offline: what its heads did, what it gained, and the paper's tables.
+"""One pretraining run on a page that opens offline: what it gained, and the paper's tables.
 
-Reads   mpcl_encoder/<every run>/history.csv, mpcl_probe/<every run>/metrics.json; the published tables (a CSV)
+Reads   mpcl_probe/<every run>/metrics.json; the published tables (a CSV)
 Writes  index.html, table.md   this run's measures before and after; the untrained start and all runs, a row each
         metrics.json           {start | trained: {task or "mean": {measure: value}}}, in percent where fractions
 """
@@ -8,12 +8,10 @@ Writes  index.html, table.md   this run's measures before and after; the untrain
 from pathlib import Path
 
 from polygrain.config.lists import Lists, Pretraining
-from polygrain.mpcl.report import charts
 from polygrain.mpcl.report.published import Network, Setting, matches, published_rows
 from polygrain.report import page
 from polygrain.runner import command, outputs
 from polygrain.store.reading import read_json
-from polygrain.training.history import read_history
 
 PLAIN = ("alignment", "uniformity", "effective_rank", "images")
 TITLES = {
@@ -87,7 +85,6 @@ def gather_starts(probes: dict[str, Measures]) -> dict[str, dict[str, float | in
 
 
 def main(
-    encoders: Path,
     probes: Path,
     output: Path,
     *,
@@ -98,21 +95,20 @@ def main(
     batch: int,
 ) -> str:
     measured = {name: read_probe(probes / name) for name in lists.mpcl}
-    history, own = read_history(encoders / run), measured[run]
+    own = measured[run]
     setting = Setting(list(lists.tasks), network["architecture"], epochs, batch)
     names = [name for name in own["trained"].get("mean", {}) if name in TITLES or name.startswith("fine_")]
     content = {
         "run": run,
         "runs": lists.mpcl,
         "kind": lists.mpcl[run],
-        "history": history,
+        "epochs": epochs,
         "own": own,
         "found": measured,
         "starts": gather_starts(measured),
         "tasks": [task for task in own["trained"] if task != "mean"],
         "measures": {name: title_of(name) for name in names},
         "plain": PLAIN,
-        "charts": charts.charts(history, lists.mpcl[run].heads),
         "tables": read_published(lists.mpcl, measured, setting),
     }
     with outputs.folder(output) as folder:

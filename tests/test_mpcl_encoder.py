@@ -1,20 +1,16 @@
-from pathlib import Path
-
 import pytest
 import torch
 
 from polygrain.encoder import model
 from polygrain.mpcl import trainable
-from polygrain.store.collection import read_tables
 from stages import mpcl_encoder
 from tests.helpers.keys import assert_key_follows
 from tests.helpers.pretraining_world import VIEW, barlow, moco_v2, moco_v3
-from tests.helpers.small import CONFIG, TASKS, lists, write_encoder, write_images
+from tests.helpers.small import CONFIG, lists, write_images
 
 
 def params(**changes):
     values = {
-        "images": None,
         "network": {"architecture": CONFIG.architecture, "kwargs": CONFIG.kwargs, "side": CONFIG.size},
         "epochs": 2,
         "batch": 8,
@@ -35,7 +31,7 @@ def params(**changes):
 
 def pretraining(**changes):
     values = {"framework": "moco_v3", "heads": 2, "projectors": "shared", "variant": "plain", "contrast": 0.01}
-    return values | {"balance": "literal", "start": "random", "path": "versions.yaml"} | changes
+    return values | {"balance": "literal"} | changes
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +44,9 @@ def work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def run(images, output, start=Path("versions.yaml"), begin="random", changes=None, **kind):
-    given_lists = lists(mpcl={"run": pretraining(start=begin, **kind)})
-    given = params(**(changes or {}))
-    mpcl_encoder.main(images, start, output, run="run", params=given, lists=given_lists, seed=0)
+def run(images, output, changes=None, **kind):
+    given, given_lists = params(**(changes or {})), lists(mpcl={"run": pretraining(**kind)})
+    mpcl_encoder.main(images, output, run="run", params=given, lists=given_lists, seed=0)
     return output
 
 
@@ -68,23 +63,6 @@ def test_main__writes_an_encoder_its_start_and_its_history_and_twice_the_same(im
         assert (output / file).read_bytes() == (again / file).read_bytes(), file
 
 
-def test_main__starts_from_a_folder(images, tmp_path):
-    folder = write_encoder(tmp_path / "given")
-    output = run(images, tmp_path / "out", folder, begin="folder", framework="moco_v2")
-    given, start, trained = (model.load(path).state_dict() for path in (folder, output / "start", output))
-    assert all(torch.equal(given[name], tensor) for name, tensor in start.items())
-    assert not torch.equal(given["backbone.blocks.0.attn.qkv.weight"], trained["backbone.blocks.0.attn.qkv.weight"])
-    with pytest.raises(ValueError, match="fixed_patches"):
-        run(images, tmp_path / "fixed", folder, begin="folder", framework="moco_v3")
-
-
-def test_choose_rows__training_images_of_all_or_parts_of_some(images):
-    collection = read_tables(images, list(TASKS))
-    assert len(mpcl_encoder.choose_rows(collection, None)) == 48
-    assert mpcl_encoder.choose_rows(collection, {"bars": "all"}).tolist() == list(range(48, 96))
-    assert len(mpcl_encoder.choose_rows(collection, {"dots": "train", "bars": "all"})) == 24 + 48
-
-
 CNN = {"architecture": "resnet10t", "kwargs": {}, "side": 32}
 LARGE = {"architecture": CONFIG.architecture, "kwargs": CONFIG.kwargs | {"img_size": 64}, "side": 64}
 
@@ -93,7 +71,6 @@ LARGE = {"architecture": CONFIG.architecture, "kwargs": CONFIG.kwargs | {"img_si
     ("changes", "message"),
     [
         ({"moco_v3": None}, "moco_v3 is null"),
-        ({"images": {"stars": "all"}}, "stars; known tasks: dots, bars"),
         ({"network": LARGE}, "stored at 32 px"),
         ({"network": CNN}, "no patch embedding"),
     ],
@@ -105,15 +82,12 @@ def test_main__what_cannot_work_is_refused(images, tmp_path, changes, message):
 
 
 def test_main__a_cnn_with_another_framework(images, tmp_path):
-    changes = {"network": CNN, "epochs": 1, "images": {"bars": "train"}}
+    changes = {"network": CNN, "epochs": 1}
     output = run(images, tmp_path / "cnn", changes=changes, framework="barlow_twins")
     assert trainable.load(output).dim == 512
 
 
 def test_main__its_key_follows_what_it_reads(images, tmp_path, monkeypatch):
-    folders = [images, write_encoder(tmp_path / "start")]
-
-    def train(given):
-        run(given[0], tmp_path / "out", given[1], begin="folder", framework="moco_v2")
-
-    assert_key_follows(["0/dots/table.parquet", "1/config.json"], train, folders, tmp_path, monkeypatch)
+    assert_key_follows(
+        ["0/dots/table.parquet"], lambda given: run(given[0], tmp_path / "out"), [images], tmp_path, monkeypatch
+    )

@@ -2,12 +2,9 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from polygrain.encoder.model import save
-from polygrain.store import arrays
 from polygrain.store.collection import read_table, write_share
 from stages import mpcl_probe
 from tests.helpers.keys import assert_key_follows
@@ -114,17 +111,6 @@ def test_main__tasks_without_labelled_test_images_are_left_out(world, tmp_path, 
 def test_params__a_linear_probe_that_trains_the_encoder_is_refused():
     with pytest.raises(ValueError, match=r"encoder_rate is 0\.01"):
         params(linear=LINEAR | {"encoder_rate": 0.01, "augmentation": None})
-
-
-@pytest.mark.parametrize("count", [7, 1500])
-def test_spread_of_views__looks_at_images_of_all_classes(monkeypatch, tmp_path, count):
-    arrays.write(tmp_path / "pixels.zarr", np.zeros((1, 32, 32, 3), np.uint8))
-    seen, pixels = [], arrays.open(tmp_path / "pixels.zarr")
-    monkeypatch.setattr(mpcl_probe.probe, "embed", lambda n, p, rows, *_: seen.append(rows) or torch.rand(len(rows), 3))
-    mpcl_probe.spread_of_views(network(), pixels, np.arange(100, 100 + count), params())
-    first, second = seen
-    assert len(first) == len(np.unique(first)) == min(count, mpcl_probe.PAIRS) and (first == second).all()
-    assert first[0] == 100 and first[-1] == 99 + count
 
 
 def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):

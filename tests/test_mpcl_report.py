@@ -3,9 +3,7 @@ import json
 
 import pytest
 
-from polygrain.mpcl.pretraining.objective import columns
 from polygrain.mpcl.report.published import Setting
-from polygrain.training.history import write_history
 from stages import mpcl_report
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.small import lists
@@ -25,22 +23,18 @@ def measures(shift):
 
 @pytest.fixture
 def world(tmp_path):
-    for name, run in RUNS.items():
-        (tmp_path / "encoder" / name).mkdir(parents=True)
+    for name in RUNS:
         (tmp_path / "probe" / name).mkdir(parents=True)
-        names = columns(run["heads"])
-        history = [dict.fromkeys(names, 0.5) | {"epoch": epoch} for epoch in (1, 2)]
-        write_history(history, tmp_path / "encoder" / name, names)
         gain = 0.1 if name == "four" else 0.05
         metrics = {"start": {"<b>": measures(0), "bars": measures(0.1)}}
         metrics["trained"] = {"<b>": measures(gain), "bars": measures(0.1 + gain)}
         (tmp_path / "probe" / name / "metrics.json").write_text(json.dumps(metrics))
-    return tmp_path / "encoder", tmp_path / "probe"
+    return tmp_path / "probe"
 
 
 def run(world, output, name="four"):
     network = {"architecture": "resnet50"}
-    mpcl_report.main(*world, output, run=name, lists=lists(mpcl=RUNS), network=network, epochs=200, batch=128)
+    mpcl_report.main(world, output, run=name, lists=lists(mpcl=RUNS), network=network, epochs=200, batch=128)
     return (output / "index.html").read_text()
 
 
@@ -63,7 +57,7 @@ SETTING = Setting(["imagenet100"], "resnet50", 200, 128)
 
 
 def published(world, **changes):
-    found = {name: mpcl_report.read_probe(world[1] / name) for name in RUNS}
+    found = {name: mpcl_report.read_probe(world / name) for name in RUNS}
     setting = dataclasses.replace(SETTING, **changes)
     return {t["name"]: t for t in mpcl_report.read_published(lists(mpcl=RUNS).mpcl, found, setting)}
 
@@ -94,8 +88,8 @@ def test_read_published__another_setting_stands_beside_no_number(world, change):
 
 def test_main__nothing_measured(world, tmp_path):
     for name in RUNS:
-        (world[1] / name / "metrics.json").write_text('{"start": {}, "trained": {}}')
+        (world / name / "metrics.json").write_text('{"start": {}, "trained": {}}')
     assert "Nothing was measured" in run(world, tmp_path / "out")
-    (world[1] / "four" / "metrics.json").write_text("{")
+    (world / "four" / "metrics.json").write_text("{")
     with pytest.raises(ValueError, match=r"metrics\.json"):
         run(world, tmp_path / "out")

@@ -41,7 +41,7 @@ class MultiProjector(nn.Module):
 
     `shared`: all but the last layer is common, and the heads' last layers lie side by side in one matrix. Otherwise
     each head is a network of its own, and `hidden` may list the size of each. `start` = `mixed` (Table II) draws every
-    other head by Kaiming's law, the rest by Xavier's. ValueError for sizes that do not fit the heads.
+    other head by Kaiming's law, the rest by Xavier's.
     """
 
     def __init__(
@@ -58,14 +58,7 @@ class MultiProjector(nn.Module):
         start: Start = "default",
     ) -> None:
         super().__init__()
-        if heads < 1 or layers < 2:
-            raise ValueError(f"{heads} heads of {layers} layers; allowed are 1 head or more, of 2 layers or more")
-        sizes = [hidden] if isinstance(hidden, int) else list(hidden)
-        if shared and len(sizes) > 1:
-            raise ValueError(f"hidden is {sizes}; a shared hidden layer has one size: give one, or shared=False")
-        sizes = sizes * heads if len(sizes) == 1 else sizes
-        if len(sizes) != heads:
-            raise ValueError(f"{len(sizes)} hidden sizes {sizes} for {heads} heads; give one for all or one for each")
+        sizes = [hidden] * heads if isinstance(hidden, int) else list(hidden)
         self.heads, self.out, self.shared = heads, out, shared
         if shared:
             networks = [build_mlp([dim, *[sizes[0]] * (layers - 1), heads * out], norm, dropout)]

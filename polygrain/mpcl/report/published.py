@@ -34,4 +34,4 @@ def matches(row: dict[str, str], run: Pretraining, setting: Setting) -> bool:
     if any(row[name] != value for name, value in kinds.items()) or setting.tasks != [row["task"]]:
         return False
     numbers = {"heads": run.heads, "contrast": run.contrast, "epochs": setting.epochs, "batch": setting.batch}
-    return run.start == "random" and all(float(row[name]) == value for name, value in numbers.items())
+    return all(float(row[name]) == value for name, value in numbers.items())

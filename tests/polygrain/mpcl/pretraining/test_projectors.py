@@ -57,16 +57,3 @@ def test_build_mlp__norms_and_dropout_where_the_base_codes_have_them():
     assert kinds("all") == [*hidden, *hidden, "Linear", "BatchNorm1d"]
     assert kinds("none", 0.5) == ["Linear", "ReLU", "Dropout", "Linear", "ReLU", "Dropout", "Linear"]
     assert not build_mlp([4, 5, 3], "all", 0.0)[-1].affine
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((4, 4, 2, 0), "0 heads"),
-        ((4, [4, 5], 2, 2), "shared hidden layer has one size"),
-        ((4, [4, 5], 2, 3), "2 hidden sizes"),
-    ],
-)
-def test_multi_projector__refuses_what_cannot_be_built(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        MultiProjector(*arguments, shared=arguments[3] == 2)
