@@ -1,13 +1,12 @@
 """What one would try before Grappa on the same frozen encoder: random adaptors that learn from views, or one layer.
 
-Reads   images, encoder, features, knn_graph (for `tldr`), pseudo_labels (for `closed_form`)
+Reads   images, encoder, features and pseudo_labels (for `closed_form`)
 Writes  weights.safetensors, config.json   one model
         history.csv                        epoch, loss (no row for `closed_form`, which has no epochs)
 
 - `one_set`: one adaptor set, drawn at random, trained on pairs of views (M+A_1 of Table 2);
 - `many_sets`: as many random sets as there are granularities, trained together with their fusion (M*(random));
-- `tldr`: a linear reduction of the encoder's features, trained on pairs of neighbours (as TLDR does);
-- `closed_form`: a linear layer of them by the pseudo-labels of all granularities, in closed form (polygrain/fisher).
+- `closed_form`: a linear layer by the pseudo-labels of all granularities, in closed form (polygrain/fisher).
 """
 
 from pathlib import Path
@@ -15,15 +14,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
 
-from polygrain.compute import device
 from polygrain.compute.vectors import unit_rows
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.config import Attention
 from polygrain.encoder.model import Model, load, save
-from polygrain.encoder.views import ShareOfDraws
 from polygrain.fisher.granularities import Granularities
 from polygrain.grappa import twins
 from polygrain.grappa.random_sets import insert_random
@@ -34,13 +30,6 @@ from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 
 
-class Tldr(twins.TwinSettings):
-    """A linear reduction of the encoder's features, learnt from pairs of neighbours as TLDR does."""
-
-    dim: schema.Width = Field(description="dimensions kept")
-    neighbours: schema.Count = Field(description="the partner is drawn from this many nearest ones")
-
-
 class Params(schema.Section):
     width: schema.Width = Field(description="hidden units D' of each bottleneck")
     up_std: float = Field(
@@ -48,40 +37,7 @@ class Params(schema.Section):
     )
     one_set: twins.Pairs = Field(description="one random adaptor set")
     many_sets: twins.Pairs = Field(description="a random adaptor set for each granularity, with their fusion")
-    tldr: Tldr
     closed_form: None = Field(description="nothing to set")
-
-
-def reduce(
-    model: Model, features: np.ndarray, graph: np.ndarray, params: Tldr, seed: int, work: Path
-) -> tuple[Model, list[dict[str, int | float]]]:
-    """The model with a linear reduction behind it, and the history; `features` and `graph` are of the training rows."""
-    if params.dim > model.dim:
-        raise ValueError(
-            f"baseline.tldr.dim is {params.dim}; the encoder has {model.dim} dimensions: give that or less"
-        )
-    where = device.best()
-    torch.manual_seed(seed)
-    reduced = Model(model.config.model_copy(update={"reduced": params.dim}))
-    reduced.backbone.load_state_dict(model.backbone.state_dict())
-    mean = features.mean(0, dtype=np.float64).astype(np.float32)
-    linear = nn.Linear(model.dim, params.dim, bias=False)
-    projector = twins.build_projector(params.dim, params.projector)
-    trained = nn.ModuleDict({"linear": linear, "projector": projector}).to(where)
-    centred, table = torch.from_numpy(features - mean), twins.first_neighbours(graph, params.neighbours)
-
-    def read(batch: Tensor) -> Tensor:
-        return centred[batch]
-
-    def views(stored: Tensor, is_second: bool, drawn: ShareOfDraws) -> Tensor:
-        return device.sent(stored, where)
-
-    history = twins.learn(trained, linear, read, views, len(centred), lambda epoch: table, params, seed, work)
-    with torch.no_grad():
-        weight = linear.weight.cpu()
-        reduced.reduction.weight.copy_(weight)
-        reduced.reduction.bias.copy_(-weight @ torch.from_numpy(mean))
-    return reduced, history
 
 
 def project(model: Model, features: np.ndarray, labels: dict[str, np.ndarray]) -> None:
@@ -96,7 +52,6 @@ def main(
     images: Path,
     encoder: Path,
     features: Path,
-    knn_graph: Path,
     pseudo_labels: Path,
     output: Path,
     *,
@@ -107,25 +62,18 @@ def main(
     seed: int,
 ) -> str:
     model, tasks = load(encoder), list(lists.tasks)
-    rows, chosen = read_tables(images, tasks).train, getattr(params, kind)
-    values, reads = [chosen, seed], [encoder, *(images / task for task in tasks)]
-    history, work = [], None
-    if kind in ("one_set", "many_sets"):
-        count, pixels = 1 if kind == "one_set" else len(lists.trained), open_pixels(images, tasks)
-        values += [params.width, params.up_std, count, attention]
+    rows, chosen, history = read_tables(images, tasks).train, getattr(params, kind), []
+    work = None
+    if kind == "closed_form":
+        vectors = unit_rows(open_features(features, tasks)[rows].astype(np.float32))
+        labels = {name: arrays.open(pseudo_labels / name / "labels.zarr")[:] for name in lists.granularities}
+        project(model, vectors, labels)
+    else:
+        count, reads = 1 if kind == "one_set" else len(lists.trained), [encoder, *(images / task for task in tasks)]
+        values = [chosen, seed, params.width, params.up_std, count, attention]
         work = checkpoint.work_folder("baseline", kind, values, reads)
         parts = insert_random(model, count, params.width, attention, chosen.start_std, seed, params.up_std)
-        history = twins.train(model, parts, pixels, rows, None, chosen, seed, work)
-    else:
-        vectors = unit_rows(open_features(features, tasks)[rows].astype(np.float32))
-        if kind == "closed_form":
-            labels = {name: arrays.open(pseudo_labels / name / "labels.zarr")[:] for name in lists.granularities}
-            project(model, vectors, labels)
-        else:
-            reads += [knn_graph, *(features / task for task in tasks)]
-            work = checkpoint.work_folder("baseline", kind, values, reads)
-            graph = arrays.open(knn_graph / "neighbours.zarr")[:]
-            model, history = reduce(model, vectors, graph, chosen, seed, work)
+        history = twins.train(model, parts, open_pixels(images, tasks), rows, None, chosen, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)
         write_history(history, folder, ["epoch", "loss"])

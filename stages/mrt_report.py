@@ -72,7 +72,7 @@ def add(values: list[int | None]) -> int | None:
 
 
 def compare_all(table: scores.Scores, lists: Lists) -> list[published.PublishedTable]:
-    """Tables 2 to 5. What the paper does not have (whitening, TLDR, the static graph) follows in Table 2."""
+    """Tables 2 to 5. What the paper does not have (whitening, the closed form, the static graph) follows in Table 2."""
     printed = {number: of_data_sets(rows, lists) for number, rows in published.read().items()}
     seen = [name for name in table.tasks if not lists.tasks[name].unseen]
     unseen = [name for name in table.tasks if lists.tasks[name].unseen]

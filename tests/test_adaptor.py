@@ -61,24 +61,6 @@ def test_main__no_step_waits_for_a_gpu(world, tmp_path):
     assert len(waits) == 6 and len(set(waits)) == 1
 
 
-def test_main__unwatched_it_keeps_the_last_epoch(world, tmp_path):
-    run(world, tmp_path / "out", watch="none", epochs=2)
-    assert (tmp_path / "out/history.csv").read_text().startswith("epoch,loss,accuracy\n1,")
-
-
-def test_add_adaptors__start_as_the_encoder_itself(world):
-    encoder, model = load(world[1]), load(world[1])
-    adaptor.add_adaptors(model, "k6", 8, seed=0)
-    images = torch.rand(3, 3, 32, 32)
-    assert torch.equal(model(images), encoder(images))
-
-
-def test_main__a_loss_that_explodes_leaves_nothing(world, tmp_path):
-    with pytest.raises(ValueError, match="epoch 1"):
-        run(world, tmp_path / "out", learning_rate=1e30)
-    assert not (tmp_path / "out").exists()
-
-
 def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
     files = ["0/dots/table.parquet", "1/config.json", "2/labels.zarr/zarr.json"]
     assert_key_follows(files, lambda given: run(given, tmp_path / "out"), world, tmp_path, monkeypatch)

@@ -3,27 +3,24 @@ import pytest
 import scipy.linalg
 import torch
 
-from polygrain.compute.vectors import as_vectors, unit_rows
+from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.config import Attention
 from polygrain.encoder.model import load
 from polygrain.fisher.scatter import within_clusters
 from polygrain.grappa import twins
 from polygrain.store import arrays
-from polygrain.store.collection import open_features, read_tables
 from polygrain.store.tables import read_csv
 from stages import baseline
 from tests.helpers.keys import assert_key_follows
 from tests.helpers.settings import pairs
-from tests.helpers.small import TASKS, lists, write_encoder, write_features, write_images
+from tests.helpers.small import lists, write_encoder, write_features, write_images
 
 FILES = ("weights.safetensors", "config.json", "history.csv")
 
 
-def params(up_std=0.02, scale=0.1, **changes):
-    settings = {key: value for key, value in pairs().items() if key in baseline.Tldr.model_fields}
-    tldr = baseline.Tldr(**settings | {"dim": 5, "neighbours": 3} | changes)
+def params(up_std=0.02, scale=0.1):
     one = twins.Pairs(**pairs(scale=scale))
-    return baseline.Params(width=4, up_std=up_std, one_set=one, many_sets=pairs(), tldr=tldr, closed_form=None)
+    return baseline.Params(width=4, up_std=up_std, one_set=one, many_sets=pairs(), closed_form=None)
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +28,10 @@ def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     images, encoder = write_images(folder / "images"), write_encoder(folder / "encoder")
     features = write_features(folder / "features", images, dim=24)
-    (folder / "graph").mkdir()
-    arrays.write(folder / "graph/neighbours.zarr", np.random.default_rng(0).integers(0, 48, (48, 5)))
     for k in (4, 8):
         (folder / f"labels/k{k}").mkdir(parents=True)
         arrays.write(folder / f"labels/k{k}/labels.zarr", np.arange(48) % k)
-    return images, encoder, features, folder / "graph", folder / "labels"
+    return images, encoder, features, folder / "labels"
 
 
 @pytest.fixture(autouse=True)
@@ -74,51 +69,6 @@ def test_main__random_sets_train_and_the_encoder_does_not(world, tmp_path, kind,
         assert all(layer.key.weight.abs().sum() > 0 for layer in model.adaptors)
     run(world, tmp_path / "again", kind, attention)
     assert_same_bytes(tmp_path / "out", tmp_path / "again")
-
-
-@pytest.mark.parametrize(("up_std", "depends"), [(0.02, False), (0.0, True)])
-def test_main__the_size_of_a_random_set_depends_on_the_scale_of_the_loss_from_zero_only(
-    world, tmp_path, up_std, depends
-):
-    sizes = []
-    for scale in (0.024, 1.0):
-        model = run(world, tmp_path / f"{scale}", "one_set", up_std=up_std, scale=scale)
-        sizes.append(torch.cat([layer.up.flatten() for layer in model.adaptors]).norm())
-    assert (sizes[1] > 5 * sizes[0]) if depends else (0.8 < sizes[1] / sizes[0] < 1.25), sizes
-
-
-def test_main__tldr_is_linear_on_the_encoder_and_lowers_the_loss(world, tmp_path):
-    model, encoder = run(world, tmp_path / "out", "tldr", epochs=20), load(world[1])
-    images = torch.rand(3, 3, 32, 32)
-    expected = encoder(images) @ model.reduction.weight.T + model.reduction.bias
-    torch.testing.assert_close(model(images), torch.nn.functional.normalize(expected, dim=1))
-    assert model.dim == 5
-    rows = read_tables(world[0], list(TASKS)).train
-    mean = torch.from_numpy(open_features(world[2], list(TASKS))[rows].mean(0))
-    # The mean of the training features maps to zero.
-    torch.testing.assert_close(model.reduction.weight @ mean + model.reduction.bias, torch.zeros(5), atol=1e-5, rtol=0)
-    assert losses(tmp_path / "out")[-1] < losses(tmp_path / "out")[0]
-    run(world, tmp_path / "again", "tldr", epochs=20)
-    assert_same_bytes(tmp_path / "out", tmp_path / "again")
-
-
-def test_reduce__finds_what_neighbours_share(world, tmp_path):
-    """Two coordinates are the same for both members of a pair, all others are noise: those two must stay."""
-    rng, table = np.random.default_rng(1), np.arange(48).reshape(12, 4)
-    graph = np.stack([np.roll(table, shift, 1).ravel() for shift in (1, 2, 3)], 1)
-    features = rng.normal(size=(48, 24)).astype(np.float32)
-    features[:, :2] = np.repeat(rng.normal(size=(12, 2)), 4, 0)
-    settings = params(dim=2, epochs=100, learning_rate=8.0, weight_decay=0.0).tldr
-    model, _ = baseline.reduce(load(world[1]), features, graph, settings, 0, tmp_path / "w")
-    energy = as_vectors(model.reduction.weight).square().sum(0)
-    assert energy[:2].mean() > 3 * energy[2:].mean()
-
-
-@pytest.mark.parametrize(("changes", "message"), [({"neighbours": 6}, "the graph has 5"), ({"dim": 25}, "24 dim")])
-def test_main__tldr_refuses_what_cannot_work(world, tmp_path, changes, message):
-    with pytest.raises(ValueError, match=message):
-        run(world, tmp_path / "out", "tldr", **changes)
-    assert not (tmp_path / "out").exists()
 
 
 def test_main__closed_form_is_linear_on_the_encoder_and_has_no_epochs(world, tmp_path):

@@ -85,16 +85,6 @@ def test_main__the_average_has_nothing_to_learn(world, tmp_path):
     torch.testing.assert_close(model.attention(torch.rand(3, 3, 32, 32)), torch.full((3, 2, 2), 0.5))
 
 
-def test_main__fusing_twice_the_same_set_is_that_set(world, tmp_path):
-    sets = shutil.copytree(world[1], tmp_path / "adaptor")
-    for file in ("weights.safetensors", "config.json"):
-        (sets / "k8" / file).write_bytes((sets / "k4" / file).read_bytes().replace(b'"k4"', b'"k8"'))
-    images = torch.rand(3, 3, 32, 32)
-    for how in ("average", "augmentation"):
-        model = run((world[0], sets, world[2]), tmp_path / how, how)
-        torch.testing.assert_close(model(images), load(sets / "k4")(images))
-
-
 def test_main__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monkeypatch):
     calls, rebuilt, original = [], [], twins.nearest_others
 
@@ -127,12 +117,6 @@ def test_main__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monke
     (graph / "summary.json").write_text(json.dumps({"index": "ivf", "wanted": 0.9, "turnover": 0.5}))
     run((*world[:2], graph), tmp_path / "c", "neighbour")
     assert calls[2:] == [(48, "ivf", 0.9)]
-
-
-def test_main__supervised_needs_labels(world, tmp_path):
-    images = write_images(tmp_path / "flat", labelled=False)
-    with pytest.raises(ValueError, match="no labels"):
-        run((images, *world[1:]), tmp_path / "out", "supervised")
 
 
 def test_main__attention_options_reach_the_model(world, tmp_path):

@@ -5,7 +5,6 @@ import pytest
 from ruamel.yaml import YAML
 from safetensors.numpy import load_file
 
-from polygrain.gsp.folds import embedder
 from polygrain.retrieval.metrics import score
 from polygrain.store import arrays
 from stages.gsp_folds import Params, main
@@ -33,10 +32,6 @@ VALUES = ROOT_VALUES["gsp_folds"] | {
 }
 SHAKE = dict.fromkeys(["turn", "stroke", "jitter", "tint", "grey", "blur"], 0.0) | {"smallest_crop": 0.8, "flip": 0.5}
 RESNET = VALUES["backbone"] | {"weights": "random", "architecture": "test_resnet", "depth": 3, "is_trained": True}
-
-
-class Killed(BaseException):
-    pass
 
 
 @pytest.fixture(autouse=True)
@@ -87,33 +82,6 @@ def test_main__libc_trains_with_its_batch_and_hands_out_the_embedding_alone(worl
     assert arrays.open(first / "embeddings.zarr").shape == (32, 8)
 
 
-def test_main__whole_images_are_seen_in_proportion(world, tmp_path):
-    outputs = [run(world, tmp_path / "crop", protocol=ONE)]
-    outputs += [run(world, tmp_path / f"{x}", shape="squash", resize=x * SIZE, protocol=ONE) for x in (1, 2)]
-    crop, whole, middle = (load_file(output / "pictures.safetensors")["pixels"] for output in outputs)
-    assert np.array_equal(crop, whole) and not np.array_equal(crop, middle)  # these are squares
-    crop, whole, middle = (arrays.open(output / "embeddings.zarr")[:] for output in outputs)
-    assert np.allclose(crop, whole, atol=1e-3) and not np.allclose(crop, middle, atol=1e-2)
-
-
-def test_main__two_runs_give_the_same_bytes_also_after_a_kill(world, tmp_path, monkeypatch):
-    expected = bytes_of(run(world, tmp_path / "first"))
-    real, left = embedder.Embedder.loss_of, [3]
-
-    def dies(self, *batch):
-        left[0] -= 1
-        if left[0] < 0:
-            raise Killed
-        return real(self, *batch)
-
-    monkeypatch.setattr(embedder.Embedder, "loss_of", dies)
-    with pytest.raises(Killed):
-        run(world, tmp_path / "second")
-    assert not (tmp_path / "second").exists()
-    left[0] = 2  # the second half of its steps: the first is not trained again
-    assert bytes_of(run(world, tmp_path / "second")) == expected
-
-
 def test_main__a_backbone_that_trains_is_saved(world, tmp_path):
     losses = {"proxy_nca_pp": PROXY | {"batch_classes": 2}}
     changes = {"backbone": RESNET, "augmentation": SHAKE, "crop_ratio": 1.3333, "losses": losses}
@@ -138,13 +106,6 @@ def test_main__conventional_trains_on_all_training_classes_and_stops_by_the_scor
     vectors = arrays.open(output / "embeddings.zarr")[:]
     scores = score(vectors, np.repeat(np.arange(4, 8), 8), np.array(["test"] * 32))
     assert scores["recall_at_1"] == pytest.approx(best, abs=1e-6)
-
-
-def test_main__a_loss_has_a_rate_of_its_own(world, tmp_path):
-    changes = {"own": {"losses": {"c2": C2 | {"rate": 0.5}}}, "same": {"learning_rate": 0.005}}
-    outputs = [run(world, tmp_path / name, **values, protocol=ONE) for name, values in changes.items()]
-    own, same = (arrays.open(output / "embeddings.zarr")[:] for output in outputs)
-    assert np.array_equal(own, same)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 
 from polygrain.config.lists import Lists
 from polygrain.grappa.report import published
-from polygrain.sources.datasets import counts
 from stages import mrt_report
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.small import lists, write_images
@@ -124,29 +123,6 @@ def test_count_rows__table_1(world) -> None:
     assert cub["published"] == published and cub["difference"]["train_images"] == 24 - 5864
     assert all(total[key] == cub[key] for key in ("ours", "published", "difference"))
     assert dtd["unseen"] and dtd["published"]["test_images"] == 5640
-
-
-def test_count_rows__the_total_is_that_of_the_benchmark(monkeypatch) -> None:
-    """The label files of all six tasks as they are published: Flowers differs, and by as much the sum."""
-    tasks = {name: {"source": name, "path": "x"} for name in SIX}
-    expected = {name: counts.counts(name) for name in SIX}
-
-    def read_table(folder: Path) -> pa.Table:
-        made = {"split": [], "label": []}
-        for half, first in (("train", 0), ("test", 100_000)):
-            images, classes = (expected[folder.name][f"{half}_{what}"] for what in ("images", "classes"))
-            made["split"] += [half] * images
-            made["label"] += [first + i % classes for i in range(images)]
-        return pa.table(made)
-
-    monkeypatch.setattr(mrt_report.collection, "read_table", read_table)
-    *_, total = mrt_report.count_rows(Path("images"), lists(tasks=tasks))
-    assert list(total["published"].values()) == [11_668, 133_339, 11_665, 133_876]
-    assert list(total["difference"].values()) == [0, 49, 0, -49]
-    tasks |= {"own": {"source": "folder", "path": "x"}}
-    expected["own"] = expected["cub"]
-    *_, total = mrt_report.count_rows(Path("images"), lists(tasks=tasks))
-    assert set(total["published"].values()) == set(total["difference"].values()) == {None}
 
 
 def test_granularity_use__favourite_and_typical_k(world) -> None:

@@ -60,12 +60,6 @@ def test_main__one_task_or_all_together(world, tmp_path, monkeypatch):
     assert seen[1] == (6, [label for label in (3, 4, 5, 0, 1, 2) for _ in range(8)])  # "bars" comes before "dots"
 
 
-def test_main__needs_labels(world, tmp_path):
-    flat = write_images(tmp_path / "flat", labelled=False)
-    with pytest.raises(ValueError, match="no labels"):
-        run((flat, world[1]), tmp_path / "out", "one")
-
-
 def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
     files = ["0/dots/table.parquet", "1/config.json"]
     assert_key_follows(files, lambda given: run(given, tmp_path / "out", "one"), world, tmp_path, monkeypatch)

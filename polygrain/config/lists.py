@@ -17,7 +17,7 @@ FUSIONS = {
     "static": "knn_graph",
     "supervised": "images",
 }
-BASELINES = {"one_set": "features", "many_sets": "features", "tldr": "knn_graph", "closed_form": "pseudo_labels"}
+BASELINES = {"one_set": "features", "many_sets": "features", "closed_form": "pseudo_labels"}
 
 
 # What a profile with granularities of its own trains, if it does not say so.
@@ -50,9 +50,6 @@ class Teacher(Section):
     interpolation: str | None = Field(None, description="as encoder.interpolation")
 
 
-Part = Literal["train", "all"]
-
-
 class Pretraining(Section):
     """One MPCL run: what sets it apart from the others of `mpcl`."""
 
@@ -64,8 +61,6 @@ class Pretraining(Section):
     balance: Literal["none", "literal", "neutral"] = Field(
         description="projector training balance: none, as printed, or scaled to mean 1"
     )
-    start: Literal["random", "folder"] = Field(description="of the encoder: drawn, or the weights in a folder")
-    path: Text = Field(description="the folder of an encoder; for a random start versions.yaml")
 
 
 class Study(Section):

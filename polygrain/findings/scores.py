@@ -77,7 +77,7 @@ def percent(entry: dict[str, Any]) -> dict[str, float]:
 def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
     """The models in the order of the table: baselines, adaptors from coarse to fine, fusions, distilled and supervised
     ones, and last the one to use."""
-    order = ["pixels", "encoder", SIDE, UNTRAINED, "tldr", "closed_form", "one_set", "many_sets"]
+    order = ["pixels", "encoder", SIDE, UNTRAINED, "closed_form", "one_set", "many_sets"]
     order += [*granularities, *reversed(FUSIONS), "static"]
 
     def place(name: str) -> int:

@@ -32,7 +32,6 @@ TITLES = {
     "supervised": ("Supervised fusion", "attention from true labels: not comparable"),
     "one_set": ("One random set", "M+A_1: from pairs of views, no clustering"),
     "many_sets": ("Random sets, fused", "M*(random): trained together from pairs of views"),
-    "tldr": ("TLDR-style reduction", "linear, from pairs of neighbours"),
     "closed_form": ("Closed form", "a linear layer by the pseudo-labels of all granularities"),
     "distilled_encoder": ("Distilled encoder", "imitates in one pass what the encoder gives at larger inputs"),
     "chosen": ("Chosen model", "taken without labels"),

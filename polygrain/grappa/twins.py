@@ -1,11 +1,9 @@
 """Learning from pairs of images with the Barlow Twins loss: two views of one, or an image and one of its neighbours.
 
-What trains is up to the caller: the attention of a fusion, whole adaptor sets, or a linear reduction.
+What trains is up to the caller: the attention of a fusion, or whole adaptor sets.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -28,8 +26,8 @@ from polygrain.training.loop import Batch, Loader, Read, Schedule, fit
 from polygrain.training.whole_batch import whole
 
 
-class TwinSettings(Section):
-    """Learning from pairs with the Barlow Twins loss."""
+class Pairs(Section):
+    """Learning a fusion, or whole adaptor sets, from two views of each image as a pair, with the Barlow Twins loss."""
 
     epochs: Epochs = Field(description="epochs over the training images")
     batch: int = Field(ge=2, description="pairs of a batch")
@@ -40,13 +38,8 @@ class TwinSettings(Section):
     scale: Factor = Field(description="factor on the loss; LARS takes it out of Q and K, the projector's norms feel it")
     projector: list[Width] = Field(min_length=1, max_length=20, description="widths of the throw-away projector")
 
-
-class Pairs(TwinSettings):
-    """Learning a fusion, or whole adaptor sets, from two views of each image as a pair."""
-
     start_std: float = Field(gt=0, le=10, description="standard deviation of Q and K at the start")
     precision: device.Precision
-    augmented: Literal["both", "second"] = Field(description="which of a pair is augmented; the other is cropped only")
     augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
 
 
@@ -68,7 +61,7 @@ def build_projector(dim: int, widths: list[int]) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(dim, widths[-1], bias=False))
 
 
-def build_optimizer(trained: nn.Module, params: TwinSettings) -> Lars:
+def build_optimizer(trained: nn.Module, params: Pairs) -> Lars:
     """LARS as Barlow Twins uses it: no decay and no layer-wise rate for biases and norms.
 
     All others have a layer-wise rate whatever the decay is; timm's LARS would be plain SGD at a decay of 0.
@@ -97,47 +90,6 @@ def kept_graphs(work: Path, epochs: int) -> Int64[np.ndarray, "epoch image rank"
     return np.stack([checkpoint.read(work / f"graph{epoch}.safetensors")["graph"].numpy() for epoch in range(epochs)])
 
 
-def learn(
-    trained: nn.ModuleDict,
-    encode: Callable[[Tensor], Tensor],
-    read: Callable[[Tensor], Tensor],
-    views: Callable[[Tensor, bool, ShareOfDraws], Tensor],
-    count: int,
-    neighbours: Callable[[int], Tensor] | None,
-    params: TwinSettings,
-    seed: int,
-    work: Path,
-) -> list[dict[str, int | float]]:
-    """Trains `trained["projector"]` and whatever else is in `trained`; returns the history.
-
-    `read` gives what is stored of rows, `views` makes inputs of that (second of a pair or not), `encode` features of
-    inputs. `neighbours` gives the table of partners for an epoch; without it an image is its own partner.
-    """
-    table: Tensor | None = None
-
-    def prepare(epoch: int) -> Read:
-        nonlocal table
-        table = None if neighbours is None else neighbours(epoch)
-        return lambda batch: read(batch[processes.share(len(batch))])
-
-    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-        # Every process draws for the whole batch, and reads and takes through the model its share of the pairs.
-        mine, drawn = processes.share(len(batch.rows)), ShareOfDraws(generator, len(batch.rows))
-        first = second = batch.content
-        if table is not None:
-            choice = torch.randint(table.shape[1], (len(batch.rows), 1), generator=generator)
-            second = read(table[batch.rows[mine]].gather(1, choice[mine]).squeeze(1))
-        inputs = torch.cat([views(first, False, drawn), views(second, True, drawn)])
-        features = encode(inputs)
-        # Each half goes through the projector alone: its batch norm must not see both members of a pair at once.
-        first, second = (trained["projector"](whole(half)) for half in features.float().chunk(2))
-        # Every process has the loss of the whole batch, so its part of their sum is one by their number.
-        return {"loss": params.scale * barlow_twins(first, second, params.beta) / processes.count()}
-
-    loader, schedule = Loader(count, params.batch, prepare), Schedule(params.epochs, params.warmup, 0.001)
-    return fit(trained, build_optimizer(trained, params), schedule, loader, step, seed, work)
-
-
 def train(
     model: Model,
     parts: nn.Module,
@@ -158,11 +110,11 @@ def train(
     projector = build_projector(model.dim, params.projector)
     trained = nn.ModuleDict({"attention": parts, "projector": projector}).requires_grad_(True).to(where)
     model.to(where)
-    plain = Augmentation(**dict.fromkeys(Augmentation.model_fields, 0.0) | {"smallest_crop": 1.0})
     count, refresh = (params.neighbours, params.refresh) if isinstance(params, NeighbourPairs) else (0, False)
-    table = first_neighbours(graph[:], count) if graph is not None else torch.empty(0)
+    table = None if graph is None else first_neighbours(graph[:], count)
+    encode = graphed(model.features, parts, 2 * params.batch, model.config.size, where, params.precision)
 
-    def neighbours(epoch: int) -> Tensor:
+    def prepare(epoch: int) -> Read:
         nonlocal table
         if refresh and epoch > 0:
             embeddings = embed_shares(model, pixels, rows, params.batch, params.precision, "graph")
@@ -170,16 +122,26 @@ def train(
             table = torch.from_numpy(rebuilt.neighbours)
         if refresh and processes.rank() == 0:
             checkpoint.write(work / f"graph{epoch}.safetensors", {"graph": table})
-        return table
+        return lambda batch: read(batch[processes.share(len(batch))])
 
     def read(batch: Tensor) -> Tensor:
         return device.staged(pixels[rows[batch.numpy()]], where)
 
-    def views(stored: Tensor, is_second: bool, drawn: ShareOfDraws) -> Tensor:
-        images = stored.to(where, non_blocking=True)
-        changed = is_second or params.augmented == "both"
-        return augment(images, model.config.size, params.augmentation if changed else plain, drawn)
+    def views(stored: Tensor, drawn: ShareOfDraws) -> Tensor:
+        return augment(stored.to(where, non_blocking=True), model.config.size, params.augmentation, drawn)
 
-    encode = graphed(model.features, parts, 2 * params.batch, model.config.size, where, params.precision)
-    partners = neighbours if graph is not None else None
-    return learn(trained, encode, read, views, len(rows), partners, params, seed, work)
+    def step(batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+        # Every process draws for the whole batch, and reads and takes through the model its share of the pairs.
+        mine, drawn = processes.share(len(batch.rows)), ShareOfDraws(generator, len(batch.rows))
+        first = second = batch.content
+        if table is not None:
+            choice = torch.randint(table.shape[1], (len(batch.rows), 1), generator=generator)
+            second = read(table[batch.rows[mine]].gather(1, choice[mine]).squeeze(1))
+        features = encode(torch.cat([views(first, drawn), views(second, drawn)]))
+        # Each half goes through the projector alone: its batch norm must not see both members of a pair at once.
+        first, second = (projector(whole(half)) for half in features.float().chunk(2))
+        # Every process has the loss of the whole batch, so its part of their sum is one by their number.
+        return {"loss": params.scale * barlow_twins(first, second, params.beta) / processes.count()}
+
+    loader, schedule = Loader(len(rows), params.batch, prepare), Schedule(params.epochs, params.warmup, 0.001)
+    return fit(trained, build_optimizer(trained, params), schedule, loader, step, seed, work)

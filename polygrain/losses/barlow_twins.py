@@ -14,12 +14,7 @@ def standardise(z: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch dim"]:
 
 
 def barlow_twins(z1: Float[Tensor, "batch dim"], z2: Float[Tensor, "batch dim"], beta: float) -> Float[Tensor, ""]:
-    """sum_n (1 - C_nn)^2 + beta sum_{n != m} C_nm^2, with C the cross-correlation of both views over the batch (Eq. 4).
-
-    ValueError for a batch of one, which has no correlation.
-    """
-    if len(z1) < 2:
-        raise ValueError(f"a batch of {len(z1)} has no correlation; needed are at least 2 images")
+    """sum_n (1 - C_nn)^2 + beta sum_{n != m} C_nm^2; C is the correlation of both views over the batch (Eq. 4)."""
     correlation = standardise(z1.float()).T @ standardise(z2.float()) / len(z1)
     diagonal = torch.diagonal(correlation)
     off_diagonal = correlation.square().sum() - diagonal.square().sum()

@@ -1,6 +1,7 @@
 """What a paper prints beside what a profile says."""
 
 import csv
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,12 +17,17 @@ def rows(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
+@functools.cache
+def root() -> dict:
+    return YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+
+
 def value_of(profile: str, key: str) -> object:
     """A value of a composed profile, by its full key, in lists by position; profile "-" is the root's params.yaml.
 
     Of `gsp_trainings` the number of repeats of each fold.
     """
-    found = YAML(typ="safe").load((ROOT / "params.yaml").read_text()) if profile == "-" else composed(profile)
+    found = root() if profile == "-" else composed(profile)
     for name in key.split("."):
         found = dict(enumerate(found)) if isinstance(found, list) else found
         name = int(name) if name.isdecimal() else name

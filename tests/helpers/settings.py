@@ -46,7 +46,6 @@ def pairs(**changes: object) -> dict:
         "start_std": 0.02,
         "projector": [32, 16],
         "precision": "float32",
-        "augmented": "both",
         "augmentation": NO_VIEWS,
     }
     return values | changes

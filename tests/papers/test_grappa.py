@@ -1,7 +1,5 @@
 """The profile `mrt` says what the paper prints (grappa.csv), or says why not; its runs meet the printed rows."""
 
-import csv
-from collections import Counter
 from pathlib import Path
 from statistics import fmean
 
@@ -35,12 +33,6 @@ def test_rows__name_each_key_once():
 @pytest.fixture(scope="module")
 def lists() -> Lists:
     return Lists(**{name: value for name, value in composed("mrt").items() if name in Lists.model_fields})
-
-
-def test_published__each_number_has_one_key():
-    with published.FILE.open(newline="", encoding="utf-8") as lines:
-        keys = Counter((row["table"], row["model"], row["task"]) for row in csv.DictReader(lines))
-    assert len(keys) == 231 and set(keys.values()) == {1}
 
 
 def test_published__each_row_meets_the_run_of_its_table(lists):
@@ -78,17 +70,6 @@ def test_gains__are_the_rows_that_the_paper_derives():
     for row in printed:
         cells = derived[int(row["table"])][f"Neighbour fusion less {row['less']}"]
         assert round(cells[row["task"]][row["metric"]].published, 1) == float(row["points"]), row
-
-
-def test_published__the_oracle_takes_the_set_that_is_printed():
-    printed = {"aircraft": "P3", "cars": "P5-P6", "cub": "P3", "flowers": "P3-P4", "products": "P8"}
-    printed["food101"] = "P4"  # P5 in the print, beside the numbers of P4
-    table = published.read()[2]
-    sets = [name for name in table if name.startswith("k")]
-    for task, text in printed.items():
-        best = max(table[name][task]["r_precision"] for name in sets)
-        chosen = [f"P{n}" for n, name in enumerate(sets, 1) if table[name][task]["r_precision"] == best]
-        assert "-".join(chosen) == text, task
 
 
 # The differences in docs/results/grappa.md: the table, what is taken, from what.

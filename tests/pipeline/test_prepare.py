@@ -46,7 +46,7 @@ def test_check__the_params_that_ship_are_right(tmp_path, values):
         ("tasks.digits.source", "web", "tasks.digits.source: .*'splits', 'tars', 'parquet', 'remote'"),
         ("granularities.k128", "adaptor/k17", "granularities.k128 is 'adaptor/k17'; known here: k128: pseudo_labels"),
         ("granularities.sixteen", "adaptor/x", "granularities.sixteen.*pattern"),
-        ("baselines.lda", "images", "baselines.lda.*'one_set', 'many_sets', 'tldr' or 'closed_form'"),
+        ("baselines.lda", "images", "baselines.lda.*'one_set', 'many_sets' or 'closed_form'"),
         ("tasks.digits.path", "no/where", "tasks.digits.path: no/where does not exist"),
         ("tasks.digits.path", "it's", "tasks.digits.path: it's has a quote"),
         ("encoder", 3, "encoder: Input should be a valid dict"),

@@ -2,7 +2,6 @@ import torch
 
 from polygrain.encoder.model import load
 from polygrain.grappa.classification import ClassifierSettings, build_optimizer, class_means, train
-from polygrain.losses.norm_softmax import norm_softmax
 from polygrain.store import arrays
 from tests.helpers.settings import classifier
 from tests.helpers.small import write_encoder, write_images
@@ -16,28 +15,6 @@ def test_class_means__of_each_class():
 
 
 DECAYING = ClassifierSettings(**classifier(learning_rate=0.001, weight_decay=0.001))
-
-
-def after_one_epoch(embeddings, decay):
-    """The share of rows told apart by a classifier that began at them, after an epoch of Adam in pairs."""
-    classifier = torch.nn.ParameterList([torch.nn.Parameter(embeddings.clone())])
-    optimizer = build_optimizer(torch.nn.ModuleDict({"classifier": classifier}), DECAYING)
-    optimizer.param_groups[1]["weight_decay"] += decay
-    for rows in torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(1)).split(2):
-        loss, _ = norm_softmax(embeddings[rows], classifier[0], rows, 23.0)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-    return norm_softmax(embeddings, classifier[0].detach(), torch.arange(len(embeddings)), 23.0)[1].item()
-
-
-def test_build_optimizer__decay_does_not_erase_where_a_fine_classifier_began():
-    """A class for each image, as at the finest granularity: the coupled decay that Adam has would undo the start."""
-    generator = torch.Generator().manual_seed(0)
-    embeddings = torch.randn(800, 64, generator=generator) + torch.randn(64, generator=generator)
-    embeddings = torch.nn.functional.normalize(embeddings, dim=1)
-    assert after_one_epoch(embeddings, 0.0) > 0.99
-    assert after_one_epoch(embeddings, DECAYING.weight_decay) < 0.93  # what this guards against
 
 
 def test_build_optimizer__all_else_decays():

@@ -31,11 +31,3 @@ def test_insert_random__starts_small_where_it_must_not_start_at_zero():
     assert all(torch.equal(layer.up, torch.zeros_like(layer.up)) for layer in zero)
     # Q and K are those of a start at zero in the first layer, where nothing was drawn before them.
     assert torch.equal(small[0].query.weight, zero[0].query.weight)
-
-
-def test_insert_random__attends_as_it_is_told():
-    attention = Attention(class_token=False, pooling="sum", scaled=False, bias=True)
-    model = Model(CONFIG)
-    parts = insert_random(model, 2, 4, attention, 0.02, seed=0)
-    assert model.config.adaptors.attention == attention
-    assert all(layer.attention == attention and layer.query.bias is not None for layer in parts)

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -7,7 +5,6 @@ import torch
 from polygrain.encoder.adaptors import Adaptors
 from polygrain.encoder.config import Attention
 from polygrain.encoder.model import load
-from polygrain.encoder.views import Augmentation
 from polygrain.grappa import twins
 from polygrain.losses.barlow_twins import barlow_twins
 from polygrain.store import arrays
@@ -60,61 +57,20 @@ def test_build_optimizer__neither_have_the_biases_of_adaptors(count):
     torch.testing.assert_close(layer.up_bias.data, torch.full_like(layer.up_bias, 3.0 - 0.5 * 2.0))
 
 
-def test_train__refuses_more_neighbours_than_the_graph_has(monkeypatch, tmp_path):
+def test_first_neighbours__refuses_more_than_the_graph_has():
     with pytest.raises(ValueError, match=r"set knn_graph\.neighbours to 4 or more"):
-        record(monkeypatch, tmp_path, neighbours=4)
+        twins.first_neighbours(np.zeros((9, 3), np.int64), 4)
 
 
-def record(monkeypatch, tmp_path: Path, **changes) -> list[tuple[np.ndarray, bool]]:
-    """Trains one epoch on pairs and returns what the augmentation was asked for, with whether it changes anything."""
-    monkeypatch.chdir(tmp_path)
-    images = write_images(tmp_path / "images")
-    model = load(write_encoder(tmp_path / "encoder"))
-    pixels = arrays.open(images / "dots" / "pixels.zarr")
-    asked = []
-
-    def augment(images, size, params: Augmentation, generator):
-        asked.append((images.cpu().numpy(), params.jitter > 0))
-        return images.permute(0, 3, 1, 2).float() / 255
-
-    monkeypatch.setattr(twins, "augment", augment)
-    jitter = pairs()["augmentation"].model_copy(update={"jitter": 0.3})
-    values = pairs(epochs=1, batch=8, augmentation=jitter) | {"neighbours": 2, "refresh": False} | changes
-    graph = np.repeat(np.arange(24)[::-1, None], 3, 1)  # the partner of row i is row 23 - i
-    (tmp_path / "graph").mkdir()
-    arrays.write(tmp_path / "graph/neighbours.zarr", graph)
-    part = torch.nn.Linear(1, 1)
-    reader = arrays.open(tmp_path / "graph/neighbours.zarr")
-    twins.train(model, part, pixels, np.arange(24), reader, twins.NeighbourPairs(**values), 0, tmp_path / "work")
-    return asked
-
-
-def test_train__partners_come_from_the_graph(monkeypatch, tmp_path):
-    asked = record(monkeypatch, tmp_path)
-    pixels = arrays.open(tmp_path / "images/dots/pixels.zarr")[:24]
-    row = {image.tobytes(): i for i, image in enumerate(pixels)}
-    for (first, _), (second, _) in zip(asked[::2], asked[1::2], strict=True):
-        assert [23 - row[image.tobytes()] for image in first] == [row[image.tobytes()] for image in second]
-    assert sorted(row[image.tobytes()] for images, _ in asked[::2] for image in images) == list(range(24))
-
-
-@pytest.mark.parametrize(("augmented", "first"), [("both", True), ("second", False)])
-def test_train__which_of_a_pair_is_augmented(monkeypatch, tmp_path, augmented, first):
-    asked = record(monkeypatch, tmp_path, augmented=augmented)
-    assert {changed for _, changed in asked[::2]} == {first} and {changed for _, changed in asked[1::2]} == {True}
-
-
-def test_learn__the_first_loss_is_barlow_twins_of_the_projected_halves(tmp_path):
-    x = torch.randn(16, 6, generator=torch.Generator().manual_seed(0))
+def test_train__the_first_loss_is_barlow_twins_of_the_projected_halves(tmp_path):
+    model, images = load(write_encoder(tmp_path / "encoder")), write_images(tmp_path / "images")
+    arrays.write(tmp_path / "neighbours.zarr", np.arange(24)[::-1, None].copy())  # the partner of row i is row 23 - i
+    pixels, graph = (arrays.open(file) for file in (images / "dots/pixels.zarr", tmp_path / "neighbours.zarr"))
+    features = model.features(torch.from_numpy(pixels[:24]).permute(0, 3, 1, 2).float() / 255)
     torch.manual_seed(0)
-    linear, projector = torch.nn.Linear(6, 4), twins.build_projector(4, [8])
-    expected = 0.1 * barlow_twins(projector(linear(x)), projector(linear(x.flip(0))), 0.005).detach()
-    table = torch.arange(16).flip(0)[:, None]
-    given = pairs(epochs=1, batch=16)
-    chosen = twins.TwinSettings(
-        **{key: value for key, value in given.items() if key in twins.TwinSettings.model_fields}
-    )
-    trained = torch.nn.ModuleDict({"linear": linear, "projector": projector})
-    given = x.__getitem__, lambda stored, *_: stored
-    history = twins.learn(trained, linear, *given, 16, lambda epoch: table, chosen, 0, tmp_path)
+    projector = twins.build_projector(model.dim, [32, 16])
+    expected = 0.1 * barlow_twins(projector(features), projector(features.flip(0)), 0.005).detach()
+    chosen = twins.NeighbourPairs(**pairs(epochs=1, batch=24), neighbours=1, refresh=False)
+    part = torch.nn.Linear(1, 1)
+    history = twins.train(model, part, pixels, np.arange(24), graph, chosen, 0, tmp_path / "work")
     assert history[0]["loss"] == pytest.approx(float(expected), rel=1e-4)

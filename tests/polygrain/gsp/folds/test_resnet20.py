@@ -4,7 +4,6 @@ import torch
 
 from polygrain.gsp.folds.resnet20 import ResNet20
 from polygrain.gsp.folds.trunk import Backbone, load
-from polygrain.store.tensors import write_weights
 
 VALUES = {"path": "x", "architecture": "resnet20", "mean": [0.5] * 3, "std": [1.0] * 3, "depth": None}
 VALUES |= {"freezes_norm": True}
@@ -18,15 +17,6 @@ def test_resnet20__has_the_published_number_of_parameters():
     assert counts[0] - counts[1] == 269_722 - 650
     names = set(network.state_dict())
     assert {"conv1.weight", "layer1.0.conv1.weight", "layer2.0.downsample.0.weight", "layer3.2.bn2.bias"} <= names
-
-
-def test_load__resnet20_from_a_file_and_at_a_depth(tmp_path):
-    network, images = ResNet20(), torch.rand(2, 3, 32, 32)
-    write_weights(network, tmp_path / "weights.safetensors")
-    given = VALUES | {"weights": "file", "path": str(tmp_path / "weights.safetensors"), "is_trained": False}
-    result, middle = (load(Backbone(**given | {"depth": depth}), Path(), 0)(images) for depth in (None, 2))
-    assert result.shape == (2, 64, 8, 8) and middle.shape == (2, 32, 16, 16)
-    assert torch.allclose(result, network.eval().forward_features(images - 0.5), atol=1e-5)
 
 
 def test_load__every_layer_of_a_random_resnet20_learns():
