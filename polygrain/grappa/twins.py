@@ -120,7 +120,7 @@ def train(
             embeddings = embed_shares(model, pixels, rows, params.batch, params.precision, "graph")
             rebuilt = nearest_others(embeddings, count, *search, metric="inner_product")
             table = torch.from_numpy(rebuilt.neighbours)
-        if refresh and processes.rank() == 0:
+        if refresh and table is not None and processes.rank() == 0:
             checkpoint.write(work / f"graph{epoch}.safetensors", {"graph": table})
         return lambda batch: read(batch[processes.share(len(batch))])
 
