@@ -83,7 +83,7 @@ def layers(images: Images, fitted: np.ndarray) -> dict[str, whitening.Whitening 
 def score(way: str, layer: whitening.Whitening | None, asked: tuple, offered: tuple) -> np.ndarray:
     """R-Precision of each query among what is offered; both are outputs of the encoder and their classes."""
     queries, images = (outputs if layer is None else whitening.apply(layer, outputs) for outputs, _ in (asked, offered))
-    by = Comparison(() if way == "as it is" else mean_of(images), share=0.0)
+    by = Comparison(() if way == "as it is" else mean_of(images))
     if way.endswith("smoothed"):
         by, _ = choose(images, mean=by.mean, front=lambda _: offered[0])
     searched = by.rows(images, lambda _: offered[0])

@@ -61,7 +61,7 @@ def measure(
         for task in alike:
             own, asked = rows[tasks == task], np.flatnonzero((collection.tasks == task) & collection.is_query)
             mean, front = () if name == "as it is" else mean_of(ends[own], FEWEST), lambda _, of=outputs[own]: of
-            by = Comparison(mean, share=0.0)
+            by = Comparison(mean)
             if "smoothed" in name:
                 by, _ = choose(ends[own], alike[task] if "said" in name else None, mean=mean, front=front)
             labels = collection.labels[asked], collection.labels[own]

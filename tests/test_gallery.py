@@ -56,5 +56,5 @@ def test_main__rows_graph_and_record_are_as_the_model_compares(world: Path, monk
 def test_main__unsmoothed_images_have_no_graph(world: Path) -> None:
     assert "plain" in run(world, world / "out", Comparison(), source="/elsewhere")
     plain = read_of(world / "out/embeddings.parquet", digest(world / "choice"), Path("choice"))
-    assert len(plain) == 48 and not plain.comparison.share and plain.root == Path("/elsewhere")
+    assert len(plain) == 48 and plain.comparison.is_plain and plain.root == Path("/elsewhere")
     assert {file.name for file in (world / "out").iterdir()} == {"embeddings.parquet", "gallery.json"}

@@ -1,7 +1,6 @@
 """Images by their embeddings: a file that `polygrain embed` wrote, behind a faiss index."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,15 +14,10 @@ from polygrain.app.listing import STREAMED, absent
 from polygrain.comparing.comparison import PLAIN, Comparison
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
-from polygrain.retrieval.approximate import calibrate
-from polygrain.retrieval.neighbours import nearest
 from polygrain.store import embeddings
 from polygrain.store.reading import reading
 
-# To here every row is compared. Beyond, the rows of the lists nearest to the query are.
-EXACT_ROWS = 1_000_000
 DEFAULT = "data/choice"
-RECALL, SAMPLE, DEPTH = 0.99, 200, 10
 
 
 class Hit(NamedTuple):
@@ -36,9 +30,7 @@ class Hit(NamedTuple):
 class Gallery:
     """Embeddings `row dim` of unit length, a path below `root` for each, and the digest of the model that made them.
 
-    `recall`: None where every row is compared. Else the share of the 10 nearest that the index finds, measured here on
-    a sample of its rows. `tasks`: for each row the number of its first folder among `task_names`. `comparison`: how the
-    rows are compared; a share of 0 where they are plain.
+    `tasks`: for each row the number of its first folder among `task_names`. `comparison`: how the rows are compared.
     """
 
     def __init__(
@@ -47,17 +39,11 @@ class Gallery:
         paths: list[str],
         vectors: Float32[np.ndarray, "row dim"],
         digest: str,
-        exact: int = EXACT_ROWS,
         comparison: Comparison = PLAIN,
     ) -> None:
         self.root, self.paths, self.digest, self.comparison = root, paths, digest, comparison
-        self.recall: float | None = None
-        if len(vectors) <= exact:
-            self.index = faiss.IndexFlatIP(vectors.shape[1])
-            self.index.add(vectors)
-        else:
-            self.index = lists_of(vectors)
-            self.recall = self.widen(vectors)
+        self.index = faiss.IndexFlatIP(vectors.shape[1])
+        self.index.add(vectors)
         tasks = [path.partition("/")[0] if "/" in path else "" for path in paths]
         self.task_names = sorted(set(tasks))
         number = {name: i for i, name in enumerate(self.task_names)}
@@ -65,13 +51,6 @@ class Gallery:
 
     def __len__(self) -> int:
         return len(self.paths)
-
-    def widen(self, vectors: Float32[np.ndarray, "row dim"]) -> float:
-        """Looks into as few lists as have the wanted recall; returns the recall of a sample of the rows."""
-        rows = np.random.default_rng(0).choice(len(vectors), min(SAMPLE, len(vectors)), replace=False)
-        exact = nearest(vectors[rows], vectors, DEPTH)[1]
-        shares = calibrate(self.index, lambda: self.index.search(vectors[rows], DEPTH)[1], exact, RECALL)
-        return round(float(shares.mean()), 4)
 
     def vectors(self, rows: list[int] | Int64[np.ndarray, " query"]) -> Float32[np.ndarray, "query dim"]:
         """The embeddings of some rows."""
@@ -84,38 +63,14 @@ class Gallery:
         k = min(k, len(self) if among is None else int(among.sum()))
         if k == 0:
             return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-        # The fewer rows are chosen, the more lists hold the nearest of them.
-        share = 1 if among is None else among.mean()
-        queries, probes = np.ascontiguousarray(queries), round(self.probes / share)
-        # Once faiss.contrib.torch_utils is imported (pytorch-metric-learning does so), `search` takes no parameters.
-        search = getattr(self.index, "search_numpy", self.index.search)
-        scores, rows = search(queries, k, params=self.parameters(among, probes))
-        if (rows < 0).any():  # the lists looked into hold too few
-            scores, rows = search(queries, k, params=self.parameters(among, len(self)))
-        order = np.lexsort((rows, -scores), axis=1)
-        return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
-
-    @property
-    def probes(self) -> int:
-        return 1 if self.recall is None else self.index.nprobe
-
-    def parameters(self, among: Bool[np.ndarray, " row"] | None, probes: int) -> faiss.SearchParameters:
-        # Even where all rows are: for one query faiss is three times as fast with a choice as without.
+        # Even where all rows are chosen: for one query faiss is three times as fast with a choice as without.
         bits = None if among is None else np.packbits(among, bitorder="little")
         chosen = faiss.IDSelectorAll() if bits is None else faiss.IDSelectorBitmap(bits)
-        if self.recall is None:
-            return faiss.SearchParameters(sel=chosen)
-        return faiss.SearchParametersIVF(sel=chosen, nprobe=min(probes, self.index.nlist))
-
-
-def lists_of(vectors: Float32[np.ndarray, "row dim"]) -> faiss.IndexIVFFlat:
-    """The rows in about as many lists as each list has rows."""
-    count = max(1, round(len(vectors) ** 0.5))
-    index = faiss.index_factory(vectors.shape[1], f"IVF{count},Flat", faiss.METRIC_INNER_PRODUCT)
-    index.train(vectors)
-    index.add(vectors)
-    index.make_direct_map()
-    return index
+        # Once faiss.contrib.torch_utils is imported (pytorch-metric-learning does so), `search` takes no parameters.
+        search = getattr(self.index, "search_numpy", self.index.search)
+        scores, rows = search(np.ascontiguousarray(queries), k, params=faiss.SearchParameters(sel=chosen))
+        order = np.lexsort((rows, -scores), axis=1)
+        return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
 
 
 def read(file: Path, smooth: bool = True) -> Gallery:
@@ -129,9 +84,8 @@ def read(file: Path, smooth: bool = True) -> Gallery:
         if len(comparison.mean) not in (0, plain.vectors.shape[1]):
             raise ValueError(f"its mean has {len(comparison.mean)} numbers, an embedding {plain.vectors.shape[1]}")
     if not smooth or not embeddings.has_smoothed(file):
-        comparison = replace(comparison, share=0.0)
-    smoothed = embeddings.read(file, smoothed=True).vectors if comparison.share else None
-    rows = comparison.mixed(plain.vectors, smoothed)
+        comparison = comparison.unsmoothed()
+    rows = plain.vectors if comparison.is_plain else embeddings.read(file, smoothed=True).vectors
     return Gallery(plain.root, plain.paths, rows, plain.model, comparison=comparison)
 
 

@@ -102,7 +102,7 @@ def print_nearest(queries: list[Path], source: Path, network: "Model", model: Pa
 
     name, vectors = digest(model), embedding.embed(network, queries)
     gallery = read_of(file_of(source, network, name, model), name, model, smooth)
-    if gallery.comparison.share:
+    if not gallery.comparison.is_plain:
         typer.echo(f"{len(gallery):,} images, {gallery.comparison} (--no-smooth: plain)", err=True)
     for file, scores, rows in zip(queries, *gallery.search(gallery.comparison.query(vectors), k), strict=True):
         typer.echo(f"{file}\nrank   score  path" if len(queries) > 1 else "rank   score  path")
@@ -120,7 +120,7 @@ def serve_page(
     beside: Path | None,
     port: int,
 ) -> None:
-    from polygrain.app import knob
+    from polygrain.app.gallery import read_of
     from polygrain.app.page import server
     from polygrain.app.page.sides import MOST_SHOWN, SHOWN, Side, encoder_of, same_images
     from polygrain.app.squares import images_of
@@ -132,16 +132,16 @@ def serve_page(
     # Before the work that may take long.
     listening = server.listen(port)
     file = file_of(source, network, name, model)
-    own = knob.of_file(file, name, model, smooth)
-    images = images_of(file, own.plain.root, own.plain.paths)
-    sides = [Side("model", str(model), network, own, min(k or SHOWN, MOST_SHOWN), images)]
+    own = read_of(file, name, model, smooth=False)
+    images = images_of(file, own.root, own.paths)
+    sides = [Side("model", str(model), network, own, file, smooth, min(k or SHOWN, MOST_SHOWN), images)]
     if other is not None:
         # The encoder is plain, less its own mean as the model's rows are; another model as it would be used.
         label, what, key = "encoder", "alone, with the model's input", f"{name}-encoder"
         if beside:
             label, what, key = beside.name, str(beside), digest(beside)
-        how = (bool(beside), not smooth, images, beside)
-        sides.insert(0, Side(label, what, other, same_images(own.plain, other, key, *how)))
+        same = same_images(own, other, key, bool(beside), images, beside)
+        sides.insert(0, Side(label, what, other, *same, smooth))
     server.run(listening, sides, above)
 
 

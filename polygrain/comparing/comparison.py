@@ -1,4 +1,4 @@
-"""How one collection is compared: its own mean, how far it is smoothed, and which mixture of both is searched.
+"""How one collection is compared: its own mean, and how far it is smoothed.
 
 What all images of a collection have in common tells none from another. So a collection's own mean is taken from its
 vectors of unit length, which get unit length again, and so is it from a query. Images that come later take the mean as
@@ -6,8 +6,8 @@ it is.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -31,20 +31,21 @@ Front = Callable[[Rows], Float32[np.ndarray, "row axis"]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """`mean` is taken from vectors, () for none; `share` of a smoothed row is mixed with a plain one to be searched.
-
-    `alike`: about how many images show the same thing, if that was said.
-    """
+    """`mean` is taken from vectors, () for none; `alike`: about how many images show the same thing, if it was said."""
 
     mean: tuple[FiniteFloat, ...] = ()
     smoothing: Smoothing = NONE
-    share: Annotated[float, Field(ge=0, le=1)] = 1.0
     alike: Annotated[int, Field(ge=2)] | None = None
 
     def __str__(self) -> str:
-        if not self.smoothing.strength or not self.share:
-            return "plain"
-        return str(self.smoothing) if self.share == 1 else f"{self.smoothing}, to {self.share:g}"
+        return str(self.smoothing)
+
+    @property
+    def is_plain(self) -> bool:
+        return not self.smoothing.strength
+
+    def unsmoothed(self) -> "Comparison":
+        return replace(self, smoothing=NONE)
 
     def query(self, vectors: Rows) -> Rows:
         """Vectors of a model, of unit length, as they ask: less the mean, of unit length again.
@@ -72,22 +73,13 @@ class Comparison:
         return (mean + lengths[:, None] * rows).astype(np.float32)
 
     def smoothed(self, vectors: Rows, front: Front | None = None, shown: Shown = iter) -> tuple[Neighbours, Rows]:
-        """The neighbours by which rows are linked, and the rows wholly smoothed, of vectors of a model."""
+        """The neighbours by which rows are linked, and the smoothed rows, of vectors of a model."""
         by = vectors if front is None else front(vectors)
         return linked(by, self.query(vectors), self.smoothing, shown)
 
     def rows(self, vectors: Rows, front: Front | None = None) -> Rows:
         """Vectors of a model as they are searched."""
-        if not self.smoothing.strength or not self.share or len(vectors) < 2:
-            return self.query(vectors)
-        return self.mixed(self.query(vectors), self.smoothed(vectors, front)[1])
-
-    def mixed(self, plain: Any, smoothed: Rows | None) -> Rows:
-        """What is searched, of plain and of smoothed rows; of what has no share, None will do."""
-        share = np.float32(self.share if self.smoothing.strength else 0)
-        if smoothed is None or share == 0:
-            return plain
-        return smoothed if plain is None or share == 1 else unit_rows((1 - share) * plain + share * smoothed)
+        return self.query(vectors) if self.is_plain or len(vectors) < 2 else self.smoothed(vectors, front)[1]
 
     def to_json(self) -> str:
         return ADAPTER.dump_json(self).decode()
@@ -100,7 +92,7 @@ class Comparison:
 
 ADAPTER = TypeAdapter(Comparison)
 # Vectors as a model gives them.
-PLAIN = Comparison(share=0.0)
+PLAIN = Comparison()
 
 
 def smooth(

@@ -57,7 +57,6 @@ class Page:
 
     def __init__(self, sides: list[Side], above: float) -> None:
         self.sides, self.gallery, self.above = sides, sides[-1].gallery, above
-        self.knob = sides[-1].knob
         self.stored = sides[-1].images if isinstance(sides[-1].images, Squares) else None
         # The path in a tar or a table says nothing of what the image shows.
         folders = self.stored.classes if self.stored else list(map(folder_of, self.gallery.paths))
@@ -85,9 +84,8 @@ class Page:
                 {
                     "name": side.name,
                     "what": side.what,
-                    "recall": side.gallery.recall,
-                    "settings": side.knob.settings,
-                    "start": side.knob.start,
+                    "settings": side.settings,
+                    "start": side.start,
                 }
                 for side in self.sides
             ],
@@ -146,9 +144,9 @@ class Page:
             return {size: self.square_of(query.row, size) for size in sizes}
 
     def searched(self, place: int | None) -> list[Gallery]:
-        """The collection on each side: the model's at a place of its knob, the others' as they begin."""
-        others = [side.knob.at(side.knob.start) for side in self.sides[:-1]]
-        return [*others, self.knob.at(self.knob.start if place is None else place)]
+        """The collection on each side: the model's at a place of its slider, the others' as they begin."""
+        *others, model = self.sides
+        return [*(side.at(side.start) for side in others), model.at(model.start if place is None else place)]
 
     def asking(self, rows: Int64[np.ndarray, " query"]) -> list[Float32[np.ndarray, "query _"]]:
         """Rows as new images would ask on each side: what smoothing made of them knows its neighbours already."""
@@ -296,7 +294,7 @@ def build(sides: list[Side], above: float) -> Starlette:
         return request.query_params.get("task"), request.query_params.get("text", "")[:200]
 
     def place_of(request: Request) -> int:
-        return number(request, "place", page.knob.start, len(page.knob.settings) - 1)
+        return number(request, "place", sides[-1].start, sides[-1].places - 1)
 
     def file(request: Request) -> Response:
         return FileResponse(HERE / FILES[request.url.path.rpartition("/")[2]])
@@ -331,13 +329,6 @@ def build(sides: list[Side], above: float) -> Starlette:
         query, k = await query_of(request), max(1, number(request, "k", 12, MOST_SHOWN))
         return JSONResponse(await run_in_threadpool(page.search, query, *filters(request), k, place_of(request)))
 
-    def keep(request: Request) -> Response:
-        try:
-            page.knob.keep(place_of(request))
-        except OSError as error:
-            raise HTTPException(409, f"{page.knob.file} cannot be written: {error.strerror}") from error
-        return JSONResponse({"start": page.knob.start})
-
     routes = [Route(f"/{name}", file) for name in FILES]
     routes += [
         Route("/about", about),
@@ -346,7 +337,7 @@ def build(sides: list[Side], above: float) -> Starlette:
         Route("/sample", sample),
         Route("/image/{row:int}", image),
     ]
-    routes += [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (preview, search, keep)]
+    routes += [Route(f"/{act.__name__}", act, methods=["POST"]) for act in (preview, search)]
     errors = {
         Unreadable: lambda _, error: JSONResponse({"error": f"the image is left out: {error}"}, 422),
         HTTPException: lambda _, error: JSONResponse({"error": error.detail}, error.status_code),

@@ -76,8 +76,7 @@ function browse() {
     if (!isLast()) return;
     $("sides").replaceChildren(side("Images", "click one to search for it", found.rows));
     $("more").hidden = found.of <= found.rows.length;
-    say(state.kept || (found.of ? `${found.rows.length} of ${found.of.toLocaleString("en")} images` : "No image has such a name."));
-    state.kept = "";
+    say(found.of ? `${found.rows.length} of ${found.of.toLocaleString("en")} images` : "No image has such a name.");
   });
 }
 
@@ -144,9 +143,8 @@ function search() {
     $("sides").replaceChildren(...(isBlind ? unnamed(sides) : sides));
     $("more").hidden = true;
     if (found.asked) $("name").textContent = found.asked.path;
-    const recall = state.about.sides.filter((one) => one.recall !== null).map((one) => `; ${one.name}: ${(100 * one.recall).toFixed(1)} % of the ten nearest are found`);
     say(`The nearest of ${found.of.toLocaleString("en")} images`);
-    $("status").append(make("span", { className: "detail", textContent: `, in ${Math.round(found.ms)} ms${recall.join("")}` }));
+    $("status").append(make("span", { className: "detail", textContent: `, in ${Math.round(found.ms)} ms` }));
   });
 }
 
@@ -176,19 +174,10 @@ function turn(place) {
   state.place = place;
   $("place").value = place;
   $("setting").textContent = knob().settings[place];
-  $("keep").hidden = place === knob().start;
   $("mark").style.left = `calc(8px + (100% - 16px) * ${knob().start / (knob().settings.length - 1)})`;
 }
 
 const knob = () => state.about.sides.at(-1);
-
-async function keep() {
-  try {
-    knob().start = (await (await ask("keep", { place: state.place }, "")).json()).start;
-    turn(state.place);
-    say("Kept in the file: every search in it starts here.");
-  } catch (error) { say(error.message, true); }
-}
 
 // The browser keeps an upload as long as the server runs, so that it survives a reload.
 const shelf = () => caches.open(location.pathname);
@@ -347,7 +336,6 @@ function wire() {
   $("place").addEventListener("input", () => { turn(Number($("place").value)); if (isQuery()) search(); });
   $("place").addEventListener("change", judge);
   $("mark").addEventListener("click", () => { turn(knob().start); judge(); if (isQuery()) search(); });
-  $("keep").addEventListener("click", keep);
   $("above").addEventListener("input", () => { state.above = Number($("above").value); alike(); });
   $("second").addEventListener("click", () => document.querySelectorAll(".pair .held:nth-child(2)").forEach((holder) => pick(holder, true)));
   $("none").addEventListener("click", () => {

@@ -1,7 +1,6 @@
 import csv
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -85,20 +84,6 @@ def test_write__a_folder_that_moved_is_not_embedded_anew(
     np.testing.assert_array_equal(np.delete(vectors(output), table.index("bars/class1/1.bmp"), 0), rows)
 
 
-def test_write__does_nothing_until_an_image_or_the_model_changes(fused: Path, photos: Path, tmp_path: Path) -> None:
-    output, model = tmp_path / "e.parquet", load(fused)
-    write(model, "abc", find(photos), output)
-    assert is_current(output, "abc", find(photos), False)
-    before = output.stat().st_mtime_ns
-    write(model, "abc", find(photos), output)
-    assert output.stat().st_mtime_ns == before
-    assert not is_current(output, "other", find(photos), False)
-    (photos / "bars/class1/1.png").unlink()
-    assert not is_current(output, "abc", find(photos), False)
-    write(model, "abc", find(photos), output)
-    assert len(pq.read_table(output)) == 23
-
-
 def test_write__a_folder_that_changed_embeds_what_is_new(
     fused: Path, photos: Path, tmp_path: Path, monkeypatch
 ) -> None:
@@ -179,13 +164,11 @@ def test_write__rows_are_compared_as_before_unless_something_else_is_wanted(fuse
         return compared(output)
 
     assert written().alike is None and written(alike=8).alike == 8 and many == [None, 8]
-    # What someone chose on the page stays, too, and how many are alike is said once.
-    kept = replace(written(), share=0.5)
-    embeddings.annotate(output, {"comparison": kept.to_json()})
+    kept = written()  # how many are alike is said once
     Image.new("RGB", (64, 48)).save(photos / "one more.png")
     assert written() == written(alike=8) == kept and many == [None, 8]
     chosen = written(anew=True)
-    assert many == [None, 8, 8] and (chosen.alike, chosen.share) == (8, 1.0) and chosen.mean != kept.mean
+    assert many == [None, 8, 8] and chosen.alike == 8 and chosen.mean != kept.mean
 
 
 def test_write__few_images_become_many(fused, photos, tmp_path, many) -> None:
@@ -241,7 +224,7 @@ def test_write__a_file_of_an_earlier_version_is_written_anew(fused: Path, photos
     pq.write_table(table.replace_schema_metadata(facts | {b"axes": b"9"}), output)
     write(model, "abc", find(photos), output)
     np.testing.assert_allclose(vectors(output), rows, atol=1e-6)
-    assert read(output).comparison.share == 0
+    assert read(output).comparison.is_plain
 
 
 @pytest.mark.parametrize("count", [1, 24])

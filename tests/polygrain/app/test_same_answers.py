@@ -12,7 +12,6 @@ from PIL import Image
 from polygrain.app.embedding import write
 from polygrain.app.export.program import trace
 from polygrain.app.gallery import read, search
-from polygrain.app.knob import of_file
 from polygrain.app.listing import find
 from polygrain.app.page.app import Page, Query
 from polygrain.app.page.sides import Side
@@ -55,9 +54,9 @@ class World(NamedTuple):
         return less / np.linalg.norm(less, axis=1, keepdims=True) @ rows.T
 
 
-@pytest.fixture(scope="module", params=[1.0, 0.5])
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A model with a last layer, behind which rows are linked by what stood in front; half and wholly smoothed."""
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A model with a last layer, behind which rows are linked by what stood in front."""
     data = tmp_path_factory.mktemp("run") / "data"
     images, choice = small.write_images(data / "images"), write_fused(data / "fused")
     model, generator = load(choice), torch.Generator().manual_seed(0)
@@ -74,7 +73,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     for label, file in enumerate(queries):
         Image.fromarray(small.draw(0, label, rng)).save(file)
     mean = tuple((0.4 * model(torch.from_numpy(pixels).movedim(3, 1)).mean(0)).tolist())
-    comparison = Comparison(mean, Smoothing(0.9, 5), request.param)
+    comparison = Comparison(mean, Smoothing(0.9, 5))
     Known({TASK: comparison, "bars": Comparison()}, Comparison(mean)).write(data / "choice")
     return World(data, load(data / "choice"), comparison, photos, queries)
 
@@ -101,8 +100,7 @@ def test_search__of_python(world: World, made: dict[str, Path], door: str) -> No
 
 @pytest.mark.parametrize("door", ["gallery", "embed"])
 def test_page(world: World, made: dict[str, Path], door: str) -> None:
-    knob = of_file(made[door], digest(world.choice), world.choice)
-    page = Page([Side("model", "", world.model, knob)], 0.95)
+    page = Page([Side("model", "", world.model, read(made[door], smooth=False), made[door])], 0.95)
     (searched,), every = page.searched(None), np.arange(len(page.gallery))
     asked = np.concatenate([page.vectors(Query(None, file.read_bytes(), None))[0] for file in world.queries])
     scores = asked @ searched.vectors(every).T
@@ -126,7 +124,7 @@ def test_exported_programs__search_the_rows_of_the_gallery(world: World, made: d
 def test_report__the_nearest_of_its_queries_are_those_of_a_search(world: World, tmp_path: Path) -> None:
     """Of the images that are no queries `embed` makes a collection; the queries ask it as files."""
     places = [world.data / place for place in ("images", "choice", "features")]
-    how = evaluation.Params(whitened_dim=8, random_draws=0)
+    how = evaluation.Params(whitened_dim=8)
     words = {"model": "chosen", "params": how, "smoothing": SETTINGS, "alike": {}, "lists": small.lists()}
     evaluation.main(*places, tmp_path / "evaluation", **words)
     table = pq.read_table(world.data / f"images/{TASK}/table.parquet").to_pydict()

@@ -48,19 +48,6 @@ def test_search__a_table_for_each_query_and_a_folder_is_embedded_once(
     assert rows and all(row["kind"] == "duplicate" and float(row["cosine"]) >= 0.5 for row in rows)
 
 
-def test_search__page_compares_with_the_encoder(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    served = []
-    monkeypatch.setattr(server, "run", lambda listening, sides, above: served.append((listening.close(), sides)))
-    beside = f"{fused}-encoder"
-    for more in ((), ("--beside", beside)):
-        assert run(monkeypatch, "search", "--page", "--port", 0, "--in", photos, "--model", fused, *more) == 0
-    plain, named = [sides for _, sides in served]
-    assert [side.name for side in plain] == ["encoder", "model"] and named[0].what == beside
-    assert plain[0].model.adaptors == [] and plain[0].gallery.paths == plain[1].gallery.paths
-    # Without its adaptors the model is that encoder.
-    assert plain[0].gallery.vectors([3]) == pytest.approx(named[0].gallery.vectors([3]), abs=1e-6)
-
-
 def write_smoothed(file: Path, fused: Path, photos: Path) -> Path:
     """The photos by the model, their rows the other way round as smoothed ones."""
     write(load(fused), digest(fused), find(photos), file, folder=fused)
@@ -85,18 +72,8 @@ def test_search__options_mean_the_same_in_the_terminal_and_on_the_page(
         reply = TestClient(build(sides, above)).post("search?k=3", content=query.read_bytes()).json()["sides"]
         assert [hit["path"] for hit in reply[1]] == [line.split()[-1] for line in lines[:3]]
         assert len(lines) == (3 if "-k" in words else 10) and (sides[1].shown == 3) == ("-k" in words)
-        assert sides[0].knob.shares == [0.0]  # so few are not smoothed
-    assert served[0][1][1].knob.start == 2 and served[-1][1][1].knob.start == 0
-
-
-def test_search__duplicates_of_another_model_are_refused(fused: Path, photos: Path, monkeypatch) -> None:
-    file, other = (
-        write_smoothed(photos.parent / "e.parquet", fused, photos),
-        write_fused(photos.parent / "other", seed=1),
-    )
-    words = ("search", "--duplicates", photos.parent / "pairs.csv", "--in", file)
-    assert run(monkeypatch, *words, "--no-smooth") == 0
-    assert "was made by model" in run(monkeypatch, *words, "--model", other)
+        assert sides[0].places == 1  # so few are not smoothed
+    assert served[0][1][1].start == 1 and served[-1][1][1].start == 0
 
 
 def test_search__says_what_is_wrong(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +90,9 @@ def test_search__says_what_is_wrong(fused: Path, photos: Path, monkeypatch: pyte
     assert error(query, "--in", photos, "--page") == error("--in", photos)
     assert error("note.txt", "--in", embedded).startswith("note.txt is left out")
     assert error(query, "--in", embedded, model=other).startswith(f"{embedded} was made by model ")
+    assert error("--duplicates", "pairs.csv", "--in", embedded, model=other).startswith(
+        f"{embedded} was made by model "
+    )
     assert error(query, "--in", "none").startswith("none does not exist")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -126,10 +106,8 @@ def test_search__finds_the_model_that_made_a_file(
     shutil.copytree(fused, model)
     assert run(monkeypatch, "embed", photos, "-o", file, "--model", model) == 0
     monkeypatch.chdir(photos)  # where there is no data/choice
-    for _ in range(2):
-        assert run(monkeypatch, "search", query, "--in", file, "-k", 1) == 0
-        assert capsys.readouterr().out.splitlines()[-1] == "   1   1.000  dots/class2/1.png"
-        embeddings.annotate(file, {"comparison": Comparison(share=0.0).to_json()})
+    assert run(monkeypatch, "search", query, "--in", file, "-k", 1) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "   1   1.000  dots/class2/1.png"
     # A file of an earlier version is named, with what makes it anew.
     table = pq.read_table(file)
     facts = {name: value for name, value in table.schema.metadata.items() if name != b"comparison"}

@@ -50,16 +50,12 @@ def test_query__refuses_vectors_of_another_dimension():
             Comparison((0.5,) * dim).query(shared())
 
 
-def test_rows__are_centred_and_smoothed_and_mixed():
+def test_rows__are_centred_and_smoothed():
     rows = shared()
     mean = mean_of(rows)
-    plain, wholly = [less(mean, row) for row in rows], smoothed_by_hand(rows, mean, rows)
-    for share in (0.25, 0.5, 1.0):
-        expected = [(1 - share) * a + share * b for a, b in zip(plain, wholly, strict=True)]
-        expected = [row / np.linalg.norm(row) for row in expected]
-        np.testing.assert_allclose(Comparison(mean, ONE, share).rows(rows), expected, atol=5e-3)
-    for one in (Comparison(mean, ONE, 0.0), Comparison(mean)):
-        np.testing.assert_array_equal(one.rows(rows), one.plain(rows))
+    one = Comparison(mean, ONE)
+    np.testing.assert_allclose(one.rows(rows), smoothed_by_hand(rows, mean, rows), atol=5e-3)
+    np.testing.assert_array_equal(one.unsmoothed().rows(rows), one.plain(rows))
     np.testing.assert_array_equal(Comparison((), ONE).rows(rows[:1]), rows[:1])
 
 
@@ -75,21 +71,14 @@ def test_rows__are_linked_by_what_stood_in_front():
     assert (np.sort(neighbours) == np.sort(np.argsort(-similar, 1)[:, :4])).mean() > 0.99
 
 
-def test_mixed__what_has_no_share_is_not_needed():
-    rows, wholly = shared(), shared(seed=1)
-    assert Comparison((), ONE, 0.0).mixed(rows, None) is rows
-    assert Comparison((), ONE).mixed(None, wholly) is wholly
-    assert Comparison((), Smoothing()).mixed(rows, wholly) is rows
-
-
-@pytest.mark.parametrize("one", [Comparison(), Comparison((0.25, -1e-7), Smoothing(0.95, 40), 0.5, 6)])
+@pytest.mark.parametrize("one", [Comparison(), Comparison((0.25, -1e-7), Smoothing(0.95, 40), 6)])
 def test_json__gives_the_same_value(one):
     assert Comparison.from_json(one.to_json()) == one
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", '{"mean": [NaN]}', '{"mean": null}', '{"share": 2}', '{"alike": 1}', '{"smoothing": {"strength": 1}}',
+    ["", "[]", '{"mean": [NaN]}', '{"mean": null}', '{"alike": 1}', '{"smoothing": {"strength": 1}}',
      '{"smoothing": {"neighbours": 0}}'],
 )  # fmt: skip
 def test_json__refuses_what_no_comparison_is(text):

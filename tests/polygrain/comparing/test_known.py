@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polygrain.comparing import known
-from polygrain.comparing.comparison import FEWEST, Comparison, choose, mean_of
+from polygrain.comparing.comparison import FEWEST, Comparison, choose
 from polygrain.comparing.known import FILE, Known, read
 from polygrain.comparing.smoothing import Smoothing
 from polygrain.compute.vectors import unit_rows
 
-SHOES = Comparison((0.1, 0.2, 0.3, 0.4), Smoothing(0.9, 10), 1.0, 6)
+SHOES = Comparison((0.1, 0.2, 0.3, 0.4), Smoothing(0.9, 10), 6)
 MODEL = Known({"shoes": SHOES, "bags": Comparison((0.4, 0.1, 0.0, 0.0))}, Comparison((0.2, 0.2, 0.1, 0.1)))
 
 
@@ -64,10 +63,3 @@ def test_choose__said_otherwise_the_task_keeps_its_mean_and_is_smoothed_anew() -
     rows = vectors(3 * FEWEST)
     comparison, _ = MODEL.choose("shoes", rows, 40)
     assert comparison == choose(rows, 40, mean=SHOES.mean)[0]
-
-
-def test_choose__a_model_that_says_nothing() -> None:
-    rows = vectors(FEWEST)
-    assert Known().choose("shoes", rows)[0].mean == mean_of(rows)
-    assert Known().choose("shoes", rows[1:])[0].mean == ()
-    assert known.Known().of(None) == Comparison()

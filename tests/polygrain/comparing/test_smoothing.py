@@ -81,25 +81,11 @@ def test_smoothed__spreads_labels_as_scikit_learn():
     assert (result.sum(1) > 0.01).sum() > 30
 
 
-def test_smoothed__is_one_more_step_of_its_own_recursion():
-    vectors = rows()
-    weights = graph(vectors)
-    result = smoothed(vectors, weights, 0.9)
-    np.testing.assert_allclose(vectors + 0.9 * (normalised(weights) @ result), result, atol=2e-3)
-
-
 def test_smoothed__a_row_without_a_mutual_neighbour_stays():
     vectors = unit_rows(np.float32([[1, 0, 0], [1, 0, 0.01], [1, 0.01, 0], [0.1, 1, 0]]))
     weights = graph(vectors, k=2)
     assert weights[[3]].nnz == 0 and weights.nnz == 6
     np.testing.assert_array_equal(smoothed(vectors, weights, 0.9)[3], vectors[3])
-
-
-def test_smoothed__copies_stay_equal():
-    vectors = np.repeat(rows(10), 3, 0)
-    result = smoothed(vectors, graph(vectors, k=2), 0.9)
-    assert np.isfinite(result).all()
-    np.testing.assert_allclose(unit_rows(result), vectors, atol=1e-5)
 
 
 @pytest.mark.parametrize("strength", [-0.1, 1.0])

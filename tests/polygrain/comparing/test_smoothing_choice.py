@@ -53,14 +53,6 @@ def test_compare__is_the_share_of_rows_that_both_halves_answer():
         np.testing.assert_allclose(shares.T, expected, atol=1e-9)
 
 
-def test_compare__each_graph_is_as_if_it_were_alone():
-    halves = halves_of(clusters(per_class=10))
-    together = compare(halves, FEW, [5, 3], [6])
-    for count in (5, 3):
-        one = Smoothing(0.8, count)
-        np.testing.assert_array_equal(together[one], compare(halves, FEW, [count], [6])[one])
-
-
 def test_neighbourhoods__are_the_nearest_of_drawn_rows_and_ask_from_within(monkeypatch):
     rows = clusters()
     assert sorted(neighbourhoods(rows, 8, np.random.default_rng(0))) == list(range(180))
@@ -134,13 +126,6 @@ def test_choose__the_fewest_images_that_are_allowed():
     assert len(choose(clusters(2, 3), fewest).agreement) == 5
     with pytest.raises(ValidationError, match="fewest"):
         SmoothingSettings(**SETTINGS.model_dump() | {"fewest": 5})
-
-
-def test_choose__smooths_clusters_and_finds_more_of_them():
-    rows, labels = clusters(spread=0.3), np.repeat(np.arange(6), 30)
-    chosen = choose(rows, SETTINGS.model_copy(update={"depth": 30}))
-    assert chosen.smoothing.strength >= 0.8 and len(chosen.agreement) == 5
-    assert precision(rows, labels, chosen.smoothing, 20) > precision(rows, labels, smoothing_choice.NONE, 20) + 0.02
 
 
 def test_choose__the_strongest_of_equals(monkeypatch):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from polygrain.app.embedding import write
-from polygrain.app.knob import of_file
+from polygrain.app.gallery import read
 from polygrain.app.listing import find
 from polygrain.app.page.sides import Side, encoder_of, same_images
 from polygrain.encoder.digest import digest
@@ -14,11 +14,14 @@ def both(fused: Path, photos: Path, place: Path) -> list[Side]:
     """The encoder and the model, over a folder of images."""
     model = load(fused)
     write(model, digest(fused), find(photos), place / "e.parquet")
-    knob, encoder = of_file(place / "e.parquet", digest(fused), fused), encoder_of(model)
+    gallery, encoder = read(place / "e.parquet", smooth=False), encoder_of(model)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
-        others = same_images(knob.plain, encoder, "plain", smooth=False)
-        return [Side("encoder", "plain", encoder, others), Side("model", "fused", model, knob)]
+        others = same_images(gallery, encoder, "plain", smooth=False)
+        return [
+            Side("encoder", "plain", encoder, *others),
+            Side("model", "fused", model, gallery, place / "e.parquet"),
+        ]
 
 
 @pytest.fixture(scope="session")

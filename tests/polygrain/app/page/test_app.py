@@ -8,7 +8,6 @@ from starlette.testclient import TestClient
 
 from polygrain.app.embedding import embed
 from polygrain.app.gallery import read
-from polygrain.app.knob import of_file
 from polygrain.app.page import app
 from polygrain.app.page.app import Page, build
 from polygrain.app.page.sides import Side
@@ -93,40 +92,36 @@ def test_alike__all_pairs_of_the_model(shared_sides: list[Side]) -> None:
     assert none["closest"] == pytest.approx((cosines - 2 * np.eye(24)).max(), abs=1e-6) and none["least"] <= 0.99
 
 
-def smoothed_knob(side: Side, comparison: Comparison) -> np.ndarray:
-    """Gives a side's file smoothed rows, which are its plain ones five places on, and returns them."""
-    file, plain = side.knob.file, side.gallery
+def smoothed_side(side: Side, comparison: Comparison) -> tuple[Side, np.ndarray]:
+    """The side, its file with smoothed rows, which are its plain ones five places on; and these."""
+    file, plain = side.file, side.gallery
     vectors = plain.vectors([*range(len(plain))])
     smoothed = np.roll(vectors, 5, 0)
     columns = {"path": plain.paths, "embedding": vectors, "smoothed": smoothed}
     embeddings.write(file, columns, embeddings.metadata(file) | {"comparison": comparison.to_json()})
-    side.knob = of_file(file, plain.digest, Path())
-    side.gallery = side.knob.plain
-    return smoothed
+    return Side(side.name, "", side.model, read(file, smooth=False), file), smoothed
 
 
-def test_search__at_a_place_of_the_knob(sides: list[Side], photos: Path) -> None:
+def test_search__at_a_place_of_the_slider(sides: list[Side], photos: Path) -> None:
     """A row asks with its plain row, an upload less the mean; neither finds itself smoothed along."""
     mean = tuple(np.full(24, 0.05, np.float32).tolist())
     vectors = sides[1].gallery.vectors([*range(24)])
-    smoothed = smoothed_knob(sides[1], Comparison(mean, Smoothing(0.9, 5)))
+    sides[1], smoothed = smoothed_side(sides[1], Comparison(mean, Smoothing(0.9, 5)))
     client = TestClient(build(sides, 0.95))
-    of_row = [client.post(f"/search?row=3&k=5&place={place}").json()["sides"] for place in range(3)]
-    assert client.post("/search?row=3&k=5").json()["sides"] == of_row[2]
-    assert of_row[0][0] == of_row[1][0] == of_row[2][0]
+    of_row = [client.post(f"/search?row=3&k=5&place={place}").json()["sides"] for place in range(2)]
+    assert client.post("/search?row=3&k=5").json()["sides"] == of_row[1]
+    assert of_row[0][0] == of_row[1][0]
     with Image.open(photos / "bars/class2/0.png") as image:
         less = embed(sides[1].model, [image.convert("RGB")])[0] - np.array(mean)
         content = png(image.convert("RGB"))
-    for place, share in enumerate((0, 0.5, 1)):
-        rows = (1 - share) * vectors + share * smoothed
-        rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    for place, rows in enumerate((vectors, smoothed)):
         others = [row for row in np.argsort(-(rows @ vectors[3]), kind="stable").tolist() if row != 3]
         assert rows_of(of_row[place][1]) == others[:5]
         reply = client.post(f"/search?k=5&place={place}", content=content).json()
         assert rows_of(reply["sides"][1]) == np.argsort(-(rows @ less), kind="stable").tolist()[:5]
     about = client.get("/about").json()["sides"]
     assert (len(about[0]["settings"]), about[0]["start"]) == (1, 0)
-    assert (len({*about[1]["settings"]}), about[1]["start"]) == (3, 2)
+    assert (len({*about[1]["settings"]}), about[1]["start"]) == (2, 1)
 
 
 def test_search__counts_the_others_of_the_folder(client: TestClient, shared_sides: list[Side]) -> None:
@@ -134,17 +129,6 @@ def test_search__counts_the_others_of_the_folder(client: TestClient, shared_side
     assert client.post(f"/search?row={row}").json()["mates"] == 3
     assert client.post(f"/search?row={row}&text=3.png").json()["mates"] == 1
     assert "mates" not in client.post("/search", content=png(Image.new("RGB", (40, 40)))).json()
-
-
-def test_keep__into_the_file(sides: list[Side]) -> None:
-    smoothed_knob(sides[1], Comparison(smoothing=Smoothing(0.9, 5)))
-    client, knob = TestClient(build(sides, 0.95)), sides[1].knob
-    assert client.post("/keep?place=1").json() == {"start": 1}
-    assert client.get("/about").json()["sides"][1]["start"] == 1
-    assert read(knob.file).comparison.share == 0.5
-    knob.file.unlink()
-    reply = client.post("/keep?place=0")
-    assert reply.status_code == 409 and str(knob.file) in reply.json()["error"]
 
 
 def test_right__the_share_of_nearest_from_the_own_folder(client: TestClient, shared_sides: list[Side]) -> None:
@@ -169,8 +153,8 @@ def test_right__a_place_that_new_images_like_better_is_said_to_be_better(sides: 
     file, facts = tmp_path / "e.parquet", {"model": "abc", "dim": "64", "root": "/", "images": "-"}
     columns = {"path": names, "embedding": rows, "smoothed": by.rows(rows)}
     embeddings.write(file, columns, facts | {"comparison": by.to_json()})
-    page = Page([Side("model", "drawn", sides[1].model, of_file(file, "abc", Path()))], 0.95)
-    said = [page.judge(place)["shares"][0] for place in (0, 2)]
+    page = Page([Side("model", "drawn", sides[1].model, read(file, smooth=False), file)], 0.95)
+    said = [page.judge(place)["shares"][0] for place in (0, 1)]
     asked, others = np.arange(0, 1200, 4), np.flatnonzero(np.arange(1200) % 4)
     true = []
     for searched in (rows[others], by.rows(rows[others])):

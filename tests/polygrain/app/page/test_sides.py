@@ -46,8 +46,8 @@ def test_same_images__as_many_are_alike_and_an_upload_asks_less_their_mean(
     monkeypatch.setattr(comparison, "FEWEST", 24), monkeypatch.setattr(known, "FEWEST", 24)
     model, gallery = sides[0].model, sides[1].gallery
     gallery.comparison = replace(gallery.comparison, alike=7)
-    other = Side("encoder", "", model, same_images(gallery, model, "other", smooth=False))
-    assert other.gallery.comparison.alike == 7 and other.knob.start == 0
+    other = Side("encoder", "", model, *same_images(gallery, model, "other", smooth=False))
+    assert other.gallery.comparison.alike == 7 and other.start == 0
     square = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
     given = embed(model, [photos / path for path in gallery.paths])
     less = embed_squares(model, square[None])[0] - given.mean(0)
