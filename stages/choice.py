@@ -1,13 +1,12 @@
-"""ONE model, chosen without labels: which adaptors, how strong, which last layer, and how collections are compared.
+"""ONE model, chosen without labels: which adaptors, which last layer, and how collections are compared.
 
 Reads   images, encoder, resolution and what it saw, features, seeds, pseudo-labels and scatters, every adaptor set,
         fusion and distillation
-Writes  weights.safetensors, config.json   the chosen model: strength folded in, its last layer in closed form
+Writes  weights.safetensors, config.json   the chosen model, its last layer in closed form
         comparisons.json     how each task's images are compared: their mean, how they are smoothed
         README.md            its card
         criterion.csv        every candidate: its criterion on each task, agreement and cost, where it falls
         choice.json          what was chosen and why; criteria of encoder and chosen model with intervals; its images
-        neighbours.parquet   sampled images: their nearest under the encoder and under the chosen model
         untrained/           the encoder in its best form by the same criterion: what adaptation has to beat
 
 The encoder is a candidate: it is handed out where no other candidate is better, and where no task can be judged.
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
 
 from polygrain.comparing.comparison import Comparison, choose, mean_of
@@ -34,9 +32,9 @@ from polygrain.runner import command, outputs
 from polygrain.selection import seen
 from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import decide
-from polygrain.selection.candidates.forms import Form, shape
+from polygrain.selection.candidates.forms import Form
 from polygrain.selection.candidates.judges import Judge, Settings
-from polygrain.selection.candidates.record import about_layer, candidate_rows, neighbour_table, reasons, summary
+from polygrain.selection.candidates.record import about_layer, candidate_rows, reasons, summary
 from polygrain.selection.candidates.trial import ENCODER, compare
 from polygrain.selection.criterion import embed_views
 from polygrain.store import arrays
@@ -82,7 +80,7 @@ def read_granularities(
 def build(folder: Path, form: Form, world: World, params: Params) -> Model:
     """The model of a form, its last layer made of all clusters."""
     model = load(folder)
-    shaped = shape(model, form)
+    shaped = model.without_reduction(form.blocks)
     if form.layer == "own":
         shaped.reduce(model.reduction.weight, model.reduction.bias)
         return shaped
@@ -145,7 +143,6 @@ def main(
     output: Path,
     *,
     params: Params,
-    cost: float,
     smoothing: SmoothingSettings,
     lists: Lists,
 ) -> str:
@@ -160,7 +157,7 @@ def main(
     stored.require(start, 0 if is_one else blocks_for(start, params.blocks))
     granularities = read_granularities(pseudo_labels, seeds, collection, lists, params)
     world = World(collection, pixels, stored, seen.read(views), granularities, (seeds, scatter))
-    trial = compare(models, encoder, pixels, Judge(params, cost, collection, world.seen, granularities, stored))
+    trial = compare(models, encoder, pixels, Judge(params, collection, world.seen, granularities, stored))
     judged = {name: one.judged for name, one in trial.candidates.items()}
     decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
     taken = trial.candidates[decision.chosen]
@@ -179,9 +176,8 @@ def main(
         (folder / "README.md").write_text(card.text(chosen.config, content), encoding="utf-8")
         (folder / "choice.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         write_csv(folder / "criterion.csv", candidate_rows(trial, decision))
-        pq.write_table(neighbour_table(trial, taken.neighbours, collection), folder / "neighbours.parquet")
     return f"{taken.form.name}, of {len(trial.candidates)} candidates"
 
 
 if __name__ == "__main__":
-    command.run(main, Params, cost="resolution.cost", smoothing="gallery.smoothing")
+    command.run(main, Params, smoothing="gallery.smoothing")

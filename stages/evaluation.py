@@ -18,7 +18,6 @@ Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1
         smoothing.json                {task: the smoothing}
         attention.parquet             fusions only: mean weight per task, layer and adaptor, and beside it the mean
                                       entropy of the layer's weights, 1 where all are equal
-        random.json                   the average fusion only: {draw from 1: metrics.json with random weights}
 """
 
 import json
@@ -45,11 +44,9 @@ from polygrain.compute.blocks import blocks_within
 from polygrain.compute.vectors import unit_rows
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.encoder.extract import embed, extract
+from polygrain.encoder.extract import extract
 from polygrain.encoder.model import Model, load
-from polygrain.encoder.stored import embed as embed_once
-from polygrain.encoder.stored import open_features
-from polygrain.grappa import random_weights
+from polygrain.encoder.stored import embed, open_features
 from polygrain.retrieval import whitening
 from polygrain.retrieval.formulas import NAMES
 from polygrain.retrieval.metrics import QueryMetrics, Ranked, collection_metrics, query_metrics
@@ -74,9 +71,6 @@ SIDE, CELLS = 32, 2**24
 class Params(schema.Section):
     whitened_dim: schema.Width = Field(
         description="dimensions kept by PCA-whitening (fewer where the data allow fewer)"
-    )
-    random_draws: int = Field(
-        ge=0, le=100, description="times that the average fusion is measured with weights drawn at random in its place"
     )
 
 
@@ -191,9 +185,7 @@ def ranked_table(task: str, own: np.ndarray, ranked: Ranked, gallery: np.ndarray
     return pa.Table.from_arrays([tasks, *arrays], schema=RANKS)
 
 
-def measure_attention(
-    model: Model, pixels: arrays.Reader, rows: np.ndarray, tasks: np.ndarray, params: Params
-) -> list[dict]:
+def measure_attention(model: Model, pixels: arrays.Reader, rows: np.ndarray, tasks: np.ndarray) -> list[dict]:
     """The mean weight of every adaptor in every layer, for each task's test images, with the layer's mean entropy.
 
     An entropy is a share of what equal weights have: 1 is the average fusion, 0 a choice of one adaptor.
@@ -210,18 +202,6 @@ def measure_attention(
                 record = {"task": task, "layer": layer, "adaptor": name, "weight": float(weight)}
                 records.append(record | {"entropy": float(entropy[layer])})
     return records
-
-
-def measure_random(
-    folder: Path, pixels: arrays.Reader, rows: np.ndarray, collection: Collection, params: Params
-) -> dict[str, dict]:
-    """The metrics of a fusion whose weights are drawn at random for each image and layer, by draw from 1."""
-    model, results, asked = load(folder).to(device.best()), {}, collection.some(rows)
-    for draw in range(1, params.random_draws + 1):
-        random_weights.weigh_at_random(model, torch.Generator().manual_seed(draw))
-        embeddings = embed(model, pixels, rows, *device.inference(model.config.size), f"random weights {draw}")
-        results[str(draw)], *_ = Protocol("random", None, embeddings, asked, all_of(asked)).measure()
-    return results
 
 
 QUERIES = pa.schema(
@@ -253,7 +233,7 @@ def main(
     if network is None:
         embeddings, front, known = raw_pixels(pixels, rows), None, Known()
     else:
-        embeddings = embed_once(network, open_features(features, tasks), pixels, rows, model)
+        embeddings = embed(network, open_features(features, tasks), pixels, rows, model)
         front, known = network.in_front, read_known(folder)
     tested, drawn = collection.some(test), drawn_of(collection)
     whitened = embeddings[test]
@@ -262,7 +242,7 @@ def main(
         whitened = whitening.apply(fitted, whitened)
     classes = all_of(collection, collection.is_test)
     says_means = bool(known.tasks)
-    plain = {task: replace(one, share=0.0) for task, one in known.tasks.items()}
+    plain = {task: one.unsmoothed() for task, one in known.tasks.items()}
     protocols = [
         Protocol("metrics", "queries", embeddings, collection, classes, is_own=says_means),
         Protocol("whitened", None, whitened, tested, all_of(tested)),
@@ -282,8 +262,6 @@ def main(
         results["smoothing"] = {task: asdict(chosen[task].smoothing) for task in drawn}
         protocols.append(Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, chosen, front))
     is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
-    if is_fused and model == "average" and params.random_draws:
-        results["random"] = measure_random(folder, pixels, test, collection, params)
     with outputs.folder(output) as target:
         for protocol in protocols:
             results[protocol.written], table, ranked = protocol.measure()
@@ -293,22 +271,18 @@ def main(
         for name, values in results.items():
             (target / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
         if is_fused:
-            attention = measure_attention(network, pixels, test, tested.tasks, params)
+            attention = measure_attention(network, pixels, test, tested.tasks)
             pq.write_table(pa.Table.from_pylist(attention), target / "attention.parquet")
-    trains = bool((collection.is_train & collection.is_test).any())
-    return spoken(results, trains)
+    return spoken(results)
 
 
-def spoken(results: Mapping[str, dict], trains: bool) -> str:
-    """R-Precision by each protocol, named, and the one that the report leads with first; `trains` as there."""
+def spoken(results: Mapping[str, dict]) -> str:
+    """R-Precision by each protocol, named."""
     is_smoothed = any(one["strength"] for one in results.get("smoothing", {}).values())
-    names = [name for name in ("smoothed", "collection") if results.get(name) and (is_smoothed or name != "smoothed")]
-    names.sort(key=lambda name: -sum(of["r_precision"] for of in results[name].values()))
-    names = [*names, "metrics"] if trains else ["metrics", *names]
     said = [
-        f"{WORDS[name]}: " + ", ".join(f"{task} {of['r_precision']:.1%}" for task, of in results[name].items())
-        for name in names
-        if results[name]
+        f"{words}: " + ", ".join(f"{task} {of['r_precision']:.1%}" for task, of in results[name].items())
+        for name, words in WORDS.items()
+        if results.get(name) and (is_smoothed or name != "smoothed")
     ]
     return f"R-Precision of {'; of '.join(said)}" if said else "R-Precision: no labelled test images"
 

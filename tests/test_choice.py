@@ -3,7 +3,6 @@ import csv
 import json
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 from timm.layers import PatchEmbed
@@ -39,15 +38,15 @@ from tests.helpers.small import (
 )
 from tests.test_evaluation import plain_r_precision
 
-FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json", "neighbours.parquet")
+FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json")
 
 
 def params(**changes):
     return choice.Params(**comparing(**changes))
 
 
-EVALUATION = evaluation.Params(whitened_dim=8, random_draws=0)
-QUICK = {"strengths": [], "layer": "none", "blocks": 1, "mirrored": False}
+EVALUATION = evaluation.Params(whitened_dim=8)
+QUICK = {"layer": "none", "blocks": 1}
 
 
 def write_models(folder, std=0.1, side=48):
@@ -83,11 +82,11 @@ def see(images, models, folder, settings):
     return [*models[:2], folder / "views", folder / "features", *clusters, *models[2:]]
 
 
-def run(images, models, output, cost=4.5, **changes):
+def run(images, models, output, **changes):
     """What choice.json holds, and the rows of criterion.csv."""
     settings = params(**changes)
     folders = see(images, models, output.with_name(f"{output.name}_seen"), settings)
-    message = choice.main(images, *folders, output, params=settings, cost=cost, smoothing=SETTINGS, lists=lists())
+    message = choice.main(images, *folders, output, params=settings, smoothing=SETTINGS, lists=lists())
     assert {path.name for path in output.iterdir()} >= {*FILES, "untrained"}
     rows = list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
     content = json.loads((output / "choice.json").read_text())
@@ -114,13 +113,11 @@ def test_main__lists_all_candidates_the_best_first(chosen):
     assert [row["name"] for row in rows if row["chosen"] == "1"] == [content["name"]]
     for row in rows:
         assert float(row["criterion"]) == pytest.approx(np.mean([float(row[task]) for task in TASKS]), abs=1e-5)
-        assert float(row["cost"]) == float(row["scale"]) ** 2 * (1 + int(row["mirrored"])) <= 4.5
+        assert float(row["cost"]) == float(row["scale"]) ** 2
         assert row["scale"] == ("1.0" if row["name"] == "encoder" else "1.5")
-    first = {row["model"] for row in rows if row["strength"] == "0.75" and row["layer"] == "none"}
-    assert first == {"k4", "k8", "average", "augmentation", "neighbour", "distilled_encoder"}
-    assert len({row["model"] for row in rows if row["strength"] == "0.5"}) == 1
-    looks = {(row["scale"], row["mirrored"]) for row in rows if row["model"] == "encoder"}
-    assert looks == {("1.0", "0"), ("1.5", "0"), ("1.5", "1")}
+    models = {"k4", "k8", "average", "augmentation", "neighbour", "distilled_encoder", "encoder"}
+    assert {row["model"] for row in rows if row["layer"] == "none"} == models
+    assert {row["scale"] for row in rows if row["model"] == "encoder"} == {"1.0", "1.5"}
     assert {row["model"] for row in rows if row["layer"] == "clusters"} == {row["model"] for row in rows}
     assert {(row["blocks"], int(row["dim"]) < 48) for row in rows if row["layer"] == "clusters"} == {("2", True)}
     assert {row["model"] for row in rows if row["layer"] == "own"} == {"distilled_encoder"}
@@ -146,22 +143,9 @@ def test_main__hands_out_the_chosen_form_and_the_encoder_at_its_best(chosen):
     (taken,) = [row for row in rows if row["chosen"] == "1"]
     for row, folder in ((taken, output), (best, output / "untrained")):
         model = load(folder)
-        assert (model.config.side, model.config.mirrored) == (round(32 * float(row["scale"])), row["mirrored"] == "1")
+        assert model.config.side == round(32 * float(row["scale"]))
         assert model.dim == int(row["dim"] or 24)
     assert load(output / "untrained").config.adaptors is None
-
-
-def test_main__the_neighbours_are_those_of_plain_search(chosen, models):
-    images, output, _, _ = chosen
-    table = [row for row in pq.read_table(output / "neighbours.parquet").to_pylist() if row["task"] == "bars"]
-    collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
-    own = [row["row"] for row in table]
-    places = np.flatnonzero(collection.tasks == "bars")[own]
-    embeddings = load(models[0])(torch.from_numpy(pixels[places]).permute(0, 3, 1, 2)).numpy()
-    for i, row in enumerate(table):
-        others = sorted((j for j in range(len(table)) if j != i), key=lambda j: -(embeddings[i] @ embeddings[j]))
-        assert row["encoder"] == [own[j] for j in others[:3]]
-        assert len(row["chosen"]) == 3 and row["row"] not in row["chosen"]
 
 
 def is_the_encoder(output, models):
@@ -175,18 +159,6 @@ def test_main__hands_out_the_encoder_where_all_others_are_worse(tmp_path):
     content, rows = run(images, spoilt, tmp_path / "out", **QUICK)
     assert content["name"] == "encoder" and rows[0]["name"] == "encoder" and len(rows) > 5
     assert is_the_encoder(tmp_path / "out", spoilt)
-
-
-@pytest.mark.parametrize(("side", "cost", "costs"), [(48, 4.4, {"1", "2.25"}), (16, 1.0, {"1", "0.25"})])
-def test_main__every_side_and_no_more_than_the_budget(chosen, models, tmp_path, side, cost, costs):
-    """At the encoder's own side it is measured once."""
-    folders = list(models)
-    if side != 48:
-        folders[1] = write_model(load(models[0]).at_side(side, False), tmp_path / "resolution")
-    _, rows = run(chosen[0], folders, tmp_path / "out", cost, **QUICK | {"mirrored": side != 16})
-    assert {row["cost"] for row in rows} == costs
-    assert len([row for row in rows if row["model"] == "encoder"]) == len(costs)
-    assert load(tmp_path / "out/untrained").config.side == side
 
 
 def world_of(images, folders, settings):
@@ -206,19 +178,14 @@ BUILT = [(name, layer) for name in ("resolution", "fusion/neighbour") for layer 
 
 
 @pytest.mark.parametrize(("name", "layer"), [*BUILT, ("distillation/encoder", "own")])
-def test_build__scales_the_adaptors_and_makes_the_layer_of_all_clusters(chosen, models, read_by_all, name, layer):
+def test_build__makes_the_layer_of_all_clusters(chosen, models, read_by_all, name, layer):
     folder = models[0].parent / name
     settings = params(layer=layer if layer == "clusters" else "none")
     world = world_of(chosen[0], read_by_all, settings)
     blocks = 2 if layer == "clusters" else 1
-    form = choice.Form("x", 0.5, layer=layer, blocks=blocks)
+    form = choice.Form("x", layer=layer, blocks=blocks)
     model = choice.build(folder, form, world, settings)
     by_hand, learnt = load(folder), load(folder).reduction
-    for one in by_hand.adaptors:
-        one.up.mul_(0.5)
-        one.up_bias.mul_(0.5)
-        if by_hand.config.adaptors.fusion == "attention":
-            one.key.weight.mul_(2)
     by_hand.reduction, by_hand.config = torch.nn.Identity(), by_hand.config.model_copy(update={"reduced": None})
     rows = world.collection.train
     images = torch.from_numpy(world.pixels[rows]).permute(0, 3, 1, 2)
@@ -245,9 +212,9 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
     smoothing = SETTINGS.model_copy(
         update={"fewest": 12, "neighbours": 4, "depth": 5, "strengths": [0.9], "errors": 99}
     )
-    settings = params(strengths=[], mirrored=False)
+    settings = params()
     folders = see(images, models, tmp_path / "seen", settings)
-    given = {"params": settings, "cost": 4.5, "smoothing": smoothing, "lists": lists()}
+    given = {"params": settings, "smoothing": smoothing, "lists": lists()}
     choice.main(images, *folders, tmp_path / "choice", **given)
     model, says = load(tmp_path / "choice"), known.read(tmp_path / "choice")
     collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
@@ -304,7 +271,6 @@ def test_main__where_no_task_can_tell_the_encoder_is_handed_out(models, tmp_path
     assert content["name"] == "encoder" and len(rows) == 1 and content["criterion"] == {} and content["images"] == 0
     assert content["uncertain"] == list(TASKS)
     assert is_the_encoder(tmp_path / "out", models)
-    assert len(pq.read_table(tmp_path / "out" / "neighbours.parquet")) == 0
 
 
 @contextlib.contextmanager
@@ -325,7 +291,7 @@ def counted():
 def test_main__without_training_no_network_runs_once_features_exist(tmp_path, side):
     """The row `encoder` alone passes it, where its side is another; scores are those of embeddings by the network."""
     images, encoder, settings = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder"), params()
-    settings = settings.model_copy(update={"mirrored": False, "errors": 0.0})
+    settings = settings.model_copy(update={"errors": 0.0})
     seen = {"settings": settings.criterion, "reference": settings.reference, "taken": settings.blocks}
     listed = lists(granularities={"size4": "pseudo_labels/size4"}, adaptors={}, fusions={}, distillations={}, models={})
     sides = resolution.Params(scales=[1.5], cost=(side / 32) ** 2, errors=100)
@@ -338,7 +304,7 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path, si
     chosen, given = tmp_path / "choice", {"smoothing": SETTINGS, "lists": listed}
     scores = {}
     with counted() as passes:
-        choice.main(images, encoder, *folders, chosen, params=settings, cost=1.0, **given)
+        choice.main(images, encoder, *folders, chosen, params=settings, **given)
         gallery.main(
             images / "dots",
             chosen,
@@ -361,22 +327,3 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path, si
         evaluation.main(images, tmp_path / name, unknown, output, model=name, params=EVALUATION, alike={}, **given)
         for task, values in json.loads((output / "metrics.json").read_text()).items():
             assert of_known[task]["r_precision"] == pytest.approx(values["r_precision"], abs=5e-4)
-
-
-FOREIGN = {
-    "features": (r"at 32 px, 1 blocks; .* at 48 px, .* run `dvc repro features`", 3),
-    "views": (r"saw images at 32 px; 48 px is expected: run `dvc repro resolution`", 2),
-}
-
-
-@pytest.mark.parametrize("kind", FOREIGN)
-def test_main__refuses_what_was_stored_of_another_side(chosen, models, tmp_path, kind):
-    settings = params(**QUICK)
-    folders = see(chosen[0], models, tmp_path, settings)
-    own = see(chosen[0], [models[0], models[0], *models[2:]], tmp_path / "own", settings)
-    message, place = FOREIGN[kind]
-    folders[place] = own[place]
-    given = {"params": settings, "cost": 4.5, "smoothing": SETTINGS, "lists": lists()}
-    with pytest.raises(ValueError, match=message):
-        choice.main(chosen[0], *folders, tmp_path / "out", **given)
-    assert not (tmp_path / "out").exists()

@@ -20,7 +20,7 @@ from stages import evaluation
 from stages.evaluation import Params, main, measure_attention, raw_pixels
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_features, write_images, write_model
 
-PARAMS = Params(whitened_dim=8, random_draws=2)
+PARAMS = Params(whitened_dim=8)
 SMOOTHING = SETTINGS.model_copy(update={"fewest": 20, "neighbours": 4, "depth": 5})
 NAMES = ["k4", "k8"]
 
@@ -110,27 +110,20 @@ def test_main__equals_the_plain_metric_per_task(world):
         np.testing.assert_allclose([query["r_precision"] for query in of_task], expected, atol=1e-6)
         assert all(query["row"] not in query["nearest"] for query in of_task)
         assert {row for query in of_task for row in query["nearest"]} <= set(collection.rows[rows].tolist())
-    assert not (folder / "attention.parquet").exists() and not (folder / "random.json").exists()
+    assert not (folder / "attention.parquet").exists()
 
 
-def test_main__the_average_has_equal_weights_and_is_measured_with_random_ones(world, tmp_path):
+def test_main__the_average_has_equal_weights(world):
     rows = pq.read_table(world / "average_out/attention.parquet").to_pylist()
     assert len(rows) == len(TASKS) * 2 * len(NAMES)
     assert {row["adaptor"] for row in rows} == set(NAMES) and all(row["weight"] == 0.5 for row in rows)
     assert all(row["entropy"] == pytest.approx(1) for row in rows)
-    draws = read(world / "average_out", "random")
-    assert list(draws) == ["1", "2"] and all(list(draw) == list(TASKS) for draw in draws.values())
-    assert draws["1"] != draws["2"]
-    run(world / "images", world / "average", tmp_path / "again", "average")
-    assert read(tmp_path / "again", "random") == draws
-    run(world / "images", world / "average", tmp_path / "never", "average", random_draws=0)
-    assert not (tmp_path / "never/random.json").exists()
 
 
 def test_measure_attention__entropy_is_the_mean_over_images(world):
     model = adapted(world / "encoder", NAMES, 0, fusion="attention")
     pixels, rows = arrays.open(world / "images/dots/pixels.zarr"), np.arange(6)
-    records = measure_attention(model, pixels, rows, np.array(["dots"] * 4 + ["other"] * 2), PARAMS)
+    records = measure_attention(model, pixels, rows, np.array(["dots"] * 4 + ["other"] * 2))
     weights = model.attention(torch.from_numpy(pixels[:6]).permute(0, 3, 1, 2)).numpy().astype(float)
     for record in records:
         own, layer = weights[:4] if record["task"] == "dots" else weights[4:], record["layer"]
@@ -140,67 +133,26 @@ def test_measure_attention__entropy_is_the_mean_over_images(world):
     assert min(record["entropy"] for record in records) < 0.99
 
 
-def test_main__pixels_need_no_model_and_are_centred_unit_vectors(world, tmp_path):
-    run(world / "images", world / "images", tmp_path / "out", "pixels")
-    assert read(tmp_path / "out", "metrics")["dots"]["r_precision"] > 0.3
-    vectors = raw_pixels(arrays.open(world / "images/dots/pixels.zarr"), np.array([3, 0])).astype(np.float32)
-    np.testing.assert_allclose(vectors.mean(1), 0, atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-3)
-
-
-class Counted(Reader):
-    """Squares, and how many were read at once."""
-
-    def __init__(self, squares):
-        super().__init__(squares.shape[1:], squares.dtype, [squares])
-        self.read = []
-
-    def __getitem__(self, rows):
-        self.read.append(len(rows))
-        return super().__getitem__(rows)
-
-
-@pytest.mark.parametrize("side", [1, 20, 32])
-def test_raw_pixels__small_squares_equal_the_plain_vectors(side):
-    squares = np.random.default_rng(0).integers(0, 256, (9, side, side, 3), dtype=np.uint8)
-    vectors, rows = [], np.array([8, 0, 3])
-    for square in squares[rows].astype(np.float64):
-        centred = square.ravel() - square.mean()
-        vectors.append(centred / max(np.linalg.norm(centred), 1e-12))
-    np.testing.assert_allclose(raw_pixels(Counted(squares), rows), vectors, atol=4e-4)
-
-
-def test_raw_pixels__large_squares_are_scaled_and_read_in_blocks(monkeypatch):
-    monkeypatch.setattr(evaluation, "CELLS", 5 * 64 * 64 * 3)
-    squares = np.random.default_rng(0).integers(0, 256, (12, 64, 64, 3), dtype=np.uint8)
-    reader = Counted(squares)
-    vectors = raw_pixels(reader, np.arange(12))
-    assert reader.read == [5, 5, 2] and vectors.shape == (12, 3 * 32 * 32) and vectors.dtype == np.float16
+@pytest.mark.parametrize("side", [20, 64])
+def test_raw_pixels__equal_each_image_scaled_and_centred(monkeypatch, side):
+    monkeypatch.setattr(evaluation, "CELLS", 2 * side * side * 3)
+    squares, rows = np.random.default_rng(0).integers(0, 256, (9, side, side, 3), dtype=np.uint8), np.array([8, 0, 3])
+    vectors = raw_pixels(Reader(squares.shape[1:], squares.dtype, [squares]), rows)
     # Halved by a triangle that is two pixels of the result wide.
-    weights = np.zeros((32, 64))
-    for i in range(32):
-        for j in range(64):
-            weights[i, j] = max(0, 1 - abs(j + 0.5 - 2 * (i + 0.5)) / 2)
-    weights /= weights.sum(1, keepdims=True)
-    for square, vector in zip(squares, vectors, strict=True):
-        small = np.einsum("ij,kl,jlc->ikc", weights, weights, square).ravel()
-        small -= small.mean()
-        np.testing.assert_allclose(vector, small / np.linalg.norm(small), atol=4e-5)
+    places = np.abs(np.arange(64) + 0.5 - 2 * (np.arange(32)[:, None] + 0.5))
+    weights = np.maximum(0, 1 - places / 2) / np.maximum(0, 1 - places / 2).sum(1, keepdims=True)
+    for square, vector in zip(squares[rows], vectors, strict=True):
+        small = square if side == 20 else np.einsum("ij,kl,jlc->ikc", weights, weights, square)
+        centred = small.ravel() - small.mean()
+        np.testing.assert_allclose(vector, centred / np.linalg.norm(centred), atol=4e-4)
 
 
-def test_spoken__the_protocol_that_counts_stands_first_and_each_is_named():
+def test_spoken__each_protocol_is_named_and_what_is_not_smoothed_is_not_called_so():
     scores = {"collection": 0.464, "smoothed": 0.5, "metrics": 0.912}
     results = {name: {"dots": {"r_precision": value}} for name, value in scores.items()}
-    results["smoothing"] = {"dots": {"strength": 0.9}}
-    numbers = re.compile(r"(\w+ \w+)[^:]*: dots ([\d.]+)%")
-    both = [evaluation.spoken(results, trains) for trains in (True, False)]
-    assert [value for _, value in numbers.findall(both[0])] == ["50.0", "46.4", "91.2"]
-    assert [value for _, value in numbers.findall(both[1])] == ["91.2", "50.0", "46.4"]
-    results["collection"]["dots"]["r_precision"] = 0.6  # smoothing loses, so plain images are what is advised
-    assert [value for _, value in numbers.findall(evaluation.spoken(results, True))] == ["60.0", "50.0", "91.2"]
-    results["smoothing"]["dots"]["strength"] = 0.0
-    assert [value for _, value in numbers.findall(evaluation.spoken(results, True))] == ["60.0", "91.2"]
-    assert "test images among themselves: dots 91.2%" in both[0]
+    for strength, expected in ((0.9, ["50.0", "46.4", "91.2"]), (0.0, ["46.4", "91.2"])):
+        results["smoothing"] = {"dots": {"strength": strength}}
+        assert re.findall(r"dots ([\d.]+)%", evaluation.spoken(results)) == expected
 
 
 @pytest.mark.parametrize("model", ["encoder", "average"])

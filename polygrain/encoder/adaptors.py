@@ -72,19 +72,6 @@ class Adaptors(nn.Module):
         logits = torch.einsum("bnd,bd->bn", in_float32(self.key, bottlenecks), in_float32(self.query, h))
         return logits / self.dim**0.5 if self.attention.scaled else logits
 
-    @torch.no_grad()
-    def scale(self, strength: float) -> None:
-        """Scales what the bottlenecks add; the keys are scaled back, so the attention weighs the same input as before.
-
-        ValueError for a strength that is not above zero: the keys of what adds nothing cannot be scaled back.
-        """
-        if not strength > 0:
-            raise ValueError(f"a strength of {strength} cannot be: give one above 0, or take the plain encoder")
-        self.up.mul_(strength)
-        self.up_bias.mul_(strength)
-        if self.fusion == "attention":
-            self.key.weight.div_(strength)
-
     def forward(self, h: Float[Tensor, "batch token dim"]) -> Float[Tensor, "batch token dim"]:
         """The adapted output of the block; `weights` keeps the alpha of this call."""
         hidden = nn.functional.gelu(self.down(h)).unflatten(2, (self.count, self.width))

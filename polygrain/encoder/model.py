@@ -124,12 +124,6 @@ class Model(nn.Module):
         return other.requires_grad_(False).eval()
 
     @torch.no_grad()
-    def scale(self, strength: float) -> None:
-        """Scales the output of every adaptor: 1 is as trained, near 0 the encoder. The attention weighs as before."""
-        for layer in self.adaptors:
-            layer.scale(strength)
-
-    @torch.no_grad()
     def reduce(self, weight: Float[Tensor, "reduced dim"], bias: Float[Tensor, " reduced"]) -> None:
         """Puts a linear layer after the (unit-length) embeddings, in place of an earlier one."""
         self.reduction = nn.Linear(weight.shape[1], len(weight), device=self.mean.device).requires_grad_(False)

@@ -141,7 +141,9 @@ def by_criterion(choice: Choice) -> list[str]:
         f"encoder, {sides['chosen'].value:.1f} for the chosen one."
     ]
     if not sides["difference"].is_clear:
-        sentences.append("This difference may be chance: judge a few results by eye before you rely on it.")
+        sentences.append(
+            "This difference may be chance: judge a few results on the search page, with the names hidden."
+        )
     return sentences
 
 

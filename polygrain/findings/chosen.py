@@ -14,8 +14,7 @@ from polygrain.store.reading import read_json, reading, remedy_for
 ENCODER = "encoder"
 SIDES = ("encoder", "chosen", "difference")
 # The first columns of criterion.csv. The tasks follow, and may have any name, even one of these.
-COLUMNS = ["name", "model", "strength", "scale", "mirrored", "blocks", "layer", "dim", "cost", "criterion", "agreement"]
-COLUMNS += ["falls", "chosen"]
+COLUMNS = ["name", "model", "scale", "blocks", "layer", "dim", "cost", "criterion", "agreement", "falls", "chosen"]
 
 
 class Bounded(NamedTuple):
@@ -37,9 +36,7 @@ class CandidateRow:
 
     name: str
     model: str
-    strength: float
     scale: float
-    is_mirrored: bool
     blocks: int
     layer: str
     dim: int | None
@@ -107,9 +104,9 @@ def read_candidates(file: Path) -> list[CandidateRow]:
 
 
 def candidate(row: list[str], tasks: list[str]) -> CandidateRow:
-    name, model, strength, scale, mirrored, blocks, layer, dim, cost, criterion, agreement, falls, chosen, *shares = row
+    name, model, scale, blocks, layer, dim, cost, criterion, agreement, falls, is_chosen, *shares = row
     return CandidateRow(
-        *(name, model, float(strength), float(scale), mirrored == "1", int(blocks), layer),
-        *(int(dim) if dim else None, float(cost), percent(criterion), percent(agreement), falls, chosen == "1"),
+        *(name, model, float(scale), int(blocks), layer, int(dim) if dim else None, float(cost)),
+        *(percent(criterion), percent(agreement), falls, is_chosen == "1"),
         {task: percent(share) for task, share in zip(tasks, shares, strict=True)},
     )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from polygrain.findings import scores
-from polygrain.store.reading import read_json, reading, remedy_for
 from polygrain.store.tables import read_csv, read_parquet
 
 
@@ -37,18 +36,6 @@ def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Sco
         row = {"name": name, "gain": gain, "entropy": [float(value) for value in of_layers], "turnover": turnover}
         measured.append(row | shares)
     return measured
-
-
-def random_gains(evaluation: Path, table: scores.Scores) -> list[float]:
-    """Points of mean R-Precision of each draw of random weights less the average fusion; [] where none was measured."""
-    file = evaluation / "average" / "random.json"
-    if not file.exists() or not table.tasks:
-        return []
-    draws = read_json(file)
-    with reading(file, remedy_for(file.parent)):
-        numbers = [{task: scores.percent(entry) for task, entry in draw.items()} for draw in draws.values()]
-    means = [scores.with_mean(draw, table.tasks)[scores.MEAN]["r_precision"] for draw in numbers]
-    return [round(mean - table.get("average", scores.MEAN), 2) for mean in means]
 
 
 def headroom(table: scores.Scores) -> float:

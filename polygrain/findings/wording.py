@@ -65,13 +65,10 @@ def title_of(row: str) -> Title:
 
 
 def form_of(candidate: CandidateRow) -> str:
-    """A candidate of the choice in words: model, strength, input, blocks and last layer."""
-    strength = f" at {candidate.strength:g} of its strength" if candidate.strength != 1 else ""
-    words = [title_of(candidate.model).name + strength]
+    """A candidate of the choice in words: model, input, blocks and last layer."""
+    words = [title_of(candidate.model).name]
     if candidate.scale != 1:
         words.append(f"its input {candidate.scale:g} times as wide")
-    if candidate.is_mirrored:
-        words.append("averaged with the mirror image")
     if candidate.blocks != 1:
         words.append(f"what its last {candidate.blocks} blocks give side by side")
     if candidate.layer == "clusters":

@@ -103,13 +103,13 @@ def queries_of(task: str, seed: int) -> list[dict]:
 
 # Forms of criterion.csv: what follows the name, then the criterion of any task, and of the second one where it differs.
 CANDIDATES = [
-    ("k4 x 0.75, layer of 8 from clusters", "k4,0.75,1.0,0,1,clusters,8,1", 0.7, 0.8),
-    ("k4 x 0.5", "k4,0.5,1.0,0,1,none,,1", 0.9, 0.5),
-    ("k2 x 0.75", "k2,0.75,1.0,0,1,none,,1", 0.6, 0.6),
-    ("k4 x 0.75", "k4,0.75,1.0,0,1,none,,1", 0.5, 0.5),
-    ("distilled_encoder x 0.75", "distilled_encoder,0.75,1.0,0,1,none,,1", 0.4, 0.4),
-    ("encoder", "encoder,1.0,1.0,0,1,none,,1", 0.4, 0.3),
-    ("encoder, at 2 times the side, with its mirror image", "encoder,1.0,2.0,1,1,none,,8", 0.3, 0.3),
+    ("k4, layer of 8 from clusters", "k4,1.0,1,clusters,8,1", 0.7, 0.8),
+    ("average", "average,1.0,1,none,,1", 0.9, 0.5),
+    ("k2", "k2,1.0,1,none,,1", 0.6, 0.6),
+    ("k4", "k4,1.0,1,none,,1", 0.5, 0.5),
+    ("distilled_encoder", "distilled_encoder,1.0,1,none,,1", 0.4, 0.4),
+    ("encoder", "encoder,1.0,1,none,,1", 0.4, 0.3),
+    ("encoder, at 2 times the side", "encoder,2.0,1,none,,4", 0.3, 0.3),
 ]
 
 
@@ -122,7 +122,7 @@ def write_choice(folder: Path, tasks: list[str], chosen: str = CANDIDATES[0][0],
         for name, form, first, second in CANDIDATES:
             values = [first if i == 0 else second for i in range(len(tasks))]
             mean = float(np.mean(values)) if tasks else "nan"
-            falls = "two" if name == "k2 x 0.75" else ""
+            falls = "two" if name == "k2" else ""
             lines.writerow([name, *form.split(","), mean, 0.5, falls, int(name == chosen), *values])
     compared = {
         column: {"encoder": [0.35, 0.3, 0.4], "chosen": [0.75, 0.7, 0.8], "difference": [0.4, 0.35, 0.45]}
@@ -131,15 +131,6 @@ def write_choice(folder: Path, tasks: list[str], chosen: str = CANDIDATES[0][0],
     values = {"name": chosen, "form": {}, "why": ["7 candidates were <b>compared</b>."], "images": 12, "uncertain": []}
     text = json.dumps(values | {"criterion": compared} | changes)
     (folder / "choice.json").write_text(text, encoding="utf-8")
-    records = []
-    for task in tasks:
-        for row in range(IMAGES):
-            near = [other for other in range(2 * IMAGES) if other != row]
-            start = row if chosen != "encoder" else 0
-            records.append({"task": task, "row": row, "encoder": near[:5], "chosen": near[start : start + 5]})
-    rows = pa.list_(pa.int64())
-    schema = pa.schema([("task", pa.string()), ("row", pa.int64()), ("encoder", rows), ("chosen", rows)])
-    pq.write_table(pa.Table.from_pylist(records, schema), folder / "neighbours.parquet")
 
 
 class World:

@@ -77,12 +77,8 @@ def comparing(**changes: object) -> dict:
     values = {
         "criterion": criterion(images=12),
         "reference": reference(),
-        "first_strength": 0.75,
-        "strengths": [0.5, 1.0],
-        "finalists": 1,
         "layer": "clusters",
         "blocks": 2,
-        "mirrored": True,
         "errors": 1.0,
         "guard": 1.0,
         "alike": {},

@@ -1,4 +1,4 @@
-"""The forms in which a model can be handed out: how strong its adaptors are, how it sees an image, what comes last."""
+"""The forms in which a model can be handed out: how it sees an image, and what comes last."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +10,6 @@ from jaxtyping import Float32
 from torch import nn
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.encoder.model import Model
 from polygrain.retrieval.whitening import Whitening, apply
 from polygrain.selection.criterion import Embedded
 
@@ -21,29 +20,27 @@ Layer = Literal["none", "own", "clusters"]
 class Form:
     """One candidate: a model, and how it is used.
 
-    `strength` is a factor on what its adaptors add. `scale` is the side that it sees, in sides of the encoder's own;
-    `cost` counts passes of the encoder. `layer` comes last: nothing, the layer that the model learnt with, or one that
-    clusters give in closed form, of `dim` numbers. `blocks` outputs lie side by side: the last block's, and those
-    before it.
+    `scale` is the side that it sees, in sides of the encoder's own; `cost` counts passes of the encoder. `layer` comes
+    last: nothing, the layer that the model learnt with, or one that clusters give in closed form, of `dim` numbers.
+    `blocks` outputs lie side by side: the last block's, and those before it.
     """
 
     model: str
-    strength: float = 1.0
     scale: float = 1.0
-    mirrored: bool = False
     layer: Layer = "none"
     dim: int | None = None
-    cost: float = 1.0
     blocks: int = 1
 
     @property
+    def cost(self) -> float:
+        return self.scale**2
+
+    @property
     def name(self) -> str:
-        """In a few words, such as `k256 x 0.7, layer of 128 from clusters`."""
-        words = self.model if self.strength == 1 else f"{self.model} x {self.strength:g}"
+        """In a few words, such as `k256, layer of 128 from clusters`."""
+        words = self.model
         if self.scale != 1:
             words += f", at {self.scale:g} times the side"
-        if self.mirrored:
-            words += ", with its mirror image"
         if self.blocks != 1:
             words += f", its last {self.blocks} blocks"
         if self.layer == "none":
@@ -51,14 +48,6 @@ class Form:
         if self.layer == "own":
             return f"{words}, with its own last layer"
         return f"{words}, layer of {self.dim} from clusters"
-
-
-def shape(model: Model, form: Form) -> Model:
-    """A copy of the model with the form's strength, blocks and mirror image, at the same side, without a last layer."""
-    unreduced = model.without_reduction(form.blocks)
-    if unreduced.adaptors and form.strength != 1:
-        unreduced.scale(form.strength)
-    return unreduced.at_side(unreduced.config.side, True) if form.mirrored else unreduced
 
 
 def with_last_layers(

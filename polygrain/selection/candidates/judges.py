@@ -29,16 +29,8 @@ Neighbours = dict[str, Int[np.ndarray, "image neighbour"]]
 class Settings(schema.Section):
     criterion: CriterionSettings
     reference: Reference = Field(description="whose neighbours should be kept")
-    first_strength: float = Field(gt=0, le=1, description="share of what adaptors add at which all models are compared")
-    strengths: list[Annotated[float, Field(gt=0, le=10)]] = Field(
-        max_length=20, description="at which the finalists are measured, too"
-    )
-    finalists: schema.Count = Field(description="models, the best by the criterion, that are looked at further")
     layer: Literal["clusters", "none"] = Field(description="the last layer: in closed form from clusters, or none")
     blocks: int = Field(ge=1, le=1000, description="outputs side by side in front of it: the last block's, and before")
-    mirrored: bool = Field(
-        description="try the mean with the mirror image's embedding, where resolution.cost allows it"
-    )
     errors: float = Field(
         ge=0, le=100, description="standard errors within which candidates count as equal: the gentlest wins"
     )
@@ -64,11 +56,10 @@ class Outputs:
 class Judge:
     """Judges forms of models on the sample that was `seen`.
 
-    `cost`: passes that a form may take. `granularities`: clusters that make last layers. `features`: stored outputs.
+    `granularities`: clusters that make last layers. `features`: stored outputs.
     """
 
     settings: Settings
-    cost: float
     collection: Collection
     seen: Seen
     granularities: Granularities
@@ -101,7 +92,7 @@ class Judge:
         """The last layer of a model in closed form; None without a granularity, or where nothing varies."""
         return self.granularities.fit(outputs.train, outputs.sample.stacked())
 
-    def judge(self, embedded: Embedded) -> tuple[Judged, Neighbours]:
-        """Criterion and agreement of each sampled image, and its nearest others in the sample, by task."""
+    def judge(self, embedded: Embedded) -> Judged:
+        """Criterion and agreement of each sampled image."""
         neighbours = criterion.neighbours(embedded.plain, self.sample, self.settings.criterion.neighbours)
-        return Judged(*criterion.score(embedded, neighbours, self.reference, self.sample)), neighbours
+        return Judged(*criterion.score(embedded, neighbours, self.reference, self.sample))

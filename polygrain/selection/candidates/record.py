@@ -1,14 +1,12 @@
-"""What the choice writes about itself: its reasons, every candidate, and the nearest of the sampled images."""
+"""What the choice writes about itself: its reasons, and every candidate."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import pyarrow as pa
-
 from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import Decision, interval
-from polygrain.selection.candidates.judges import Neighbours, Settings
+from polygrain.selection.candidates.judges import Settings
 from polygrain.selection.candidates.trial import ENCODER, Trial
 from polygrain.store.collection import Collection
 
@@ -55,30 +53,16 @@ def comparison(trial: Trial, decision: Decision, settings: Settings) -> list[str
 def candidate_rows(trial: Trial, decision: Decision) -> list[list[Any]]:
     """`criterion.csv`: a line per candidate, the best first."""
     parts = trial.sample.parts()
-    header = ["name", "model", "strength", "scale", "mirrored", "blocks", "layer", "dim", "cost"]
+    header = ["name", "model", "scale", "blocks", "layer", "dim", "cost"]
     rows = [[*header, "criterion", "agreement", "falls", "chosen", *parts]]
     for name in sorted(trial.candidates, key=trial.value, reverse=True):
         form, judged = trial.candidates[name].form, trial.candidates[name].judged
         agreement = criterion.mean_over_tasks(judged.agreement, trial.sample)
-        row: list[Any] = [name, form.model, form.strength, form.scale, int(form.mirrored), form.blocks, form.layer]
+        row: list[Any] = [name, form.model, form.scale, form.blocks, form.layer]
         row += [form.dim or "", *(f"{value:.6g}" for value in (form.cost, trial.value(name), agreement))]
         row += [" ".join(decision.falls[name]), int(name == decision.chosen)]
         rows.append(row + [f"{judged.score[places].mean():.6g}" for places in parts.values()])
     return rows
-
-
-def neighbour_table(trial: Trial, chosen: Neighbours, collection: Collection) -> pa.Table:
-    """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within its task."""
-    rows = collection.rows[trial.sample.rows]
-    records: dict[str, list[Any]] = {"task": [], "row": [], "encoder": [], "chosen": []}
-    for task, places in trial.sample.parts().items():
-        records["task"] += [task] * len(places)
-        records["row"] += rows[places].tolist()
-        for key, found in (("encoder", trial.candidates[ENCODER.name].neighbours), ("chosen", chosen)):
-            records[key] += rows[places[found[task]]].tolist()
-    lists = pa.list_(pa.int64())
-    fields = [("task", pa.string()), ("row", pa.int64()), ("encoder", lists), ("chosen", lists)]
-    return pa.table(records, pa.schema(fields))
 
 
 def summary(trial: Trial, chosen: str, why: list[str], collection: Collection) -> dict[str, Any]:

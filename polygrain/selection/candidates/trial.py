@@ -1,4 +1,4 @@
-"""The trial of all candidates on a sample of training images: every model, strength and last layer, measured.
+"""The trial of all candidates on a sample of training images: every model and last layer, measured.
 
 The encoder is a candidate, too.
 """
@@ -13,8 +13,8 @@ import numpy as np
 from polygrain.compute import device
 from polygrain.encoder.model import Model, blocks_for, load
 from polygrain.selection.candidates.decision import Judged
-from polygrain.selection.candidates.forms import Form, shape, with_last_layers
-from polygrain.selection.candidates.judges import Judge, Neighbours
+from polygrain.selection.candidates.forms import Form, with_last_layers
+from polygrain.selection.candidates.judges import Judge
 from polygrain.selection.criterion import Sample, mean_over_tasks
 from polygrain.store import arrays
 
@@ -23,11 +23,10 @@ ENCODER = Form("encoder")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A form with its criterion, and each sampled image's nearest others under it, by task."""
+    """A form with its criterion."""
 
     form: Form
     judged: Judged
-    neighbours: Neighbours
 
 
 @dataclass(frozen=True)
@@ -58,20 +57,20 @@ class Trial:
 
 
 def measure(judge: Judge, model: Model, form: Form, pixels: arrays.Reader, layers: bool = True) -> Iterator[Candidate]:
-    """A model at one strength and side, with each last layer that is tried; without `layers` as it is."""
+    """A model with each last layer that is tried; without `layers` as it is."""
     settings = judge.settings
     form = replace(form, blocks=blocks_for(model, settings.blocks) if layers else 1)
-    outputs = judge.embed(shape(model, form).to(device.best()), pixels, layers)
+    outputs = judge.embed(model.without_reduction(form.blocks).to(device.best()), pixels, layers)
     if not layers:
-        yield Candidate(form, *judge.judge(outputs.sample))
+        yield Candidate(form, judge.judge(outputs.sample))
         return
     fit = partial(judge.fit, outputs)
     for one, embedded in with_last_layers(form, model.reduction, outputs.sample, outputs.width, fit):
-        yield Candidate(one, *judge.judge(embedded))
+        yield Candidate(one, judge.judge(embedded))
 
 
 def compare(models: dict[str, Path], plain: Path, pixels: arrays.Reader, judge: Judge) -> Trial:
-    """Measures every model at one strength, then the best of them at others, and with the mirror image.
+    """Measures every model with each last layer.
 
     `plain` is the encoder as it is. `models`, the encoder among them, see the side that was chosen before. Where no
     task can tell, the encoder as it is becomes the one candidate, unmeasured.
@@ -79,7 +78,7 @@ def compare(models: dict[str, Path], plain: Path, pixels: arrays.Reader, judge: 
     settings, sample, tasks = judge.settings, judge.sample, judge.collection.tasks[judge.collection.train]
     uncertain = [task for task in dict.fromkeys(tasks) if task not in sample.parts()]
     if not len(sample.rows):
-        nothing = Candidate(ENCODER, Judged(np.empty(0), np.empty(0)), {})
+        nothing = Candidate(ENCODER, Judged(np.empty(0), np.empty(0)))
         return Trial(sample, uncertain, {ENCODER.name: nothing})
     encoder, start = load(plain), load(models["encoder"])
     for one in (encoder, start):
@@ -89,18 +88,5 @@ def compare(models: dict[str, Path], plain: Path, pixels: arrays.Reader, judge: 
     if scale != 1:
         trial.add(measure(judge, encoder, ENCODER, pixels, layers=False))
     for name, folder in models.items():
-        model = load(folder)
-        strength = settings.first_strength if model.adaptors else 1.0
-        trial.add(measure(judge, model, Form(name, strength, scale, cost=scale**2), pixels))
-
-    trained = [name for name in models if name != "encoder"]
-    trained.sort(key=lambda name: trial.value(trial.best_of(name).name), reverse=True)
-    for name in [*trained[: settings.finalists], "encoder"]:
-        model = load(models[name])
-        for strength in settings.strengths if name in trained else ():
-            if strength != settings.first_strength:
-                trial.add(measure(judge, model, Form(name, strength, scale, cost=scale**2), pixels))
-        if settings.mirrored and 2 * scale**2 <= judge.cost:
-            strength = trial.best_of(name).strength
-            trial.add(measure(judge, model, Form(name, strength, scale, True, cost=2 * scale**2), pixels))
+        trial.add(measure(judge, load(folder), Form(name, scale), pixels))
     return trial

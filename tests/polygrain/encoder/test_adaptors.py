@@ -119,17 +119,6 @@ def test_attend__is_float32_whatever_the_model_is(x, kind, change):
     assert weights.std() > 0.05
 
 
-def test_attend__autocast_leaves_it_in_float32(x):
-    sets = [trained_set(seed) for seed in range(3)]
-    (layer,) = fuse(sets, "attention", torch.Generator().manual_seed(2), std=0.5)
-    hidden = nn.functional.gelu(layer.down(x)).unflatten(2, (3, WIDTH))
-    plain = layer.attend(x, hidden)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(layer.attend(x, hidden), plain)
-        layer(x)
-    torch.testing.assert_close(layer.weights, plain, rtol=0.05, atol=0.01)  # the hidden units are bfloat16's
-
-
 def test_adapted_block__a_feature_map_is_a_list_of_tokens():
     (layer,) = trained_set(1)
     maps = torch.randn(BATCH, DIM, 2, 3, generator=torch.Generator().manual_seed(0))
@@ -138,15 +127,3 @@ def test_adapted_block__a_feature_map_is_a_list_of_tokens():
     torch.testing.assert_close(AdaptedBlock(nn.Identity(), layer)(maps), expected)
     last = AdaptedBlock(nn.Identity(), layer, channels_last=True)(maps.permute(0, 2, 3, 1))
     torch.testing.assert_close(last.permute(0, 3, 1, 2), expected)
-
-
-@pytest.mark.parametrize("change", [{}, {"bias": True}])
-def test_scale__halves_what_is_added_and_leaves_the_attention(x, change):
-    (layer,) = fuse([trained_set(s) for s in range(3)], "attention", torch.Generator(), 0.3, Attention(**change))
-    if layer.key.bias is not None:
-        torch.nn.init.normal_(layer.key.bias, generator=torch.Generator().manual_seed(3))
-    before, weights = layer(x), layer.weights
-    layer.scale(0.5)
-    torch.testing.assert_close(layer(x), x + 0.5 * (before - x))
-    torch.testing.assert_close(layer.weights, weights)
-    assert weights.std() > 0.01

@@ -38,15 +38,6 @@ def config_of(architecture: str) -> Config:
 
 
 @pytest.mark.parametrize(
-    "architecture", ["mobilenetv3_small_050", "mobilenetv4_conv_small_050", "lcnet_050", "resnet18"]
-)
-def test_model__as_long_as_it_says_where_a_head_widens_what_it_pools(architecture):
-    config = Config(architecture=architecture, kwargs={}, size=32, resize=32, mean=(0.5,) * 3, std=(0.5,) * 3)
-    model = Model(config)
-    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, model.dim)
-
-
-@pytest.mark.parametrize(
     ("architecture", "side", "most"),
     [
         ("hiera_tiny_224", 224, 2),  # before its last stage tokens have fewer numbers

@@ -35,13 +35,6 @@ def test_describe__published_weights_say_their_input(tmp_path):
     assert (config.size, config.resize, config.kwargs) == (32, 32, {})
 
 
-def test_describe__each_value_can_be_overridden(tmp_path):
-    own = {"mean": [0.5] * 3, "std": [0.25] * 3, "interpolation": "bilinear", "kwargs": {"pad_type": "same"}}
-    config = origin(**FILE, architecture="mobilenetv2_100.ra_in1k", **own).describe(tmp_path)
-    assert (list(config.mean), list(config.std)) == (own["mean"], own["std"])
-    assert (config.interpolation, config.kwargs) == ("bilinear", own["kwargs"])
-
-
 @pytest.mark.parametrize("given", [{}, {"mean": [0.5] * 3}])
 def test_origin__asks_for_the_input_of_a_file_that_nobody_can_know(given):
     message = r"no file says how its weights want the input.*in full \(architecture: mobilenetv2_100.ra_in1k\), or"

@@ -136,9 +136,3 @@ def test_fill__names_what_does_not_fit(tmp_path, unfit):
     tensors, message = UNFIT[unfit]
     with pytest.raises(ValueError, match=message):
         fill(timm.create_model("resnet10t", num_classes=0), written(tmp_path, tensors), ["fc"])
-
-
-def test_fill__weights_that_timm_s_reader_cannot_translate(tmp_path):
-    backbone = timm.create_model("vit_tiny_patch16_224", num_classes=0, **VIT)
-    with pytest.raises(ValueError, match=r"weights.safetensors (holds no weights of this network|does not fit)"):
-        fill(backbone, written(tmp_path, {"pos_embed": torch.zeros(1), "patch_embed.proj.weight": torch.zeros(2)}), [])

@@ -9,7 +9,7 @@ from polygrain.findings.advice import Advice, advise
 from tests.helpers.report_world import CANDIDATES, write_choice
 
 MODEL, BEST, PLAIN = "Use the model", "Use the encoder at its best", "Use the encoder as it is"
-ENCODER = "encoder, at 2 times the side, with its mirror image"
+ENCODER = "encoder, at 2 times the side"
 
 
 def table_of(**rows: dict[str, float]) -> scores.Scores:

@@ -1,4 +1,3 @@
-import json
 import math
 
 import pyarrow as pa
@@ -42,16 +41,3 @@ def test_rows__without_an_average_or_a_labelled_task(world):
     (row,) = fusions.rows(*world, ["neighbour"], table_of(neighbour=50.3))
     assert math.isnan(row["gain"])
     assert math.isnan(fusions.headroom(scores.Scores([], {}, {}, {})))
-
-
-def test_random_gains__each_draw_less_the_average(world):
-    _, evaluation = world
-    table = table_of(average=50.0)
-    assert fusions.random_gains(evaluation, table) == []
-    (evaluation / "average").mkdir()
-    file = evaluation / "average/random.json"
-    file.write_text(json.dumps({i: {"a": dict.fromkeys(scores.METRICS, v)} for i, v in ((1, 0.498), (2, 0.5025))}))
-    assert fusions.random_gains(evaluation, table) == [-0.2, 0.25]
-    file.write_text('{"1": {"a": {}}}')
-    with pytest.raises(ValueError, match=r"random\.json is missing or damaged"):
-        fusions.random_gains(evaluation, table)

@@ -14,7 +14,7 @@ from stages import evaluation
 from tests.helpers.small import TASKS, lists, write_encoder, write_features, write_images
 
 MEASURES = {"r_precision": "Rprec", "map_at_r": "map", "recall_at_1": "success_1"}
-PARAMS = evaluation.Params(whitened_dim=8, random_draws=0)
+PARAMS = evaluation.Params(whitened_dim=8)
 SMOOTHING = SETTINGS.model_copy(update={"fewest": 20, "neighbours": 4, "depth": 5})
 
 

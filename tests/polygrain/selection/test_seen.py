@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
+from polygrain.encoder.model import load
 from polygrain.encoder.stored import Stored
 from polygrain.selection.criterion import Sample
 from polygrain.selection.seen import Seen, read
+from tests.helpers.small import write_encoder
 
 FACTS = {"digest": "x", "side": 32, "widths": [3], "blocks": 1}
 
@@ -28,3 +30,10 @@ def test_seen__nothing_where_no_task_can_tell(tmp_path):
     Seen(Sample(np.array([], np.int64), np.array([], object))).write(tmp_path)
     again = read(tmp_path)
     assert len(again.sample.rows) == 0 and again.views == {} and again.looks is None
+
+
+def test_require__names_the_sides_that_were_seen(tmp_path):
+    model = load(write_encoder(tmp_path / "encoder"))
+    seen = Seen(Sample(np.arange(2), np.array(["a"] * 2)), {48: Stored(np.zeros((2, 5, 3)), FACTS, "resolution")})
+    with pytest.raises(ValueError, match=r"saw images at 48 px; 32 px is expected: run `dvc repro resolution`"):
+        seen.require(model, 1)

@@ -5,7 +5,7 @@ import torch
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import load, save
 from polygrain.retrieval.whitening import Whitening
-from polygrain.selection.candidates.forms import Form, shape, with_last_layers
+from polygrain.selection.candidates.forms import Form, with_last_layers
 from polygrain.selection.criterion import Embedded
 from tests.helpers.small import adapted, write_encoder
 
@@ -44,24 +44,13 @@ def layer(width, dim=5):
 
 def test_name__describes_the_form_in_a_few_words():
     assert Form("encoder").name == "encoder"
-    form = Form("k4", 0.7, scale=1.5, mirrored=True, blocks=3, layer="clusters", dim=8)
-    assert form.name.startswith("k4 x 0.7, ") and form.name.endswith("layer of 8 from clusters")
+    form = Form("k4", scale=1.5, blocks=3, layer="clusters", dim=8)
+    assert form.name.startswith("k4, ") and form.cost == 2.25 and form.name.endswith("layer of 8 from clusters")
     assert Form("distilled", layer="own", dim=8).name == "distilled, with its own last layer"
 
 
-def test_shape__scales_a_copy_without_the_last_layer(fused):
-    before = fused(images(4))
-    plain = shape(fused, Form("x"))
-    expected = plain(images(4)) @ fused.reduction.weight.T + fused.reduction.bias
-    torch.testing.assert_close(before, torch.nn.functional.normalize(expected, dim=1))
-    shaped = shape(fused, Form("x", 0.5, mirrored=True))
-    plain.scale(0.5)
-    torch.testing.assert_close(shaped(images(4)), plain.at_side(32, True)(images(4)))
-    assert shaped.config.reduced is None and torch.equal(fused(images(4)), before)
-
-
 def test_with_last_layers__none_of_the_last_block_its_own_and_the_fitted_of_all_blocks(fused):
-    embedded, alone = (embedded_by(shape(fused, Form("x", blocks=count))) for count in (2, 1))
+    embedded, alone = (embedded_by(fused.without_reduction(count)) for count in (2, 1))
     fitted, base = layer(48), Form("x", blocks=2)
     forms = dict(with_last_layers(base, fused.reduction, embedded, 24, lambda: fitted))
     found = [(form.layer, form.dim, form.blocks) for form in forms]
@@ -77,18 +66,18 @@ def test_with_last_layers__none_of_the_last_block_its_own_and_the_fitted_of_all_
 
 
 def test_with_last_layers__none_where_none_is_fitted(fused):
-    embedded = embedded_by(shape(fused, Form("x")))
+    embedded = embedded_by(fused.without_reduction())
     forms = with_last_layers(Form("x"), torch.nn.Identity(), embedded, 24, lambda: None)
     assert [form for form, _ in forms] == [Form("x")]
 
 
 @pytest.mark.parametrize("kind", ["none", "own", "clusters"])
 def test_with_last_layers__the_saved_model_gives_the_embeddings_of_the_comparison(tmp_path, fused, kind):
-    base, fitted = Form("x", 0.5, 1.5, True), layer(24)
-    embedded = embedded_by(shape(fused, base))
+    base, fitted = Form("x", 1.5), layer(24)
+    embedded = embedded_by(fused.without_reduction())
     forms = with_last_layers(base, fused.reduction, embedded, 24, lambda: fitted)
-    form, result = {form.layer: (form, result) for form, result in forms}[kind]
-    model = shape(fused, form)
+    result = {form.layer: result for form, result in forms}[kind]
+    model = fused.without_reduction()
     if kind == "own":
         model.reduce(fused.reduction.weight, fused.reduction.bias)
     elif kind == "clusters":
@@ -99,7 +88,7 @@ def test_with_last_layers__the_saved_model_gives_the_embeddings_of_the_compariso
 def test_with_last_layers__what_a_model_learnt_of_two_blocks_is_its_own_layer(encoder, tmp_path):
     taught, generator = adapted(encoder, ["k4"], 0).at_side(32, False, 2), torch.Generator().manual_seed(3)
     taught.reduce(torch.randn(6, 48, generator=generator), torch.randn(6, generator=generator))
-    embedded = embedded_by(shape(taught, Form("x", blocks=2)))
+    embedded = embedded_by(taught.without_reduction(2))
     forms = with_last_layers(Form("x", blocks=2), taught.reduction, embedded, 24, lambda: None)
     form, result = {form.layer: (form, result) for form, result in forms}["own"]
     assert form.blocks == 2

@@ -11,7 +11,6 @@ from polygrain.retrieval.whitening import apply
 from polygrain.selection import criterion
 from polygrain.selection.candidates.forms import Form
 from polygrain.selection.candidates.trial import measure
-from polygrain.selection.criterion import neighbours
 from polygrain.store.collection import open_pixels
 from tests.helpers.small import TASKS, write_encoder
 from tests.polygrain.selection.candidates.test_judges import world
@@ -28,9 +27,8 @@ def test_measure__the_layer_is_of_the_clustered_images_and_of_the_views_of_the_s
     basis = basis_of(vectors, given.tasks)
     scatters = [within_clusters(basis.turn(vectors), labels) for labels in given.labels.values()]
     layer = closed_form(basis, scatters, of_views(basis, views))
-    expected = neighbours(apply(layer, views[:, 0]), judge.sample, 3)
-    for task, hits in measured["clusters"].neighbours.items():
-        np.testing.assert_array_equal(hits, expected[task])
+    expected = judge.judge(criterion.Embedded.of(views).through(lambda one: apply(layer, one)))
+    np.testing.assert_allclose(measured["clusters"].judged.score, expected.score)
 
 
 @pytest.mark.parametrize(("sizes", "layers"), [((), True), ((2, 5), False)])
