@@ -28,7 +28,7 @@ lint: install
 	ruff format --check .
 	mypy
 docs: install
-	python -m polygrain docs
+	python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
 bench: install
 	python -m benchmarks
 lock: install

@@ -32,7 +32,7 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     """
     root = project(start)
     if root is None:
-        raise ValueError(f"{start or Path.cwd()} is in no project: change to one, or `polygrain init DIR` makes one")
+        raise ValueError(f"{start or Path.cwd()} is in no project: change to a clone of polygrain")
     folder = root / "profiles" / profile if profile else root
     if profile and not compose.is_profile(folder) and profile not in (listed := compose.listed(root / "profiles")):
         own = sorted(path.name for path in root.glob("profiles/*") if compose.is_profile(path))

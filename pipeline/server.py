@@ -223,7 +223,7 @@ def main(port: int = 4200) -> None:
     """Serves the pages until it is stopped; where they are served already, prints the link."""
     root = project()
     if root is None:
-        raise ValueError(f"{Path.cwd()} is in no project: change to one, or `polygrain init DIR` makes one")
+        raise ValueError(f"{Path.cwd()} is in no project: change to a clone of polygrain")
     if running := find(root):
         sys.stdout.write(f"The server runs already: {running.link()}\n")
         return

@@ -8,10 +8,7 @@ Writes  features.zarr   image x dim: the outputs of as many blocks as the choice
 """
 
 import json
-import logging
-import shutil
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -30,7 +27,6 @@ from polygrain.encoder.stored import facts_of
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 
-log = logging.getLogger("stages")
 ROWS = 16_384  # that a process computes at a time
 
 
@@ -39,28 +35,18 @@ class Params(schema.Section):
         description="keep directions only; false: the class token z itself, whose length then counts in the clusters"
     )
     dtype: Literal["float16", "float32"] = Field(
-        description="in which the features are stored; what does not fit float16 is in float32"
+        description="in which the features are stored; float32 for what does not fit float16"
     )
 
 
 def write(file: Path, width: int, dtype: str, parts: Iterator[np.ndarray]) -> None:
-    """Writes rows as they come, all of them in float32 once some do not fit float16."""
-    with arrays.create(file, (width,), dtype) as writer:
+    """Writes rows as they come; ValueError for what does not fit the type."""
+    with arrays.create(file, (width,), dtype) as writer, np.errstate(over="ignore"):
         for part in parts:
-            with np.errstate(over="ignore"):
-                rows = part.astype(dtype)
-            if dtype == "float16" and not np.isfinite(rows).all():
-                break
+            rows = part.astype(dtype)
+            if (np.isinf(rows) > np.isinf(part)).any():
+                raise ValueError(f"some features are too large for {dtype}: set features.dtype to float32")
             writer.append(rows)
-        else:
-            return
-    log.warning("features: some do not fit float16 and are NaN or infinite in it; all are stored in float32")
-    half = file.with_name("half")
-    half.mkdir()
-    known = arrays.open(file.rename(half / file.name))
-    first = (known[rows].astype(np.float32) for rows in blocks(len(known), ROWS))
-    write(file, width, "float32", chain(first, [part], parts))
-    shutil.rmtree(half)
 
 
 def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params, taken: int) -> str:

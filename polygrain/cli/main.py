@@ -5,17 +5,13 @@ Exit codes: 0 done, 1 it could not be done (one line on stderr says why and what
 
 import os
 import sys
-import tomllib
-from pathlib import Path
 
 import typer
 
-from polygrain.cli.docs import docs
 from polygrain.cli.embed import embed
 from polygrain.cli.export import export
 from polygrain.cli.fetch import fetch
 from polygrain.cli.flow import flow
-from polygrain.cli.init import init
 from polygrain.cli.model import model
 from polygrain.cli.new import new
 from polygrain.cli.papers import papers
@@ -45,8 +41,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(init, new, run, flow, ui, share, fetch, worker),
-    *(embed, search, smooth, export, model, papers, docs),
+    *(new, run, flow, ui, share, fetch, worker),
+    *(embed, search, smooth, export, model, papers),
 ):
     app.command()(command)
 
@@ -56,23 +52,8 @@ def about() -> None:
     """Find, from your images alone and without labels, which directions of an encoder's numbers tell them apart."""
 
 
-def is_project(folder: Path) -> bool:
-    """Whether a folder says that it is run by its own copy of the library: `[tool.polygrain]` in its pyproject.toml."""
-    try:
-        values = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return "polygrain" in values.get("tool", {}) and (folder / "polygrain/cli/init.py").exists()
-
-
 def main() -> None:
     os.environ.update(threads.variables())
-    here = Path.cwd()
-    root = next((folder for folder in (here, *here.parents) if is_project(folder)), None)
-    if root and not Path(__file__).samefile(root / "polygrain/cli/main.py"):
-        # A project that `polygrain init` made runs its own copy, not what is installed.
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-        os.execv(sys.executable, [sys.executable, "-m", "polygrain", *sys.argv[1:]])
     try:
         app(prog_name="polygrain")
     except (ValueError, OSError) as error:
@@ -82,9 +63,7 @@ def main() -> None:
             sys.exit(f"error: {error.name} is not installed: pip install {extra}")
         if error.name != "pipeline":
             raise
-        sys.exit(
-            "error: this command runs in a project: `polygrain init DIR` makes one, and a clone of polygrain is one"
-        )
+        sys.exit("error: this command runs in a clone of polygrain: make one, `make install`, and run its own program")
 
 
 if __name__ == "__main__":

@@ -41,4 +41,4 @@ def test_wheel__claims_one_name_and_works_in_any_folder(tmp_path):
     assert "digest" in done.stdout
     command[-1:] = [str(tmp_path / "site"), "run"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and "polygrain init DIR" in done.stderr
+    assert done.returncode == 1 and "runs in a clone of polygrain" in done.stderr

@@ -15,15 +15,12 @@ from polygrain.encoder.digest import digest
 from polygrain.encoder.model import Model
 from polygrain.encoder.origin import published
 from polygrain.report.visible import visible
-from polygrain.retrieval.formulas import NAMES
-from polygrain.store.collection import read_table
 from polygrain.store.reading import reading
 
 CARD = Path(__file__).with_name("card.md")
 UNKNOWN = "Not known: the model's folder has no record of it."
 Line = Annotated[str, Field(max_length=2000)]
-Metrics = Annotated[dict[str, Annotated[float, Field(ge=0)]], Field(max_length=20)]
-Scores = Annotated[dict[Line, Metrics], Field(max_length=1000)]
+Scores = Annotated[dict[Line, dict[Line, float]], Field(max_length=100)]
 
 
 class Learnt(BaseModel):
@@ -42,64 +39,19 @@ class Choice(BaseModel):
     learnt: Learnt | None = None
 
 
-class Smoothed(BaseModel):
-    """The part of a task's entry in smoothing.json that says whether it was smoothed: not at strength 0."""
-
-    strength: float
-
-
-Smoothings = Annotated[dict[Line, Smoothed], Field(max_length=1000)]
-
-
 class About(NamedTuple):
-    """Facts from a model's folder beside its weights; a bare model has no choice and no scores."""
+    """Facts from a model's folder and its run's report; a bare model has no choice and no scores."""
 
     digest: str
     choice: Choice | None
-    tables: list[tuple[str, Scores, Scores]]
-    """what was measured, in words, of the encoder and of the model; what the collection gives stands first"""
+    scores: Scores
 
 
 def read_about(folder: Path) -> About:
-    """Read choice.json in the folder, and the evaluation beside it; ValueError names a damaged file."""
+    """Reads choice.json in the folder, and the headline of the report beside it; ValueError names a damaged file."""
     choice = read(folder / "choice.json", Choice)
-    evaluation = folder.resolve().parent / "evaluation"
-    tables = []
-    for words, before, after in measured(trains_on_all(evaluation.with_name("images"))) if choice else ():
-        encoder, chosen = read(evaluation / "encoder" / before, Scores), read(evaluation / "chosen" / after, Scores)
-        if after == "smoothed.json":  # without a record of strengths all were smoothed
-            plain = read(evaluation / "chosen/smoothing.json", Smoothings) or {}
-            chosen = {
-                task: scores for task, scores in (chosen or {}).items() if task not in plain or plain[task].strength
-            }
-        tables += [(words, encoder or {}, chosen)] if chosen else []
-    return About(digest(folder), choice, tables)
-
-
-def trains_on_all(images: Path) -> bool | None:
-    """Whether images of every class trained (the protocol `collection`); None where no table of them is here."""
-    tables = [read_table(file.parent) for file in sorted(images.glob("*/table.parquet"))]
-    trained = [
-        trains and split != "train"
-        for table in tables
-        for trains, split in zip(table["trains"].to_pylist(), table["split"].to_pylist(), strict=True)
-    ]
-    return any(trained) if tables else None
-
-
-def measured(on_all: bool | None) -> list[tuple[str, str, str]]:
-    """Each evaluation in words, and the files of the encoder and of the model."""
-    learnt = {
-        True: "their classes were learnt from, without labels",
-        False: "no image of their classes was learnt from",
-    }
-    half = {True: "", False: ", and half of its classes were learnt from, without labels"}.get(on_all, "")
-    among = f": {learnt[on_all]}" if on_all is not None else ""
-    return [
-        (f"New pictures search the collection{half}", "collection.json", "collection.json"),
-        ("The same with the collection smoothed by its neighbours", "collection.json", "smoothed.json"),
-        (f"Images of the second half of the classes search each other{among}", "metrics.json", "metrics.json"),
-    ]
+    headline = read(folder.resolve().parent / "report/headline.json", Scores) if choice else None
+    return About(digest(folder), choice, headline or {})
 
 
 def text(model: Model, about: About, differences: dict[str, float], uint8: bool, mean: str = "none is taken") -> str:
@@ -129,8 +81,7 @@ def text(model: Model, about: About, differences: dict[str, float], uint8: bool,
         data=f"Adapted to {learnt.images:,} images of {', '.join(map(plain, learnt.tasks))}, without their labels."
         if learnt
         else UNKNOWN,
-        scores="\n\n".join(table(*one) for one in about.tables)
-        or "None: no task had labelled test images, or nothing was evaluated.",
+        scores=scored(about.scores) or UNKNOWN,
         why="\n".join(f"- {plain(line)}" for line in choice.why) if choice else UNKNOWN,
         size=config.size,
         resize=config.resize,
@@ -158,14 +109,7 @@ def kind(uint8: bool) -> str:
     return "uint8" if uint8 else "float32 in 0..1"
 
 
-def table(words: str, encoder: Scores, chosen: Scores) -> str:
-    """R-Precision, MAP@R and Recall@1 on each task, percent; in brackets the encoder's."""
-    head = "| task | R-Precision | MAP@R | Recall@1 | queries |\n|---|---:|---:|---:|---:|"
-    lines = []
-    for task, metrics in chosen.items():
-        cells = []
-        for name in NAMES:
-            before = f" ({100 * encoder[task][name]:.1f})" if name in encoder.get(task, {}) else ""
-            cells.append(f"{100 * metrics[name]:.1f}{before}" if name in metrics else "–")
-        lines.append(f"| {plain(task)} | {' | '.join(cells)} | {metrics.get('queries', 0):,.0f} |")
-    return "\n".join([f"{words}. Percent; in brackets the encoder as it is.", "", head, *lines])
+def scored(scores: Scores) -> str:
+    """A line for each measure: the numbers of the models that have it."""
+    lines = [f"- {name}: {', '.join(f'{row} {value:.1f}' for row, value in of.items())}" for name, of in scores.items()]
+    return "\n".join(map(plain, lines))

@@ -84,13 +84,3 @@ def test_run__a_clone_is_run_by_its_own_program(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     error = CliRunner().invoke(command.app, ["run"]).exception
     assert isinstance(error, ValueError) and f"run {tmp_path}/.venv/bin/polygrain there" in str(error)
-
-
-def test_is_project__only_where_the_folder_says_so(tmp_path):
-    (tmp_path / "polygrain/cli").mkdir(parents=True)
-    (tmp_path / "polygrain/cli/init.py").write_text("raise SystemExit('code of strangers')")
-    assert not command.is_project(tmp_path)
-    for text, expected in (("[tool.other]\n", False), ("[tool", False), ("[tool.polygrain]\n", True)):
-        (tmp_path / "pyproject.toml").write_text(text)
-        assert command.is_project(tmp_path) == expected
-    assert command.is_project(ROOT)

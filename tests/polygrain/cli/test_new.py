@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ from typer.testing import CliRunner
 
 from polygrain.cli.main import app
 from polygrain.cli.new import channels, value_of
-from tests.helpers.project import ENVIRONMENT, ROOT
+from tests.helpers.project import ROOT
 
 
 @pytest.fixture
@@ -110,24 +108,3 @@ def test_new__without_an_encoder_says_how_long_a_better_one_takes(project):
     better = re.search(r"about [\d.]+ (?:minutes|hours) with (--encoder vit_small\w+ --side 224)$", line)
     values = YAML(typ="safe").load((project / "profiles/mine/params.yaml").read_text())
     assert better and better[1] in values["report"]["better"]
-
-
-def test_new__checks_its_words_before_it_loads_torch(project):
-    wrong = {
-        "name": ["Mine", "--images", "photos"],
-        "images": ["mine", "--images", "gone"],
-        "mean": ["mine", "--images", "photos", "--mean", "1,2"],
-        "std": ["mine", "--images", "photos", "--std", "1"],
-        "encoder": ["mine", "--images", "photos", "--encoder", "gone/net.pth"],
-    }
-    program = (
-        "import sys; sys.modules['torch'] = None; from polygrain.cli.main import main\n"
-        f"for what, words in {wrong!r}.items():\n"
-        "    sys.argv = ['polygrain', 'new', *words]\n"
-        "    try: main()\n"
-        "    except SystemExit as ended: print(what, ended.code)\n"
-    )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=ENVIRONMENT).stdout
-    lines = dict(line.split(" ", 1) for line in said.splitlines())
-    assert lines.keys() == wrong.keys()
-    assert all(line.startswith("error: ") and "torch" not in line for line in lines.values())

@@ -2,15 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from polygrain.app.export.agreement import BATCHES, difference, require_agreement, samples
+from polygrain.app.export.agreement import BATCHES, difference, require_agreement
 from tests.helpers.small import CONFIG, Model
-
-
-def test_samples__are_the_same_each_time_and_differ_from_each_other():
-    images = samples(40)
-    assert images.shape == (max(BATCHES), 3, 40, 40) and images.dtype == np.uint8
-    assert np.array_equal(images, samples(40))
-    assert len(np.unique(images.reshape(len(images), -1), axis=0)) == len(images)
 
 
 @pytest.mark.parametrize("uint8", [False, True])

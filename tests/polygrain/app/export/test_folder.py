@@ -34,10 +34,8 @@ def chosen(tmp_path_factory) -> Path:
     Known({"a|b": COMPARISON}).write(data / "choice")
     choice = {"name": "two <sets>", "why": ["It is the best."], "learnt": {"tasks": ["dots", "a|b"], "images": 4800}}
     (data / "choice/choice.json").write_text(json.dumps(choice))
-    for name, value in (("encoder", 0.5), ("chosen", 0.625)):
-        (data / "evaluation" / name).mkdir(parents=True)
-        scores = {"a|b": {"r_precision": value, "map_at_r": 0.25, "recall_at_1": 1.0, "queries": 1500}}
-        (data / "evaluation" / name / "metrics.json").write_text(json.dumps(scores))
+    (data / "report").mkdir()
+    (data / "report/headline.json").write_text('{"result": {"encoder": 50.0, "advised": 62.5}}')
     return data / "choice"
 
 
@@ -88,7 +86,7 @@ def test_write__the_card_says_what_is_known(exported):
         "| adaptors | k4, k8 (attention) |",
         r"| mean taken | that of the task a\|b; ",
         r"Adapted to 4,800 images of dots, a\|b, without their labels.",
-        r"| a\|b | 62.5 (50.0) | 25.0 (25.0) | 100.0 (100.0) | 1,500 |",
+        "- result: encoder 50.0, advised 62.5",
         "- It is the best.",
     ):
         assert line in card
