@@ -63,8 +63,7 @@ def test_main__labels_every_training_image_with_its_nearest_centroid(world, tmp_
     assert summary["inertia"] == pytest.approx(distances.min(1).sum(), rel=1e-5)
 
 
-@pytest.mark.parametrize("sample", [None, 30])
-@pytest.mark.parametrize("whitening", ["none", "half"])
+@pytest.mark.parametrize(("whitening", "sample"), [("none", None), ("half", 30)])
 def test_main__all_is_computed_on_a_gpu(world, tmp_path, monkeypatch, whitening, sample):
     """And gives what a CPU gives."""
     expected = cluster(tmp_path / "cpu", *world[:2], whitening, sample)

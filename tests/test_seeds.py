@@ -64,12 +64,6 @@ def test_fits__no_granularity_is_finer_than_the_seeds():
     Params(**values | {"largest": 32}).fits(only("k32"))
 
 
-def test_main__refuses_more_processes_than_training_images(world, tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "49")
-    with pytest.raises(ValueError, match=r"48 training images for 49 processes.*start 48 at most"):
-        run(world, tmp_path / "out")
-
-
 def test_main__equal_features_are_too_few_seeds_and_not_whitened(world, tmp_path):
     features = shutil.copytree(world[1], tmp_path / "features")
     for task in TASKS:
@@ -133,15 +127,3 @@ def test_main__by_teachers_eyes_their_vectors_are_clustered(world, tmp_path):
     joined = np.concatenate(given, 1) / np.float32(np.sqrt(2))
     np.testing.assert_allclose(arrays.open(tmp_path / "out/vectors.zarr")[:], joined, atol=1e-6)
     np.testing.assert_array_equal(arrays.open(tmp_path / "out/order.zarr")[:], seed_order(joined, 20, 0).order)
-
-
-def test_main__the_basis_is_of_all_training_images_less_their_tasks_means(world, tmp_path):
-    written, (images, features, _) = run(world, tmp_path / "out"), world
-    collection = read_tables(images, list(TASKS))
-    rows = unit_rows(open_features(features, list(TASKS))[collection.train].astype(np.float64))
-    tasks = collection.tasks[collection.train]
-    own = np.stack([rows[tasks == task].mean(0) for task in tasks])
-    values, vectors = np.linalg.eigh(np.cov((rows - own).T, bias=True))
-    np.testing.assert_allclose(written["basis_variances"], values[::-1][: len(written["basis_variances"])], rtol=1e-3)
-    np.testing.assert_allclose(np.abs(written["basis_axes"][:, 0]), np.abs(vectors[:, -1]), atol=1e-3)
-    np.testing.assert_allclose(written["basis_mean"], rows.mean(0), atol=1e-6)

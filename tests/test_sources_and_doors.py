@@ -13,7 +13,6 @@ import s3fs
 from PIL import Image
 from starlette.testclient import TestClient
 
-from polygrain.app.export import card
 from polygrain.app.page import server
 from polygrain.app.page.app import build
 from polygrain.comparing import Comparison
@@ -23,7 +22,7 @@ from polygrain.config.folders import Folder, examine
 from polygrain.config.lists import Task
 from polygrain.store import arrays, embeddings
 from polygrain.store.tables import read_csv
-from stages import evaluation, gallery, images
+from stages import gallery, images
 from tests import test_images
 from tests.helpers import small, streams
 from tests.helpers.photos import write_fused, write_photos
@@ -107,15 +106,11 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         images.main(raw, data / "images/shoes", **words)
         write_fused(data / "choice")
         Known({"shoes": Comparison()}).write(data / "choice")
-        (data / "choice/choice.json").write_text('{"name": "k4", "why": []}')
         count = len(arrays.open(data / "images/shoes/pixels.zarr"))
         small.store_features(data / "features/shoes", np.eye(count, dtype=np.float32))
         smoothing = gallery.Params(smoothing=SETTINGS)
         places = [data / place for place in ("images/shoes", "choice", "features/shoes", "gallery/shoes")]
         gallery.main(*places, task="shoes", source=str(raw), params=smoothing)
-        how = evaluation.Params(whitened_dim=8, random_draws=0)
-        places = [data / place for place in ("images", "choice", "features", "evaluation/chosen")]
-        evaluation.main(*places, model="chosen", params=how, smoothing=SETTINGS, alike={}, lists=lists)
         yield World(source, given, found, data)
 
 
@@ -200,8 +195,3 @@ def test_page__without_the_squares_one_sentence(world: World, monkeypatch: pytes
         assert code == 0 if world.source == "folder" else "is not there; " in code
     finally:
         table.with_suffix(".away").rename(table)
-
-
-def test_card__scores_of_every_source(world: World) -> None:
-    tables = card.read_about(world.data / "choice").tables
-    assert tables and "shoes" in tables[0][2] and "search the collection" in tables[0][0]

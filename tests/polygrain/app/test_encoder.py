@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 import timm
-import torch
 from safetensors.torch import save_file
 
 from polygrain.app import encoder
@@ -87,14 +86,6 @@ def test_choose__a_name_of_the_hub_is_that_of_timm(checkpoint):
         choose(Request(str(checkpoint), name.format("mobilenetv2_100.ra_in1k"), 32))
 
 
-def test_choose__a_folder_of_timm_s_hub_with_other_weights(tmp_path):
-    known = {"input_size": [3, 64, 64], "mean": [0.1] * 3, "std": [0.2] * 3}
-    (tmp_path / "config.json").write_text(json.dumps({"architecture": "resnet18", "pretrained_cfg": known}))
-    (tmp_path / "pytorch_model.bin").touch()
-    with pytest.raises(ValueError, match=r"model\.safetensors is missing"):
-        choose(Request(str(tmp_path)))
-
-
 def test_teacher_of__a_model_folder_says_itself_what_it_sees():
     name, values = encoder.teacher_of(encoder.SHIPPED, Request("resnet18", side=96, mean=[0.5] * 3, std=[0.5] * 3))
     assert name == "vit_tiny_patch16_224" and values["source"] == "folder" and "side" not in values
@@ -129,10 +120,7 @@ def test_choose__not_a_model_that_has_adaptors(tmp_path):
         choose(Request(str(tmp_path)))
 
 
-def test_choose__runs_no_code_and_follows_no_odd_path(tmp_path):
-    torch.save({"a": print}, tmp_path / "evil.pth")
-    with pytest.raises(ValueError, match=r"evil.pth .*cannot be read as weights"):
-        choose(Request(str(tmp_path / "evil.pth"), "resnet18.a1_in1k", 32))
+def test_choose__follows_no_odd_path(tmp_path):
     (tmp_path / "it's.pth").touch()
     with pytest.raises(ValueError, match="has a quote"):
         choose(Request(str(tmp_path / "it's.pth"), "resnet18.a1_in1k", 32))

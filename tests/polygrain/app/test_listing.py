@@ -1,9 +1,8 @@
-import os
 from pathlib import Path
 
 import pytest
 
-from polygrain.app.listing import find, outside
+from polygrain.app.listing import find
 
 
 def touch(root: Path, *names: str) -> None:
@@ -60,21 +59,3 @@ def test_find__raises_where_there_is_no_list_of_images(tmp_path: Path, name: str
         (tmp_path / file).write_text("file\nb.png\n")
     with pytest.raises(ValueError, match=message):
         find(tmp_path / name)
-
-
-def test_fingerprint__follows_content_and_names(tmp_path: Path) -> None:
-    touch(tmp_path, "a.png", "b.png")
-    before = find(tmp_path).fingerprint()
-    assert find(tmp_path).fingerprint() == before
-    os.utime(tmp_path / "a.png", (1, 1))
-    changed = find(tmp_path).fingerprint()
-    touch(tmp_path, "c.png")
-    assert len({before, changed, find(tmp_path).fingerprint()}) == 3
-
-
-def test_outside__follows_links(tmp_path: Path) -> None:
-    touch(tmp_path, "root/a.png", "b.png")
-    (tmp_path / "root/link.png").symlink_to(tmp_path / "b.png")
-    root = tmp_path / "root"
-    assert outside(root, "a.png") is None
-    assert outside(root, "link.png") == outside(root, "../b.png") == "leads outside the folder"

@@ -1,15 +1,10 @@
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from polygrain.app import embedding
-from polygrain.app.embedding import write
 from polygrain.app.listing import Listing
 from polygrain.app.squares import images_of
-from polygrain.encoder.model import load
 from polygrain.store import arrays
 from polygrain.store.collection import read_table
 from tests.helpers.small import write_images
@@ -40,21 +35,3 @@ def test_images_of__files_first_then_squares_else_one_sentence(data: Path) -> No
     (data / "dots.zip").touch()
     with pytest.raises(ValueError, match=r"has none as a file, and .*images/none with squares of them is not there"):
         images_of(data / "gallery/none/embeddings.parquet", data / "dots.zip", paths)
-
-
-def test_write__squares_are_embedded_once_until_the_stage_runs_again(
-    data: Path, fused: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths, model = read_table(data / "images/dots")["path"].to_pylist(), load(fused)
-    squares = images_of(data / "gallery/dots/embeddings.parquet", data / "dots.zip", paths)
-    counted = Mock(wraps=embedding.embed_squares)
-    monkeypatch.setattr(embedding, "embed_squares", counted)
-    for _ in range(2):
-        write(model, "abc", squares, data / "e.parquet")
-    assert counted.call_count == 1
-    images = [Image.fromarray(pixels) for pixels in arrays.open(data / "images/dots/pixels.zarr")[:]]
-    expected = embedding.embed(model, images)
-    np.testing.assert_allclose(embedding.embeddings.read(data / "e.parquet").vectors, expected, atol=1e-6)
-    (data / "images/dots/table.parquet").touch()
-    write(model, "abc", squares, data / "e.parquet")
-    assert counted.call_count == 3

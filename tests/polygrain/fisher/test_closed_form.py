@@ -33,10 +33,6 @@ def test_basis_of__rows_that_do_not_vary_have_none(rows):
     assert basis_of(rows, np.zeros(len(rows), int)) is None
 
 
-def test_basis_of__fewer_rows_than_axes_span_fewer():
-    assert basis_of(ROWS[:4], TASKS[:4]).axes.shape == (12, 3)
-
-
 @pytest.mark.parametrize("least", [0.0, 0.7])
 def test_closed_form__averages_granularities_and_views_of_equal_size(least):
     basis, rng = basis_of(ROWS, TASKS), np.random.default_rng(1)
@@ -62,9 +58,3 @@ def test_closed_form__without_a_scatter_half_whitens():
     for views in (None, ones):
         turned = (ROWS - ROWS.mean(0)) @ closed_form(basis, [ones], views).projection
         np.testing.assert_allclose(np.cov(turned.T, bias=True), np.diag(basis.variances**0.5), atol=1e-5)
-
-
-def test_of_views__is_the_scatter_of_an_image_and_its_views():
-    basis, views = basis_of(ROWS, TASKS), ROWS.reshape(20, 4, 12)
-    expected = within_clusters(basis.turn(ROWS), np.arange(20).repeat(4))
-    np.testing.assert_allclose(of_views(basis, views).within, expected.within)

@@ -1,8 +1,7 @@
 import numpy as np
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.fisher import evidence
-from polygrain.fisher.evidence import agreements, others, shared
+from polygrain.fisher.evidence import agreements, others
 from tests.polygrain.fisher.test_estimator import ROWS
 
 UNITS = unit_rows(ROWS)
@@ -20,12 +19,6 @@ def test_agreements__of_noise_are_those_of_chance():
         assert abs(shares.mean() - 10 / 299) < 0.02
 
 
-def test_agreements__of_many_rows_compare_some(monkeypatch):
-    monkeypatch.setattr(evidence, "ROWS", 100)
-    monkeypatch.setattr(evidence, "QUERIES", 30)
-    assert {len(shares) for shares in agreements(UNITS, 1000).values()} == {30}
-
-
 def test_others__are_the_nearest_but_the_query_even_where_rows_are_equal():
     rows = np.concatenate([UNITS[:50], UNITS[:50]])
     cosines = rows @ rows.T
@@ -33,7 +26,3 @@ def test_others__are_the_nearest_but_the_query_even_where_rows_are_equal():
         assert query not in found and len(set(found)) == 4
         others_of = np.delete(np.arange(100), query)
         np.testing.assert_allclose(cosines[query][found], np.sort(cosines[query][others_of])[::-1][:4], rtol=1e-5)
-
-
-def test_shared__counts_what_two_rows_have_in_common():
-    np.testing.assert_allclose(shared(np.array([[1, 2], [3, 4]]), np.array([[2, 9], [4, 3]])), [0.5, 1])

@@ -41,15 +41,3 @@ def test_pages__extend_the_base_and_bring_no_frame_or_colour_of_their_own(file):
 def test_templates__load_nothing_from_outside(file):
     text = file.read_text(encoding="utf-8")
     assert not re.search(r"https?://|url\(|@import|<script|<iframe|(src|href)=\"//", text)
-
-
-@pytest.mark.parametrize("file", TEMPLATES, ids=named)
-def test_templates__colours_that_are_used_are_those_of_the_base(file):
-    """In light and in dark; a hue of `line_styles` that is not there would draw a line in no colour."""
-    base = (page.LIBRARY / "report/base.html.j2").read_text(encoding="utf-8")
-    light, dark = (set(re.findall(r"(--[\w-]+):", part)) for part in base.split("prefers-color-scheme: dark", 1))
-    text = file.read_text(encoding="utf-8")
-    lines = "".join(re.findall(r"{{ line_styles\(\[(.*?)\]\)", text, re.DOTALL))
-    hues = {f"--{hue}" for hue in re.findall(r'\("\w+", "(\w+)"', lines)}
-    used = set(re.findall(r"var\((--[\w-]+)\)", text)) | hues
-    assert used - {"--share"} <= light & dark
