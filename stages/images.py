@@ -67,7 +67,6 @@ class Params(schema.Section):
         description="crop: the centre square; squash: the whole image, out of proportion, for the branches of papers: "
         "`polygrain embed` and `search` crop"
     )
-    max_megapixels: int = Field(ge=1, le=89, description="larger image files are refused, unread")
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")
     stored: Annotated[str, StringConstraints(pattern=r"^(raw|(webp|jpeg)-([1-9][0-9]?|100))$")] = Field(
@@ -100,19 +99,18 @@ def draw(source: str, params: Params) -> installed.Pictures:
 
 def find(raw: Path, place: Path, source: str, unseen: bool, params: Params) -> Candidates:
     """The candidates of any source but a stream; `place` is the folder itself, or the content of a zip."""
-    limit = params.max_megapixels * 10**6
     if source == "folder":
         listing = archive.find(raw)
         return by_class(
             listing.images,
             unseen,
-            lambda paths: decode_all(place, paths, params.side, limit, params.shape),
+            lambda paths: decode_all(place, paths, params.side, params.shape),
             listing.rejected,
         )
     if source == "splits":
-        return in_splits(place, params.side, limit, params.shape)
+        return in_splits(place, params.side, params.shape)
     if source in names.PUBLIC:
-        return published(raw, source, unseen, params.side, limit, params.published_counts, params.shape)
+        return published(raw, source, unseen, params.side, params.published_counts, params.shape)
     drawn = draw(source, params)
     classes = {path: class_name for class_name, path in drawn}
     return by_class(classes, unseen, lambda paths: (drawn[classes[path], path] for path in paths), {})
@@ -164,7 +162,7 @@ def streamed(raw: Path, output: Path, task: str, source: str, params: Params, li
     ingestion = Ingestion(kept, params.side, params.coding)
     before = sum(len(part.rows) + len(part.rejected) for part in ingestion.parts())
     count = images.total()
-    steps = ingestion.run(images, params.max_megapixels * 10**6, params.shape)
+    steps = ingestion.run(images, params.shape)
     for _ in progress(steps, f"images@{task}", count and count - before, "image"):
         pass
     if source == "remote":

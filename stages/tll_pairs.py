@@ -17,7 +17,7 @@ from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
-from polygrain.sources.decode import MOST_PIXELS, decode_all
+from polygrain.sources.decode import decode_all
 from polygrain.store import arrays
 from polygrain.store.square import Shape
 from polygrain.store.tables import write_csv
@@ -50,7 +50,7 @@ def folder_pairs(
     """The pairs of a folder. Those that a damaged image leaves out go into `rejected` with the reason."""
     pairs = pairing.find(root, listed)
     sides = ([getattr(pair, side) for pair in pairs] for side in ("left", "right"))
-    pictures = zip(*(decode_all(root, paths, params.side, MOST_PIXELS, params.shape) for paths in sides), strict=True)
+    pictures = zip(*(decode_all(root, paths, params.side, params.shape) for paths in sides), strict=True)
     for pair, (left, right) in progress(zip(pairs, pictures, strict=True), "pairs", len(pairs), "pair"):
         sides_of = ((pair.left, left), (pair.right, right))
         if reasons := [f"{path}: {picture}" for path, picture in sides_of if isinstance(picture, str)]:

@@ -22,7 +22,6 @@ PARAMS = images.Params(
     draw=0,
     side=16,
     shape="crop",
-    max_megapixels=1,
     per_class=images.PerClass(digits=4, glyphs=2, patches=3),
     places=4,
     stored="raw",
@@ -120,7 +119,8 @@ def test_main__the_protocol_says_what_trains(tmp_path: Path) -> None:
     assert not any(row["trains"] for row in unseen)
 
 
-def test_main__leaves_out_with_the_reason_and_goes_on(tmp_path: Path) -> None:
+def test_main__leaves_out_with_the_reason_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polygrain.sources.decode.MOST_PIXELS", 10**6)
     raw = tmp_path / "raw"
     for i, path in enumerate(["a/1.png", "a/3.png", "b/1.png"]):
         paint(raw / path, 20 * i)

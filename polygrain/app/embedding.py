@@ -30,7 +30,7 @@ from polygrain.encoder.extract import in_passes
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
 from polygrain.runner.progress import progress
-from polygrain.sources.decode import MOST_PIXELS, Picture, decode
+from polygrain.sources.decode import Picture, decode
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings
 from polygrain.store.reading import reading
@@ -62,7 +62,7 @@ def squared(model: Model, image: str | Path | Image.Image) -> UInt8[np.ndarray, 
     if isinstance(image, Image.Image):
         return square(image, model.config.resize)
     try:
-        return decode(Path(image), model.config.resize, MOST_PIXELS).pixels
+        return decode(Path(image), model.config.resize).pixels
     except Unreadable as reason:
         raise ValueError(f"{image} is left out: {reason}") from reason
 
@@ -252,7 +252,7 @@ def outcomes(model: Model, listing: Images, batches: list[slice]) -> Iterator[tu
     """
 
     def load(rows: slice) -> list[Picture | str]:
-        return listing.pictures(rows, model.config.resize, MOST_PIXELS)
+        return listing.pictures(rows, model.config.resize)
 
     for rows, pictures in ahead(batches, load):
         squares = [picture.pixels for picture in pictures if not isinstance(picture, str)]

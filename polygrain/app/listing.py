@@ -36,9 +36,9 @@ class Listing(NamedTuple):
                 states.append(str(error.errno))
         return states
 
-    def pictures(self, rows: slice, side: int, max_pixels: int) -> list[Picture | str]:
+    def pictures(self, rows: slice, side: int) -> list[Picture | str]:
         """The images of these paths as squares, or why there is none."""
-        return list(decode_all(self.root, self.paths[rows], side, max_pixels))
+        return list(decode_all(self.root, self.paths[rows], side))
 
     def sha256(self, path: str) -> str | None:
         """Of an image file; None where it cannot be read."""

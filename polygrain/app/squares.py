@@ -44,7 +44,7 @@ class Squares(NamedTuple):
     def square(self, path: str, side: int) -> UInt8[np.ndarray, "side side 3"]:
         return square(self.image(path), side)
 
-    def pictures(self, rows: slice, side: int, max_pixels: int) -> list[Picture | str]:
+    def pictures(self, rows: slice, side: int) -> list[Picture | str]:
         """The images of these paths, as a model of this side takes them."""
         own = np.array([self.rows[path] for path in self.paths[rows]])
         squares = [square(Image.fromarray(pixels), side) for pixels in self.pixels[own]]

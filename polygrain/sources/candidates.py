@@ -57,7 +57,7 @@ def by_class(
     return Candidates(rows, outcomes(list(rows)), rejected)
 
 
-def in_splits(raw: Path, size: int, max_pixels: int, shape: Shape = "crop") -> Candidates:
+def in_splits(raw: Path, size: int, shape: Shape = "crop") -> Candidates:
     """`<raw>/train/<class>/<image>` and `<raw>/val/<class>/<image>`, as ImageNet is laid out: split as it says.
 
     ValueError if the two do not hold the same classes.
@@ -75,19 +75,17 @@ def in_splits(raw: Path, size: int, max_pixels: int, shape: Shape = "crop") -> C
         for path, name in sorted(listing.images.items(), key=lambda item: (item[1], item[0]))
     }
     rejected = {f"{places[s]}/{path}": why for s, listing in listings.items() for path, why in listing.rejected.items()}
-    return Candidates(rows, decode_all(raw, list(rows), size, max_pixels, shape), rejected)
+    return Candidates(rows, decode_all(raw, list(rows), size, shape), rejected)
 
 
-def published(
-    raw: Path, source: str, unseen: bool, size: int, max_pixels: int, check: bool, shape: Shape = "crop"
-) -> Candidates:
+def published(raw: Path, source: str, unseen: bool, size: int, check: bool, shape: Shape = "crop") -> Candidates:
     """A public data set with its own order of classes and, if it has them, its own splits (query, gallery)."""
     dataset = load.load(source, raw)
     if check:
         counts.check_counts(dataset)
     if dataset.pixels is None:
         paths = [Path(os.path.relpath(path, raw)).as_posix() for path in dataset.paths]
-        outcomes = decode_all(raw, paths, size, max_pixels, shape)
+        outcomes = decode_all(raw, paths, size, shape)
     else:
         paths = [path.as_posix() for path in dataset.paths]
         squares = (square(Image.fromarray(pixels), size, shape) for pixels in dataset.pixels)

@@ -14,13 +14,13 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
-from polygrain.store.square import Shape, Unreadable, on_white, scale_key, square
+from polygrain.store.square import Shape, Unreadable, on_white, square
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "JPEG2000", "PPM")
 TURNED = (5, 6, 7, 8)
 BLOCK = 256
 MOST_BYTES = 512 * 2**20  # of a file
-MOST_PIXELS = 89_000_000  # as many as params.yaml may allow (images.max_megapixels)
+MOST_PIXELS = 89_000_000
 # Of a progressive JPEG: cameras and editors write about ten, and each takes the time of a whole image.
 MOST_SCANS = 100
 # Over all threads: a pixel takes up to 27 bytes while it is decoded.
@@ -60,14 +60,12 @@ class Allowance:
 allowance = Allowance(MOST_PIXELS_AT_ONCE)
 
 
-def decode_all(
-    root: Path, paths: list[str], size: int, max_pixels: int, shape: Shape = "crop"
-) -> Iterator[Picture | str]:
+def decode_all(root: Path, paths: list[str], size: int, shape: Shape = "crop") -> Iterator[Picture | str]:
     """A picture, or the reason why there is none, for each path in turn; one block of them is in memory at a time."""
 
     def attempt(path: str) -> Picture | str:
         try:
-            return decode(root / path, size, max_pixels, shape)
+            return decode(root / path, size, shape)
         except Unreadable as reason:
             return str(reason)
 
@@ -77,17 +75,17 @@ def decode_all(
             yield from pool.map(attempt, paths[start : start + BLOCK])
 
 
-def decode(file: Path, size: int, max_pixels: int, shape: Shape = "crop") -> Picture:
+def decode(file: Path, size: int, shape: Shape = "crop") -> Picture:
     """The first frame of an image file, upright, as the centre square whose side is scaled to `size` pixels.
 
     `squash` scales the whole image to that square instead. Transparent parts lie on white. Raises Unreadable with the
-    reason, for more than `max_pixels` before anything is decoded.
+    reason, for more than `MOST_PIXELS` before anything is decoded.
     """
     with decoding(), opened(file) as stream:
-        return picture(stream, size, max_pixels, shape)
+        return picture(stream, size, shape)
 
 
-def picture(stream: BufferedIOBase, size: int, max_pixels: int, shape: Shape = "crop") -> Picture:
+def picture(stream: BufferedIOBase, size: int, shape: Shape = "crop") -> Picture:
     """`decode` for the bytes of a file."""
     with decoding():
         length = stream.seek(0, 2)
@@ -95,7 +93,7 @@ def picture(stream: BufferedIOBase, size: int, max_pixels: int, shape: Shape = "
             raise Unreadable(f"{length:,} bytes, at most {MOST_BYTES:,} are read" if length else "empty file")
         stream.seek(0)
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        with bounded(stream, max_pixels) as image:
+        with bounded(stream) as image:
             width, height = image.size
             if isinstance(image, TiffImagePlugin.TiffImageFile):
                 # Pillow gives the size as turned or as stored, depending on its version.
@@ -104,27 +102,25 @@ def picture(stream: BufferedIOBase, size: int, max_pixels: int, shape: Shape = "
             image.draft(None, (2 * size, 2 * size))
             # A progressive JPEG keeps the coefficients of all pixels.
             with allowance.take(width * height if image.info.get("progressive") else image.width * image.height):
-                scale_key(image)  # before anything loads the image
                 if image.getexif().get(ExifTags.Base.Orientation) in TURNED:
                     width, height = height, width
                 return Picture(square(image, size, shape), width, height, length, digest)
 
 
-def upright(stream: BufferedIOBase, max_pixels: int) -> Image.Image:
+def upright(stream: BufferedIOBase) -> Image.Image:
     """The whole first frame of an image file's bytes, upright, in RGB, on white; refused as `decode` refuses."""
-    with decoding(), bounded(stream, max_pixels) as image, allowance.take(image.width * image.height):
-        scale_key(image)
+    with decoding(), bounded(stream) as image, allowance.take(image.width * image.height):
         return on_white(ImageOps.exif_transpose(image))
 
 
 @contextmanager
-def bounded(stream: BufferedIOBase, max_pixels: int) -> Iterator[Image.Image]:
+def bounded(stream: BufferedIOBase) -> Iterator[Image.Image]:
     """An image opened by its header, which is within the bounds on pixels and scans."""
     stream.seek(0)
     with Image.open(stream, formats=FORMATS) as image:  # type: ignore[arg-type]
         width, height = image.size
-        if width * height > max_pixels:
-            raise Unreadable(f"{width} x {height} pixels, at most {max_pixels} are decoded")
+        if width * height > MOST_PIXELS:
+            raise Unreadable(f"{width} x {height} pixels, at most {MOST_PIXELS} are decoded")
         if image.info.get("progressive") and (scans := count_scans(stream)) > MOST_SCANS:
             raise Unreadable(f"a progressive JPEG of {scans} scans, at most {MOST_SCANS} are decoded")
         yield image

@@ -4,11 +4,9 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageOps
 
 Shape = Literal["crop", "squash"]
-# The factors by which Pillow scales grey values of 2 and 4 bits.
-PACKED = {"L;2": 85, "L;4": 17}
 
 
 class Unreadable(ValueError):
@@ -17,7 +15,6 @@ class Unreadable(ValueError):
 
 def square(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.ndarray, "size size 3"]:
     """The centre square of an opened image, upright, in RGB, scaled to `size`; `squash`: the whole image, squeezed."""
-    scale_key(image)
     image = on_white(ImageOps.exif_transpose(image))
     if shape == "squash":
         # reducing_gap: a strip, scaled along one axis and then the other, would take gigabytes.
@@ -29,26 +26,12 @@ def square(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.nda
     return np.asarray(image.resize((size, size), Image.Resampling.LANCZOS, box))
 
 
-def scale_key(image: Image.Image) -> None:
-    """Scales the transparent grey of a PNG that was just opened to 8 bits, as its pixels will be; Pillow does not."""
-    packed = (
-        image.tile[0].args if isinstance(image, ImageFile.ImageFile) and image.format == "PNG" and image.tile else None
-    )
-    if packed == "RGB;16B" and "transparency" in image.info:
-        raise Unreadable("a transparent colour of 16-bit channels; convert it to 8 bits")
-    if packed in PACKED and "transparency" in image.info:
-        image.info["transparency"] *= PACKED[packed]
-        image.load()  # so that a second call finds nothing to do
-
-
 def on_white(image: Image.Image) -> Image.Image:
     """The image in 8-bit RGB: 16-bit values scaled, transparency laid over white."""
     if image.mode.startswith("I"):
         values = np.asarray(image).astype(np.int32)
         if values.min() < 0 or values.max() > 65535:
             raise Unreadable(f"values {values.min()} to {values.max()}; convert it to 8 or 16 bits")
-        if image.has_transparency_data:
-            values[values == image.info["transparency"]] = 65535
         return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")
     if image.mode == "F":
         raise Unreadable("floating-point pixels; convert it to 8 or 16 bits")

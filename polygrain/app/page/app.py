@@ -24,7 +24,6 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from polygrain.app import duplicates
-from polygrain.app.embedding import MOST_PIXELS
 from polygrain.app.gallery import Gallery
 from polygrain.app.listing import outside
 from polygrain.app.page.sides import MOST_SHOWN, Side
@@ -113,17 +112,17 @@ class Page:
         if self.stored:
             return self.stored.square(self.gallery.paths[row], size)
         with opened(self.file(row)) as stream:
-            return picture(stream, size, MOST_PIXELS).pixels
+            return picture(stream, size).pixels
 
     def whole(self, query: Query) -> Image.Image:
         """The image that is asked about, upright, as large as it is."""
         if query.row is None:
-            return upright(io.BytesIO(query.upload), MOST_PIXELS)
+            return upright(io.BytesIO(query.upload))
         self.require_row(query.row)
         if self.stored:
             return self.stored.image(self.gallery.paths[query.row])
         with opened(self.file(query.row)) as stream:
-            return upright(stream, MOST_PIXELS)
+            return upright(stream)
 
     def preview(self, query: Query) -> bytes:
         with self.decoding:
@@ -139,7 +138,7 @@ class Page:
                 part = cut(self.whole(query), query.box)
                 return {size: square(part, size) for size in sizes}
             if query.row is None:
-                return {size: picture(io.BytesIO(query.upload), size, MOST_PIXELS).pixels for size in sizes}
+                return {size: picture(io.BytesIO(query.upload), size).pixels for size in sizes}
             self.require_row(query.row)
             return {size: self.square_of(query.row, size) for size in sizes}
 

@@ -94,7 +94,7 @@ class Ingestion:
             draft.write_text(json.dumps(part), encoding="utf-8")
         self.done, self.last = self.done + 1, Part(part.end, [], [])
 
-    def run(self, stream: Stream, max_pixels: int, shape: Shape) -> Iterator[Entry]:
+    def run(self, stream: Stream, shape: Shape) -> Iterator[Entry]:
         """Stores what is not stored yet; yields each entry once it is stored or left out.
 
         The first image says whether the stream has labels. Images that differ from it are left out, and so are copies.
@@ -111,7 +111,7 @@ class Ingestion:
             if isinstance(entry.content, Unreadable):
                 return str(entry.content)
             try:
-                return picture(BytesIO(entry.content), self.writer.row_shape[0], max_pixels, shape)
+                return picture(BytesIO(entry.content), self.writer.row_shape[0], shape)
             except Unreadable as reason:
                 return str(reason)
 

@@ -266,7 +266,7 @@ def test_write__one_process_at_a_time(fused: Path, photos: Path, tmp_path: Path)
 
 
 def test_write__bombs_are_left_out_by_their_header(fused: Path, photos: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(embedding, "MOST_PIXELS", 100 * 100)
+    monkeypatch.setattr("polygrain.sources.decode.MOST_PIXELS", 100 * 100)
     Image.new("1", (101, 100)).save(photos / "bomb.png")
     write(load(fused), "abc", find(photos), tmp_path / "e.parquet")
     assert "101 x 100 pixels, at most 10000 are decoded" in rejected_file(tmp_path / "e.parquet").read_text()

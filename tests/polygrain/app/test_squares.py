@@ -23,7 +23,7 @@ def test_images_of__files_first_then_squares_else_one_sentence(data: Path) -> No
     for row, path in enumerate(paths):
         np.testing.assert_array_equal(squares.square(path, 32), pixels[row])
         assert squares.image(path).size == (32, 32) and squares.square(path, 16).shape == (16, 16, 3)
-    pictures = squares._replace(paths=paths[3:1:-1]).pictures(slice(0, 2), 32, 10**6)
+    pictures = squares._replace(paths=paths[3:1:-1]).pictures(slice(0, 2), 32)
     np.testing.assert_array_equal([picture.pixels for picture in pictures], pixels[[3, 2]])
     (data / "dots" / paths[2]).parent.mkdir(parents=True)
     (data / "dots" / paths[2]).touch()

@@ -28,7 +28,7 @@ def test_in_splits__the_same_classes_split_as_the_folders_say(tmp_path: Path) ->
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (8, 8)).save(tmp_path / path)
     (tmp_path / "val" / "a" / "notes.txt").write_text("x")
-    result = candidates.in_splits(tmp_path, 8, 10**6)
+    result = candidates.in_splits(tmp_path, 8)
     assert list(result.rows.items()) == [
         ("train/a/1.png", (0, "a", "train")),
         ("train/b/1.png", (1, "b", "train")),
@@ -40,12 +40,12 @@ def test_in_splits__the_same_classes_split_as_the_folders_say(tmp_path: Path) ->
     assert [outcome.width for outcome in result.outcomes] == [8] * 5
     (tmp_path / "val/b").rename(tmp_path / "val/c")
     with pytest.raises(ValueError, match="2 classes are in one of train and val only, the first: b"):
-        candidates.in_splits(tmp_path, 8, 10**6)
+        candidates.in_splits(tmp_path, 8)
 
 
 def test_published__arrays_become_pictures(tmp_path: Path, monkeypatch) -> None:
     layouts.cifar(tmp_path, 1, "10")(monkeypatch)
-    result = candidates.published(tmp_path, "cifar10", False, 16, 10**6, check=False)
+    result = candidates.published(tmp_path, "cifar10", False, 16, check=False)
     pictures = list(result.outcomes)
     assert len(pictures) == len(result.rows) == 60
     assert pictures[0].pixels.shape == (16, 16, 3) and pictures[0].width == 32

@@ -207,7 +207,7 @@ def test_queries__uploads_are_limited_and_may_be_anything(client: TestClient, mo
     reply = client.post("/search", content=b"no image")
     assert (reply.status_code, reply.json()["error"][:38]) == (422, "the image is left out: not readable as")
     assert client.post("/search?row=1", content=b"no image").status_code == 400
-    monkeypatch.setattr(app, "MOST_PIXELS", 10_000)
+    monkeypatch.setattr("polygrain.sources.decode.MOST_PIXELS", 10_000)
     bomb = png(Image.new("1", (101, 100)))
     for path in ("/search", "/preview", "/search?box=0,0,1,1"):
         reply = client.post(path, content=bomb)

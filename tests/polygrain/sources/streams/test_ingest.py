@@ -29,7 +29,7 @@ def take(images, folder, stop=None):
     """One run over the stream, which dies after `stop` entries."""
     ingestion = Ingestion(folder, SIDE)
     seen = 0
-    for seen, _ in enumerate(ingestion.run(images, 10**6, "crop"), 1):
+    for seen, _ in enumerate(ingestion.run(images, "crop"), 1):
         if seen == stop:
             raise Lost
     rows = [row for part in ingestion.parts() for row in part.rows]
