@@ -94,19 +94,11 @@ class Server(NamedTuple):
             return False
 
     def use(self) -> None:
-        """Makes this process, and those that it starts, speak with this server.
-
-        ValueError where a variable keeps Prefect's client from speaking with any.
-        """
+        """Makes this process, and those that it starts, speak with this server."""
         os.environ["PREFECT_API_URL"] = self.api
         if self.auth:
             os.environ["PREFECT_API_AUTH_STRING"] = self.auth
         if "prefect" in sys.modules:
-            try:
-                importlib.import_module("httpx").Client().close()
-            except Exception as error:
-                names = [name for name in os.environ if name.lower().endswith("_proxy") or name.startswith("SSL")]
-                raise ValueError(f"{', '.join(names)}: one of these variables cannot be used ({error})") from error
             importlib.import_module("prefect.context").refresh_global_settings_context()
 
 

@@ -95,7 +95,7 @@ def test_main__labelled_folder(tmp_path: Path) -> None:
 
 
 def test_main__the_protocol_says_what_trains(tmp_path: Path) -> None:
-    for i in range(200):
+    for i in range(100):
         paint(tmp_path / f"raw/{i % 4}/{i}.png", i)
     of = {}
     for name, changes in {
@@ -108,7 +108,7 @@ def test_main__the_protocol_says_what_trains(tmp_path: Path) -> None:
     drawn = {name: [row["is_query"] for row in rows] for name, rows in of.items()}
     assert [row["trains"] for row in of["classes"]] == [row["split"] == "train" for row in of["classes"]]
     assert [row["trains"] for row in of["collection"]] == [not is_query for is_query in drawn["collection"]]
-    assert drawn["classes"] == drawn["collection"] != drawn["again"] and 20 < sum(drawn["classes"]) < 60
+    assert drawn["classes"] == drawn["collection"] != drawn["again"] and 10 < sum(drawn["classes"]) < 30
     (tmp_path / "raw/0/more.png").write_bytes(b"")
     for i in (0, 4, 8):
         (tmp_path / f"raw/{i % 4}/{i}.png").unlink()
@@ -179,7 +179,7 @@ def test_main__public_data_set(tmp_path: Path, name: str) -> None:
 
 def test_main__public_data_set_must_be_complete_and_readable(tmp_path: Path, monkeypatch) -> None:
     layouts.eurosat(tmp_path / "raw", 2)
-    with pytest.raises(ValueError, match=r"eurosat has 4 test classes \(10 published\)"):
+    with pytest.raises(ValueError, match=r"eurosat has 4 test classes \(10 in its label files\)"):
         ingest(tmp_path / "raw", tmp_path / "out", "eurosat")
     monkeypatch.setattr(counts, "check_counts", lambda dataset: None)
     (tmp_path / "raw/eurosat/2750/Forest/Forest_1.jpg").write_bytes(b"x")

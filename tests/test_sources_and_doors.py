@@ -28,7 +28,7 @@ from tests.helpers import small, streams
 from tests.helpers.photos import write_fused, write_photos
 from tests.polygrain.cli.test_embed import run
 
-SOURCES = ("folder", "zip", "tar", "tars", "parquet", "s3")
+SOURCES = ("folder", "zip", "tars", "parquet", "s3")
 
 
 class Store(dict):
@@ -72,8 +72,6 @@ def give(source: str, root: Path, store: Store) -> str:
             for path, content in contents.items():
                 target.writestr(path, content)
         return str(root / "shoes.zip")
-    if source == "tar":
-        return str(streams.tar(root / "shoes.tar", *(member for pair in members for member in pair)))
     if source == "tars":
         for i in range(2):
             streams.tar(root / f"tars/{i}.tar", *(member for pair in members[i::2] for member in pair))

@@ -101,20 +101,13 @@ def lloyd(
     """The clusters after Lloyd's iterations (means, then nearest centroids), until labels stay or `max_iterations`.
 
     The first means are those of `assignment`; `centroids` serve where it leaves clusters empty. No cluster is empty at
-    the end. ValueError for NaN, for arrays that do not fit together, and for points too much alike.
+    the end. ValueError for NaN, and for points too much alike.
     """
     x = as_vectors(features)
     c = as_vectors(centroids, "centroids").to(x.device).clone()
     labels = torch.as_tensor(assignment, dtype=torch.int64).to(x.device, copy=True)
     n, k = processes.total(len(x)), len(c)
     check_count(k, n)
-    if c.shape[1] != x.shape[1] or labels.shape != (len(x),) or not 0 <= labels.min() <= labels.max() < k:
-        raise ValueError(
-            f"features {tuple(x.shape)}, centroids {tuple(c.shape)} and assignment {tuple(labels.shape)} do not fit "
-            f"together: needed is a cluster 0 to {k - 1} for each row, not {labels.min()} to {labels.max()}"
-        )
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations is {max_iterations}; allowed is 1 or more")
     everyone = torch.arange(len(x), device=x.device)
     squares, compared = squared_distances(x, everyone, c, labels), torch.full_like(c, torch.nan)
     fill_empty(x, labels, squares, c)

@@ -1,7 +1,7 @@
 """Thin wrappers around torch.distributed: which rows this process owns, gather, sum, broadcast.
 
 Under `torchrun` every process holds a contiguous share of the rows. Without it there is one process, and nothing here
-imports or does anything. No process waits for another longer than POLYGRAIN_PATIENCE seconds.
+imports or does anything.
 """
 
 import atexit
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-PATIENCE = "POLYGRAIN_PATIENCE"
+PATIENCE = timedelta(minutes=30)
+"""How long a process waits for another."""
 
 Item = TypeVar("Item")
 is_alone = False
@@ -54,14 +55,6 @@ def require(n: int, what: str) -> None:
         raise ValueError(f"{n} {what} for {count()} processes; each needs one at least: start {max(n, 1)} at most")
 
 
-def patience() -> float:
-    """Seconds that processes wait for each other; ValueError where the environment holds no such number."""
-    text = os.environ.get(PATIENCE, "1800")
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 10**6:
-        raise ValueError(f"{PATIENCE} is {text!r}; allowed are whole seconds, 1 to 1000000")
-    return float(text)
-
-
 def call(function: str, *arguments: object) -> None:
     """A function of torch.distributed among all processes; ConnectionError where one of them is lost."""
     try:
@@ -85,7 +78,7 @@ def group() -> ModuleType:
     if not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(device.best())
-        dist.init_process_group(timeout=timedelta(seconds=patience()))
+        dist.init_process_group(timeout=PATIENCE)
         atexit.register(dist.destroy_process_group)
     return dist
 

@@ -119,14 +119,6 @@ def moved(values: Any, origin: Path, profile: Path, section: str = "") -> Any:
     return result
 
 
-def names_of(file: Path, values: dict[str, Any], key: str) -> list[str]:
-    """Takes a list of names out of a profile's values; ValueError where something else stands there."""
-    result = values.pop(key, None) or []
-    if not isinstance(result, list) or not all(isinstance(name, str) for name in result):
-        raise ValueError(f"{file}: {key} is {result!r}; give a list of names, as [gsp_folds.losses]")
-    return result
-
-
 def compose(profile: Path) -> dict[str, Any]:
     """The values of a profile; ValueError says what is wrong with a values.yaml."""
     profile = profile.resolve()
@@ -135,7 +127,7 @@ def compose(profile: Path) -> dict[str, Any]:
     values |= {name: type(values[name])() for name in lists.BRANCHES if name in values}
     inherited = lists.names_in(values.get("models"))
     for file, above in layers(profile):
-        replaced, extended = (names_of(file, above, key) for key in ("replace", "extend"))
+        replaced, extended = (above.pop(key, []) for key in ("replace", "extend"))
         for name in replaced:
             values = without(values, name)
         for name in (lists.Lists.model_fields.keys() & above.keys()) - {*extended}:

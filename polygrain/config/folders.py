@@ -76,7 +76,7 @@ def examine(given: str, unseen: bool = False) -> Folder:
         result = listed(given)
     else:
         if path.is_dir():
-            folder.require_followed(path, every=True)
+            folder.require_followed(path)
         result = find_stream(path) or found(path)
     if not result.classes:
         raise ValueError(f"{given} holds no image; {folder.reasons(Counter(result.left_out))}")

@@ -97,12 +97,6 @@ class Collage(Section):
     background_classes: list[Text] = Field(description="empty: all classes of the backgrounds' task")
     copies: Count = Field(description="collages of each training target, with other backgrounds")
 
-    @model_validator(mode="after")
-    def alone_means_once(self) -> "Collage":
-        if self.backgrounds is None and self.copies != 1:
-            raise ValueError(f"copies is {self.copies}; without backgrounds all would be alike: set it to 1")
-        return self
-
 
 class Run(Section):
     """One configuration of metric learning."""
@@ -187,58 +181,45 @@ class Lists(Section):
     )
 
     @model_validator(mode="after")
-    def gsp_matches(self) -> "Lists":
-        """Collages are of known tasks, runs and pages of known images, and each page has something to show."""
-        folders = {f"images/{task}" for task in self.tasks} | {f"gsp_collage/{name}" for name in self.gsp_collages}
-        named = {f"gsp_runs.{name}.images": run.images for name, run in self.gsp_runs.items()}
-        named |= {f"gsp_classifiers.{name}.images": item.images for name, item in self.gsp_classifiers.items()}
-        named |= {f"gsp.{name}": folder for name, folder in self.gsp.items()}
-        for collages, spec in self.gsp_collages.items():
-            tasks = {"targets": spec.targets, "backgrounds": spec.backgrounds or spec.targets}
-            named |= {f"gsp_collages.{collages}.{key}": f"images/{task}" for key, task in tasks.items()}
-        for key, folder in named.items():
-            if folder not in folders:
-                raise ValueError(f"{key} is {folder!r}; known here: {', '.join(sorted(folders))}")
-        for name, item in self.gsp_trainings.items():
-            if item.run not in self.gsp_runs:
-                raise ValueError(f"gsp_trainings.{name}.run is {item.run!r}; known here: {', '.join(self.gsp_runs)}")
-            own = f"{item.run}-{item.fold}-{item.repeat}", self.gsp_runs[item.run].images
-            if (name, item.images) != own:
-                raise ValueError(f"gsp_trainings.{name}, on {item.images}, must be {own[0]}, on {own[1]}")
-        if idle := set(self.gsp.values()) - {run.images for run in self.gsp_runs.values()}:
-            raise ValueError(f"gsp lists {sorted(idle)[0]!r}, on which no run of gsp_runs trains")
-        return self
-
-    @model_validator(mode="after")
-    def baselines_have_clusters(self) -> "Lists":
-        """`closed_form` needs granularities, and `many_sets` has as many sets as there are adaptors."""
+    def items_match(self) -> "Lists":
+        """What an item is about is there, each training has its own name, and something trains."""
+        trained = [name for name, task in self.tasks.items() if not task.unseen]
+        if not trained:
+            raise ValueError("tasks are all unseen; one at least must train")
+        folders = [f"images/{task}" for task in self.tasks] + [f"gsp_collage/{name}" for name in self.gsp_collages]
+        shown = [run.images for run in self.gsp_runs.values()]
+        named: list[tuple[str, str | None, list[Any]]] = [
+            *((f"gsp_runs.{name}.images", run.images, folders) for name, run in self.gsp_runs.items()),
+            *((f"gsp_classifiers.{name}.images", one.images, folders) for name, one in self.gsp_classifiers.items()),
+            *((f"gsp_collages.{name}.targets", one.targets, [*self.tasks]) for name, one in self.gsp_collages.items()),
+            *((f"gsp_collages.{name}.backgrounds", one.backgrounds, [None, *self.tasks])
+              for name, one in self.gsp_collages.items()),
+            *((f"gsp_trainings.{name}.run", one.run, [*self.gsp_runs]) for name, one in self.gsp_trainings.items()),
+            *((f"gsp.{name}", folder, shown) for name, folder in self.gsp.items()),
+            *((f"mpcl_detections.{name}.run", one.run, [*self.mpcl]) for name, one in self.mpcl_detections.items()),
+            *((f"supervised_models.{name}.on", one.on, ["all", *trained])
+              for name, one in self.supervised_models.items()),
+        ]  # fmt: skip
+        for key, value, known in named:
+            if value not in known:
+                raise ValueError(f"{key} is {value!r}; known here: {', '.join(map(str, known)) or 'none'}")
+        for name, training in self.gsp_trainings.items():
+            own = f"{training.run}-{training.fold}-{training.repeat}", self.gsp_runs[training.run].images
+            if (name, training.images) != own:
+                raise ValueError(f"gsp_trainings.{name}, on {training.images}, must be {own[0]}, on {own[1]}")
         for name, kind in (("closed_form", "granularities"), ("many_sets", "adaptors")):
             if name in self.baselines and not getattr(self, kind):
                 raise ValueError(f"baselines lists {name!r}, which needs {kind}: list some, or leave it out")
         return self
 
     @model_validator(mode="after")
-    def detections_match(self) -> "Lists":
-        for name, item in self.mpcl_detections.items():
-            if item.run not in self.mpcl:
-                known = ", ".join(self.mpcl) or "none"
-                raise ValueError(f"mpcl_detections.{name}.run is {item.run!r}; known here: {known}")
-        return self
-
-    @model_validator(mode="after")
     def folders_match(self) -> "Lists":
-        """Each item has the folder that DVC must follow for it, and what it is about is there."""
+        """Each item has the folder that DVC must follow for it."""
         for title, known in folders(self.model_dump()).items():
             for name, folder in getattr(self, title).items():
                 if known.get(name) != folder:
                     allowed = ", ".join(f"{key}: {value}" for key, value in known.items())
                     raise ValueError(f"{title}.{name} is {folder!r}; known here: {allowed or 'none'}")
-        trained = [name for name, task in self.tasks.items() if not task.unseen]
-        for name, item in self.supervised_models.items():
-            if item.on not in ("all", *trained):
-                raise ValueError(f"supervised_models.{name}.on is {item.on!r}; known here: all, {', '.join(trained)}")
-        if not trained:
-            raise ValueError("tasks are all unseen; one at least must train")
         return self
 
     def repeats_of(self, run: str) -> list[tuple[int, int]]:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
+from polygrain.config.compose import read_params
 from polygrain.config.graph import filled, items_of, value_of
 
 
@@ -27,7 +26,7 @@ class Reads(NamedTuple):
 def read_by(folder: Path, address: str) -> Reads:
     """What dvc.yaml in the folder says of a stage, by the address that DVC gives its command."""
     name, _, key = address.rpartition(":")[2].partition("@")
-    body, known = load(folder / "dvc.yaml")["stages"][name], load(folder / "params.yaml")
+    body, known = read_params(folder / "dvc.yaml")["stages"][name], read_params(folder / "params.yaml")
     if "foreach" in body:
         items = items_of(body, known)
         known |= {"key": key, "item": items[key] if isinstance(items, dict) else key}
@@ -40,18 +39,11 @@ def read_by(folder: Path, address: str) -> Reads:
     return reads
 
 
-def load(file: Path) -> Any:
-    try:
-        return YAML(typ="safe").load(file)
-    except (OSError, YAMLError) as error:
-        raise ValueError(f"{file} cannot be read: {error}") from error
-
-
 def state(folder: Path, reads: Reads) -> dict[str, Any]:
     """Each path with a digest of its files, each full name with its value."""
     result: dict[str, Any] = {path: digest(folder / path) for path in reads.paths}
     for file, names in reads.values.items():
-        values = load(folder / file)
+        values = read_params(folder / file)
         result |= {name: value_of(name, values) for name in names}
     return result
 

@@ -141,31 +141,13 @@ def unfollowed(entry: Path) -> str | None:
     return None if os.access(entry, os.R_OK) else "may not be read"
 
 
-def require_followed(root: Path, every: bool = False) -> None:
-    """ValueError names what is in a folder, or anywhere below, that DVC stops at: it reads each file, hidden or not.
-
-    A folder says which of its files are plain, so a million are looked through in a moment. `every`: each of them is
-    asked whether it may be read, too, which takes minutes on a network's disk.
-    """
-    folders = [root] if root.is_dir() else []
-    while folders:
-        folder = folders.pop()
-        if not os.access(folder, os.R_OK | os.X_OK):
-            raise ValueError(f"{printable(str(folder))}: may not be read, and DVC would stop there; change that")
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir():
-                    if entry.name == ".dvc" and folder != root:
-                        what = "is a DVC repository of its own, which DVC would pass over"
-                        raise ValueError(f"{printable(str(folder))} {what}: rename its .dvc")
-                    folders += [] if entry.is_symlink() else [Path(entry)]
-                    continue
-                wrong = unfollowed(Path(entry)) if every or not entry.is_file(follow_symlinks=False) else None
-                wrong = wrong or ("name is not valid UTF-8" if printable(entry.path) != entry.path else None)
-                if entry.name == ".dvcignore":
-                    wrong = "is a list of another DVC repository"
-                if wrong:
-                    raise ValueError(f"{printable(entry.path)}: {wrong}, and DVC would stop there; remove or rename it")
+def require_followed(root: Path) -> None:
+    """ValueError names what is in a folder, or anywhere below, that DVC stops at without naming it, or waits for."""
+    for folder, _, names in os.walk(root):
+        for path in (Path(folder, name) for name in names):
+            wrong = "name is not valid UTF-8" if printable(path.name) != path.name else None
+            if wrong := wrong or (unfollowed(path) if path.is_symlink() else None):
+                raise ValueError(f"{printable(str(path))}: {wrong}, and DVC would stop there; remove or rename it")
 
 
 def reasons(counts: Counter[str]) -> str:

@@ -96,12 +96,9 @@ def open_pixels(images: Path, tasks: list[str]) -> arrays.Reader:
 def open_outputs(features: Path, tasks: list[str]) -> tuple[arrays.Reader, dict[str, Any]]:
     """The stored outputs of the encoder's blocks, rows as in `read_tables`, and what `features.json` says of them.
 
-    ValueError for outputs of an earlier version, and for tasks that do not fit together.
+    ValueError for tasks that do not fit together.
     """
     folders = [features / task for task in tasks]
-    for folder in folders:
-        if (folder / "features.zarr").exists() and not (folder / "features.json").exists():
-            raise ValueError(f"{folder} was written by an earlier version: run `dvc repro features`")
     facts = [read_json(folder / "features.json") for folder in folders]
     for folder, other in zip(folders, facts, strict=True):
         if other != facts[0]:

@@ -37,11 +37,6 @@ def test_lent__one_for_each_process_of_the_stages_that_share(monkeypatch):
         assert shown == {}
 
 
-def test_visible__spaces_make_no_other_device(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0, 1 ,-1")
-    assert gpus.visible() == ["0", "1"]
-
-
 def test_hold__a_card_is_one_by_number_and_by_uuid(tmp_path, monkeypatch):
     (tmp_path / "nvidia-smi").write_text(
         "#!/bin/sh\necho 'GPU 0: NVIDIA H100 (UUID: GPU-aa11-22)'\n"

@@ -33,25 +33,17 @@ def write(tmp_path, values):
     return tmp_path / "params.yaml"
 
 
-def test_check__the_params_that_ship_are_right(tmp_path, values):
-    check(write(tmp_path, values))
-
-
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
         ("adaptor.epochs", 0, r"adaptor.epochs: .*greater than or equal to 1 \(got 0\)"),
         ("adaptor.learning_rte", 0.1, "adaptor.learning_rte: is not a known key"),
-        ("features.dtype", "float64", "features.dtype: .*'float16' or 'float32'"),
         ("tasks.digits.source", "web", "tasks.digits.source: .*'splits', 'tars', 'parquet', 'remote'"),
         ("granularities.k128", "adaptor/k17", "granularities.k128 is 'adaptor/k17'; known here: k128: pseudo_labels"),
-        ("granularities.sixteen", "adaptor/x", "granularities.sixteen.*pattern"),
-        ("baselines.lda", "images", "baselines.lda.*'one_set', 'many_sets' or 'closed_form'"),
         ("tasks.digits.path", "no/where", "tasks.digits.path: no/where does not exist"),
         ("tasks.digits.path", "it's", "tasks.digits.path: it's has a quote"),
-        ("encoder", 3, "encoder: Input should be a valid dict"),
         ("encoder.resize", 64, "images.side is 48 and encoder.resize is 64: .*same value"),
-        ("gsp_runs.pnca-gap.images", "images/cub", "gsp_runs.pnca-gap.images is 'images/cub'; known here: gsp_coll"),
+        ("gsp_runs.pnca-gap.images", "images/cub", "gsp_runs.pnca-gap.images is 'images/cub'; known here: images/digits"),
         ("gsp_folds.protocol.folds", 1, "gsp_folds.protocol: .*folds is 1 for fair"),
     ],
 )
@@ -75,7 +67,7 @@ def test_check__what_was_right_is_looked_at_again_where_something_changes(tmp_pa
     """Values, and whether the files that they name are here."""
     file = write(tmp_path, values)
     for _ in range(2):
-        check(file, keep=True)
+        check(file, keep=True)  # those that ship are right
     values["tasks"]["digits"] = {"source": "folder", "path": "shoes"}
     (tmp_path / "shoes").mkdir()
     check(write(tmp_path, values), keep=True)
@@ -187,6 +179,7 @@ def test_run__in_the_folder_of_a_profile_means_that_profile(listed, monkeypatch)
     assert "unknown profile 'other'" in str(CliRunner().invoke(app, ["run", "--profile", "other"]).exception)
 
 
+@pytest.mark.slow
 def test_share__a_profile_with_an_empty_list_comes_to_clones_that_never_ran(listed, tmp_path):
     """By fetch; and by plain DVC from a committed dvc.lock, after which a run has nothing to do."""
     words = ["--profile", "mine", "--remote", str(tmp_path / "remote")]

@@ -54,7 +54,7 @@ def test_main__some_stages_and_the_exit_code(tmp_path):
     assert "first@f0" not in output and "second" not in output
 
 
-def test_main__ends_with_the_result_and_its_report(tmp_path):
+def test_main__ends_with_the_result_and_its_report(tmp_path, monkeypatch, capsys):
     """Without what dvc tells people at a terminal; a second run, which does nothing, ends with it, too."""
     numbers = '{"result": {"advised": 26.7, "encoder": 22.6}}'
     folder = toy.make(tmp_path / "toy", 1, 1)
@@ -68,7 +68,10 @@ def test_main__ends_with_the_result_and_its_report(tmp_path):
     (folder / "data/empty").mkdir(parents=True)
     (folder / "dvc.yaml").write_text(text)
     last = "27 of 100 right among the R nearest (encoder 23): open data/report/index.html"
-    first, second = (toy.polygrain(folder, "run") for _ in range(2))
-    assert first.splitlines()[-1] == second.splitlines()[-1] == last and "Running stage 'report'" in first
-    assert not any(hint in first for hint in ("is empty", "git add", "autostage", "dvc push", "lock file"))
-    assert last not in toy.polygrain(folder, "run", "source")
+    output = toy.polygrain(folder, "run")
+    assert output.splitlines()[-1] == last and "Running stage 'report'" in output
+    assert not any(hint in output for hint in ("is empty", "git add", "autostage", "dvc push", "lock file"))
+    monkeypatch.chdir(folder)
+    for stages, end in ((None, last), (["source"], "0 of 1 stages to do")):
+        assert run.main(stages=stages) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == end

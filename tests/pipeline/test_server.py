@@ -151,31 +151,6 @@ def test_settings__nothing_is_reported_and_nothing_listens_outside():
     assert output.split() == ["False", "127.0.0.1", "False", "30", str(toy.ROOT / ".prefect"), "True", "False"]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"NO_PROXY": "a"}, "a,127.0.0.1"),
-        ({"no_proxy": "a,127.0.0.1", "NO_PROXY": "c"}, "a,127.0.0.1"),
-        ({}, "127.0.0.1"),
-    ],
-)
-def test_settings__hosts_that_need_no_proxy_are_the_same_in_both_names(given, expected):
-    program = "import os, pipeline; print(os.environ['no_proxy'], os.environ['NO_PROXY'])"
-    environment = {"no_proxy": "", "NO_PROXY": ""} | given
-    assert toy.run(toy.ROOT, sys.executable, "-c", program, **environment).split() == [expected, expected]
-
-
-@pytest.mark.parametrize(("name", "value"), [("SSL_CERT_FILE", "/nowhere"), ("http_proxy", "http://a:port")])
-def test_use__names_a_variable_that_prefects_client_cannot_use(name, value):
-    program = "import prefect; from pipeline.server import Server; Server('http://127.0.0.1:9/api').use()"
-    output = toy.run(toy.ROOT, sys.executable, "-c", program, check=False, **{name: value})
-    assert f"{name}" in output.splitlines()[-1] and "one of these variables cannot be used" in output
-
-
-def test_main__outside_a_repository(tmp_path, refusal):
-    assert "is in no project" in refusal(tmp_path, "ui")
-
-
 def test_end_without__ends_when_nobody_listens_any_more():
     """And not while someone does, however slow the answer."""
     program = "import sys; from pipeline import server; server.end_without(server.Server(sys.argv[1]), 0)"

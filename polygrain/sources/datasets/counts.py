@@ -17,14 +17,6 @@ def counts(name: str) -> dict[str, int | str]:
     return {key: int(value) if value.isdigit() else value for key, value in rows[name].items()}
 
 
-def describe_count(expected: dict[str, int | str], key: str) -> str:
-    """The expected count of a half, and the printed one where the label files differ from it (Flowers)."""
-    printed = expected.get(f"published_{key}", expected[key])
-    if printed == expected[key]:
-        return f"{expected[key]:,} published"
-    return f"{expected[key]:,} in its label files, {printed:,} published"
-
-
 def check_counts(dataset: Dataset) -> None:
     """ValueError, with both numbers, if classes or images are not as many as published."""
     expected, is_train = counts(dataset.name), dataset.is_train
@@ -34,7 +26,7 @@ def check_counts(dataset: Dataset) -> None:
     for half, mask in (("train", is_train), ("test", ~is_train)):
         actual |= {f"{half}_classes": len(set(dataset.labels[mask])), f"{half}_images": int(mask.sum())}
     wrong = [
-        f"{actual[key]:,} {key.replace('_', ' ')} ({describe_count(expected, key)})"
+        f"{actual[key]:,} {key.replace('_', ' ')} ({expected[key]:,} in its label files)"
         for key in actual
         if actual[key] != expected[key]
     ]

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import IOBase
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -105,27 +106,15 @@ def read(stream: IOBase, name: str, number: int, skip: int = 0) -> Iterator[Entr
 
 
 def labels(stream: IOBase, name: str) -> Iterator[str | Unreadable]:
-    """The class of every row, "" if it has none, or why it is left out; no image is read but where some are missing."""
-    with opened(stream, name) as (file, image, label):
+    """The class of every row, "" if it has none, or why it is left out; no image is read."""
+    with opened(stream, name) as (file, _, label):
         names = class_names(file.schema_arrow, label)
         for group in range(file.num_row_groups):
-            about = file.metadata.row_group(group)
-            if missing(about, image):
-                rows = cells(file, group, [image, label], BATCH_ROWS)
-            elif label:
-                rows = ((b"x", value) for value, _ in cells(file, group, [label, None], BATCH_ROWS))
-            else:
-                rows = ((b"x", None) for _ in range(about.num_rows))
-            for cell, value in rows:
-                entry = entry_of(cell, value, names, (0, 0, ""))
+            count = file.metadata.row_group(group).num_rows
+            values = cells(file, group, [label, None], BATCH_ROWS) if label else repeat((None, None), count)
+            for value, _ in values:
+                entry = entry_of(b"unread", value, names, (0, 0, ""))
                 yield entry.content if isinstance(entry.content, Unreadable) else entry.class_name
-
-
-def missing(group: pq.RowGroupMetaData, image: str) -> bool:
-    """Whether some rows of a group hold no bytes, as far as its statistics say."""
-    columns = [group.column(number) for number in range(group.num_columns)]
-    nulls = [c.statistics.null_count for c in columns if c.path_in_schema in (image, f"{image}.bytes") and c.statistics]
-    return any(nulls)
 
 
 def cells(file: pq.ParquetFile, group: int, names: list[str | None], rows: int) -> Iterator[tuple[Any, ...]]:

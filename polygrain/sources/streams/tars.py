@@ -57,26 +57,19 @@ def require_zeros(stream: IOBase, start: int) -> None:
 
 
 def samples(stream: IOBase, name: str) -> Iterator[Sample]:
-    """Every image with its label, unread, and every other file with the reason to leave it out."""
+    """Every image with its label, unread, and every other file with the reason to leave it out, but for hidden ones.
+
+    macOS lays a hidden one before each file, which parts no image from its label.
+    """
 
     def stem(member: tarfile.TarInfo) -> tuple[PurePosixPath, str]:
         path = PurePosixPath(member.name)
         return path.parent, path.name.partition(".")[0]
 
-    hidden: list[tarfile.TarInfo] = []
-
-    def visible() -> Iterator[tarfile.TarInfo]:
-        for member in members(stream, name):
-            if not member.isdir() and is_hidden(member.name) and not leads_out(member.name):
-                hidden.append(member)  # macOS lays one before each file, which parts no image from its label
-            elif not member.isdir():
-                yield member
-
-    for _, group in groupby(visible(), stem):
+    files = (member for member in members(stream, name) if not member.isdir())
+    visible = (member for member in files if leads_out(member.name) or not is_hidden(member.name))
+    for _, group in groupby(visible, stem):
         yield from sample(stream, group)
-        yield from ((printable(member.name), member, Unreadable("hidden")) for member in hidden)
-        hidden.clear()
-    yield from ((printable(member.name), member, Unreadable("hidden")) for member in hidden)
 
 
 def sample(stream: IOBase, group: Iterable[tarfile.TarInfo]) -> Iterator[Sample]:

@@ -4,7 +4,7 @@ import torch
 
 from polygrain.clustering.lloyd import kmeans, lloyd
 from polygrain.clustering.seeding import nearest_seeds, seed_order
-from tests.polygrain.compute.test_vectors import WORLD, draw, squared
+from tests.polygrain.compute.test_vectors import draw, squared
 
 
 def assign(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
@@ -74,7 +74,7 @@ def test_lloyd__fills_empty_clusters_with_the_farthest_points():
 @pytest.mark.parametrize("max_iterations", [1, 2, 100])
 def test_lloyd__leaves_no_cluster_empty(max_iterations):
     repaired = 0
-    for seed in range(60):
+    for seed in range(20):
         points = draw(40, 2, seed, levels=2)
         k = len(np.unique(points, axis=0)) - 1
         centroids = draw(k, 2, seed + 1000)
@@ -91,19 +91,6 @@ def test_lloyd__raises_where_points_are_too_much_alike():
     points = np.array([[0, 0], [0, 0], [1, 1], [1, 1]], np.float32)
     with pytest.raises(ValueError, match="too much alike for more than 2"):
         lloyd(points, points[:3], np.array([0, 0, 2, 2]), 10)
-
-
-@pytest.mark.parametrize(
-    ("centroids", "assignment", "max_iterations", "message"),
-    [
-        (WORLD[:2], np.array([0, 1, 2, 0, 0, 0]), 1, "do not fit"),
-        (WORLD[:2], np.zeros(6, int), 0, "max_iterations"),
-        (np.full((2, 2), np.nan, np.float32), np.zeros(6, int), 1, "centroids hold nan"),
-    ],
-)
-def test_lloyd__raises_on_what_does_not_fit(centroids, assignment, max_iterations, message):
-    with pytest.raises(ValueError, match=message):
-        lloyd(WORLD, centroids, assignment, max_iterations)
 
 
 def test_kmeans__of_one_cluster_is_the_mean():

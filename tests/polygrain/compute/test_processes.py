@@ -2,7 +2,6 @@ import csv
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from polygrain.compute import processes
@@ -14,10 +13,6 @@ from tests.helpers.torchrun import torchrun
 
 def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_share__one_process_takes_all():
-    assert processes.share(7) == slice(0, 7) and processes.count() == 1 and processes.rank() == 0
 
 
 def test_share__parts_follow_each_other_and_miss_nothing(monkeypatch):
@@ -38,22 +33,6 @@ def test_require__refuses_fewer_rows_than_processes(monkeypatch):
     processes.require(4, "images")
     with pytest.raises(ValueError, match=r"3 images for 4 processes.*start 3 at most"):
         processes.require(3, "images")
-
-
-def test_gather__of_one_process_is_the_part_itself():
-    part = torch.arange(3)
-    assert processes.gather(part) is part
-    assert processes.gather_array(part.numpy()).tolist() == [0, 1, 2]
-    processes.add_up([part])
-    processes.wait()
-    assert part.tolist() == [0, 1, 2]
-
-
-def test_exchanges__of_one_process_are_its_own_values():
-    x, rows = torch.randn(4, 2), torch.tensor([2, 0, 2])
-    assert torch.equal(processes.take(x, rows, 4), x[rows])
-    assert processes.total(7) == 7 and processes.from_first(b"ab") == b"ab" and processes.gather_bytes(b"x") == [b"x"]
-    assert [array.tolist() for array in processes.dealt([1, 2], lambda item: np.full(item, item))] == [[1], [2, 2]]
 
 
 EXCHANGES = """

@@ -28,12 +28,6 @@ def test_trained__the_coarsest_first(values):
     assert lists.trained == ["k64", "k512", "size24", "size8", "size2"]
 
 
-@pytest.mark.parametrize("name", ["128", "k0", "size0", "sizes4", "k4.5", "ksize4"])
-def test_lists__a_granularity_is_a_number_or_a_size_of_clusters(values, name):
-    with pytest.raises(ValidationError, match="granularities"):
-        Lists(**values | {"granularities": {name: f"pseudo_labels/{name}"}})
-
-
 def test_lists__all_but_the_tasks_may_be_empty(values):
     kept = ("root", "versions", "seed", "tasks")
     Lists(**{name: value if name in kept else type(value)() for name, value in values.items()})
@@ -56,7 +50,7 @@ def test_lists__all_but_the_tasks_may_be_empty(values):
             | {"baselines": {"many_sets": "x"}},
             "baselines lists 'many_sets', which needs adaptors",
         ),
-        ({"gsp": {"glyphs": "images/glyphs"}}, "gsp lists 'images/glyphs', on which no run of gsp_runs trains"),
+        ({"gsp": {"glyphs": "images/glyphs"}}, "gsp.glyphs is 'images/glyphs'; known here: gsp_collage/collage"),
         ({"supervised_models": {"x": {"on": "birds", "how": "full"}}}, "x.on is 'birds'; known here: all, digits"),
     ],
 )

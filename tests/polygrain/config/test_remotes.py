@@ -40,9 +40,3 @@ def test_renew__a_store_out_of_reach_keeps_its_listing(listed, tmp_path, monkeyp
     before = (tmp_path / "shoes.json").read_text()
     assert renew(tmp_path) == ["shoes: its last listing stays: s3://pictures/shoes cannot be listed (timeout)"]
     assert (tmp_path / "shoes.json").read_text() == before
-
-
-def test_renew__raise_on_a_listing_that_is_none(listed, tmp_path):
-    (tmp_path / "shoes.json").write_text('{"url": "file:///etc/passwd"}')
-    with pytest.raises(ValueError, match="is no s3://bucket/prefix"):
-        renew(tmp_path)

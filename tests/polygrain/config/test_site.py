@@ -50,16 +50,15 @@ def test_keep_site__a_clone_in_a_path_that_is_not_ascii(tmp_path, used):
 
 
 def test_keep_site__refuses_a_folder_of_others_and_a_configuration_that_is_torn(tmp_path):
-    clone = toy.make(tmp_path / "josé")
-    site = site_of(clone)
+    for name in ("josé", "torn"):
+        (tmp_path / name / ".dvc").mkdir(parents=True)
+    site = site_of(tmp_path / "josé")
     site.symlink_to(tmp_path)
     try:
         with pytest.raises(ValueError, match="is not yours"):
-            keep_site(clone)
+            keep_site(tmp_path / "josé")
     finally:
         site.unlink()
-    for text in (b"[core\n", b"[core]\n    remote = \xe9\n"):
-        torn = toy.make(tmp_path / str(len(text)))
-        (torn / ".dvc/config.local").write_bytes(text)
-        with pytest.raises(ValueError, match=r"config\.local cannot be read"):
-            keep_site(torn)
+    (tmp_path / "torn/.dvc/config.local").write_bytes(b"[core\n")
+    with pytest.raises(ValueError, match=r"config\.local cannot be read"):
+        keep_site(tmp_path / "torn")

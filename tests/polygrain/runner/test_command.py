@@ -27,23 +27,22 @@ def test_params__have_no_key_that_the_run_cache_ignores(values):
     assert not keys(values) & {"size", "nfiles"}
 
 
-WRITES = 'output.write_text(f"{name} {seed} {params.epochs} {attention.pooling}")'
+WRITES = 'output.write_text(f"{name} {seed} {params.epochs} {dtype}")'
 STAGE = f"""
 from pathlib import Path
 from pydantic import Field
 from polygrain.config.schema import Section
-from polygrain.encoder.adaptors import Attention
 from polygrain.runner import command
 
 class Params(Section):
     epochs: int = Field(ge=1)
 
-def main(output: Path, *, name: str, seed: int, params: Params, attention: Attention) -> str:
+def main(output: Path, *, name: str, seed: int, params: Params, dtype: str) -> str:
     {WRITES}
     return "written"
 
 if __name__ == "__main__":
-    command.run(main, Params, attention="fusion.attention")
+    command.run(main, Params, dtype="features.dtype")
 """
 
 
@@ -57,7 +56,7 @@ def test_run__a_stage_gets_its_own_values_and_those_it_borrows(tmp_path, values)
     write(tmp_path, values | {"toy": {"epochs": 3}})
     done = run(tmp_path, "--name", "one")
     assert done.returncode == 0 and done.stderr.splitlines()[-1].startswith("toy@one: written (")
-    assert (tmp_path / "out").read_text() == "one 0 3 mean"
+    assert (tmp_path / "out").read_text() == "one 0 3 float16"
 
 
 def test_run__two_builds_of_faiss(tmp_path, values, monkeypatch):
@@ -70,7 +69,7 @@ def test_run__two_builds_of_faiss(tmp_path, values, monkeypatch):
 
 def test_run__a_full_gpu_gets_a_sentence(tmp_path, values):
     write(tmp_path, values | {"toy": {"epochs": 3}})
-    full = 'import torch; raise torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB.\\nMore")'
+    full = 'raise type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory. Tried 2 GiB.\\nMore")'
     done = run(tmp_path, "--name", "one", body=full)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "Tried 2 GiB" in done.stderr and "POLYGRAIN_BATCH" in done.stderr and "batch of toy" in done.stderr

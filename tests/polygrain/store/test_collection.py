@@ -55,15 +55,12 @@ def test_train_classes__counted_over_all_tasks():
         collection.train_classes()
 
 
-def test_open_features__refuses_an_earlier_version_and_tasks_of_different_encoders(tmp_path):
+def test_open_features__refuses_tasks_of_different_encoders(tmp_path):
     for task, width in (("a", 3), ("b", 3), ("c", 4)):
         store_features(tmp_path / task, np.ones((2, width), np.float32))
     assert open_features(tmp_path, ["a", "b"]).shape == (4, 3)
     with pytest.raises(ValueError, match=r"c is of another encoder or side than .*a: run `dvc repro features`"):
         open_features(tmp_path, ["a", "c"])
-    (tmp_path / "b/features.json").unlink()
-    with pytest.raises(ValueError, match="b was written by an earlier version: run `dvc repro features`"):
-        open_features(tmp_path, ["a", "b"])
 
 
 def test_open_features__half_precision_beside_float32_is_read_as_float32(tmp_path):

@@ -18,12 +18,6 @@ def test_reading__names_file_reason_and_remedy(error, reason):
     assert str(raised.value) == f"a file is missing or damaged ({reason}); do this"
 
 
-@pytest.mark.parametrize("mistake", [ZeroDivisionError, TypeError, AttributeError, RuntimeError])
-def test_reading__lets_mistakes_of_the_program_pass(mistake):
-    with pytest.raises(mistake), reading("a file", "do this"):
-        raise mistake
-
-
 def test_read_json__content_or_remedy(tmp_path):
     file = tmp_path / "summary.json"
     file.write_text("{")

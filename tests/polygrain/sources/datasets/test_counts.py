@@ -26,5 +26,5 @@ def test_check_counts__pass_where_all_agree(tmp_path: Path, monkeypatch) -> None
     file.write_text(f"{header}\ncub,2,6,2,6,6,6,here\n")
     counts.check_counts(load.load("cub", tmp_path))
     file.write_text(f"{header}\ncub,2,6,2,7,6,7,here\n")
-    with pytest.raises(ValueError, match=r"cub has 6 test images \(7 published\): complete it"):
+    with pytest.raises(ValueError, match=r"cub has 6 test images \(7 in its label files\): complete it"):
         counts.check_counts(load.load("cub", tmp_path))
