@@ -87,13 +87,6 @@ def require_known_host(url: str) -> None:
         pass  # the key is known; or DVC will say what is wrong with the host
 
 
-def require_results(folder: Path) -> None:
-    """ValueError where the project's own graph has recorded nothing, and profiles have: it names them."""
-    ran = sorted(file.parent.name for file in folder.glob("profiles/*/dvc.lock"))
-    if ran and not (folder / "dvc.lock").exists():
-        raise ValueError(f"the project's own graph has not run; with --profile {ran[0]} that of {', '.join(ran)}")
-
-
 def push(folder: Path, url: str | None) -> str:
     """Sends every recorded result and run; what to tell the user.
 

@@ -142,18 +142,6 @@ def write_pixels(
     return stored, rejected
 
 
-def require_images(raw: Path, stored: dict[str, tuple], candidates: Candidates, rejected: dict[str, str]) -> None:
-    """ValueError if a split that had candidates has no image left, with counts and the first reasons."""
-    splits = {path: row.split for path, row in candidates.rows.items()}
-    for split in sorted(set(splits.values()), reverse=True):
-        if not any(splits[path] == split for path in stored):
-            tried = sum(value == split for value in splits.values())
-            raise ValueError(
-                f"{raw}: none of the {tried} {split} images can be used ({len(stored)} others can); "
-                f"{folder.summary(rejected)}"
-            )
-
-
 def streamed(raw: Path, output: Path, task: str, source: str, params: Params, lists: Lists) -> str:
     """`main` for a stream: finished shards stay in `.work` until all are there."""
     spec = lists.tasks[task]
@@ -234,7 +222,8 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         if is_public and unreadable and params.published_counts:
             raise ValueError(f"{raw} differs from what {source} publishes: {folder.summary(unreadable)}")
         rejected = candidates.rejected | unreadable
-        require_images(raw, stored, candidates, rejected)
+        if not stored:
+            raise ValueError(f"{raw}: no image can be used; {folder.summary(rejected)}")
         rows = [(path, task, *candidates.rows[path], *measures) for path, measures in stored.items()]
         table = table_of(rows, lists.tasks[task].unseen, params)
         pq.write_table(table, partial / "table.parquet")

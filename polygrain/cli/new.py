@@ -18,9 +18,6 @@ def new(
             help="a task of its own: class folders, images without labels, a zip, or tars or Parquet files",
         ),
     ],
-    unseen: Annotated[
-        list[str] | None, typer.Option(metavar="DIR|FILE|s3://...", help="the same, evaluated and never trained on")
-    ] = None,
     encoder: Annotated[
         str | None,
         typer.Option(metavar="NAME|FILE|FOLDER", help="lite0, lite1, a timm name, a checkpoint, or a model folder"),
@@ -100,7 +97,7 @@ def new(
             next_step = f"{option}, {time} on the machine that wrote this profile"
         return Suited(settings, teachers, [*why, f"the run: {told}"], next_step)
 
-    lines = create(root, name, images, train, unseen or [], suit, alike or [])
+    lines = create(root, name, images, train, suit, alike or [])
     keep_site(root)
     typer.echo("\n".join(lines))
 

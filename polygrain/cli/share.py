@@ -13,6 +13,4 @@ def share(profile: Profile = None, remote: Remote = None) -> None:
     from pipeline import prepare
     from pipeline import share as results
 
-    folder = prepare.ready(profile, inputs=False)
-    results.require_results(folder)
-    typer.echo(results.push(folder, remote))
+    typer.echo(results.push(prepare.ready(profile, inputs=False), remote))

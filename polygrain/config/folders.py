@@ -35,21 +35,18 @@ class Folder(NamedTuple):
     """its numbers are estimates"""
     listing: str | None = None
     """of an object store: what its listing file is to hold"""
-    unseen: bool = False
-    """evaluated and never trained on"""
 
     @property
     def train_images(self) -> int:
-        """Images that train, about: all but the queries; all unlabelled ones, and none of an unseen task."""
-        share = 0 if self.unseen else 1 if "" in self.classes else 1 - QUERIES
-        return round(share * sum(self.classes.values()))
+        """Images that train, about: all but the queries, and all unlabelled ones."""
+        return round((1 if "" in self.classes else 1 - QUERIES) * sum(self.classes.values()))
 
     def unmeasured(self) -> list[str]:
         """What a run cannot measure of so few images, a sentence each."""
         lines, train = [], self.train_images
         if "" not in self.classes and max(self.classes.values()) < 2:
             lines.append("no class has two images, so nothing can be found: the report cannot measure this task")
-        if 0 < train < FEWEST:
+        if train < FEWEST:
             lines.append(
                 f"{train} images train, and the choice needs {FEWEST} of a task: this one does not count in it"
             )
@@ -59,12 +56,12 @@ class Folder(NamedTuple):
         kind = "unlabelled, so not evaluated" if "" in self.classes else f"{len(self.classes)} classes"
         images = f"{'about ' * self.is_estimate}{sum(self.classes.values())} images ({kind})"
         # A fifth of each class is drawn, in whole images, and some files may be duplicates.
-        about = "about " if "" not in self.classes and not self.unseen else ""
-        parts = [f"{images}, {about}{self.train_images or 'none'} of them to train on", self.labels]
+        about = "about " if "" not in self.classes else ""
+        parts = [f"{images}, {about}{self.train_images} of them to train on", self.labels]
         return "; ".join(filter(None, [*parts, folder.reasons(Counter(self.left_out))]))
 
 
-def examine(given: str, unseen: bool = False) -> Folder:
+def examine(given: str) -> Folder:
     """What a folder, a zip, tars or Parquet files (one, a folder or a pattern), or an s3://bucket/prefix holds.
 
     ValueError where it holds no image, or too few classes for what it is given as.
@@ -82,9 +79,7 @@ def examine(given: str, unseen: bool = False) -> Folder:
         raise ValueError(f"{given} holds no image; {folder.reasons(Counter(result.left_out))}")
     if len(result.classes) == 1 and "" not in result.classes and not result.is_estimate:
         raise ValueError(f"{given} holds one class only ({next(iter(result.classes))}): give two, or images without")
-    if unseen and "" in result.classes:
-        raise ValueError(f"{given} is unlabelled, and an unseen task is only evaluated: give it with --images")
-    return result._replace(unseen=unseen)
+    return result
 
 
 def found(path: Path) -> Folder:

@@ -90,7 +90,7 @@ def task_values(name: str, task: Folder) -> dict[str, Any]:
     """What the profile says of a task; an object store's listing lies beside it."""
     path = f"{name}.json" if task.listing else str(task.path)
     files = {"files": task.files} if task.files != "*" else {}
-    return {"source": task.source, "path": path} | files | ({"unseen": True} if task.unseen else {})
+    return {"source": task.source, "path": path} | files
 
 
 def sizes(train_images: int) -> list[str]:
@@ -104,22 +104,21 @@ def create(
     name: str,
     images: Sequence[Path | str],
     train: bool = False,
-    unseen: Sequence[Path | str] = (),
     suit: Callable[[int, int, int, int], Suited] = lambda *_: Suited(),
     alike: Sequence[int] = (),
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
-    `images`, and `unseen`, which are only evaluated, are what `folders.examine` takes. `suit` is given the numbers of
-    images, of those that train, of tasks and of adaptor sets, after all words here were checked. `alike`: about how
-    many images show the same thing, of all tasks or of each. ValueError says which word is wrong.
+    `images` are what `folders.examine` takes. `suit` is given the numbers of images, of those that train, of tasks and
+    of adaptor sets, after all words here were checked. `alike`: about how many images show the same thing, of all tasks
+    or of each. ValueError says which word is wrong.
     """
     profile = free(root, name)
-    folders = len(images) + len(unseen)
-    if len(alike) not in (0, 1, folders):
-        raise ValueError(f"--alike is given {len(alike)} times: once for all, or once for each of {folders} folders")
-    given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in (*images, *unseen)]
-    tasks = {task: examine(path, path in given[len(images) :]) for task, path in task_names(given).items()}
+    if len(alike) not in (0, 1, len(images)):
+        folders = f"each of {len(images)} folders"
+        raise ValueError(f"--alike is given {len(alike)} times: once for all, or once for {folders}")
+    given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in images]
+    tasks = {task: examine(path) for task, path in task_names(given).items()}
     train_images = sum(task.train_images for task in tasks.values())
     granularities = sizes(train_images)
     trained = [name for name in TRAINED if name in granularities] if train else []

@@ -20,13 +20,6 @@ from tests.helpers import driven
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), [(["third"], "'third' not found"), (["--profile", "large"], "unknown profile 'large'")]
-)
-def test_main__bad_input_is_named_before_anything_starts(arguments, message, ran, refusal):
-    assert message in refusal(ran, "flow", *arguments)
-
-
-@pytest.mark.parametrize(
     ("results", "kind", "message"),
     [
         ({}, "COMPLETED", "nothing to do"),

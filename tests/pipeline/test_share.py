@@ -188,13 +188,6 @@ def test_require_inside__refuses_and_deletes(tmp_path, path, md5):
     assert not file.exists()
 
 
-def test_require_results__names_the_profile_that_has_some(owner, refusal):
-    shutil.copytree(owner, owner / "profiles/shop", ignore=shutil.ignore_patterns(".git", ".dvc*", "profiles"))
-    share.require_results(owner)
-    (owner / "dvc.lock").unlink()
-    assert "with --profile shop that of shop" in refusal(owner, "share", "--remote", str(owner / "remote"))
-
-
 def test_push__says_what_is_not_up_to_date_and_what_is_missing(owner, tmp_path):
     with pytest.raises(ValueError, match="no remote is known"):
         share.push(owner, None)

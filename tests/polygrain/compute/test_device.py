@@ -129,6 +129,7 @@ print(min(faults))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="of glibc")
 def test_keep_memory__what_was_freed_is_taken_again_and_not_asked_for_page_by_page():
     pages = 2**27 // resource.getpagesize()

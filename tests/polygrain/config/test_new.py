@@ -24,13 +24,13 @@ def flat(tmp_path: Path) -> Path:
 
 def test_create__a_task_for_each_folder(root, flat, tmp_path):
     seen = paint(tmp_path / "My Cars", *[f"{name}/{i}.png" for name in "abc" for i in range(20)])
-    unseen = paint(tmp_path / "20:24/hats # 1", *[f"{name}/{i}.png" for name in "ab" for i in range(9)])
-    lines = new.create(root, "mine", [seen, flat], unseen=[unseen])
+    odd = paint(tmp_path / "20:24/hats # 1", *[f"{i}.png" for i in range(9)])
+    lines = new.create(root, "mine", [seen, flat, odd])
     assert [line for line in lines if "the choice needs" not in line and "--alike" not in line] == [
         "my-cars: 60 images (3 classes), about 48 of them to train on; 0 left out",
         "flat: 40 images (unlabelled, so not evaluated), 40 of them to train on; 0 left out",
-        "hats-1: 18 images (2 classes), none of them to train on; 0 left out",
-        "granularities: clusters of 2, 4, 8, 24 images, of about 88 training images",
+        "hats-1: 9 images (unlabelled, so not evaluated), 9 of them to train on; 0 left out",
+        "granularities: clusters of 2, 4, 8, 24 images, of about 97 training images",
         "no network trains: the clusters give the last layer in closed form",
         "wrote profiles/mine/values.yaml; next: polygrain run --profile mine",
     ]
@@ -40,7 +40,7 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
     assert values["tasks"] == {
         "my-cars": {"source": "folder", "path": str(seen)},
         "flat": {"source": "folder", "path": str(flat)},
-        "hats-1": {"source": "folder", "path": str(unseen), "unseen": True},
+        "hats-1": {"source": "folder", "path": str(odd)},
     }
     assert values["granularities"] == {f"size{size}": f"pseudo_labels/size{size}" for size in (2, 4, 8, 24)}
     assert values["adaptors"] == values["fusions"] == values["distillations"] == {}

@@ -23,13 +23,11 @@ def test_renew__leaves_alone_what_is_the_same(listed, tmp_path):
     assert (tmp_path / "shoes.json").stat() == before
 
 
-@pytest.mark.parametrize("change", [File("a.png", 2, "etag"), File("b.png", 1, "etag"), File("a.png", 1, "other")])
-def test_renew__another_name_size_or_tag_is_another_listing(listed, tmp_path, change):
-    before = (tmp_path / "shoes.json").read_text()
-    listed[0] = change
-    assert renew(tmp_path) == ["shoes: s3://pictures/shoes has changed, and what depends on it runs again"]
-    assert (tmp_path / "shoes.json").read_text() != before and renew(tmp_path) == []
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["params.yaml", "shoes.json"]
+def test_renew__another_name_size_or_tag_is_another_listing(listed, tmp_path):
+    for change in (File("a.png", 2, "etag"), File("b.png", 2, "etag"), File("b.png", 2, "other")):
+        listed[0] = change
+        assert renew(tmp_path) == ["shoes: s3://pictures/shoes has changed, and what depends on it runs again"]
+        assert renew(tmp_path) == []
 
 
 def test_renew__a_store_out_of_reach_keeps_its_listing(listed, tmp_path, monkeypatch):

@@ -21,18 +21,12 @@ def clock(monkeypatch):
     return clock
 
 
-def test_progress__passes_items_on_and_logs_plain_lines(caplog, monkeypatch):
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0)
-    with caplog.at_level(logging.INFO):
-        assert list(progress([1, 2, 3], "reading", unit="file")) == [1, 2, 3]
-    assert "reading: 2 of 3" in caplog.text and "s left" in caplog.text and "file/s" in caplog.text
-
-
-def test_progress__what_is_measured(caplog, monkeypatch):
+def test_progress__passes_items_on_and_logs_what_is_measured(caplog, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0)
     monkeypatch.setattr(module.gpu, "use", lambda: {"gpu_percent": 87.0})
     with caplog.at_level(logging.INFO):
-        list(progress(range(2), "fitting", measure=lambda done: {"loss": 1 / (3 * done)}))
+        assert list(progress([0, 1], "fitting", measure=lambda done: {"loss": 1 / (3 * done)})) == [0, 1]
+    assert "fitting: 1 of 2" in caplog.text and "s left" in caplog.text
     assert [record.getMessage().split("it/s, ")[1] for record in caplog.records] == [
         "loss 0.3333, gpu_percent 87",
         "loss 0.1667, gpu_percent 87",

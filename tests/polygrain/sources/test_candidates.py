@@ -15,14 +15,6 @@ def test_assign__first_half_rounded_up_trains_and_unseen_only_tests() -> None:
         candidates.assign([""], unseen=True)
 
 
-def test_by_class__sorted_by_class_and_path_with_outcomes_in_that_order() -> None:
-    classes = {"b/2": "b", "a/1": "a", "b/1": "b"}
-    result = candidates.by_class(classes, False, lambda paths: iter([f"no {path}" for path in paths]), {"x": "y"})
-    assert result.rows == {"a/1": (0, "a", "train"), "b/1": (1, "b", "test"), "b/2": (1, "b", "test")}
-    assert list(result.rows) == ["a/1", "b/1", "b/2"] and result.rejected == {"x": "y"}
-    assert list(result.outcomes) == ["no a/1", "no b/1", "no b/2"]
-
-
 def test_in_splits__the_same_classes_split_as_the_folders_say(tmp_path: Path) -> None:
     for path in ("train/b/2.png", "train/b/1.png", "train/a/1.png", "val/a/9.png", "val/b/9.png"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)

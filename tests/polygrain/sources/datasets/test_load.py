@@ -22,7 +22,14 @@ def test_load__sorted_by_class_with_a_class_disjoint_half(tmp_path: Path, name: 
     layouts.WRITERS[name](tmp_path, 4)
     dataset = load.load(name, tmp_path)
     assert dataset.labels.tolist() == sorted(dataset.labels)
-    assert all(path.is_file() for path in dataset.paths)
+    assert sorted(dataset.paths) == sorted(file for file in tmp_path.rglob("*") if file.suffix.lower() == ".jpg")
+    assert np.bincount(dataset.labels).tolist() == [4] * len(dataset.class_names)
+    if name in ("aircraft", "cars", "cub", "food101", "dtd", "eurosat"):
+        assert dataset.class_names == layouts.NAMES[name]  # in the published order
+    if name not in ("aircraft", "cars", "flowers"):  # the path says the class
+        places = {(path.name.rsplit("_", 1)[0] if name == "pets" else path.parent, label)
+                  for path, label in zip(dataset.paths, dataset.labels.tolist(), strict=True)}  # fmt: skip
+        assert len(places) == len(dataset.class_names)
     train, test = (set(dataset.labels[mask]) for mask in (dataset.is_train, ~dataset.is_train))
     assert not train & test and len(train | test) == len(dataset.class_names)
     expected = {"products": 5, "inshop": 3}.get(name, (len(dataset.class_names) + 1) // 2)

@@ -41,13 +41,6 @@ def test_find__what_lies_beside_tars_is_left_out(tmp_path):
     assert images.content().left_out == {"beside the tars": 1, "hidden": 1}
 
 
-def test_count__rows_of_parquet_files(tmp_path):
-    for number in range(2):
-        streams.parquet(tmp_path / f"{number}.parquet", [b"x"] * 5)
-    images = stream.find(tmp_path, "parquet", "*")
-    assert images.total() == 10 and len(list(images.entries(0, 3))) == 7
-
-
 def test_of_remote__tars_before_tables_before_images():
     def kind(*names):
         images = stream.of_remote(Location("s3://b/x", [File(name, 1, "") for name in names]))
