@@ -90,9 +90,8 @@ def load() -> tuple[dict[str, str], int]:
         importlib.import_module(f"stages.{file.stem}")
         # It is run as a program later, which would else be its second import.
         del sys.modules[f"stages.{file.stem}"]
-    # Four seconds of each stage that loads a network.
-    for name in ("timm", "sklearn.decomposition") if "torch" in sys.modules else ():
-        importlib.import_module(name)
+    if "torch" in sys.modules:
+        importlib.import_module("timm")  # three seconds of each stage that loads a network
     return loaded
 
 

@@ -1,7 +1,6 @@
 """Principal components: the orthogonal axes along which rows vary most, strongest first."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -11,9 +10,6 @@ from polygrain.compute.blocks import Rows, blocks_within
 
 # Values that are centred at once, in float64.
 CELLS = 2**22
-
-
-Solver = Literal["blockwise", "scikit-learn"]
 
 
 @dataclass(frozen=True)
@@ -34,35 +30,19 @@ def largest(x: Rows) -> int:
     return min(x.shape[0] - 1, x.shape[1])
 
 
-def principal_components(x: Rows, components: int, solver: Solver = "blockwise") -> Principal:
+def principal_components(x: Rows, components: int) -> Principal:
     """The `components` axes of largest variance, exactly; at most `largest` are allowed.
 
-    `blockwise` sums in float64, block by block, and computes only the axes asked for. An axis along which nothing but
-    rounding is left becomes zero, and so does its energy. `scikit-learn` is its `PCA` in the precision of the rows:
-    quicker for a few thousand of them, at the cost of a copy.
-
-    ValueError for another number of components.
+    Summed in float64, block by block: from the products of the dimensions or, where there are fewer rows than
+    dimensions, from those of the rows. An axis along which nothing but rounding is left becomes zero, and so does its
+    energy. ValueError for another number of components.
     """
+    n, d = x.shape
     if not 1 <= components <= largest(x):
         raise ValueError(
-            f"{components} principal components of {x.shape[0]} rows with {x.shape[1]} dimensions; allowed is 1 to "
-            f"{largest(x)}: keep fewer components or fit on more rows"
+            f"{components} principal components of {n} rows with {d} dimensions; allowed is 1 to {largest(x)}: keep "
+            "fewer components or fit on more rows"
         )
-    return blockwise(x, components) if solver == "blockwise" else by_scikit_learn(np.asarray(x[:]), components)
-
-
-def mean_of(x: Rows) -> Float[np.ndarray, " dim"]:
-    """The mean row, summed in float64 in the order of the rows."""
-    n, d = x.shape
-    total = np.zeros(d)
-    for part in blocks_within(n, d, CELLS):
-        total = np.concatenate([total[None], x[part]]).sum(0)
-    return total / n
-
-
-def blockwise(x: Rows, components: int) -> Principal:
-    """From the products of the dimensions or, where there are fewer rows than dimensions, from those of the rows."""
-    n, d = x.shape
     wide = d > n
     whole = np.asarray(x[:]) if wide else np.empty((0, d))
     mean = mean_of(whole if wide else x)
@@ -88,10 +68,10 @@ def blockwise(x: Rows, components: int) -> Principal:
     return Principal(mean, axes, energies, energies / total if total > 0 else energies)
 
 
-def by_scikit_learn(x: Float[np.ndarray, "row dim"], components: int) -> Principal:
-    from sklearn.decomposition import PCA  # takes a second to import
-
-    # Both are exact; which is quicker depends on the longer side.
-    pca = PCA(components, svd_solver="covariance_eigh" if len(x) > x.shape[1] else "full").fit(x)
-    energies = pca.explained_variance_ * (len(x) - 1)
-    return Principal(pca.mean_, pca.components_.T, energies, pca.explained_variance_ratio_)
+def mean_of(x: Rows) -> Float[np.ndarray, " dim"]:
+    """The mean row, summed in float64 in the order of the rows."""
+    n, d = x.shape
+    total = np.zeros(d)
+    for part in blocks_within(n, d, CELLS):
+        total = np.concatenate([total[None], x[part]]).sum(0)
+    return total / n

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from polygrain.compute.principal import largest, principal_components
+from polygrain.compute.principal import largest
 from polygrain.store.reading import reading, remedy_for
 from polygrain.store.tensors import read_tensors, write_tensors
 
@@ -31,8 +31,13 @@ def fit(descriptors: Float[np.ndarray, "row dim"], components: int) -> Reduction
             f"tll_pca.components is {components}; {len(descriptors)} descriptors of {descriptors.shape[1]} dimensions "
             f"have at most {largest(descriptors)}"
         )
-    axes = principal_components(descriptors, components, "scikit-learn")
-    return Reduction(*(np.ascontiguousarray(part, np.float32) for part in (axes.mean, axes.axes.T, axes.shares)))
+    from sklearn.decomposition import PCA  # takes a second to import
+
+    # Both are exact; which is quicker depends on the longer side.
+    solver = "covariance_eigh" if len(descriptors) > descriptors.shape[1] else "full"
+    found = PCA(components, svd_solver=solver).fit(descriptors)
+    parts = found.mean_, found.components_, found.explained_variance_ratio_
+    return Reduction(*(np.ascontiguousarray(part, np.float32) for part in parts))
 
 
 def save(reductions: list[Reduction], file: Path) -> None:

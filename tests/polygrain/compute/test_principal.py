@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from sklearn.decomposition import PCA
 
 from polygrain.compute import principal
 from polygrain.compute.principal import largest, principal_components
@@ -13,12 +12,11 @@ def draw(n, d, seed=0):
     return points.astype(np.float32)
 
 
-@pytest.mark.parametrize("solver", ["blockwise", "scikit-learn"])
 @pytest.mark.parametrize(("n", "d", "components"), SHAPES)
-def test_principal_components__equal_the_singular_vectors(n, d, components, solver, monkeypatch):
+def test_principal_components__equal_the_singular_vectors(n, d, components, monkeypatch):
     monkeypatch.setattr(principal, "CELLS", 50)
     x = draw(n, d)
-    found = principal_components(x, components, solver)
+    found = principal_components(x, components)
     centred = x.astype(np.float64) - x.mean(0, dtype=np.float64)
     _, values, vectors = np.linalg.svd(centred, full_matrices=False)
     np.testing.assert_allclose(found.mean, x.mean(0, dtype=np.float64), rtol=1e-5)
@@ -27,13 +25,6 @@ def test_principal_components__equal_the_singular_vectors(n, d, components, solv
     np.testing.assert_allclose(found.shares, (values**2 / (values**2).sum())[:components], rtol=1e-3)
     strongest = np.abs(found.axes).argmax(0)
     assert (found.axes[strongest, np.arange(components)] > 0).all()
-
-
-def test_principal_components__by_scikit_learn_are_its_own_numbers():
-    x = draw(50, 9)
-    found, peer = principal_components(x, 4, "scikit-learn"), PCA(4, svd_solver="covariance_eigh").fit(x)
-    assert (found.mean == peer.mean_).all() and (peer.components_ == found.axes.T).all()
-    assert (found.shares == peer.explained_variance_ratio_).all()
 
 
 @pytest.mark.parametrize("d", [6, 40])
@@ -45,11 +36,10 @@ def test_principal_components__are_zero_where_nothing_varies(d):
     assert not constant.axes.any() and not constant.energies.any() and not constant.shares.any()
 
 
-@pytest.mark.parametrize("solver", ["blockwise", "scikit-learn"])
 @pytest.mark.parametrize(
     ("n", "d", "components", "limit"), [(10, 4, 5, 4), (10, 40, 10, 9), (10, 4, 0, 4), (1, 4, 1, 0)]
 )
-def test_principal_components__raise_on_an_impossible_number(n, d, components, limit, solver):
+def test_principal_components__raise_on_an_impossible_number(n, d, components, limit):
     with pytest.raises(ValueError, match=rf"{components} principal components of {n} rows .*; allowed is 1 to {limit}"):
-        principal_components(draw(n, d), components, solver)
+        principal_components(draw(n, d), components)
     assert largest(draw(n, d)) == limit

@@ -42,7 +42,7 @@ def full_disk(room: int = 2000) -> Iterator[None]:
     ],
 )
 def test_drafted__a_full_disk_leaves_every_file_as_it_was(tmp_path: Path, name: str, write) -> None:
-    np.save(tmp_path / "in.npy", ROWS)
+    np.save(tmp_path / "in.npy", ROWS[:64])
     write(tmp_path / name)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     with full_disk(), pytest.raises(OSError, match=r"File too large|requested and"):

@@ -36,27 +36,27 @@ def project(tmp_path, monkeypatch):
 
 
 def test_folder__depends_on_values_and_their_order():
-    folders = {work.folder("adaptor", "k4", values, []) for values in (["a"], ["b"], ["a", "b"], ["b", "a"])}
-    assert len(folders) == 4 and {folder.parent for folder in folders} == {work.WORK / "adaptor/k4"}
-    assert work.folder("adaptor", "k4", ["a"], []) in folders
+    folders = {work.folder("tll_pairs", "k4", values, []) for values in (["a"], ["b"], ["a", "b"], ["b", "a"])}
+    assert len(folders) == 4 and {folder.parent for folder in folders} == {work.WORK / "tll_pairs/k4"}
+    assert work.folder("tll_pairs", "k4", ["a"], []) in folders
 
 
 @pytest.mark.parametrize("name", ["config.json", "pixels.zarr/c/0"])
 def test_folder__depends_on_each_file_that_is_read(read, name):
-    before = work.folder("adaptor", "k4", [], [read])
-    assert work.folder("adaptor", "k4", [], [read]) == before
+    before = work.folder("tll_pairs", "k4", [], [read])
+    assert work.folder("tll_pairs", "k4", [], [read]) == before
     (read / name).write_bytes(b"behind")  # of the same size
-    assert work.folder("adaptor", "k4", [], [read]) != before
+    assert work.folder("tll_pairs", "k4", [], [read]) != before
 
 
 def test_folder__does_not_depend_on_where_it_is_read(read, tmp_path):
-    before = work.folder("adaptor", "k4", [], [read])
-    assert work.folder("adaptor", "k4", [], [read.rename(tmp_path / "moved")]) == before
+    before = work.folder("tll_pairs", "k4", [], [read])
+    assert work.folder("tll_pairs", "k4", [], [read.rename(tmp_path / "moved")]) == before
 
 
 def test_folder__names_what_is_missing(tmp_path):
     with pytest.raises(ValueError, match="nothing is missing or empty"):
-        work.folder("adaptor", "k4", [], [tmp_path / "nothing"])
+        work.folder("tll_pairs", "k4", [], [tmp_path / "nothing"])
 
 
 @pytest.mark.parametrize(
@@ -79,20 +79,20 @@ def test_folder__depends_on_the_sources_of_its_stage_alone(project, file, is_oth
 def test_folder__is_the_same_with_all_stages_imported_and_in_a_fresh_process():
     for stage in STAGES:
         import_module(f"stages.{stage}")
-    program = "from polygrain.store import work; print(work.folder('adaptor', 'k4', [1], []))"
+    program = "from polygrain.store import work; print(work.folder('tll_pairs', 'k4', [1], []))"
     variables = os.environ | {"PYTHONPATH": str(work.ROOT)}
     fresh = subprocess.run([sys.executable, "-c", program], env=variables, check=True, capture_output=True, text=True)
-    assert fresh.stdout.strip() == str(work.folder("adaptor", "k4", [1], []))
+    assert fresh.stdout.strip() == str(work.folder("tll_pairs", "k4", [1], []))
 
 
 def test_folder__keeps_the_newest_keys_of_an_item():
-    folders = [work.folder("adaptor", "k4", [number], []) for number in range(4)]
+    folders = [work.folder("tll_pairs", "k4", [number], []) for number in range(4)]
     for second, folder in enumerate(folders):
         folder.mkdir(parents=True)
         os.utime(folder, (second, second))
-    other = Path(".work/adaptor/k8/key")
+    other = Path(".work/tll_pairs/k8/key")
     other.mkdir(parents=True)
-    assert work.folder("adaptor", "k4", [0], []) == folders[0]  # a return to the oldest
+    assert work.folder("tll_pairs", "k4", [0], []) == folders[0]  # a return to the oldest
     assert {folder for folder in folders if folder.exists()} == {folders[0], folders[2], folders[3]} and other.exists()
 
 
