@@ -18,9 +18,9 @@ def listed(tmp_path, monkeypatch):
 
 
 def test_renew__leaves_alone_what_is_the_same(listed, tmp_path):
-    before = (tmp_path / "shoes.json").stat()
+    before = (tmp_path / "shoes.json").stat().st_ino  # a file that is written anew has another one
     assert renew(tmp_path) == []
-    assert (tmp_path / "shoes.json").stat() == before
+    assert (tmp_path / "shoes.json").stat().st_ino == before
 
 
 def test_renew__another_name_size_or_tag_is_another_listing(listed, tmp_path):
