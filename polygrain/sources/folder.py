@@ -142,12 +142,21 @@ def unfollowed(entry: Path) -> str | None:
 
 
 def require_followed(root: Path) -> None:
-    """ValueError names what is in a folder, or anywhere below, that DVC stops at without naming it, or waits for."""
-    for folder, _, names in os.walk(root):
-        for path in (Path(folder, name) for name in names):
-            wrong = "name is not valid UTF-8" if printable(path.name) != path.name else None
-            if wrong := wrong or (unfollowed(path) if path.is_symlink() else None):
-                raise ValueError(f"{printable(str(path))}: {wrong}, and DVC would stop there; remove or rename it")
+    """ValueError names a link to nothing, or a name that is no UTF-8, in a folder or anywhere below: DVC stops there.
+
+    A folder says which of its files are links, so a million are looked through in a moment.
+    """
+    folders = [str(root)] if root.is_dir() else []
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                wrong = "name is not valid UTF-8" if printable(entry.path) != entry.path else None
+                if entry.is_dir():
+                    folders += [] if entry.is_symlink() else [entry.path]
+                elif entry.is_symlink():
+                    wrong = wrong or unfollowed(Path(entry))
+                if wrong:
+                    raise ValueError(f"{printable(entry.path)}: {wrong}, and DVC would stop there; remove or rename it")
 
 
 def reasons(counts: Counter[str]) -> str:
