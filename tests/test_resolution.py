@@ -102,11 +102,11 @@ def plain_rule(judged, tasks, errors):
     return max(near)
 
 
-@pytest.mark.parametrize("errors", [0.0, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("errors", [0.0, 1.0, 3.0])
 def test_largest_of_the_best__as_the_plain_rule(errors):
     rng, tasks = np.random.default_rng(0), np.repeat(["a", "b", "c"], [40, 10, 25])
     sample, chosen = Sample(np.arange(75), tasks), set()
-    for _ in range(50):
+    for _ in range(20):
         judged = {side: rng.random(75) + 0.05 * rng.normal() for side in (32, 48, 64)}
         side = resolution.largest_of_the_best(judged, sample, errors)
         assert side == plain_rule(judged, tasks, errors)

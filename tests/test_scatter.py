@@ -1,7 +1,6 @@
 import shutil
 
 import numpy as np
-import pytest
 
 from polygrain.fisher.granularities import read_basis, read_scatters
 from polygrain.store import arrays
@@ -10,13 +9,12 @@ from polygrain.store.joined import Joined
 from tests.helpers.small import TASKS, cluster, lists, run_features, write_encoder, write_images
 
 
-@pytest.mark.parametrize("blocks", [1, 2])
-def test_main__is_the_scatter_within_clusters_in_the_axes_of_seeds(tmp_path, blocks):
+def test_main__is_the_scatter_within_clusters_in_the_axes_of_seeds(tmp_path):
     images, given = write_images(tmp_path / "images"), lists()
     features = run_features(tmp_path / "features", images, write_encoder(tmp_path / "encoder"))
-    seeds, pseudo_labels, scatter = cluster(tmp_path, images, features, given, blocks)
+    seeds, pseudo_labels, scatter = cluster(tmp_path, images, features, given, 2)
     found, basis = read_scatters(scatter, ["k4", "k8"]), read_basis(seeds)
-    rows = Joined(features, list(TASKS), blocks, read_tables(images, list(TASKS)).train)[:]
+    rows = Joined(features, list(TASKS), 2, read_tables(images, list(TASKS)).train)[:]
     for k, scatter_of in zip((4, 8), found, strict=True):
         labels, expected = arrays.open(pseudo_labels / f"k{k}/labels.zarr")[:], 0.0
         turned = rows.astype(float) @ basis.axes

@@ -38,7 +38,11 @@ def computed(model, images=IMAGES):
 
 @pytest.mark.parametrize(
     ("architecture", "kwargs", "blocks"),
-    [("tf_efficientnet_lite0", {}, 3), ("resnet50", {"base_width": 8}, 2), ("mobilenetv3_small_050", {}, 1)],
+    [
+        ("tf_efficientnet_lite0", {}, 3),
+        pytest.param("resnet50", {"base_width": 8}, 2, marks=pytest.mark.slow),
+        pytest.param("mobilenetv3_small_050", {}, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_program__gives_what_torch_gives_of_each_block_at_each_side(tmp_path, architecture, kwargs, blocks):
     model = load(saved(tmp_path, architecture, blocks=blocks, **kwargs))
