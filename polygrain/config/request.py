@@ -21,10 +21,10 @@ class Request(NamedTuple):
     kwargs: Mapping[str, int | float | bool | str] = {}
 
     def require_sense(self) -> None:
-        """ValueError for words about an encoder that is not named, and for a file or folder that is not there."""
+        """ValueError for words about an encoder that is not named, but its side, and for a file that is not there."""
         if self.name is not None:
             return require_there(self.name)
-        if given := [name for name, value in self._asdict().items() if value]:
+        if given := [name for name, value in self._replace(side=None)._asdict().items() if value]:
             raise ValueError(f"--{given[0]} is about another encoder: name it with --encoder")
 
 

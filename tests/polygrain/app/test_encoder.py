@@ -32,6 +32,11 @@ def test_choose__lite0_where_it_is_installed_else_the_shipped_one(monkeypatch, i
     assert (settings.side, settings.stored, settings.cost) == expected
     assert settings.encoder.get("source") == ("installed" if is_installed else None)
     assert is_installed or encoder.SHIPPED in lines[0]
+    if is_installed:
+        assert choose(Request(side=64))[0].side == 64
+    else:
+        with pytest.raises(ValueError, match="--side is 64"):
+            choose(Request(side=64))
 
 
 @pytest.mark.parametrize(
