@@ -194,8 +194,8 @@ def main(images: Path, output: Path, *, name: str, params: Params, lists: Lists,
     spec, table = lists.gsp_classifiers[name], read_images(images)
     side, pixels = params.networks[spec.network].side, arrays.open(images / "pixels.zarr")
     taught, _, classes = split(table)
-    model = build_model(spec, params, int(classes.max()) + 1, seed).to(device.best())
     work = checkpoint.work_folder("gsp_classifier", name, [spec, params, seed], [images])
+    model = build_model(spec, params, int(classes.max()) + 1, seed).to(device.best())
     history = train(model, pixels, taught, classes[taught], side, params, seed, work)
     metrics = measure(model, pixels, table, side, params)
     with outputs.folder(output) as folder:

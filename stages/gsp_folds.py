@@ -180,14 +180,14 @@ def main(
     setting = setting_of(spec, params)
     folds = classes.folds(table.labels[table.splits == "train"], params.protocol)
     rows = rows_to_evaluate(table, folds, params.protocol)
+    weights = {"encoder": [encoder], "file": [Path(params.backbone.path)]}.get(params.backbone.weights, [])
+    work = checkpoint.work_folder("gsp_folds", training, [item, spec, params, seed, shape], [images, *weights])
     backbone = trunk.load(params.backbone, encoder, seed).to(device.best())
     whole = None
     if shape == "squash" and spec.images.startswith("images/"):  # a collage is a square already
         whole = Whole(torch.from_numpy(table.aspects), params.side / (params.resize or params.side))
     augmentation = (params.augmentation, params.crop_ratio)
     maps = Maps(backbone, pixels, params.side, *augmentation, params.precision, device.inference(params.side)[0], whole)
-    weights = {"encoder": [encoder], "file": [Path(params.backbone.path)]}.get(params.backbone.weights, [])
-    work = checkpoint.work_folder("gsp_folds", training, [item, spec, params, seed, shape], [images, *weights])
     fold, own_seed = folds[item.fold], seed * 10_007 + 101 * item.fold + item.repeat
     embedder, history = train(maps, fold, table, spec, params, own_seed, work / training)
     lines = [",".join(f"{value:.6g}" for value in row.values()) for row in history]

@@ -87,10 +87,10 @@ def main(images: Path, output: Path, *, run: str, params: Params, lists: Lists, 
     tasks, chosen = list(lists.tasks), lists.mpcl[run]
     framework, pixels = params.framework(chosen.framework), open_pixels(images, tasks)
     rows = read_tables(images, tasks).train
+    work = checkpoint.work_folder("mpcl_encoder", run, [chosen, params, seed], [images / task for task in tasks])
     encoder = build_encoder(params, pixels.shape[1], seed)
     if isinstance(framework, MocoV3Params) and framework.fixed_patches:
         trainable.fix_patches(encoder)  # before the copy that is kept as the start
-    work = checkpoint.work_folder("mpcl_encoder", run, [chosen, params, seed], [images / task for task in tasks])
     untrained = copy.deepcopy(encoder)
     history = pretrain(encoder, pixels, rows, chosen, framework, params, seed, work)
     with outputs.folder(output) as folder:

@@ -117,10 +117,3 @@ def test_main__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monke
     (graph / "summary.json").write_text(json.dumps({"index": "ivf", "wanted": 0.9, "turnover": 0.5}))
     run((*world[:2], graph), tmp_path / "c", "neighbour")
     assert calls[2:] == [(48, "ivf", 0.9)]
-
-
-def test_main__attention_options_reach_the_model(world, tmp_path):
-    options = Attention(class_token=False, pooling="sum", scaled=False, bias=True)
-    model = run(world, tmp_path / "out", "augmentation", attention=options, epochs=1)
-    assert model.config.adaptors.attention == options
-    assert all(layer.attention == options and layer.query.bias is not None for layer in model.adaptors)

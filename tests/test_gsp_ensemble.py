@@ -64,17 +64,6 @@ def test_main__scores_every_fold_and_all_combinations(folds):
     assert result["mean"] == pytest.approx(np.mean(values)) and result["std"] == pytest.approx(np.std(values, ddof=1))
 
 
-def test_main__the_128_d_number_averages_the_metrics_of_the_folds(folds):
-    """As `separate` in the public code: the metrics of the chosen folds, not their vectors."""
-    rows = rows_of(folds)
-    for choice in CHOICES:
-        names = [f"{fold}-{repeat}" for fold, repeat in enumerate(choice.split("-"))]
-        expected = np.mean([float(rows["single", name]["map_at_r"]) for name in names])
-        assert float(rows["separate", choice]["map_at_r"]) == pytest.approx(expected)
-    means = {form: values["map_at_r"]["mean"] for form, values in read(folds, "metrics")["c2-gsp"].items()}
-    assert means["separate"] == pytest.approx(means["single"])
-
-
 def test_summarise__best_is_of_the_row_that_the_choosing_metric_prefers():
     pairs = ((0.2, 0.9), (0.4, 0.1))
     rows = [{"run": "a", "form": form, "combination": "0", "x": x, "y": y} for form in FORMS for x, y in pairs]

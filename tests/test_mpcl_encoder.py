@@ -81,12 +81,6 @@ def test_main__what_cannot_work_is_refused(images, tmp_path, changes, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_main__a_cnn_with_another_framework(images, tmp_path):
-    changes = {"network": CNN, "epochs": 1}
-    output = run(images, tmp_path / "cnn", changes=changes, framework="barlow_twins")
-    assert trainable.load(output).dim == 512
-
-
 def test_main__its_key_follows_what_it_reads(images, tmp_path, monkeypatch):
     assert_key_follows(
         ["0/dots/table.parquet"], lambda given: run(given[0], tmp_path / "out"), [images], tmp_path, monkeypatch

@@ -94,18 +94,12 @@ def test_main__images_that_a_list_names_are_taken_for_its_share(world, tmp_path,
     assert listed == expected == fitted[5] and drawn != expected and len(drawn) == 3
 
 
-def keep_test_labels(images, tasks):
-    """Turns the test images of all other tasks into training images."""
-    for task in set(TASKS) - set(tasks):
-        set_split(images / task, ["train"] * len(read_table(images / task)))
-
-
-@pytest.mark.parametrize("tasks", [["bars"], []])
-def test_main__tasks_without_labelled_test_images_are_left_out(world, tmp_path, tasks):
+def test_main__tasks_without_labelled_test_images_are_left_out(world, tmp_path):
     images = shutil.copytree(world[0], tmp_path / "images")
-    keep_test_labels(images, tasks)
+    for task in TASKS:
+        set_split(images / task, ["train"] * len(read_table(images / task)))
     metrics, message = run((images, world[1]), tmp_path / "out", fine_tuning=None)
-    assert list(metrics["trained"]) == tasks and ("no task" in message) == (not tasks)
+    assert metrics == {"start": {}, "trained": {}} and "no task" in message
 
 
 def test_params__a_linear_probe_that_trains_the_encoder_is_refused():

@@ -52,10 +52,3 @@ def test_split__has_the_published_sizes_and_tests_every_pair_about_as_often():
     assert drawn.shape == (20, 4199) and (drawn.sum(1) == 1049).all()
     shares = split(0, 400, 20, 0.25).mean(0)
     assert shares.min() > 0.15 and shares.max() < 0.35
-
-
-def test_split__is_determined_by_seed_and_run_alone():
-    drawn = split(3, 5, 40, 0.25)
-    assert np.array_equal(drawn[:2], split(3, 2, 40, 0.25))
-    assert len({run.tobytes() for run in drawn}) == 5
-    assert not np.array_equal(drawn, split(4, 5, 40, 0.25))

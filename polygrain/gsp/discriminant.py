@@ -26,11 +26,9 @@ class Scatter:
         """The mean of all features, and at most `dims` axes that separate the classes best, the best first, float32.
 
         The variance within classes is 1 along each axis. There are at most as many axes as classes, less one, and as
-        features have dimensions. ValueError for a single class.
+        features have dimensions.
         """
         is_met = self.counts > 0
-        if int(is_met.sum()) < 2:
-            raise ValueError(f"{int(is_met.sum())} classes have no discriminants; two or more are needed")
         counts, sums, total = self.counts[is_met], self.sums[is_met], float(self.counts.sum())
         mean = sums.sum(0) / total
         between = (sums / counts[:, None] - mean) * (counts / total).sqrt()[:, None]

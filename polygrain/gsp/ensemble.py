@@ -31,14 +31,11 @@ def transfer(
 
     Means over `splits` random halves of the classes: `distance` and `cosine` of the predicted and the true embedding;
     `map_by_distance` and `map_by_cosine`, MAP where a prediction ranks the unseen classes.
-    `spread_by_distance` and `spread_by_cosine`: {MAP to the nearest .05: part of the splits}. ValueError for fewer than
-    four classes.
+    `spread_by_distance` and `spread_by_cosine`: {MAP to the nearest .05: part of the splits}.
     """
     inputs = torch.from_numpy(class_means(attributes, labels)).double()
     targets = torch.from_numpy(class_means(embeddings, labels)).double()
     count = len(inputs)
-    if count < 4:
-        raise ValueError(f"{count} classes are too few to split: four or more are needed")
     generator, results = torch.Generator().manual_seed(seed), []
     for _ in range(splits):
         order = torch.randperm(count, generator=generator)

@@ -11,7 +11,6 @@ from PIL import Image, ImageDraw
 from ruamel.yaml import YAML
 
 from pipeline import stage_server
-from polygrain.config import compose
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (
@@ -87,16 +86,6 @@ def copy_project(folder: Path) -> None:
         else:
             shutil.copy2(source, target)
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-
-
-def copy_profile(folder: Path, name: str) -> Path:
-    """The params.yaml of a profile that ships, composed, with what its paths lead to but for the data."""
-    for shared in ("versions.yaml", "encoders"):
-        (folder / shared).symlink_to(ROOT / shared)
-    shutil.copy2(ROOT / "params.yaml", folder)
-    shutil.copytree(ROOT / "profiles", folder / "profiles", ignore=shutil.ignore_patterns("data", ".work", "README.md"))
-    compose.renew(folder / "profiles" / name)
-    return folder / "profiles" / name / "params.yaml"
 
 
 def new_project(folder: Path) -> Path:

@@ -1,7 +1,6 @@
 """The profile `mrt` says what the paper prints (grappa.csv), or says why not; its runs meet the printed rows."""
 
 from pathlib import Path
-from statistics import fmean
 
 import pytest
 
@@ -9,7 +8,6 @@ from polygrain.config.lists import Lists
 from polygrain.findings import scores
 from polygrain.grappa.report import published
 from tests.helpers.printed import is_same, rows, value_of
-from tests.helpers.project import ROOT
 from tests.test_profiles import composed
 
 ROWS = rows(Path(__file__).with_name("grappa.csv"))
@@ -70,34 +68,3 @@ def test_gains__are_the_rows_that_the_paper_derives():
     for row in printed:
         cells = derived[int(row["table"])][f"Neighbour fusion less {row['less']}"]
         assert round(cells[row["task"]][row["metric"]].published, 1) == float(row["points"]), row
-
-
-# The differences in docs/results/grappa.md: the table, what is taken, from what.
-DIFFERENCES = {
-    "one random set less encoder": (2, "one_set", "encoder"),
-    "random sets, fused, less encoder": (2, "many_sets", "encoder"),
-    "coarsest clusters less the best single k, by test labels": (2, "k256", "k8192"),
-    "average fusion less encoder": (2, "average", "encoder"),
-    "augmentation less average": (2, "augmentation", "average"),
-    "neighbour less average": (2, "neighbour", "average"),
-    "neighbour less encoder": (2, "neighbour", "encoder"),
-    "unseen: neighbour less encoder": (4, "neighbour", "encoder"),
-    "unseen: true labels, all weights, less encoder": (4, "all-full", "encoder"),
-    "unseen: true labels, one set, less encoder": (4, "all-one", "encoder"),
-}
-
-
-def test_results__differences_of_the_printed_means_are_rounded_last():
-    printed = published.read()
-    lines = [line.split("|") for line in (ROOT / "docs/results/grappa.md").read_text(encoding="utf-8").splitlines()]
-    shown = {
-        cells[1].strip(): float(cells[2]) for cells in lines if len(cells) == 7 and cells[1].strip() in DIFFERENCES
-    }
-    means = {
-        (table, model): fmean(scores["r_precision"] for scores in tasks.values())
-        for table, models in printed.items()
-        for model, tasks in models.items()
-    }
-    assert shown == {
-        name: round(means[table, one] - means[table, other], 1) for name, (table, one, other) in DIFFERENCES.items()
-    }

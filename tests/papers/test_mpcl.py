@@ -8,12 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from polygrain.config.lists import Pretraining
 from polygrain.mpcl.report.published import Setting, matches, published_rows
 from tests.helpers.printed import is_same, rows, value_of
-from tests.helpers.project import ROOT
 from tests.test_profiles import composed
 
 ROWS = rows(Path(__file__).with_name("mpcl.csv"))
@@ -41,7 +39,7 @@ def test_rows__name_each_key_once_and_every_profile():
 
 
 def found(profile: str) -> tuple[dict[str, Pretraining], Setting]:
-    values = YAML(typ="safe").load((ROOT / "params.yaml").read_text()) if profile == "-" else composed(profile)
+    values = composed(profile)
     encoder = values["mpcl_encoder"]
     setting = Setting(list(values["tasks"]), encoder["network"]["architecture"], encoder["epochs"], encoder["batch"])
     return {name: Pretraining(**run) for name, run in values["mpcl"].items()}, setting
@@ -64,9 +62,3 @@ def test_published_row__meets_exactly_one_run_of_a_profile(profile):
         if row["table"] in tables and row["framework"] == framework and row["task"] in setting.tasks
     ]
     assert len(answered) - met.total() == others
-
-
-def test_published_row__no_run_of_the_default_data_stands_beside_one():
-    runs, setting = found("-")
-    rows = published_rows()
-    assert runs and not any(matches(row, run, setting) for row in rows for run in runs.values())

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
@@ -34,8 +33,3 @@ def test_discriminants__no_more_than_classes_and_dimensions_allow():
 def test_discriminants__a_direction_without_variance_is_no_trouble():
     features = np.column_stack([FEATURES[:, :2], np.ones(300)])
     assert torch.isfinite(scatter_of(features, LABELS).discriminants(1)[1]).all()
-
-
-def test_discriminants__want_two_classes():
-    with pytest.raises(ValueError, match="two"):
-        scatter_of(FEATURES, np.zeros(300, np.int64)).discriminants(2)

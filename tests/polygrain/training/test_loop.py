@@ -104,13 +104,6 @@ def test_fit__a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_
     assert all(torch.isfinite(parameter).all() for parameter in module.parameters())
 
 
-def test_fit__refuses_a_batch_that_leaves_a_process_without_rows(tmp_path, monkeypatch):
-    """50 rows in batches of 8 end with one of 10: 8 is the smallest."""
-    monkeypatch.setenv("WORLD_SIZE", "9")
-    with pytest.raises(ValueError, match="9 processes"):
-        train(tmp_path, 1)
-
-
 @pytest.mark.parametrize(("scores", "best"), [([0.1, 0.5, 0.3, 0.5, 0.2], 1), ([0.1, 0.2, 0.5], 2), ([0.5, 0.1], 0)])
 def test_fit__ends_as_after_the_best_epoch(tmp_path, scores, best):
     states = []

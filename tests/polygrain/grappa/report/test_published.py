@@ -64,10 +64,3 @@ def test_as_json__null_where_unknown() -> None:
         is values["closed_form"]["cars"]["difference_r_precision"]
         is None
     )
-
-
-def test_as_scores__mean_of_the_printed_row():
-    table = published.as_scores(2, TASKS)
-    assert table.get("k256", "aircraft") == 18.0
-    assert table.get("k256", "mean") == round((18.0 + 8.9 + 33.3 + 63.3 + 29.0 + 32.2) / 6, 2)
-    assert math.isnan(published.as_scores(2, [*TASKS, "own"]).get("k256", "mean"))

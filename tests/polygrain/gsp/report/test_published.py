@@ -42,16 +42,6 @@ def test_read__the_tables_are_whole_and_agree_where_they_overlap():
     assert all((row["table"] == "2") == bool(row["deviation"]) for row in rows)
     keys = Counter(tuple(value for name, value in row.items() if name not in ("percent", "note")) for row in rows)
     assert {key for key, count in keys.items() if count > 1} == {key for key in keys if "marks are lost" in key[-1]}
-    for pooling in ("gap", "gsp"):
-        first, second = (
-            {
-                (row["images"], row["dim"]): row["percent"]
-                for row in rows
-                if (row["table"], row["pooling"], row["loss"], row["metric"]) == (table, pooling, "c2", "map_at_r")
-            }
-            for table in ("1", "2")
-        )
-        assert first == second
 
 
 def test_is_of__one_fold_is_128_d_and_all_folds_are_512_d():

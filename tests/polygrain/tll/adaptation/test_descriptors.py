@@ -15,14 +15,6 @@ def features(tmp_path):
     return tmp_path
 
 
-def test_read__views_and_sides(features):
-    known = descriptors.read(features)
-    assert len(known) == 12 and len(known.values) == 2
-    assert np.array_equal(known.values[1][0], arrays.open(features / "left_flipped/descriptors.zarr")[:])
-    (features / "left_flipped").rename(features / "elsewhere")
-    assert len(descriptors.read(features).values) == 1
-
-
 def test_reduced__each_run_by_its_own_fit(features):
     known = descriptors.read(features)
     fits = [reduction.fit(RANDOM.normal(size=(20, 6)).astype(np.float32), 3) for _ in range(2)]

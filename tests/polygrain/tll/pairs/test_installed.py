@@ -25,11 +25,6 @@ def test_draw__pixels_are_distinct_and_do_not_depend_on_other_pairs(pairs):
         assert np.array_equal(pair.left, pairs[name].left) and np.array_equal(pair.right, pairs[name].right)
 
 
-def test_families__are_installed_fonts_each_in_one():
-    names = [name for family in installed.FAMILIES.values() for name in family]
-    assert len(set(names)) == len(names) and set(names) <= set(installed.text_fonts(48))
-
-
 def test_renditions__by_hand():
     step = np.zeros((8, 8, 3), np.uint8)
     step[:, 4:] = [200, 100, 0]
