@@ -73,19 +73,6 @@ def cars(root: Path, each: int) -> None:
     savemat(base / "cars_test_annos_withlabels.mat", {"annotations": annotations(parts["test"])})
 
 
-def cars_by_class(root: Path, each: int) -> None:
-    """The copy that is sorted into class folders, with CSV files."""
-    for split in ("train", "test"):
-        lines = []
-        for label, name in enumerate(NAMES["cars"]):
-            for i in range(each):
-                folder = root / "car_data/car_data" / split / name.replace("/", "-")
-                file = paint(folder / f"{split}{label}{i:03d}.jpg", label, i, f"cars{split}")
-                lines.append(f"{file.name},1,2,30,40,{label + 1}")
-        write_text(root / f"anno_{split}.csv", lines)
-    write_text(root / "names.csv", NAMES["cars"])
-
-
 def cub(root: Path, each: int) -> None:
     base, images, labels = root / "CUB_200_2011", [], []
     for name in NAMES["cub"]:

@@ -52,7 +52,7 @@ SOURCES = {
     ),
     "cars": Source(
         "Kaggle (the original page is gone): the archives cars_train and cars_test, the devkit, and the labels of the "
-        "test images; or the copy sorted by class (car_data, names.csv, anno_train.csv, anno_test.csv)",
+        "test images",
         inside("stanford_cars", "devkit/cars_train_annos.mat", "devkit/cars_meta.mat", "cars_test_annos_withlabels.mat")
         + inside("stanford_cars", "cars_train", "cars_test"),
     ),

@@ -76,8 +76,6 @@ def load(name: str, root: str | Path, download: bool = False) -> Dataset:
 
 def missing(name: str, root: Path) -> list[str]:
     """The published files that are not below the root."""
-    if name == "cars" and (root / "car_data").is_dir():
-        return [file for file in ("names.csv", "anno_train.csv", "anno_test.csv") if not (root / file).exists()]
     return [file for file in SOURCES[name].files if not (root / file).exists()]
 
 

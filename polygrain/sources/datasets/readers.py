@@ -47,14 +47,7 @@ def aircraft(root: Path) -> Records:
 
 
 def cars(root: Path) -> Records:
-    """Stanford Cars (Cars-196): both archives together, as its class split wants; or the copy sorted by class."""
-    if (root / "car_data").is_dir():
-        from pytorch_metric_learning.datasets import Cars196
-
-        sorted_copy = Cars196(root)
-        names = (root / "names.csv").read_text(encoding="utf-8").split("\n")
-        paths = [Path(path) for path in sorted_copy.paths]
-        return by_order(paths, sorted_copy.labels, None, {i + 1: name.strip() for i, name in enumerate(names)})
+    """Stanford Cars (Cars-196): both archives together, as its class split wants."""
     from torchvision.datasets import StanfordCars
 
     parts = [StanfordCars(root, split) for split in ("train", "test")]

@@ -18,19 +18,6 @@ def test_aircraft__classes_by_name_whatever_the_order_of_their_list(tmp_path: Pa
     assert [int(path.stem) // 1000 for path in records.paths] == records.labels
 
 
-def test_cars__both_archives_and_the_copy_sorted_by_class(tmp_path: Path) -> None:
-    layouts.cars(tmp_path / "a", 4)
-    published = readers.cars(tmp_path / "a")
-    assert {path.parent.name for path in published.paths} == {"cars_train", "cars_test"}
-    layouts.cars_by_class(tmp_path / "b", 2)
-    by_class = readers.cars(tmp_path / "b")
-    assert by_class.class_names == published.class_names == layouts.NAMES["cars"]
-    assert np.bincount(by_class.labels).tolist() == np.bincount(published.labels).tolist() == [4] * 4
-    folders = {label: path.parent.name for label, path in zip(by_class.labels, by_class.paths, strict=True)}
-    assert [folders[i] for i in range(4)] == [name.replace("/", "-") for name in layouts.NAMES["cars"]]
-    assert all(path.is_file() for path in by_class.paths)
-
-
 def test_flowers__classes_by_name_not_by_number(tmp_path: Path) -> None:
     layouts.flowers(tmp_path, 3)
     records = readers.flowers(tmp_path)
