@@ -35,7 +35,7 @@ CHANGES = [
         "versions.yaml",
         {"faiss-cpu": "2"},
         # Items whose path is the file of versions are among them.
-        "images mpcl_encoder tll_pairs gsp_folds seeds knn_graph refreshed_graph fusion gallery evaluation " + TRAINED,
+        "images tll_pairs gsp_folds seeds knn_graph refreshed_graph fusion gallery evaluation " + TRAINED,
     ),
     ("params.yaml", {"features.dtype": "float32"}, "features"),
     ("params.yaml", {"images.stored": "jpeg-90"}, "images"),
@@ -48,7 +48,7 @@ CHANGES = [
     ("params.yaml", {"choice.blocks": 1}, "resolution features seeds scatter choice"),
     ("params.yaml", {"choice.reference.dim": 9}, TRAINED),
     ("params.yaml", {"teachers.own": {"path": "data/resolution"}}, "teacher@own seeds report"),
-    ("params.yaml", {"resolution.cost": 4}, "resolution choice"),
+    ("params.yaml", {"resolution.cost": 4}, "resolution"),
     ("params.yaml", {"evaluation.whitened_dim": 9}, "evaluation"),
     ("params.yaml", {"gallery.smoothing.depth": 9}, "choice evaluation gallery"),
     ("params.yaml", {"report.thumbnail": 9}, "report"),

@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from polygrain.app.vectors import smooth_file
-from polygrain.cli.main import app
 from polygrain.store import embeddings
 from polygrain.store.drafts import drafted
 from polygrain.store.tables import write_csv
@@ -58,9 +56,3 @@ def test_drafted__a_link_stays_one_and_a_pipe_is_written_itself(tmp_path: Path) 
     with drafted(Path(os.devnull)) as draft:
         assert draft == Path(os.devnull)
     assert Path(os.devnull).is_char_device()
-
-
-def test_init__a_full_disk_leaves_no_half_project(tmp_path: Path) -> None:
-    with full_disk(20_000):
-        done = CliRunner().invoke(app, ["init", str(tmp_path / "mine")])
-    assert isinstance(done.exception, OSError) and not (tmp_path / "mine").exists()
