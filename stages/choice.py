@@ -7,6 +7,7 @@ Writes  weights.safetensors, config.json   the chosen model, its last layer in c
         README.md            its card
         criterion.csv        every candidate: its criterion on each task, agreement and cost, where it falls
         choice.json          what was chosen and why; criteria of encoder and chosen model with intervals; its images
+        neighbours.parquet   sampled images: their nearest under the encoder and under the chosen model
         untrained/           the encoder in its best form by the same criterion: what adaptation has to beat
 
 The encoder is a candidate: it is handed out where no other candidate is better, and where no task can be judged.
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow.parquet as pq
 import torch
 
 from polygrain.comparing.comparison import Comparison, choose, mean_of
@@ -34,7 +36,7 @@ from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import decide
 from polygrain.selection.candidates.forms import Form
 from polygrain.selection.candidates.judges import Judge, Settings
-from polygrain.selection.candidates.record import about_layer, candidate_rows, reasons, summary
+from polygrain.selection.candidates.record import about_layer, candidate_rows, neighbour_table, reasons, summary
 from polygrain.selection.candidates.trial import ENCODER, compare
 from polygrain.selection.criterion import embed_views
 from polygrain.store import arrays
@@ -176,6 +178,7 @@ def main(
         (folder / "README.md").write_text(card.text(chosen.config, content), encoding="utf-8")
         (folder / "choice.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         write_csv(folder / "criterion.csv", candidate_rows(trial, decision))
+        pq.write_table(neighbour_table(trial, taken.neighbours, collection), folder / "neighbours.parquet")
     return f"{taken.form.name}, of {len(trial.candidates)} candidates"
 
 

@@ -4,7 +4,7 @@ Reads   images/<task>/{pixels.zarr, table.parquet, rejected.csv}, pseudo_labels/
         adaptor and fusion, evaluation/<model>/{metrics.json, whitened.json,
         queries.parquet, ranked.parquet, attention.parquet; collection.json, smoothed.json, and the
         queries and ranked lists of both},
-        choice/{choice.json, criterion.csv}; exactly the items that params.yaml lists.
+        choice/{choice.json, criterion.csv, neighbours.parquet}; exactly the items that params.yaml lists.
 Writes  index.html    everything, self-contained
         table.md      the results table
         metrics.json  {model: {task or "mean": {r_precision, map_at_r, recall_at_1}}} in percent, and
@@ -35,6 +35,7 @@ from polygrain.findings import (
     collection,
     fusions,
     headline,
+    neighbours,
     paired,
     queries,
     runs,
@@ -242,6 +243,22 @@ def queries_section(
     return {"galleries": shown, "examples": examples}
 
 
+def unlabelled_section(
+    images: Path, tasks: Sequence[Task], samples: dict[str, list[neighbours.Neighbours]], params: Params
+) -> Content:
+    """Of these tasks the images whose neighbours the chosen model changed most, and how many it changed at all."""
+    titles = tuple(wording.title_of(name).name for name in (chosen.ENCODER, scores.CHOSEN))
+    shown = []
+    for task in tasks:
+        task_samples = samples.get(task.name, [])
+        most = neighbours.most_changed(task_samples, params.gains)
+        if most:
+            entries = neighbours.show(images / task.name, task.paths, most, titles, params.thumbnail)
+            counts = {"all": len(task_samples), "changed": sum(one.differs for one in task_samples)}
+            shown.append({"task": task.name, "counts": counts, "entries": entries})
+    return {"changed": shown}
+
+
 def attention_section(fusion: Path, evaluation: Path, table: scores.Scores, lists: Lists) -> Content:
     """What fusions attend to, what they learnt, and what that is worth."""
     names = [name for name in scores.in_order(lists.models, lists.trained) if name in lists.fusions]
@@ -299,7 +316,7 @@ def main(
     ks = {name: counts[name] for name in lists.trained}
     histories = {f"adaptor@{name}": read_history(adaptor / name) for name in lists.trained}
     histories |= {f"fusion@{name}": read_history(fusion / name) for name in lists.fusions}
-    made = chosen.read(choice)
+    made, samples = chosen.read(choice), neighbours.read(choice)
     measured = scores.read(evaluation, models, lists.trained, lists.tasks)
     trains = any((task.is_train & task.is_test).any() for task in tasks)
     searched = collection.read(evaluation, models, list(lists.tasks), trains)
@@ -329,6 +346,7 @@ def main(
         **wording.WORDS,
         **choice_section(made, recommended),
         **results_section(table, model, ks, lists),
+        **unlabelled_section(images, [task for task in tasks if task.name not in table.tasks], samples, params),
         **attention_section(fusion, evaluation, table, lists),
         **training_section(histories),
         **data_section(tasks, table, pseudo_labels, lists),

@@ -3,6 +3,7 @@ import csv
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from timm.layers import PatchEmbed
@@ -38,7 +39,7 @@ from tests.helpers.small import (
 )
 from tests.test_evaluation import plain_r_precision
 
-FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json")
+FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json", "neighbours.parquet")
 
 
 def params(**changes):
@@ -146,6 +147,19 @@ def test_main__hands_out_the_chosen_form_and_the_encoder_at_its_best(chosen):
         assert model.config.side == round(32 * float(row["scale"]))
         assert model.dim == int(row["dim"] or 24)
     assert load(output / "untrained").config.adaptors is None
+
+
+def test_main__the_neighbours_are_those_of_plain_search(chosen, models):
+    images, output, _, _ = chosen
+    table = [row for row in pq.read_table(output / "neighbours.parquet").to_pylist() if row["task"] == "bars"]
+    collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
+    own = [row["row"] for row in table]
+    places = np.flatnonzero(collection.tasks == "bars")[own]
+    embeddings = load(models[0])(torch.from_numpy(pixels[places]).permute(0, 3, 1, 2)).numpy()
+    for i, row in enumerate(table):
+        others = sorted((j for j in range(len(table)) if j != i), key=lambda j: -(embeddings[i] @ embeddings[j]))
+        assert row["encoder"] == [own[j] for j in others[:3]]
+        assert len(row["chosen"]) == 3 and row["row"] not in row["chosen"]
 
 
 def is_the_encoder(output, models):

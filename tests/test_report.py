@@ -294,6 +294,15 @@ def test_main__the_encoder_is_chosen_or_nothing_can_be_told(world, tasks, expect
     assert expected in page_of(world.draw()).text
 
 
+@pytest.mark.parametrize("unlabelled", [{"two"}, {"one", "two"}])
+def test_main__tasks_without_labels_show_what_changed(tmp_path, unlabelled):
+    folder = with_chosen(tmp_path, unlabelled).draw()
+    page = page_of(folder)
+    assert page.text.count("of 6 sampled images 5 have other neighbours") == len(unlabelled)
+    assert page.text.count("0 of 5 in common") == len(unlabelled)
+    assert {"Image a/5.jpg", "Image a/4.jpg"} <= {image["alt"] for image in page.images}
+
+
 def test_main__odd_names_are_shown_as_escapes(tmp_path):
     """No name of a file ends the run, turns the text around, hides in it or becomes HTML."""
     world = with_chosen(tmp_path, {"two"})

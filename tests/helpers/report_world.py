@@ -131,6 +131,15 @@ def write_choice(folder: Path, tasks: list[str], chosen: str = CANDIDATES[0][0],
     values = {"name": chosen, "form": {}, "why": ["7 candidates were <b>compared</b>."], "images": 12, "uncertain": []}
     text = json.dumps(values | {"criterion": compared} | changes)
     (folder / "choice.json").write_text(text, encoding="utf-8")
+    records = []
+    for task in tasks:
+        for row in range(IMAGES):
+            near = [other for other in range(2 * IMAGES) if other != row]
+            start = row if chosen != "encoder" else 0
+            records.append({"task": task, "row": row, "encoder": near[:5], "chosen": near[start : start + 5]})
+    rows = pa.list_(pa.int64())
+    schema = pa.schema([("task", pa.string()), ("row", pa.int64()), ("encoder", rows), ("chosen", rows)])
+    pq.write_table(pa.Table.from_pylist(records, schema), folder / "neighbours.parquet")
 
 
 class World:

@@ -92,7 +92,7 @@ class Judge:
         """The last layer of a model in closed form; None without a granularity, or where nothing varies."""
         return self.granularities.fit(outputs.train, outputs.sample.stacked())
 
-    def judge(self, embedded: Embedded) -> Judged:
-        """Criterion and agreement of each sampled image."""
+    def judge(self, embedded: Embedded) -> tuple[Judged, Neighbours]:
+        """Criterion and agreement of each sampled image, and its nearest others in the sample, by task."""
         neighbours = criterion.neighbours(embedded.plain, self.sample, self.settings.criterion.neighbours)
-        return Judged(*criterion.score(embedded, neighbours, self.reference, self.sample))
+        return Judged(*criterion.score(embedded, neighbours, self.reference, self.sample)), neighbours

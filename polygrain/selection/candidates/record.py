@@ -1,12 +1,14 @@
-"""What the choice writes about itself: its reasons, and every candidate."""
+"""What the choice writes about itself: its reasons, every candidate, and the nearest of the sampled images."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import pyarrow as pa
+
 from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import Decision, interval
-from polygrain.selection.candidates.judges import Settings
+from polygrain.selection.candidates.judges import Neighbours, Settings
 from polygrain.selection.candidates.trial import ENCODER, Trial
 from polygrain.store.collection import Collection
 
@@ -63,6 +65,20 @@ def candidate_rows(trial: Trial, decision: Decision) -> list[list[Any]]:
         row += [" ".join(decision.falls[name]), int(name == decision.chosen)]
         rows.append(row + [f"{judged.score[places].mean():.6g}" for places in parts.values()])
     return rows
+
+
+def neighbour_table(trial: Trial, chosen: Neighbours, collection: Collection) -> pa.Table:
+    """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within its task."""
+    rows = collection.rows[trial.sample.rows]
+    records: dict[str, list[Any]] = {"task": [], "row": [], "encoder": [], "chosen": []}
+    for task, places in trial.sample.parts().items():
+        records["task"] += [task] * len(places)
+        records["row"] += rows[places].tolist()
+        for key, found in (("encoder", trial.candidates[ENCODER.name].neighbours), ("chosen", chosen)):
+            records[key] += rows[places[found[task]]].tolist()
+    lists = pa.list_(pa.int64())
+    fields = [("task", pa.string()), ("row", pa.int64()), ("encoder", lists), ("chosen", lists)]
+    return pa.table(records, pa.schema(fields))
 
 
 def summary(trial: Trial, chosen: str, why: list[str], collection: Collection) -> dict[str, Any]:

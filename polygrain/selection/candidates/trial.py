@@ -14,7 +14,7 @@ from polygrain.compute import device
 from polygrain.encoder.model import Model, blocks_for, load
 from polygrain.selection.candidates.decision import Judged
 from polygrain.selection.candidates.forms import Form, with_last_layers
-from polygrain.selection.candidates.judges import Judge
+from polygrain.selection.candidates.judges import Judge, Neighbours
 from polygrain.selection.criterion import Sample, mean_over_tasks
 from polygrain.store import arrays
 
@@ -23,10 +23,11 @@ ENCODER = Form("encoder")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A form with its criterion."""
+    """A form with its criterion, and each sampled image's nearest others under it, by task."""
 
     form: Form
     judged: Judged
+    neighbours: Neighbours
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,11 @@ def measure(judge: Judge, model: Model, form: Form, pixels: arrays.Reader, layer
     form = replace(form, blocks=blocks_for(model, settings.blocks) if layers else 1)
     outputs = judge.embed(model.without_reduction(form.blocks).to(device.best()), pixels, layers)
     if not layers:
-        yield Candidate(form, judge.judge(outputs.sample))
+        yield Candidate(form, *judge.judge(outputs.sample))
         return
     fit = partial(judge.fit, outputs)
     for one, embedded in with_last_layers(form, model.reduction, outputs.sample, outputs.width, fit):
-        yield Candidate(one, judge.judge(embedded))
+        yield Candidate(one, *judge.judge(embedded))
 
 
 def compare(models: dict[str, Path], plain: Path, pixels: arrays.Reader, judge: Judge) -> Trial:
@@ -78,7 +79,7 @@ def compare(models: dict[str, Path], plain: Path, pixels: arrays.Reader, judge: 
     settings, sample, tasks = judge.settings, judge.sample, judge.collection.tasks[judge.collection.train]
     uncertain = [task for task in dict.fromkeys(tasks) if task not in sample.parts()]
     if not len(sample.rows):
-        nothing = Candidate(ENCODER, Judged(np.empty(0), np.empty(0)))
+        nothing = Candidate(ENCODER, Judged(np.empty(0), np.empty(0)), {})
         return Trial(sample, uncertain, {ENCODER.name: nothing})
     encoder, start = load(plain), load(models["encoder"])
     for one in (encoder, start):

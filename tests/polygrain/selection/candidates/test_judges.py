@@ -28,9 +28,9 @@ def world(folder: Path, looks: bool = True, sizes: Sequence[int] = (2, 5)) -> Ju
 def test_judge__finds_what_the_reference_has_and_its_own_views(tmp_path: Path) -> None:
     judge = world(tmp_path)
     looks = half_whitened(judge.seen.looks, judge.settings.reference.dim)
-    same = judge.judge(Embedded(looks, [(looks, looks)] * 2))
-    assert same.score.tolist() == same.agreement.tolist() == [1] * len(looks)
-    other = judge.judge(Embedded(looks[::-1].copy(), [(looks, looks)] * 2))
+    same, hits = judge.judge(Embedded(looks, [(looks, looks)] * 2))
+    assert same.score.tolist() == same.agreement.tolist() == [1] * len(looks) and list(hits) == list(TASKS)
+    other, _ = judge.judge(Embedded(looks[::-1].copy(), [(looks, looks)] * 2))
     np.testing.assert_allclose(other.score, 0.8 + 0.2 * other.agreement)
     assert other.agreement.mean() < 0.9
 

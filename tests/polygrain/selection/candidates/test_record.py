@@ -5,7 +5,7 @@ import pytest
 
 from polygrain.selection.candidates.decision import Decision, Judged
 from polygrain.selection.candidates.forms import Form
-from polygrain.selection.candidates.record import about_layer, candidate_rows, summary
+from polygrain.selection.candidates.record import about_layer, candidate_rows, neighbour_table, summary
 from polygrain.selection.candidates.trial import Candidate, Trial
 from polygrain.selection.criterion import Sample
 from polygrain.store.collection import read_tables
@@ -18,9 +18,11 @@ def trial() -> Trial:
     sample = Sample(np.array([0, 3, 50, 51]), np.array(["dots", "dots", "bars", "bars"], dtype=object))
     agreement = np.full(4, 0.5)
     candidates = {
-        "encoder": Candidate(Form("encoder"), Judged(np.array([0.2, 0.4, 0.6, 0.6]), agreement)),
-        "k4": Candidate(Form("k4"), Judged(np.array([0.8, 1.0, 0.5, 0.3]), agreement)),
+        "encoder": Candidate(Form("encoder"), Judged(np.array([0.2, 0.4, 0.6, 0.6]), agreement), {}),
+        "k4": Candidate(Form("k4"), Judged(np.array([0.8, 1.0, 0.5, 0.3]), agreement), {}),
     }
+    for one, order in zip(candidates.values(), ([[1], [0]], [[0], [1]]), strict=True):
+        one.neighbours.update({task: np.array(order) for task in TASKS})
     return Trial(sample, ["few"], candidates)
 
 
@@ -33,6 +35,13 @@ def test_candidate_rows__the_best_first_with_a_column_for_each_task(trial: Trial
 
 def test_about_layer__names_the_granularities() -> None:
     assert "2 granularities (size4, k64)" in about_layer(["size4", "k64"])
+
+
+def test_neighbour_table__rows_within_their_task(trial: Trial, tmp_path: Path) -> None:
+    collection = read_tables(write_images(tmp_path / "images"), list(TASKS))
+    rows = neighbour_table(trial, trial.candidates["k4"].neighbours, collection).to_pylist()
+    assert [(row["task"], row["row"]) for row in rows] == [("dots", 0), ("dots", 3), ("bars", 2), ("bars", 3)]
+    assert [row["encoder"] for row in rows] == [[3], [0], [3], [2]]
 
 
 def test_summary__means_over_tasks_of_both_and_their_difference(trial: Trial, tmp_path: Path) -> None:

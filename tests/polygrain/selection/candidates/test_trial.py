@@ -27,7 +27,7 @@ def test_measure__the_layer_is_of_the_clustered_images_and_of_the_views_of_the_s
     basis = basis_of(vectors, given.tasks)
     scatters = [within_clusters(basis.turn(vectors), labels) for labels in given.labels.values()]
     layer = closed_form(basis, scatters, of_views(basis, views))
-    expected = judge.judge(criterion.Embedded.of(views).through(lambda one: apply(layer, one)))
+    expected, _ = judge.judge(criterion.Embedded.of(views).through(lambda one: apply(layer, one)))
     np.testing.assert_allclose(measured["clusters"].judged.score, expected.score)
 
 
