@@ -6,6 +6,7 @@ Writes  weights.safetensors, config.json   the encoder with its adaptors (the cl
 """
 
 from pathlib import Path
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -24,9 +25,15 @@ from polygrain.store.collection import open_pixels, read_tables
 from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 
+# Of each number of a drawn classifier. Such short vectors turn faster than centroids, which are as long as features.
+DEVIATION = 0.02
+
 
 class Params(classification.ClassifierSettings, WatchSettings):
     width: schema.Width = Field(description="hidden units D' of each bottleneck")
+    start: Literal["centroids", "drawn"] = Field(
+        description="of the classifier: the clusters' centroids, right from the start, or short vectors, drawn"
+    )
 
 
 def add_adaptors(model: Model, granularity: str, width: int, seed: int) -> nn.ModuleList:
@@ -60,7 +67,8 @@ def main(
     reads = [encoder, pseudo_labels, *(images / task for task in tasks)]
     work = checkpoint.work_folder("adaptor", granularity, [params, settings, reference, seed], reads)
     targets, start = torch.from_numpy(labels[:]), torch.from_numpy(centroids[:])
-    # The adaptors start as the identity, so the centroids are a classifier that is right from the start.
+    if params.start == "drawn":
+        start = DEVIATION * torch.randn(start.shape, generator=torch.Generator().manual_seed(seed))
     parts = add_adaptors(model, granularity, params.width, seed)
     watch = watcher(load(encoder), model, pixels, collection, settings, reference, params, seed)
     history = classification.train(model, parts, start, pixels, rows, targets, params, seed, work, watch)

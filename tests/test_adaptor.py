@@ -28,14 +28,17 @@ def work(tmp_path, monkeypatch):
 
 def run(world, output, fewest=4, **changes):
     # Copied in, so that a test may go beyond the bounds.
-    params = adaptor.Params(width=8, watch="criterion", watched=12, **classifier()).model_copy(update=changes)
+    params = adaptor.Params(width=8, start="centroids", watch="criterion", watched=12, **classifier()).model_copy(
+        update=changes
+    )
     given = {"settings": criterion(fewest=fewest), "reference": reference(), "lists": lists(), "seed": 0}
     adaptor.main(*world, output, granularity="k6", params=params, **given)
     return load(output)
 
 
-def test_main__the_adaptors_alone_learn_the_pseudo_labels(world, tmp_path):
-    model, encoder = run(world, tmp_path / "out", fewest=25, epochs=25), load(world[1])
+@pytest.mark.parametrize("start", ["centroids", "drawn"])
+def test_main__the_adaptors_alone_learn_the_pseudo_labels(world, tmp_path, start):
+    model, encoder = run(world, tmp_path / "out", fewest=25, epochs=25, start=start), load(world[1])
     frozen = {name.replace(".block.", "."): t for name, t in model.state_dict().items() if ".adaptors." not in name}
     assert frozen.keys() == encoder.state_dict().keys()
     assert all(torch.equal(tensor, frozen[name]) for name, tensor in encoder.state_dict().items())

@@ -19,7 +19,11 @@ VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, g
 SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12, sample=None, drawn="images")
 BASIS = {"blocks": 2, "axes": 64, "seed": 0}
 TRAINING = adaptor.Params(
-    width=6, watch="criterion", watched=12, **classifier(epochs=2, batch=13, warmup=0.5, augmentation=VIEWS)
+    width=6,
+    start="centroids",
+    watch="criterion",
+    watched=12,
+    **classifier(epochs=2, batch=13, warmup=0.5, augmentation=VIEWS),
 )
 
 FUSIONS = ("augmentation", "neighbour", "supervised")
