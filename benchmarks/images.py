@@ -30,8 +30,8 @@ from stages.adaptor import Params, add_adaptors
 BATCH, COUNT, ROUNDS = (64, 640, 3) if FULL or torch.cuda.is_available() else (16, 48, 1)
 HALF = (0.5, 0.5, 0.5)
 VIEWS = Augmentation(smallest_crop=0.4, turn=15, flip=0.5, jitter=0.3, tint=0, grey=0.1, blur=0, stroke=0)
-PARAMS = Params(width=48, watch="none", watched=40, gamma=23, epochs=1, batch=BATCH, learning_rate=0.001,
-                weight_decay=0, warmup=0, precision="auto", augmentation=VIEWS)  # fmt: skip
+PARAMS = Params(width=48, start="centroids", watch="none", watched=40, gamma=23, epochs=1, batch=BATCH,
+                learning_rate=0.001, weight_decay=0, warmup=0, precision="auto", augmentation=VIEWS)  # fmt: skip
 
 
 VIT = "vit_small_patch16_224"

@@ -2,6 +2,7 @@
 
 Reads   one task's images, whose training and test images have the same classes (ImageNet: source `splits`)
 Writes  weights.safetensors   the network, the pooling and the last layer
+        network.safetensors   the network alone, to be gsp_folds.backbone.path
         history.csv           epoch, loss, accuracy
         metrics.json          fractions, of the test images: accuracy, accuracy_top5; map_at_r, recall_at_1 and so on,
                               of linear discriminants of the pooled features, fitted to the training images
@@ -200,6 +201,7 @@ def main(images: Path, output: Path, *, name: str, params: Params, lists: Lists,
     metrics = measure(model, pixels, table, side, params)
     with outputs.folder(output) as folder:
         write_weights(model, folder / "weights.safetensors")
+        write_weights(model.network, folder / "network.safetensors")
         write_history(history, folder, ["epoch", "loss", "accuracy"])
         (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
         shown = beside_printed(metrics, spec, params.poolings[spec.pooling], params.embedding)
