@@ -2,8 +2,10 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from polygrain.gsp.folds.images import read_images
+from polygrain.gsp.folds.trunk import Backbone, load
 from polygrain.store.collection import read_table
 from stages import gsp_classifier
 from stages.gsp_classifier import Params, beside_printed, main, split
@@ -49,6 +51,22 @@ def images(tmp_path_factory):
 def run(images, output, **values):
     main(images, output, name="one", params=Params(**(VALUES | values)), lists=spec(), seed=0)
     return json.loads((output / "metrics.json").read_text())
+
+
+def test_main__its_network_alone_is_a_backbone_of_the_folds(images, tmp_path):
+    network = {"small": {"architecture": "resnet20", "side": 32}}
+    run(images, tmp_path / "out", networks=network, epochs=1)
+    whole, file = load_file(tmp_path / "out/weights.safetensors"), tmp_path / "out/network.safetensors"
+    values = {
+        "weights": "file",
+        "path": str(file),
+        "architecture": "resnet20",
+        "mean": None,
+        "std": None,
+    }
+    trunk = load(Backbone(**values, depth=3, is_trained=True, freezes_norm=False), tmp_path, 0)
+    for name, tensor in trunk.network.state_dict().items():
+        assert np.array_equal(tensor.numpy(), whole[f"network.{name}"])
 
 
 def test_main__learns_its_classes_and_writes_what_they_are_worth(images, tmp_path):
