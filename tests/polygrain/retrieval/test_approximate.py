@@ -4,7 +4,7 @@ import faiss
 import numpy as np
 import pytest
 
-from polygrain.retrieval import approximate
+from polygrain.retrieval import approximate, neighbours
 from polygrain.retrieval.approximate import calibrate, choose, inverted_file, nearest_others
 from polygrain.store import arrays
 from polygrain.store.mapped_rows import Chosen
@@ -112,7 +112,8 @@ def test_calibrate__no_more_cells_than_a_gpu_allows(monkeypatch):
 def test_nearest_others__more_neighbours_than_a_gpu_allows_are_sought_on_the_cpu(monkeypatch):
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
     monkeypatch.setattr(faiss, "index_cpu_to_gpus_list", lambda ivf, gpus: pytest.fail("on the GPU"), raising=False)
-    monkeypatch.setattr(approximate, "GPU_MOST", 5)
+    for module in (approximate, neighbours):
+        monkeypatch.setattr(module, "GPU_MOST", 5)
     assert nearest_others(draw(300), 5, "ivf", 0.5).neighbours.shape == (300, 5)
 
 
