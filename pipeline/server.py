@@ -7,6 +7,7 @@ nothing elsewhere, and `/enter`, which gives the string to the browser. The hist
 import base64
 import errno
 import importlib
+import json
 import os
 import secrets
 import signal
@@ -14,13 +15,14 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.parse
+import urllib.request
 from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-import httpx
 import psutil
 
 from pipeline import process_group, project
@@ -69,28 +71,42 @@ class Server(NamedTuple):
 
         One whose database is locked answers 503 and has done nothing; it is asked again, as Prefect's client does.
         """
-        headers = {"Authorization": f"Basic {self.word()}"} if self.auth else {}
-        method = "GET" if body is None else "POST"
-        while True:
-            reply = httpx.request(method, f"{self.api}{path}", json=body, headers=headers, timeout=60)
-            if reply.status_code != HTTPStatus.SERVICE_UNAVAILABLE or tries == 1:
-                return reply.raise_for_status().json()
-            tries -= 1
-            time.sleep(1)
+        headers = {"Content-Type": "application/json"}
+        if self.auth:
+            headers["Authorization"] = f"Basic {self.word()}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.api}{path}", data, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                return json.load(reply)
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.SERVICE_UNAVAILABLE or tries == 1:
+                raise
+            error.close()
+        time.sleep(1)
+        return self.call(path, body, tries - 1)
 
     def answers(self) -> bool:
         """Whether it is there, and takes the auth string."""
         try:
             return bool(self.call("/admin/version"))
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+        except (OSError, ValueError):
             return False
 
     def use(self) -> None:
-        """Makes this process, and those that it starts, speak with this server."""
+        """Makes this process, and those that it starts, speak with this server.
+
+        ValueError where a variable keeps Prefect's client from speaking with any.
+        """
         os.environ["PREFECT_API_URL"] = self.api
         if self.auth:
             os.environ["PREFECT_API_AUTH_STRING"] = self.auth
         if "prefect" in sys.modules:
+            try:
+                importlib.import_module("httpx").Client().close()
+            except Exception as error:
+                names = [name for name in os.environ if name.lower().endswith("_proxy") or name.startswith("SSL")]
+                raise ValueError(f"{', '.join(names)}: one of these variables cannot be used ({error})") from error
             importlib.import_module("prefect.context").refresh_global_settings_context()
 
 
