@@ -169,15 +169,15 @@ async function judge() {
   $("right").textContent = sides.length ? `Of the ${nearest} nearest to each of ${whose}, from its own folder: ${sides.join(", ")}` : "";
 }
 
-// The knob: what is left of it is more alike. The mark is at the place that every search begins with.
+// The slider: what is left of it is more alike. The mark is at the place that every search begins with.
 function turn(place) {
   state.place = place;
   $("place").value = place;
-  $("setting").textContent = knob().settings[place];
-  $("mark").style.left = `calc(8px + (100% - 16px) * ${knob().start / (knob().settings.length - 1)})`;
+  $("setting").textContent = lastSide().settings[place];
+  $("mark").style.left = `calc(8px + (100% - 16px) * ${lastSide().start / (lastSide().settings.length - 1)})`;
 }
 
-const knob = () => state.about.sides.at(-1);
+const lastSide = () => state.about.sides.at(-1);
 
 // The browser keeps an upload as long as the server runs, so that it survives a reload.
 const shelf = () => caches.open(location.pathname);
@@ -212,7 +212,7 @@ function refresh(fresh) {
   for (const id of ["tasks", "text-label"]) $(id).hidden = state.alike;
   $("twins").hidden = !state.alike;
   $("right").hidden = state.alike;
-  $("knob").hidden = state.alike || knob().settings.length < 2;
+  $("slider").hidden = state.alike || lastSide().settings.length < 2;
   $("uncrop").hidden = !state.box;
   $("hint").hidden = Boolean(state.box);
   if (!state.box) $("box").hidden = true;
@@ -335,7 +335,7 @@ function wire() {
   $("details").addEventListener("change", () => document.body.classList.toggle("details", $("details").checked));
   $("place").addEventListener("input", () => { turn(Number($("place").value)); if (isQuery()) search(); });
   $("place").addEventListener("change", judge);
-  $("mark").addEventListener("click", () => { turn(knob().start); judge(); if (isQuery()) search(); });
+  $("mark").addEventListener("click", () => { turn(lastSide().start); judge(); if (isQuery()) search(); });
   $("above").addEventListener("input", () => { state.above = Number($("above").value); alike(); });
   $("second").addEventListener("click", () => document.querySelectorAll(".pair .held:nth-child(2)").forEach((holder) => pick(holder, true)));
   $("none").addEventListener("click", () => {
@@ -378,8 +378,8 @@ async function begin() {
   $("folder").append(make("bdi", { textContent: `${count.toLocaleString("en")} images in ${folder}` }));
   $("folder").title = folder;
   $("details").checked = $("blind").checked = false;
-  $("place").max = knob().settings.length - 1;
-  turn(knob().start);
+  $("place").max = lastSide().settings.length - 1;
+  turn(lastSide().start);
   tasks();
   wire();
   state.upload = await shelved().catch(() => null);

@@ -68,7 +68,7 @@ def slide(browser: Driven, slider: str, value: float) -> None:
     browser.until(IDLE)
 
 
-def test_page__knob(fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page__slider(fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = write_smoothed(tmp_path / "e.parquet", fused, photos)
     with serving("--in", file) as address, at(address) as browser:
@@ -131,7 +131,7 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         ranks = browser.value("[...document.querySelectorAll('.side:last-child .rank')].map(s => s.textContent)")
         assert ranks == [*map(str, range(1, 24))]
         browser.until("document.querySelector('#right').textContent.startsWith('Of the 10 nearest to each of all ')")
-        assert browser.value("document.querySelector('#knob').hidden")  # one way only to compare so few
+        assert browser.value("document.querySelector('#slider').hidden")  # one way only to compare so few
         assert browser.value("document.querySelector('.side h3').textContent").startswith("encoder")
         assert "3 of its 3" in browser.value("document.querySelector('.side h3').innerText")
 
