@@ -127,8 +127,8 @@ def write(
 ) -> None:
     """Writes the embeddings of all images of a listing, and what was left out beside them, unless they are there.
 
-    Rows of an earlier output are taken over where the image file is the same, and so is how they are compared, if
-    nothing else is wanted. `smooth`: beside the rows smoothed ones, where smoothing is chosen. `folder`: the model's,
+    Rows of an earlier output are taken over where the image file has the same bytes. How its images are compared stays,
+    if nothing else is wanted; of another model's file or of other images only `alike` does. `smooth`: beside the rows smoothed ones, where smoothing is chosen. `folder`: the model's,
     which knows how its tasks are compared, and which a search finds in the file. A folder `<output>.partial` keeps what
     is finished: a call that was killed goes on where it was, to the same bytes. ValueError where no image can be read.
     """
@@ -140,8 +140,12 @@ def write(
     partial = output.with_name(output.name + ".partial")
     states = dict(zip(listing.paths, listing.states(), strict=True))
     with locked(partial):
-        old = earlier(output, digest, listing, states)
-        before = read_comparison(output) if old else None
+        facts, old = embeddings.metadata(output), earlier(output, digest, listing, states)
+        before = read_comparison(output) if "comparison" in facts else None
+        if before:
+            wanted = wanted._replace(alike=wanted.alike or before.alike)
+        if not old and (facts.get("model"), facts.get("root")) != (digest.encode(), os.fsencode(listing.root)):
+            before = None
         embed_new(model, digest, listing, partial, old, batch)
         hashes, vectors, left = gather(partial, old, before, output, listing, model.dim)
         known = read_known(folder) if folder else Known()
@@ -188,30 +192,31 @@ def compared(
 
     What was compared without a mean gets one as soon as there are enough images.
     """
-    alike = wanted.alike or (before.alike if before else None)
-    is_fit = before is not None and (before.mean or len(vectors) < FEWEST) and alike == before.alike
+    is_fit = before is not None and (before.mean or len(vectors) < FEWEST) and wanted.alike == before.alike
     if before is not None and is_fit and not wanted.anew:
         moved = float(np.linalg.norm(before.plain(vectors).mean(0)))
         if name not in known.tasks and before.mean and len(vectors) >= FEWEST and moved > MOVED:
             log.info("the images have moved away from the mean that is kept (%.2f): --choose takes a new one", moved)
         return before
-    comparison, why = known.choose(name, vectors, alike, model.in_front)
-    log.info("%s: %s", comparison, why)
+    comparison, why = known.choose(name, vectors, wanted.alike, model.in_front)
+    log.info("%s: %s%s", comparison, why, f"; {wanted.alike} images are alike" if wanted.alike else "")
     return comparison
 
 
 def earlier(output: Path, digest: str, listing: Images, states: dict[str, str]) -> set[str]:
-    """The images that an output holds already, by this model, in the state they are in; of another folder, their bytes
-    are the same, too.
-    """
-    facts = embeddings.metadata(output)
+    """The images that an output holds already, by this model: files in the state they were in, or of the same bytes."""
+    facts, columns = embeddings.metadata(output), ["path", "state", "sha256"]
     is_its = facts.get("model") == digest.encode() and "comparison" in facts
-    if not is_its or "state" not in pq.read_schema(output).names:
+    if not is_its or not {*columns} <= {*pq.read_schema(output).names}:
         return set()
-    is_here, hashes = facts.get("root") == os.fsencode(listing.root), hashes_in(output)
-    stored = pq.read_table(output, columns=["path", "state"]).to_pydict()
-    same = {path for path, state in zip(stored["path"], stored["state"], strict=True) if states.get(path) == state}
-    return same if is_here else {path for path in same if listing.sha256(path) == hashes[path]}
+    # In another folder a file may be another one of the same state.
+    is_here = facts.get("root") == os.fsencode(listing.root)
+    stored = pq.read_table(output, columns=columns).to_pydict()
+    hashes = {path: of for path, of in zip(stored["path"], stored["sha256"], strict=True) if path in states}
+    pairs = zip(stored["path"], stored["state"], strict=True)
+    same = {path for path, state in pairs if is_here and states.get(path) == state}
+    touched = progress(sorted(hashes.keys() - same), "read what was touched", unit="image")
+    return same | {path for path in touched if listing.sha256(path) == hashes[path]}
 
 
 def hashes_in(file: Path) -> dict[str, str]:

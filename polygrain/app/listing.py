@@ -26,12 +26,15 @@ class Listing(NamedTuple):
     rejected: dict[str, str]
 
     def states(self) -> list[str]:
-        """Size and modification time of each file, or the error that hides them: what changed is embedded again."""
+        """Size and times of each file, or the error that hides them: what changed is read again.
+
+        Who writes other pixels may set the modification time back (`cp -p`), but not that of the inode's change.
+        """
         states = []
         for path in self.paths:
             try:
                 status = os.stat(self.root / path)
-                states.append(f"{status.st_size} {status.st_mtime_ns}")
+                states.append(f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}")
             except OSError as error:
                 states.append(str(error.errno))
         return states

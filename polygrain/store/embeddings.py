@@ -2,7 +2,7 @@
 
 path        below the folder `root`
 embedding   fixed-size list of float32, of unit length, less the collection's mean
-state       size and modification time of the image file, where it may change
+state       size and times of the image file, where it may change
 sha256      of the image file, by which it is known in another folder
 smoothed    the row smoothed by its neighbours (comparing/smoothing.py), of unit length, if the images are smoothed
 

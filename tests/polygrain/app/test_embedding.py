@@ -171,6 +171,50 @@ def test_write__rows_are_compared_as_before_unless_something_else_is_wanted(fuse
     assert many == [None, 8, 8] and chosen.alike == 8 and chosen.mean != kept.mean
 
 
+@pytest.mark.parametrize("change", ["touched", "copied", "earlier version"])
+def test_write__same_bytes_are_not_embedded_again(fused, photos, tmp_path, many, monkeypatch, change: str) -> None:
+    output, model = tmp_path / "e.parquet", load(fused)
+    write(model, "abc", find(photos), output, smooth=True, wanted=Wanted(alike=8))
+    kept, rows = compared(output), vectors(output)
+    if change == "copied":
+        photos = shutil.copytree(photos, tmp_path / "copy", copy_function=shutil.copyfile)
+    elif change == "touched":
+        for file in photos.rglob("*.png"):
+            os.utime(file, (1e9, 1e9))
+    else:  # whose states had no time of the inode's change
+        table = pq.read_table(output)
+        states = [state.rpartition(" ")[0] for state in table["state"].to_pylist()]
+        pq.write_table(table.set_column(2, "state", [states]), output)
+    monkeypatch.setattr(embedding, "embed_squares", Mock(side_effect=AssertionError))
+    write(model, "abc", find(photos), output, smooth=True)
+    assert compared(output) == kept and many == [8] and is_current(output, "abc", find(photos), True)
+    np.testing.assert_allclose(vectors(output), rows, atol=1e-5)
+
+
+@pytest.mark.parametrize(("digest", "is_same"), [("abc", True), ("other", False)])
+def test_write__what_was_said_stays_where_no_row_does(fused, photos, tmp_path, many, digest, is_same) -> None:
+    """By another model mean and smoothing are chosen anew."""
+    output, model = tmp_path / "e.parquet", load(fused)
+    write(model, "abc", find(photos), output, smooth=True, wanted=Wanted(alike=8))
+    kept = compared(output)
+    for file in photos.rglob("*.png"):
+        Image.open(file).rotate(90).save(file)
+    write(model, digest, find(photos), output, smooth=True)
+    assert compared(output).alike == 8 and (compared(output) == kept) == is_same
+
+
+def test_write__other_pixels_of_the_same_size_and_time(fused: Path, photos: Path, tmp_path: Path) -> None:
+    output, model, (file, *_) = tmp_path / "e.parquet", load(fused), sorted(photos.rglob("*.png"))
+    with Image.open(file) as image:
+        image.save(photos / "a.bmp")
+        os.utime(photos / "a.bmp", (1e9, 1e9))
+        write(model, "abc", find(photos), output)
+        image.rotate(180).save(photos / "a.bmp")
+        os.utime(photos / "a.bmp", (1e9, 1e9))
+    write(model, "abc", find(photos), output)
+    np.testing.assert_allclose(vectors(output)[:1], embed(model, [photos / "a.bmp"]), atol=1e-5)
+
+
 def test_write__few_images_become_many(fused, photos, tmp_path, many) -> None:
     """They get a mean of their own and are smoothed; how many are alike is still known."""
     output, model = tmp_path / "e.parquet", load(fused)
