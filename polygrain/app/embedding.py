@@ -33,6 +33,7 @@ from polygrain.runner.progress import progress
 from polygrain.sources.decode import Picture, decode
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings
+from polygrain.store.drafts import put
 from polygrain.store.reading import reading
 from polygrain.store.square import Unreadable, square
 from polygrain.store.tables import read_csv, write_csv
@@ -128,9 +129,10 @@ def write(
     """Writes the embeddings of all images of a listing, and what was left out beside them, unless they are there.
 
     Rows of an earlier output are taken over where the image file has the same bytes. How its images are compared stays,
-    if nothing else is wanted; of another model's file or of other images only `alike` does. `smooth`: beside the rows smoothed ones, where smoothing is chosen. `folder`: the model's,
-    which knows how its tasks are compared, and which a search finds in the file. A folder `<output>.partial` keeps what
-    is finished: a call that was killed goes on where it was, to the same bytes. ValueError where no image can be read.
+    if nothing else is wanted; of another model's file or of other images only `alike` does. `smooth`: beside the rows
+    smoothed ones, where smoothing is chosen. `folder`: the model's, which knows how its tasks are compared, and which a
+    search finds in the file. A folder `<output>.partial` keeps what is finished: a call that was killed goes on where
+    it was, to the same bytes. ValueError where no image can be read.
     """
     made_by = {"folder": os.fsencode(folder.resolve())} if folder else {}
     if is_current(output, digest, listing, smooth, wanted):
@@ -159,8 +161,8 @@ def write(
         facts |= {"images": fingerprint(states), "comparison": comparison.to_json()} | made_by
         embeddings.write(partial / "whole.parquet", columns, facts)
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(left.items())])
-        os.replace(partial / "rejected.csv", rejected_file(output))
-        os.replace(partial / "whole.parquet", output)
+        put(partial / "whole.parquet", output)
+        put(partial / "rejected.csv", rejected_file(output))
 
 
 def embed_new(model: Model, digest: str, listing: Images, partial: Path, old: set[str], batch: int) -> None:

@@ -91,9 +91,10 @@ def smooth_file(
         raise ValueError(f"{output} is what is read, and would lose the vectors as they were: name another file")
     if not output.parent.is_dir():
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
-    vectors = read(source, column, paths)
-    result = searched(vectors.rows, alike)
+    # Opened before the work, which is long: the folder may be one that nothing can be written to.
     with drafted(output) as draft, draft.open("wb") as stream:
+        vectors = read(source, column, paths)
+        result = searched(vectors.rows, alike)
         if output.suffix == ".npy":
             np.save(stream, result.best)
         else:

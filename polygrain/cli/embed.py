@@ -47,6 +47,8 @@ def embed(
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
     if output.suffix != ".parquet":
         raise ValueError(f"{output} does not end in .parquet")
+    if output.is_dir():
+        raise ValueError(f"{output} is a folder: name a file")
     if not output.parent.is_dir():
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
     network, name = load(require_model(model)), digest(model)

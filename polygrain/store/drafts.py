@@ -1,6 +1,8 @@
 """Files that are complete or as before."""
 
+import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +21,22 @@ def drafted(file: Path) -> Iterator[Path]:
     draft = target.with_name(f"{target.name}.draft")
     try:
         yield draft
-        os.replace(draft, target)
+        put(draft, target)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def put(draft: Path, file: Path) -> None:
+    """Moves a draft to its place; where a link leads is one.
+
+    A file that is a mount of its own, as docker makes them, cannot be replaced and is written itself.
+    """
+    target = os.path.realpath(file)
+    try:
+        os.replace(draft, target)
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.EXDEV):
+            raise
+        shutil.copyfile(draft, target)
+        draft.unlink()

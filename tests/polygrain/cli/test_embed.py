@@ -34,12 +34,14 @@ def test_embed__writes_the_file_and_says_so(
     [
         (("photos", "-o", "e.parquet", "--model", "none"), "none/config.json is missing"),
         (("photos", "-o", "e.npy"), "e.npy does not end in .parquet"),
+        (("photos", "-o", "photos/a.parquet"), "photos/a.parquet is a folder"),
     ],
 )
 def test_embed__says_what_is_wrong_and_leaves_nothing(
     fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch, words: tuple, message: str
 ) -> None:
     monkeypatch.chdir(photos.parent)
+    (photos / "a.parquet").mkdir()
     model = () if "--model" in words else ("--model", fused)
     ended = run(monkeypatch, "embed", *words, *model)
     assert str(ended).startswith(f"error: {message}") and "\n" not in ended

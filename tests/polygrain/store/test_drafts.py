@@ -1,10 +1,12 @@
 """Files that are complete or as before, whatever writes them."""
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -56,3 +58,22 @@ def test_drafted__a_link_stays_one_and_a_pipe_is_written_itself(tmp_path: Path) 
     with drafted(Path(os.devnull)) as draft:
         assert draft == Path(os.devnull)
     assert Path(os.devnull).is_char_device()
+
+
+@pytest.mark.parametrize("code", [errno.EBUSY, errno.EXDEV])
+def test_put__a_file_that_is_a_mount_is_written_itself(tmp_path: Path, monkeypatch, code: int) -> None:
+    (tmp_path / "e.csv").write_text("longer than what comes")
+    inode = (tmp_path / "e.csv").stat().st_ino
+    monkeypatch.setattr(os, "replace", Mock(side_effect=OSError(code, "mount")))
+    write_csv(tmp_path / "e.csv", [("a",)])
+    assert (tmp_path / "e.csv").read_text() == '"a"\n' and (tmp_path / "e.csv").stat().st_ino == inode
+    assert [file.name for file in tmp_path.iterdir()] == ["e.csv"]
+
+
+def test_smooth_file__a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch) -> None:
+    np.save(tmp_path / "in.npy", ROWS[:64])
+    monkeypatch.setattr("polygrain.app.vectors.searched", Mock(side_effect=AssertionError))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/s.npy.draft").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        smooth_file(tmp_path / "in.npy", tmp_path / "out/s.npy")
