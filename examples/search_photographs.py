@@ -14,7 +14,10 @@ from polygrain.comparing.comparison import choose
 folder, query, *named = map(Path, sys.argv[1:])
 model = load(named[0] if named else Path(__file__).parents[1] / "encoders/vit48")
 paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"))
-vectors = embed(model, paths)
+vectors, left = embed(model, paths, skip=True)
+for place, reason in left.items():
+    print(f"{paths[place]} is left out: {reason}", file=sys.stderr)
+paths = [path for place, path in enumerate(paths) if place not in left]
 comparison, _ = choose(vectors, front=model.in_front)  # 100 photographs or more: less their mean, and smoothed
 scores = comparison.rows(vectors, model.in_front) @ comparison.query(embed(model, [query]))[0]
 for place in np.argsort(-scores)[:10]:

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial as bound
 from itertools import islice
@@ -30,7 +30,7 @@ from polygrain.encoder.extract import in_passes
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
 from polygrain.runner.progress import progress
-from polygrain.sources.decode import Picture, decode
+from polygrain.sources.decode import Picture, decode, decoding
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings
 from polygrain.store.drafts import put
@@ -40,32 +40,46 @@ from polygrain.store.tables import read_csv, write_csv
 
 log = logging.getLogger(__name__)
 BATCH = 64
+Given = str | os.PathLike | Image.Image
 # Images of a finished part, which a killed call does not repeat.
 PART = 1024
 # Length of the mean of centred rows from which a mean taken anew may pay.
 MOVED = 0.1
 
 
-def embed(model: Model, images: Sequence[str | Path | Image.Image], batch: int = BATCH) -> Float32[np.ndarray, "n dim"]:
-    """Embeddings of unit length, a row for each image file or opened image, in their order.
+def embed(
+    model: Model, images: Given | Iterable[Given], batch: int = BATCH, skip: bool = False
+) -> Float32[np.ndarray, "n dim"] | tuple[Float32[np.ndarray, "n dim"], dict[int, str]]:
+    """Embeddings of unit length, a row for each image file or opened image, in their order; of one image one row.
 
-    At most `batch` images are decoded at once. ValueError names the file that cannot be read.
+    At most `batch` images are decoded at once. ValueError names an image that cannot be read; with `skip` it has no
+    row, and the rows come with {place: reason} of such images, places from 0.
     """
-    rows = [
-        embed_squares(model, np.stack([squared(model, image) for image in images[part]]))
-        for part in blocks(len(images), batch)
-    ]
-    return np.concatenate(rows) if rows else np.empty((0, model.dim), np.float32)
+    given = enumerate([images] if isinstance(images, Given) else images)
+    rows, left = [np.empty((0, model.dim), np.float32)], {}
+    while part := list(islice(given, batch)):
+        squares = []
+        for place, image in part:
+            try:
+                squares.append(squared(model, image))
+            except Unreadable as reason:
+                if not skip:
+                    name = getattr(image, "filename", "") or image
+                    hint = "" if isinstance(images, Given) else "; with skip=True the others are embedded"
+                    raise ValueError(f"{name} cannot be embedded: {reason}{hint}") from reason
+                left[place] = str(reason)
+        rows += [embed_squares(model, np.stack(squares))] if squares else []
+    return (np.concatenate(rows), left) if skip else np.concatenate(rows)
 
 
-def squared(model: Model, image: str | Path | Image.Image) -> UInt8[np.ndarray, "side side 3"]:
-    """An image as the square that the model's pipeline stores."""
+def squared(model: Model, image: Given) -> UInt8[np.ndarray, "side side 3"]:
+    """An image as the square that the model's pipeline stores; Unreadable with the reason why there is none."""
     if isinstance(image, Image.Image):
-        return square(image, model.config.resize)
-    try:
-        return decode(Path(image), model.config.resize).pixels
-    except Unreadable as reason:
-        raise ValueError(f"{image} is left out: {reason}") from reason
+        with decoding():
+            return square(image, model.config.resize)
+    if os.path.isdir(image):
+        raise Unreadable(f"it is a folder: give its images, such as sorted(Path({str(image)!r}).rglob('*.jpg'))")
+    return decode(Path(image), model.config.resize).pixels
 
 
 def embed_squares(model: Model, squares: UInt8[np.ndarray, "n side side 3"]) -> Float32[np.ndarray, "n dim"]:
@@ -213,12 +227,11 @@ def earlier(output: Path, digest: str, listing: Images, states: dict[str, str]) 
         return set()
     # In another folder a file may be another one of the same state.
     is_here = facts.get("root") == os.fsencode(listing.root)
-    stored = pq.read_table(output, columns=columns).to_pydict()
-    hashes = {path: of for path, of in zip(stored["path"], stored["sha256"], strict=True) if path in states}
-    pairs = zip(stored["path"], stored["state"], strict=True)
-    same = {path for path, state in pairs if is_here and states.get(path) == state}
-    touched = progress(sorted(hashes.keys() - same), "read what was touched", unit="image")
-    return same | {path for path in touched if listing.sha256(path) == hashes[path]}
+    stored = zip(*pq.read_table(output, columns=columns).to_pydict().values(), strict=True)
+    rows = [row for row in stored if row[0] in states]
+    same = {path for path, state, _ in rows if is_here and states[path] == state}
+    touched = progress([row for row in rows if row[0] not in same], "read what was touched", unit="image")
+    return same | {path for path, _, sha256 in touched if listing.sha256(path) == sha256}
 
 
 def hashes_in(file: Path) -> dict[str, str]:

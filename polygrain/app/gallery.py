@@ -16,6 +16,7 @@ from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 from polygrain.store import embeddings
 from polygrain.store.reading import reading
+from polygrain.store.tables import is_parquet
 
 DEFAULT = "data/choice"
 
@@ -111,7 +112,7 @@ def model_of(file: Path, model: Path | None) -> Path:
     if not file.exists():
         raise ValueError(f"{file} {absent(file)}: give a folder of images, or what `polygrain embed` wrote; {STREAMED}")
     facts = embeddings.metadata(file)
-    if file.suffix == ".parquet" and "model" not in facts:
+    if is_parquet(file) and "model" not in facts:
         raise ValueError(f"{file} is no table of embeddings: {embeddings.REMEDY}; {STREAMED}")
     if model is not None or "folder" not in facts:
         return model or Path(DEFAULT)
@@ -137,5 +138,5 @@ def search(
     """
     folder = model_of(Path(embeddings), model and Path(model))
     gallery = read_of(Path(embeddings), digest(folder), folder, smooth)
-    scores, rows = gallery.search(gallery.comparison.query(embed(load(folder), [query])), k)
+    scores, rows = gallery.search(gallery.comparison.query(embed(load(folder), query)), k)
     return [Hit(float(score), gallery.paths[row]) for score, row in zip(scores[0], rows[0], strict=True)]

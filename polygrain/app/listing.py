@@ -26,10 +26,7 @@ class Listing(NamedTuple):
     rejected: dict[str, str]
 
     def states(self) -> list[str]:
-        """Size and times of each file, or the error that hides them: what changed is read again.
-
-        Who writes other pixels may set the modification time back (`cp -p`), but not that of the inode's change.
-        """
+        """Size and times of each file (`cp -p` keeps all but the last), or the error that hides them."""
         states = []
         for path in self.paths:
             try:

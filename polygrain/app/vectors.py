@@ -19,10 +19,10 @@ from polygrain.fisher.estimator import ClusterWhitening, save
 from polygrain.fisher.evidence import agreements
 from polygrain.runner.progress import progress
 from polygrain.store.drafts import drafted
-from polygrain.store.reading import read_lines, reading
-from polygrain.store.tables import described, require_once
+from polygrain.store.reading import read_lines, reading, starts_with
+from polygrain.store.tables import COLUMNS, PARQUET, described, require_once
 
-READABLE = "give a NumPy array (.npy, a row for each image) or a table (.parquet) with a column of vectors"
+READABLE = "give a NumPy array (.npy or .npz, a row for each image) or a table (Parquet) with a column of vectors"
 LINES = "give a text in UTF-8 with the path of an image on each line"
 COLUMN, PLAIN, SMOOTHED = "embedding", "plain", "smoothed"
 
@@ -94,6 +94,8 @@ def smooth_file(
     # Opened before the work, which is long: the folder may be one that nothing can be written to.
     with drafted(output) as draft, draft.open("wb") as stream:
         vectors = read(source, column, paths)
+        if output.suffix == ".parquet":
+            require_free(vectors.table.schema, source)
         result = searched(vectors.rows, alike)
         if output.suffix == ".npy":
             np.save(stream, result.best)
@@ -104,21 +106,19 @@ def smooth_file(
 
 
 def read(source: Path, column: str | None = None, paths: Path | None = None) -> Vectors:
-    """The vectors in a file; ValueError says what does not fit."""
-    if source.suffix == ".npy":
-        if column is not None:
-            raise ValueError(f"{source} has no columns: --column is for a table")
-        with reading(source, READABLE):
-            array = np.load(source, allow_pickle=False)
-            if array.dtype.kind not in "fiu":
-                raise ValueError(f"it holds {array.dtype}, not numbers")
-        rows, names = directions(array, str(source)), read_lines(paths, LINES) if paths else None
+    """The vectors in a file, whose first bytes tell its kind; ValueError says what does not fit."""
+    with reading(source, READABLE):
+        is_table = source.is_dir() or starts_with(source, PARQUET)
+        if not is_table and not starts_with(source, b"\x93NUMPY", b"PK"):
+            raise ValueError("it is neither an array nor a table")
+    if not is_table:
+        rows, names = directions(array_in(source, column), str(source)), read_lines(paths, LINES) if paths else None
         if names is not None and len(names) != len(rows):
             raise ValueError(f"{source} has {len(rows):,} rows, {paths} {len(names):,} lines: give a line for each row")
         columns = {"path": names} if names is not None else {}
         return Vectors(rows, pa.table(columns | {COLUMN: lists(rows)}))
     if paths is not None:
-        raise ValueError(f"{source} is a table, whose rows name their images themselves: --paths is for a .npy")
+        raise ValueError(f"{source} is a table, whose rows name their images themselves: --paths is for an array")
     with reading(source, READABLE):
         # `read_table` takes a folder of parts, too, but no column that is there twice.
         table = pq.read_table(source) if source.is_dir() else pq.ParquetFile(source).read()
@@ -126,6 +126,24 @@ def read(source: Path, column: str | None = None, paths: Path | None = None) -> 
     name = column_of(table, source, column)
     where = f"{source}, column {name},"
     return Vectors(directions(array_of(table[name], where), where), table)
+
+
+def array_in(source: Path, name: str | None) -> np.ndarray:
+    """The numbers of a .npy, or of a .npz: the array of this name, else its only one."""
+    with reading(source, READABLE), source.open("rb") as stream:
+        array, names = np.load(stream, allow_pickle=False), [None]
+        if not isinstance(array, np.ndarray):
+            names = [entry.removesuffix(".npy") for entry in array.zip.namelist() if entry.endswith(".npy")]
+            if not names:
+                raise ValueError("it holds no array")
+            name = names[0] if name is None and len(names) == 1 else name
+            array = array[name] if name in names else np.empty(0)
+        if array.dtype.kind not in "fiu":
+            raise ValueError(f"it holds {array.dtype}, not numbers")
+    if name not in names:
+        held = "one array: do not name it" if names == [None] else f"{', '.join(names[:COLUMNS])}: name one of these"
+        raise ValueError(f"{source} holds {held} with --column")
+    return array
 
 
 def column_of(table: pa.Table, source: Path, column: str | None) -> str:
@@ -143,20 +161,32 @@ def column_of(table: pa.Table, source: Path, column: str | None) -> str:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    is_nested = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return is_nested and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+    """Whether a column holds lists of numbers, of any of Arrow's kinds, or tensors stored as such."""
+    kind = getattr(kind, "storage_type", kind)
+    value = getattr(kind, "value_type", None) if pa.types.is_nested(kind) else None
+    return value is not None and (pa.types.is_floating(value) or pa.types.is_integer(value))
 
 
 def array_of(column: pa.ChunkedArray, name: str) -> np.ndarray:
     """Lists of one length as an array `row dim`."""
     if column.null_count or not len(column):
         raise ValueError(f"{name} has {len(column):,} rows, {column.null_count:,} without a vector: give one for each")
+    column = column.cast(getattr(column.type, "storage_type", column.type))
     lengths = pa.compute.list_value_length(column).unique().to_pylist()
     if len(lengths) > 1:
         raise ValueError(f"{name} has vectors of {min(lengths)} and of {max(lengths)} numbers: give all one length")
     return np.concatenate([chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]).reshape(
         len(column), lengths[0]
     )
+
+
+def require_free(schema: pa.Schema, source: Path) -> None:
+    """ValueError where a column has a name of those to be written, and polygrain did not write it: it would be lost."""
+    facts = schema.metadata or {}
+    written = {PLAIN, SMOOTHED} if b"smoothing" in facts else {SMOOTHED} if b"comparison" in facts else set()
+    for name in (PLAIN, SMOOTHED):
+        if name in schema.names and not (name in written and is_list(schema.field(name).type)):
+            raise ValueError(f"{source} has a column {name!r} of its own, which would be replaced: rename it")
 
 
 def with_columns(table: pa.Table, result: Searched) -> pa.Table:

@@ -96,11 +96,13 @@ def write_duplicates(output: Path, above: float, source: Path, network: "Model",
 
 
 def print_nearest(queries: list[Path], source: Path, network: "Model", model: Path, k: int, smooth: bool) -> None:
+    import numpy as np
+
     from polygrain.app import embedding
     from polygrain.app.gallery import read_of
     from polygrain.encoder.digest import digest
 
-    name, vectors = digest(model), embedding.embed(network, queries)
+    name, vectors = digest(model), np.concatenate([embedding.embed(network, query) for query in queries])
     gallery = read_of(file_of(source, network, name, model), name, model, smooth)
     if not gallery.comparison.is_plain:
         typer.echo(f"{len(gallery):,} images, {gallery.comparison} (--no-smooth: plain)", err=True)
@@ -151,8 +153,9 @@ def file_of(source: Path, network: "Model", name: str, folder: Path) -> Path:
 
     from polygrain.app import cache, embedding
     from polygrain.app.listing import find
+    from polygrain.store.tables import is_parquet
 
-    if source.suffix == ".parquet":
+    if is_parquet(source):
         return source
     listing, file = find(source), cache.place(source, name)
     embedding.write(network, name, listing, file, smooth=True, folder=folder)

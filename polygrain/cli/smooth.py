@@ -7,17 +7,17 @@ import typer
 
 
 def smooth(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="a .npy, or a .parquet with a column of vectors")],
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="a .npy or .npz, or a .parquet with vectors")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="the .npy or .parquet to write")],
     alike: Annotated[
         int | None, typer.Option(min=2, help="about how many images show the same thing: 6 of a product, 300 of a kind")
     ] = None,
     paths: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="of a .npy: a text with the path of each row's image on a line")
+        Path | None, typer.Option(metavar="FILE", help="of an array: a text, on each line the path of a row's image")
     ] = None,
     column: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="of a table: where its vectors are"),
+        typer.Option(metavar="NAME", help="of a table, or of a .npz of several arrays: where its vectors are"),
     ] = None,
 ) -> None:
     """Learn from vectors of your own, of CLIP or DINO, say, how they are compared: similar images are found more often.

@@ -5,6 +5,7 @@ vectors of unit length, which get unit length again, and so is it from a query. 
 it is.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -19,6 +20,8 @@ from polygrain.comparing.smoothing import Shown, Smoothing, linked
 from polygrain.comparing.smoothing_choice import NONE, SETTINGS, SmoothingSettings
 from polygrain.compute.vectors import as_vectors, unit_rows
 
+log = logging.getLogger(__name__)
+UNPACK = "np.unpackbits(vectors.astype(np.uint8), axis=1)"
 # Of fewer images the mean is of these images, not of their kind.
 FEWEST = 100
 # The variance of rows of unit length, below which they are equal and nothing but rounding is left without the mean.
@@ -111,6 +114,8 @@ def smooth(
 def directions(vectors: np.ndarray | Tensor, name: str = "vectors") -> Float32[np.ndarray, "row dim"]:
     """Anyone's vectors as rows of unit length; ValueError as `smooth`."""
     rows = as_vectors(vectors, name).cpu().numpy()
+    if "int" in str(vectors.dtype) and len(rows) and rows.min() >= -128 and 1 < rows.max() < 256:
+        log.warning("%s hold bytes, taken as numbers: packed bits are none, unpack them first, %s", name, UNPACK)
     empty = np.flatnonzero(~rows.any(1))
     if len(empty):
         raise ValueError(

@@ -28,10 +28,7 @@ def drafted(file: Path) -> Iterator[Path]:
 
 
 def put(draft: Path, file: Path) -> None:
-    """Moves a draft to its place; where a link leads is one.
-
-    A file that is a mount of its own, as docker makes them, cannot be replaced and is written itself.
-    """
+    """Moves a draft to its place; a link stays one, and a file that is a mount of its own is written itself."""
     target = os.path.realpath(file)
     try:
         os.replace(draft, target)

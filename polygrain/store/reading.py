@@ -2,17 +2,19 @@
 
 import csv
 import json
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import pyarrow as pa
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
 # What damaged bytes raise. TypeError, AttributeError, RuntimeError are our own mistakes, and the file is whole.
-DAMAGE = (OSError, ValueError, KeyError, csv.Error, SafetensorError, pa.ArrowException)
+DAMAGE = (OSError, ValueError, KeyError, csv.Error, SafetensorError, pa.ArrowException, BadZipFile, zlib.error)
 
 
 @contextmanager
@@ -27,6 +29,12 @@ def reading(file: Path | str, remedy: str) -> Iterator[None]:
         elif isinstance(error, ValidationError):
             reason = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:3])
         raise ValueError(f"{file} is missing or damaged ({reason}); {remedy}") from error
+
+
+def starts_with(file: Path, *firsts: bytes) -> bool:
+    """Whether a file begins with one of these bytes, which tell its kind."""
+    with file.open("rb") as stream:
+        return stream.read(16).startswith(firsts)
 
 
 def read_lines(file: Path, remedy: str) -> list[str]:

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polygrain.store.drafts import drafted
-from polygrain.store.reading import reading, remedy_for
+from polygrain.store.reading import reading, remedy_for, starts_with
 
 COLUMNS = 20  # that a message names
+PARQUET = b"PAR1"  # the first bytes of such a file
 
 
 def write_csv(file: Path, rows: Iterable[Sequence[object]]) -> None:
@@ -24,6 +25,11 @@ def read_csv(file: Path) -> list[dict[str, str]]:
     """A row for each line below the header; ValueError if the file is missing or damaged."""
     with reading(file, remedy_for(file.parent)), file.open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines, strict=True))
+
+
+def is_parquet(file: Path) -> bool:
+    """Whether a file is a Parquet table, or is to be one by its name."""
+    return file.suffix == ".parquet" or (file.is_file() and starts_with(file, PARQUET))
 
 
 def described(schema: pa.Schema) -> str:

@@ -1,6 +1,7 @@
 import csv
 import os
 import shutil
+from io import BytesIO
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -36,6 +37,24 @@ def test_embed__files_and_images_one_by_one(fused: Path, shared_photos: Path) ->
     np.testing.assert_allclose(embed(model, files, batch=2), expected, atol=1e-5)
     np.testing.assert_allclose(embed(model, [Image.open(file) for file in files]), expected, atol=1e-5)
     assert embed(model, []).shape == (0, model.dim)
+    np.testing.assert_allclose(embed(model, (file for file in files), batch=2), expected, atol=1e-5)
+    for one in (files[0], str(files[0]), Image.open(files[0])):
+        np.testing.assert_allclose(embed(model, one), expected[:1], atol=1e-5)
+
+
+def test_embed__one_that_cannot_be_read_is_named_or_left_out(fused: Path, photos: Path) -> None:
+    model, files = load(fused), sorted(photos.rglob("*.png"))[:5]
+    rows = embed(model, [files[0], *files[3:]])
+    for file in files[1:3]:
+        file.write_bytes(file.read_bytes()[:-200])
+    for images in (files, [Image.open(BytesIO(file.read_bytes())) for file in files]):
+        with pytest.raises(ValueError, match=r"truncated.*skip=True"):
+            embed(model, images)
+        found, left = embed(model, iter(images), batch=2, skip=True)
+        np.testing.assert_allclose(found, rows, atol=1e-5)
+        assert [*left] == [1, 2] and "truncated" in left[1]
+    with pytest.raises(ValueError, match="it is a folder: give its images"):
+        embed(model, photos)
 
 
 def test_write__rows_metadata_and_what_is_left_out(fused: Path, photos: Path, tmp_path: Path, monkeypatch) -> None:
@@ -204,14 +223,12 @@ def test_write__what_was_said_stays_where_no_row_does(fused, photos, tmp_path, m
 
 
 def test_write__other_pixels_of_the_same_size_and_time(fused: Path, photos: Path, tmp_path: Path) -> None:
-    output, model, (file, *_) = tmp_path / "e.parquet", load(fused), sorted(photos.rglob("*.png"))
-    with Image.open(file) as image:
-        image.save(photos / "a.bmp")
+    output, model = tmp_path / "e.parquet", load(fused)
+    for turned in (0, 180):
+        with Image.open(photos / "bars/class1/1.png") as image:
+            image.rotate(turned).save(photos / "a.bmp")
         os.utime(photos / "a.bmp", (1e9, 1e9))
         write(model, "abc", find(photos), output)
-        image.rotate(180).save(photos / "a.bmp")
-        os.utime(photos / "a.bmp", (1e9, 1e9))
-    write(model, "abc", find(photos), output)
     np.testing.assert_allclose(vectors(output)[:1], embed(model, [photos / "a.bmp"]), atol=1e-5)
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from polygrain.app.vectors import searched, smooth_file
+from polygrain.app.vectors import read, searched, smooth_file
 from polygrain.comparing.smoothing import linked
 from polygrain.comparing.smoothing_choice import choose
 from polygrain.compute.vectors import unit_rows
@@ -46,8 +46,9 @@ def test_smooth_file__an_array_becomes_its_smoothed_rows_and_a_query_goes_throug
 
 
 def test_smooth_file__a_table_keeps_its_columns(tmp_path):
-    pq.write_table(table(price=pa.array(range(180)), smoothed=["old"] * 180), tmp_path / "v.parquet")
-    smooth_file(tmp_path / "v.parquet", tmp_path / "s.parquet", alike=30)
+    pq.write_table(table(price=pa.array(range(180))), tmp_path / "v.parquet")
+    smooth_file(tmp_path / "v.parquet", tmp_path / "first.parquet")
+    smooth_file(tmp_path / "first.parquet", tmp_path / "s.parquet", alike=30, column="clip")
     result = pq.read_table(tmp_path / "s.parquet")
     assert result.column_names == ["path", "clip", "price", "plain", "smoothed"]
     assert result["price"].to_pylist() == [*range(180)]
@@ -61,6 +62,60 @@ def test_searched__rows_that_do_not_hang_together_are_not_smoothed():
     result = searched(rows)
     assert result.smoothed is None or result.smoothing.strength
     np.testing.assert_array_equal(result.best, result.plain if result.smoothed is None else result.smoothed)
+
+
+TENSOR = pa.fixed_shape_tensor(pa.float32(), [4, 6])
+
+
+@pytest.mark.parametrize("kind", [TENSOR, pa.list_view(pa.float32()), pa.large_list(pa.float32())])
+def test_smooth_file__any_of_arrows_kinds_of_lists(tmp_path, kind):
+    column = pa.array([*map(list, ROWS[:6])], getattr(kind, "storage_type", kind))
+    column = pa.ExtensionArray.from_storage(kind, column) if kind is TENSOR else column
+    pq.write_table(pa.table({"clip": pa.chunked_array([column[:4], column[4:]])}), tmp_path / "v.parquet")
+    smooth_file(tmp_path / "v.parquet", tmp_path / "s.parquet")
+    result = pq.read_table(tmp_path / "s.parquet")
+    assert result.schema.field("clip").type == kind
+    np.testing.assert_allclose(np.stack(result["plain"].to_numpy()), unit_rows(ROWS[:6]), atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "facts"), [("plain", {}), ("smoothed", {}), ("plain", {"smoothing": "{}"})])
+def test_smooth_file__never_replaces_a_column_of_the_users_own(tmp_path, name, facts):
+    given = table(**{name: ["mine"] * 180}).replace_schema_metadata(facts)
+    pq.write_table(given, tmp_path / "v.parquet")
+    with pytest.raises(ValueError, match=f"column '{name}' of its own.*rename"):
+        smooth_file(tmp_path / "v.parquet", tmp_path / "s.parquet", column="clip")
+    assert [path.name for path in tmp_path.iterdir()] == ["v.parquet"]
+    assert len(read(tmp_path / "v.parquet", "clip").rows) == 180  # an array has no columns to lose
+
+
+@pytest.mark.parametrize("name", ["v.npz", "v.npy", "v.parquet", "v"])
+def test_read__first_bytes_tell_the_kind(tmp_path, name):
+    for write in (np.save, np.savez, lambda stream, _: pq.write_table(table(), stream)):
+        with (tmp_path / name).open("wb") as stream:
+            write(stream, ROWS)
+        np.testing.assert_allclose(read(tmp_path / name).rows, unit_rows(ROWS), atol=1e-6)
+
+
+def test_read__one_of_several_arrays_by_its_name(tmp_path):
+    np.savez_compressed(tmp_path / "v.npz", clip=ROWS, paths=np.array(["a"], object))
+    for column, message in ((None, "clip, paths: name"), ("dino", "clip, paths"), ("paths", "allow_pickle")):
+        with pytest.raises(ValueError, match=message):
+            read(tmp_path / "v.npz", column)
+    assert len(read(tmp_path / "v.npz", "clip").rows) == 180
+    for bytes_, message in (((tmp_path / "v.npz").read_bytes()[:-9], "damaged"), (b"PK\5\6" + bytes(18), "no array")):
+        (tmp_path / "v.npz").write_bytes(bytes_)
+        with pytest.raises(ValueError, match=message):
+            read(tmp_path / "v.npz")
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int64"])
+def test_read__packed_bits_are_told_and_unpacked_as_said(tmp_path, kind, caplog):
+    packed = np.packbits(ROWS > 0, axis=1)
+    for rows, is_told in ((packed, True), (np.unpackbits(packed, axis=1), False)):
+        caplog.clear()
+        np.save(tmp_path / "v.npy", rows.astype(kind))
+        read(tmp_path / "v.npy")
+        assert ("np.unpackbits" in caplog.text) == is_told
 
 
 def test_smooth_file__an_array_with_its_paths_becomes_a_table(tmp_path):

@@ -48,6 +48,12 @@ def test_search__a_table_for_each_query_and_a_folder_is_embedded_once(
     assert rows and all(row["kind"] == "duplicate" and float(row["cosine"]) >= 0.5 for row in rows)
 
 
+def test_search__first_bytes_tell_a_table(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(load(fused), digest(fused), find(photos), photos / "e.parquet", folder=fused)
+    (photos / "e.parquet").rename(photos / "embeddings")
+    assert run(monkeypatch, "search", photos / "dots/class2/1.png", "--in", photos / "embeddings") == 0
+
+
 def write_smoothed(file: Path, fused: Path, photos: Path) -> Path:
     """The photos by the model, their rows the other way round as smoothed ones."""
     write(load(fused), digest(fused), find(photos), file, folder=fused)
@@ -88,7 +94,7 @@ def test_search__says_what_is_wrong(fused: Path, photos: Path, monkeypatch: pyte
 
     assert error("--in", photos).startswith("give image files to search for, or --page")
     assert error(query, "--in", photos, "--page") == error("--in", photos)
-    assert error("note.txt", "--in", embedded).startswith("note.txt is left out")
+    assert error("note.txt", "--in", embedded).startswith("note.txt cannot be embedded")
     assert error(query, "--in", embedded, model=other).startswith(f"{embedded} was made by model ")
     assert error("--duplicates", "pairs.csv", "--in", embedded, model=other).startswith(
         f"{embedded} was made by model "
