@@ -13,6 +13,8 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
+from polygrain.compute.errors import first_line
+
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
@@ -62,9 +64,8 @@ def call(function: str, *arguments: object) -> None:
     except RuntimeError as error:
         if type(error).__name__ == "OutOfMemoryError":  # torch's, which says what to do
             raise
-        message = str(error).split("\n")[0]
         raise ConnectionError(
-            f"one of {count()} processes was lost ({message}); start again: finished epochs are kept"
+            f"one of {count()} processes was lost ({first_line(error)}); start again: finished epochs are kept"
         ) from error
 
 

@@ -12,36 +12,36 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from polygrain.compute.errors import first_line
+from polygrain.encoder.adaptors import AdaptedBlock
 from polygrain.encoder.prepare import Convolution
-
-if TYPE_CHECKING:
-    from polygrain.encoder.model import Model
 
 log = logging.getLogger(__name__)
 ENGINES = ("onnx", "torch")
 MOST = 32  # images of a pass: onnxruntime keeps the memory of the largest
+SHAPES = 4  # programs of one network, at most: the oldest goes
 AGREES = 1e-4  # of the largest output; a program that differs by more is not taken
 
 Program = Callable[[Tensor], list[Tensor]]
 building = threading.Lock()
-# Of each model, made at its first pass; None where torch computes. Beside the models, for a program cannot be copied.
-programs: "weakref.WeakKeyDictionary[Model, Program | None]" = weakref.WeakKeyDictionary()
+# Of each network, one for each shape of an image that it was asked for; None where torch computes. Beside the networks,
+# for a program cannot be copied.
+programs: weakref.WeakKeyDictionary[nn.Module, dict[torch.Size, Program | None]] = weakref.WeakKeyDictionary()
 
 
 class Outputs(nn.Module):
-    """A model from its normalised input to the outputs of its blocks, as an exporter wants it."""
+    """A network from its normalised input to the outputs of its blocks, as an exporter wants it."""
 
-    def __init__(self, model: "Model") -> None:
+    def __init__(self, network: nn.Module, outputs: Program) -> None:
         super().__init__()
-        self.model = model
+        self.network, self.outputs = network, outputs
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.model.outputs(x))
+        return tuple(self.outputs(x))
 
 
 def engine() -> str:
@@ -52,41 +52,46 @@ def engine() -> str:
     return name if importlib.util.find_spec("onnxruntime") else "torch"
 
 
-def suits(model: "Model", x: Tensor) -> bool:
+def suits(network: nn.Module, x: Tensor) -> bool:
     """Whether onnxruntime may compute this: nothing trains, norms are folded, and there are no adaptors."""
     if not torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu"):
         return False
-    if x.is_cuda or x.dtype != torch.float32 or model.config.adaptors or engine() != "onnx":
+    if x.is_cuda or x.dtype != torch.float32 or engine() != "onnx":
         return False
-    return any(isinstance(part, Convolution) for part in model.backbone.modules())
+    if any(isinstance(part, AdaptedBlock) for part in network.modules()):
+        return False
+    return any(isinstance(part, Convolution) for part in network.modules())
 
 
-def program_of(model: "Model", x: Tensor) -> Program | None:
-    """What computes the outputs of a model's blocks in its place; None where torch does."""
-    if not suits(model, x):
+def program_of(network: nn.Module, outputs: Program, x: Tensor) -> Program | None:
+    """What computes the `outputs` of a network's blocks in its place; None where torch does."""
+    if not suits(network, x):
         return None
     with building:
-        if model not in programs:
-            programs[model] = build(model, x.shape[1:])
-        return programs[model]
+        made, shape = programs.setdefault(network, {}), x.shape[1:]
+        if shape not in made:
+            if len(made) == SHAPES:
+                del made[next(iter(made))]
+            made[shape] = build(network, outputs, shape)
+        return made[shape]
 
 
-def build(model: "Model", shape: torch.Size) -> Program | None:
-    """The program of a model for images of this shape; None, said in the log, where there is none that agrees."""
+def build(network: nn.Module, outputs: Program, shape: torch.Size) -> Program | None:
+    """The program of a network for images of this shape; None, said in the log, where there is none that agrees."""
     images = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
     try:
-        program = functools.partial(run, session(model, images[:2]))
-        for expected, found in zip(model.outputs(images), program(images), strict=True):
+        program = functools.partial(run, session(Outputs(network, outputs), images[:2]))
+        for expected, found in zip(outputs(images), program(images), strict=True):
             if not (found - expected).abs().max() <= AGREES * expected.abs().max():
                 raise ValueError("its outputs differ")
     except Exception as error:  # whatever a network's own code, the exporter or onnxruntime raises
-        say_once(f"{model.config.architecture} runs in torch, not in onnxruntime ({str(error).splitlines()[0]})")
+        say_once(f"{type(network).__name__} runs in torch, not in onnxruntime ({first_line(error)})")
         return None
     return program
 
 
-def session(model: "Model", images: Tensor) -> "onnxruntime.InferenceSession":  # type: ignore[name-defined]  # noqa: F821
-    """The model in onnxruntime, on as many threads as torch has."""
+def session(whole: Outputs, images: Tensor) -> "onnxruntime.InferenceSession":  # type: ignore[name-defined]  # noqa: F821
+    """The network in onnxruntime, on as many threads as torch has."""
     import onnxruntime
 
     file, options = io.BytesIO(), onnxruntime.SessionOptions()
@@ -94,7 +99,7 @@ def session(model: "Model", images: Tensor) -> "onnxruntime.InferenceSession":  
         warnings.simplefilter("ignore")  # the tracer names each size that it takes for a constant
         axes = {"input_names": ["images"], "dynamic_axes": {"images": {0: "batch"}}}
         # The older exporter takes a second, where the newer one takes 13.
-        torch.onnx.export(Outputs(model), (images.clone(),), file, dynamo=False, **axes)
+        torch.onnx.export(whole, (images.clone(),), file, dynamo=False, **axes)
     options.intra_op_num_threads = torch.get_num_threads()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])

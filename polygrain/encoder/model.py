@@ -65,7 +65,7 @@ class Model(nn.Module):
         names = foldable(*traced_by(self.config))
         folded = [(self.part(convolution), self.part(norm)) for convolution, norm in names]
         prepare(self.backbone, folded, self.is_convolutional)
-        engine.programs.pop(self, None)  # it has the weights of before
+        engine.programs.pop(self.backbone, None)  # they have the weights of before
 
     def part(self, name: str) -> nn.Module:
         """A part of the backbone by its name in the plain network."""
@@ -191,7 +191,7 @@ class Model(nn.Module):
     def raw_outputs(self, images: Num[Tensor, "batch 3 y x"]) -> list[Float[Tensor, "batch _"]]:
         """The outputs of the last block and those before it, the last first."""
         x = self.network_input(images)
-        program = engine.program_of(self, x)
+        program = engine.program_of(self.backbone, self.outputs, x)
         return program(x) if program else self.outputs(x)
 
     def outputs(self, x: Num[Tensor, "batch 3 side side"]) -> list[Float[Tensor, "batch _"]]:

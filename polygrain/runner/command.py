@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from polygrain.compute import processes
+from polygrain.compute.errors import first_line
 from polygrain.config.compose import read_params
 from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
@@ -80,7 +81,7 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
         if type(error).__name__ != "OutOfMemoryError" or os.environ.get("POLYGRAIN_TRACEBACK"):
             raise
         sys.exit(
-            f"error: the GPU's memory is full ({str(error).splitlines()[0]}): set POLYGRAIN_BATCH to fewer images, if "
+            f"error: the GPU's memory is full ({first_line(error)}): set POLYGRAIN_BATCH to fewer images, if "
             f"they were embedded, or lower the batch of {stage} in params.yaml, which changes what is learnt"
         )
     if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):

@@ -10,6 +10,7 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from polygrain.compute.errors import first_line
 from polygrain.encoder import Model
 from polygrain.encoder.config import Interpolation
 from polygrain.encoder.prepare import settle
@@ -89,7 +90,3 @@ def write_onnx(program: ExportedProgram, file: Path) -> None:
             torch.onnx.export(program, dynamo=True, verbose=False, **names).save(file)
         except torch.onnx.errors.OnnxExporterError as error:
             raise ValueError(f"ONNX has no operator for a part of this network ({first_line(error)})") from error
-
-
-def first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]
