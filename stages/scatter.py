@@ -10,9 +10,7 @@ Without an axis, where all images are equal, there is none. `choice` averages th
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
 
-from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.fisher.granularities import read_basis, write_scatter
 from polygrain.fisher.scatter import Scatter, within_clusters
@@ -20,10 +18,6 @@ from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.collection import read_tables
 from polygrain.store.joined import Joined
-
-
-class Params(schema.Section):
-    axes: schema.Width = Field(description="principal axes of the features in which scatters are taken, at most")
 
 
 def main(
@@ -34,7 +28,6 @@ def main(
     output: Path,
     *,
     granularity: str,
-    params: Params,
     blocks: int,
     lists: Lists,
 ) -> str:
@@ -48,11 +41,11 @@ def main(
         scatter = Scatter(np.zeros((1, 1)), 1.0, 0)
     else:
         vectors = Joined(features, tasks, blocks, rows)
-        scatter = within_clusters(basis.turn(vectors[:])[:, : params.axes], labels)
+        scatter = within_clusters(basis.turn(vectors[:]), labels)
     with outputs.folder(output) as folder:
         write_scatter(scatter, folder)
     return f"{scatter.degrees:,} degrees of freedom, shrunk by {scatter.shrinkage:.2f}"
 
 
 if __name__ == "__main__":
-    command.run(main, Params, blocks="choice.blocks")
+    command.run(main, None, blocks="choice.blocks")

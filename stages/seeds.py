@@ -88,7 +88,6 @@ def main(
     *,
     params: Params,
     blocks: int,
-    axes: int,
     lists: Lists,
     seed: int,
 ) -> str:
@@ -131,7 +130,7 @@ def main(
         drawn = min(drawn, len(np.unique(vectors, axis=0))) if processes.count() == 1 else drawn
     seeds = seed_order(as_vectors(vectors).to(device.best()), drawn, seed)
     clustered = collection.train if sample is None else collection.train[sample]
-    basis = basis_of(Joined(features, tasks, blocks, clustered), collection.tasks[clustered], axes)
+    basis = basis_of(Joined(features, tasks, blocks, clustered), collection.tasks[clustered])
     with outputs.folder(output) as folder:
         arrays.write(folder / "order.zarr", seeds.order if sample is None else sample[seeds.order])
         arrays.write(folder / "records.zarr", seeds.records)
@@ -149,4 +148,4 @@ def main(
 
 
 if __name__ == "__main__":
-    command.run(main, Params, blocks="choice.blocks", axes="scatter.axes")
+    command.run(main, Params, blocks="choice.blocks")

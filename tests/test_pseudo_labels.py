@@ -40,7 +40,7 @@ def read(folder, *names):
 
 def cluster(folder, images, features, whitening="none", sample=None, granularity="k8", **changes):
     params = seeds.Params(whitening=whitening, whitened_dim=5, largest=12, sample=sample, drawn="images")
-    given = {"params": params, "blocks": 1, "axes": 64, "lists": lists(), "seed": 0}
+    given = {"params": params, "blocks": 1, "lists": lists(), "seed": 0}
     seeds.main(images, features, folder / "teacher", folder / "seeds", **given)
     values = {"granularity": granularity, "params": Params(max_iterations=100), "lists": lists(**changes)}
     main(images, features, folder / "seeds", folder / "k8", **values)

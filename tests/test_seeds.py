@@ -33,7 +33,7 @@ def run(world, output, granularity=None, **changes):
     values = {"whitening": "none", "whitened_dim": 8, "largest": 20, "sample": None, "drawn": "images"} | changes
     given = only(granularity) if granularity else lists()
     eyes = output.with_name("teacher")
-    main(*world[:2], eyes, output, params=Params(**values), blocks=1, axes=64, lists=given, seed=0)
+    main(*world[:2], eyes, output, params=Params(**values), blocks=1, lists=given, seed=0)
     return {file.stem: arrays.open(file)[:] for file in output.iterdir()}
 
 
@@ -123,7 +123,7 @@ def test_main__by_teachers_eyes_their_vectors_are_clustered(world, tmp_path):
         arrays.write(tmp_path / "teacher" / name / "embeddings.zarr", vectors)
     listed = lists(teachers={name: {"path": "data/resolution"} for name in "ab"})
     values = Params(whitening="half", whitened_dim=8, largest=20, sample=None, drawn="images")
-    main(*world[:2], tmp_path / "teacher", tmp_path / "out", params=values, blocks=1, axes=64, lists=listed, seed=0)
+    main(*world[:2], tmp_path / "teacher", tmp_path / "out", params=values, blocks=1, lists=listed, seed=0)
     joined = np.concatenate(given, 1) / np.float32(np.sqrt(2))
     np.testing.assert_allclose(arrays.open(tmp_path / "out/vectors.zarr")[:], joined, atol=1e-6)
     np.testing.assert_array_equal(arrays.open(tmp_path / "out/order.zarr")[:], seed_order(joined, 20, 0).order)

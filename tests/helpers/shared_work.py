@@ -17,7 +17,7 @@ from tests.helpers.small import TASKS, lists
 
 VIEWS = Augmentation(smallest_crop=0.5, turn=10, flip=0.5, jitter=0.2, tint=0, grey=0.1, blur=0, stroke=0)
 SEEDS = seeds.Params(largest=300, whitening="half", whitened_dim=12, sample=None, drawn="images")
-BASIS = {"blocks": 2, "axes": 64, "seed": 0}
+BASIS = {"blocks": 2, "seed": 0}
 TRAINING = adaptor.Params(
     width=6,
     start="centroids",

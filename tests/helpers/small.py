@@ -154,15 +154,10 @@ def cluster(folder: Path, images: Path, features_of: Path, given: Lists, blocks:
     """The folders of seeds, pseudo-labels and scatters of all granularities, as their stages leave them."""
     places = [folder / name for name in ("seeds", "pseudo_labels", "scatter")]
     values = seeds.Params(whitening="half", whitened_dim=8, largest=1, sample=None, drawn="images")
-    seeds.main(
-        images, features_of, folder / "teacher", places[0], params=values, blocks=blocks, axes=64, lists=given, seed=0
-    )
+    seeds.main(images, features_of, folder / "teacher", places[0], params=values, blocks=blocks, lists=given, seed=0)
     for name in given.granularities:
         read = images, features_of, places[0]
         limit = pseudo_labels.Params(max_iterations=20)
         pseudo_labels.main(*read, places[1] / name, granularity=name, params=limit, lists=given)
-        found = scatter.Params(axes=64)
-        scatter.main(
-            *read, places[1] / name, places[2] / name, granularity=name, params=found, blocks=blocks, lists=given
-        )
+        scatter.main(*read, places[1] / name, places[2] / name, granularity=name, blocks=blocks, lists=given)
     return places
