@@ -78,7 +78,7 @@ def main(
         save(model, folder)
         write_history(history, folder, ["epoch", "loss"])
     if work is None:
-        return f"{model.dim} axes by {len(lists.granularities)} granularities"
+        return f"{model.dim} numbers by {len(lists.granularities)} granularities"
     checkpoint.clear(work)
     return f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}, {len(history)} epochs"
 

@@ -29,7 +29,7 @@ from polygrain.config.lists import Lists
 from polygrain.encoder.model import Model, blocks_for, load, save
 from polygrain.encoder.stored import Stored, embed, open_features
 from polygrain.fisher.granularities import Granularities, read_basis, read_scatters
-from polygrain.retrieval.whitening import Whitening
+from polygrain.retrieval.whitening import Whitening, to_length
 from polygrain.runner import command, outputs
 from polygrain.selection import seen
 from polygrain.selection.candidates import card
@@ -72,11 +72,11 @@ def read_granularities(
     """The clusters of the training images, of those that were clustered."""
     rows = np.arange(len(collection.train))
     if params.layer == "none":
-        return Granularities(rows, collection.tasks[collection.train], {})
+        return Granularities(rows, collection.tasks[collection.train], {}, params.dim)
     if (seeds / "sample.zarr").exists():
         rows = arrays.open(seeds / "sample.zarr")[:]
     labels = {name: arrays.open(pseudo_labels / name / "labels.zarr")[:][rows] for name in lists.granularities}
-    return Granularities(rows, collection.tasks[collection.train[rows]], labels)
+    return Granularities(rows, collection.tasks[collection.train[rows]], labels, params.dim)
 
 
 def build(folder: Path, form: Form, world: World, params: Params) -> Model:
@@ -85,12 +85,23 @@ def build(folder: Path, form: Form, world: World, params: Params) -> Model:
     shaped = model.without_reduction(form.blocks)
     if form.layer == "own":
         shaped.reduce(model.reduction.weight, model.reduction.bias)
-        return shaped
-    if form.layer == "none":
-        return shaped
+    if form.layer != "clusters":
+        return shaped if params.dim is None else at_length(shaped, world, params.dim)
     fitted = last_layer(shaped.to(device.best()), world, params)
     shaped.cpu().reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))
     return shaped
+
+
+def at_length(model: Model, world: World, dim: int) -> Model:
+    """A model without a layer from clusters, turned onto so many principal axes."""
+    rows = world.collection.train[world.granularities.rows] if dim < model.dim else np.empty(0, np.int64)
+    vectors = embed(model.to(device.best()), world.stored, world.pixels, rows, "length")
+    turn, layer = torch.from_numpy(to_length(vectors, dim)).T, model.cpu().reduction
+    if isinstance(layer, torch.nn.Linear):
+        model.reduce(turn @ layer.weight, turn @ layer.bias)
+    else:
+        model.reduce(turn, torch.zeros(dim))
+    return model
 
 
 def last_layer(model: Model, world: World, params: Params) -> Whitening:

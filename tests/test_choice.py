@@ -19,7 +19,9 @@ from polygrain.encoder.stored import open_features
 from polygrain.fisher.closed_form import basis_of, closed_form, of_views
 from polygrain.fisher.scatter import within_clusters
 from polygrain.retrieval.whitening import apply
-from polygrain.selection.criterion import draw_clear, embed_carefully, embed_views
+from polygrain.selection.candidates.judges import Judge
+from polygrain.selection.candidates.trial import measure
+from polygrain.selection.criterion import draw_clear, embed_carefully, embed_views, neighbours
 from polygrain.selection.seen import Seen, read
 from polygrain.store.collection import open_pixels, read_table, read_tables
 from stages import choice, evaluation, gallery, resolution
@@ -120,7 +122,7 @@ def test_main__lists_all_candidates_the_best_first(chosen):
     assert {row["model"] for row in rows if row["layer"] == "none"} == models
     assert {row["scale"] for row in rows if row["model"] == "encoder"} == {"1.0", "1.5"}
     assert {row["model"] for row in rows if row["layer"] == "clusters"} == {row["model"] for row in rows}
-    assert {(row["blocks"], int(row["dim"]) < 48) for row in rows if row["layer"] == "clusters"} == {("2", True)}
+    assert {(row["blocks"], row["dim"]) for row in rows if row["layer"] == "clusters"} == {("2", "48")}
     assert {row["model"] for row in rows if row["layer"] == "own"} == {"distilled_encoder"}
 
 
@@ -209,13 +211,29 @@ def test_build__makes_the_layer_of_all_clusters(chosen, models, read_by_all, nam
         expected = torch.nn.functional.normalize(learnt(expected), dim=1)
     elif layer != "none":
         vectors = expected.numpy()
-        basis = basis_of(vectors, world.collection.tasks[rows], 64)
+        basis = basis_of(vectors, world.collection.tasks[rows])
         turned = basis.turn(vectors)
         scatters = [within_clusters(turned, labels) for labels in world.granularities.labels.values()]
         views = embed_views(wide, world.pixels, world.seen.sample, settings.criterion).stacked()
         fitted = closed_form(basis, scatters, of_views(basis, views))
         expected = torch.from_numpy(apply(fitted, vectors))
+        expected = torch.nn.functional.pad(expected, (0, 48 - expected.shape[1]))  # the width in front
     torch.testing.assert_close(model(images), expected, atol=5e-3, rtol=5e-3)
+
+
+@pytest.mark.parametrize("dim", [5, 60])
+@pytest.mark.parametrize("name", ["resolution", "distillation/encoder"])
+def test_build__has_the_length_that_was_judged(chosen, models, read_by_all, name, dim):
+    settings = params(dim=dim)
+    world = world_of(chosen[0], read_by_all, settings)
+    judge = Judge(settings, world.collection, world.seen, world.granularities, world.stored)
+    folder, sample = models[0].parent / name, world.seen.sample
+    for one in measure(judge, load(folder), choice.Form("x"), world.pixels):
+        model = choice.build(folder, one.form, world, settings)
+        vectors = embed(model, world.pixels, sample.rows, 16, "float32", "")
+        assert vectors.shape[1] == dim
+        for task, found in neighbours(vectors, sample, 3).items():
+            np.testing.assert_array_equal(found, one.neighbours[task])
 
 
 def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(models, tmp_path, monkeypatch):

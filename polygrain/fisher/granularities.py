@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, Int
 
 from polygrain.fisher.closed_form import Basis, basis_of, closed_form, of_views
+from polygrain.fisher.layer import MOST
 from polygrain.fisher.scatter import Scatter, within_clusters
 from polygrain.retrieval.whitening import Whitening
 from polygrain.store import arrays
@@ -19,12 +20,14 @@ from polygrain.store.reading import read_json
 class Granularities:
     """Of the training images those that were clustered (`rows`), their tasks, and by granularity their cluster.
 
-    Without a granularity there is no layer.
+    Without a granularity there is no layer. One has `dim` numbers, or as many as it can have at most (None): zeros come
+    last where fewer axes tell anything apart, so that its length does not change with the images.
     """
 
     rows: Int[np.ndarray, " row"]
     tasks: np.ndarray
     labels: Mapping[str, Int[np.ndarray, " row"]]
+    dim: int | None = None
 
     def fit(
         self,
@@ -45,7 +48,9 @@ class Granularities:
             turned = basis.turn(vectors)
             scatters = [within_clusters(turned, labels) for labels in self.labels.values()]
         seen = of_views(basis, views) if views is not None and len(views) else None
-        return closed_form(basis, scatters, seen)
+        layer = closed_form(basis, scatters, seen)
+        dim = self.dim or min(MOST, len(basis.mean))
+        return replace(layer, projection=layer.projection @ np.eye(layer.projection.shape[1], dim, dtype=np.float32))
 
 
 def write_basis(basis: Basis, folder: Path) -> None:

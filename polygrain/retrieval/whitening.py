@@ -91,6 +91,13 @@ def onto(components: principal.Principal, count: int, dim: int, kind: Kind) -> W
     return Whitening(components.mean.astype(np.float32), (components.axes[:, :dim] * scales).astype(np.float32))
 
 
+def to_length(features: Rows, dim: int) -> Float32[np.ndarray, "width dim"]:
+    """What turns features onto their first `dim` principal axes; zeros are added where they have fewer numbers."""
+    fitted = fit_if_varied(features, dim, "turned") if dim < features.shape[1] else None
+    axes = np.eye(features.shape[1], dtype=np.float32) if fitted is None else fitted.projection
+    return axes @ np.eye(axes.shape[1], dim, dtype=np.float32)
+
+
 def apply(whitening: Whitening, features: np.ndarray | Tensor) -> Float32[np.ndarray, "n component"]:
     """The whitened features, of unit length (zero where nothing is left)."""
     x = as_vectors(features).cpu().numpy()

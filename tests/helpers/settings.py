@@ -79,6 +79,7 @@ def comparing(**changes: object) -> dict:
         "reference": reference(),
         "layer": "clusters",
         "blocks": 2,
+        "dim": None,
         "errors": 1.0,
         "guard": 1.0,
         "alike": {},

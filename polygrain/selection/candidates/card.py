@@ -46,7 +46,7 @@ def text(config: Config, choice: dict[str, Any]) -> str:
     form, adaptors = choice["form"], config.adaptors
     seen = f", scaled to {config.side} px for the network" if config.scaled else ""
     layers = {
-        "none": "none",
+        "none": "none, but the principal axes of the training images" if config.reduced else "none",
         "own": "what it was distilled with",
         "clusters": "in closed form from clusters of the training images",
     }

@@ -10,7 +10,7 @@ from jaxtyping import Float32
 from torch import nn
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.retrieval.whitening import Whitening, apply
+from polygrain.retrieval.whitening import Whitening, apply, to_length
 from polygrain.selection.criterion import Embedded
 
 Layer = Literal["none", "own", "clusters"]
@@ -56,19 +56,28 @@ def with_last_layers(
     embedded: Embedded,
     width: int,
     fit: Callable[[], Whitening | None],
+    train: Float32[np.ndarray, "row dim"],
+    dim: int | None = None,
 ) -> Iterator[tuple[Form, Embedded]]:
     """`base` with each last layer that is tried, and its embeddings.
 
     `embedded` holds the outputs of all blocks of `base`, the last one's of this width first: alone it has no layer. A
-    model that `learnt` a last layer has that one, too; and behind each comes what `fit` gives of all blocks.
+    model that `learnt` a last layer has that one, too; and behind each comes what `fit` gives of all blocks. With a
+    `dim`, embeddings without a layer from clusters are turned onto so many principal axes of the images that `train`.
     """
-    yield replace(base, blocks=1), embedded.through(partial(first_of, width))
+
+    def at_length(change: Callable[[np.ndarray], np.ndarray]) -> Embedded:
+        if dim is None:
+            return embedded.through(change)
+        turn = to_length(change(train), dim)
+        return embedded.through(lambda rows: unit_rows(change(rows) @ turn))
+
+    yield replace(base, blocks=1), at_length(partial(first_of, width))
     if isinstance(learnt, nn.Linear):
         weight, bias = learnt.weight.numpy(), learnt.bias.numpy()
-        inputs = embedded.through(partial(first_of, learnt.in_features))
         count = base.blocks if learnt.in_features > width else 1
-        own = replace(base, layer="own", dim=len(weight), blocks=count)
-        yield own, inputs.through(partial(through, weight, bias))
+        own = replace(base, layer="own", dim=dim or len(weight), blocks=count)
+        yield own, at_length(lambda rows: through(weight, bias, first_of(learnt.in_features, rows)))
     if (fitted := fit()) is not None:
         form = replace(base, layer="clusters", dim=fitted.projection.shape[1])
         yield form, embedded.through(partial(apply, fitted))

@@ -31,6 +31,10 @@ class Settings(schema.Section):
     reference: Reference = Field(description="whose neighbours should be kept")
     layer: Literal["clusters", "none"] = Field(description="the last layer: in closed form from clusters, or none")
     blocks: int = Field(ge=1, le=1000, description="outputs side by side in front of it: the last block's, and before")
+    dim: schema.Width | None = Field(
+        description="numbers of an embedding: of its first axes, zeros behind them where there are fewer; null: 256 "
+        "behind a layer from clusters, or those in front of it where they are fewer"
+    )
     errors: float = Field(
         ge=0, le=100, description="standard errors within which candidates count as equal: the gentlest wins"
     )
@@ -78,8 +82,9 @@ class Judge:
         return criterion.neighbours(looks, self.sample, self.settings.criterion.neighbours)
 
     def embed(self, model: Model, pixels: arrays.Reader, layers: bool) -> Outputs:
-        """A model's outputs, stored ones where there are any; without `layers` no image trains."""
-        clustered = self.granularities.rows if self.granularities.labels and layers else slice(0)
+        """A model's outputs, stored ones where there are any; without `layers` and a length no image trains."""
+        trains = self.settings.dim or (self.granularities.labels and layers)
+        clustered = self.granularities.rows if trains else slice(0)
         train = embed(model, self.features, pixels, self.collection.train[clustered], "training images")
         stored = self.seen.views.get(model.config.side)
         if stored is not None and stored.holds(model):

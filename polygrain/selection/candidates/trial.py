@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from torch import nn
 
 from polygrain.compute import device
 from polygrain.encoder.model import Model, blocks_for, load
@@ -62,11 +63,9 @@ def measure(judge: Judge, model: Model, form: Form, pixels: arrays.Reader, layer
     settings = judge.settings
     form = replace(form, blocks=blocks_for(model, settings.blocks) if layers else 1)
     outputs = judge.embed(model.without_reduction(form.blocks).to(device.best()), pixels, layers)
-    if not layers:
-        yield Candidate(form, *judge.judge(outputs.sample))
-        return
-    fit = partial(judge.fit, outputs)
-    for one, embedded in with_last_layers(form, model.reduction, outputs.sample, outputs.width, fit):
+    learnt, fit = (model.reduction, partial(judge.fit, outputs)) if layers else (nn.Identity(), lambda: None)
+    given = outputs.sample, outputs.width, fit, outputs.train, settings.dim
+    for one, embedded in with_last_layers(form, learnt, *given):
         yield Candidate(one, *judge.judge(embedded))
 
 

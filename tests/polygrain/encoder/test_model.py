@@ -230,6 +230,15 @@ def test_in_front__has_the_directions_that_the_layer_sees(encoder, images, dim):
     torch.testing.assert_close(found @ found.T, expected @ expected.T, atol=1e-4, rtol=0)
 
 
+def test_in_front__zeros_behind_a_layer_change_no_neighbour(encoder, images):
+    model, padded = encoder.without_reduction(), encoder.without_reduction()
+    weight = torch.randn(6, model.dim, generator=torch.Generator().manual_seed(0))
+    model.reduce(weight, torch.ones(6))
+    padded.reduce(torch.nn.functional.pad(weight, (0, 0, 0, 9)), torch.nn.functional.pad(torch.ones(6), (0, 9)))
+    found, expected = (one.in_front(one(images).numpy()) for one in (padded, model))
+    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-5)
+
+
 def test_in_front__axes_that_the_layer_does_not_see_give_nothing(encoder, images):
     """A layer of as many numbers as the encoder's, half of them zero."""
     weight = torch.randn(24, 24, generator=torch.Generator().manual_seed(0))
