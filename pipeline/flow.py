@@ -31,6 +31,7 @@ from pipeline.prepare import ready
 from pipeline.progress import StageProgress, reported, slug
 from pipeline.run import Outcome, result, run_stage
 from pipeline.workers import dispatcher, git, register
+from polygrain.encoder.kept import keeping
 from polygrain.runner import threads
 
 SECONDS_BETWEEN_LOOKS = 3.0
@@ -152,7 +153,8 @@ def reproduce(
         register()  # the first worker may start later than this run
         run.on_worker = dispatcher(profile, folder)
     futures: dict[str, PrefectConcurrentFuture] = {}
-    with stage_server.serving(project(folder), jobs) as run.environment:
+    kept, serving = keeping(folder, [stage.name for stage in todo]), stage_server.serving(project(folder), jobs)
+    with kept, serving as run.environment:
         try:
             for stage in todo:
                 futures[stage.name] = run.submit(stage, [futures[name] for name in stage.upstream if name in futures])

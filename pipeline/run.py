@@ -12,6 +12,7 @@ from threading import Event
 
 from pipeline import dvc_api, graph, process_group, project, stage_server
 from pipeline.prepare import ready
+from polygrain.encoder.kept import keeping
 from polygrain.findings.headline import spoken
 
 
@@ -43,7 +44,8 @@ def main(profile: str | None = None, stages: list[str] | None = None, dry: bool 
     if dry:
         return 0
     read = {name for stage in loaded for name in stage.upstream}
-    code = repro(folder, stages or [stage.name for stage in loaded if stage.name not in read]) if todo else 0
+    with keeping(folder, [stage.name for stage in todo]):
+        code = repro(folder, stages or [stage.name for stage in loaded if stage.name not in read]) if todo else 0
     if code == 0 and any(stage.name == "report" for stage in loaded) and (line := result(folder)):
         sys.stdout.write(f"\n{line}\n")
     return code

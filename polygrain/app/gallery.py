@@ -13,6 +13,7 @@ from polygrain.app.embedding import embed
 from polygrain.app.listing import STREAMED, absent
 from polygrain.comparing.comparison import PLAIN, Comparison
 from polygrain.encoder.digest import digest
+from polygrain.encoder.kept import digest_of, earlier
 from polygrain.encoder.model import load
 from polygrain.store import embeddings
 from polygrain.store.reading import reading
@@ -107,7 +108,7 @@ def require_made(file: Path, made_by: str, root: Path, model: str, folder: Path)
 def model_of(file: Path, model: Path | None) -> Path:
     """The folder of the model that made a file: the one that is named, else the one that the file remembers.
 
-    ValueError where that is another model now, or gone.
+    Where a run has replaced that, it is the one that was kept. ValueError where none is, or it is gone.
     """
     if not file.exists():
         raise ValueError(f"{file} {absent(file)}: give a folder of images, or what `polygrain embed` wrote; {STREAMED}")
@@ -117,10 +118,12 @@ def model_of(file: Path, model: Path | None) -> Path:
     if model is not None or "folder" not in facts:
         return model or Path(DEFAULT)
     folder, made_by = file.parent / os.fsdecode(facts["folder"]), facts.get("model", b"").decode("utf-8", "replace")
-    whole = all((folder / name).is_file() for name in ("config.json", "weights.safetensors"))
-    if whole and digest(folder) == made_by:
+    here = digest_of(folder)
+    if here == made_by:
         return folder
-    what = "is another one now" if whole else "is not there any more"
+    if digest_of(kept := earlier(folder).get(made_by, folder)) == made_by:
+        return kept
+    what = "is another one now" if here else "is not there any more"
     raise ValueError(f"{file} was made by model {made_by}, and {folder} {what}: name its folder with --model")
 
 

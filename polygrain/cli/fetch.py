@@ -11,5 +11,8 @@ def fetch(stages: Stages = None, profile: Profile = None, remote: Remote = None)
     Example: polygrain fetch --remote ssh://user@host/srv/polygrain
     """
     from pipeline import prepare, share
+    from polygrain.encoder.kept import keeping
 
-    typer.echo(share.fetch(prepare.ready(profile, inputs=False), remote, stages or ()))
+    folder = prepare.ready(profile, inputs=False)
+    with keeping(folder, ["choice"]):
+        typer.echo(share.fetch(folder, remote, stages or ()))

@@ -1,5 +1,6 @@
 """`polygrain model`: what a model folder holds."""
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -8,14 +9,29 @@ import typer
 from polygrain.cli.options import MODEL, Folder, require_model
 
 
-def model(folder: Annotated[Path, Folder] = Path(MODEL)) -> None:
+def model(
+    folder: Annotated[Path, Folder] = Path(MODEL),
+    drop: Annotated[str | None, typer.Option(metavar="DIGEST", help="delete this model of an earlier run")] = None,
+) -> None:
     """Say what a model folder holds: network, input, length and cost of an embedding, digest.
 
+    Models that a run has replaced are kept for the embeddings that they made, and are listed, too.
+
     Example: polygrain model profiles/shoes/data/choice
+
+    Example: polygrain model profiles/shoes/data/choice --drop 0123456789abcdef
     """
     from polygrain.encoder import load
     from polygrain.encoder.digest import digest
+    from polygrain.encoder.kept import earlier
 
+    kept = earlier(folder)
+    if drop is not None:
+        if drop not in kept:
+            raise ValueError(f"no model {drop} of an earlier run is kept; there are: {', '.join(kept) or 'none'}")
+        shutil.rmtree(kept[drop])
+        typer.echo(f"{kept[drop]} is deleted")
+        return
     network = load(require_model(folder))
     config = network.config
     lines = {
@@ -28,4 +44,5 @@ def model(folder: Annotated[Path, Folder] = Path(MODEL)) -> None:
         + (f", of the last {config.blocks} blocks" if config.blocks > 1 else ""),
         "digest": digest(folder),
     }
+    lines |= {"earlier": ", ".join(map(str, kept.values()))} if kept else {}
     typer.echo("\n".join(f"{name + ':':<11}{text}" for name, text in lines.items()))

@@ -7,7 +7,7 @@ from threading import Event, Timer
 import pytest
 
 from benchmarks import toy
-from pipeline import gpus, run
+from pipeline import gpus, graph, run
 
 
 @pytest.mark.slow
@@ -52,6 +52,18 @@ def test_main__some_stages_and_the_exit_code(tmp_path):
     output = toy.run(folder, sys.executable, "-c", program)
     assert "Running stage 'source'" in output and "failed to reproduce 'first@f1'" in output
     assert "first@f0" not in output and "second" not in output
+
+
+def test_main__the_model_that_a_run_replaces_is_kept(tmp_path, monkeypatch):
+    choice = tmp_path / "data/choice"
+    choice.mkdir(parents=True)
+    (choice / "config.json").write_text("one")
+    (choice / "weights.safetensors").write_text("weights")
+    monkeypatch.setattr(run, "ready", lambda *_, **__: tmp_path)
+    monkeypatch.setattr(graph, "load", lambda *_: [graph.Stage("choice", (), True, {})])
+    monkeypatch.setattr(run, "repro", lambda *_: (choice / "config.json").write_text("another") and 0)
+    assert run.main() == 0
+    assert [file.read_text() for file in tmp_path.glob("models/*/config.json")] == ["one"]
 
 
 def test_main__ends_with_the_result_and_its_report(tmp_path, monkeypatch, capsys):

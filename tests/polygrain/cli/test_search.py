@@ -14,6 +14,7 @@ from polygrain.cli.search import shown
 from polygrain.comparing import Comparison
 from polygrain.comparing.smoothing import Smoothing
 from polygrain.encoder.digest import digest
+from polygrain.encoder.kept import keeping
 from polygrain.encoder.model import load
 from polygrain.store import embeddings
 from polygrain.store.tables import read_csv
@@ -124,6 +125,22 @@ def test_search__finds_the_model_that_made_a_file(
     shutil.rmtree(model)
     assert f"{model} is not there any more: name" in run(monkeypatch, "search", query, "--in", file)
     assert run(monkeypatch, "search", query, "--in", file, "--model", fused) == 0
+
+
+def test_search__by_a_model_that_a_run_has_replaced_until_it_is_dropped(
+    fused: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, file, made_by = tmp_path / "data/choice", tmp_path / "e.parquet", digest(fused)
+    query = photos / "dots/class2/1.png"
+    shutil.copytree(fused, model)
+    assert run(monkeypatch, "embed", photos / "dots", "-o", file, "--model", model) == 0
+    with keeping(tmp_path, ["choice"]):
+        (model / "config.json").write_text((model / "config.json").read_text() + "\n")
+    assert run(monkeypatch, "search", query, "--in", file) == run(monkeypatch, "model", model) == 0
+    assert f"earlier:   {tmp_path}/models/{made_by}" in capsys.readouterr().out
+    assert f"there are: {made_by}" in run(monkeypatch, "model", model, "--drop", "no")
+    assert run(monkeypatch, "model", model, "--drop", made_by) == 0
+    assert "is another one now" in run(monkeypatch, "search", query, "--in", file)
 
 
 def test_shown__no_letter_moves_the_cursor() -> None:
