@@ -189,9 +189,16 @@ def sides_of(row: str, leads: bool) -> list[tuple[str, str]]:
 
 
 def paired_with_encoder(evaluation: Path, row: str, leads: bool) -> dict[str, paired.Paired]:
-    """The test of the advised row against the encoder."""
-    files = [evaluation / model / file for model, file in sides_of(row, leads)]
-    return paired.compare(*map(queries.read_queries, files)) if all(file.exists() for file in files) else {}
+    """The test of the advised row against the encoder, as one of all rows that the labels could have advised."""
+    plain = [chosen.ENCODER, scores.CHOSEN, scores.UNTRAINED]
+    names = [chosen.ENCODER, row, *plain, *(name + collection.SMOOTHED for name in plain if leads)]
+    sides = [sides_of(name, leads)[1] for name in dict.fromkeys(names)]
+    before, after, *others = [evaluation / model / file for model, file in sides]
+    if row == chosen.ENCODER or not before.exists() or not after.exists():
+        return {}
+    return paired.compare(
+        *map(queries.read_queries, (before, after)), [queries.read_queries(file) for file in others if file.exists()]
+    )
 
 
 def results_section(table: scores.Scores, model: str | None, ks: dict[str, int], lists: Lists) -> Content:

@@ -10,14 +10,17 @@ def queries(**tasks):
     return {task: {row: {"r_precision": value} for row, value in enumerate(values)} for task, values in tasks.items()}
 
 
-def exact(differences):
-    """Over all ways to give the differences signs, the share of means as far from 0 as theirs, of each task."""
+def exact(differences, *others):
+    """Over all ways to give the differences signs, the share of means as far from 0 as theirs, of each task.
+
+    The mean that is farthest from 0 counts, of these differences and of others, with the same signs.
+    """
     measured = np.mean([np.mean(own) for own in differences])
-    signs = product(*(product((-1, 1), repeat=len(own)) for own in differences))
-    means = [
-        np.mean([np.mean(np.multiply(s, own)) for s, own in zip(all_, differences, strict=True)]) for all_ in signs
-    ]
-    return np.mean(np.abs(means) >= abs(measured) - 1e-12)
+    farthest = []
+    for all_ in product(*(product((-1, 1), repeat=len(own)) for own in differences)):
+        signed = [[np.multiply(*pair).mean() for pair in zip(all_, one, strict=True)] for one in (differences, *others)]
+        farthest.append(np.abs(np.mean(signed, 1)).max())
+    return np.mean(np.array(farthest) >= abs(measured) - 1e-12)
 
 
 def test_compare__is_the_share_of_all_signs():
@@ -29,6 +32,21 @@ def test_compare__is_the_share_of_all_signs():
         assert found[name].p == pytest.approx(exact(differences), abs=0.015), name
         assert found[name].gain == pytest.approx(100 * np.mean([np.mean(own) for own in differences]))
     assert list(found) == ["mean", "one", "two"] and found["one"].gain > 0 > found["two"].gain
+
+
+def test_compare__counts_all_models_that_the_queries_could_have_picked():
+    ours, other, third = (
+        [0.3, 0.1, -0.1, 0.4, 0.1, 0.2],
+        [-0.3, 0.3, 0.4, 0.1, -0.2, 0.3],
+        [0.5, -0.4, 0.3, 0.1, 0, -0.4],
+    )
+    before, *rest = (queries(a=0.5 + np.array(values)) for values in ([0.0] * 6, ours, other, third))
+    found = [paired.compare(before, rest[0], rest[1:count])["a"] for count in (1, 3)]
+    for one, expected in zip(found, (exact([ours]), exact([ours], [other], [third])), strict=True):
+        assert one.gain == pytest.approx(100 * np.mean(ours)) and one.p == pytest.approx(expected, abs=0.015)
+    assert found[0].p < found[1].p
+    asked_less = paired.compare(before, rest[0], [{}, {"a": {0: rest[1]["a"][0]}}])["a"]
+    assert asked_less.p == pytest.approx(found[0].p, abs=0.015)
 
 
 def test_compare__a_gain_of_every_query_is_clear_and_none_is_not():
