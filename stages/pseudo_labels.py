@@ -114,7 +114,8 @@ def main(
         k = min(k, len(order))  # of images that are there many times there are fewer clusters
     if k > len(order):
         raise ValueError(
-            f"granularity {granularity} needs {k} seeds, at most {len(order)} are there: raise seeds.largest"
+            f"granularity {granularity} needs {k} seeds, and {len(order)} were drawn, which are distinct images: take "
+            f"k{len(order)} at most, or raise seeds.largest if it is lower than {k}"
         )
     processes.require(len(train), "training images")
     of_rows = of_sample if sample.exists() else of_all

@@ -125,10 +125,8 @@ def main(
     if whitener is not None:
         vectors = whitening.apply(whitener, vectors)
     drawn = max(largest, min(params.largest, count))
-    if any(name.startswith("size") for name in lists.granularities):
-        # Of images that are there many times there are fewer clusters.
-        drawn = min(drawn, len(np.unique(vectors, axis=0))) if processes.count() == 1 else drawn
-    seeds = seed_order(as_vectors(vectors).to(device.best()), drawn, seed)
+    # Of images that are there many times there are fewer seeds; `pseudo_labels` names a k that needs more.
+    seeds = seed_order(as_vectors(vectors).to(device.best()), drawn, seed, fewer=True)
     clustered = collection.train if sample is None else collection.train[sample]
     basis = basis_of(Joined(features, tasks, blocks, clustered), collection.tasks[clustered])
     with outputs.folder(output) as folder:

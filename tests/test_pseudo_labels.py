@@ -51,6 +51,19 @@ def distances_to(vectors, centroids):
     return ((vectors[:, None] - centroids[None]) ** 2).sum(2)
 
 
+def test_main__names_the_granularity_that_needs_more_images_than_are_distinct(world, tmp_path):
+    images, _, vectors = world
+    twice = np.zeros((96, 8), np.float32)
+    twice[read_tables(images, list(TASKS)).train] = vectors[np.arange(48) % 6]
+    features = write_all(tmp_path / "features", images, twice)
+    with pytest.raises(ValueError, match="k8 needs 8 seeds, and 6 were drawn, which are distinct images: take k6"):
+        cluster(tmp_path, images, features, granularity="k8")
+    named = {name: f"pseudo_labels/{name}" for name in ("size4", "k8")}
+    off = {name: {} for name in ("adaptors", "fusions", "distillations", "models")}
+    sizes, _ = cluster(tmp_path, images, features, granularity="size4", granularities=named, **off)
+    assert len(set(sizes.tolist())) == 6
+
+
 def test_main__labels_every_training_image_with_its_nearest_centroid(world, tmp_path):
     images, features, vectors = world
     labels, centroids = cluster(tmp_path, images, features)

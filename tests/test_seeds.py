@@ -64,13 +64,12 @@ def test_fits__no_granularity_is_finer_than_the_seeds():
     Params(**values | {"largest": 32}).fits(only("k32"))
 
 
-def test_main__equal_features_are_too_few_seeds_and_not_whitened(world, tmp_path):
+def test_main__equal_features_are_one_seed_and_not_whitened(world, tmp_path):
     features = shutil.copytree(world[1], tmp_path / "features")
     for task in TASKS:
         shutil.rmtree(features / task / "features.zarr")
         arrays.write(features / task / "features.zarr", np.full((48, 8), 8**-0.5, np.float32))
-    with pytest.raises(ValueError, match="only 1 of the 48 points are distinct"):
-        run((world[0], features), tmp_path / "out", whitening="half")
+    assert run((world[0], features), tmp_path / "out", whitening="half").keys() == {"order", "records"}
 
 
 def test_main__of_a_sample_draws_among_it_as_if_it_were_all(world, tmp_path):

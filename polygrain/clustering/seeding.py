@@ -120,10 +120,10 @@ def all_distances(points: Float32[Tensor, "n d"]) -> Float64[np.ndarray, "n n"]:
     return pairs.cpu().numpy()
 
 
-def seed_order(features: np.ndarray | Tensor, k: int, seed: int) -> SeedOrder:
+def seed_order(features: np.ndarray | Tensor, k: int, seed: int, fewer: bool = False) -> SeedOrder:
     """k distinct points drawn by exact k-means++ (no greedy trials); the order for a smaller k is its beginning.
 
-    ValueError for NaN, for k outside 1 to n, and for more seeds than distinct points.
+    ValueError for NaN, for k outside 1 to n, and for more seeds than distinct points, unless `fewer` are taken then.
     """
     x = as_vectors(features)
     n = processes.total(len(x))
@@ -131,18 +131,19 @@ def seed_order(features: np.ndarray | Tensor, k: int, seed: int) -> SeedOrder:
     generator = np.random.default_rng(seed)
     drawn, order, count = generator.integers(n, size=1), np.empty(k, np.int64), 0
     nearest = SeedDistances(x, n, torch.from_numpy(drawn).to(x.device))
-    while True:
-        while len(drawn):
-            # No piece is much larger than what is there: then few of its seeds come near the same point.
-            size = min(k, 3 * max(1, count)) - count
-            part, drawn = drawn[:size], drawn[size:]
-            nearest.add(part, count)
-            order[count : count + len(part)] = part
-            count += len(part)
-            if count == k:
-                records = processes.gather_array(np.concatenate(nearest.records))
-                return SeedOrder(order, records[np.argsort(records[:, 1], kind="stable")])
-        distances = processes.gather(nearest.squared).cpu().numpy()
-        drawn = draw_block(x, distances, min(BLOCK, max(FIRST, count)), generator)
+    while count < k:
+        if not len(drawn):
+            distances = processes.gather(nearest.squared).cpu().numpy()
+            drawn = draw_block(x, distances, min(BLOCK, max(FIRST, count)), generator)
+        if not len(drawn) and fewer:
+            break
         if not len(drawn):
             raise ValueError(f"k = {k} seeds, but only {count} of the {n} points are distinct; allowed is 1 to {count}")
+        # No piece is much larger than what is there: then few of its seeds come near the same point.
+        size = min(k, 3 * max(1, count)) - count
+        part, drawn = drawn[:size], drawn[size:]
+        nearest.add(part, count)
+        order[count : count + len(part)] = part
+        count += len(part)
+    records = processes.gather_array(np.concatenate(nearest.records))
+    return SeedOrder(order[:count], records[np.argsort(records[:, 1], kind="stable")])

@@ -80,6 +80,9 @@ def test_seed_order__never_takes_equal_points_twice():
     assert len(np.unique(points[order], axis=0)) == 50
     with pytest.raises(ValueError, match="only 50 of the 150 points"):
         seed_order(points, 51, 0)
+    few = seed_order(points, 90, 0, fewer=True)
+    assert sorted(few.order) == sorted(order)
+    assert (nearest_seeds(few.records, 50, 150) == squared(points, points[few.order]).argmin(1)).all()
 
 
 def test_seed_order__tells_points_apart_that_products_cannot():
