@@ -5,7 +5,6 @@ Writes  weights.safetensors, config.json   one model
         history.csv                        epoch, loss (no row for `average`, which has nothing to learn), and where the
                                            graph is rebuilt turnover: the share of neighbours new in this epoch, in
                                            the first one new against the encoder's graph
-        graphs.zarr                        epoch x image x rank: the graph of each epoch, where it is rebuilt
         moved.csv                          layer, query, key: how far Q and K went, in shares of their start (likewise)
 
 The attention learns from pairs: two views of an image (`augmentation`), or an image and one of its nearest neighbours
@@ -114,17 +113,16 @@ def main(
         reads += [partners] if graph is not None else []
         work = checkpoint.work_folder("fusion", pairs, [chosen, params.attention, seed, *names], reads)
         history = train(model, images, tasks, graph, chosen, seed, work, search)
-    graphs = None
+    columns = ["epoch", "loss"]
     if history and isinstance(chosen, twins.NeighbourPairs) and chosen.refresh:
         graphs = twins.kept_graphs(work, len(history))
         turnovers = [read_json(partners / "summary.json")["turnover"], *starmap(turnover, pairwise(graphs))]
         for row, share in zip(history, turnovers, strict=True):
             row["turnover"] = share
+        columns.append("turnover")
     with outputs.folder(output) as folder:
         save(model, folder)
-        write_history(history, folder, ["epoch", "loss", *(["turnover"] if graphs is not None else [])])
-        if graphs is not None:
-            arrays.write(folder / "graphs.zarr", graphs)
+        write_history(history, folder, columns)
         write_csv(folder / "moved.csv", [["layer", "query", "key"], *moved(start, projections(model))])
     if work is not None:
         checkpoint.clear(work)

@@ -2,11 +2,8 @@
 
 Reads   images, choice, features
 Writes  embeddings.parquet   what `polygrain embed` writes (store/embeddings.py), for `polygrain search --in`
-        gallery.json         how the images are compared
-        neighbours.zarr      image x rank: the graph, if the images are smoothed
 """
 
-import json
 import os
 from functools import partial
 from pathlib import Path
@@ -22,7 +19,7 @@ from polygrain.encoder.model import load
 from polygrain.encoder.stored import embed, open_features
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
-from polygrain.store import arrays, embeddings
+from polygrain.store import embeddings
 from polygrain.store.collection import open_pixels, read_table
 
 
@@ -35,19 +32,21 @@ def main(images: Path, choice: Path, features: Path, output: Path, *, task: str,
     pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
     stored = open_features(features.parent, [task])
     vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")
-    name = digest(choice)
     root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared
-    facts = {"model": name, "dim": str(model.dim), "root": root, "images": "", "comparison": comparison.to_json()}
+    facts = {
+        "model": digest(choice),
+        "dim": str(model.dim),
+        "root": root,
+        "images": "",
+        "comparison": comparison.to_json(),
+    }
     facts |= {"folder": os.path.relpath(choice, output)}
     columns = {"path": paths, "embedding": comparison.plain(vectors)}
-    record = {"model": name, "images": len(paths), "comparison": str(comparison), "alike": comparison.alike}
     with outputs.folder(output) as folder:
         if comparison.smoothing.strength and len(paths) > 1:
             shown = partial(progress, description="smooth", unit="part")
-            neighbours, columns["smoothed"] = comparison.smoothed(vectors, model.in_front, shown)
-            arrays.write(folder / "neighbours.zarr", neighbours.astype(np.int64))
+            columns["smoothed"] = comparison.smoothed(vectors, model.in_front, shown)[1]
         embeddings.write(folder / "embeddings.parquet", columns, facts)
-        (folder / "gallery.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return f"{len(paths):,} images, {comparison}"
 
 

@@ -1,5 +1,5 @@
 """How a collection is compared: less its own mean, and smoothed by its neighbours."""
 
-from polygrain.comparing.comparison import Comparison, smooth
+from polygrain.comparing.comparison import Comparison
 
-__all__ = ["Comparison", "smooth"]
+__all__ = ["Comparison"]

@@ -98,21 +98,8 @@ ADAPTER = TypeAdapter(Comparison)
 PLAIN = Comparison()
 
 
-def smooth(
-    vectors: np.ndarray | Tensor, alike: int | None = None, smoothing: Smoothing | None = None
-) -> Float32[np.ndarray, "row dim"]:
-    """Vectors of any encoder, a row for each image, less their mean and smoothed by each other as far as they can tell.
-
-    `alike`: about how many rows show the same thing, if known. `smoothing`: as said here, not chosen. Rows are of unit
-    length. ValueError for values that are not finite, and for a row of zeros.
-    """
-    rows = directions(vectors)
-    comparison = Comparison(mean_of(rows), smoothing) if smoothing else choose(rows, alike)[0]
-    return comparison.rows(rows)
-
-
 def directions(vectors: np.ndarray | Tensor, name: str = "vectors") -> Float32[np.ndarray, "row dim"]:
-    """Anyone's vectors as rows of unit length; ValueError as `smooth`."""
+    """Anyone's vectors as rows of unit length; ValueError for values that are not finite, and for a row of zeros."""
     rows = as_vectors(vectors, name).cpu().numpy()
     if "int" in str(vectors.dtype) and len(rows) and rows.min() >= -128 and 1 < rows.max() < 256:
         log.warning("%s hold bytes, taken as numbers: packed bits are none, unpack them first, %s", name, UNPACK)

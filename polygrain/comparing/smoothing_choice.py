@@ -69,11 +69,10 @@ SETTINGS = SmoothingSettings(
 
 @dataclass(frozen=True)
 class Chosen:
-    """A smoothing, why it was chosen, and the agreement of each that was compared."""
+    """A smoothing, and why it was chosen."""
 
     smoothing: Smoothing
     why: str
-    agreement: list[dict[str, float]]
 
 
 def choose(
@@ -89,9 +88,9 @@ def choose(
     """
     n = len(vectors)
     if n < settings.fewest:
-        return Chosen(NONE, f"{n} images are too few to smooth by each other: {settings.fewest} are needed", [])
+        return Chosen(NONE, f"{n} images are too few to smooth by each other: {settings.fewest} are needed")
     if alike and alike < FEWEST_ALIKE:
-        return Chosen(NONE, f"{alike} alike are too few to smooth by each other: {FEWEST_ALIKE} are needed", [])
+        return Chosen(NONE, f"{alike} alike are too few to smooth by each other: {FEWEST_ALIKE} are needed")
     generator = np.random.default_rng(seed)
     axes = axes_of(vectors[generator.permutation(n)[:ROWS]] if n > ROWS else vectors)
     counts = [settings.neighbours]
@@ -110,16 +109,12 @@ def choose(
     best = max(safe, key=lambda one: safe[one].mean())
     near = [one for one, values in safe.items() if differs(safe[best] - values) <= errors]
     chosen = max(near, key=lambda one: (one.strength, -one.neighbours))
-    table = [
-        {"strength": one.strength, "neighbours": one.neighbours, "agreement": round(float(values[0].mean()), 4)}
-        for one, values in shares.items()
-    ]
     plain, reached = (100 * shares[one][0].mean() for one in (next(iter(shares)), chosen))
     why = (
         f"of {len(shares)} compared, the strongest whose agreement is within {settings.errors:g} standard errors of "
         f"the best ({reached:.1f} %; unsmoothed {plain:.1f} %)"
     )
-    return Chosen(chosen if chosen.strength else NONE, why, table)
+    return Chosen(chosen if chosen.strength else NONE, why)
 
 
 def neighbourhoods(

@@ -61,7 +61,6 @@ ARRAYS = {
     "basis_variances": Declaration(("axis",), ("float32", "float64"), 4096, "variance along them"),
     "vectors": Declaration(("image", "dim"), ("float32",), 256, "by which training images are clustered"),
     "within": Declaration(("axis", "axis"), ("float32",), 256, "scatter within clusters, for each degree of freedom"),
-    "graphs": Declaration(("epoch", "image", "rank"), ("int64",), 1, "`neighbours`, of each epoch"),
 }
 
 

@@ -131,7 +131,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
 
     def choose(*_: object, alike: int | None) -> Chosen:
         asked.append(alike)
-        return Chosen(Smoothing(0.9, 5, 2.0), "as the test says", [])
+        return Chosen(Smoothing(0.9, 5, 2.0), "as the test says")
 
     for module in (embedding, comparing, known):
         monkeypatch.setattr(module, "FEWEST", 24)

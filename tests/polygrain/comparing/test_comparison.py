@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 
 from polygrain.comparing import comparison
-from polygrain.comparing.comparison import Comparison, choose, mean_of, smooth
+from polygrain.comparing.comparison import Comparison, choose, directions, mean_of
 from polygrain.comparing.smoothing import Smoothing
 from polygrain.compute.vectors import unit_rows
 from tests.polygrain.comparing.test_smoothing import plain_smoothed, plain_weights, turned
@@ -104,33 +103,9 @@ def test_choose__the_smoothing_is_by_what_stood_in_front():
     assert choose(kinds, mean=(0.5,) * 24)[0].mean == (0.5,) * 24
 
 
-def test_smooth__takes_the_mean_of_vectors_of_any_length():
-    rows = shared()
-    expected = smoothed_by_hand(rows, mean_of(rows), rows)
-    np.testing.assert_allclose(smooth(3 * rows, smoothing=ONE), expected, atol=5e-3)
-    np.testing.assert_allclose(smooth(torch.from_numpy(rows), smoothing=ONE), expected, atol=5e-3)
-
-
-def test_smooth__more_of_what_shares_much_is_found():
-    rng = np.random.default_rng(0)
-    labels = np.repeat(np.arange(60), 6)
-    rows = rng.normal(size=(60, 40))[labels] + 1.1 * rng.normal(size=(360, 40))
-    rows = unit_rows(rows.astype(np.float32)) + 0.5
-
-    def precision(searched):
-        return (labels[np.argsort(-(searched @ searched.T), 1)[:, 1:6]] == labels[:, None]).mean()
-
-    assert precision(smooth(rows, alike=6)) > precision(unit_rows(rows)) + 0.02
-
-
-@pytest.mark.parametrize("rows", [np.ones((120, 3)), np.eye(3)[:1], np.eye(3)])
-def test_smooth__equal_and_few_vectors_stay(rows):
-    np.testing.assert_allclose(smooth(rows.astype(np.float32)), unit_rows(rows), atol=1e-6)
-
-
 @pytest.mark.parametrize("value", [0, np.nan, np.inf])
-def test_smooth__names_a_row_that_says_nothing(value):
+def test_directions__names_a_row_that_says_nothing(value):
     rows = shared()
     rows[7] = value
     with pytest.raises(ValueError, match="row 7"):
-        smooth(rows)
+        directions(rows)

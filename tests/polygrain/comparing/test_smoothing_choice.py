@@ -94,9 +94,11 @@ def test_choose__products_are_smoothed_by_each_other_where_their_size_is_known()
 
 
 @pytest.mark.parametrize(("alike", "counts"), [(5, set()), (9, {5}), (20, {5, 10, 20}), (300, {5, 10, 20, 40})])
-def test_choose__no_graph_has_more_neighbours_than_are_alike(alike, counts):
-    compared = choose(nested()[0], alike=alike).agreement
-    assert {row["neighbours"] for row in compared} == counts
+def test_choose__no_graph_has_more_neighbours_than_are_alike(monkeypatch, alike, counts):
+    compared, compare = [], smoothing_choice.compare
+    monkeypatch.setattr(smoothing_choice, "compare", lambda *given: compared.append(compare(*given)) or compared[-1])
+    choose(nested()[0], alike=alike)
+    assert {one.neighbours for part in compared for one in part} == counts
 
 
 def test_choose__what_loses_agreement_among_the_nearest_is_out(monkeypatch):
@@ -123,7 +125,7 @@ def test_deal__halves_share_no_axis_and_are_half_whitened():
 
 def test_choose__the_fewest_images_that_are_allowed():
     fewest = SmoothingSettings(**SETTINGS.model_dump() | {"fewest": 6})
-    assert len(choose(clusters(2, 3), fewest).agreement) == 5
+    assert choose(clusters(2, 3), fewest).why.startswith("of 5 compared")
     with pytest.raises(ValidationError, match="fewest"):
         SmoothingSettings(**SETTINGS.model_dump() | {"fewest": 5})
 
