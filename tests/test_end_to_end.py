@@ -40,7 +40,7 @@ def small_project(folder: Path) -> Path:
     edit(folder, shrink)
     paint(folder / "raw/pairs")
     for i, name in enumerate(NAMES):
-        Image.new("RGB", (60, 70), (i, 255 - i, 7 * i)).save(folder / f"raw/shapes/class0/{name}.png")
+        Image.linear_gradient("L").rotate(7 * i).resize((60, 70)).save(folder / f"raw/shapes/class0/{name}.png")
         (folder / f"raw/shapes/class1/{name}.txt").write_text("no image")
     (folder / "raw/shapes/class2").rename(folder / "raw/shapes/class2\r\u202e")
     return folder

@@ -1,5 +1,6 @@
 import csv
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from PIL import Image
 
 from polygrain.config.lists import Task
 from polygrain.sources.datasets import counts
+from polygrain.sources.decode import Picture, decode_all
 from polygrain.sources.streams import place
 from polygrain.store import arrays
 from polygrain.store.collection import TABLE
@@ -31,7 +33,9 @@ PARAMS = images.Params(
 
 def paint(file: Path, colour: int, size: tuple[int, int] = (30, 20)) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", size, (colour, 0, 255 - colour)).save(file)
+    image = Image.new("RGB", size, (colour, 0, 255 - colour))
+    image.paste("white", (0, size[1] * 3 // 4, *size))
+    image.save(file)
 
 
 def ingest(
@@ -138,6 +142,24 @@ def test_main__leaves_out_with_the_reason_and_goes_on(tmp_path: Path, monkeypatc
     assert message.endswith("8 left out")
 
 
+def test_main__a_folder_that_is_away_for_a_moment_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(9):
+        paint(tmp_path / f"raw/{i % 3}/{i}.png", i)
+
+    def away(*words: object) -> Iterator[Picture | str]:
+        (tmp_path / "raw/1").rename(tmp_path / "away")
+        try:
+            yield from decode_all(*words)
+        finally:
+            (tmp_path / "away").rename(tmp_path / "raw/1")
+
+    with monkeypatch.context() as context, pytest.raises(ValueError, match=r"1/1\.png cannot be read .*start the run"):
+        context.setattr(images, "decode_all", away)
+        ingest(tmp_path / "raw", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert len(ingest(tmp_path / "raw", tmp_path / "out")[0]) == 9
+
+
 @pytest.mark.parametrize(("source", "train", "test"), [("digits", 20, 20), ("glyphs", 52, 52), ("patches", 12, 12)])
 def test_main__embedded(tmp_path: Path, source: str, train: int, test: int) -> None:
     for name in ("one", "two"):
@@ -209,6 +231,7 @@ def lay_splits(root: Path, names: dict[str, int]) -> None:
             for j in range(names[name]):
                 (root / part / name).mkdir(parents=True, exist_ok=True)
                 pixels = np.full((16, 16, 3), shade + 10 * i + j, np.uint8)
+                pixels[12:] = 255
                 Image.fromarray(pixels).save(root / part / name / f"{name}_{j}_{part}.png")
 
 

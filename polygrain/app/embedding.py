@@ -227,8 +227,10 @@ def earlier(output: Path, digest: str, listing: Images, states: dict[str, str]) 
         return set()
     # In another folder a file may be another one of the same state.
     is_here = facts.get("root") == os.fsencode(listing.root)
-    stored = zip(*pq.read_table(output, columns=columns).to_pydict().values(), strict=True)
+    stored = list(zip(*pq.read_table(output, columns=columns).to_pydict().values(), strict=True))
     rows = [row for row in stored if row[0] in states]
+    if gone := len(stored) - len(rows):
+        log.warning("embed: drops %s images that are gone", f"{gone:,}")
     same = {path for path, state, _ in rows if is_here and states[path] == state}
     touched = progress([row for row in rows if row[0] not in same], "read what was touched", unit="image")
     return same | {path for path, _, sha256 in touched if listing.sha256(path) == sha256}

@@ -85,7 +85,7 @@ def published(raw: Path, source: str, unseen: bool, size: int, check: bool, shap
         counts.check_counts(dataset)
     if dataset.pixels is None:
         paths = [Path(os.path.relpath(path, raw)).as_posix() for path in dataset.paths]
-        outcomes = decode_all(raw, paths, size, shape)
+        outcomes = decode_all(raw, paths, size, shape, blank=True)  # its counts are published
     else:
         paths = [path.as_posix() for path in dataset.paths]
         squares = (square(Image.fromarray(pixels), size, shape) for pixels in dataset.pixels)

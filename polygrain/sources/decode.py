@@ -1,7 +1,10 @@
 """Image files of unknown origin, decoded within bounds on bytes and pixels."""
 
+import errno
 import hashlib
 import os
+import re
+import stat
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
 
 from polygrain.store.square import Shape, Unreadable, on_white, square
 
@@ -23,8 +26,17 @@ MOST_BYTES = 512 * 2**20  # of a file
 MOST_PIXELS = 89_000_000
 # Of a progressive JPEG: cameras and editors write about ten, and each takes the time of a whole image.
 MOST_SCANS = 100
+# Of an animation that begins with blank ones.
+MOST_FRAMES = 100
+# Of a segment of a JPEG: neither a byte of coded data nor a restart in it, which have no length.
+MARKER = re.compile(rb"\xff([\x02-\xcf\xd8-\xfe])")
 # Over all threads: a pixel takes up to 27 bytes while it is decoded.
 MOST_PIXELS_AT_ONCE = 128 * 10**6
+
+# Pillow opens some deep grey TIFFs only where black is 0; `on_white` turns those whose white is.
+for (order, white, *kind), modes in [*TiffImagePlugin.OPEN_INFO.items()]:
+    if white == 1 and modes[0].startswith(("I", "F")):
+        TiffImagePlugin.OPEN_INFO.setdefault((order, 0, *kind), modes)  # type: ignore[arg-type]
 
 
 class Picture(NamedTuple):
@@ -60,12 +72,17 @@ class Allowance:
 allowance = Allowance(MOST_PIXELS_AT_ONCE)
 
 
-def decode_all(root: Path, paths: list[str], size: int, shape: Shape = "crop") -> Iterator[Picture | str]:
-    """A picture, or the reason why there is none, for each path in turn; one block of them is in memory at a time."""
+def decode_all(
+    root: Path, paths: list[str], size: int, shape: Shape = "crop", blank: bool = False
+) -> Iterator[Picture | str]:
+    """A picture, or the reason why there is none, for each path in turn; one block of them is in memory at a time.
+
+    `blank` and ValueError as of `decode`.
+    """
 
     def attempt(path: str) -> Picture | str:
         try:
-            return decode(root / path, size, shape)
+            return decode(root / path, size, shape, blank)
         except Unreadable as reason:
             return str(reason)
 
@@ -75,18 +92,30 @@ def decode_all(root: Path, paths: list[str], size: int, shape: Shape = "crop") -
             yield from pool.map(attempt, paths[start : start + BLOCK])
 
 
-def decode(file: Path, size: int, shape: Shape = "crop") -> Picture:
-    """The first frame of an image file, upright, as the centre square whose side is scaled to `size` pixels.
+def decode(file: Path, size: int, shape: Shape = "crop", blank: bool = False) -> Picture:
+    """An image file, upright, as the centre square whose side is scaled to `size` pixels.
 
-    `squash` scales the whole image to that square instead. Transparent parts lie on white. Raises Unreadable with the
-    reason, for more than `MOST_PIXELS` before anything is decoded.
+    `squash` scales the whole image to that square instead. Transparent parts lie on white. Of an animation it is the
+    first frame, unless that is blank. Raises Unreadable with the reason, for more than `MOST_PIXELS` before anything is
+    decoded; without `blank`, for one colour only, too. Raises another ValueError where the machine cannot read the
+    file, which says nothing about the image.
     """
-    with decoding(), opened(file) as stream:
-        return picture(stream, size, shape)
+    with reading(file), opened(file) as stream:
+        return picture(stream, size, shape, blank)
 
 
-def picture(stream: BufferedIOBase, size: int, shape: Shape = "crop") -> Picture:
-    """`decode` for the bytes of a file."""
+@contextmanager
+def reading(name: Path | str) -> Iterator[None]:
+    """A block that reads an image: an error of the machine in it becomes ValueError, which is not Unreadable."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "start the run again when it can be, or without it"
+        raise ValueError(f"{name} cannot be read ({error.strerror}); {remedy}") from error
+
+
+def picture(stream: BufferedIOBase, size: int, shape: Shape = "crop", blank: bool = False) -> Picture:
+    """`decode` for the bytes of a file; OSError where the machine cannot read them."""
     with decoding():
         length = stream.seek(0, 2)
         if not 0 < length <= MOST_BYTES:
@@ -95,22 +124,45 @@ def picture(stream: BufferedIOBase, size: int, shape: Shape = "crop") -> Picture
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
         with bounded(stream) as image:
             width, height = image.size
-            if isinstance(image, TiffImagePlugin.TiffImageFile):
-                # Pillow gives the size as turned or as stored, depending on its version.
-                width, height = (image.tag_v2[tag] for tag in (ExifTags.Base.ImageWidth, ExifTags.Base.ImageLength))
             # libjpeg halves a large photograph several times while decoding; twice the side is left for Lanczos.
             image.draft(None, (2 * size, 2 * size))
             # A progressive JPEG keeps the coefficients of all pixels.
             with allowance.take(width * height if image.info.get("progressive") else image.width * image.height):
-                if image.getexif().get(ExifTags.Base.Orientation) in TURNED:
+                # Of a TIFF Pillow gives the upright size.
+                if image.format != "TIFF" and image.getexif().get(ExifTags.Base.Orientation) in TURNED:
                     width, height = height, width
-                return Picture(square(image, size, shape), width, height, length, digest)
+                squares = (Image.fromarray(square(frame, size, shape)) for frame in frames(image))
+                pixels = np.asarray(next(squares) if blank else first_shown(squares))
+                return Picture(pixels, width, height, length, digest)
 
 
 def upright(stream: BufferedIOBase) -> Image.Image:
-    """The whole first frame of an image file's bytes, upright, in RGB, on white; refused as `decode` refuses."""
+    """The whole image of a file's bytes, upright, in RGB, on white; refused as `picture` refuses."""
     with decoding(), bounded(stream) as image, allowance.take(image.width * image.height):
-        return on_white(ImageOps.exif_transpose(image))
+        return first_shown(map(on_white, frames(image)))
+
+
+def frames(image: Image.Image) -> Iterator[Image.Image]:
+    """The image at its first frame, then at each further one of its size."""
+    yield image
+    size = image.size
+    for number in range(1, min(getattr(image, "n_frames", 1), MOST_FRAMES)):
+        image.seek(number)
+        if image.size == size:
+            yield image
+
+
+def first_shown(views: Iterator[Image.Image]) -> Image.Image:
+    """The first view in RGB or, where that is of one colour, the most varied one; Unreadable if all are."""
+
+    def spread(view: Image.Image) -> int:
+        return sum(high - low for low, high in view.getextrema())  # type: ignore[misc]
+
+    first = next(views)
+    view = first if spread(first) else max(views, key=spread, default=first)
+    if not spread(view):
+        raise Unreadable("shows one colour only")
+    return view
 
 
 @contextmanager
@@ -127,18 +179,20 @@ def bounded(stream: BufferedIOBase) -> Iterator[Image.Image]:
 
 
 def count_scans(stream: BufferedIOBase) -> int:
-    """The scans of a JPEG; the bytes of their marker do not occur in coded data."""
-    place = stream.tell()
+    """The scans of a JPEG itself: not of thumbnails in its metadata, nor of what lies behind its end."""
     stream.seek(0)
-    scans = stream.read().count(b"\xff\xda")
-    stream.seek(place)
+    content, place, scans = stream.read(), 0, 0
+    while (found := MARKER.search(content, place)) and found[1] != b"\xd9":
+        scans += found[1] == b"\xda"
+        length = 0 if found[1] == b"\xd8" else int.from_bytes(content[found.end() : found.end() + 2])
+        place = found.end() + length
     return scans
 
 
 @contextmanager
 def opened(file: Path) -> Iterator[BufferedIOBase]:
     """The bytes of a regular file; a pipe would be waited for."""
-    if file.exists() and not file.is_file():
+    if not stat.S_ISREG(file.stat().st_mode):
         raise Unreadable("not a regular file")
     with file.open("rb") as stream:
         yield stream
@@ -146,18 +200,20 @@ def opened(file: Path) -> Iterator[BufferedIOBase]:
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """A block that decodes: any error in it becomes Unreadable with the reason."""
+    """A block that decodes: an error in it becomes Unreadable with the reason, one of the machine stays an OSError."""
     try:
         yield
     except Unreadable:
         raise
-    except MemoryError:
-        raise Unreadable("too large for the memory of this machine") from None
+    except MemoryError as error:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
     except UnidentifiedImageError:
         # Pillow's own message names the stream, which differs from run to run.
         raise Unreadable(f"not readable as {', '.join(FORMATS)}") from None
-    except OSError as error:
-        raise Unreadable(f"cannot be decoded: {error.strerror or error}") from error
     except Exception as error:
+        # Damaged bytes may send a reader to a place before the file: that is EINVAL.
+        if getattr(error, "errno", None) not in (None, errno.EINVAL):
+            raise
         # Pillow raises a dozen types on damaged bytes, and none of them may end the run.
-        raise Unreadable(f"cannot be decoded: {type(error).__name__}: {error}") from error
+        kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
+        raise Unreadable(f"cannot be decoded: {kind}{error}") from error

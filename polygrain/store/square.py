@@ -1,12 +1,16 @@
-"""An image as the square that is stored: upright, in RGB, on white."""
+"""An image as the square that is stored: upright, in RGB, on a ground that shows it."""
 
 from typing import Literal
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps, ImageStat
 
 Shape = Literal["crop", "squash"]
+# Grey values of 16 bits in a range below it would have 64 of 256 levels left, or fewer.
+NARROW = 2**14
+# A mean grey value: what is lighter cannot be seen on white.
+LIGHT = 240
 
 
 class Unreadable(ValueError):
@@ -15,7 +19,7 @@ class Unreadable(ValueError):
 
 def square(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.ndarray, "size size 3"]:
     """The centre square of an opened image, upright, in RGB, scaled to `size`; `squash`: the whole image, squeezed."""
-    image = on_white(ImageOps.exif_transpose(image))
+    image = on_white(image)
     if shape == "squash":
         # reducing_gap: a strip, scaled along one axis and then the other, would take gigabytes.
         return np.asarray(image.resize((size, size), Image.Resampling.LANCZOS, reducing_gap=3))
@@ -27,15 +31,36 @@ def square(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.nda
 
 
 def on_white(image: Image.Image) -> Image.Image:
-    """The image in 8-bit RGB: 16-bit values scaled, transparency laid over white."""
-    if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int32)
-        if values.min() < 0 or values.max() > 65535:
-            raise Unreadable(f"values {values.min()} to {values.max()}; convert it to 8 or 16 bits")
-        return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")
-    if image.mode == "F":
-        raise Unreadable("floating-point pixels; convert it to 8 or 16 bits")
+    """An opened image, upright, in 8-bit RGB; transparency lies on white, or on grey where white would hide the rest.
+
+    Grey values of 16 bits are scaled; those in a narrow range, and of other depths, are spread over their own range.
+    """
+    is_negative = getattr(image, "tag_v2", {}).get(ExifTags.Base.PhotometricInterpretation) == 0
+    image = ImageOps.exif_transpose(image)
+    if image.mode == "F" or image.mode.startswith("I"):
+        image = in_8_bits(image, is_negative)
     if image.has_transparency_data:
         layer = image if image.mode == "RGBA" else image.convert("RGBA")  # a copy may take hundreds of MB
-        return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+        mean = min(ImageStat.Stat(layer, layer.getchannel("A")).mean[:3])
+        ground = Image.new("RGBA", layer.size, "grey" if mean > LIGHT else "white")
+        return Image.alpha_composite(ground, layer).convert("RGB")
     return image.convert("RGB")
+
+
+def in_8_bits(image: Image.Image, is_negative: bool) -> Image.Image:
+    """An image of one band of more bits, in 8; transparent where it says so, and where a value is no finite number.
+
+    `is_negative`: white is 0, which Pillow leaves so.
+    """
+    values = np.array(image, np.float64)
+    values[(values == image.info.get("transparency", np.nan)) | ~np.isfinite(values)] = np.nan
+    if is_negative:
+        np.subtract(2**16 - 1, values, out=values)
+    low, high = np.fmin.reduce(values, None), np.fmax.reduce(values, None)
+    if image.mode != "F" and low >= 0 and high < 2**16 and not 0 < high - low < NARROW:
+        low, high = 0, 2**16 - 1
+    values -= low
+    values *= 255 / ((high - low) or 1)
+    shown = ~np.isnan(values)
+    grey = Image.fromarray(np.nan_to_num(np.rint(values, out=values), copy=False).astype(np.uint8))
+    return grey if shown.all() else Image.merge("LA", (grey, Image.fromarray(shown.astype(np.uint8) * 255)))

@@ -12,9 +12,11 @@ from PIL import Image
 
 
 def png(number: int, size: tuple[int, int] = (30, 20)) -> bytes:
-    """An image of one colour, another for each number."""
+    """An image of a colour for each number above white."""
     sink = io.BytesIO()
-    Image.new("RGB", size, (number % 256, number // 256, 255 - number % 256)).save(sink, "png")
+    image = Image.new("RGB", size, (number % 256, number // 256, 255 - number % 256))
+    image.paste("white", (0, size[1] * 3 // 4, *size))
+    image.save(sink, "png")
     return sink.getvalue()
 
 

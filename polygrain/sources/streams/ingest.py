@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polygrain.sources.decode import Picture, picture
+from polygrain.sources.decode import Picture, picture, reading
 from polygrain.sources.streams.entry import Entry
 from polygrain.sources.streams.stream import Stream, unlike
 from polygrain.store.arrays import Writer, shard_file
@@ -111,7 +111,8 @@ class Ingestion:
             if isinstance(entry.content, Unreadable):
                 return str(entry.content)
             try:
-                return picture(BytesIO(entry.content), self.writer.row_shape[0], shape)
+                with reading(entry.path):
+                    return picture(BytesIO(entry.content), self.writer.row_shape[0], shape)
             except Unreadable as reason:
                 return str(reason)
 

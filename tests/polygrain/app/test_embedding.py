@@ -165,7 +165,9 @@ def test_write__images_that_come_later_take_the_mean_as_it_is(fused, photos, tmp
     write(model, "abc", find(photos), output)
     mean = np.array(compared(output).mean)
     for i in range(9):
-        Image.new("RGB", (64, 48), (250, 25 * i, 250)).save(photos / f"{i}.png")
+        image = Image.new("RGB", (64, 48), (250, 25 * i, 250))
+        image.putpixel((32, 24), 0)
+        image.save(photos / f"{i}.png")
     write(model, "abc", find(photos), output)
     np.testing.assert_array_equal(compared(output).mean, mean)
     given = embed(model, [photos / path for path in find(photos).paths])
@@ -184,7 +186,7 @@ def test_write__rows_are_compared_as_before_unless_something_else_is_wanted(fuse
 
     assert written().alike is None and written(alike=8).alike == 8 and many == [None, 8]
     kept = written()  # how many are alike is said once
-    Image.new("RGB", (64, 48)).save(photos / "one more.png")
+    Image.linear_gradient("L").save(photos / "one more.png")
     assert written() == written(alike=8) == kept and many == [None, 8]
     chosen = written(anew=True)
     assert many == [None, 8, 8] and chosen.alike == 8 and chosen.mean != kept.mean
@@ -292,11 +294,11 @@ def test_write__a_file_of_an_earlier_version_is_written_anew(fused: Path, photos
 def test_write__equal_images_have_no_direction_and_lose_nothing(fused, tmp_path, many, count) -> None:
     (tmp_path / "same").mkdir()
     for i in range(count):
-        Image.new("RGB", (40, 40), (9, 99, 199)).save(tmp_path / f"same/{i}.png")
+        Image.linear_gradient("L").save(tmp_path / f"same/{i}.png")
     output, model = tmp_path / "e.parquet", load(fused)
     write(model, "abc", find(tmp_path / "same"), output, smooth=True)
     assert np.isfinite(vectors(output)).all() and len(read(output)) == count
-    Image.new("RGB", (40, 40), (199, 99, 9)).save(tmp_path / "same/other.png")
+    Image.radial_gradient("L").save(tmp_path / "same/other.png")
     write(model, "abc", find(tmp_path / "same"), output, smooth=True)
     given = embed(model, [tmp_path / "same" / path for path in find(tmp_path / "same").paths])
     np.testing.assert_allclose(vectors(output)[-1], compared(output).plain(given)[-1], atol=1e-4)
@@ -347,3 +349,28 @@ def test_write__goes_on_where_it_was_stopped(fused: Path, shared_photos: Path, t
     write(model, "abc", listing, tmp_path / "e.parquet", batch=5)
     assert counted.call_count == 2
     assert (tmp_path / "e.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+def test_write__a_folder_that_is_away_for_a_moment_loses_nothing(fused, photos, tmp_path, monkeypatch, caplog) -> None:
+    """Away while it is embedded: the call stops, and the next one goes on; away before that: it is said."""
+    monkeypatch.setattr(embedding, "PART", 4)
+    model, output, away = load(fused), tmp_path / "e.parquet", tmp_path / "away"
+    write(model, "abc", find(photos), tmp_path / "whole.parquet", batch=4)
+    counted = Mock(wraps=embedding.embed_squares)
+
+    def leave(*words: object) -> np.ndarray:
+        if not away.exists():
+            (photos / "dots").replace(away)
+        return counted(*words)
+
+    monkeypatch.setattr(embedding, "embed_squares", leave)
+    with pytest.raises(ValueError, match=r"dots/class\d/\d\.png cannot be read .*start the run again"):
+        write(model, "abc", find(photos), output, batch=4)
+    away.replace(photos / "dots")
+    assert not output.exists()
+    monkeypatch.setattr(embedding, "embed_squares", counted)
+    write(model, "abc", find(photos), output, batch=4)
+    assert counted.call_count == 6 and output.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    (photos / "dots").replace(away)
+    write(model, "abc", find(photos), output)
+    assert "drops 12 images that are gone" in caplog.text and counted.call_count == 6

@@ -18,7 +18,7 @@ def test_assign__first_half_rounded_up_trains_and_unseen_only_tests() -> None:
 def test_in_splits__the_same_classes_split_as_the_folders_say(tmp_path: Path) -> None:
     for path in ("train/b/2.png", "train/b/1.png", "train/a/1.png", "val/a/9.png", "val/b/9.png"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (8, 8)).save(tmp_path / path)
+        Image.linear_gradient("L").resize((8, 8)).save(tmp_path / path)
     (tmp_path / "val" / "a" / "notes.txt").write_text("x")
     result = candidates.in_splits(tmp_path, 8)
     assert list(result.rows.items()) == [

@@ -1,3 +1,4 @@
+import errno
 import io
 import os
 import struct
@@ -5,6 +6,7 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -78,8 +80,8 @@ def test_decode__large_and_narrow_images(tmp_path: Path) -> None:
         whole = image.resize((SIZE, SIZE), Image.Resampling.LANCZOS, (100, 0, 700, 600))
     assert np.abs(picture.pixels.astype(int) - np.asarray(whole)).max() <= 8
     assert (picture.width, picture.height) == (800, 600)
-    for shape in ((1, 5000), (5000, 1), (1, 1)):
-        Image.new("RGB", shape, "red").save(tmp_path / "a.png")
+    for shape in ((2, 5000), (5000, 2), (2, 2)):
+        NOISE.resize(shape).save(tmp_path / "a.png")
         picture = decode(tmp_path / "a.png", SIZE)
         assert picture.pixels.shape == (SIZE, SIZE, 3) and (picture.width, picture.height) == shape
 
@@ -126,7 +128,9 @@ LAST_SCAN = PROGRESSIVE[PROGRESSIVE.rindex(b"\xff\xda") : -2]
         (b"hello", "not readable as JPEG"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not readable as JPEG"),
         (b"", "empty file"),
-        (content_of(Image.new("F", (20, 20)), "TIFF"), "floating-point"),
+        (content_of(Image.new("RGB", (20, 20), "red"), "JPEG"), "one colour only"),
+        (content_of(Image.new("RGBA", (20, 20)), "PNG"), "one colour only"),
+        (content_of(Image.new("F", (20, 20)), "TIFF"), "one colour only"),
     ],
 )
 def test_decode__refuses_hostile_and_damaged_content(tmp_path: Path, content: bytes, message: str) -> None:
@@ -137,16 +141,10 @@ def test_decode__refuses_hostile_and_damaged_content(tmp_path: Path, content: by
         upright(io.BytesIO(content))
 
 
-def test_decode__refuses_a_pipe_too_many_bytes_and_too_little_memory(tmp_path: Path, monkeypatch) -> None:
+def test_decode__refuses_a_pipe_and_too_many_bytes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
-    (tmp_path / "a.png").write_bytes(content_of(NOISE, "PNG"))
-    assert "not a regular file" in reason(tmp_path / "pipe.jpg") and "No such file" in reason(tmp_path / "gone.jpg")
-
-    def fail(*_):
-        raise MemoryError
-
-    monkeypatch.setattr(module, "square", fail)
-    assert reason(tmp_path / "a.png") == "too large for the memory of this machine"
+    assert "not a regular file" in reason(tmp_path / "pipe.jpg")
+    (tmp_path / "a.png").touch()
     with (tmp_path / "a.png").open("r+b") as file:
         file.truncate(module.MOST_BYTES + 1)  # a hole, which takes no space
     assert "at most" in reason(tmp_path / "a.png")
@@ -170,21 +168,92 @@ def test_decode__survives_any_damage(tmp_path: Path, quarters: np.ndarray) -> No
 
 def test_decode__transparency_lies_on_white_in_the_first_frame(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue")]
+    for frame in frames:
+        frame.paste("green", (0, 0, 20, 5))
     frames[0].save(tmp_path / "frames.gif", save_all=True, append_images=frames[1:])
     palette = Image.new("P", (32, 32), 0)
     palette.putpalette([10, 20, 30, 200, 0, 0])
     palette.paste(1, (0, 0, 32, 16))
     palette.save(tmp_path / "palette.png", transparency=0)
-    Image.new("LA", (32, 32), (0, 128)).save(tmp_path / "half.png")
+    half = Image.new("LA", (32, 32), (0, 128))
+    half.paste((0, 255), (0, 0, 32, 5))
+    half.save(tmp_path / "half.png")
     colours = [decode(tmp_path / f, SIZE).pixels[12, 2] for f in ("frames.gif", "palette.png", "half.png")]
     assert np.array(colours).tolist() == [[255, 0, 0], [255, 255, 255], [127, 127, 127]]
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP", "AVIF", "TIFF"])
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_decode__of_an_animation_a_frame_that_shows_something(tmp_path: Path, kind: str, place: int) -> None:
+    frames = [Image.new("RGB", (64, 64), (9 * i, 0, 0)) for i in range(4)]
+    frames[place] = NOISE.resize((8, 8)).resize((64, 64))
+    frames[0].save(tmp_path / "a", kind, save_all=True, append_images=frames[1:], duration=100)
+    expected = np.asarray(frames[place].resize((SIZE, SIZE), Image.Resampling.LANCZOS)).astype(int)
+    assert np.abs(decode(tmp_path / "a", SIZE).pixels - expected).mean() < 20
+    with (tmp_path / "a").open("rb") as stream:
+        assert upright(stream).getextrema()[1][1] > 100
+
+
+def test_decode__one_colour_only_where_it_is_taken(tmp_path: Path) -> None:
+    Image.new("RGB", (20, 20), (9, 99, 199)).save(tmp_path / "a.png")
+    assert reason(tmp_path / "a.png") == "shows one colour only"
+    assert (decode(tmp_path / "a.png", SIZE, blank=True).pixels == (9, 99, 199)).all()
+
+
+def tiff(values: np.ndarray, order: str, white_is_zero: bool) -> bytes:
+    """A grey TIFF, as scanners write it and Pillow does not."""
+    kind = {"u": 1, "f": 3}[values.dtype.kind]
+    tags = {256: 64, 257: 64, 258: 8 * values.itemsize, 259: 1, 262: int(not white_is_zero), 273: 122, 277: 1, 278: 64}
+    entries = b"".join(struct.pack(f"{order}HHII", tag, 4, 1, value) for tag, value in (tags | {339: kind}).items())
+    head = {"<": b"II*\0", ">": b"MM\0*"}[order] + struct.pack(f"{order}IH", 8, len(tags) + 1)
+    return head + entries + bytes(4) + values.astype(values.dtype.newbyteorder(order)).tobytes()
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(("kind", "most"), [("uint8", 255), ("uint16", 65535), ("uint16", 4095), ("float32", 1)])
+def test_decode__a_tiff_whose_white_is_0_as_its_twin(tmp_path: Path, order: str, kind: str, most: int) -> None:
+    values = (np.asarray(NOISE)[..., 0] / 255 * most).astype(kind)
+    (tmp_path / "a.tif").write_bytes(tiff(values, order, False))
+    (tmp_path / "b.tif").write_bytes(tiff(most - values, order, True))
+    one, other = (decode(tmp_path / name, SIZE).pixels for name in ("a.tif", "b.tif"))
+    np.testing.assert_allclose(one, other, atol=1 if kind == "float32" else 0)
+
+
+def test_count_scans__those_of_the_picture_alone() -> None:
+    bomb = PROGRESSIVE[:-2] + 100 * (b"junk" + LAST_SCAN) + PROGRESSIVE[-2:]
+    scans, thumbnails = (
+        PROGRESSIVE.count(b"\xff\xda"),
+        b"\xff\xe1\xff\xf0" + (100 * LAST_SCAN).ljust(65518, b"x")[:65518],
+    )
+    for content, expected in ((PROGRESSIVE, scans), (bomb, scans + 100), (bomb[:-2], scans + 100)):
+        inside = content[:2] + thumbnails + content[2:]
+        for whole in (content, inside, inside + (b"" if content == bomb[:-2] else bomb)):
+            assert module.count_scans(io.BytesIO(whole)) == expected
+
+
+FAULTS = [
+    OSError(code, os.strerror(code)) for code in (errno.ENOENT, errno.ESTALE, errno.EIO, errno.EMFILE, errno.EACCES)
+]
+
+
+@pytest.mark.parametrize("error", [*FAULTS, TimeoutError(errno.ETIMEDOUT, "timed out"), MemoryError()])
+@pytest.mark.parametrize("place", ["pathlib.Path.open", "hashlib.file_digest", "polygrain.sources.decode.square"])
+def test_decode_all__an_error_of_the_machine_is_no_reason(tmp_path: Path, monkeypatch, error, place) -> None:
+    (tmp_path / "a.png").write_bytes(content_of(NOISE, "PNG"))
+    monkeypatch.setattr(place, Mock(side_effect=error))
+    if isinstance(error, OSError) or "decode" in place:
+        with pytest.raises(ValueError, match=r"a\.png cannot be read .*start the run again") as caught:
+            list(decode_all(tmp_path, ["a.png"], SIZE))
+        assert not isinstance(caught.value, Unreadable)
 
 
 def test_decode_all__keeps_the_order(tmp_path: Path) -> None:
     names = [f"{i:03d}.png" for i in range(300)]
     for i, name in enumerate(names):
         if i % 7:
-            Image.new("L", (SIZE, SIZE), i % 256).save(tmp_path / name)
+            image = Image.new("L", (SIZE, SIZE), i % 256)
+            image.putpixel((9, 9), 255 - i % 256)
+            image.save(tmp_path / name)
         else:
             (tmp_path / name).write_text("x")
     for i, outcome in enumerate(decode_all(tmp_path, names, SIZE)):
@@ -212,6 +281,7 @@ def test_allowance__bounds_the_pixels_of_all_threads() -> None:
 
 def test_upright__whole_turned_and_on_white(tmp_path: Path) -> None:
     image = Image.new("RGBA", (40, 20), (200, 0, 0, 0))
+    image.putpixel((39, 19), (200, 0, 0, 255))
     turned = Image.Exif()
     turned[0x0112] = 6
     image.save(tmp_path / "a.png", exif=turned)

@@ -128,7 +128,7 @@ def test_search__counts_the_others_of_the_folder(client: TestClient, shared_side
     row = row_of(shared_sides, "dots/class1/2.png")
     assert client.post(f"/search?row={row}").json()["mates"] == 3
     assert client.post(f"/search?row={row}&text=3.png").json()["mates"] == 1
-    assert "mates" not in client.post("/search", content=png(Image.new("RGB", (40, 40)))).json()
+    assert "mates" not in client.post("/search", content=png(Image.linear_gradient("L"))).json()
 
 
 def test_right__the_share_of_nearest_from_the_own_folder(client: TestClient, shared_sides: list[Side]) -> None:
@@ -181,7 +181,7 @@ def test_sample__spread_and_other_ones(client: TestClient) -> None:
 def test_pictures__bounded_and_upright(client: TestClient) -> None:
     thumbnail = Image.open(io.BytesIO(client.get("/image/0").content))
     assert thumbnail.size == (224, 224) and thumbnail.format == "JPEG"
-    large = png(Image.new("RGB", (3000, 1500)))
+    large = png(Image.linear_gradient("L").resize((3000, 1500)))
     assert Image.open(io.BytesIO(client.post("/preview", content=large).content)).size == (1024, 512)
     assert Image.open(io.BytesIO(client.post("/preview?row=0").content)).size == (64, 48)
 
