@@ -1,6 +1,8 @@
 import json
 
+import numpy as np
 import pytest
+from PIL import Image
 from ruamel.yaml import YAML
 
 from polygrain.app.export import card
@@ -23,6 +25,17 @@ def test_text__of_a_bare_model_says_what_is_not_known(tmp_path, uint8, words):
     assert YAML(typ="safe").load(head)["license"] == "unknown" and "base_model" not in head
     assert body.startswith("# A model of vit\\_tiny\\_patch16\\_224\n") and words in body
     assert text.count(card.UNKNOWN) == 3 and ("/ np.float32(255)" in text) != uint8
+
+
+@pytest.mark.parametrize("ink", [0, 230, 255])
+def test_text__its_code_prepares_a_sign_on_nothing_as_the_pipeline_does(tmp_path, ink):
+    model = Model(Config(architecture="resnet10t", size=32, resize=32, mean=(0.5,) * 3, std=(0.5,) * 3))
+    code = card.text(model, card.About("0", None, {}), DIFFERENCES, True).partition("```python\n")[2]
+    exec(code.partition("\n\n\nfiles = ")[0], names := {})
+    image = Image.new("RGBA", (60, 40), (255 - ink, 0, 0, 0))
+    image.paste((ink, ink, ink, 255), (25, 5, 35, 30))
+    image.save(tmp_path / "sign.png")
+    np.testing.assert_array_equal(names["prepare"](tmp_path / "sign.png"), model.transform(image))
 
 
 def test_text__names_the_published_weights_it_came_from(tmp_path):
