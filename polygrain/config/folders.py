@@ -11,6 +11,7 @@ from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.parquet import holds_embeddings
 
 STREAMS = {".tar": "tars", ".parquet": "parquet"}
+Listing = tuple[list[str], dict[str, str]]  # of `folder.walk`
 UNSAFE = re.compile(r"['\n]|\$\{")  # it would end a path in a command, or be read as another value
 
 
@@ -55,9 +56,10 @@ class Folder(NamedTuple):
     def describe(self) -> str:
         kind = "unlabelled, so not evaluated" if "" in self.classes else f"{len(self.classes)} classes"
         images = f"{'about ' * self.is_estimate}{sum(self.classes.values())} images ({kind})"
+        classes = "" if "" in self.classes else f"classes: {folder.few(list(self.classes))}"
         # A fifth of each class is drawn, in whole images, and some files may be duplicates.
         about = "about " if "" not in self.classes else ""
-        parts = [f"{images}, {about}{self.train_images} of them to train on", self.labels]
+        parts = [f"{images}, {about}{self.train_images} of them to train on", classes, self.labels]
         return "; ".join(filter(None, [*parts, folder.reasons(Counter(self.left_out))]))
 
 
@@ -72,9 +74,8 @@ def examine(given: str) -> Folder:
     if "://" in given:
         result = listed(given)
     else:
-        if path.is_dir():
-            folder.require_followed(path)
-        result = find_stream(path) or found(path)
+        listing = folder.walk(path, tracked=True) if path.is_dir() else None
+        result = find_stream(path, listing) or found(path, listing)
     if not result.classes:
         raise ValueError(f"{given} holds no image; {folder.reasons(Counter(result.left_out))}")
     if len(result.classes) == 1 and "" not in result.classes and not result.is_estimate:
@@ -82,20 +83,22 @@ def examine(given: str) -> Folder:
     return result
 
 
-def found(path: Path) -> Folder:
+def found(path: Path, listing: Listing | None) -> Folder:
     """What a folder or a zip of images holds, by names alone: of damaged files the stage `images` says so."""
-    images, rejected = archive.find(path)
-    return Folder("folder", path, dict(sorted(Counter(images.values()).items())), Counter(rejected.values()))
+    images, rejected = folder.arrange(*listing, str(path)) if listing else archive.find(path)
+    classes = dict(sorted(Counter(images.values()).items()))
+    return Folder("folder", path, classes, Counter(rejected.values()), folder.unclassed(images))
 
 
-def find_stream(path: Path) -> Folder | None:
+def find_stream(path: Path, listing: Listing | None) -> Folder | None:
     """The tars or Parquet files that a path or a pattern means; None where it means neither.
 
-    ValueError for a folder that holds images, too, or tars and Parquet files that do not go together.
+    `listing`: of a folder, as `folder.walk` gives it. ValueError for a folder that holds images, too, or tars and
+    Parquet files that do not go together.
     """
     if path.exists() or not (re.search(r"[*?\[]", path.name) or path.suffix in STREAMS):
         where, pattern = path, "*"
-        kind = STREAMS.get(path.suffix.lower()) if path.is_file() else streamed_by(path) if path.is_dir() else None
+        kind = streamed_by(path, *listing) if listing else STREAMS.get(path.suffix.lower()) if path.is_file() else None
     else:
         where, pattern, kind = path.parent, path.name, STREAMS.get(path.suffix.lower(), "tars")
     if kind is None:
@@ -103,30 +106,28 @@ def find_stream(path: Path) -> Folder | None:
     return Folder(kind, where, *stream.find(where, kind, pattern).content(), pattern)
 
 
-def streamed_by(path: Path) -> str | None:
+def streamed_by(path: Path, images: list[str], others: dict[str, str]) -> str | None:
     """Whether tars or Parquet files in a folder hold its images; files of embeddings, as `polygrain embed` writes them,
-    hold none."""
-    files = [f for f in sorted(path.glob("[!.]*")) if f.suffix.lower() in STREAMS and not holds_embeddings(f)]
+    hold none. ValueError for a folder without images whose tars or Parquet files lie deeper.
+    """
+    streamed = [name for name in others if PurePosixPath(name).suffix.lower() in STREAMS and others[name] != "hidden"]
+    files = [path / name for name in streamed if all("=" in part for part in PurePosixPath(name).parts[:-1])]
+    files = [file for file in files if not holds_embeddings(file)]
     tars, tables = ({file.stem for file in files if file.suffix.lower() == suffix} for suffix in STREAMS)
     if not files:
-        require_here(path)
+        if streamed and not images:
+            folders = sorted({str((path / name).parent) for name in streamed})
+            which = "the folder" if len(folders) == 1 else "each of the folders, as a task,"
+            raise ValueError(f"{path} holds no image, but {streamed[0]}: give {which} {', '.join(folders[:10])}")
         return None
-    has_images = bool(folder.walk(path)[0])
     # Beside each of its tars img2dataset writes a Parquet file of the same name, with no images.
-    if has_images or (tars and not tables <= tars):
-        other = "images" if has_images else "tars"
+    if images or (tars and not tables <= tars):
+        other = "images" if images else "tars"
         raise ValueError(
             f"{path} holds {files[0].name} beside {other}: give '{path}/*{files[0].suffix}' to read such files alone, "
             f"or move them away to read the {other}"
         )
     return STREAMS[".tar" if tars else ".parquet"]
-
-
-def require_here(path: Path) -> None:
-    """ValueError for a folder without images whose tars or Parquet files lie deeper."""
-    images, others = folder.walk(path)
-    if not images and (deeper := [name for name in others if PurePosixPath(name).suffix.lower() in STREAMS]):
-        raise ValueError(f"{path} holds no image, but {deeper[0]}: give the folder {(path / deeper[0]).parent}")
 
 
 def listed(address: str) -> Folder:

@@ -1,15 +1,22 @@
 """The images of a folder, zip or object store, by their names: `<class>/<image>` (labelled) or `<image>` (flat)."""
 
 import os
-import stat
+import re
+import sys
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 USUAL = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".avif", ".jp2", ".j2k")
 SUFFIXES = (*USUAL, ".ppm", ".pgm", ".pbm", ".pnm")
-THUMBNAILS = ("__MACOSX", "@eaDir")  # folders that macOS and Synology lay beside images
+# Folders that a system lays beside images: previews, deleted files, snapshots. Hidden ones have a dot before them.
+SYSTEM = {"__macosx", "@eadir", "@__thumb", "thumbs", "@tmp", "temporary items", "system volume information"}
+SYSTEM |= {"#recycle", "@recycle", "$recycle.bin", "recycler", "trashbox", "network trash folder", "lost+found"}
+SYSTEM |= {"#snapshot", "~snapshot", "@recently-snapshot", "found.000"}
+SPLIT = "train(ing)?|val(id(ation)?)?|test(ing)?|dev|eval(uation)?|holdout|images?"
+NO_CLASS = re.compile(rf"({SPLIT})([ _.-]?({SPLIT}|set|split|data|\d{{4}}))*|imgs?|jpegimages", re.IGNORECASE)
 SHOWN = 3
 
 
@@ -33,25 +40,19 @@ def find(root: Path) -> FolderContent:
 def arrange(paths: Iterable[str], rejected: dict[str, str], where: str, is_packed: bool = False) -> FolderContent:
     """The classes of images by their paths alone; what fits neither layout joins the rejected.
 
-    An image in a folder makes the task labelled: then images beside the class folders are left out. A folder that holds
-    most images deeper down, and has none beside it, is entered; so is the only folder of an archive. ValueError for no
-    image at all, a single class, and a folder of several tasks.
+    An image in a folder makes the task labelled: then images beside the class folders are left out. Splits are no
+    classes, and are entered as `first_level` says. ValueError for no image at all, a single class, and a folder of
+    several tasks.
     """
     parts = {path: PurePosixPath(path).parts for path in sorted(paths)}
-    top = 0
-    while parts and len({names[top] for names in parts.values()}) == 1:
-        depths = [len(names) - top for names in parts.values()]
-        if max(depths) < 2 or not (is_packed or sum(depth > 2 for depth in depths) > len(depths) / 2):
-            break
-        top += 1
+    top = first_level(parts.values(), is_packed)
     deeper = [path for path, names in parts.items() if len(names) > top + 2]
-    beside = [path for path, names in parts.items() if len(names) == top + 1]
-    images = {path: names[top] for path, names in parts.items() if len(names) == top + 2}
+    beside = [path for path, names in parts.items() if len(names) < top + 2]
+    images = {path: composed(names[top]) for path, names in parts.items() if len(names) == top + 2}
     classes = sorted(set(images.values()))
     if deeper and not images and not beside:
         tasks = sorted({"/".join(parts[path][: top + 1]) for path in deeper})
-        shown = ", ".join([*tasks[:SHOWN], *["..."] * (len(tasks) > SHOWN)])
-        raise ValueError(f"{where} holds folders of class folders: give each of them as a task ({shown})")
+        raise ValueError(f"{where} holds folders of class folders: give each of them as a task ({few(tasks)})")
     if len(classes) == 1:
         raise ValueError(
             f"{where} holds one class folder only ({classes[0]}, {len(images)} images) and {len(beside)} images "
@@ -67,103 +68,146 @@ def arrange(paths: Iterable[str], rejected: dict[str, str], where: str, is_packe
     return FolderContent(images, rejected)
 
 
-def walk(root: Path) -> tuple[list[str], dict[str, str]]:
+def first_level(paths: Collection[tuple[str, ...]], is_packed: bool = False) -> int:
+    """How many folders lie above the class folders, or above the images of a flat folder.
+
+    Those are splits, as train/ and test/; the only folder of an archive; and one that holds most images deeper down,
+    with none beside it.
+    """
+    top = 0
+    while folders := {names[top] for names in paths if len(names) > top + 1}:
+        depths = [len(names) - top for names in paths]
+        is_whole = len(folders) == 1 and min(depths) > 1
+        is_entered = is_whole and (is_packed or sum(depth > 2 for depth in depths) > len(depths) / 2)
+        if not is_entered and not all(map(NO_CLASS.fullmatch, folders)):
+            break
+        top += 1
+    return top
+
+
+def unclassed(images: Mapping[str, str]) -> str:
+    """Which folders of {path: class} were taken for splits, in words."""
+    folders = {part for path in images for part in PurePosixPath(path).parts[:-1] if NO_CLASS.fullmatch(part)}
+    names = ", ".join(sorted(folders - set(images.values())))
+    return f"not taken for classes: {names}" if names else ""
+
+
+def walk(root: Path, tracked: bool = False) -> tuple[list[str], dict[str, str]]:
     """Every image file below a folder, at any depth, sorted, and {path: reason} for every other entry.
 
-    A folder that may not be read, or that a link leads to a second time, is one entry.
+    A folder that may not be read, or that a link leads to a second time, is one entry. `tracked`: ValueError as
+    `require_followed`.
     """
-    images, rejected, todo, seen = [], {}, [""], set()
+    home = os.path.realpath(root)
+    images, rejected, todo, seen = [], {}, [("", home)], set()
     while todo:
-        name = todo.pop()
+        name, real = todo.pop()
         # A link may lead to a folder above it.
-        if (real := os.path.realpath(root / name)) in seen:
+        if real in seen:
             rejected[f"{name}/"] = "folder that is read under another name"
             continue
         seen.add(real)
         try:
-            inside, folders, others = scan(root, root / name)
+            with os.scandir(real) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name, reverse=True)
         except PermissionError:
             rejected[f"{name}/"] = "folder that may not be read"
             continue
-        images += inside
-        rejected |= others
-        todo += reversed(folders)
-    return sorted(images), rejected
-
-
-def scan(root: Path, folder: Path) -> tuple[list[str], list[str], dict[str, str]]:
-    """Images, folders, and {path: reason} of other entries directly in `folder`, as sorted paths below `root`."""
-    images, folders, rejected = [], [], {}
-    home = os.path.realpath(root)
-    for name in sorted(os.listdir(folder)):
-        entry = folder / name
-        path = entry.relative_to(root).as_posix()
-        is_folder = entry.is_dir()
-        reason = unread(name, is_folder)
-        if not reason and os.path.commonpath([home, os.path.realpath(entry)]) != home:
-            reason = "link leads outside the folder"
-        reason = reason or (None if is_folder else unfollowed(entry))
-        if reason:
-            rejected[printable(path) + "/" * (is_folder and not entry.is_symlink())] = reason
-        elif is_folder:
-            folders.append(path)
-        else:
-            images.append(path)
-    return images, folders, rejected
+        # A folder says what its entries are. Links alone are asked for: over a network each question is a message.
+        for entry in entries:
+            path, is_link = f"{name}/{entry.name}".lstrip("/"), entry.is_symlink()
+            is_folder = os.path.isdir(entry) if is_link else entry.is_dir()
+            target = os.path.realpath(entry) if is_link else entry.path
+            reason = unread(entry.name, is_folder)
+            if tracked:
+                require_kept(entry)
+                if reason and is_folder and not is_link:
+                    require_followed(Path(entry))
+            if not reason and is_link and os.path.commonpath([home, target]) != home:
+                reason = "link leads outside the folder"
+            if reason := reason or (None if is_folder else unfollowed(entry)):
+                rejected[printable(path) + "/" * (is_folder and not is_link)] = reason
+            elif is_folder:
+                todo.append((path, target))
+            else:
+                images.append(path)
+    return sorted(images), dict(sorted(rejected.items()))
 
 
 def unread(path: str, is_folder: bool = False) -> str | None:
     """Why an entry of this name is not read as an image, or not entered; None where it is."""
-    if printable(path) != path:
-        return "name is not valid UTF-8"
+    if wrong := misnamed(path):
+        return wrong
     if is_hidden(path):
         return "hidden"
     return None if is_folder or PurePosixPath(path).suffix.lower() in SUFFIXES else "not an image"
 
 
 def is_hidden(path: str) -> bool:
-    return any(part.startswith(".") or part in THUMBNAILS for part in PurePosixPath(path).parts)
+    return any(part.startswith(".") or part.casefold() in SYSTEM for part in PurePosixPath(path).parts)
+
+
+def misnamed(name: str) -> str | None:
+    """Why a file's name is none that can be stored; ValueError where the locale hides it."""
+    if not name.isascii() and sys.getfilesystemencoding() != "utf-8":
+        raise ValueError(
+            f"names of files are read as UTF-8, and the locale is {sys.getfilesystemencoding()} ({name!a}): set "
+            "PYTHONUTF8=1, or a locale such as LC_ALL=C.UTF-8"
+        )
+    return None if printable(name) == name else "name is not valid UTF-8"
 
 
 def printable(name: str) -> str:
     """A name as text, with \\xe9 and so on in place of bytes that are no UTF-8."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def unfollowed(entry: Path) -> str | None:
+def composed(name: str) -> str:
+    """A name in the one form (NFC) in which names are compared: a Mac writes é as two letters."""
+    return unicodedata.normalize("NFC", name)
+
+
+def unfollowed(entry: os.DirEntry[str]) -> str | None:
     """Why a file is none that can be read: a link to nothing, a pipe (it would be waited for), a socket."""
     try:
-        mode = entry.stat().st_mode
+        if entry.is_symlink():
+            entry.stat()
+        if not entry.is_file():
+            return "not a regular file"
     except OSError:
         return "link leads nowhere"
-    if not stat.S_ISREG(mode):
-        return "not a regular file"
-    return None if os.access(entry, os.R_OK) else "may not be read"
+    # Root reads all.
+    return None if os.geteuid() == 0 or os.access(entry, os.R_OK) else "may not be read"
 
 
 def require_followed(root: Path) -> None:
-    """ValueError names a link to nothing, or a name that is no UTF-8, in a folder or anywhere below: DVC stops there.
-
-    A folder says which of its files are links, so a million are looked through in a moment.
-    """
+    """ValueError names a link to nothing, or a name that is no UTF-8, anywhere below a folder: DVC stops there."""
     folders = [str(root)] if root.is_dir() else []
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
-                wrong = "name is not valid UTF-8" if printable(entry.path) != entry.path else None
-                if entry.is_dir():
-                    folders += [] if entry.is_symlink() else [entry.path]
-                elif entry.is_symlink():
-                    wrong = wrong or unfollowed(Path(entry))
-                if wrong:
-                    raise ValueError(f"{printable(entry.path)}: {wrong}, and DVC would stop there; remove or rename it")
+                require_kept(entry)
+                folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []
+
+
+def require_kept(entry: os.DirEntry[str]) -> None:
+    """`require_followed` of one entry."""
+    wrong = misnamed(entry.path)
+    if not wrong and entry.is_symlink() and not os.path.isdir(entry):
+        wrong = unfollowed(entry)
+    if wrong:
+        raise ValueError(f"{printable(entry.path)}: {wrong}, and DVC would stop there; remove or rename it")
+
+
+def few(names: list[str]) -> str:
+    """The first few of some names, as text."""
+    return ", ".join([*names[:SHOWN], *["..."] * (len(names) > SHOWN)])
 
 
 def reasons(counts: Counter[str]) -> str:
     """How many entries are left out, and the most frequent reasons, as text."""
-    shown = [f"{reason} ({count})" for reason, count in counts.most_common(SHOWN)]
-    shown += ["..."] * (len(counts) > SHOWN)
-    return f"{counts.total()} left out" + (f": {', '.join(shown)}" if shown else "")
+    shown = few([f"{reason} ({count})" for reason, count in counts.most_common()])
+    return f"{counts.total()} left out" + (f": {shown}" if shown else "")
 
 
 def summary(rejected: dict[str, str]) -> str:

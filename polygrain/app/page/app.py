@@ -30,6 +30,7 @@ from polygrain.app.page.sides import MOST_SHOWN, Side
 from polygrain.app.squares import Squares
 from polygrain.retrieval.neighbours import without_self
 from polygrain.sources.decode import opened, picture, upright
+from polygrain.sources.folder import composed, first_level
 from polygrain.store.square import Unreadable, square
 
 HERE = Path(__file__).parent
@@ -58,10 +59,10 @@ class Page:
         self.sides, self.gallery, self.above = sides, sides[-1].gallery, above
         self.stored = sides[-1].images if isinstance(sides[-1].images, Squares) else None
         # The path in a tar or a table says nothing of what the image shows.
-        folders = self.stored.classes if self.stored else list(map(folder_of, self.gallery.paths))
+        folders = self.stored.classes if self.stored else folders_of(self.gallery.paths)
         numbers = {folder: i for i, folder in enumerate(dict.fromkeys(folders))}
         self.folders = np.array([numbers[folder] for folder in folders])
-        self.folded = [path.casefold() for path in self.gallery.paths]
+        self.folded = [composed(path).casefold() for path in self.gallery.paths]
         self.thumbnail = lru_cache(4096)(self.draw_thumbnail)
         self.right = lru_cache(32)(self.judge)
         self.graph = lru_cache(1)(lambda: duplicates.graph_of(self.every()))
@@ -199,7 +200,7 @@ class Page:
             raise HTTPException(400, f"there is no task {task!r:.200}")
         chosen = None if task is None else self.gallery.tasks == self.gallery.task_names.index(task)
         if text:
-            has = np.fromiter((text.casefold() in path for path in self.folded), bool, len(self.folded))
+            has = np.fromiter((composed(text).casefold() in path for path in self.folded), bool, len(self.folded))
             chosen = has if chosen is None else chosen & has
         return chosen
 
@@ -240,8 +241,11 @@ class Page:
         return {"row": row, "path": self.gallery.paths[row]}
 
 
-def folder_of(path: str) -> str:
-    return path.rpartition("/")[0]
+def folders_of(paths: list[str]) -> list[str]:
+    """The folder of each image, below splits."""
+    parts = [tuple(path.split("/")) for path in paths]
+    top = first_level(parts)
+    return ["/".join(names[top:-1]) for names in parts]
 
 
 def cut(image: Image.Image, box: tuple[float, float, float, float]) -> Image.Image:

@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+from polygrain.sources import folder
 from polygrain.store.square import Unreadable
 
 LABEL_LETTERS = 200
@@ -31,7 +32,7 @@ def label_of(value: object) -> str:
         return ""
     if not isinstance(value, bool | int | str):
         raise Unreadable(f"its label is a {type(value).__name__}, no number or name")
-    name = str(value).strip()
+    name = folder.composed(str(value).strip())
     if len(name) > LABEL_LETTERS or not name.isprintable():
         raise Unreadable(f"its label is longer than {LABEL_LETTERS} letters, or not printable")
     return name

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import IOBase
 from itertools import repeat
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from polygrain.store.square import Unreadable
 
 BATCH_BYTES = 16 * 2**20
 BATCH_ROWS = 256
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @contextmanager
@@ -55,12 +57,12 @@ def columns(schema: pa.Schema, name: str) -> tuple[str, str | None]:
     return images[0], next((label for label in NAMES if label in schema.names and label != images[0]), None)
 
 
-def described(stream: IOBase, name: str) -> str:
-    """Which column is the label, or which columns there are instead."""
+def described(stream: IOBase, name: str, place: str = "") -> str:
+    """Which column is the label, or which columns there are instead; `place` is the file's path below the folder."""
     with opened(stream, name) as (file, image, label):
         others = [column for column in file.schema_arrow.names if column != image]
-    if label:
-        return f"label: column {label}"
+    if label or label_in(place):
+        return f"label: column {label}" if label else f"label: the file's folder, as {PurePosixPath(place).parent}"
     named = f"one would be named {', '.join(NAMES[:-1])} or {NAMES[-1]}"
     return f"no label among its columns ({', '.join(others[: tables.COLUMNS])}): {named}" if others else ""
 
@@ -78,6 +80,13 @@ def class_names(schema: pa.Schema, label: str | None) -> list[str] | None:
         return [label_of(name) for name in features[label]["names"]]
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
+
+
+def label_in(place: str) -> str | None:
+    """The label in a file's path, as of label=boots/0.parquet, which Hive and Spark take out of the table."""
+    keys = dict(part.split("=", 1) for part in place.split("/")[:-1] if "=" in part)
+    value = next((keys[key] for key in NAMES if key in keys), HIVE_NULL)
+    return None if value == HIVE_NULL else unquote(value)
 
 
 def count(stream: IOBase, name: str) -> int:
@@ -101,17 +110,18 @@ def read(stream: IOBase, name: str, number: int, skip: int = 0) -> Iterator[Entr
                 rows = cells(file, group, [image, label], min(BATCH_ROWS, max(1, BATCH_BYTES // size)))
                 for index, (cell, value) in enumerate(rows, first):
                     if index >= skip:
-                        yield entry_of(cell, value, names, (number, index, f"{name}/{index:09d}"))
+                        place = (number, index, f"{name}/{index:09d}")
+                        yield entry_of(cell, value if label else label_in(name), names, place)
             first += about.num_rows
 
 
-def labels(stream: IOBase, name: str) -> Iterator[str | Unreadable]:
-    """The class of every row, "" if it has none, or why it is left out; no image is read."""
+def labels(stream: IOBase, name: str, place: str = "") -> Iterator[str | Unreadable]:
+    """The class of every row, "" if it has none, or why it is left out; no image is read. `place` as `described`."""
     with opened(stream, name) as (file, _, label):
         names = class_names(file.schema_arrow, label)
         for group in range(file.num_row_groups):
             count = file.metadata.row_group(group).num_rows
-            values = cells(file, group, [label, None], BATCH_ROWS) if label else repeat((None, None), count)
+            values = cells(file, group, [label, None], BATCH_ROWS) if label else repeat((label_in(place), None), count)
             for value, _ in values:
                 entry = entry_of(b"unread", value, names, (0, 0, ""))
                 yield entry.content if isinstance(entry.content, Unreadable) else entry.class_name

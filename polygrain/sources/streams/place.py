@@ -76,15 +76,20 @@ class Location(NamedTuple):
 
 
 def local(path: Path, suffix: str, pattern: str = "*") -> Location:
-    """One file, or the files of a folder with this suffix and names of this pattern, sorted.
+    """One file, or the files with this suffix and names of this pattern in a folder and its `key=value` ones, sorted.
 
     ValueError if there is none, or one that is a link out of the folder.
     """
     if path.is_file():
         folder, files = path.parent, [path]
     elif path.is_dir():
-        folder, files = path, [path / name for name in sorted(os.listdir(path)) if name.lower().endswith(suffix)]
-        files = [file for file in files if fnmatch.fnmatchcase(file.name, pattern) and not file.name.startswith(".")]
+        folder, files = path, []
+        for place, folders, names in os.walk(path):
+            folders[:] = [name for name in folders if "=" in name]
+            files += [Path(place, name) for name in names if name.lower().endswith(suffix)]
+        files = [
+            file for file in sorted(files) if fnmatch.fnmatchcase(file.name, pattern) and not file.name.startswith(".")
+        ]
     else:
         raise ValueError(f"{path} does not exist: give a file that ends in {suffix}, or a folder of them")
     if not files:
@@ -93,7 +98,8 @@ def local(path: Path, suffix: str, pattern: str = "*") -> Location:
         if not file.resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"{file}: link leads outside the folder; put the file itself there")
     states = [file.stat() for file in files]
-    described = [File(f.name, s.st_size, str(s.st_mtime_ns)) for f, s in zip(files, states, strict=True)]
+    named = zip((file.relative_to(folder).as_posix() for file in files), states, strict=True)
+    described = [File(name, s.st_size, str(s.st_mtime_ns)) for name, s in named]
     return Location(str(folder), described)
 
 

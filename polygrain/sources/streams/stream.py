@@ -62,9 +62,12 @@ class Stream(NamedTuple):
             described = (
                 "no label: no .cls, and no .json with one, lies beside an image (folders in a tar are no classes)"
             )
+        if self.kind == "objects":
+            images = {files[each.number].name: each.class_name for each in objects.find(self.place) if not each.refused}
+            described = folder.unclassed(images)
         if self.kind == "parquet":
-            with self.place.open(self.place.files[0]) as opened:
-                described = parquet.described(opened, self.place.named(self.place.files[0]))
+            with self.place.open(files[0]) as opened:
+                described = parquet.described(opened, self.place.named(files[0]), files[0].name)
         return Content(dict(sorted(classes.items())), left_out, described)
 
     def labels(self) -> Iterator[str | Unreadable]:
@@ -75,7 +78,7 @@ class Stream(NamedTuple):
         for file in self.place.files if self.kind != "objects" else ():
             with self.place.open(file) as opened:
                 if self.kind == "parquet":
-                    yield from parquet.labels(opened, self.place.named(file))
+                    yield from parquet.labels(opened, self.place.named(file), file.name)
                 else:
                     yield from (label for _, _, label in tars.samples(opened, self.place.named(file)))
 

@@ -4,6 +4,7 @@ tarfile takes a damaged header, and zeros between members, for the end. So after
 """
 
 import json
+import posixpath
 import tarfile
 from collections.abc import Iterable, Iterator
 from io import IOBase
@@ -17,6 +18,7 @@ from polygrain.sources.streams.entry import NAMES, Entry, label_of
 from polygrain.store.square import Unreadable
 
 READ = 2**20
+LINKED = 2**18  # members that a later hard link may lead to: so many names are held in memory
 LABEL_BYTES = 2**16
 LABELS = (".cls", ".json")
 ORPHAN = "a label without an image beside it"
@@ -28,21 +30,32 @@ Sample = tuple[str, tarfile.TarInfo, str | Unreadable]
 def members(stream: IOBase, name: str) -> Iterator[tarfile.TarInfo]:
     """Every member in turn; ValueError names the tar, and the member after which it is damaged or cut off."""
     last, end = "its beginning", 0
+    places: dict[str, tuple[int, int]] = {}
     stream.seek(0)
     try:
-        archive = tarfile.open(fileobj=stream, mode="r:", errorlevel=2)  # noqa: SIM115
+        archive = tarfile.open(fileobj=stream, mode="r:", errorlevel=2, encoding="utf-8")  # noqa: SIM115
         while (member := archive.next()) is not None:
             archive.members = []  # type: ignore[attr-defined]  # it would collect them all
             if member.size < 0 or archive.offset <= end:
                 raise tarfile.ReadError("a member has a negative size")
             last, end = member.name, archive.offset
-            yield member
+            yield followed(member, places)
         require_zeros(stream, archive.offset)
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{name} is damaged or cut off after {last[:200]!r} ({error}): make or download it again; a compressed tar "
             "is not read"
         ) from error
+
+
+def followed(member: tarfile.TarInfo, places: dict[str, tuple[int, int]]) -> tarfile.TarInfo:
+    """A member, a hard link as the earlier file that it equals; `places` are the offset and size of each by name."""
+    place = places.get(posixpath.normpath(member.linkname)) if member.islnk() else None
+    if place:
+        member.type, (member.offset_data, member.size) = tarfile.REGTYPE, place
+    if member.isreg() and not member.issparse() and len(places) < LINKED:
+        places[posixpath.normpath(member.name)] = member.offset_data, member.size
+    return member
 
 
 def require_zeros(stream: IOBase, start: int) -> None:
@@ -127,7 +140,7 @@ def read_label(stream: IOBase, member: tarfile.TarInfo, suffix: str) -> str | Un
     """The label in a .cls or .json file, "" if it holds none; Unreadable if it cannot be read."""
     stream.seek(member.offset_data)
     try:
-        text = stream.read(min(member.size, LABEL_BYTES)).decode("utf-8")
+        text = stream.read(min(member.size, LABEL_BYTES)).decode("utf-8-sig")
         if suffix == ".cls":
             return label_of(text)
         record = json.loads(text)

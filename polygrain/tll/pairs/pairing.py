@@ -35,11 +35,11 @@ def find(root: Path, listed: str | None) -> list[PathPair]:
 
 def by_name(root: Path) -> list[PathPair]:
     """left/<name>.<ext> with right/<name>.<ext>; the two extensions may differ."""
-    sides = []
+    sides, found = [], folder.walk(root)[0]
     for side in ("left", "right"):
         if not (root / side).is_dir():
             raise ValueError(f"{root} has no folder {side}/: give left/ and right/")
-        paths = folder.scan(root, root / side)[0]
+        paths = [path for path in found if path.rpartition("/")[0] == side]
         refuse_twice(map(stem, paths), f"names twice in {root / side}")
         sides.append({stem(path): path for path in paths})
     left, right = sides

@@ -1,3 +1,4 @@
+import os
 import zipfile
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import pytest
 from PIL import Image
 
 from polygrain.config.folders import Folder, examine, task_names
-from polygrain.sources.streams import place
+from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.place import File, Location
 from polygrain.store import embeddings
 from tests.helpers import streams
@@ -24,9 +25,11 @@ def test_examine__counts_what_has_the_name_of_an_image(tmp_path):
     (raw / "a/notes.txt").write_text("x")
     found = examine(str(raw))
     assert (found.classes, found.train_images) == ({"a": 2, "b": 1}, 2)
-    assert found.describe().startswith("3 images (2 classes), about 2 of them to train on; 3 left out: ")
+    assert found.describe().startswith("3 images (2 classes), about 2 of them to train on; classes: a, b; 3 left out: ")
     assert found.left_out.keys() >= {"not an image", "hidden", "image beside the class folders"}
     flat = examine(str(paint(tmp_path / "flat", "1.png", "2.png")))
+    splits = examine(str(paint(tmp_path / "splits", "train/1.png", "test/2.png")))
+    assert splits.classes == {"": 2} and "; not taken for classes: test, train; " in splits.describe()
     assert flat.describe() == "2 images (unlabelled, so not evaluated), 2 of them to train on; 0 left out"
 
 
@@ -86,6 +89,26 @@ def test_examine__a_folder_whose_parquet_files_lie_deeper(tmp_path):
         examine(str(tmp_path / "set"))
 
 
+def test_examine__folders_of_hive_are_the_label(tmp_path):
+    for name in ("boots", "high%20heels"):
+        streams.parquet(tmp_path / f"set/split=a/label={name}/0.parquet", [streams.png(0)])
+    found, several = examine(str(tmp_path / "set")), tmp_path / "several"
+    assert found.classes == {"boots": 1, "high heels": 1} and "label=boots" in found.labels
+    entries = stream.find(found.path, found.source, found.files).entries()
+    assert [entry.class_name for entry in entries] == ["boots", "high heels"]
+    for name in "ab":
+        streams.parquet(several / name / "0.parquet", [streams.png(0)])
+    with pytest.raises(ValueError, match=r"give each of the folders, as a task, .*/several/a, .*/several/b$"):
+        examine(str(several))
+
+
+def test_examine__reads_each_folder_once(tmp_path, monkeypatch):
+    raw, read, scandir = paint(tmp_path / "raw", "a/1.png", "b/2.png", ".git/3.png"), [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: read.append(str(path)) or scandir(path))
+    examine(str(raw))
+    assert sorted(read) == sorted(map(str, (raw, raw / "a", raw / "b", raw / ".git")))
+
+
 def test_examine__an_object_store_by_its_first_tar(tmp_path, monkeypatch):
     sizes = []
     for number in range(3):
@@ -104,6 +127,7 @@ def test_examine__an_object_store_by_its_first_tar(tmp_path, monkeypatch):
         ("empty", "holds no image"),
         ("single", r"one class .* only \(a"),
         ("hats.zip", r"hats\.zip is no zip"),
+        ("bin", r"\.git/x: link leads nowhere"),
         ("odd", r"odd/a/x\.jpg: link leads nowhere"),
         ("cut.tar", r"cut\.tar is damaged or cut off"),
         ("s3://key:secret@bucket/x", r"is no s3://bucket/prefix"),
@@ -113,6 +137,7 @@ def test_examine__says_what_is_wrong(tmp_path, given, message):
     paint(tmp_path / "single", "a/1.png", "a/2.png")
     paint(tmp_path / "odd", "a/1.png", "b/1.png")
     (tmp_path / "odd/a/x.jpg").symlink_to("gone.jpg")
+    (paint(tmp_path / "bin", "1.png", ".git/2.png") / ".git/x").symlink_to("gone")
     for file in ("empty/notes.txt", "hats.zip", "cut.tar"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_bytes(bytes(100))

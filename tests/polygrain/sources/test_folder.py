@@ -1,4 +1,7 @@
 import os
+import subprocess
+import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,56 @@ def test_find__follows_no_link_out_and_takes_no_undecodable_name(tmp_path: Path)
         "loop.jpg": "link leads nowhere",
         "\\xff.jpg": "name is not valid UTF-8",
     }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["#recycle", "#SNAPSHOT", "@eaDir", "$Recycle.Bin", "System Volume Information", "lost+found", ".Trash-1000/files"],
+)
+def test_find__what_was_deleted_is_no_class(tmp_path: Path, name: str) -> None:
+    plant(tmp_path, "1.jpg", "2.jpg", f"{name}/3.jpg")
+    images, rejected = folder.find(tmp_path)
+    assert images == {"1.jpg": "", "2.jpg": ""} and list(rejected.values()) == ["hidden"]
+
+
+@pytest.mark.parametrize(
+    ("files", "classes"),
+    [
+        (["train/1.jpg", "Valid/2.jpg", "test_set/3.jpg"], {""}),
+        (["images/train2017/1.jpg", "images/val2017/2.jpg", "labels/train2017/1.txt"], {""}),
+        (["train/images/1.jpg", "train/labels/1.txt", "test/images/2.jpg"], {""}),
+        (["training/1.jpg", "cover.jpg"], {""}),
+        (["train/a/1.jpg", "train/b/2.jpg", "val/a/3.jpg", "test/4.jpg"], {"a", "b"}),
+        (["train/1.jpg", "bus/2.jpg"], {"train", "bus"}),
+        ([f"{unicodedata.normalize(form, 'é')}/{form}.jpg" for form in ("NFC", "NFD")] + ["b/1.jpg"], {"b", "\xe9"}),
+    ],
+)
+def test_find__splits_and_spellings_are_no_classes(tmp_path: Path, files: list[str], classes: set[str]) -> None:
+    plant(tmp_path, *files)
+    assert set(folder.find(tmp_path).images.values()) == classes
+
+
+def test_walk__asks_for_links_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(tmp_path, *(f"{i % 3}/{i}.jpg" for i in range(60)))
+    (tmp_path / "1/link.jpg").symlink_to("1.jpg")
+    asked = []
+    for name in ("stat", "lstat"):
+        call = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *path, of=call, **how: asked.append(path) or of(*path, **how))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "access", lambda path, mode: not os.fspath(path).endswith("/2.jpg"))
+    images, rejected = folder.walk(tmp_path)
+    assert len(images) == 60 and rejected == {"2/2.jpg": "may not be read"} and len(asked) < 30
+
+
+def test_walk__a_locale_without_utf_8_is_named(tmp_path: Path) -> None:
+    plant(tmp_path, "a/1.jpg", "b/\xe9.jpg")
+    code = "import pathlib, sys; from polygrain.sources import folder; folder.walk(pathlib.Path(sys.argv[1]))"
+    env = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    run = [subprocess.run([sys.executable, "-c", code, tmp_path / name], env=env, capture_output=True) for name in "ab"]
+    assert not run[0].stderr and run[1].stderr.splitlines()[-1].endswith(
+        b"set PYTHONUTF8=1, or a locale such as LC_ALL=C.UTF-8"
+    )
 
 
 def test_require_followed__names_what_dvc_would_stop_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

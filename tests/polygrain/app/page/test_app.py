@@ -52,6 +52,13 @@ def test_files__nothing_comes_from_elsewhere(client: TestClient) -> None:
     assert not any(word in pages[1].text for word in ("innerHTML", "insertAdjacentHTML", "document.write", "eval("))
 
 
+def test_page__one_spelling_and_no_splits(shared_sides: list[Side], monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [f"{'train' if i % 2 else 'val'}/Mo\u0308bel/{i}.png" for i in range(24)]
+    monkeypatch.setattr(shared_sides[-1].gallery, "paths", paths)
+    page = Page(shared_sides, 0.95)
+    assert page.sample(None, "m\xf6bel", 0, 5)["of"] == 24 and page.about()["folders"] == 1
+
+
 def test_about__folder_tasks_and_sides(client: TestClient, shared_photos: Path) -> None:
     reply = client.get("/about").json()
     assert (reply["folder"], reply["count"], reply["folders"]) == (str(shared_photos), 24, 6)

@@ -29,6 +29,20 @@ def test_read__images_with_their_labels_of_either_kind(tmp_path):
     assert list(map(str, read(file, 2))) == list(map(str, entries[2:]))
 
 
+def test_read__hard_links_are_the_earlier_member_and_marks_of_order_no_letters(tmp_path):
+    links = [tarfile.TarInfo(name) for name in ("./x/2.cls", "./x/3.cls", "./x/3.png", "./x/4.png")]
+    for link, name in zip(links, ("./x/1.cls", "./x/2.cls", "x/1.png", "../x/1.png"), strict=True):
+        link.type, link.linkname = tarfile.LNKTYPE, name
+    one, two, three, four = ((link, b"") for link in links)
+    first = [("./x/1.png", b"one"), ("./x/1.cls", b"\xef\xbb\xbfboots"), ("./x/2.png", b"two")]
+    more = [("x/5.png", b"five"), ("x/5.json", b'\xef\xbb\xbf{"label": "boots"}')]
+    entries = read(streams.tar(tmp_path / "a.tar", *first, one, two, three, four, *more))
+    assert [(entry.class_name, entry.content) for entry in entries if entry.class_name] == [
+        ("boots", content) for content in (b"one", b"two", b"one", b"five")
+    ]
+    assert [str(entry.content) for entry in entries if not entry.class_name] == ["it is a link or a device"]
+
+
 def test_read__files_of_macos_part_no_image_from_its_label(tmp_path):
     members = [(f"./{hidden}{i}.{kind}", b"5") for i in range(2) for kind in ("jpg", "cls") for hidden in ("._", "")]
     entries = read(streams.tar(tmp_path / "a.tar", *members))
