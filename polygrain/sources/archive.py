@@ -1,10 +1,11 @@
 """A zip of images as a folder of images, unpacked for as long as it is read."""
 
+import re
 import shutil
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -12,8 +13,14 @@ from polygrain.sources import folder
 from polygrain.sources.decode import MOST_BYTES
 
 TOTAL_BYTES = 512 * 2**30
-ENCRYPTED = 1  # a flag of an entry
-RATIO = 200  # images hardly shrink: an entry that shrinks more is a bomb
+ENCRYPTED, IN_UTF8 = 1, 2**11  # flags of an entry
+UNPACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+NAME_BYTES, PATH_BYTES = 255, 3072  # what Linux takes, less the folder in which a zip is unpacked
+REMEDY = "unpack it with 7z and give the folder"
+CJK = "\u3005-\u3007\u4e00-\u9fff\uff01-\uff5e"
+# Of names without the flag of UTF-8, and the letters that they are then made of.
+ALPHABETS = {"utf-8": "^\0-\x7f", "cp932": f"\u3000-\u30ff{CJK}", "euc_kr": "\uac00-\ud7a3", "gb2312": CJK}
+ALPHABETS |= {"big5": CJK, "cp866": "\u0400-\u045f", "gbk": CJK}
 
 
 def require_zip(path: Path) -> None:
@@ -38,9 +45,31 @@ def refuse(entry: zipfile.ZipInfo) -> str | None:
         return "it is a link or a device"
     if entry.flag_bits & ENCRYPTED:
         return "it is encrypted"
-    if entry.file_size > MOST_BYTES or entry.file_size > RATIO * max(entry.compress_size, 1024):
+    if entry.compress_type not in UNPACKED:
+        return f"it is packed by {'Deflate64' if entry.compress_type == 9 else f'method {entry.compress_type}'}"
+    name = entry.filename.encode("utf-8", "surrogatepass")
+    if max(map(len, name.split(b"/"))) > NAME_BYTES or len(name) > PATH_BYTES:
+        return f"its name has {len(name):,} bytes, more than Linux takes: shorten it"
+    if entry.file_size > MOST_BYTES:
         return f"it would grow from {entry.compress_size:,} to {entry.file_size:,} bytes"
     return None
+
+
+def alphabet(names: Iterable[bytes]) -> str:
+    """The first alphabet in which the foreign parts of names are words: letters of its own, more than Latin ones.
+
+    Else zip's own. In a wrong one half a letter may be a backslash.
+    """
+    parts = {re.sub(rb"\.\w+$", b"", part) for name in names for part in name.split(b"/") if not part.isascii()}
+    for known, letters in ALPHABETS.items():
+        try:
+            text = b"\n".join(sorted(parts)).decode(known)
+        except UnicodeDecodeError:
+            continue
+        own, foreign, latin = (len(re.findall(f"[{of}]", text)) for of in (letters, "^\0-\x7f", "A-Za-z"))
+        if known == "utf-8" or (own > latin and own >= 0.9 * foreign):
+            return known
+    return "cp437"
 
 
 @contextmanager
@@ -52,17 +81,23 @@ def reading(file: Path) -> Iterator[zipfile.ZipFile]:
     except Exception as error:  # zipfile raises a dozen types on damaged bytes
         if getattr(error, "errno", None):
             raise  # the disk, not the archive
-        raise ValueError(f"{file} cannot be unpacked ({error}); download it again, or give a folder") from error
+        raise ValueError(f"{file} cannot be unpacked ({error}); download it again, or {REMEDY}") from error
 
 
 def entries(file: Path) -> tuple[list[zipfile.ZipInfo], dict[str, str]]:
     """The files of a zip to be unpacked, and {path: reason} for hidden ones; ValueError if one may not be unpacked."""
     listed, hidden = [], {}
     with reading(file) as archive:
-        infos = [entry for entry in archive.infolist() if not entry.filename.endswith(("/", "\\"))]
+        infos = archive.infolist()
+    plain = [entry for entry in infos if not entry.flag_bits & IN_UTF8 and entry.filename == entry.orig_filename]
+    coded = {entry: entry.filename.encode("cp437") for entry in plain}
+    known = alphabet(coded.values())
     for entry in infos:
+        name = coded[entry].decode(known) if entry in coded else entry.filename
         # Some tools of Windows write backslashes, against the standard.
-        entry.filename = entry.filename.replace("\\", "/")
+        entry.filename = name.replace("\\", "/")
+        if entry.filename.endswith("/"):
+            continue
         if folder.is_hidden(entry.filename) and not leads_out(entry.filename):
             hidden[entry.filename] = "hidden"
         else:
@@ -73,7 +108,7 @@ def entries(file: Path) -> tuple[list[zipfile.ZipInfo], dict[str, str]]:
     if sum(entry.file_size for entry in listed) > TOTAL_BYTES:
         refused += [("all of it", f"more than {TOTAL_BYTES:,} bytes")]
     if refused:
-        raise ValueError(f"{file} is not unpacked: {refused[0][0]!r}, {refused[0][1]}; mend it, or give a folder")
+        raise ValueError(f"{file} is not unpacked: {refused[0][0][:80]!r}, {refused[0][1]}; mend the zip, or {REMEDY}")
     return listed, hidden
 
 
