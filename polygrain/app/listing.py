@@ -3,12 +3,14 @@
 import csv
 import hashlib
 import os
+import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from polygrain.sources.decode import Picture, decode_all, opened
-from polygrain.sources.folder import SUFFIXES, summary, walk
+from polygrain.sources.folder import SUFFIXES, composed, misnamed, printable, summary, walk
 from polygrain.store.reading import reading
 from polygrain.store.square import Unreadable
 
@@ -82,22 +84,33 @@ def absent(source: Path) -> str:
 
 
 def named(file: Path) -> Listing:
-    """The images that the column `path` of a CSV names, relative to its folder, in its order."""
+    """The images that the column `path` of a CSV names, relative to its folder, in its order.
+
+    Other columns may hold any text, in any encoding.
+    """
+    csv.field_size_limit(sys.maxsize)
     with (
         reading(file, "give a CSV in UTF-8 with one column path"),
-        file.open(newline="", encoding="utf-8-sig") as lines,
+        file.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as lines,
     ):
         reader = csv.DictReader(lines, strict=True)
-        if (reader.fieldnames or []).count("path") != 1:
-            raise ValueError(f"its columns are {', '.join(reader.fieldnames or ()) or 'none'}")
-        entries = [row["path"] or "" for row in reader]
+        try:
+            if (reader.fieldnames or []).count("path") != 1:
+                raise ValueError(f"its columns are {printable(', '.join(reader.fieldnames or ())) or 'none'}")
+            entries = [row["path"] or "" for row in reader]
+        except csv.Error as error:
+            raise ValueError(f"line {reader.reader.line_num}: {error}") from error
     root, paths, rejected = file.parent, {}, {}
+    spelled = cache(lambda: {composed(path): path for path in walk(root)[0]})
     for entry in entries:
-        path = os.path.relpath(root / entry, root)
-        if entry in rejected or path in paths:
-            rejected[entry] = "named twice"
-        elif reason := outside(root, path):
-            rejected[entry] = reason
+        path, name = os.path.relpath(root / entry, root), printable(entry)
+        reason = misnamed(path)
+        if not (reason or path.isascii() or (root / path).exists()):
+            path = spelled().get(composed(path), path)
+        if name in rejected or path in paths:
+            rejected[name] = "named twice"
+        elif reason := reason or outside(root, path):
+            rejected[name] = reason
         else:
             paths[path] = None
     return Listing(root, list(paths), rejected)

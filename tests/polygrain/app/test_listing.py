@@ -1,3 +1,4 @@
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,20 @@ def test_find__csv(tmp_path: Path) -> None:
         "": "no such file",
         "a\0.png": "not a name of a file",
     }
+
+
+def test_find__csv_beside_any_text(tmp_path: Path) -> None:
+    touch(tmp_path, "1.png", "2.png", unicodedata.normalize("NFD", "Möbel/é.png"))
+    (tmp_path / "list.csv").write_bytes(
+        "path,caption\n1.png,{}\n2.png,caf\xe9\nM\xf6bel/\xe9.png,x\n".format("x" * 140_000).encode("latin-1")
+    )
+    found = find(tmp_path / "list.csv")
+    assert found.paths == ["1.png", "2.png"] and found.rejected == {"M\\xf6bel/\\xe9.png": "name is not valid UTF-8"}
+    (tmp_path / "list.csv").write_text("path\n" + unicodedata.normalize("NFC", "Möbel/é.png"))
+    assert find(tmp_path / "list.csv").paths == [unicodedata.normalize("NFD", "Möbel/é.png")]
+    (tmp_path / "list.csv").write_text('path,caption\n1.png,x\n2.png,"24" screen"\n')
+    with pytest.raises(ValueError, match="line 3"):
+        find(tmp_path / "list.csv")
 
 
 @pytest.mark.parametrize(
