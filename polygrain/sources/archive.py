@@ -20,7 +20,7 @@ REMEDY = "unpack it with 7z and give the folder"
 CJK = "\u3005-\u3007\u4e00-\u9fff\uff01-\uff5e"
 # Of names without the flag of UTF-8, and the letters that they are then made of.
 ALPHABETS = {"utf-8": "^\0-\x7f", "cp932": f"\u3000-\u30ff{CJK}", "euc_kr": "\uac00-\ud7a3", "gb2312": CJK}
-ALPHABETS |= {"big5": CJK, "cp866": "\u0400-\u045f", "gbk": CJK}
+ALPHABETS |= {"big5": CJK, "cp866": "\u0400-\u045f", "shift_jis": f"\u3000-\u30ff\uff61-\uff9f{CJK}", "gbk": CJK}
 
 
 def require_zip(path: Path) -> None:
@@ -56,7 +56,7 @@ def refuse(entry: zipfile.ZipInfo) -> str | None:
 
 
 def alphabet(names: Iterable[bytes]) -> str:
-    """The first alphabet in which the foreign parts of names are words: letters of its own, more than Latin ones.
+    """The first alphabet in which the foreign parts of names are its own letters, of more bytes than Latin ones.
 
     Else zip's own. In a wrong one half a letter may be a backslash.
     """
@@ -66,8 +66,8 @@ def alphabet(names: Iterable[bytes]) -> str:
             text = b"\n".join(sorted(parts)).decode(known)
         except UnicodeDecodeError:
             continue
-        own, foreign, latin = (len(re.findall(f"[{of}]", text)) for of in (letters, "^\0-\x7f", "A-Za-z"))
-        if known == "utf-8" or (own > latin and own >= 0.9 * foreign):
+        own, foreign, latin = (re.findall(f"[{of}]", text) for of in (letters, "^\0-\x7f", "A-Za-z"))
+        if known == "utf-8" or (len("".join(own).encode(known)) > len(latin) and len(own) >= 0.9 * len(foreign)):
             return known
     return "cp437"
 
