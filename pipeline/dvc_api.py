@@ -5,7 +5,9 @@ So DVC is pinned to a minor release, and the tests of pipeline/ fail where anoth
 
 import json
 import logging
+import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -135,9 +137,9 @@ def sources(repo: Repo, stages: Iterable[Any]) -> dict[Any, list[Any]]:
 
 
 def changed(stages: Iterable[Any]) -> dict[Any, list[Any]]:
-    """What has changed of each stage that is stale, as `dvc status --json` tells it."""
+    """What has changed of each stage that is stale, as `dvc repro` sees it: it asks no source of an import for news."""
     # Asked by way of the repository, DVC would read the graph once more.
-    told = {stage: stage.status(check_updates=True) for stage in stages}
+    told = {stage: stage.status() for stage in stages}
     return {stage: entries[stage.addressing] for stage, entries in told.items() if entries}
 
 
@@ -164,8 +166,8 @@ def own_config(root: Path) -> Iterator[dict[str, Any]]:
 
 
 def entry_of(stage: Any) -> dict:
-    """What dvc.lock holds of the stage."""
-    return to_single_stage_lockfile(stage)
+    """What dvc.lock holds of the stage; its own file, of one without a command (`dvc add`, `dvc import`)."""
+    return to_single_stage_lockfile(stage) if stage.cmd else stage.dumpd()
 
 
 def is_recorded(stage: Any) -> bool:
@@ -227,7 +229,7 @@ def bring(repo: Repo, stage: Any, remote: str, force: bool) -> bool:
 def record(stages: Iterable[Any]) -> None:
     """Writes what these stages have read and made into dvc.lock: at once, since DVC reads and writes the whole file."""
     files: dict[str, list[Any]] = {}
-    for stage in stages:
+    for stage in filter(lambda stage: stage.cmd, stages):  # another one's file says itself what it holds
         before = entry_of(stage)
         stage.save(run_cache=False)
         if stage.changed_stage() or entry_of(stage) != before:
@@ -236,39 +238,64 @@ def record(stages: Iterable[Any]) -> None:
         same[0].dvcfile.dump_stages(same, update_pipeline=False)
 
 
-def state_of(stage: Any) -> dict[str, Any]:
-    """What the stage reads, as it stands: each path with a digest of its files, each full name with its value."""
+def hashes_of(stage: Any) -> dict[str, Any]:
+    """What DVC has taken last of what the stage reads: each path with its hash, each full name with its value."""
     result: dict[str, Any] = {}
     for dep in stage.deps:
-        if isinstance(dep, ParamsDependency):
-            result |= dep.read_params()
-        else:
-            result[str(dep)] = inputs.digest(Path(dep.fs_path))
+        result |= dep.hash_info.value or {} if isinstance(dep, ParamsDependency) else {str(dep): dep.hash_info}
     return result
+
+
+def put_back(stage: Any) -> None:
+    """Brings the outputs that dvc.lock names and that are gone from the cache: DVC removes them before it runs."""
+    for out in stage.outs:
+        with suppress(Exception):  # not in the cache; what made the stage fail is what the user has to know
+            if stage.cmd and out.hash_info and not out.exists:
+                out.checkout(force=True)
 
 
 def record_only_what_ran() -> None:
     """Has DVC compare what a stage reads before its run with what it has hashed after it (treeverse/dvc#11058).
 
-    A stage of the project compares by itself until it ends; DVC hashes after that.
+    What a stage says that it needs no more goes after that; one that fails gets its last result back.
     """
-    run, save = Stage._run_stage, StageCache.save
+    run, run_command, save = Stage.run, Stage._run_stage, StageCache.save
 
-    def watched_run(stage: Any, *arguments: Any, **options: Any) -> None:
-        stage.before = state_of(stage)
-        run(stage, *arguments, **options)
+    def watched_command(stage: Any, dry: bool, force: bool, **options: Any) -> None:
+        if force and not dry:
+            stage.save_deps()  # else DVC has done so, to look for a known run
+        run_command(stage, dry, force, **options)
+        stage.before = hashes_of(stage)
 
     def checked_save(cache: Any, stage: Any) -> None:
         try:
-            inputs.require_same(stage.before, state_of(stage))
+            # Nothing has run of data sources, of imports, and of a stage that is frozen.
+            inputs.require_same(getattr(stage, "before", {}), hashes_of(stage))
         except ValueError as error:
             raise DvcException(str(error)) from None
         save(cache, stage)
 
-    Stage._run_stage, StageCache.save = watched_run, checked_save
+    def careful_run(stage: Any, *arguments: Any, **options: Any) -> None:
+        finished = Path(stage.repo.tmp_dir, f"finished.{os.getpid()}")
+        os.environ[inputs.FINISHED] = str(finished)
+        try:
+            run(stage, *arguments, **options)
+            for folder in finished.read_text(encoding="utf-8").splitlines() if finished.exists() else ():
+                shutil.rmtree(folder, ignore_errors=True)
+        except BaseException:
+            put_back(stage)
+            raise
+        finally:
+            finished.unlink(missing_ok=True)
+
+    Stage.run, Stage._run_stage, StageCache.save = careful_run, watched_command, checked_save
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["put-back"]:  # by a stage that has failed, whose DVC holds the lock
+        with Repo() as repo:
+            put_back(repo.stage.load_one("dvc.yaml", sys.argv[2]))
+        raise SystemExit
     record_only_what_ran()
     for handler in logging.getLogger("dvc").handlers:
         handler.addFilter(lambda record: not str(record.msg).startswith(HINTS))

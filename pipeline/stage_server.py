@@ -26,7 +26,7 @@ KIND = socket.AF_UNIX, socket.SOCK_SEQPACKET
 MOST_BYTES = 1 << 20
 # What libraries read when they are loaded; CUDA_VISIBLE_DEVICES is read later.
 READ = ("OMP_", "GOMP_", "MKL_", "OPENBLAS_", "CUDA_", "PYTHON", "HF_", "TORCH_", "POLYGRAIN_", "LD_")
-FREE = ("CUDA_VISIBLE_DEVICES", "PYTHONPATH", SOCKET)
+FREE = ("CUDA_VISIBLE_DEVICES", "PYTHONPATH", "POLYGRAIN_FINISHED", SOCKET)
 
 
 @contextmanager

@@ -75,7 +75,6 @@ def main(
     with outputs.folder(output) as folder:
         save(model, folder)
         write_history(history, folder, ["epoch", "loss", "accuracy", *(["criterion"] if watch else [])])
-    checkpoint.clear(work)
     last = history[-1]
     return f"loss {last['loss']:.3f}, {last['accuracy']:.1%} of the pseudo-labels right, {len(history)} epochs"
 

@@ -63,7 +63,6 @@ def main(
 ) -> str:
     model, tasks = load(encoder), list(lists.tasks)
     rows, chosen, history = read_tables(images, tasks).train, getattr(params, kind), []
-    work = None
     if kind == "closed_form":
         vectors = unit_rows(open_features(features, tasks)[rows].astype(np.float32))
         labels = {name: arrays.open(pseudo_labels / name / "labels.zarr")[:] for name in lists.granularities}
@@ -77,9 +76,8 @@ def main(
     with outputs.folder(output) as folder:
         save(model, folder)
         write_history(history, folder, ["epoch", "loss"])
-    if work is None:
+    if not history:
         return f"{model.dim} numbers by {len(lists.granularities)} granularities"
-    checkpoint.clear(work)
     return f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}, {len(history)} epochs"
 
 

@@ -126,7 +126,6 @@ def main(
     with outputs.folder(output) as folder:
         save(model, folder)
         write_history(history, folder, ["epoch", "loss", *(["criterion"] if watch else [])])
-    checkpoint.clear(work)
     last = history[-1]
     return f"loss {history[0]['loss']:.3f} to {last['loss']:.3f}, {len(history)} epochs"
 

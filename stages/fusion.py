@@ -104,7 +104,7 @@ def main(
     generator = torch.Generator().manual_seed(seed)
     fusion: Fusion = "average" if chosen is None else "attention"
     model = merge(sets, names, fusion, generator, chosen.start_std if chosen else 0.0, params.attention)
-    history, work, start = [], None, projections(model)
+    history, start = [], projections(model)
     if chosen is not None and len(names) > 1:
         graph, search = None, ("exact", 1.0)
         if isinstance(chosen, twins.NeighbourPairs):
@@ -124,8 +124,6 @@ def main(
         save(model, folder)
         write_history(history, folder, columns)
         write_csv(folder / "moved.csv", [["layer", "query", "key"], *moved(start, projections(model))])
-    if work is not None:
-        checkpoint.clear(work)
     learnt = f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}" if history else "nothing to learn"
     return f"{len(names)} adaptor sets in one model, {learnt}"
 

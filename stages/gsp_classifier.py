@@ -206,7 +206,6 @@ def main(images: Path, output: Path, *, name: str, params: Params, lists: Lists,
         (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
         shown = beside_printed(metrics, spec, params.poolings[spec.pooling], params.embedding)
         (folder / "table.md").write_text(shown, encoding="utf-8")
-    checkpoint.clear(work)
     return f"accuracy {100 * metrics['accuracy']:.2f} %, MAP@R {100 * metrics['map_at_r']:.2f} %"
 
 

@@ -199,7 +199,6 @@ def main(
         header = f"step,loss,{params.protocol.chosen_by},rate"
         (folder / "history.csv").write_text("\n".join([header, *lines]) + "\n")
         (folder / "config.json").write_text(json.dumps(config) + "\n")
-    checkpoint.clear(work)
     return f"validation {params.protocol.chosen_by} {100 * max(row['score'] for row in history):.2f} %"
 
 

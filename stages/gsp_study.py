@@ -158,7 +158,6 @@ def main(output: Path, *, study: str, params: Params, lists: Lists, seed: int) -
     with outputs.folder(output) as folder:
         page.write(folder, "gsp/report/gsp", content, metrics)
         (folder / "history.csv").write_text("\n".join(["pooling,step,loss,map_at_r", *lines]) + "\n", encoding="utf-8")
-    checkpoint.clear(work)
     return ", ".join(f"{name} {next(iter(values.values())):.1f} %" for name, values in metrics.items())
 
 

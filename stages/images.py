@@ -17,6 +17,7 @@ order, training rows among the others, and a killed run continues after the last
 """
 
 import hashlib
+import os
 import shutil
 from collections import Counter
 from contextlib import nullcontext
@@ -168,10 +169,17 @@ def streamed(raw: Path, output: Path, task: str, source: str, params: Params, li
                 rows = [(path, task, *assigned[name], *measures) for path, name, *measures in part.rows]
                 writer.write_table(table_of(rows, spec.unseen, params))
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected)])
-        # Last, so that a kill before it leaves them where the next start looks for them.
-        shutil.move(ingestion.pixels, partial / "pixels.zarr")
-    shutil.rmtree(kept)
+        # They stay where the next start looks for them, until the result is kept.
+        shutil.copytree(ingestion.pixels, partial / "pixels.zarr", copy_function=link)
     return summary(output, len(rejected))
+
+
+def link(file: str, target: str) -> None:
+    """A second name for the file, or a copy where the file system has none."""
+    try:
+        os.link(file, target)
+    except OSError:
+        shutil.copy2(file, target)
 
 
 def classes_of(raw: Path, classes: Counter[str], unseen: bool, rejected: dict[str, str]) -> dict[str, Assignment]:

@@ -98,7 +98,6 @@ def main(images: Path, output: Path, *, run: str, params: Params, lists: Lists, 
         save(untrained, folder / "start")
         save(encoder, folder)
         write_history(history, folder, columns(chosen.heads))
-    checkpoint.clear(work)
     last = history[-1]
     right = np.mean([last[f"accuracy_{m + 1}"] for m in range(chosen.heads)])
     return f"{len(rows)} images, {len(history)} epochs, loss {last['loss']:.3f}, {right:.1%} of the pairs found"

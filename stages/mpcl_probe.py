@@ -150,7 +150,6 @@ def main(images: Path, encoder: Path, output: Path, *, run: str, params: Params,
             metrics[name][task] = probe_task(folder, pixels, collection, task, params, seed, place, listed[task])
     with outputs.folder(output) as result:
         (result / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
-    checkpoint.clear(work)
     means = [np.mean([100 * values["linear"] for values in part.values()]) for part in metrics.values() if part]
     if not means:
         return "no task has labelled test images"

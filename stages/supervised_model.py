@@ -71,7 +71,6 @@ def main(
     with outputs.folder(output) as folder:
         save(model.requires_grad_(False), folder)
         write_history(history, folder, ["epoch", "loss", "accuracy"])
-    checkpoint.clear(work)
     last = history[-1]
     return f"{len(start):,} classes, loss {last['loss']:.3f}, {last['accuracy']:.1%} right, {len(history)} epochs"
 

@@ -108,7 +108,6 @@ def main(features: Path, pca: Path, output: Path, *, study: str, params: Params,
         summary |= {"extractor": assembled.layers.config.network or assembled.layers.config.encoder.architecture}
         summary |= {"layers": assembled.config.extractor.layers} | params.model_dump()
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    checkpoint.clear(work)
     shown = ", ".join(f"{row} {100 * value:.1f}" for row, value in tables.recall_at_1().items())
     return f"{len(described):,} pairs, {len(splits)} runs; aR@1 {shown}"
 

@@ -6,6 +6,7 @@ import inspect
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
 from polygrain.config.versions import require_one_faiss
 from polygrain.runner import inputs
+from polygrain.store import work
 
 log = logging.getLogger("stages")
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before any thread forks
@@ -56,21 +58,35 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     """
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        execute(main, params, borrowed)
+    except BaseException:
+        if processes.rank() == 0:
+            put_back()
+        raise
+    if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)  # all outputs are in place, and torch would take itself apart for a second
+
+
+def execute(main: Callable[..., str], params: type[Section] | None, borrowed: dict[str, str]) -> None:
     stage = Path(inspect.getfile(main)).stem
     arguments, keywords = parse(main, borrowed)
     start = time.monotonic()
     try:
         require_one_faiss()
         # Names the stage where DVC runs it, in the folder of its dvc.yaml.
-        reads = inputs.read_by(Path(), address) if (address := os.environ.get("DVC_STAGE")) else inputs.Reads([], {})
-        before = inputs.state(Path(), reads)
-        inputs.require_loaded(Path(), reads.paths)
+        if address := os.environ.get("DVC_STAGE"):
+            inputs.watch = inputs.Watch(Path(), inputs.read_by(Path(), address))
         values = read(stage, main, params, borrowed)
         sources = [str(path) for name, path in arguments.items() if not name.startswith("output")]
         name = "@".join([stage, *list(keywords.values())[:1]])
         log.info("%s: from %s", name, ", ".join(sources))
         result = main(**arguments, **keywords, **values)
-        inputs.require_same(before, inputs.state(Path(), reads))
+        inputs.watch.require_same()
+        if processes.rank() == 0:
+            finish()
         log.info("%s: %s (%.1f s)", name, result, time.monotonic() - start)
     except (ValueError, OSError) as error:
         if os.environ.get("POLYGRAIN_TRACEBACK"):
@@ -84,10 +100,22 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
             f"error: the GPU's memory is full ({first_line(error)}): set POLYGRAIN_BATCH to fewer images, if "
             f"they were embedded, or lower the batch of {stage} in params.yaml, which changes what is learnt"
         )
-    if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(0)  # all outputs are in place, and torch would take itself apart for a second
+
+
+def finish() -> None:
+    """Removes checkpoints, or has our DVC do so: it compares the inputs once more before it keeps the result."""
+    if finished := os.environ.get(inputs.FINISHED):
+        Path(finished).write_text("\n".join(str(folder.resolve()) for folder in work.TAKEN), encoding="utf-8")
+    else:
+        work.clear()
+
+
+def put_back() -> None:
+    """Has the stage's last result put back from DVC's cache, where DVC has removed it for a run that failed."""
+    file = work.ROOT / "pipeline/dvc_api.py"
+    if (address := os.environ.get("DVC_STAGE")) and inputs.FINISHED not in os.environ and file.exists():
+        name = address.rpartition(":")[2]
+        subprocess.run([sys.executable, "-P", str(file), "put-back", name], capture_output=True)
 
 
 def parse(main: Callable[..., str], borrowed: dict[str, str]) -> tuple[dict[str, Path], dict[str, str]]:

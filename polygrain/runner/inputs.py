@@ -4,9 +4,12 @@ DVC takes hashes and values when a stage ends. So what changes meanwhile would b
 """
 
 import hashlib
+import logging
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +18,22 @@ import psutil
 from polygrain.config.compose import read_params
 from polygrain.config.graph import filled, items_of, value_of
 
+log = logging.getLogger(__name__)
+FINISHED = "POLYGRAIN_FINISHED"
+"""Set by our DVC, which compares all inputs by its own hashes: the file for what may go once the result is kept."""
+SMALL = 16 << 20
+"""Up to so many bytes, a path is compared by content: a branch switched there and back has new times."""
+
 
 class Reads(NamedTuple):
-    """What a stage depends on: paths, and by file the full names of values."""
+    """What a stage depends on: paths, and by file the full names of values; of the paths, those that values name.
+
+    The last are the user's own folders, of any number of files.
+    """
 
     paths: list[str]
     values: dict[str, list[str]]
+    own: list[str]
 
 
 def read_by(folder: Path, address: str) -> Reads:
@@ -32,7 +45,9 @@ def read_by(folder: Path, address: str) -> Reads:
         known |= {"key": key, "item": items[key] if isinstance(items, dict) else key}
         body = body["do"]
 
-    reads = Reads([filled(path, known) for path in body.get("deps", [])], {})
+    paths = {path: filled(path, known) for path in body.get("deps", [])}
+    own = [paths[path] for path in paths if path.startswith("${") and not path.startswith("${root}")]
+    reads = Reads([*paths.values()], {}, own)
     for entry in body.get("params", []):
         for file, names in entry.items() if isinstance(entry, dict) else [("params.yaml", [entry])]:
             reads.values.setdefault(filled(file, known), []).extend(filled(name, known) for name in names)
@@ -40,24 +55,45 @@ def read_by(folder: Path, address: str) -> Reads:
 
 
 def state(folder: Path, reads: Reads) -> dict[str, Any]:
-    """Each path with a digest of its files, each full name with its value."""
+    """Each path with a digest of its files, each full name with its value, or why it cannot be read."""
     result: dict[str, Any] = {path: digest(folder / path) for path in reads.paths}
     for file, names in reads.values.items():
-        values = read_params(folder / file)
-        result |= {name: value_of(name, values) for name in names}
+        try:
+            values = read_params(folder / file)
+        except ValueError as error:  # half written, or away while branches are switched
+            result |= dict.fromkeys(names, error)
+        else:
+            result |= {name: value_of(name, values) for name in names}
     return result
 
 
 def digest(path: Path) -> str:
-    """Of size, time and inode of every file at or below the path."""
-    result = hashlib.md5(usedforsecurity=False)
+    """Of every file at or below the path: of its content where all of them are small, else of size and time.
+
+    No inode: network mounts give other ones at each look.
+    """
+    result, found, total = hashlib.md5(usedforsecurity=False), [], 0
     for file in files(path):
         try:
             info = os.stat(file)
         except OSError:  # gone since it was listed
             continue
-        result.update(repr((file, info.st_size, info.st_mtime_ns, info.st_ino)).encode())
+        known = (file, info.st_size, info.st_mtime_ns)
+        result.update(repr(known).encode())
+        total += info.st_size
+        found += [known] if total <= SMALL else []
+    if total <= SMALL:
+        result = hashlib.md5(repr([(known[0], content(*known)) for known in found]).encode(), usedforsecurity=False)
     return result.hexdigest()
+
+
+@cache
+def content(file: str, size: int, changed: int) -> str:
+    """A digest of the file that has this size and time; empty if it is gone."""
+    try:
+        return hashlib.md5(Path(file).read_bytes(), usedforsecurity=False).hexdigest()
+    except OSError:
+        return ""
 
 
 def files(path: Path) -> Iterator[str]:
@@ -72,14 +108,51 @@ def files(path: Path) -> Iterator[str]:
 def require_loaded(folder: Path, paths: Iterable[str]) -> None:
     """ValueError for a source that has changed since this process started: which text it has loaded is not known."""
     start, now = psutil.Process().create_time(), time.time()
+    if sys.platform == "linux":  # it tells the time of the boot, which psutil has added, to a second only
+        start += now - time.clock_gettime(time.CLOCK_BOOTTIME) - psutil.boot_time()
     for path in paths:
         for file in files(folder / path):
             # Later than now is what another clock wrote, which says nothing.
-            if file.endswith(".py") and start < os.stat(file).st_ctime <= now:
+            if file.endswith(".py") and start <= os.stat(file).st_ctime <= now:
                 raise ValueError(f"{path} changed while this stage started: run again")
+
+
+def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    return [name for name in before if before[name] != after.get(name)]
 
 
 def require_same(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """ValueError names what differs of two states."""
-    if changed := [name for name in before if before[name] != after.get(name)]:
+    if changed := differing(before, after):
         raise ValueError(f"{', '.join(changed)} changed while this stage ran: run again")
+
+
+class Watch:
+    """Compares what a stage reads with what it was when this was made; the user's own folders at the end alone.
+
+    Where our DVC compares those, they are not looked at here.
+    """
+
+    def __init__(self, folder: Path, reads: Reads) -> None:
+        self._folder, self._told = folder, list[str]()
+        self._own = Reads([] if FINISHED in os.environ else reads.own, {}, [])
+        self._reads = reads._replace(paths=[path for path in reads.paths if path not in reads.own])
+        self._before, self._own_before = state(folder, self._reads), state(folder, self._own)
+        require_loaded(folder, self._reads.paths)
+
+    def look(self) -> None:
+        """Says of each change once that it costs the result, unless it is undone."""
+        changed = differing(self._before, state(self._folder, self._reads))
+        if changed != self._told:
+            said = f"{', '.join(changed)} changed while this stage runs: undo it, or its result will not be kept"
+            log.warning("%s", said if changed else "what this stage reads is again as it was: its result will be kept")
+        self._told = changed
+
+    def require_same(self) -> None:
+        """ValueError names what has changed."""
+        after = state(self._folder, self._reads) | state(self._folder, self._own)
+        require_same(self._before | self._own_before, after)
+
+
+watch = Watch(Path(), Reads([], {}, []))
+"""Of the stage that this process runs."""

@@ -19,6 +19,7 @@ WORK = Path(".work")
 ROOT = Path(__file__).resolve().parents[2]
 # How a stage is run, and what its values may be, is no dependency, as in dvc.yaml.
 LEFT_OUT = ("polygrain/runner/", "polygrain/config/")
+TAKEN: list[Path] = []  # by this process
 KEPT = 3  # keys of an item: a return to old values finds its state, and `.work` does not grow for ever
 
 
@@ -37,7 +38,14 @@ def folder(stage: str, item: str, values: Iterable[object], reads: Iterable[Path
     key = hashlib.sha256(json.dumps([[*map(str, values)], inputs, content_of(sources(stage)), versions()]).encode())
     found = WORK / stage / item / key.hexdigest()[:16]
     prune(found)
+    TAKEN.append(found)
     return found
+
+
+def clear() -> None:
+    """Removes the folders that this process has taken, once its result is kept."""
+    while TAKEN:
+        shutil.rmtree(TAKEN.pop(), ignore_errors=True)
 
 
 def prune(present: Path) -> None:

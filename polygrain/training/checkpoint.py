@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from polygrain.compute import processes
+from polygrain.runner import inputs
 from polygrain.store import work
 from polygrain.store.drafts import drafted
 
@@ -43,7 +44,7 @@ def read(file: Path) -> dict[str, Tensor]:
 
 
 def save(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer, history: History) -> None:
-    """Replaces the checkpoint by the present state."""
+    """Replaces the checkpoint by the present state, and says what has changed meanwhile of what the stage reads."""
     tensors = {f"module.{name}": tensor for name, tensor in module.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
         for name, value in state.items():
@@ -51,6 +52,7 @@ def save(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer, hist
                 tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value)
     tensors["history"] = torch.frombuffer(bytearray(json.dumps(history).encode()), dtype=torch.uint8)
     write(folder / "checkpoint.safetensors", tensors)
+    inputs.watch.look()
 
 
 def resume(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> History:
@@ -93,6 +95,6 @@ def load_best(folder: Path, module: nn.Module) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Removes the checkpoint once the stage's output is there."""
+    """Removes a checkpoint that is of no use any more; the command removes that of a stage whose result is kept."""
     if processes.rank() == 0:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,10 @@
 """What changes while a stage runs is not recorded as computed, whenever it changes and whatever starts the stage."""
 
+import json
+import os
+import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,9 +46,45 @@ stages:
     foreach: ${granularities}
     do:
       cmd: exec python steps/read.py images data/read/${key}
-      deps: [images, steps/read.py, rooms]
+      deps: ["${raw}", steps/read.py, rooms]
       params: [seed]
       outs: ["data/read/${key}"]
+"""
+# Counts our own looks at the user's folder, in all processes.
+COUNTER = """
+import sys
+def count(event, given):
+    if event == "os.scandir" and str(given[0]).endswith("images"):
+        frame = sys._getframe()
+        while frame and not frame.f_code.co_filename.endswith("runner/inputs.py"):
+            frame = frame.f_back
+        if frame:
+            open("walks", "a").write(".")
+sys.addaudithook(count)
+"""
+# Ten epochs, as a stage that trains has them: a checkpoint and a look after each.
+TRAINING = """
+import json, os, sys
+from pathlib import Path
+import rooms.words
+from polygrain.runner import command, inputs
+from polygrain.store import work
+
+def main(images: Path, output: Path, *, seed: int) -> str:
+    state = work.folder("tll_pairs", "k", [seed], [Path("rooms/words.py")]) / "epochs"
+    state.parent.mkdir(parents=True, exist_ok=True)
+    before = int(state.read_text()) if state.exists() else 0
+    print("epochs before:", before, flush=True)
+    for epoch in range(before + 1, 11):
+        state.write_text(str(epoch))
+        exec(json.loads(os.environ.get("EDITS", "{}")).get(str(epoch), ""))
+        inputs.watch.look()
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "text").write_text(rooms.words.WORD)
+    return "written"
+
+command.logging.shutdown = lambda: exec(json.loads(os.environ.get("EDITS", "{}")).get("ended", ""))
+command.run(main, None)
 """
 EDITS = {
     "value": "p = Path('params.yaml'); p.write_text(p.read_text().replace('\\nseed: 0', '\\nseed: 1'))",
@@ -73,7 +113,9 @@ CASES = [
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    folder = toy.found(tmp_path / "toy", {"params.yaml": (ROOT / "params.yaml").read_text(), "dvc.yaml": GRAPH})
+    params = (ROOT / "params.yaml").read_text() + "\nraw: images\n"
+    folder = toy.found(tmp_path / "toy", {"params.yaml": params, "dvc.yaml": GRAPH})
+    (folder / ".dvcignore").write_text((ROOT / ".dvcignore").read_text())
     texts = {"steps/read.py": STAGE, "rooms/words.py": "WORD = 'word'", "images/a.png": "a", "images/b.png": "b"}
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -115,7 +157,7 @@ def is_recorded(folder: Path) -> bool:
 
 
 def test_state__byte_code_and_unfinished_outputs_are_no_input(tmp_path):
-    reads = inputs.Reads(["room"], {})
+    reads = inputs.Reads(["room"], {}, [])
     (tmp_path / "room/inner.partial").mkdir(parents=True)
     before = inputs.state(tmp_path, reads)
     for name in ("__pycache__/a.pyc", "b.partial", "inner.partial/c"):
@@ -126,10 +168,92 @@ def test_state__byte_code_and_unfinished_outputs_are_no_input(tmp_path):
     assert inputs.state(tmp_path, reads) != before
 
 
+def test_digest__no_inode_and_no_time_of_what_is_small(tmp_path, monkeypatch):
+    """A network mount gives other inodes at each look, a switch of branches other times."""
+    for limit, is_small in ((16 << 20, True), (1, False)):
+        monkeypatch.setattr(inputs, "SMALL", limit)
+        file = tmp_path / "room/a.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("one")
+        before, inode = inputs.digest(tmp_path), file.stat().st_ino
+        shutil.copytree(file.parent, tmp_path / "copy").rename(tmp_path / "other")
+        shutil.rmtree(file.parent)
+        (tmp_path / "other").rename(file.parent)
+        assert file.stat().st_ino != inode and inputs.digest(tmp_path) == before
+        os.utime(file, (1, 1))
+        assert (inputs.digest(tmp_path) == before) == is_small
+        file.write_text("two")
+        assert inputs.digest(tmp_path) != before
+
+
+def test_require_loaded__knows_the_start_better_than_to_a_second(tmp_path):
+    (tmp_path / "before.py").touch()
+    time.sleep(0.1)
+    program = (
+        "from pathlib import Path; from polygrain.runner import inputs; inputs.require_loaded(Path(), ['before.py'])\n"
+        "Path('after.py').touch(); inputs.require_loaded(Path(), ['after.py'])"
+    )
+    said = toy.run(tmp_path, sys.executable, "-c", program, check=False)
+    assert said.strip().splitlines()[-1] == "ValueError: after.py changed while this stage started: run again"
+
+
+@pytest.mark.parametrize(("start", "walks"), [("ours", 0), ("dvc", 2)])
+def test_watch__looks_at_the_users_folders_where_our_dvc_does_not(folder, start, walks):
+    (folder / "sitecustomize.py").write_text(COUNTER)
+    run(folder, start)
+    looks = folder / "walks"
+    assert is_recorded(folder) and len(looks.read_text() if looks.exists() else "") == walks
+
+
+SWITCH = "import subprocess; subprocess.run(['git', 'checkout', '-q', '{}'], check=True)"
+COURSES = {
+    # What happens at which epoch; is the result kept; what the second run finds.
+    "source": ({3: EDITS["source"], 6: "Path('rooms/words.py').write_text(\"WORD = 'word'\")"}, True, None),
+    "branch": ({1: SWITCH.format("other"), 9: SWITCH.format("main")}, True, None),
+    "value": ({10: EDITS["value"]}, False, 10),
+    "after": ({"ended": EDITS["source"]}, False, 10),
+    "docstring": ({5: 'Path(\'rooms/words.py\').write_text(\'"""Words."""\\nWORD = "word"\')'}, False, 10),
+}
+SLOW = [pytest.param(name, "ours", marks=pytest.mark.slow) for name in ("source", "value", "docstring")]
+
+
+@pytest.mark.parametrize(("course", "start"), [("branch", "dvc"), ("after", "ours"), *SLOW])
+def test_look__an_edit_that_is_undone_costs_no_epoch(folder, course, start):
+    """It is said once; where it is not undone in time, the next run finds all epochs, and the checkpoint goes then."""
+    edits, is_kept, found = COURSES[course]
+    (folder / "steps/read.py").write_text(TRAINING)
+    toy.commit(folder)
+    toy.run(folder, "git", "checkout", "-q", "-b", "other")
+    (folder / "rooms/words.py").write_text("WORD = 'of another branch'")
+    toy.commit(folder)
+    toy.run(folder, "git", "checkout", "-q", "main")
+    said = run(folder, start, EDITS=json.dumps(edits))
+    assert said.count("rooms changed while this stage runs: undo it") == (course in ("source", "branch", "docstring"))
+    assert is_recorded(folder) == is_kept
+    if not is_kept:
+        toy.run(folder, "git", "checkout", "-q", "--", "rooms", "params.yaml")
+        assert f"epochs before: {found}" in run(folder, start)
+        assert is_recorded(folder)
+    assert (folder / "data/read/k128/text").read_text() == "word" and not list(folder.glob(".work/*/*/*"))
+
+
+@pytest.mark.parametrize(
+    ("start", "edit"), [("dvc", "seed: abc"), pytest.param("ours", "seed: [", marks=pytest.mark.slow)]
+)
+def test_put_back__a_run_that_fails_costs_no_result(folder, start, edit):
+    """DVC removes the last one before it starts the stage."""
+    run(folder, start)
+    before = (folder / "data/read/k128/text").read_text()
+    values = folder / "params.yaml"
+    values.write_text(values.read_text().replace("\nseed: 0", f"\n{edit}"))
+    said = run(folder, start)
+    assert "seed" in said and (folder / "data/read/k128/text").read_text() == before
+
+
 def test_read_by__as_dvc_reads_the_graph():
     """Every stage of the project's own graph: the same paths, and by file the same values."""
     with Repo(str(ROOT)) as repo:
         for stage in repo.stage.collect(str(ROOT / "dvc.yaml")):
             values = {dep.def_path: dep.params for dep in stage.deps if isinstance(dep, ParamsDependency)}
             paths = [dep.def_path for dep in stage.deps if not isinstance(dep, ParamsDependency)]
-            assert inputs.read_by(ROOT, stage.addressing) == (paths, values), stage.addressing
+            assert inputs.read_by(ROOT, stage.addressing)[:2] == (paths, values), stage.addressing
