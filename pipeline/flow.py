@@ -9,7 +9,6 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Semaphore, Thread
@@ -30,7 +29,7 @@ from pipeline.graph import Stage
 from pipeline.prepare import ready
 from pipeline.progress import StageProgress, reported, slug
 from pipeline.run import Outcome, result, run_stage
-from pipeline.workers import dispatcher, git, register
+from pipeline.workers import Dispatch, dispatcher, git, register
 from polygrain.encoder.kept import keeping
 from polygrain.runner import threads
 
@@ -48,8 +47,9 @@ class Run:
 
     folder: Path
     jobs: int
-    on_worker: Callable[[Stage, Event, Callable[[str], None]], Outcome] | None = None
-    """Has a worker run the stage; without it stages run here."""
+    on_worker: Dispatch | None = None
+    """Has a worker run the stage, and those that it can run after it; without it stages run here."""
+    todo: list[Stage] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     stopping: Event = field(default_factory=Event)
@@ -71,6 +71,8 @@ class Run:
 
     def reproduce(self, stage: Stage) -> State:
         """Runs the stage once a job is free, and tells Prefect what it writes and how far it is."""
+        if stage.name in self.outcomes:  # a worker ran it after one that it reads from
+            return self.state_of(self.outcomes[stage.name])
         results = {name: self.outcomes[name] for name in stage.upstream if name in self.outcomes}
         if lacking := [f"{name} ({outcome.result})" for name, outcome in results.items() if not outcome.is_done]:
             return self.left_out(stage, f"not run, since it reads from {', '.join(lacking)}")
@@ -89,7 +91,8 @@ class Run:
                     return self.left_out(stage, "not run: the run has been stopped")
                 show(Running())
                 if self.on_worker:
-                    outcome = self.on_worker(stage, self.stopping, on_line)
+                    self.outcomes |= self.on_worker(self.chain(stage), self.stopping, on_line)
+                    outcome = self.outcomes[stage.name]
                 else:
                     environment = self.environment | shown
                     outcome = run_stage(self.folder, stage.name, on_line, self.stopping, environment)
@@ -97,6 +100,25 @@ class Run:
             outcome = Outcome("failed", 0.0, (f"{type(error).__name__}: {error}",))
         self.outcomes[stage.name] = outcome
         progress.finish(outcome.result)
+        return self.state_of(outcome)
+
+    def chain(self, stage: Stage) -> list[Stage]:
+        """The stage and those that a worker can run after it in one start, which costs half a minute; in their order.
+
+        Several that ask for a GPU are for several workers.
+        """
+        chain, waiting = [stage], {one.name for one in self.todo if one.name not in self.outcomes} - {stage.name}
+        while True:
+            names, needs_gpu = {one.name for one in chain}, bool(stage.meta.get("gpu"))
+            free = [one for one in self.todo if one.name in waiting and not waiting.intersection(one.upstream)]
+            free = [one for one in free if names.intersection(one.upstream) and bool(one.meta.get("gpu")) == needs_gpu]
+            if not free or (needs_gpu and len(free) > 1):
+                return chain
+            chain += free
+            waiting -= {one.name for one in free}
+
+    def state_of(self, outcome: Outcome) -> State:
+        """What became of a stage, as Prefect's state of its task."""
         message = f"{outcome.result}, {outcome.seconds:.1f} s"
         if outcome.is_done:
             return Completed(name="Cached" if outcome.result == "cached" else "Completed", message=message)
@@ -143,7 +165,7 @@ def reproduce(
     todo = graph.to_do(stages)
     # Few, since each uses several cores itself, but one for each GPU.
     jobs = jobs or max(min(4, threads.cores()), len(gpus.visible()))
-    run = Run(folder, jobs)
+    run = Run(folder, jobs, todo=todo)
     with reported("the name of this run"), get_client(sync_client=True) as client:
         name = f"{profile or 'graph'}: {len(todo)} of {len(stages)} stages, {time.strftime('%d %b %H:%M')}"
         tags = [profile or "graph", git(folder, "rev-parse", "--short", "HEAD")]

@@ -1,8 +1,8 @@
 """Stages on other machines: `polygrain worker`.
 
-A Prefect work pool hands each stage to a worker, which stands in a clone of its own. It checks out the commit of
-the starter, brings what the stage reads from the DVC remote, runs it, and pushes result and run. The
-starter then restores the run: its dvc.lock is written by DVC alone, and nothing is merged.
+A Prefect work pool hands a stage, or several that follow from it, to a worker, which stands in a clone of its own. It
+checks out the commit of the starter, brings what the stages read from the DVC remote, runs them, and pushes results and
+runs. The starter then restores the runs: its dvc.lock is written by DVC alone.
 """
 
 import os
@@ -10,8 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 
@@ -30,6 +30,7 @@ from pipeline import dvc_api, gpus, graph, process_group, project, server, share
 from pipeline.prepare import ready
 from pipeline.progress import StageProgress
 from pipeline.run import Outcome, run_stage
+from polygrain.config import compose
 from polygrain.store.drafts import drafted
 
 POOL = "polygrain"
@@ -64,7 +65,23 @@ def work(remote: str | None = None, queues: Sequence[str] = QUEUES, name: str = 
     sys.stdout.write(f"Working for {running.pages} in {root}\n")
     sys.stdout.flush()
     process_group.stop_on_signals(stopping)
-    sys.exit(process_group.run(command, root, stopping=stopping, patience=0))
+    with as_it_was(root):
+        code = process_group.run(command, root, stopping=stopping, patience=0)
+    sys.exit(code)
+
+
+@contextmanager
+def as_it_was(clone: Path) -> Iterator[None]:
+    """Brings the clone back to its branch, or commit, and each dvc.lock to what it holds now."""
+    branch, commit = git(clone, "rev-parse", "--abbrev-ref", "HEAD"), git(clone, "rev-parse", "HEAD")
+    places = [clone / "dvc.lock", *clone.glob("profiles/*/dvc.lock")]
+    before = {file: file.read_bytes() for file in places if file.exists()}
+    yield
+    git(clone, "checkout", "--quiet", "--force", commit if branch == "HEAD" else branch)
+    for file in {clone / "dvc.lock", *clone.glob("profiles/*/dvc.lock")} - before.keys():
+        file.unlink(missing_ok=True)
+    for file, content in before.items():
+        file.write_bytes(content)
 
 
 def register() -> None:
@@ -88,8 +105,18 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def revision_of(clone: Path) -> str:
-    """The commit that a clone is at; ValueError where tracked files differ from it, but for each dvc.lock."""
-    changed = git(clone, "diff", "--name-only", "HEAD", "--", ":/", ":(exclude,top,glob)**/dvc.lock").split()
+    """The commit that a clone is at; ValueError where tracked files differ from it.
+
+    But for each dvc.lock, and what a worker composes anew from a profile's values.
+    """
+    top = Path(git(clone, "rev-parse", "--show-toplevel"))
+    listed = git(clone, "diff", "--name-only", "-z", "HEAD", "--", ":/", ":(exclude,top,glob)**/dvc.lock").split("\0")
+    composed = ("params.yaml", "dvc.yaml")
+    changed = [
+        name
+        for name in filter(None, listed)
+        if Path(name).name not in composed or not compose.source((top / name).parent)
+    ]
     if changed:
         raise ValueError(
             f"workers run commits, and these files of {clone} are not committed: {', '.join(changed)}. Commit them, or "
@@ -98,46 +125,66 @@ def revision_of(clone: Path) -> str:
     return git(clone, "rev-parse", "HEAD")
 
 
-def dispatcher(profile: str | None, folder: Path) -> Callable[[graph.Stage, Event, Callable[[str], None]], Outcome]:
-    """A function that has a worker run a stage (`reproduce_here`, there), and brings its result from the remote.
+Dispatch = Callable[[Sequence[graph.Stage], Event, Callable[[str], None]], dict[str, Outcome]]
+
+
+def dispatcher(profile: str | None, folder: Path) -> Dispatch:
+    """A function that has a worker run stages (`reproduce_here`, there), and brings their results from the remote.
 
     ValueError: files are not committed, or no remote is known.
     """
     revision, remote = revision_of(folder), share.use_remote(folder, None)
 
-    def run_on_worker(stage: graph.Stage, stopping: Event, on_line: Callable[[str], None]) -> Outcome:
-        start = time.monotonic()
+    def run_on_worker(
+        stages: Sequence[graph.Stage], stopping: Event, on_line: Callable[[str], None]
+    ) -> dict[str, Outcome]:
+        start, names = time.monotonic(), [stage.name for stage in stages]
+        if names[0].endswith(".dvc"):
+            raise ValueError(f"{names[0]} is not up to date, and workers run commits: `dvc commit` it, and commit that")
         # The worker needs the commit, and what dvc.lock says of the stages before: these results it takes as they are.
-        upstream = recorded(folder, stage.upstream)
-        parameters = {"stage": stage.name, "profile": profile, "revision": revision, "upstream": upstream}
-        state = dispatch(stage, parameters, stopping, on_line)
-        result, *last_lines = (state.message or str(state.name)).splitlines()
-        for line in (*last_lines, f"worker: {result}"):
+        upstream = recorded(
+            folder, dict.fromkeys(name for stage in stages for name in stage.upstream if name not in names)
+        )
+        parameters = {"stages": names, "profile": profile, "revision": revision, "upstream": upstream}
+        state = dispatch(stages, parameters, stopping, on_line)
+        lines = (state.message or str(state.name)).splitlines()
+        results = [line for name, line in zip(names, lines, strict=False) if line.startswith(f"{name}: ")]
+        tail = lines[len(results) :]
+        for line in (*tail, *(f"worker: {line}" for line in results)):
             on_line(line)
-        if not state.is_completed():
+        if stopping.is_set() or not results:
             kind = "stopped" if stopping.is_set() else "failed"
-        elif share.restore(folder, [stage.name], remote):
-            raise ValueError(f"the worker's run of {stage.name} is not on the remote {remote!r}")
-        else:
-            kind = "ran" if result.startswith("ran") else "cached"
-        return Outcome(kind, time.monotonic() - start, (result, *last_lines))
+            return {names[0]: Outcome(kind, time.monotonic() - start, tuple(lines))}
+        outcomes = {}
+        for name, line in zip(names, results, strict=False):
+            kind, seconds, _ = line.removeprefix(f"{name}: ").split(", ", 2)
+            outcomes[name] = Outcome(kind, float(seconds.split()[0]), (line, *tail))
+            if outcomes[name].is_done and share.restore(folder, [name], remote):
+                raise ValueError(f"the worker's run of {name} is not on the remote {remote!r}")
+        return outcomes
 
     return run_on_worker
 
 
-def recorded(folder: Path, names: Sequence[str]) -> dict:
-    """The entries of these stages in dvc.lock."""
-    if not names:
+def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict]:
+    """The entries of these stages in dvc.lock; an empty one of a stage whose own file says what it holds."""
+    if not (names := [*names]):
         return {}
     with dvc_api.opened(folder):  # waits until no other process writes
-        entries = YAML(typ="safe").load((folder / "dvc.lock").read_text(encoding="utf-8"))["stages"]
-    return {name: entries[name] for name in names if not name.endswith(".dvc")}
+        entries = locked(folder)
+    return {name: {} if name.endswith(".dvc") else entries[name] for name in names}
 
 
-def dispatch(stage: graph.Stage, parameters: dict, stopping: Event, on_line: Callable[[str], None]) -> State:
-    """Has a worker run the stage, and returns the end state of its run; cancels it when stopped."""
-    queue = "gpu" if stage.meta.get("gpu") else "cpu"
-    named = {"work_queue_name": queue, "flow_run_name": stage.name}
+def locked(folder: Path) -> dict[str, dict]:
+    """The entries of dvc.lock; none where there is no such file."""
+    file = folder / "dvc.lock"
+    return YAML(typ="safe").load(file.read_text(encoding="utf-8"))["stages"] if file.exists() else {}
+
+
+def dispatch(stages: Sequence[graph.Stage], parameters: dict, stopping: Event, on_line: Callable[[str], None]) -> State:
+    """Has a worker run the stages, and returns the end state of its run; cancels it when stopped."""
+    queue = "gpu" if stages[0].meta.get("gpu") else "cpu"
+    named = {"work_queue_name": queue, "flow_run_name": " to ".join(dict.fromkeys([stages[0].name, stages[-1].name]))}
     run = run_deployment(f"stage/{POOL}", **named, parameters=parameters, timeout=0)
     on_line(f"waits for a worker of the queue {queue!r} (start one: polygrain worker); its run has a page of its own")
     with get_client(sync_client=True) as client:
@@ -150,23 +197,25 @@ def dispatch(stage: graph.Stage, parameters: dict, stopping: Event, on_line: Cal
 
 
 @flow(name="stage", persist_result=False)
-def reproduce_here(stage: str, profile: str | None, revision: str, upstream: dict) -> State:
-    """Brings one stage's result into this worker's clone, by a run where no run of the same is known, and pushes it.
+def reproduce_here(stages: list[str], profile: str | None, revision: str, upstream: dict) -> State:
+    """Brings the stages' results into this worker's clone, by a run where no run of the same is known; pushes each.
 
-    The message of its end is a line on the result, then the last lines of the stage, for `dispatcher`.
+    The message of its end has a line on each result, then the last lines of the last, for `dispatcher`.
     """
     folder = check_out(Path(os.environ[CLONE]), profile, revision, upstream)
     remote = share.use_remote(folder, None)
     if lacking := share.restore(folder, upstream, remote, as_recorded=True):
-        raise ValueError(f"the remote {remote!r} lacks what {stage} reads: {', '.join(lacking)}")
-    # Where somebody has shared a run of the same sources, values and inputs, there is nothing to do.
-    is_lacking = share.restore(folder, [stage], remote, force=True)
-    outcome = run_here(folder, stage) if is_lacking else Outcome("cached")
-    if not outcome.is_done:
-        return Failed(message="\n".join([outcome.result, *outcome.tail]))
-    share.dvc(folder, "push", "--run-cache", "--remote", remote, stage)
-    result = f"{outcome.result}, {outcome.seconds:.1f} s, in {folder}"
-    return Completed(message="\n".join([result, *outcome.tail]))
+        raise ValueError(f"the remote {remote!r} lacks what {stages[0]} reads: {', '.join(lacking)}")
+    results = []
+    for stage in stages:
+        # Where somebody has shared a run of the same sources, values and inputs, there is nothing to do.
+        is_lacking = share.restore(folder, [stage], remote, force=True)
+        outcome = run_here(folder, stage) if is_lacking else Outcome("cached")
+        results.append(f"{stage}: {outcome.result}, {outcome.seconds:.1f} s, in {folder}")
+        if not outcome.is_done:
+            return Failed(message="\n".join([*results, *outcome.tail]))
+        share.dvc(folder, "push", "--run-cache", "--remote", remote, stage)
+    return Completed(message="\n".join([*results, *outcome.tail]))
 
 
 def run_here(folder: Path, stage: str) -> Outcome:
@@ -182,11 +231,12 @@ def run_here(folder: Path, stage: str) -> Outcome:
 
 
 def check_out(clone: Path, profile: str | None, revision: str, upstream: dict) -> Path:
-    """Brings the clone to the commit, with a dvc.lock that knows what the stage reads; returns the graph's folder."""
+    """Brings the clone to the commit, with a dvc.lock that knows what the stages read; returns the graph's folder."""
     if git(clone, "rev-parse", "HEAD") != revision:
         git(clone, "fetch", "--quiet", "origin")
     git(clone, "checkout", "--quiet", "--force", "--detach", revision)
     folder = ready(profile, clone, inputs=False)
     with drafted(folder / "dvc.lock") as draft:
-        YAML(typ="safe").dump({"schema": "2.0", "stages": upstream}, draft)
+        known = locked(folder) | {name: entry for name, entry in upstream.items() if entry}
+        YAML(typ="safe").dump({"schema": "2.0", "stages": known}, draft)
     return folder

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from polygrain.encoder.model import load
-from polygrain.store import arrays
+from polygrain.store import arrays, work
 from stages import adaptor
 from tests.helpers.keys import assert_key_follows
 from tests.helpers.pretended_gpu import steps_counted
@@ -22,7 +22,7 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def work(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
@@ -33,6 +33,7 @@ def run(world, output, fewest=4, **changes):
     )
     given = {"settings": criterion(fewest=fewest), "reference": reference(), "lists": lists(), "seed": 0}
     adaptor.main(*world, output, granularity="k6", params=params, **given)
+    work.clear()  # as the command does
     return load(output)
 
 

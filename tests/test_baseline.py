@@ -8,7 +8,7 @@ from polygrain.encoder.config import Attention
 from polygrain.encoder.model import load
 from polygrain.fisher.scatter import within_clusters
 from polygrain.grappa import twins
-from polygrain.store import arrays
+from polygrain.store import arrays, work
 from polygrain.store.tables import read_csv
 from stages import baseline
 from tests.helpers.keys import assert_key_follows
@@ -35,13 +35,14 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def work(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
 def run(world, output, kind, attention=None, **changes):
     attention = attention or Attention()
     baseline.main(*world, output, kind=kind, params=params(**changes), attention=attention, lists=lists(), seed=0)
+    work.clear()  # as the command does
     return load(output)
 
 

@@ -4,6 +4,7 @@ import torch
 
 from polygrain.encoder.model import load
 from polygrain.selection.criterion import embed_carefully
+from polygrain.store import work
 from polygrain.store.collection import open_pixels, read_tables
 from stages import distillation
 from tests.helpers.keys import assert_key_follows
@@ -40,7 +41,7 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def work(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
@@ -49,6 +50,7 @@ def run(world, output, name="encoder", fewest=4, **changes):
     folders = images, encoder, encoder if name == "encoder" else fusion, output
     given = {"settings": criterion(fewest=fewest), "reference": reference(), "lists": lists(), "seed": 0}
     distillation.main(*folders, name=name, params=params(**changes), **given)
+    work.clear()  # as the command does
     return load(output)
 
 

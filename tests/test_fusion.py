@@ -9,7 +9,7 @@ from polygrain.encoder.config import Attention
 from polygrain.encoder.merging import merge
 from polygrain.encoder.model import load
 from polygrain.grappa import twins
-from polygrain.store import arrays
+from polygrain.store import arrays, work
 from polygrain.store.tables import read_csv
 from stages import fusion
 from tests.helpers.settings import NO_VIEWS, pairs
@@ -45,12 +45,13 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def work(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
 def run(world, output, how, **changes):
     fusion.main(*world, output, pairs=how, params=params(**changes), lists=lists(), seed=0)
+    work.clear()  # as the command does
     return load(output)
 
 

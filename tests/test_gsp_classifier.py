@@ -6,6 +6,7 @@ from safetensors.numpy import load_file
 
 from polygrain.gsp.folds.images import read_images
 from polygrain.gsp.folds.trunk import Backbone, load
+from polygrain.store import work
 from polygrain.store.collection import read_table
 from stages import gsp_classifier
 from stages.gsp_classifier import Params, beside_printed, main, split
@@ -50,6 +51,7 @@ def images(tmp_path_factory):
 
 def run(images, output, **values):
     main(images, output, name="one", params=Params(**(VALUES | values)), lists=spec(), seed=0)
+    work.clear()  # as the command does
     return json.loads((output / "metrics.json").read_text())
 
 

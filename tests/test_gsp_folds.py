@@ -6,7 +6,7 @@ from ruamel.yaml import YAML
 from safetensors.numpy import load_file
 
 from polygrain.retrieval.metrics import score
-from polygrain.store import arrays
+from polygrain.store import arrays, work
 from stages.gsp_folds import Params, main
 from tests.helpers.keys import assert_key_follows
 from tests.helpers.project import ROOT
@@ -51,6 +51,7 @@ def run(world, output, loss="c2", pooling="gsp", zero_shot=0.0, values=None, sha
     name, params = f"one-{at[0]}-{at[1]}", Params(**(VALUES | changes))
     listed = lists(gsp_runs={"one": spec}, gsp_trainings={name: item})
     main(*world, output, training=name, params=params, lists=listed, seed=0, shape=shape)
+    work.clear()  # as the command does
     return output
 
 

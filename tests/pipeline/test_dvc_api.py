@@ -40,6 +40,28 @@ def test_IgnoreInCollectedDirError__and_others_of_the_libraries_below_dvc_are_on
     assert said.startswith("error: DVC cannot go on: IgnoreInCollectedDirError: ") and ".dvcignore" in said
 
 
+def test_record_only_what_ran__sources_imports_and_frozen_stages(tmp_path):
+    """Nothing runs of them, so nothing has changed meanwhile; an import asks its source for no news."""
+    stages = "{frozen: {cmd: exit 1, deps: [raw], outs: [old], frozen: true}, "
+    stages += "last: {cmd: cat raw/* outside imported old > made, deps: [raw, outside, imported, old], outs: [made]}}"
+    folder = toy.found(tmp_path / "toy", {"dvc.yaml": f"stages: {stages}", "old": "o"})
+    other = toy.found(tmp_path / "other", {"imported": "i"})
+    (tmp_path / "outside").write_text("u")
+    (folder / "raw").mkdir()
+    (folder / "raw/a").write_text("a")
+    toy.run(folder, "git", "rm", "-q", "--cached", "old")
+    for words in (["add", "raw"], ["import-url", str(tmp_path / "outside")], ["import", str(other), "imported"]):
+        toy.run(folder, *dvc_api.DVC, "-q", *words)
+    toy.run(folder, "dvc", "commit", "-q", "-f", "frozen")
+    shutil.rmtree(other)
+    assert toy.polygrain(folder, "run") and (folder / "made").read_text() == "auio"
+    (folder / "raw/b").write_text("b")  # a new picture
+    assert toy.polygrain(folder, "run") and (folder / "made").read_text() == "abuio"
+    with dvc_api.opened(folder) as repo:
+        dvc_api.record(graph.plan(repo, folder).values())
+    assert not graph.to_do(graph.load(folder))
+
+
 def test_rwlock__another_run_is_named_and_no_way_to_break_its_lock(folder):
     """Once, whatever it holds."""
     holder = {"pid": os.getpid(), "cmd": "dvc repro"}

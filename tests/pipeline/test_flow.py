@@ -58,6 +58,32 @@ def test_run__a_stage_that_waits_for_a_gpu_takes_no_job(tmp_path, monkeypatch):
     assert graph.outcomes["gpu"].tail == ("0",)
 
 
+def test_chain__what_one_worker_can_run_in_one_start(tmp_path, monkeypatch):
+    """Stages on GPUs side by side are for several workers; a stage that a worker has run so is not dispatched again."""
+    gpu = {"gpu": 1}
+    todo = [
+        Stage("images", ("raw.dvc",), True, {}),
+        Stage("sizes", ("images",), True, {}),
+        Stage("means@a", ("sizes",), True, {}),
+        Stage("means@b", ("sizes", "images"), True, {}),
+        Stage("seeds", ("means@a", "means@b"), True, gpu),
+        Stage("train@a", ("seeds",), True, gpu),
+        Stage("train@b", ("seeds",), True, gpu),
+        Stage("report", ("train@a", "means@b"), True, {}),
+    ]
+    dispatched = []
+
+    def on_worker(stages, *given):
+        dispatched.append([stage.name for stage in stages])
+        return {stage.name: Outcome("ran", 1.0) for stage in stages}
+
+    monkeypatch.setattr(flow, "StageProgress", MagicMock())
+    monkeypatch.setattr(flow, "get_run_logger", MagicMock())
+    run = flow.Run(tmp_path, 1, on_worker, todo=todo)
+    assert [run.reproduce(stage).type.value for stage in todo] == ["COMPLETED"] * len(todo)
+    assert dispatched == [["images", "sizes", "means@a", "means@b"], ["seeds"], ["train@a"], ["train@b"], ["report"]]
+
+
 def latest(pages) -> dict:
     """The latest run of the graph; tests run one at a time."""
     return pages.call("/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})[0]

@@ -28,6 +28,31 @@ def test_revision_of__only_what_is_committed(folder):
     toy.run(folder, "git", "reset", "-q", "--hard")
 
 
+def test_revision_of__what_a_profile_is_composed_of_is_committed_not_what_is_composed(folder, tmp_path):
+    clone = toy.run(tmp_path, "git", "clone", "-q", str(folder), "clone") or tmp_path / "clone"
+    for name in ("shop/values.yaml", "shop/params.yaml", "shop/dvc.yaml", "by hand/params.yaml"):
+        (clone / "profiles" / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / "profiles" / name).write_text("{}")
+    toy.commit(clone)
+    for file in clone.glob("profiles/shop/[!v]*.yaml"):
+        file.write_text("composed: anew")
+    assert workers.revision_of(clone)
+    (clone / "profiles/by hand/params.yaml").write_text("changed: 1")
+    with pytest.raises(ValueError, match=r"not committed: profiles/by hand/params.yaml\. Commit"):
+        workers.revision_of(clone)
+
+
+def test_as_it_was__the_branch_and_the_dvc_lock(folder, tmp_path):
+    clone = toy.run(tmp_path, "git", "clone", "-q", str(folder), "clone") or tmp_path / "clone"
+    own = 'schema: "2.0"\nstages: {last: {cmd: y}}\n'
+    (clone / "dvc.lock").write_text(own)
+    with workers.as_it_was(clone):
+        workers.check_out(clone, None, workers.revision_of(folder), {"source": {"cmd": "x"}})
+        assert workers.locked(clone) == {"source": {"cmd": "x"}, "last": {"cmd": "y"}}
+        assert workers.git(clone, "branch", "--show-current") == ""
+    assert workers.git(clone, "branch", "--show-current") == "main" and (clone / "dvc.lock").read_text() == own
+
+
 def test_check_out__the_commit_and_what_the_stage_reads(folder, tmp_path):
     toy.run(tmp_path, "git", "clone", "-q", str(folder), "clone")
     clone = tmp_path / "clone"
@@ -37,7 +62,7 @@ def test_check_out__the_commit_and_what_the_stage_reads(folder, tmp_path):
     assert workers.check_out(clone, None, revision, {"source": {"cmd": "x"}}) == clone
     assert workers.git(clone, "rev-parse", "HEAD") == revision
     assert (clone / "dvc.yaml").read_text() == (folder / "dvc.yaml").read_text()
-    assert workers.recorded(clone, ("source", "raw.dvc")) == {"source": {"cmd": "x"}}
+    assert workers.recorded(clone, ("source", "raw.dvc")) == {"source": {"cmd": "x"}, "raw.dvc": {}}
     with pytest.raises(ValueError, match="git checkout"):
         workers.check_out(clone, None, "0" * 40, {})
 
@@ -56,12 +81,12 @@ def test_reproduce_here__a_run_that_is_shared_is_not_repeated(tmp_path, monkeypa
     monkeypatch.setattr(workers, "get_run_logger", lambda: logging.getLogger("test"))
     monkeypatch.setattr(workers, "StageProgress", MagicMock())
     revision, upstream = workers.revision_of(owner), workers.recorded(owner, ["source"])
-    state = workers.reproduce_here.fn("first@f0", None, revision, upstream)
-    assert state.message.startswith("cached") and marker.read_text() == "ran\n"
+    state = workers.reproduce_here.fn(["first@f0"], None, revision, upstream)
+    assert state.message.startswith("first@f0: cached") and marker.read_text() == "ran\n"
     assert (clone / "data/first/f0/text").read_text() == "source\nf0\n"
     (tmp_path / "remote/runs").rename(tmp_path / "gone")
     (clone / ".dvc/cache").rename(tmp_path / "cache")
-    assert workers.reproduce_here.fn("first@f0", None, revision, upstream).message.startswith("ran")
+    assert workers.reproduce_here.fn(["first@f0"], None, revision, upstream).message.startswith("first@f0: ran")
     assert marker.read_text() == "ran\nran\n"
 
 
