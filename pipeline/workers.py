@@ -148,17 +148,15 @@ def dispatcher(profile: str | None, folder: Path) -> Dispatch:
         parameters = {"stages": names, "profile": profile, "revision": revision, "upstream": upstream}
         state = dispatch(stages, parameters, stopping, on_line)
         lines = (state.message or str(state.name)).splitlines()
-        results = [line for name, line in zip(names, lines, strict=False) if line.startswith(f"{name}: ")]
-        tail = lines[len(results) :]
-        for line in (*tail, *(f"worker: {line}" for line in results)):
+        told = dict(
+            line.split(": ", 1) for name, line in zip(names, lines, strict=False) if line.startswith(f"{name}: ")
+        )
+        tail, outcomes = lines[len(told) :], {}
+        for line in (*tail, *(f"worker: {name}: {line}" for name, line in told.items())):
             on_line(line)
-        if stopping.is_set() or not results:
-            kind = "stopped" if stopping.is_set() else "failed"
-            return {names[0]: Outcome(kind, time.monotonic() - start, tuple(lines))}
-        outcomes = {}
-        for name, line in zip(names, results, strict=False):
-            kind, seconds, _ = line.removeprefix(f"{name}: ").split(", ", 2)
-            outcomes[name] = Outcome(kind, float(seconds.split()[0]), (line, *tail))
+        for name in told or names[:1]:
+            kind = "stopped" if stopping.is_set() else told.get(name, "failed").partition(",")[0]
+            outcomes[name] = Outcome(kind, time.monotonic() - start, (*told.values(), *tail))
             if outcomes[name].is_done and share.restore(folder, [name], remote):
                 raise ValueError(f"the worker's run of {name} is not on the remote {remote!r}")
         return outcomes
@@ -168,8 +166,6 @@ def dispatcher(profile: str | None, folder: Path) -> Dispatch:
 
 def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict]:
     """The entries of these stages in dvc.lock; an empty one of a stage whose own file says what it holds."""
-    if not (names := [*names]):
-        return {}
     with dvc_api.opened(folder):  # waits until no other process writes
         entries = locked(folder)
     return {name: {} if name.endswith(".dvc") else entries[name] for name in names}

@@ -1,6 +1,7 @@
 """A stage's `main` as a command line: paths come from dvc.yaml, values from params.yaml, nothing has a default."""
 
 import argparse
+import atexit
 import ctypes
 import inspect
 import logging
@@ -58,19 +59,7 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
     """
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    try:
-        execute(main, params, borrowed)
-    except BaseException:
-        if processes.rank() == 0:
-            put_back()
-        raise
-    if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(0)  # all outputs are in place, and torch would take itself apart for a second
-
-
-def execute(main: Callable[..., str], params: type[Section] | None, borrowed: dict[str, str]) -> None:
+    atexit.register(put_back)
     stage = Path(inspect.getfile(main)).stem
     arguments, keywords = parse(main, borrowed)
     start = time.monotonic()
@@ -85,8 +74,7 @@ def execute(main: Callable[..., str], params: type[Section] | None, borrowed: di
         log.info("%s: from %s", name, ", ".join(sources))
         result = main(**arguments, **keywords, **values)
         inputs.watch.require_same()
-        if processes.rank() == 0:
-            finish()
+        finish()
         log.info("%s: %s (%.1f s)", name, result, time.monotonic() - start)
     except (ValueError, OSError) as error:
         if os.environ.get("POLYGRAIN_TRACEBACK"):
@@ -100,22 +88,28 @@ def execute(main: Callable[..., str], params: type[Section] | None, borrowed: di
             f"error: the GPU's memory is full ({first_line(error)}): set POLYGRAIN_BATCH to fewer images, if "
             f"they were embedded, or lower the batch of {stage} in params.yaml, which changes what is learnt"
         )
+    if main.__module__ == "__main__" and processes.count() == 1 and not (sys.gettrace() or sys.getprofile()):
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)  # all outputs are in place, and torch would take itself apart for a second
 
 
 def finish() -> None:
-    """Removes checkpoints, or has our DVC do so: it compares the inputs once more before it keeps the result."""
-    if finished := os.environ.get(inputs.FINISHED):
-        Path(finished).write_text("\n".join(str(folder.resolve()) for folder in work.TAKEN), encoding="utf-8")
-    else:
-        work.clear()
+    """Removes checkpoints, or leaves that to our DVC, which compares the inputs once more first."""
+    atexit.unregister(put_back)
+    if processes.rank() == 0:
+        if finished := os.environ.get(inputs.FINISHED):
+            Path(finished).write_text("\n".join(str(folder.resolve()) for folder in work.TAKEN), encoding="utf-8")
+        else:
+            work.clear()
 
 
 def put_back() -> None:
-    """Has the stage's last result put back from DVC's cache, where DVC has removed it for a run that failed."""
-    file = work.ROOT / "pipeline/dvc_api.py"
-    if (address := os.environ.get("DVC_STAGE")) and inputs.FINISHED not in os.environ and file.exists():
-        name = address.rpartition(":")[2]
-        subprocess.run([sys.executable, "-P", str(file), "put-back", name], capture_output=True)
+    """Has plain DVC's last result of a stage that fails put back from the cache: it has removed it before the run."""
+    file, address = work.ROOT / "pipeline/dvc_api.py", os.environ.get("DVC_STAGE")
+    if address and processes.rank() == 0 and inputs.FINISHED not in os.environ and file.exists():
+        command = [sys.executable, "-P", str(file), "put-back", address.rpartition(":")[2]]
+        subprocess.run(command, capture_output=True)
 
 
 def parse(main: Callable[..., str], borrowed: dict[str, str]) -> tuple[dict[str, Path], dict[str, str]]:

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,19 +73,14 @@ def digest(path: Path) -> str:
 
     No inode: network mounts give other ones at each look.
     """
-    result, found, total = hashlib.md5(usedforsecurity=False), [], 0
+    found: list[tuple] = []
     for file in files(path):
-        try:
+        with suppress(OSError):  # gone since it was listed
             info = os.stat(file)
-        except OSError:  # gone since it was listed
-            continue
-        known = (file, info.st_size, info.st_mtime_ns)
-        result.update(repr(known).encode())
-        total += info.st_size
-        found += [known] if total <= SMALL else []
-    if total <= SMALL:
-        result = hashlib.md5(repr([(known[0], content(*known)) for known in found]).encode(), usedforsecurity=False)
-    return result.hexdigest()
+            found.append((file, info.st_size, info.st_mtime_ns))
+    if sum(size for _, size, _ in found) <= SMALL:
+        found = [(known[0], content(*known)) for known in found]
+    return hashlib.md5(repr(found).encode(), usedforsecurity=False).hexdigest()
 
 
 @cache
@@ -117,32 +113,27 @@ def require_loaded(folder: Path, paths: Iterable[str]) -> None:
                 raise ValueError(f"{path} changed while this stage started: run again")
 
 
-def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    return [name for name in before if before[name] != after.get(name)]
-
-
 def require_same(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """ValueError names what differs of two states."""
-    if changed := differing(before, after):
+    if changed := [name for name in before if before[name] != after.get(name)]:
         raise ValueError(f"{', '.join(changed)} changed while this stage ran: run again")
 
 
 class Watch:
-    """Compares what a stage reads with what it was when this was made; the user's own folders at the end alone.
-
-    Where our DVC compares those, they are not looked at here.
-    """
+    """Compares what a stage reads with what it was when this was made: the user's own folders, which our DVC compares
+    where it is at work, at the end alone."""
 
     def __init__(self, folder: Path, reads: Reads) -> None:
         self._folder, self._told = folder, list[str]()
         self._own = Reads([] if FINISHED in os.environ else reads.own, {}, [])
         self._reads = reads._replace(paths=[path for path in reads.paths if path not in reads.own])
-        self._before, self._own_before = state(folder, self._reads), state(folder, self._own)
+        self._before = state(folder, self._reads) | state(folder, self._own)
         require_loaded(folder, self._reads.paths)
 
     def look(self) -> None:
         """Says of each change once that it costs the result, unless it is undone."""
-        changed = differing(self._before, state(self._folder, self._reads))
+        now = state(self._folder, self._reads)
+        changed = [name for name in now if now[name] != self._before[name]]
         if changed != self._told:
             said = f"{', '.join(changed)} changed while this stage runs: undo it, or its result will not be kept"
             log.warning("%s", said if changed else "what this stage reads is again as it was: its result will be kept")
@@ -150,8 +141,7 @@ class Watch:
 
     def require_same(self) -> None:
         """ValueError names what has changed."""
-        after = state(self._folder, self._reads) | state(self._folder, self._own)
-        require_same(self._before | self._own_before, after)
+        require_same(self._before, state(self._folder, self._reads) | state(self._folder, self._own))
 
 
 watch = Watch(Path(), Reads([], {}, []))

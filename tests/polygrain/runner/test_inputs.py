@@ -17,20 +17,28 @@ from polygrain.config.compose import read_params
 from polygrain.runner import inputs
 
 ROOT = Path(__file__).parents[3]
-# Its result is what it reads. EDIT is what happens beside it, at the moment WHEN.
+# Its result is what it reads, and ten epochs. EDITS says what happens beside it, at which moment.
 STAGE = """
-import logging, os, sys
+import json, logging, os, sys
 from pathlib import Path
 import rooms.words
-from polygrain.runner import command
+from polygrain.runner import command, inputs
+from polygrain.store import work
 
 def edit(moment):
-    if os.environ.get("WHEN") == moment:
-        exec(os.environ["EDIT"])
+    exec(json.loads(os.environ["EDITS"]).get(moment, ""))
 
 def main(images: Path, output: Path, *, seed: int) -> str:
     edit("before")
     text = f"{seed} {rooms.words.WORD} {sorted(path.name for path in images.iterdir())}"
+    state = work.folder("tll_pairs", "k", [seed], [Path("rooms/words.py")]) / "epochs"
+    state.parent.mkdir(parents=True, exist_ok=True)
+    before = int(state.read_text()) if state.exists() else 0
+    print("epochs before:", before, flush=True)
+    for epoch in range(before + 1, 11):
+        state.write_text(str(epoch))
+        edit(str(epoch))
+        inputs.watch.look()
     edit("after")
     output.mkdir(parents=True, exist_ok=True)
     (output / "text").write_text(text)
@@ -61,30 +69,6 @@ def count(event, given):
         if frame:
             open("walks", "a").write(".")
 sys.addaudithook(count)
-"""
-# Ten epochs, as a stage that trains has them: a checkpoint and a look after each.
-TRAINING = """
-import json, os, sys
-from pathlib import Path
-import rooms.words
-from polygrain.runner import command, inputs
-from polygrain.store import work
-
-def main(images: Path, output: Path, *, seed: int) -> str:
-    state = work.folder("tll_pairs", "k", [seed], [Path("rooms/words.py")]) / "epochs"
-    state.parent.mkdir(parents=True, exist_ok=True)
-    before = int(state.read_text()) if state.exists() else 0
-    print("epochs before:", before, flush=True)
-    for epoch in range(before + 1, 11):
-        state.write_text(str(epoch))
-        exec(json.loads(os.environ.get("EDITS", "{}")).get(str(epoch), ""))
-        inputs.watch.look()
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "text").write_text(rooms.words.WORD)
-    return "written"
-
-command.logging.shutdown = lambda: exec(json.loads(os.environ.get("EDITS", "{}")).get("ended", ""))
-command.run(main, None)
 """
 EDITS = {
     "value": "p = Path('params.yaml'); p.write_text(p.read_text().replace('\\nseed: 0', '\\nseed: 1'))",
@@ -131,8 +115,9 @@ def expected(folder: Path) -> str:
     return f"{seed} {word} {[path.name for path in sorted((folder / 'images').iterdir())]}"
 
 
-def run(folder: Path, start: str, **environment: str) -> str:
-    return toy.run(folder, *STARTS[start], check=False, PYTHONPATH=f"{folder}:{ROOT}", **environment)
+def run(folder: Path, start: str, edits: dict[str, str] | None = None) -> str:
+    path = f"{folder}:{ROOT}"
+    return toy.run(folder, *STARTS[start], check=False, PYTHONPATH=path, EDITS=json.dumps(edits or {}))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +125,7 @@ def run(folder: Path, start: str, **environment: str) -> str:
     [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES if case not in QUICK)],
 )
 def test_require_same__a_result_is_recorded_under_what_it_was_made_with(folder, edit, moment, start):
-    output = run(folder, start, WHEN=moment, EDIT=EDITS[edit])
+    output = run(folder, start, {moment: EDITS[edit]})
     if (edit, moment, start) in QUICK:
         assert "seed changed while this stage ran: run again" in output
     text = folder / "data/read/k128/text"
@@ -206,46 +191,45 @@ def test_watch__looks_at_the_users_folders_where_our_dvc_does_not(folder, start,
 
 
 SWITCH = "import subprocess; subprocess.run(['git', 'checkout', '-q', '{}'], check=True)"
-COURSES = {
-    # What happens at which epoch; is the result kept; what the second run finds.
-    "source": ({3: EDITS["source"], 6: "Path('rooms/words.py').write_text(\"WORD = 'word'\")"}, True, None),
-    "branch": ({1: SWITCH.format("other"), 9: SWITCH.format("main")}, True, None),
-    "value": ({10: EDITS["value"]}, False, 10),
-    "after": ({"ended": EDITS["source"]}, False, 10),
-    "docstring": ({5: 'Path(\'rooms/words.py\').write_text(\'"""Words."""\\nWORD = "word"\')'}, False, 10),
-}
-SLOW = [pytest.param(name, "ours", marks=pytest.mark.slow) for name in ("source", "value", "docstring")]
+UNDO = SWITCH.format("main") + "; subprocess.run(['git', 'checkout', '-q', '.'], check=True)"
+COURSES = [
+    # What happens when, and whether the result is kept.
+    ({"1": SWITCH.format("other"), "9": UNDO}, True, "dvc"),
+    ({"ended": EDITS["source"]}, False, "ours"),
+    ({"3": EDITS["source"], "6": UNDO}, True, "ours"),
+    ({"10": EDITS["value"]}, False, "ours"),
+    ({"5": "Path('rooms/words.py').write_text('# A comment\\nWORD = 1')"}, False, "dvc"),
+]
 
 
-@pytest.mark.parametrize(("course", "start"), [("branch", "dvc"), ("after", "ours"), *SLOW])
-def test_look__an_edit_that_is_undone_costs_no_epoch(folder, course, start):
-    """It is said once; where it is not undone in time, the next run finds all epochs, and the checkpoint goes then."""
-    edits, is_kept, found = COURSES[course]
-    (folder / "steps/read.py").write_text(TRAINING)
-    toy.commit(folder)
+@pytest.mark.parametrize(
+    ("edits", "is_kept", "start"),
+    [*COURSES[:2], *(pytest.param(*course, marks=pytest.mark.slow) for course in COURSES[2:])],
+)
+def test_look__an_edit_that_is_undone_costs_no_epoch(folder, edits, is_kept, start):
+    """It is said once; where it is undone too late, the next run finds all epochs, and the checkpoint goes then."""
     toy.run(folder, "git", "checkout", "-q", "-b", "other")
     (folder / "rooms/words.py").write_text("WORD = 'of another branch'")
     toy.commit(folder)
     toy.run(folder, "git", "checkout", "-q", "main")
-    said = run(folder, start, EDITS=json.dumps(edits))
-    assert said.count("rooms changed while this stage runs: undo it") == (course in ("source", "branch", "docstring"))
+    said = run(folder, start, edits)
+    assert said.count("changed while this stage runs: undo it") == ("ended" not in edits)
     assert is_recorded(folder) == is_kept
     if not is_kept:
-        toy.run(folder, "git", "checkout", "-q", "--", "rooms", "params.yaml")
-        assert f"epochs before: {found}" in run(folder, start)
-        assert is_recorded(folder)
-    assert (folder / "data/read/k128/text").read_text() == "word" and not list(folder.glob(".work/*/*/*"))
+        toy.run(folder, "git", "checkout", "-q", ".")
+        assert "epochs before: 10" in run(folder, start) and is_recorded(folder)
+    assert (folder / "data/read/k128/text").read_text() == expected(folder)
+    assert not list(folder.glob(".work/*/*/*"))
 
 
 @pytest.mark.parametrize(("start", "seed"), [("dvc", "abc"), pytest.param("ours", "1", marks=pytest.mark.slow)])
 def test_put_back__a_run_that_fails_costs_no_result(folder, start, seed):
     """DVC removes the last one before it starts the stage, which is refused, or killed."""
     run(folder, start)
-    values, text = folder / "params.yaml", folder / "data/read/k128/text"
-    before = text.read_text()
+    values, before = folder / "params.yaml", expected(folder)
     values.write_text(values.read_text().replace("\nseed: 0", f"\nseed: {seed}"))
-    said = run(folder, start, WHEN="before", EDIT="os.kill(os.getpid(), 9)")
-    assert "failed to reproduce" in said and text.read_text() == before
+    assert "failed to reproduce" in run(folder, start, {"before": "os.kill(os.getpid(), 9)"})
+    assert (folder / "data/read/k128/text").read_text() == before
 
 
 def test_read_by__as_dvc_reads_the_graph():
