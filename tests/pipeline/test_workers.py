@@ -86,6 +86,7 @@ def test_reproduce_here__a_run_that_is_shared_is_not_repeated(tmp_path, monkeypa
     assert (clone / "data/first/f0/text").read_text() == "source\nf0\n"
     (tmp_path / "remote/runs").rename(tmp_path / "gone")
     (clone / ".dvc/cache").rename(tmp_path / "cache")
+    (clone / "dvc.lock").unlink()
     assert workers.reproduce_here.fn(["first@f0"], None, revision, upstream).message.startswith("first@f0: ran")
     assert marker.read_text() == "ran\nran\n"
 
