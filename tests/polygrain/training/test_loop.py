@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from polygrain.runner import inputs
 from polygrain.training import checkpoint
 from polygrain.training.loop import Loader, Schedule, batches, fit
 
@@ -123,6 +124,14 @@ def test_fit__a_continued_run_logs_the_epochs_before(tmp_path, caplog):
     lines = [line for line in caplog.messages if line.startswith("epoch ")]
     assert [line.split(":")[0] for line in lines] == ["epoch 1/4", "epoch 2/4", "epoch 3/4", "epoch 4/4"]
     assert [line.rsplit(", ")[-1] for line in lines] == [f"loss {row['loss']:.4g}" for row in history]
+
+
+def test_fit__says_after_its_epoch_what_has_changed_of_the_inputs(tmp_path, monkeypatch, caplog):
+    file = tmp_path / "labels.csv"
+    file.write_text("one")
+    monkeypatch.setattr(inputs, "watch", inputs.Watch(tmp_path, inputs.Reads([file.name], {}, [])))
+    train(tmp_path / "work", 4, at_call(9, lambda values: file.write_text("two") and values))
+    assert ["labels.csv changed" in line for line in caplog.messages].count(True) == 1
 
 
 def test_batches__cover_everything_once_without_a_tiny_rest():
