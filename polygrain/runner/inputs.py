@@ -73,7 +73,7 @@ def digest(path: Path) -> str:
 
     No inode: network mounts give other ones at each look.
     """
-    found: list[tuple] = []
+    found: list[tuple[Any, ...]] = []
     for file in files(path):
         with suppress(OSError):  # gone since it was listed
             info = os.stat(file)
